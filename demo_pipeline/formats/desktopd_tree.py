@@ -1,0 +1,129 @@
+"""Checks of one step's observation: the tree, and the action's place in it.
+
+Belongs here: what can be said of a UI tree and an action (seed 001, sections 2.2, 2.3 and 7)
+without opening another file. Messages name nodes by id or number, never by their text.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import ValidationError
+
+from demo_pipeline.formats.desktopd import (
+    CANVAS_HEIGHT,
+    CANVAS_WIDTH,
+    Action,
+    Role,
+    TypeParameters,
+    UINode,
+    UITree,
+    points,
+)
+from demo_pipeline.formats.document import check, explain, field_name, limited
+from demo_pipeline.problems import Problem, Severity
+
+Nodes = Mapping[str, UINode]
+
+
+def check_tree(value: Any, file: str, text: str = "") -> tuple[Nodes, list[Problem]]:
+    """The nodes of a tree by id, and what is wrong with it.
+
+    Args:
+        value: a parsed ui_tree.json.
+        file: what problems are filed under.
+        text: its JSON text, for line numbers.
+
+    Returns:
+        The nodes that are sound, and at most `MAX_PROBLEMS` problems.
+    """
+    tree, problems = check(UITree, value, file, text)
+    if tree is None:
+        return {}, problems
+    screen = (tree.screen.width, tree.screen.height)
+    if screen != (CANVAS_WIDTH, CANVAS_HEIGHT):
+        message = f"screen is {screen[0]}x{screen[1]}, expected {CANVAS_WIDTH}x{CANVAS_HEIGHT}"
+        problems.append(Problem("screen_size", file, message, remedy="map the tree to the canvas"))
+    nodes: dict[str, UINode] = {}
+    faults = list(_node_faults(tree.root, nodes))
+    remedy = "correct the node"
+    problems += [Problem(code, file, message, remedy=remedy) for code, message in faults]
+    if not faults:
+        problems += _root_warnings(next(iter(nodes.values())), file)
+    return nodes, limited(problems)
+
+
+def _node_faults(root: Any, nodes: dict[str, UINode]) -> Iterator[tuple[str, str]]:
+    """Yield (code, message) for each fault, filling `nodes`; iterative, for trees of any depth."""
+    pending = [root]
+    number = 0
+    while pending:
+        value = pending.pop()
+        try:
+            node = UINode.model_validate(value)
+        except ValidationError as error:
+            for location, message in explain(error):
+                place = f"node number {number} in document order"
+                yield "invalid_node", f"{place}: {field_name(location) or 'node'}: {message}"
+            children = value.get("children") if isinstance(value, dict) else None
+        else:
+            if node.id in nodes:
+                yield "duplicate_node", f"id {node.id} occurs twice"
+            nodes.setdefault(node.id, node)
+            children = node.children
+        number += 1
+        if isinstance(children, list):
+            pending.extend(reversed(children))
+
+
+def _root_warnings(root: UINode, file: str) -> Iterator[Problem]:
+    bounds = (root.bounds.x, root.bounds.y, root.bounds.width, root.bounds.height)
+    if root.role is not Role.DESKTOP:
+        yield _warning("root_role", file, f"root: role is {root.role}, expected desktop")
+    if bounds != (0, 0, CANVAS_WIDTH, CANVAS_HEIGHT):
+        yield _warning("root_bounds", file, "root: bounds are not the whole screen")
+
+
+def check_action(action: Action, nodes: Nodes | None, file: str) -> list[Problem]:
+    """What is wrong with an action, given the nodes of its step's tree (None: tree not known)."""
+    problems = list(_point_problems(action, file))
+    if isinstance(action.parameters, TypeParameters) and not action.parameters.text:
+        problems.append(_warning("empty_text", file, "parameters.text: nothing is typed"))
+    if nodes is not None:
+        problems += _target_problems(action, nodes, file)
+    return problems
+
+
+def _point_problems(action: Action, file: str) -> Iterator[Problem]:
+    for x, y in points(action):
+        if not (0 <= x < CANVAS_WIDTH and 0 <= y < CANVAS_HEIGHT):
+            message = f"parameters: point ({x}, {y}) is outside {CANVAS_WIDTH}x{CANVAS_HEIGHT}"
+            yield Problem("point_outside", file, message, remedy="map the point to the canvas")
+
+
+def _target_problems(action: Action, nodes: Nodes, file: str) -> Iterator[Problem]:
+    target = action.target_element
+    if target is None:
+        return
+    node = nodes.get(target.id)
+    if node is None:
+        message = f"target_element.id: {target.id} is not in this step's tree"
+        yield Problem("target_missing", file, message, remedy="take the id from ui_tree.json")
+        return
+    for key in ("role", "name"):
+        if getattr(target, key) != getattr(node, key):
+            message = f"target_element.{key}: differs from that of {target.id} in ui_tree.json"
+            yield Problem("target_differs", file, message, remedy=f"copy the node's {key}")
+    place = points(action)
+    if place and not _holds(node, *place[0]):
+        message = f"target_element: the point is outside the bounds of {target.id}"
+        yield _warning("point_off_target", file, message)
+
+
+def _holds(node: UINode, x: float, y: float) -> bool:
+    """Whether the point is in the node's bounds, edges included (rounding may land on one)."""
+    box = node.bounds
+    return box.x <= x <= box.x + box.width and box.y <= y <= box.y + box.height
+
+
+def _warning(code: str, file: str, message: str) -> Problem:
+    return Problem(code, file, message, severity=Severity.WARNING)

@@ -1,0 +1,98 @@
+"""Whether bytes are a whole PNG or JPEG picture, and how large it is, without decoding pixels.
+
+Belongs here: reading containers, for the validators. Decoding a 1080p PNG costs some 20 ms and lets
+a small file ask for gigabytes; walking its chunks and their checksums costs 1 ms and misses only
+damage that was given a correct checksum.
+"""
+
+import struct
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+_PNG = b"\x89PNG\r\n\x1a\n"
+_JPEG = b"\xff\xd8\xff"
+_NOT_FRAMES = (0xC4, 0xC8, 0xCC)
+
+
+@dataclass(frozen=True, slots=True)
+class ImageInfo:
+    """What a container declares: `png` or `jpeg`, and width and height in pixels."""
+
+    kind: str
+    width: int
+    height: int
+
+
+def probe_image(data: bytes) -> ImageInfo:
+    """What the picture is.
+
+    Raises:
+        ValueError: not a PNG or JPEG, cut off, or damaged; the message says which.
+    """
+    if data.startswith(_PNG):
+        return _png(data)
+    if data.startswith(_JPEG):
+        return _jpeg(data)
+    raise ValueError("neither PNG nor JPEG" if data else "empty file")
+
+
+def png_size(path: Path) -> tuple[int, int] | None:
+    """Width and height in the header of a PNG file, pixels; None when there is no such file."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(_PNG) + 25)
+        info = _header(head[12:16], head[16:29]) if head.startswith(_PNG) else None
+    except (OSError, ValueError):
+        return None
+    return (info.width, info.height) if info else None
+
+
+def _png(data: bytes) -> ImageInfo:
+    """Walk the chunks (PNG specification, 5.3): length, type, data, CRC of type and data."""
+    view, position, info, pixels = memoryview(data), len(_PNG), None, False
+    while position + 12 <= len(data):
+        (length,) = struct.unpack_from(">I", data, position)
+        end = position + 12 + length
+        if end > len(data):
+            break
+        kind = data[position + 4 : position + 8]
+        if zlib.crc32(view[position + 4 : end - 4]) != struct.unpack_from(">I", data, end - 4)[0]:
+            raise ValueError("damaged PNG (checksum of a chunk)")
+        if info is None:
+            info = _header(kind, data[position + 8 : end - 4])
+        pixels = pixels or kind == b"IDAT"
+        if kind == b"IEND":
+            if not pixels:
+                raise ValueError("PNG without pixels")
+            return info
+        position = end
+    raise ValueError("PNG is cut off")
+
+
+def _header(kind: bytes, body: bytes) -> ImageInfo:
+    if kind != b"IHDR" or len(body) != 13:
+        raise ValueError("PNG without a header")
+    width, height = struct.unpack_from(">II", body)
+    if not width or not height:
+        raise ValueError("PNG without width or height")
+    return ImageInfo("png", width, height)
+
+
+def _jpeg(data: bytes) -> ImageInfo:
+    """Walk the segments to the frame header (ITU T.81, B.2.2) and look for the end marker."""
+    if data.rfind(b"\xff\xd9") < 0:
+        raise ValueError("JPEG is cut off")
+    position = 2
+    while position + 9 <= len(data) and data[position] == 0xFF:
+        marker = data[position + 1]
+        if marker == 0xFF:
+            position += 1
+            continue
+        if 0xC0 <= marker <= 0xCF and marker not in _NOT_FRAMES:
+            height, width = struct.unpack_from(">HH", data, position + 5)
+            if not width or not height:
+                raise ValueError("JPEG without width or height")
+            return ImageInfo("jpeg", width, height)
+        position += 2 + struct.unpack_from(">H", data, position + 2)[0]
+    raise ValueError("JPEG without a frame header")

@@ -1,0 +1,1 @@
+"""Where things lie: uploads that arrive, outputs committed whole, quarantine."""

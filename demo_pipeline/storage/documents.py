@@ -1,0 +1,54 @@
+"""Small documents of a local store, each replaced as a whole.
+
+Belongs here: the four calls behind `Store.…_document`. What a document says is its owner's subject.
+"""
+
+import secrets
+
+from demo_pipeline.storage.disk import Disk
+from demo_pipeline.storage.layout import Layout, require_document
+
+
+def put(layout: Layout, disk: Disk, key: str, data: bytes) -> None:
+    """Write or replace a document; readers see the old bytes or the new."""
+    require_document(key)
+    path = layout.root / key
+    draft = layout.workshop / f".{secrets.token_hex(8)}"
+    disk.make_folders(draft.parent)
+    disk.make_folders(path.parent)
+    try:
+        disk.write(draft, data)
+        disk.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def get(layout: Layout, key: str) -> bytes | None:
+    """A document's bytes, None when there is none."""
+    require_document(key)
+    try:
+        return (layout.root / key).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def delete(layout: Layout, disk: Disk, key: str) -> bool:
+    """Remove a document; whether there was one."""
+    require_document(key)
+    path = layout.root / key
+    if not path.is_file():
+        return False
+    disk.unlink(path)
+    return True
+
+
+def list_keys(layout: Layout, prefix: str) -> list[str]:
+    """Keys of the documents in the folder `prefix`, sorted."""
+    folder = prefix.rstrip("/")
+    require_document(f"{folder}/x")
+    try:
+        names = [path.name for path in (layout.root / folder).iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    keys = (f"{folder}/{name}" for name in names if not name.startswith("."))
+    return sorted(key for key in keys if (layout.root / key).is_file())

@@ -1,0 +1,41 @@
+"""Safe ids: how a folder's name, which anybody may have chosen, becomes a key.
+
+Belongs here: the one rule for demonstration ids, partition keys and names of outputs. CUDAG's
+narrower ids are the formats' business.
+"""
+
+import hashlib
+import re
+
+_SAFE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_UNSAFE_RUN = re.compile(r"[^A-Za-z0-9_-]+")
+_STEM_LENGTH = 64
+_HASH_LENGTH = 24
+_DERIVED = re.compile(rf"-[0-9a-f]{{{_HASH_LENGTH}}}\Z")
+
+
+def is_safe_id(text: str) -> bool:
+    """Whether `text` is `[A-Za-z0-9][A-Za-z0-9._-]{0,127}` without `..`."""
+    return _SAFE.fullmatch(text) is not None and ".." not in text
+
+
+def may_stand_for_another(text: str) -> bool:
+    """Whether a safe id has the form that `safe_id` gives to other names."""
+    return _DERIVED.search(text) is not None
+
+
+def safe_id(name: str) -> str:
+    """`name` itself when it is safe, else a readable stem and 24 hex of its SHA-256.
+
+    Args:
+        name: any string, such as a folder's name as the operating system gives it (undecodable
+            bytes as lone surrogates), the empty string included.
+
+    Returns:
+        A safe id of at most 128 characters; the same for the same name, on every machine.
+    """
+    if is_safe_id(name):
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_LENGTH]
+    stem = _UNSAFE_RUN.sub("_", name).strip("_-")[:_STEM_LENGTH].rstrip("_-")
+    return f"{stem or 'id'}-{digest}"

@@ -1,0 +1,173 @@
+"""The manifest: what a version of an output consists of and what it was made from.
+
+Belongs here: the models beside every committed directory and the hashes over them. A version's id
+comes from its manifest's bytes, so equal work has equal ids on every machine and in every kind of
+store.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+from demo_pipeline.problems import Problem
+
+VERSION_LENGTH = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """Everything an output depends on; the same recipe need not be followed twice.
+
+    Attributes:
+        stage: the stage's name, e.g. `events`.
+        code_version: of the code that makes it.
+        settings: fingerprint of the stage's own settings.
+        inputs: name of each input → content fingerprint of its version.
+    """
+
+    stage: str
+    code_version: str
+    settings: str
+    inputs: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckOutcome:
+    """What one check said about a staged version.
+
+    Attributes:
+        name: of the check.
+        passed: its verdict.
+        problems: what it found, warnings too.
+        metadata: JSON values worth showing.
+        blocking: whether a failure keeps the version from being committed.
+    """
+
+    name: str
+    passed: bool
+    problems: tuple[Problem, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    blocking: bool = True
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class FileEntry(_Frozen):
+    """One file: `/`-separated path under `content/`, bytes, hex digest."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+class LinkEntry(_Frozen):
+    """A link to the content of another output's version."""
+
+    output: str
+    version: str
+
+
+class Manifest(_Frozen):
+    """`manifest.json`. Holds no time and no path of a machine.
+
+    Attributes:
+        files: sorted by path; empty folders are no part of an output.
+        links: path under `content/` → the version that stands there.
+        content: SHA-256 over paths, digests and links; equal for equal content, whatever it was
+            made from.
+        summary: the JSON object that the stage returned.
+        checks: outcomes over the staged version.
+    """
+
+    output: str
+    stage: str
+    code_version: str
+    settings: str
+    inputs: dict[str, str]
+    files: tuple[FileEntry, ...]
+    links: dict[str, LinkEntry]
+    content: str
+    summary: dict[str, JsonValue]
+    checks: tuple[CheckOutcome, ...] = ()
+
+    @property
+    def recipe(self) -> Recipe:
+        """What the version was made from."""
+        return Recipe(self.stage, self.code_version, self.settings, self.inputs)
+
+    def to_bytes(self) -> bytes:
+        """The file's bytes: keys sorted, one line an entry, the same for the same manifest."""
+        values = self.model_dump(mode="json")
+        text = json.dumps(values, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=1)
+        return f"{text}\n".encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A committed version: plain data, valid for as long as the store keeps it.
+
+    Attributes:
+        id: first 16 hex of the SHA-256 over the manifest's bytes.
+        manifest: what it consists of.
+    """
+
+    id: str
+    manifest: Manifest
+
+    @property
+    def output(self) -> str:
+        """The output's name."""
+        return self.manifest.output
+
+    @property
+    def content(self) -> str:
+        """Fingerprint of the content: what a later stage's recipe names as its input."""
+        return self.manifest.content
+
+
+def version_id(data: bytes) -> str:
+    """The id of the version whose `manifest.json` has these bytes."""
+    return hashlib.sha256(data).hexdigest()[:VERSION_LENGTH]
+
+
+def content_fingerprint(files: Sequence[FileEntry], links: Mapping[str, LinkEntry]) -> str:
+    """SHA-256 over the sorted (path, digest) pairs and the sorted (path, output, version) links."""
+    rows: list[list[str]] = [["file", entry.path, entry.sha256] for entry in files]
+    rows += [["link", path, link.output, link.version] for path, link in links.items()]
+    text = "".join(f"{json.dumps(row)}\n" for row in sorted(rows))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def make_manifest(
+    output: str,
+    recipe: Recipe,
+    *,
+    files: Sequence[FileEntry],
+    links: Mapping[str, LinkEntry],
+    summary: Mapping[str, JsonValue],
+    checks: Sequence[CheckOutcome],
+) -> Manifest:
+    """The manifest of a staged directory.
+
+    Raises:
+        pydantic.ValidationError: the summary is no JSON object.
+    """
+    ordered = tuple(sorted(files, key=lambda entry: entry.path))
+    return Manifest(
+        output=output,
+        stage=recipe.stage,
+        code_version=recipe.code_version,
+        settings=recipe.settings,
+        inputs=dict(recipe.inputs),
+        files=ordered,
+        links=dict(links),
+        content=content_fingerprint(ordered, links),
+        summary=dict(summary),
+        checks=tuple(checks),
+    )

@@ -1,0 +1,1 @@
+"""Storage: ids, uploads, commits, collection, export."""

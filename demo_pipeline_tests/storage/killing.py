@@ -1,0 +1,106 @@
+"""A process that kills children of its own at every file-system call of a commit.
+
+Usage: `python killing.py ROOT`. For each scenario and each call number n it makes the store
+`ROOT/<scenario>/<n>`, in which a child died just before its n-th call. The last child of a
+scenario lives; its number is one more than there are calls.
+"""
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from demo_pipeline.storage.disk import Disk
+from demo_pipeline.storage.local import LocalStore
+from demo_pipeline.storage.store import Store
+from demo_pipeline_tests.storage.making_outputs import put
+
+OLD = {"a.txt": "old", "deep/b.txt": "old"}
+NEW = {"a.txt": "new", "deep/b.txt": "new"}
+OUTPUT = "events/d1"
+DOCUMENT = "quarantine/d1.json"
+KILLED = 7
+
+
+class Countdown:
+    """A hook that ends the process at the n-th call."""
+
+    def __init__(self, calls: int) -> None:
+        self.left = calls
+
+    def __call__(self, _call: str, _path: Path) -> None:
+        self.left -= 1
+        if self.left == 0:
+            os._exit(KILLED)
+
+
+def nothing(_store: Store) -> None:
+    """The store is empty before."""
+
+
+def old(store: Store) -> None:
+    put(store, OUTPUT, OLD)
+    store.put_document(DOCUMENT, b"old")
+
+
+def old_after_new(store: Store) -> None:
+    """The new version is there already, and readers see the old one again."""
+    put(store, OUTPUT, NEW)
+    put(store, OUTPUT, OLD)
+
+
+def broken(store: Store) -> None:
+    """The version readers see lost a file."""
+    put(store, OUTPUT, NEW)
+    (Path(store.url) / OUTPUT / "deep/b.txt").unlink()
+
+
+def commit(store: Store) -> None:
+    put(store, OUTPUT, NEW)
+
+
+def document(store: Store) -> None:
+    store.put_document(DOCUMENT, b"new")
+
+
+def collect(store: Store) -> None:
+    store.collect(0, now=1e12)
+
+
+SCENARIOS: dict[str, tuple[Callable[[Store], None], Callable[[Store], None]]] = {
+    "first": (nothing, commit),
+    "replace": (old, commit),
+    "return": (old_after_new, commit),
+    "repair": (broken, commit),
+    "document": (old, document),
+    "collect": (old_after_new, collect),
+}
+
+
+def dies(root: Path, calls: int, work: Callable[[Store], None]) -> bool:
+    """Whether a child that does `work` meets its end at call number `calls`."""
+    child = os.fork()
+    if child == 0:
+        work(LocalStore(root, Disk(Countdown(calls))))
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code not in (0, KILLED):
+        raise SystemExit(f"{root}: the child ended with {code}")
+    return code == KILLED
+
+
+def main(root: Path) -> None:
+    for name, (before, work) in SCENARIOS.items():
+        start = root / f"{name}-start"
+        start.mkdir(parents=True)
+        before(LocalStore(start))
+        for calls in range(1, 1000):
+            store = root / name / str(calls)
+            shutil.copytree(start, store, symlinks=True)
+            if not dies(store, calls, work):
+                break
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

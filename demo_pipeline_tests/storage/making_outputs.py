@@ -1,0 +1,45 @@
+"""Small outputs and what readers see of them, for the tests of this folder."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from demo_pipeline.storage.making import Recipe
+from demo_pipeline.storage.store import Store, Version
+
+Files = Mapping[str, str]
+
+
+def recipe(code_version: str = "1", **inputs: str) -> Recipe:
+    return Recipe("events", code_version, "settings", inputs)
+
+
+def put(store: Store, output: str, files: Files, links: Mapping[str, Version] | None = None):
+    """Commit `files` (path → text) and links as the current version of `output`."""
+    with store.stage(output) as staging:
+        write(staging.path, files)
+        for path, version in (links or {}).items():
+            staging.link(path, version)
+        return store.commit(staging, recipe(), {"files": len(files)})
+
+
+def write(folder: Path, files: Files) -> None:
+    for path, text in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_text(text)
+
+
+def seen(store: Store, output: str) -> dict[str, str]:
+    """What a reader gets, links followed."""
+    with store.open(output) as (path, _):
+        return contents(path)
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """Path → text of every file, links followed."""
+    found = {}
+    for entry in sorted(folder.iterdir()):
+        if entry.is_dir():
+            found |= {f"{entry.name}/{path}": text for path, text in contents(entry).items()}
+        else:
+            found[entry.name] = entry.read_text()
+    return found

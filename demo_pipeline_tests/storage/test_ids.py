@@ -1,0 +1,52 @@
+import os
+import re
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from demo_pipeline.storage.ids import is_safe_id, safe_id
+
+NAMES = st.one_of(
+    st.text(max_size=300),
+    st.text(alphabet="aB0._- /", max_size=200),
+    st.binary(max_size=60).map(os.fsdecode),
+)
+
+
+@settings(deadline=None)
+@given(NAMES)
+def test_every_name_has_an_id_that_can_be_a_file_and_a_partition(name):
+    key = safe_id(name)
+    assert re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}", key)
+    assert ".." not in key
+    assert "\n" not in key
+
+
+@settings(deadline=None)
+@given(NAMES)
+def test_an_id_is_its_own_id_and_a_safe_name_stays(name):
+    assert safe_id(safe_id(name)) == safe_id(name)
+    assert (safe_id(name) == name) == is_safe_id(name)
+
+
+@settings(deadline=None)
+@given(st.lists(NAMES, unique=True, min_size=2, max_size=10))
+def test_names_do_not_meet_unless_one_was_made_to(names):
+    keys = {safe_id(name) for name in names}
+    assert len(keys) == len(names)
+
+
+def test_names_that_differ_only_in_what_is_replaced_stay_apart():
+    names = ["a b", "a/b", "a_b", "a\nb", "a b ", "a\u0301", "\u00e1", "A b", "", ".", "..", "a..b"]
+    assert len({safe_id(name) for name in names}) == len(names)
+
+
+def test_the_id_is_the_same_on_every_machine():
+    assert safe_id("demo 1: login") == "demo_1_login-3c66c2aa7243d1c231babae2"
+
+
+def test_what_is_no_safe_id():
+    for text in ("", ".", "..", "a..b", "-a", "_a", "a/b", "a\n", "a" * 129, "é", "../etc", "a b"):
+        assert not is_safe_id(text), text
+    for text in ("a", "0", "A.b_c-d", "a" * 128, "a."):
+        assert is_safe_id(text), text

@@ -1,0 +1,100 @@
+"""Frame times, and H.264 in MP4 with the same bytes for the same frames."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import av
+import numpy as np
+from numpy.typing import NDArray
+
+TICKS = 90_000  # the track's time scale, a second
+
+
+@dataclass(frozen=True, slots=True)
+class VideoOptions:
+    """How the screen is filmed.
+
+    Attributes:
+        fps: constant rate, or the middle rate when `variable`.
+        variable: irregular distances between frames, now and then several frames dropped.
+        gop: most frames from one key frame to the next.
+        b_frames: most B-frames in a row.
+        first_pts: presentation timestamp of the first frame, in 1/90000 s.
+        video_start_s: the first frame shows the screen at meta.timestamp + this.
+        frame_numbers: stamp every frame with its number.
+    """
+
+    fps: int = 15
+    variable: bool = False
+    gop: int = 60
+    b_frames: int = 0
+    first_pts: int = 0
+    video_start_s: float = 0.0
+    frame_numbers: bool = True
+    preset: str = "veryfast"
+    tune: str = ""
+    crf: int = 27
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A frame to be: its number, its timestamp in 1/90000 s and its epoch milliseconds."""
+
+    number: int
+    pts: int
+    wall_ms: float
+
+
+def frame_schedule(
+    options: VideoOptions, start_ms: int, end_ms: int, seed: int = 0
+) -> Iterator[Frame]:
+    """The frames of a film of [start_ms + video_start_s, end_ms], at least one."""
+    first_ms = start_ms + options.video_start_s * 1000
+    random, even, number, ticks = Random(f"frames {seed}"), TICKS // options.fps, 0, 0
+    while number == 0 or first_ms + ticks * 1000 / TICKS <= end_ms:
+        yield Frame(number, options.first_pts + ticks, first_ms + ticks * 1000 / TICKS)
+        number += 1
+        ticks += _irregular(random, even) if options.variable else even
+
+
+def _irregular(random: Random, even: int) -> int:
+    """A distance between half and almost twice the even one; one in forty is a hiccup."""
+    part = random.uniform(4.0, 7.0) if random.random() < 0.025 else random.uniform(0.5, 1.6)
+    return max(90, round(even * part / 90) * 90)  # whole milliseconds
+
+
+def encode(
+    path: Path,
+    pictures: Iterable[tuple[int, NDArray[np.uint8]]],
+    size: tuple[int, int],
+    options: VideoOptions,
+) -> None:
+    """Write (pts, planar YUV 4:2:0 of shape (H * 3 / 2, W)) pairs as they come; even sizes only.
+
+    One thread and no dates: the same library writes the same bytes.
+    """
+    container = {"video_track_timescale": str(TICKS), "fflags": "+bitexact"}
+    with av.open(str(path), "w", format="mp4", options=container) as output:
+        stream: Any = output.add_stream("libx264", rate=options.fps)
+        stream.width, stream.height = size
+        stream.pix_fmt = "yuv420p"
+        stream.codec_context.thread_count = 1
+        stream.codec_context.time_base = Fraction(1, TICKS)
+        stream.codec_context.gop_size = options.gop
+        stream.codec_context.max_b_frames = options.b_frames
+        stream.options = _x264(options)
+        for pts, planes in pictures:
+            frame = av.VideoFrame.from_ndarray(planes, format="yuv420p")
+            frame.pts, frame.time_base = pts, Fraction(1, TICKS)
+            output.mux(stream.encode(frame))
+        output.mux(stream.encode(None))
+
+
+def _x264(options: VideoOptions) -> dict[str, str]:
+    x264 = f"threads=1:lookahead-threads=1:bframes={options.b_frames}:keyint={options.gop}"
+    chosen = {"preset": options.preset, "crf": str(options.crf), "x264-params": x264}
+    return {**chosen, "tune": options.tune} if options.tune else chosen

@@ -1,0 +1,194 @@
+"""The screen video as a container: opened safely, its frames counted and timed without guessing.
+
+Belongs here: opening an untrusted file, the scan of its packets, the probe. Not here: which frames
+a step needs and decoding them (observation/).
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from demo_pipeline.problems import DemonstrationError, Problem, Severity
+from demo_pipeline.settings import RecordingSettings
+
+VIDEO_FILE = "recording.mp4"
+_RE_RECORD = "upload the recording again; if it stays so, record the demonstration again"
+
+
+class VideoProbe(BaseModel):
+    """What recording.mp4 holds, read from every packet and from decoding its two ends."""
+
+    model_config = ConfigDict(frozen=True)
+
+    codec: str
+    width: int = Field(description="pixels, before rotation")
+    height: int = Field(description="pixels, before rotation")
+    rotation: int = Field(description="degrees counter-clockwise that a player turns the picture")
+    pixel_format: str
+    frames: int = Field(description="packets that carry a shown frame")
+    declared_frames: int = Field(description="what the container says; 0: nothing")
+    key_frames: int
+    time_base: str = Field(description="seconds per unit of PTS, as a fraction")
+    first_pts_s: float = Field(description="presentation time of the first frame, seconds")
+    last_pts_s: float = Field(description="presentation time of the last frame, seconds")
+    variable_rate: bool = Field(description="frame distances differ by more than one PTS unit")
+    mean_fps: float
+
+
+@dataclass(frozen=True)
+class PacketScan:
+    """Where the frames of a video lie, in presentation order.
+
+    Attributes:
+        pts: (frames,) int64, strictly ascending presentation times in units of `time_base`.
+        key_pts: (key frames,) int64, ascending; decoding can start at each of them.
+        time_base: seconds per unit.
+    """
+
+    pts: np.ndarray[Any, np.dtype[np.int64]]
+    key_pts: np.ndarray[Any, np.dtype[np.int64]]
+    time_base: Fraction
+
+    @property
+    def times(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """(frames,) seconds."""
+        return self.pts.astype(np.float64) * float(self.time_base)
+
+
+@contextmanager
+def open_video(path: Path) -> Iterator[tuple[Any, Any]]:
+    """Yield (container, first video stream) of an MP4, one decoding thread.
+
+    The demuxer is fixed and external references are off, so that a playlist in disguise cannot read
+    other files. Raises `DemonstrationError` when it is no MP4 or has no video.
+    """
+    try:
+        container = av.open(
+            str(path), format="mp4", options={"protocol_whitelist": "file", "enable_drefs": "0"}
+        )
+    except (av.error.FFmpegError, OSError, ValueError) as error:
+        raise _unreadable(f"cannot be opened as MP4: {_reason(error)}") from None
+    with container:
+        if not container.streams.video:
+            raise _unreadable("holds no video stream")
+        stream = container.streams.video[0]
+        if stream.codec_context is None:
+            raise _unreadable("its video is in a codec that this installation does not know")
+        stream.thread_type = "NONE"
+        yield container, stream
+
+
+def scan_packets(path: Path) -> PacketScan:
+    """Read every packet's presentation time without decoding one."""
+    shown: list[int] = []
+    keys: list[int] = []
+    with open_video(path) as (container, stream):
+        time_base = Fraction(stream.time_base)
+        try:
+            for packet in container.demux(stream):
+                if packet.pts is None or packet.is_discard or not packet.size:
+                    continue
+                shown.append(packet.pts)
+                if packet.is_keyframe:
+                    keys.append(packet.pts)
+        except av.error.FFmpegError as error:
+            if not shown:
+                raise _unreadable(f"no frame can be read: {_reason(error)}") from None
+    if not shown or not keys:
+        raise _unreadable("holds no frame")
+    return PacketScan(
+        np.unique(np.array(shown, np.int64)), np.unique(np.array(keys, np.int64)), time_base
+    )
+
+
+def probe_video(path: Path, settings: RecordingSettings) -> tuple[VideoProbe, list[Problem]]:
+    """Probe `path`: all packets, and the first and last group of frames decoded.
+
+    Returns the probe and warnings. Raises `DemonstrationError` for a file that yields no frame or
+    is larger than the settings allow.
+    """
+    with open_video(path) as (_, stream):
+        size = (stream.codec_context.width, stream.codec_context.height)
+        codec, declared = stream.codec_context.name, stream.frames
+    _check_size(*size, settings)
+    scan = scan_packets(path)
+    times = scan.times
+    if times[-1] - times[0] > settings.max_video_seconds:
+        raise _unreadable(f"is longer than {settings.max_video_seconds:g} s")
+    first, problems = _decode_ends(path, scan, settings)
+    if declared and declared != len(scan.pts):
+        message = f"declares {declared} frames, holds {len(scan.pts)}"
+        problems.append(Problem("frames_missing", VIDEO_FILE, message, severity=Severity.WARNING))
+    steps = np.diff(scan.pts)
+    duration = float(times[-1] - times[0])
+    probe = VideoProbe(
+        codec=codec,
+        width=first.width,
+        height=first.height,
+        rotation=int(getattr(first, "rotation", 0)),
+        pixel_format=first.format.name,
+        frames=len(scan.pts),
+        declared_frames=declared,
+        key_frames=len(scan.key_pts),
+        time_base=str(scan.time_base),
+        first_pts_s=float(times[0]),
+        last_pts_s=float(times[-1]),
+        variable_rate=bool(len(steps) and steps[:-1].size and np.ptp(steps[:-1]) > 1),
+        mean_fps=round((len(times) - 1) / duration, 3) if duration > 0 else 0.0,
+    )
+    return probe, problems
+
+
+def _decode_ends(
+    path: Path, scan: PacketScan, settings: RecordingSettings
+) -> tuple[Any, list[Problem]]:
+    """The first frame, and a warning when the last group does not decode to its end."""
+    with open_video(path) as (container, stream):
+        try:
+            first = next(iter(container.decode(stream)), None)
+        except av.error.FFmpegError as error:
+            raise _unreadable(f"the first frame does not decode: {_reason(error)}") from None
+        if first is None:
+            raise _unreadable("the first frame does not decode")
+        _check_size(first.width, first.height, settings)
+    reached = _last_decoded(path, scan)
+    if reached == scan.pts[-1]:
+        return first, []
+    frame = int(np.searchsorted(scan.pts, reached)) if reached is not None else len(scan.pts) - 1
+    message = f"the last frames do not decode: {len(scan.pts)} frames, decoding ends early"
+    return first, [
+        Problem("video_damaged", VIDEO_FILE, message, frame=frame, severity=Severity.WARNING)
+    ]
+
+
+def _last_decoded(path: Path, scan: PacketScan) -> int | None:
+    last: int | None = None
+    with open_video(path) as (container, stream):
+        try:
+            container.seek(int(scan.key_pts[-1]), stream=stream)
+            for frame in container.decode(stream):
+                last = frame.pts if last is None else max(last, frame.pts)
+        except av.error.FFmpegError:
+            return last
+    return last
+
+
+def _check_size(width: int, height: int, settings: RecordingSettings) -> None:
+    if width * height > settings.max_video_pixels or width * height == 0:
+        raise _unreadable(f"frames of {width}×{height} pixels are refused")  # noqa: RUF001
+
+
+def _unreadable(message: str) -> DemonstrationError:
+    return DemonstrationError(Problem("video_unreadable", VIDEO_FILE, message, remedy=_RE_RECORD))
+
+
+def _reason(error: Exception) -> str:
+    """The library's own words without the path they quote."""
+    return str(getattr(error, "strerror", "") or type(error).__name__)

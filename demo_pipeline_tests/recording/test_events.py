@@ -1,0 +1,193 @@
+"""The events stage: every line in one of two tables, scans in a third, and checks that prove it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from demo_pipeline.recording.events import (
+    EVENTS_FILE,
+    REJECTED_FILE,
+    SCHEMAS,
+    TREES_FILE,
+    build_events,
+    check_accounting,
+    check_schemas,
+    count_lines,
+    read_events,
+    read_scans,
+    require_input,
+)
+from demo_pipeline.recording.tables import EVENTS_SCHEMA, TableWriter, column_descriptions
+from demo_pipeline.settings import RecordingSettings
+
+RECORDINGS = Path(__file__).resolve().parents[2] / "data" / "recordings"
+LOG = b"""\xef\xbb\xbf{"event":"mousemove","data":{"x":1,"y":2},"time":5}\r
+{"event":"axtree","data":{"duration":7,"tree":[{"name":"\xc3\xa9"}]},"time":6}\r
+\r
+{"event":"keydown","data":{"key":"A","actual_char":"a"},"time":8}\r
+{"event":"ffmpeg_stderr","data":{"output":"start: 1.5"},"time":9}\r
+{"event":"mousewheel","data":{"delta":-120},"time":10}\r
+{"event":"mouseup","data":{"button":"Left"},"ti"""
+
+
+def built(folder: Path, log: bytes) -> dict[str, Any]:
+    (folder / "input_log.jsonl").write_bytes(log)
+    return build_events(folder / "input_log.jsonl", folder, RecordingSettings())
+
+
+def test_every_line_is_a_row(tmp_path: Path) -> None:
+    summary = built(tmp_path, LOG)
+    events = read_events(tmp_path).to_pylist()
+    assert [(row["event_index"], row["event"], row["time_ms"]) for row in events] == [
+        (1, "mousemove", 5),
+        (2, "axtree", 6),
+        (4, "keydown", 8),
+        (5, "ffmpeg_stderr", 9),
+        (6, "mousewheel", 10),
+    ]
+    rejected = pq.read_table(tmp_path / REJECTED_FILE).to_pylist()
+    assert [(row["line"], row["code"]) for row in rejected] == [
+        (3, "blank_line"),
+        (7, "invalid_json"),
+    ]
+    assert (summary["lines"], summary["events"], summary["rejected_lines"]) == (7, 5, 2)
+    assert summary["rejected_by_reason"] == {"blank_line": 1, "invalid_json": 1}
+    assert summary["first_rejected"][0] == "input_log.jsonl:3: line is blank"
+    assert check_accounting(tmp_path, tmp_path / "input_log.jsonl") == []
+    assert check_schemas(tmp_path) == []
+
+
+def test_values_come_through(tmp_path: Path) -> None:
+    built(tmp_path, LOG)
+    move, scan, key, other, wheel = read_events(tmp_path).to_pylist()
+    assert (move["x"], move["y"], move["key"]) == (1.0, 2.0, None)
+    assert (scan["payload"], scan["x"]) == (None, None)
+    assert (key["key"], key["actual_char"]) == ("A", "a")
+    assert json.loads(other["payload"]) == {"output": "start: 1.5"}
+    assert wheel["delta"] == -120.0
+
+
+def test_scans_can_be_found_again_in_the_log(tmp_path: Path) -> None:
+    built(tmp_path, LOG)
+    [scan] = read_scans(tmp_path)
+    assert (scan["event_index"], scan["time_ms"], scan["duration_ms"]) == (2, 6, 7)
+    piece = LOG[scan["byte_offset"] : scan["byte_offset"] + scan["byte_length"]]
+    assert json.loads(piece)["data"]["tree"] == [{"name": "é"}]
+
+
+def test_the_tables_have_the_declared_schemas(tmp_path: Path) -> None:
+    built(tmp_path, b"")
+    for name, schema in SCHEMAS.items():
+        assert pq.read_schema(tmp_path / name).equals(schema)
+        assert all(text for text in column_descriptions(schema).values())
+
+
+def test_the_same_log_gives_the_same_bytes(tmp_path: Path) -> None:
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        folder.mkdir()
+        built(folder, LOG)
+    for name in SCHEMAS:
+        assert len({(folder / name).read_bytes() for folder in folders}) == 1
+
+
+@pytest.mark.parametrize(
+    "recording", ["20260105_090000", "20260106_140000", "20261121_212358", "20261121_212801"]
+)
+def test_the_committed_recordings_are_read_without_a_complaint(
+    tmp_path: Path, recording: str
+) -> None:
+    log = RECORDINGS / recording / "input_log.jsonl"
+    summary = build_events(log, tmp_path, RecordingSettings())
+    assert summary["rejected_lines"] == 0
+    assert summary["events"] == len(log.read_bytes().splitlines())
+    assert check_accounting(tmp_path, log) == []
+    assert len(read_scans(tmp_path)) == summary["by_event"]["axtree"]
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(st.sampled_from([*LOG.split(b"\n"), b"", b"\xff", b"{}"]), max_size=12))
+def test_the_books_balance(tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]) -> None:
+    folder = tmp_path_factory.mktemp("events")
+    summary = built(folder, b"\n".join(lines))
+    assert summary["lines"] == count_lines(folder / "input_log.jsonl")
+    assert check_accounting(folder, folder / "input_log.jsonl") == []
+
+
+# --- the checks
+
+
+def test_a_lost_row_is_noticed(tmp_path: Path) -> None:
+    built(tmp_path, LOG)
+    table = pq.read_table(tmp_path / EVENTS_FILE)
+    pq.write_table(table.slice(1), tmp_path / EVENTS_FILE)
+    [problem] = check_accounting(tmp_path, tmp_path / "input_log.jsonl")
+    assert problem.code == "lines_unaccounted"
+    assert "7 lines, but 6 rows" in problem.message
+
+
+def test_a_missing_table_is_noticed(tmp_path: Path) -> None:
+    built(tmp_path, LOG)
+    (tmp_path / TREES_FILE).unlink()
+    assert [(p.code, p.file) for p in check_schemas(tmp_path)] == [("missing_table", TREES_FILE)]
+
+
+def test_another_column_type_is_noticed(tmp_path: Path) -> None:
+    built(tmp_path, LOG)
+    table = pq.read_table(tmp_path / EVENTS_FILE)
+    column = table.schema.get_field_index("x")
+    changed = table.set_column(column, "x", table["x"].cast(pa.float32()))
+    pq.write_table(changed, tmp_path / EVENTS_FILE)
+    assert [problem.code for problem in check_schemas(tmp_path)] == ["wrong_schema"]
+
+
+@pytest.mark.parametrize(
+    ("log", "where"), [(b"", "is empty"), (b"junk\n\xff\n", "input_log.jsonl:1:")]
+)
+def test_a_log_without_one_usable_line_is_an_error(tmp_path: Path, log: bytes, where: str) -> None:
+    [problem] = require_input(built(tmp_path, log), "demo")
+    assert (problem.code, problem.line, problem.demonstration) == ("no_events", 1, "demo")
+    assert where in problem.message
+    assert problem.remedy
+
+
+def test_one_usable_line_is_enough(tmp_path: Path) -> None:
+    assert require_input(built(tmp_path, b"junk\n" + LOG), "demo") == []
+
+
+# --- the writer
+
+
+def row(index: int, payload: str = "") -> tuple[Any, ...]:
+    return (index, 0, 0, "x", 5, None, None, None, None, None, None, payload)
+
+
+def test_rows_are_written_in_batches(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    with TableWriter(path, EVENTS_SCHEMA, batch_rows=4) as writer:
+        for index in range(10):
+            writer.append(row(index))
+    assert writer.rows == 10
+    assert pq.ParquetFile(path).num_row_groups == 3
+    assert pq.read_table(path)["event_index"].to_pylist() == list(range(10))
+
+
+def test_large_payloads_are_not_hoarded(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    with TableWriter(path, EVENTS_SCHEMA) as writer:
+        for index in range(6):
+            writer.append(row(index, "p" * 4 * 2**20))
+    assert pq.ParquetFile(path).num_row_groups == 3
+
+
+def test_a_failure_leaves_no_file_behind(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    with pytest.raises(ValueError, match="shorter"), TableWriter(path, EVENTS_SCHEMA) as writer:
+        writer.append((1, 2))
+    assert not path.exists()

@@ -1,0 +1,178 @@
+"""The manifest: three files described, everything that is wrong said at once, changes noticed."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo_pipeline.problems import DemonstrationError
+from demo_pipeline.recording.manifest import (
+    FILES,
+    build_manifest,
+    read_manifest,
+    verified_file,
+)
+from demo_pipeline.settings import RecordingSettings
+
+RECORDINGS = Path(__file__).resolve().parents[2] / "data" / "recordings"
+SAMPLE = "20260105_090000"
+
+
+@pytest.fixture
+def upload(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(RECORDINGS / SAMPLE, tmp_path / SAMPLE))
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    (tmp_path / "out").mkdir()
+    return tmp_path / "out"
+
+
+def build(upload: Path, out: Path, name: str = SAMPLE) -> dict[str, Any]:
+    return build_manifest(upload, "demo", name, out, RecordingSettings())
+
+
+def problems_of(upload: Path, out: Path) -> list[tuple[str, str]]:
+    with pytest.raises(DemonstrationError) as caught:
+        build(upload, out)
+    assert {problem.demonstration for problem in caught.value.problems} == {"demo"}
+    assert all(problem.message and problem.remedy for problem in caught.value.problems)
+    assert list(out.iterdir()) == []
+    return [(problem.code, problem.location) for problem in caught.value.problems]
+
+
+def rewrite(upload: Path, **changes: Any) -> None:
+    path = upload / "meta.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def test_a_good_recording(upload: Path, out: Path) -> None:
+    summary = build(upload, out)
+    manifest = read_manifest(out)
+    assert (manifest.id, manifest.name, manifest.warnings) == ("demo", SAMPLE, ())
+    assert [file.name for file in manifest.files] == list(FILES)
+    for file in manifest.files:
+        data = (upload / file.name).read_bytes()
+        assert (file.size, file.sha256) == (len(data), hashlib.sha256(data).hexdigest())
+    assert manifest.recorded_at.isoformat() == "2026-01-05T09:00:00.250000+00:00"
+    assert (summary["platform"], summary["status"]) == ("windows", "completed")
+    assert summary["fingerprint"] == manifest.fingerprint
+    assert summary["video"].startswith("h264 1920x1080")
+    assert summary["warnings"] == []
+
+
+def test_the_same_upload_gives_the_same_bytes_wherever_it_lies(
+    upload: Path, out: Path, tmp_path: Path
+) -> None:
+    build(upload, out)
+    elsewhere = Path(shutil.copytree(upload, tmp_path / "elsewhere" / "x"))
+    again = tmp_path / "again"
+    again.mkdir()
+    build(elsewhere, again)
+    text = (out / "manifest.json").read_bytes()
+    assert (again / "manifest.json").read_bytes() == text
+    assert str(tmp_path).encode() not in text
+
+
+def test_the_fingerprint_changes_with_any_byte(upload: Path, out: Path) -> None:
+    before = build(upload, out)["fingerprint"]
+    with (upload / "input_log.jsonl").open("ab") as log:
+        log.write(b"\n")
+    assert build(upload, out)["fingerprint"] != before
+
+
+def test_unknown_keys_of_the_meta_are_kept(upload: Path, out: Path) -> None:
+    rewrite(upload, recorder={"build": 7, "deep": [[[]]]}, quest=None, reason=None)
+    build(upload, out)
+    manifest = read_manifest(out)
+    assert manifest.meta["recorder"] == {"build": 7, "deep": [[[]]]}
+    assert manifest.parsed_meta().quest is None
+
+
+def test_a_meta_as_the_seed_prints_it_is_read_with_a_warning(upload: Path, out: Path) -> None:
+    path = upload / "meta.json"
+    path.write_text(path.read_text().replace('"status"', '// how it stands\n  "status"'))
+    assert len(build(upload, out)["warnings"]) == 1
+
+
+def test_another_id_in_the_meta_is_a_warning(upload: Path, out: Path) -> None:
+    rewrite(upload, id="other")
+    assert len(build(upload, out)["warnings"]) == 1
+    [warning] = read_manifest(out).warnings
+    assert (warning["code"], warning["demonstration"]) == ("id_differs", "demo")
+
+
+# --- everything that is wrong, at once
+
+
+def test_nothing_there(tmp_path: Path, out: Path) -> None:
+    assert problems_of(tmp_path / "nowhere", out) == [("missing_file", name) for name in FILES]
+
+
+def test_three_broken_files_are_three_problems(upload: Path, out: Path) -> None:
+    (upload / "input_log.jsonl").write_bytes(b"")
+    (upload / "meta.json").write_text('{\n  "id": "x",\n  broken')
+    (upload / "recording.mp4").write_bytes(b"no video")
+    assert sorted(problems_of(upload, out)) == [
+        ("empty_file", "input_log.jsonl:1"),
+        ("invalid_json", "meta.json:3"),
+        ("video_unreadable", "recording.mp4"),
+    ]
+
+
+def test_a_missing_file_does_not_hide_a_broken_one(upload: Path, out: Path) -> None:
+    (upload / "recording.mp4").unlink()
+    (upload / "meta.json").write_bytes(b"\xff\xfe")
+    found = problems_of(upload, out)
+    assert ("missing_file", "recording.mp4") in found
+    assert any(location.startswith("meta.json") for _, location in found)
+
+
+def test_a_folder_in_place_of_a_file(upload: Path, out: Path) -> None:
+    (upload / "recording.mp4").unlink()
+    (upload / "recording.mp4").mkdir()
+    assert problems_of(upload, out) == [("missing_file", "recording.mp4")]
+
+
+@pytest.mark.parametrize("value", ["", "[]", "null", "{}", '{"id": 5}', "NaN", '{"a":' * 5000])
+def test_a_meta_that_says_nothing_usable(upload: Path, out: Path, value: str) -> None:
+    (upload / "meta.json").write_text(value)
+    assert {location.split(":")[0] for _, location in problems_of(upload, out)} == {"meta.json"}
+
+
+# --- a manifest later on
+
+
+def test_a_file_is_verified_by_its_content(upload: Path, out: Path) -> None:
+    build(upload, out)
+    manifest = read_manifest(out)
+    for name in FILES:
+        assert verified_file(upload, name, manifest) == upload / name
+
+
+@pytest.mark.parametrize("change", ["append", "flip", "remove"])
+def test_a_changed_upload_is_noticed(upload: Path, out: Path, change: str) -> None:
+    build(upload, out)
+    path = upload / "input_log.jsonl"
+    data = path.read_bytes()
+    path.write_bytes(data + b"\n" if change == "append" else data[:9] + b"?" + data[10:])
+    if change == "remove":
+        path.unlink()
+    with pytest.raises(DemonstrationError) as caught:
+        verified_file(upload, "input_log.jsonl", read_manifest(out))
+    [problem] = caught.value.problems
+    assert (problem.code, problem.demonstration) == ("upload_changed", "demo")
+    assert "raw_recordings" in problem.remedy
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{}", b"\xff", b'{"id": 1}'])
+def test_a_manifest_that_does_not_fit_is_said_so(out: Path, content: bytes | None) -> None:
+    if content is not None:
+        (out / "manifest.json").write_bytes(content)
+    with pytest.raises(DemonstrationError) as caught:
+        read_manifest(out)
+    assert [problem.code for problem in caught.value.problems] == ["invalid_manifest"]

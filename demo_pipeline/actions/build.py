@@ -1,0 +1,167 @@
+"""The `actions` stage: events in, actions and a ledger that accounts for every line out.
+
+Belongs here: running repair and segmentation over the committed events, the ledger, its proof.
+"""
+
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from demo_pipeline.actions.inputs import INPUT_KINDS, MOVE, TREE, inputs_of
+from demo_pipeline.actions.repair import Repairs, repair
+from demo_pipeline.actions.segment import Segmentation, segment
+from demo_pipeline.actions.tables import (
+    ACTIONS_FILE,
+    ACTIONS_SCHEMA,
+    BUCKETS,
+    LEDGER_FILE,
+    LEDGER_SCHEMA,
+    read_actions,
+    write_actions,
+)
+from demo_pipeline.problems import Problem
+from demo_pipeline.recording.events import REJECTED_FILE, read_events, schema_problems
+from demo_pipeline.recording.tables import LOG_FILE, REJECTED_SCHEMA
+from demo_pipeline.settings import ActionSettings
+
+CODE_VERSION = "1"
+_DEFECT = "this is a defect of the pipeline: report it with the demonstration"
+_KEY_NAME = re.compile(r"[A-Za-z]{2,24}[0-9]{0,3}(\([0-9]{1,10}\))?")
+_REPAIRED = frozenset({"release_without_press", "zero_delta", "typed_and_erased", "stop_shortcut"})
+
+
+def build_actions(
+    events_folder: Path, out: Path, platform: str, settings: ActionSettings
+) -> dict[str, Any]:
+    """Write actions.parquet and ledger.parquet for committed events; return a summary.
+
+    `platform` is meta.platform: key names and the wheel's unit depend on it.
+    """
+    events = read_events(events_folder)
+    rejected = pq.read_table(events_folder / REJECTED_FILE, schema=REJECTED_SCHEMA)
+    inputs, repairs = repair(inputs_of(events), platform, settings)
+    found = segment(inputs, platform, settings)
+    write_actions(out / ACTIONS_FILE, found.actions)
+    ledger = _ledger(events, rejected, repairs, found)
+    pq.write_table(ledger, out / LEDGER_FILE, compression="zstd", compression_level=3)
+    return _summary(found, repairs, ledger)
+
+
+def _ledger(
+    events: pa.Table, rejected: pa.Table, repairs: Repairs, found: Segmentation
+) -> pa.Table:
+    part_of = {index: a.action_index for a in found.actions for index in a.events}
+    rows = [
+        (index, *_bucket(index, kind, part_of, repairs.dropped, found.reasons))
+        for index, kind in zip(
+            events["event_index"].to_pylist(), events["event"].to_pylist(), strict=True
+        )
+    ]
+    rows += [
+        (line, "rejected", None, code)
+        for line, code in zip(
+            rejected["line"].to_pylist(), rejected["code"].to_pylist(), strict=True
+        )
+    ]
+    rows.sort(key=lambda row: row[0])
+    columns = zip(*rows, strict=True) if rows else [()] * len(LEDGER_SCHEMA)
+    arrays = [
+        pa.array(column, type=field.type)
+        for column, field in zip(columns, LEDGER_SCHEMA, strict=True)
+    ]
+    return pa.Table.from_arrays(arrays, schema=LEDGER_SCHEMA)
+
+
+def _bucket(
+    index: int,
+    kind: str,
+    part_of: dict[int, int],
+    dropped: dict[int, str],
+    reasons: dict[int, str],
+) -> tuple[str, int | None, str]:
+    if index in dropped:
+        return "repaired", None, dropped[index]
+    if index in part_of:
+        return "action", part_of[index], ""
+    reason = reasons.get(index)
+    if reason is not None:
+        return ("repaired" if reason in _REPAIRED else "other"), None, reason
+    if kind == TREE:
+        return "tree_scan", None, ""
+    if kind == MOVE:
+        return "pointer_travel", None, ""
+    return "other", None, "no_effect" if kind in INPUT_KINDS else "not_input"
+
+
+def _summary(found: Segmentation, repairs: Repairs, ledger: pa.Table) -> dict[str, Any]:
+    actions = [action for action in found.actions if action.action_type != "pause"]
+    span = actions[-1].end_ms - actions[0].press_ms if actions else 0
+    reasons: Counter[str] = Counter(ledger["reason"].to_pylist())
+    return {
+        "actions": len(actions),
+        "pauses": len(found.actions) - len(actions),
+        "by_type": dict(sorted(Counter(action.action_type for action in actions).items())),
+        "seconds": span / 1000,
+        "ledger": dict(sorted(Counter(ledger["bucket"].to_pylist()).items())),
+        "reasons": {reason: n for reason, n in sorted(reasons.items()) if reason},
+        "copy_factors": repairs.copy_factors,
+        "joined_positions": repairs.joined_positions,
+        "unknown_keys": sorted({_key_name(name) for name in found.unknown_keys}),
+        "preview": [action.describe() for action in found.actions[:50]],
+    }
+
+
+def _key_name(raw: str) -> str:
+    """An unknown key as a recorder named it, unless the name may be what was typed."""
+    return raw if _KEY_NAME.fullmatch(raw) else "(unnamed)"
+
+
+def check_schemas(folder: Path) -> list[Problem]:
+    """The written tables fit `tables.py`, and the actions are in order and complete by type."""
+    problems = [
+        *schema_problems(folder / ACTIONS_FILE, ACTIONS_SCHEMA),
+        *schema_problems(folder / LEDGER_FILE, LEDGER_SCHEMA),
+    ]
+    if problems:
+        return problems
+    last = None
+    for position, action in enumerate(read_actions(folder)):
+        wrong = None
+        if action.action_index != position:
+            wrong = f"row {position} has action_index {action.action_index}"
+        elif last is not None and action.press_ms < last:
+            wrong = f"action {position} begins before its predecessor"
+        elif action.end_ms < action.press_ms:
+            wrong = f"action {position} ends before it begins"
+        elif action.action_type != "pause" and not action.events:
+            wrong = f"action {position} has no raw events"
+        if wrong:
+            problems.append(Problem("wrong_action", ACTIONS_FILE, wrong, remedy=_DEFECT))
+        last = action.press_ms
+    return problems
+
+
+def check_ledger(folder: Path, events_folder: Path) -> list[Problem]:
+    """Every line of the log is in exactly one bucket, and action rows and ledger agree."""
+    ledger = pq.read_table(folder / LEDGER_FILE, schema=LEDGER_SCHEMA).to_pylist()
+    lines = read_events(events_folder)["event_index"].to_pylist()
+    rejected = pq.read_table(events_folder / REJECTED_FILE, schema=REJECTED_SCHEMA)
+    lines += rejected["line"].to_pylist()
+    problems = []
+    if sorted(lines) != [row["event_index"] for row in ledger]:
+        message = f"{len(lines)} lines, {len(ledger)} rows in the ledger, or other line numbers"
+        problems.append(Problem("ledger_sum", LOG_FILE, message, remedy=_DEFECT))
+    stray = {row["bucket"] for row in ledger} - set(BUCKETS)
+    if stray:
+        message = f"unknown buckets {sorted(stray)}"
+        problems.append(Problem("ledger_bucket", LEDGER_FILE, message, remedy=_DEFECT))
+    claimed = [(i, a.action_index) for a in read_actions(folder) for i in a.events]
+    booked = [(r["event_index"], r["action_index"]) for r in ledger if r["bucket"] == "action"]
+    if sorted(claimed) != sorted(booked):
+        message = "the events of the actions are not the events the ledger gives them"
+        problems.append(Problem("ledger_actions", LEDGER_FILE, message, remedy=_DEFECT))
+    return problems

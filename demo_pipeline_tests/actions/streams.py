@@ -1,0 +1,118 @@
+"""Hand-written input streams: each helper is what a recorder logs for one thing a hand does."""
+
+import io
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from demo_pipeline.actions.inputs import INPUT_KINDS, Input, in_order
+from demo_pipeline.actions.repair import Repairs, repair
+from demo_pipeline.actions.segment import Segmentation, segment
+from demo_pipeline.actions.tables import Action
+from demo_pipeline.recording.log import Event, parse_log
+from demo_pipeline.settings import ActionSettings, RecordingSettings
+
+Line = dict[str, Any]
+Part = Any  # a line or a list of lines
+
+
+def line(time: int, event: str, **data: Any) -> Line:
+    return {"event": event, "data": data, "time": time}
+
+
+def move(time: int, x: float, y: float) -> Line:
+    return line(time, "mousemove", x=x, y=y)
+
+
+def press(time: int, x: float | None = None, y: float | None = None, button: str = "Left") -> Line:
+    at = {} if x is None else {"x": x, "y": y}
+    return line(time, "mousedown", **at, button=button)
+
+
+def lift(time: int, x: float | None = None, y: float | None = None, button: str = "Left") -> Line:
+    at = {} if x is None else {"x": x, "y": y}
+    return line(time, "mouseup", **at, button=button)
+
+
+def click(
+    time: int, x: float = 50, y: float = 60, button: str = "Left", hold: int = 80
+) -> list[Line]:
+    return [press(time, x, y, button), lift(time + hold, x, y, button)]
+
+
+def wheel(time: int, delta: float) -> Line:
+    return line(time, "mousewheel", delta=delta)
+
+
+def down(time: int, key: str, char: str = "") -> Line:
+    data = {"key": key, "actual_char": char} if char else {"key": key}
+    return line(time, "keydown", **data)
+
+
+def up(time: int, key: str) -> Line:
+    return line(time, "keyup", key=key)
+
+
+def tap(time: int, key: str, char: str = "", hold: int = 60) -> list[Line]:
+    return [down(time, key, char), up(time + hold, key)]
+
+
+def typed(time: int, *keys: str) -> list[Line]:
+    """One key after another, 120 ms apart."""
+    return [item for n, key in enumerate(keys) for item in tap(time + 120 * n, key)]
+
+
+def chord(time: int, *keys: str) -> list[Line]:
+    """Keys pressed in order, 50 ms apart, released in reverse."""
+    end = time + 50 * len(keys)
+    return [
+        *(down(time + 50 * n, key) for n, key in enumerate(keys)),
+        *(up(end + 40 * n, key) for n, key in enumerate(reversed(keys))),
+    ]
+
+
+def text_of(lines: Iterable[Line]) -> bytes:
+    return b"".join(json.dumps(item).encode() + b"\n" for item in lines)
+
+
+def inputs(lines: Iterable[Line]) -> list[Input]:
+    """The inputs of a log, through the parser."""
+    found = []
+    for item in parse_log(io.BytesIO(text_of(lines)), RecordingSettings()):
+        assert isinstance(item, Event), item
+        if item.event in INPUT_KINDS:
+            name = item.button or item.key or ""
+            delta, char = item.delta or 0.0, item.actual_char or ""
+            event = Input(item.index, item.time_ms, item.event, item.x, item.y, name, delta, char)
+            found.append(event)
+    return in_order(found)
+
+
+def read(*lines: Part, platform: str = "linux", **settings: Any) -> tuple[Segmentation, Repairs]:
+    """What becomes of a log, lines in the order given."""
+    flat = [one for item in lines for one in (item if isinstance(item, list) else [item])]
+    chosen = ActionSettings(**settings)
+    repaired, repairs = repair(inputs(flat), platform, chosen)
+    return segment(repaired, platform, chosen), repairs
+
+
+def actions(*lines: Part, platform: str = "linux", **settings: Any) -> list[Action]:
+    return read(*lines, platform=platform, **settings)[0].actions
+
+
+def story(*lines: Part, platform: str = "linux", **settings: Any) -> list[str]:
+    """The actions in a few words each, typed text included."""
+    return [told(action) for action in actions(*lines, platform=platform, **settings)]
+
+
+def told(action: Action) -> str:
+    kind = action.action_type
+    words = {
+        "type": f"type {action.text}",
+        "hotkey": "+".join(action.keys),
+        "scroll": f"scroll {action.direction} {action.amount}",
+        "pause": f"pause {action.seconds}",
+        "drag": f"drag {action.button}",
+        "click": f"click {action.button} {action.clicks}",
+    }
+    return "+".join([*action.modifiers, words.get(kind, kind)])

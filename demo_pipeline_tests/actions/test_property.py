@@ -1,0 +1,183 @@
+"""Whatever a person does and however it is recorded, the same actions come out."""
+
+import string
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from demo_pipeline.actions.build import build_actions, check_ledger, check_schemas
+from demo_pipeline.actions.tables import Action, read_actions
+from demo_pipeline.recording.events import build_events, check_accounting
+from demo_pipeline.settings import ActionSettings, RecordingSettings
+from demo_pipeline_tests.actions.person import Intent, Person, Recorder, log_of
+from demo_pipeline_tests.builders.keys import Platform
+
+PRINTABLE = "".join(chr(code) for code in range(32, 127))
+ALONE = ("enter", "tab", "esc", "up", "down", "left", "right", "home", "end", "f5", "f11",
+         "delete", "pageup", "pagedown")  # fmt: skip
+CHORDS = (("ctrl",), ("alt",), ("ctrl", "shift"), ("alt", "shift"))
+
+
+def _clicks() -> st.SearchStrategy[Intent]:
+    held = st.sampled_from([(), (), ("ctrl",), ("shift",), ("ctrl", "shift")])
+    left = st.builds(Intent, st.just("click"), count=st.integers(1, 3), held=held)
+    other = st.builds(Intent, st.just("click"), button=st.sampled_from(["Right", "Middle"]))
+    return left | other
+
+
+def _typing() -> st.SearchStrategy[Intent]:
+    slips = st.lists(st.integers(0, 12), max_size=2).map(tuple)
+    style = st.sampled_from(["rolling", "careful"])
+    text = st.text(PRINTABLE, min_size=1, max_size=16)
+    plain = st.builds(Intent, st.just("type"), text=text, slips=slips, style=style)
+    letters = st.text(string.ascii_letters + " 1", min_size=1, max_size=10)
+    caps = st.builds(Intent, st.just("type"), text=letters, style=st.just("caps_lock"))
+    held = st.builds(Intent, st.just("repeat"), count=st.integers(2, 6),
+                     keys=st.sampled_from([("a",), ("7",)]))  # fmt: skip
+    return plain | plain | caps | held
+
+
+def _keys(platform: Platform) -> st.SearchStrategy[Intent]:
+    letters = st.lists(st.sampled_from("acvxz"), min_size=1, max_size=3).map(tuple)
+    system = {"windows": (), "macos": (("command",), ("command", "shift")), "linux": (("win",),)}
+    held = st.sampled_from([*CHORDS, *system[platform]])
+    chords = st.builds(Intent, st.just("keys"), held=held, keys=letters)
+    moves = st.sampled_from([("home",), ("end",), ("left", "left"), ("tab",)])
+    selecting = st.builds(Intent, st.just("keys"), held=st.just(("shift",)), keys=moves)
+    alone = st.builds(Intent, st.just("keys"), keys=st.lists(
+        st.sampled_from(ALONE), min_size=1, max_size=3).map(tuple))  # fmt: skip
+    arrows = st.builds(Intent, st.just("repeat"), count=st.integers(2, 5),
+                       keys=st.sampled_from([("down",), ("right",), ("delete",)]))  # fmt: skip
+    taps = {"windows": ("alt",), "macos": ("command",), "linux": ("win",)}
+    tap = st.builds(Intent, st.just("tap"), keys=st.just(taps[platform]))
+    return chords | selecting | alone | arrows | tap
+
+
+def intents(platform: Platform) -> st.SearchStrategy[list[Intent]]:
+    scroll = st.builds(Intent, st.just("scroll"), button=st.sampled_from(["up", "down"]),
+                       count=st.integers(1, 8))  # fmt: skip
+    held = st.sampled_from([(), (), ("shift",)])
+    drag = st.builds(Intent, st.just("drag"), held=held)
+    wait = st.builds(Intent, st.just("wait"), seconds=st.floats(0.1, 6))
+    one = _clicks() | _typing() | _keys(platform) | scroll | drag | wait
+    return st.lists(one, min_size=1, max_size=8).filter(_typing_stands_apart)
+
+
+def _typing_stands_apart(chosen: list[Intent]) -> bool:
+    """Two texts with nothing between are one text."""
+    kinds = [_is_typing(intent) for intent in chosen if intent.verb != "wait"]
+    return not any(a and b for a, b in pairwise(kinds))
+
+
+def _is_typing(intent: Intent) -> bool:
+    return intent.verb == "type" or (intent.verb == "repeat" and len(intent.keys[0]) == 1)
+
+
+def recorders(platform: Platform) -> st.SearchStrategy[Recorder]:
+    """A Mac logs no moves while a button is down; without positions its drags are a guess."""
+    blind = st.just(Recorder("macos", 1, moves_while_held=False))
+    watching = st.builds(
+        Recorder,
+        platform=st.just(platform),
+        copies=st.integers(1, 3),
+        lag_ms=st.integers(0, 2),
+        xy_on_buttons=st.booleans(),
+        wheel=st.sampled_from(["documented", "native"]),
+        noise=st.booleans(),
+    )
+    return watching | blind if platform == "macos" else watching
+
+
+def told(action: Action) -> tuple[Any, ...]:
+    held, press = tuple(action.modifiers), action.press_ms
+    match action.action_type:
+        case "click" | "double_click" | "right_click":
+            what = (action.button, action.clicks, held)
+            return ("click", *what, action.x, action.y, press)
+        case "drag":
+            ends = (action.x, action.y, action.end_x, action.end_y)
+            return ("drag", action.button, held, *ends, press)
+        case "scroll":
+            return ("scroll", action.direction, action.amount, action.x, action.y, press)
+        case "type":
+            return ("type", action.text, press)
+        case _:
+            return (action.action_type, tuple(action.keys), press)
+
+
+def found_in(log: bytes, platform: str) -> tuple[list[Action], list[str]]:
+    """The actions of a log through both stages, and what their own checks say."""
+    with TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        (folder / "input_log.jsonl").write_bytes(log)
+        build_events(folder / "input_log.jsonl", folder, RecordingSettings())
+        build_actions(folder, folder, platform, ActionSettings())
+        problems = [
+            *check_accounting(folder, folder / "input_log.jsonl"),
+            *check_schemas(folder),
+            *check_ledger(folder, folder),
+        ]
+        return read_actions(folder), [str(problem) for problem in problems]
+
+
+@pytest.mark.parametrize("platform", ["windows", "macos", "linux"])
+@settings(max_examples=45, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data(), seed=st.integers(0, 2**32))
+def test_the_actions_are_those_that_were_meant(
+    platform: Platform, data: st.DataObject, seed: int
+) -> None:
+    person = Person(data.draw(recorders(platform)), seed)
+    person.act(data.draw(intents(platform)))
+    found, problems = found_in(log_of(person), platform)
+    assert [told(a) for a in found if a.action_type != "pause"] == person.truth
+    assert problems == []
+
+
+@settings(max_examples=20, deadline=None)
+@given(drags=st.integers(1, 4), seed=st.integers(0, 2**32), copies=st.integers(1, 2))
+def test_drags_that_a_mac_did_not_watch_end_where_the_pointer_was_next(
+    drags: int, seed: int, copies: int
+) -> None:
+    blind = Recorder("macos", copies, xy_on_buttons=False, moves_while_held=False)
+    person = Person(blind, seed)
+    person.act([Intent("drag"), Intent("click")] * drags)
+    found, problems = found_in(log_of(person), "macos")
+    assert [a.action_type for a in found if a.action_type != "pause"] == ["drag", "click"] * drags
+    meant = [truth for truth in person.truth if truth[0] == "drag"]
+    for action, truth in zip((a for a in found if a.action_type == "drag"), meant, strict=True):
+        assert (action.x, action.y, action.flags) == (*truth[3:5], ["end_points_only"])
+        assert (action.end_x, action.end_y) == pytest.approx(truth[5:7], abs=20)
+    assert problems == []
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    events=st.lists(
+        st.tuples(
+            st.sampled_from(["mousemove", "mousedown", "mouseup", "mousewheel"]),
+            st.sampled_from(["Left", "Right", "KeyA", "ShiftLeft", "ControlLeft", "CapsLock",
+                             "Backspace", "Return", "Unknown(3)", "AltGr"]),
+            st.integers(0, 40),
+            st.integers(-600, 4000),
+            st.booleans(),
+        ),
+        max_size=40,
+    )
+)  # fmt: skip
+def test_nonsense_is_accounted_for_to_the_last_line(
+    events: list[tuple[str, str, int, int, bool]],
+) -> None:
+    time, lines = 1_700_000_000_000, []
+    for kind, name, value, gap, key in events:
+        time += gap
+        data = f'"x": {value}, "y": {value}, "button": "{name}", "delta": {value - 20}'
+        event = {"mousedown": "keydown", "mouseup": "keyup"}.get(kind, kind) if key else kind
+        data = f'"key": "{name}"' if event.startswith("key") else data
+        lines.append(f'{{"event": "{event}", "time": {time}, "data": {{{data}}}}}')
+    _, problems = found_in("\n".join(lines).encode(), "macos")
+    assert problems == []

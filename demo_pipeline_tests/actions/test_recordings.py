@@ -1,0 +1,128 @@
+"""The committed recordings: each action the person made, once, in order, and nothing more."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo_pipeline.actions.tables import Action
+from demo_pipeline_tests.actions.streams import told
+from demo_pipeline_tests.actions.test_property import found_in
+from demo_pipeline_tests.builders.recording import perform
+from demo_pipeline_tests.builders.samples import SAMPLES
+from demo_pipeline_tests.builders.script import IntendedAction, Performance
+
+RECORDINGS = Path(__file__).resolve().parents[2] / "data" / "recordings"
+
+TICKETS = [
+    ("click left 1", 549, 386),
+    ("type Kendrick Lamar", None, None),
+    ("click left 1", 830, 386),
+    ("click left 1", 540, 510),
+    ("down", None, None),
+    ("enter", None, None),
+    ("click left 1", 341, 558),
+    ("drag left", 710, 624),
+    ("click left 1", 549, 733),
+    ("type 4 seats, under $500! (aisle if possible)", None, None),
+    ("ctrl+a", None, None),
+    ("ctrl+c", None, None),
+    ("double_click", 820, 293),
+    ("scroll down 25", 542, 564),
+    ("click left 1", 414, 912),
+]
+SHOPPING = [
+    ("click left 1", 729, 542),
+    ("type Milk (2 litres)", None, None),
+    ("enter", None, None),
+    ("type Eggs, 12", None, None),
+    ("shift+home", None, None),
+    ("ctrl+c", None, None),
+    ("end", None, None),
+    ("enter", None, None),
+    ("ctrl+v", None, None),
+    ("drag left", 207, 200),
+    ("right_click", 260, 200),
+    ("esc", None, None),
+    ("click left 1", 365, 152),
+    ("esc", None, None),
+    ("scroll down 3", 729, 542),
+    ("ctrl+s", None, None),
+    ("ctrl+a", None, None),
+    ("type list.txt", None, None),
+    ("enter", None, None),
+]
+
+
+def actions_of(recording: str) -> list[Action]:
+    log = (RECORDINGS / recording / "input_log.jsonl").read_bytes()
+    platform = json.loads((RECORDINGS / recording / "meta.json").read_bytes())["platform"]
+    found, problems = found_in(log, platform)
+    assert problems == []
+    return [action for action in found if action.action_type != "pause"]
+
+
+@pytest.mark.parametrize(
+    ("recording", "expected"), [("20261121_212358", TICKETS), ("20261121_212801", SHOPPING)]
+)
+def test_what_the_person_did(recording: str, expected: list[tuple[str, Any, Any]]) -> None:
+    found = actions_of(recording)
+    assert [(told(action), action.x, action.y) for action in found] == expected
+    assert {flag for action in found for flag in action.flags} == set()
+
+
+def test_the_drags_end_where_they_were_let_go() -> None:
+    [slider] = [a for a in actions_of("20261121_212358") if a.action_type == "drag"]
+    [selection] = [a for a in actions_of("20261121_212801") if a.action_type == "drag"]
+    assert (slider.end_x, slider.end_y) == (542, 624)
+    assert (selection.end_x, selection.end_y) == (300, 200)
+
+
+def in_words(action: Action) -> tuple[str, dict[str, Any]]:
+    """An action as the ground truth of the builders words it."""
+    at = {"x": action.x, "y": action.y}
+    held = {"modifiers": action.modifiers} if action.modifiers else {}
+    triple = {"clicks": 3} if action.clicks == 3 else {}
+    words: dict[str, dict[str, Any]] = {
+        "click": {**at, "button": action.button, **triple, **held},
+        "double_click": {**at, **held},
+        "right_click": {**at, **held},
+        "drag": {
+            "start_x": action.x,
+            "start_y": action.y,
+            "end_x": action.end_x,
+            "end_y": action.end_y,
+        },
+        "scroll": {**at, "direction": action.direction, "amount": action.amount},
+        "type": {"text": action.text},
+        "hotkey": {"keys": action.keys},
+    }
+    kind = action.action_type
+    return kind, words[kind]
+
+
+def performed(recording: str) -> Performance:
+    return perform(*SAMPLES[recording]())
+
+
+def meant(recording: str) -> list[IntendedAction]:
+    return [one for one in performed(recording).actions if one.action_type != "wait"]
+
+
+@pytest.mark.parametrize("recording", sorted(SAMPLES))
+def test_the_samples_come_out_as_they_were_meant(recording: str) -> None:
+    found, truth = actions_of(recording), meant(recording)
+    assert [in_words(action) for action in found] == [(t.action_type, t.parameters) for t in truth]
+    assert [action.end_ms for action in found] == [one.end_ms for one in truth]
+    for action, one in zip(found, truth, strict=True):
+        assert 0 <= action.press_ms - one.press_ms <= 10
+
+
+@pytest.mark.parametrize("recording", sorted(SAMPLES))
+def test_every_wait_of_the_samples_is_among_the_pauses(recording: str) -> None:
+    log = (RECORDINGS / recording / "input_log.jsonl").read_bytes()
+    found, _ = found_in(log, "windows")
+    pauses = {(a.press_ms, a.end_ms) for a in found if a.action_type == "pause"}
+    truth = {(pause.start_ms, pause.end_ms) for pause in performed(recording).pauses}
+    assert pauses == truth

@@ -1,0 +1,207 @@
+"""Repairs: what each pass takes out or fills in, and that it says so."""
+
+import pytest
+
+from demo_pipeline.actions.inputs import in_order
+from demo_pipeline.actions.repair import (
+    Repairs,
+    drop_copies,
+    drop_phantom_modifiers,
+    join_positions,
+)
+from demo_pipeline.settings import ActionSettings
+from demo_pipeline_tests.actions.streams import (
+    Line,
+    actions,
+    chord,
+    click,
+    down,
+    inputs,
+    lift,
+    move,
+    press,
+    read,
+    story,
+    tap,
+    typed,
+    up,
+    wheel,
+)
+
+
+def copied(lines: list[Line], copies: int, lag: int = 1) -> list[Line]:
+    """Each line as `copies` hooks log it, in the order they do."""
+    flat = [
+        (one["time"] + lag * copy, copy, number, one)
+        for number, one in enumerate(lines)
+        for copy in range(copies)
+    ]
+    flat.sort(key=lambda item: item[:3])
+    return [{**one, "time": time} for time, _, _, one in flat]
+
+
+# --- order
+
+
+def test_lines_out_of_time_order_are_sorted() -> None:
+    lines = [tap(400, "KeyC"), tap(200, "KeyB"), tap(0, "KeyA")]
+    assert story(*lines) == ["type abc"]
+
+
+def test_lines_of_one_instant_keep_their_order() -> None:
+    found = in_order(inputs([down(5, "KeyB"), down(5, "KeyA"), down(1, "KeyC")]))
+    assert [item.name for item in found] == ["KeyC", "KeyB", "KeyA"]
+
+
+# --- copies of several hooks
+
+
+@pytest.mark.parametrize("copies", [2, 3])
+@pytest.mark.parametrize("lag", [0, 1])
+def test_copies_are_dropped_and_counted(copies: int, lag: int) -> None:
+    hand = [move(n * 20, n, n) for n in range(5)] + click(200) + typed(500, "KeyA", "KeyB", "KeyA")
+    found, repairs = read(copied(hand, copies, lag))
+    assert [a.action_type for a in found.actions] == ["click", "type"]
+    assert found.actions[1].text == "aba"
+    assert repairs.copy_factors["keydown"] == repairs.copy_factors["mousemove"] == copies
+    assert len(repairs.dropped) == len(hand) * (copies - 1)
+    assert set(repairs.dropped.values()) == {"hook_copy"}
+
+
+def test_the_first_copy_stays() -> None:
+    repairs = Repairs()
+    kept = drop_copies(inputs(copied(typed(0, "KeyA", "KeyB", "KeyC"), 2)), repairs, 3)
+    assert [item.time % 10 for item in kept] == [0] * 6
+
+
+def test_nothing_is_dropped_from_a_clean_log() -> None:
+    hand = [*typed(0, "KeyL", "KeyL", "KeyA"), *click(900), *click(1100)]
+    _, repairs = read(hand, [move(1300 + n, 50, 60) for n in range(0, 90, 10)])
+    assert (repairs.dropped, repairs.copy_factors) == ({}, {})
+
+
+def test_keys_copied_and_buttons_not() -> None:
+    lines = [*copied(typed(0, "KeyA", "KeyB", "KeyC"), 2), *click(900), *click(2900)]
+    found, repairs = read(lines, pause_ms=60_000)
+    assert [a.action_type for a in found.actions] == ["type", "click", "click"]
+    assert repairs.copy_factors == {"keydown": 2, "keyup": 2}
+
+
+def test_a_single_copied_click_is_one_click() -> None:
+    assert story(copied(click(0), 2)) == ["click left 1"]
+
+
+def test_one_copied_press_among_single_ones_is_one_press() -> None:
+    lines = [*typed(0, "KeyA", "KeyB", "KeyC", "KeyD"), *copied(tap(900, "KeyE"), 2)]
+    assert story(lines) == ["type abcde"]
+
+
+def test_copies_that_come_late_are_still_copies() -> None:
+    lines = copied(typed(0, *(f"Key{letter}" for letter in "ABCDEFGHIJ")), 2)
+    late = copied(tap(1800, "KeyK"), 2, lag=5)
+    assert story(lines, late) == ["type abcdefghijk"]
+
+
+def test_fast_wheel_turns_of_one_hook_are_all_real() -> None:
+    turns = [wheel(40 * n, 120) for n in range(5)] + [wheel(161, 120)]
+    [action] = actions(turns)
+    assert action.amount == 6
+
+
+def test_copied_wheel_turns_count_once() -> None:
+    [action] = actions(copied([wheel(60 * n, 120) for n in range(5)], 2))
+    assert action.amount == 5
+
+
+def test_letters_typed_by_software_within_an_instant_are_all_real() -> None:
+    assert story(tap(0, "KeyL", hold=1), tap(2, "KeyL", hold=1)) == ["type ll"]
+
+
+def test_repeats_of_a_copied_log_stay_repeats() -> None:
+    downs = [down(0, "KeyA"), *(down(500 + 33 * n, "KeyA") for n in range(4)), up(700, "KeyA")]
+    assert story(copied(downs, 2)) == ["type aaaaa"]
+
+
+# --- phantom modifiers
+
+
+def test_a_modifier_released_and_pressed_in_one_instant_is_released() -> None:
+    lines = [down(0, "ShiftLeft"), tap(50, "KeyA"), up(150, "ShiftLeft"), down(150, "ShiftLeft")]
+    found, repairs = read(*lines, typed(400, "KeyB", "KeyC"))
+    assert [a.text for a in found.actions] == ["Abc"]
+    assert repairs.dropped == {5: "phantom_modifier"}
+
+
+def test_a_modifier_pressed_again_by_hand_stays() -> None:
+    repairs = Repairs()
+    lines = [*tap(0, "ShiftLeft"), *tap(100, "ShiftLeft")]
+    assert len(drop_phantom_modifiers(inputs(lines), repairs, 3)) == 4
+    assert repairs.dropped == {}
+
+
+def test_other_keys_have_no_phantoms() -> None:
+    repairs = Repairs()
+    lines = [*tap(0, "KeyA", hold=10), *tap(11, "KeyA", hold=10)]
+    assert len(drop_phantom_modifiers(inputs(lines), repairs, 3)) == 4
+
+
+def test_phantoms_amid_copies() -> None:
+    lines: list[Line] = []
+    for at in (0, 1000, 2000):
+        for one in chord(at, "MetaLeft", "KeyC"):
+            again = {**one, "event": "keydown"} if one["data"]["key"] == "MetaLeft" else one
+            lines += [one, again]
+    assert story(lines, platform="macos", pause_ms=60_000) == ["command+c"] * 3
+
+
+# --- positions
+
+
+def test_a_press_lies_where_the_last_move_was() -> None:
+    found, repairs = read(move(0, 7, 8), press(50), lift(100), move(200, 90, 90))
+    assert [(a.action_type, a.x, a.y) for a in found.actions] == [("click", 7, 8)]
+    assert repairs.joined_positions == 2
+
+
+def test_before_any_move_the_next_one_tells() -> None:
+    [action] = actions(press(0), lift(60), move(90, 7, 8))
+    assert (action.x, action.y) == (7, 8)
+
+
+def test_a_wheel_turn_lies_where_the_pointer_is() -> None:
+    [action] = actions(move(0, 7, 8), wheel(50, 120))
+    assert (action.x, action.y) == (7, 8)
+
+
+def test_documented_positions_are_left_alone() -> None:
+    found, repairs = read(move(0, 7, 8), press(50, 9, 9), lift(100, 9, 9))
+    assert (found.actions[0].x, repairs.joined_positions) == (9, 0)
+
+
+@pytest.mark.parametrize(
+    ("platform", "expected"), [("macos", "drag"), ("linux", "click"), ("windows", "click")]
+)
+def test_macos_shows_a_drag_by_its_end_points(platform: str, expected: str) -> None:
+    lines = [move(0, 10, 10), press(50), lift(700), move(900, 210, 40)]
+    [action] = actions(*lines, platform=platform)
+    assert action.action_type == expected
+    if expected == "drag":
+        assert (action.end_x, action.end_y, action.path) == (210, 40, [])
+        assert action.flags == ["end_points_only"]
+
+
+def test_on_macos_the_first_step_after_a_click_is_no_drag() -> None:
+    lines = [move(0, 10, 10), press(50), lift(130), move(500, 17, 10), move(520, 90, 10)]
+    assert story(*lines, platform="macos") == ["click left 1"]
+
+
+def test_on_macos_moves_within_the_press_are_believed() -> None:
+    lines = [move(0, 10, 10), press(50), move(90, 11, 10), lift(700), move(900, 210, 40)]
+    assert story(*lines, platform="macos") == ["click left 1"]
+
+
+def test_keys_get_no_position() -> None:
+    repairs = Repairs()
+    lines = inputs([move(0, 1, 1), *tap(10, "KeyA")])
+    joined = join_positions(lines, repairs, "linux", ActionSettings())
+    assert [item.x for item in joined] == [1, None, None]

@@ -1,0 +1,237 @@
+"""Typed text: what stands there in the end, and what parts one run from the next."""
+
+import pytest
+
+from demo_pipeline_tests.actions.streams import (
+    Line,
+    actions,
+    chord,
+    click,
+    down,
+    move,
+    read,
+    story,
+    tap,
+    typed,
+    up,
+    wheel,
+)
+
+C, O, U = "KeyC", "KeyO", "KeyU"  # noqa: E741 - the keys of a word
+
+TEXTS: list[tuple[str, list[Line | list[Line]], list[str]]] = [
+    ("coucou", [typed(0, C, O, U, C, O, U)], ["type coucou"]),
+    (
+        "the next key goes down before the last is up",
+        [down(0, C), down(90, O), up(110, C), down(170, U), up(180, O), up(260, U)],
+        ["type cou"],
+    ),
+    ("order is that of the presses", [down(0, C), down(50, O), up(80, O), up(300, C)], ["type co"]),
+    ("left Shift", [down(0, "ShiftLeft"), tap(50, C), up(130, "ShiftLeft")], ["type C"]),
+    ("right Shift", [down(0, "ShiftRight"), tap(50, C), up(130, "ShiftRight")], ["type C"]),
+    (
+        "Shift let go before its letter",
+        [down(0, "ShiftLeft"), down(50, C), up(70, "ShiftLeft"), up(130, C), tap(200, O)],
+        ["type Co"],
+    ),
+    (
+        "Shift over several letters",
+        [down(0, "ShiftLeft"), typed(50, C, O, U), up(500, "ShiftLeft"), tap(600, "Num1")],
+        ["type COU1"],
+    ),
+    ("shifted digits", [down(0, "ShiftLeft"), tap(50, "Num4"), up(150, "ShiftLeft")], ["type $"]),
+    ("space", [typed(0, C, "Space", O)], ["type c o"]),
+    ("correction", [typed(0, C, U, "Backspace", O)], ["type co"]),
+    ("correction with Shift", [tap(0, C), chord(200, "ShiftLeft", "Backspace"), tap(500, O)],
+     ["type o"]),
+    ("everything erased and typed anew", [typed(0, C, "Backspace", O)], ["type o"]),
+    ("everything erased", [typed(0, C, "Backspace")], []),
+    (
+        "erasing more than was typed",
+        [typed(0, C, "Backspace", "Backspace", O)],
+        ["backspace", "type o"],
+    ),
+    ("Backspace alone", [tap(0, "Backspace")], ["backspace"]),
+    ("Backspace after a click", [typed(0, C), click(400), tap(700, "Backspace")],
+     ["type c", "click left 1", "backspace"]),
+    ("a click parts", [tap(0, C), click(200), tap(400, O)], ["type c", "click left 1", "type o"]),
+    ("a scroll parts", [tap(0, C), wheel(200, 120), tap(400, O)],
+     ["type c", "scroll down 1", "type o"]),
+    ("a hotkey parts", [tap(0, C), tap(200, "Return"), tap(400, O)],
+     ["type c", "enter", "type o"]),
+    ("a pointer on its way does not part", [tap(0, C), move(90, 5, 5), tap(200, O)], ["type co"]),
+    ("a long thought does not part", [tap(0, C), tap(9000, O)], ["type co"]),
+    (
+        "a fumbled Shift does not part",
+        [tap(0, C), tap(200, "ShiftLeft"), tap(400, O)],
+        ["type co"],
+    ),
+    ("Windows names", [typed(0, "A", "One", "Plus", "FullStop", "Hash")], ["type a1=.#"]),
+    ("keypad", [typed(0, "Kp7", "KpPlus", "KpDecimal")], ["type 7+."]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("lines", "expected"), [t[1:] for t in TEXTS], ids=[t[0] for t in TEXTS])
+def test_typing(lines: list[Line | list[Line]], expected: list[str]) -> None:
+    assert story(*lines) == expected
+
+
+def test_a_pause_parts_typing_only_when_told_to() -> None:
+    lines = [tap(0, C), tap(2001, O), tap(4001, U)]
+    assert story(*lines) == ["type cou"]
+    assert story(*lines, split_typing_at_pauses=True, pause_ms=60_000) == ["type c", "type ou"]
+
+
+def test_typing_owns_every_key_event_it_is_made_of() -> None:
+    lines = [down(0, "ShiftLeft"), tap(50, C), up(130, "ShiftLeft"), tap(200, "Backspace")]
+    [action] = actions(*lines, tap(400, O))
+    assert action.events == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert (action.press_ms, action.end_ms) == (0, 460)
+    assert (action.keys, action.modifiers) == ([], [])
+
+
+def test_what_was_erased_is_accounted_for() -> None:
+    found, _ = read(typed(0, C, "Backspace"))
+    assert set(found.reasons.values()) == {"typed_and_erased"}
+    assert sorted(found.reasons) == [1, 2, 3, 4]
+
+
+# --- auto-repeat
+
+
+def repeat(time: int, key: str, times: int, first: int = 500, then: int = 33) -> list[Line]:
+    downs = [down(time, key), *(down(time + first + then * n, key) for n in range(times - 1))]
+    return [*downs, up(time + first + then * times, key)]
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ([repeat(0, C, 5)], ["type ccccc"]),
+        ([repeat(0, C, 3, first=1000, then=400)], ["type ccc"]),
+        ([typed(0, C, O, U), repeat(400, "Backspace", 2)], ["type c"]),
+        ([repeat(0, "DownArrow", 3)], ["down", "down", "down"]),
+        ([repeat(0, "Delete", 2)], ["delete", "delete"]),
+        ([repeat(0, "Return", 4)], ["enter"]),
+        ([repeat(0, "Escape", 4)], ["esc"]),
+        ([repeat(0, "F5", 4)], ["f5"]),
+        (
+            [down(0, "ControlLeft"), repeat(60, "KeyV", 4), up(900, "ControlLeft")],
+            ["ctrl+v"],
+        ),
+        (
+            [down(0, "ShiftLeft"), repeat(60, C, 3), up(900, "ShiftLeft")],
+            ["type CCC"],
+        ),
+    ],
+)
+def test_auto_repeat(lines: list[Line | list[Line]], expected: list[str]) -> None:
+    assert story(*lines) == expected
+
+
+def test_a_held_special_key_says_so() -> None:
+    [action] = actions(repeat(0, "Return", 4))
+    assert action.flags == ["held"]
+    assert action.events == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("platform", ["windows", "linux"])
+def test_a_held_modifier_that_repeats_is_one_hold(platform: str) -> None:
+    shift = [down(t, "ShiftLeft") for t in (0, 500, 533, 566)]
+    lines = [*shift, typed(700, C, O), up(1200, "ShiftLeft"), tap(1400, U)]
+    assert story(*lines, platform=platform) == ["type COu"]
+    [action] = actions(*lines, platform=platform)
+    assert action.flags == []
+
+
+# --- keyboard state
+
+
+def test_caps_lock_changes_letters_and_nothing_else() -> None:
+    lines = [tap(0, "CapsLock"), typed(200, C, "Num1"), tap(600, "CapsLock"), tap(800, O)]
+    assert story(*lines) == ["type C1o"]
+
+
+def test_shift_undoes_caps_lock() -> None:
+    lines = [tap(0, "CapsLock"), down(200, "ShiftLeft"), tap(260, C), up(400, "ShiftLeft")]
+    assert story(*lines, tap(500, O)) == ["type cO"]
+
+
+def test_caps_lock_as_macos_logs_it() -> None:
+    lines = [tap(0, C), down(200, "CapsLock"), typed(300, O, U), up(700, "CapsLock"), tap(900, C)]
+    assert story(*lines, platform="macos") == ["type cOUc"]
+
+
+def test_locks_are_state_and_no_action() -> None:
+    found, _ = read(tap(0, "NumLock"), tap(200, "ScrollLock"), tap(400, "CapsLock"))
+    assert found.actions == []
+    assert set(found.reasons.values()) == {"keyboard_state"}
+    assert len(found.reasons) == 6
+
+
+def test_without_num_lock_the_keypad_navigates() -> None:
+    assert story(tap(0, "NumLock"), typed(200, "Kp7", "Kp2", "KpPlus")) == [
+        "home",
+        "down",
+        "type +",
+    ]
+
+
+# --- other layouts, dead keys, unknown keys
+
+
+def test_the_character_a_recorder_reports_beats_the_table() -> None:
+    lines = [tap(0, "KeyQ", char="a"), tap(200, "KeyA", char="é"), tap(400, "KeyB", char="ß")]
+    assert story(*lines) == ["type aéß"]
+
+
+def test_reported_control_characters_are_no_text() -> None:
+    lines = [tap(0, "Return", char="\r"), tap(200, "Backspace", char="\b"), tap(400, "Tab", "\t")]
+    assert story(*lines) == ["enter", "backspace", "tab"]
+
+
+def test_the_uk_layout() -> None:
+    shifted = chord(0, "ShiftLeft", "Num3")
+    assert story(shifted) == ["type #"]
+    assert story(shifted, keyboard_layout="uk") == ["type £"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "platform"),
+    [
+        ([chord(0, "AltGr", "KeyQ")], "linux"),
+        ([down(0, "LeftCtrl"), down(0, "RightAlt"), tap(60, "Q"), up(200, "LeftCtrl"),
+          up(200, "RightAlt")], "windows"),
+        ([chord(0, "AltGr", "KeyQ")], "macos"),
+    ],
+)  # fmt: skip
+def test_altgr_is_no_hotkey(lines: list[Line | list[Line]], platform: str) -> None:
+    found, _ = read(*lines, platform=platform)
+    assert found.actions == []
+    assert "unknown_character" in found.reasons.values()
+    [action] = actions(*lines, tap(600, C), platform=platform)
+    assert (action.action_type, action.text) == ("type", "c")
+    assert "unknown_character" in action.flags
+
+
+def test_altgr_types_what_the_recorder_says() -> None:
+    lines = [down(0, "LeftCtrl"), down(1, "RightAlt"), down(60, "Q", "@"), up(120, "Q"),
+             up(200, "LeftCtrl"), up(200, "RightAlt")]  # fmt: skip
+    assert story(*lines, platform="windows") == ["type @"]
+
+
+def test_option_types_what_the_recorder_says() -> None:
+    lines = [down(0, "Alt"), down(60, "KeyS", "ß"), up(120, "KeyS"), up(200, "Alt")]
+    assert story(*lines, platform="macos") == ["type ß"]
+    assert story(*lines, platform="linux") == ["alt+s"]
+
+
+def test_an_unknown_key_is_never_text() -> None:
+    found, _ = read(tap(0, C), tap(200, "Unknown(95)"), tap(400, O))
+    assert [action.text for action in found.actions] == ["co"]
+    assert found.unknown_keys == {"Unknown(95)"}
+    assert found.reasons[3] == "unknown_key"
+
+
+def test_an_unknown_key_with_a_known_character_is_text() -> None:
+    assert story(tap(0, "RawKey(86)", char="<")) == ["type <"]

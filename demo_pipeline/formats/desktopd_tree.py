@@ -4,6 +4,7 @@ Belongs here: what can be said of a UI tree and an action (seed 001, sections 2.
 without opening another file. Messages name nodes by id or number, never by their text.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,8 +13,10 @@ from pydantic import ValidationError
 from demo_pipeline.formats.desktopd import (
     CANVAS_HEIGHT,
     CANVAS_WIDTH,
+    NODE_ID_PATTERN,
     Action,
     Role,
+    State,
     TypeParameters,
     UINode,
     UITree,
@@ -22,7 +25,11 @@ from demo_pipeline.formats.desktopd import (
 from demo_pipeline.formats.document import check, explain, field_name, limited
 from demo_pipeline.problems import Problem, Severity
 
-Nodes = Mapping[str, UINode]
+Nodes = Mapping[str, Mapping[str, Any]]
+"""Sound nodes by id, as plain values; `UINode.model_validate` accepts each."""
+
+_ID = re.compile(NODE_ID_PATTERN)
+_ROLES, _STATES = frozenset(map(str, Role)), frozenset(map(str, State))
 
 
 def check_tree(value: Any, file: str, text: str = "") -> tuple[Nodes, list[Problem]]:
@@ -43,36 +50,72 @@ def check_tree(value: Any, file: str, text: str = "") -> tuple[Nodes, list[Probl
     if screen != (CANVAS_WIDTH, CANVAS_HEIGHT):
         message = f"screen is {screen[0]}x{screen[1]}, expected {CANVAS_WIDTH}x{CANVAS_HEIGHT}"
         problems.append(Problem("screen_size", file, message, remedy="map the tree to the canvas"))
-    nodes: dict[str, UINode] = {}
+    nodes: dict[str, Mapping[str, Any]] = {}
     faults = list(_node_faults(tree.root, nodes))
     remedy = "correct the node"
     problems += [Problem(code, file, message, remedy=remedy) for code, message in faults]
     if not faults:
-        problems += _root_warnings(next(iter(nodes.values())), file)
+        root = UINode.model_validate(next(iter(nodes.values())))
+        problems += _root_warnings(root, file)
     return nodes, limited(problems)
 
 
-def _node_faults(root: Any, nodes: dict[str, UINode]) -> Iterator[tuple[str, str]]:
+def _node_faults(root: Any, nodes: dict[str, Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
     """Yield (code, message) for each fault, filling `nodes`; iterative, for trees of any depth."""
     pending = [root]
     number = 0
     while pending:
         value = pending.pop()
-        try:
-            node = UINode.model_validate(value)
-        except ValidationError as error:
-            for location, message in explain(error):
-                place = f"node number {number} in document order"
-                yield "invalid_node", f"{place}: {field_name(location) or 'node'}: {message}"
-            children = value.get("children") if isinstance(value, dict) else None
+        children = value.get("children") if isinstance(value, dict) else None
+        if is_plainly_sound(value) or not (faults := list(_explained(value, number))):
+            if value["id"] in nodes:
+                yield "duplicate_node", f"id {value['id']} occurs twice"
+            nodes.setdefault(value["id"], value)
         else:
-            if node.id in nodes:
-                yield "duplicate_node", f"id {node.id} occurs twice"
-            nodes.setdefault(node.id, node)
-            children = node.children
+            yield from faults
         number += 1
         if isinstance(children, list):
             pending.extend(reversed(children))
+
+
+def _explained(value: Any, number: int) -> Iterator[tuple[str, str]]:
+    try:
+        UINode.model_validate(value)
+    except ValidationError as error:
+        for location, message in explain(error):
+            place = f"node number {number} in document order"
+            yield "invalid_node", f"{place}: {field_name(location) or 'node'}: {message}"
+
+
+def is_plainly_sound(value: Any) -> bool:
+    """Whether a value is a node beyond doubt; `UINode` decides the rest, at ten times the cost."""
+    if type(value) is not dict:
+        return False
+    name, bounds = value.get("name"), value.get("bounds")
+    node_id, role = value.get("id"), value.get("role")
+    return (
+        type(node_id) is str
+        and _ID.fullmatch(node_id) is not None
+        and type(role) is str
+        and role in _ROLES
+        and type(name) is str
+        and (name.isascii() or _is_text(name))
+        and type(bounds) is dict
+        and all(type(bounds.get(side)) is int for side in ("x", "y", "width", "height"))
+        and bounds["width"] >= 0
+        and bounds["height"] >= 0
+        and _all_states(value.get("states", []))
+        and type(value.get("children", [])) is list
+    )
+
+
+def _is_text(name: str) -> bool:
+    """No lone surrogate, which is no text in any encoding."""
+    return not any("\ud800" <= character <= "\udfff" for character in name)
+
+
+def _all_states(value: Any) -> bool:
+    return type(value) is list and all(type(one) is str and one in _STATES for one in value)
 
 
 def _root_warnings(root: UINode, file: str) -> Iterator[Problem]:
@@ -110,7 +153,7 @@ def _target_problems(action: Action, nodes: Nodes, file: str) -> Iterator[Proble
         yield Problem("target_missing", file, message, remedy="take the id from ui_tree.json")
         return
     for key in ("role", "name"):
-        if getattr(target, key) != getattr(node, key):
+        if getattr(target, key) != node[key]:
             message = f"target_element.{key}: differs from that of {target.id} in ui_tree.json"
             yield Problem("target_differs", file, message, remedy=f"copy the node's {key}")
     place = points(action)
@@ -119,10 +162,11 @@ def _target_problems(action: Action, nodes: Nodes, file: str) -> Iterator[Proble
         yield _warning("point_off_target", file, message)
 
 
-def _holds(node: UINode, x: float, y: float) -> bool:
+def _holds(node: Mapping[str, Any], x: float, y: float) -> bool:
     """Whether the point is in the node's bounds, edges included (rounding may land on one)."""
-    box = node.bounds
-    return box.x <= x <= box.x + box.width and box.y <= y <= box.y + box.height
+    box = node["bounds"]
+    left, top = box["x"], box["y"]
+    return bool(left <= x <= left + box["width"] and top <= y <= top + box["height"])
 
 
 def _warning(code: str, file: str, message: str) -> Problem:

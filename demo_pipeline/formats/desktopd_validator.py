@@ -38,31 +38,35 @@ _TRAJECTORY_FILES = {"task.json", "result.json", "final_screenshot.png", "steps"
 _OUR_FILES = {"manifest.json", "provenance.parquet"}  # beside the format, from this pipeline
 
 
-def validate_trajectory(path: Path) -> list[Problem]:
+def validate_trajectory(path: Path, trajectory_id: str | None = None) -> list[Problem]:
     """What is wrong with one trajectory.
 
     Args:
-        path: its folder, or a link to it; the name is the trajectory's id.
+        path: its folder, or a link to it.
+        trajectory_id: what result.json must say; None: the folder's name.
 
     Returns:
         Problems by file, relative to `path`, each with `demonstration` set; empty when all is well.
     """
-    return _trajectory(path)[1]
+    return _trajectory(path, trajectory_id)[1]
 
 
-def _trajectory(path: Path) -> tuple[Summary, list[Problem]]:
+def _trajectory(
+    path: Path, trajectory_id: str | None = None
+) -> tuple[Summary, list[Problem]]:
+    name = path.name if trajectory_id is None else trajectory_id
     task, problems = read_document(Task, path / "task.json", "task.json")
     result, found = read_document(Result, path / "result.json", "result.json")
     folders = step_folders(path)
     problems += found
     problems += _strangers(path, _TRAJECTORY_FILES | _OUR_FILES, "")
     problems += _numbering(path, folders)
-    problems += _totals(path.name, task, result, len(folders))
+    problems += _totals(name, task, result, len(folders))
     for number, folder in folders:
         problems += _step(number, folder, f"steps/{folder.name}")
     problems += check_png(path / "final_screenshot.png", "final_screenshot.png")
     summary = Summary(len(folders), task, result)
-    return summary, [replace(problem, demonstration=path.name) for problem in problems]
+    return summary, [replace(problem, demonstration=name) for problem in problems]
 
 
 def _strangers(folder: Path, known: set[str], name: str) -> Iterator[Problem]:

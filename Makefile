@@ -1,0 +1,85 @@
+# The commands of this project; `make` alone lists them. Needs make and python3 (3.11 or newer, with
+# venv and pip), nothing else.
+
+PYTHON ?= python3
+PORT ?= 3000
+
+VENV := .venv
+BIN := $(VENV)/bin
+PINNED := pyproject.toml constraints.txt
+CACHES := .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist demo_pipeline.egg-info
+INSTANCE := history schedules storage logs .logs_queue .nux .telemetry
+AT_HOME := DAGSTER_HOME="$(CURDIR)"
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup setup-dev demo ui test lint clean clean-store
+
+help:
+	@echo 'First commands'
+	@echo '  make demo         set up and turn the sample recordings into training data'
+	@echo '  make test         set up and run the tests'
+	@echo
+	@echo 'Working with it'
+	@echo '  make ui           open the Dagster UI on http://127.0.0.1:$(PORT) (another: PORT=3001)'
+	@echo '  make lint         ruff (rules and format) and mypy'
+	@echo '  make setup        install into $(VENV)/'
+	@echo '  make setup-dev    the same, with what tests and lint need'
+	@echo '  make clean        remove $(VENV)/ and the caches'
+	@echo '  make clean-store  remove data/store/ and what Dagster remembers of its runs'
+
+setup: $(VENV)/.installed
+
+setup-dev: $(VENV)/.installed-dev
+
+$(VENV)/bin/python:
+	@command -v "$(PYTHON)" >/dev/null || { \
+	  echo '$(PYTHON) was not found. Install Python 3.11 or newer, or name one:' \
+	    'make PYTHON=/path/to/python3.11' >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	  echo '$(PYTHON) is older than Python 3.11. Install a newer one, or name it:' \
+	    'make PYTHON=/path/to/python3.11' >&2; exit 1; }
+	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null || { \
+	  echo '$(PYTHON) has no venv module. On Debian or Ubuntu:' \
+	    'apt-get install python3-venv python3-pip' >&2; exit 1; }
+	@echo 'Creating $(VENV)/'
+	@"$(PYTHON)" -m venv $(VENV)
+
+$(VENV)/.installed: $(PINNED) | $(VENV)/bin/python
+	@echo 'Installing demo_pipeline into $(VENV)/ (some minutes the first time)'
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e .
+	@touch $@
+
+$(VENV)/.installed-dev: $(PINNED) | $(VENV)/bin/python
+	@echo 'Installing demo_pipeline with its tests into $(VENV)/ (some minutes the first time)'
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	@touch $(VENV)/.installed $@
+
+demo: setup
+	@$(AT_HOME) $(BIN)/demo-pipeline run
+	@store="$${DEMO_PIPELINE_STORE:-data/store}"; \
+	echo; \
+	echo 'Where to look'; \
+	echo "  $$store/dataset/     trajectories with index.json and metadata.json"; \
+	echo "  $$store/datasets/    one folder a CUDAG dataset, with train, val and test"; \
+	echo "  $$store/sft/         samples for supervised fine-tuning"; \
+	echo; \
+	echo 'How it came to be: make ui opens the Dagster UI on http://127.0.0.1:$(PORT)'
+
+ui: setup
+	@$(AT_HOME) $(BIN)/dagster dev --host 127.0.0.1 --port $(PORT)
+
+test: setup-dev
+	@$(BIN)/python -m pytest
+
+lint: setup-dev
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+
+clean:
+	@rm -rf $(VENV) $(CACHES)
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+clean-store:
+	@rm -rf data/store $(INSTANCE)

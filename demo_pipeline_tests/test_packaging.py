@@ -1,0 +1,245 @@
+"""The files at the top of the checkout agree with the code, with each other and with Dagster."""
+
+import ast
+import importlib.util
+import logging
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+from dagster._config import validate_config
+from dagster._core.instance.config import dagster_instance_config_schema
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+WORKSPACE = yaml.safe_load((ROOT / "workspace.yaml").read_text())
+SOURCES = ("demo_pipeline", "demo_pipeline_tests", "benchmarks", ".ci")
+TEXTS = {".md", ".py", ".toml", ".txt", ".yaml", ".yml", ".json", ".sh", ""}
+FORBIDDEN = {
+    "a path of one machine": re.compile(r"(?<![\w.])/(home|root|work|Users)/\w"),
+    "a package registry's host": re.compile(r"\bpypi\.\w+\b|\bpythonhosted\b"),
+    "a task marker": re.compile(r"\b(TO[D]O|FIX[M]E|XX[X]|HAC[K])\b"),
+    "a postponed annotation": re.compile(r"^from __future__ import annotation[s]", re.MULTILINE),
+}
+
+
+def requirements(*extras: str) -> dict[str, Requirement]:
+    project = PROJECT["project"]
+    lines = list(project["dependencies"])
+    for extra in extras:
+        lines += project["optional-dependencies"][extra]
+    return {canonicalize_name((parsed := Requirement(line)).name): parsed for line in lines}
+
+
+def pins() -> dict[str, str]:
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pairs = [line.split("==") for line in lines if line and not line.startswith("#")]
+    return {canonicalize_name(name): version for name, version in pairs}
+
+
+def imported_packages(folder: str) -> dict[str, str]:
+    """Top-level names of other people's packages -> one of our files that imports it."""
+    found = {}
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            names: list[str] = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+                names = [node.module]
+            for name in names:
+                found[name.partition(".")[0]] = str(path.relative_to(ROOT))
+    ours = {"demo_pipeline", "demo_pipeline_tests", "benchmarks"}
+    return {n: p for n, p in found.items() if n not in ours and n not in sys.stdlib_module_names}
+
+
+def committed_texts() -> Iterator[Path]:
+    yield from (path for path in ROOT.iterdir() if path.is_file() and path.suffix in TEXTS)
+    for folder in SOURCES:
+        for path in (ROOT / folder).rglob("*"):
+            if path.is_file() and path.suffix in TEXTS and "__pycache__" not in path.parts:
+                yield path
+
+
+def make(
+    *arguments: str, directory: Path = ROOT, python: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run make as from a plain shell, also when make runs these tests."""
+    environment = {k: v for k, v in os.environ.items() if k not in {"MAKEFLAGS", "MAKELEVEL"}}
+    chosen = (f"PYTHON={python}",) if python else ()
+    return subprocess.run(
+        ["make", "--no-print-directory", *arguments, *chosen],
+        cwd=directory,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """The files that make reads, without an environment."""
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def stand_in_python(directory: Path, failing: str) -> str:
+    """A `python3` that fails when its code has `failing` in it, and does nothing else."""
+    script = directory / "stand-in"
+    script.write_text(f'#!/bin/sh\ncase "$2" in *{failing}*) exit 1;; esac\n')
+    script.chmod(0o755)
+    return str(script)
+
+
+class TestDagsterInstance:
+    def test_dagster_loads_the_configuration_without_a_warning(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        shutil.copy(ROOT / "dagster.yaml", tmp_path)
+        with (
+            caplog.at_level(logging.WARNING),
+            dg.DagsterInstance.from_config(str(tmp_path)) as instance,
+        ):
+            queue = instance.get_concurrency_config().run_queue_config
+            assert queue is not None
+            assert queue.max_concurrent_runs == 2
+            assert not instance.telemetry_enabled
+            assert not instance.nux_enabled
+            assert instance.run_monitoring_start_timeout_seconds == 600
+            assert instance.run_retries_enabled
+            assert not instance.run_retries_retry_on_asset_or_op_failure
+        assert [record.message for record in caplog.records] == []
+
+    def test_what_an_instance_writes_beside_its_configuration_is_ignored_by_git(
+        self, tmp_path: Path
+    ) -> None:
+        shutil.copy(ROOT / "dagster.yaml", tmp_path)
+        with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
+            instance.add_dynamic_partitions("demonstrations", ["one"])
+        ignored = {line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines()}
+        written = {path.name for path in tmp_path.iterdir()} - {"dagster.yaml"}
+        assert written
+        assert written <= ignored
+
+    def test_the_documented_postgres_entry_is_one_that_dagster_takes(self) -> None:
+        text = (ROOT / "dagster.yaml").read_text()
+        block = re.search(r"^# storage:\n(?:#   .*\n)+", text, re.MULTILINE)
+        assert block is not None
+        entry = yaml.safe_load(re.sub(r"^# ", "", block.group(), flags=re.MULTILINE))
+        assert set(entry["storage"]) == {"postgres"}
+        result = validate_config(dagster_instance_config_schema(), entry)
+        assert result.success, result.errors
+
+
+class TestCodeLocation:
+    def test_both_kinds_of_tool_load_the_same_module_under_the_same_name(self) -> None:
+        [location] = WORKSPACE["load_from"]
+        project = PROJECT["tool"]["dg"]["project"]
+        assert location["python_module"] == {
+            "module_name": project["code_location_target_module"],
+            "location_name": project["code_location_name"],
+        }
+        assert "dagster" not in PROJECT["tool"]  # a second source that would win over both
+
+    def test_the_module_it_names_exists(self) -> None:
+        [location] = WORKSPACE["load_from"]
+        assert importlib.util.find_spec(location["python_module"]["module_name"])
+
+
+class TestDependencies:
+    @pytest.mark.parametrize(
+        ("folder", "extras"),
+        [("demo_pipeline", ()), ("demo_pipeline_tests", ("dev",)), ("benchmarks", ("dev",))],
+    )
+    def test_what_is_imported_is_declared(self, folder: str, extras: tuple[str, ...]) -> None:
+        declared = set(requirements(*extras))
+        providers = packages_distributions()
+        undeclared = {
+            name: path
+            for name, path in imported_packages(folder).items()
+            if not declared & {canonicalize_name(dist) for dist in providers.get(name, [name])}
+        }
+        assert undeclared == {}
+
+    def test_every_declared_dependency_is_pinned_within_its_bounds(self) -> None:
+        pinned = pins()
+        wanted = requirements(*PROJECT["project"]["optional-dependencies"])
+        assert [name for name in wanted if name not in pinned] == []
+        assert [str(r) for name, r in wanted.items() if pinned[name] not in r.specifier] == []
+
+    def test_constraints_are_plain_sorted_pins(self) -> None:
+        lines = (ROOT / "constraints.txt").read_text().splitlines()
+        entries = [line for line in lines if not line.startswith("#")]
+        assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+", line) for line in entries)
+        assert entries == sorted(entries, key=str.upper)
+        assert len(pins()) == len(entries)
+
+
+class TestMakefile:
+    def test_plain_make_explains_every_target(self) -> None:
+        shown = make().stdout
+        [phony] = re.findall(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        for target in set(phony.split()) - {"help"}:
+            assert f"  make {target} " in shown
+
+    def test_an_old_python_is_named_before_anything_is_made(self, checkout: Path) -> None:
+        old = stand_in_python(checkout, "version_info")
+        result = make("setup", directory=checkout, python=old)
+        assert result.returncode != 0
+        assert "older than Python 3.11" in result.stderr
+        assert not (checkout / ".venv").exists()
+
+    def test_a_missing_venv_module_says_what_to_install(self, checkout: Path) -> None:
+        bare = stand_in_python(checkout, "ensurepip")
+        result = make("setup", directory=checkout, python=bare)
+        assert result.returncode != 0
+        assert "apt-get install python3-venv" in result.stderr
+
+    def test_a_missing_python_says_so(self, checkout: Path) -> None:
+        result = make("setup", directory=checkout, python="no-such-python")
+        assert result.returncode != 0
+        assert "no-such-python was not found" in result.stderr
+
+    @pytest.mark.parametrize("target", ["setup", "setup-dev"])
+    @pytest.mark.parametrize("changed", ["pyproject.toml", "constraints.txt"])
+    def test_setup_runs_again_only_when_the_dependencies_change(
+        self, checkout: Path, target: str, changed: str
+    ) -> None:
+        (checkout / ".venv/bin").mkdir(parents=True)
+        for made in ("bin/python", ".installed", ".installed-dev"):
+            (checkout / ".venv" / made).touch()
+        assert make("--question", target, directory=checkout).returncode == 0
+        later = (checkout / ".venv/.installed-dev").stat().st_mtime + 1
+        os.utime(checkout / changed, (later, later))
+        assert make("--question", target, directory=checkout).returncode == 1
+
+
+def test_the_ci_script_is_executable_and_parses() -> None:
+    script = ROOT / ".ci/run"
+    assert os.access(script, os.X_OK)
+    parsed = subprocess.run(["bash", "-n", script], capture_output=True, text=True, check=False)
+    assert (parsed.returncode, parsed.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("what", sorted(FORBIDDEN))
+def test_no_file_contains(what: str) -> None:
+    pattern = FORBIDDEN[what]
+    found = [
+        f"{path.relative_to(ROOT)}: {match.group()}"
+        for path in committed_texts()
+        if (match := pattern.search(path.read_text(encoding="utf-8", errors="replace")))
+    ]
+    assert found == []

@@ -1,0 +1,250 @@
+"""The decode pass: frames of the wanted stretches, once, in order, each answer written as it falls.
+
+Belongs here: feeding choosers, writing PNGs, noting waits and the final picture. Memory holds the
+frames of the actions in question, whatever the length of the video.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from demo_pipeline.actions.tables import Action
+from demo_pipeline.observation.approach import PointerPath
+from demo_pipeline.observation.change import Point, ScreenChange, is_large
+from demo_pipeline.observation.choose import Chooser, Reason, Wanted
+from demo_pipeline.observation.clock import Cells
+from demo_pipeline.observation.evidence import Settled, WaitEvidence
+from demo_pipeline.observation.final import FINAL_FILE, FINAL_LOOK_S, FinalChooser
+from demo_pipeline.observation.pictures import Frame, Luma, Span, decode_spans
+from demo_pipeline.observation.plan import joined
+from demo_pipeline.observation.png import write_png
+from demo_pipeline.observation.waiting import is_wait, settled_at
+from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.recording.video import VIDEO_FILE, PacketScan
+
+SPEAKS_FOR_S = 0.5  # a frame says nothing about a screen this much later, unless one follows it
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the video said about one action; fields as in `screenshots.FRAMES_SCHEMA`."""
+
+    action_index: int
+    reason: str
+    file: str | None = None
+    pts: int | None = None
+    time: float | None = None
+    lead_ms: float | None = None
+    leak: bool = False
+    unavoidable: bool = False
+    pointer_distance_px: float | None = None
+
+
+@dataclass
+class _Asked:
+    chooser: Chooser
+    small: list[float]
+
+
+class DecodePass:
+    """One pass over one video. After `run`: `waits`, `large_changes`, `decoded` frames."""
+
+    def __init__(
+        self,
+        video: Path,
+        scan: PacketScan,
+        *,
+        settled: Settled,
+        path: PointerPath,
+        actions: Sequence[Action],
+        out: Path,
+        frame_s: float,
+    ) -> None:
+        self._video = video
+        self._scan = scan
+        self._times = scan.times
+        self._settled = settled
+        self._path = path
+        self._actions = {action.action_index: action for action in actions}
+        self._out = out
+        self._frame_s = frame_s
+        self._change = ScreenChange(settled.flickering)
+        self._last: tuple[Luma, Frame] | None = None
+        self._pending_pause: _Asked | None = None
+        self.waits: list[WaitEvidence] = []
+        self.large_changes: list[float] = []
+        self.decoded = 0
+
+    def run(self, wanted: Sequence[Wanted]) -> list[Answer]:
+        """Answer every `Wanted`, write NNN.png and final.png."""
+        answers: dict[int, Answer] = {}
+        queue = [_Asked(Chooser(one), []) for one in wanted]
+        final_from = self._final_start(wanted)
+        spans = [one.span for one in wanted]
+        spans.append(Span(final_from, final_from + FINAL_LOOK_S))
+        final = FinalChooser(final_from)
+        for frame in decode_spans(self._video, self._scan, joined(spans, self._frame_s)):
+            self.decoded += 1
+            luma, cells = self._compare(frame)
+            while queue and frame.time > queue[0].chooser.wanted.span.end + 1e-9:
+                self._finish(queue.pop(0), answers)
+            pointers = self._pointers(frame.time)
+            for asked in queue:
+                if frame.time < asked.chooser.wanted.span.start - 1.5 * self._frame_s:
+                    break
+                self._feed(asked, frame, cells, pointers)
+            final.feed(frame, changed=self._significant(cells, pointers))
+            self._last = (luma, frame)
+        for asked in queue:
+            self._finish(asked, answers)
+        self._drop_pause(answers)
+        self._write_final(final)
+        return [answers[one.action_index] for one in wanted]
+
+    def _final_start(self, wanted: Sequence[Wanted]) -> float:
+        ends = [self._actions[one.action_index].end_ms for one in wanted]
+        last = float(self._times[-1])
+        return min(last, self._settled.clock.video_time(max(ends))) if ends else last
+
+    def _compare(self, frame: Frame) -> tuple[Luma, Cells | None]:
+        """The frame's luma, and what differs from the frame before; None after a seek."""
+        luma = frame.luma()
+        if self._last is None or self._last[0].shape != luma.shape:
+            return luma, None
+        skipped = np.searchsorted(self._times, [self._last[1].time + 1e-9, frame.time - 1e-9])
+        if skipped[1] > skipped[0]:
+            return luma, None
+        return luma, self._change.cells(self._last[0], luma, key_frame=frame.is_key)
+
+    def _pointers(self, time: float) -> list[Point]:
+        clock, canvas = self._settled.clock, self._settled.canvas
+        doubt = clock.uncertainty_ms / 1000
+        points = []
+        for moment in (time - self._frame_s - doubt, time - self._frame_s, time, time + doubt):
+            found = self._path.at(clock.event_time(moment))
+            if found is not None:
+                points.append(canvas.to_video(*found))
+        return points
+
+    def _significant(self, cells: Cells | None, pointers: list[Point]) -> bool:
+        return cells is None or self._change.is_significant(cells, pointers, None)
+
+    def _feed(
+        self, asked: _Asked, frame: Frame, cells: Cells | None, pointers: list[Point]
+    ) -> None:
+        wanted = asked.chooser.wanted
+        changed = cells is None or self._change.is_significant(cells, pointers, wanted.target)
+        large = cells is not None and is_large(cells)
+        asked.chooser.feed(frame, changed=changed, large=large)
+        if large and changed and frame.time not in self.large_changes[-2:]:
+            self.large_changes.append(frame.time)
+        if wanted.pause and cells is not None and cells.sum() >= 2:
+            asked.small.append(frame.time)
+
+    def _finish(self, asked: _Asked, answers: dict[int, Answer]) -> None:
+        chooser = asked.chooser
+        chooser.finish()
+        wanted = chooser.wanted
+        if wanted.pause:
+            self._drop_pause(answers)
+            self._pending_pause = asked
+            return
+        self._decide_pause(wanted, answers)
+        answers[wanted.action_index] = self._answer(chooser)
+
+    def _drop_pause(self, answers: dict[int, Answer]) -> None:
+        if self._pending_pause is not None:
+            index = self._pending_pause.chooser.wanted.action_index
+            answers[index] = Answer(index, "pause")
+            self._pending_pause = None
+
+    def _decide_pause(self, following: Wanted, answers: dict[int, Answer]) -> None:
+        asked = self._pending_pause
+        if asked is None:
+            return
+        wanted = asked.chooser.wanted
+        settled = settled_at(asked.small, asked.chooser.changes)
+        if settled is None or not is_wait(settled, wanted.since, following.press, following.limit):
+            self._drop_pause(answers)
+            return
+        self._pending_pause = None
+        seconds = self._actions[wanted.action_index].seconds or 0.0
+        self.waits.append(
+            WaitEvidence(
+                action_index=wanted.action_index,
+                seconds=round(seconds, 3),
+                settled_s=round(settled, 6),
+            )
+        )
+        answers[wanted.action_index] = self._answer(asked.chooser)
+
+    def _answer(self, chooser: Chooser) -> Answer:
+        wanted, frame, reason = chooser.wanted, chooser.best, chooser.reason
+        if frame is None or self._is_late(wanted.limit, chooser.latest):
+            frame, reason = self._fallback(wanted)
+        if frame is None:
+            return Answer(wanted.action_index, Reason.MISSING)
+        name = f"{wanted.action_index:03d}.png"
+        write_png(self._out / name, self._settled.canvas.fit(frame.rgb()))
+        leak, unavoidable, distance = self._leak(wanted, frame)
+        return Answer(
+            wanted.action_index,
+            reason,
+            name,
+            frame.pts,
+            frame.time,
+            (wanted.press - frame.time) * 1000,
+            leak,
+            unavoidable,
+            distance,
+        )
+
+    def _is_late(self, limit: float, latest: Frame | None) -> bool:
+        """The decoder gave out, or the video ended, too long before the limit to speak for it."""
+        position = int(np.searchsorted(self._times, limit + 1e-9, side="right")) - 1
+        due = float(self._times[max(0, position)])
+        if position == len(self._times) - 1:
+            due = limit
+        return latest is not None and due - latest.time > max(SPEAKS_FOR_S, 2 * self._frame_s)
+
+    def _fallback(self, wanted: Wanted) -> tuple[Frame | None, Reason]:
+        """No frame in the stretch: the nearest earlier one, unless the video does not reach it."""
+        if wanted.press > self._times[-1] + max(SPEAKS_FOR_S, 2 * self._frame_s):
+            return None, Reason.MISSING
+        position = int(np.searchsorted(self._times, wanted.limit + 1e-9, side="right")) - 1
+        reason = Reason.BACKOFF if position >= 0 else Reason.FIRST_FRAME
+        frame = self._frame_at(max(0, position))
+        if frame is None or frame.time >= wanted.press:
+            return None, Reason.MISSING
+        return frame, reason
+
+    def _frame_at(self, position: int) -> Frame | None:
+        """One frame by its number; None when it does not decode."""
+        time = float(self._times[position])
+        return next(decode_spans(self._video, self._scan, [Span(time, time)]), None)
+
+    def _leak(self, wanted: Wanted, frame: Frame) -> tuple[bool, bool, float | None]:
+        late = frame.time > wanted.limit + 1e-6 and not wanted.pause
+        if wanted.vicinity is None:
+            return late, False, None
+        clock, vicinity = self._settled.clock, wanted.vicinity
+        at = self._path.at(clock.event_time(frame.time))
+        if at is None:
+            return late, False, None
+        before = self._path.at(clock.event_time(wanted.since)) if np.isfinite(wanted.since) else at
+        distance = float(np.hypot(at[0] - vicinity.x, at[1] - vicinity.y))
+        there = vicinity.holds(*at)
+        unavoidable = there and before is not None and vicinity.holds(*before)
+        return late or there, unavoidable, round(distance, 1)
+
+    def _write_final(self, final: FinalChooser) -> None:
+        """The last frame stands in where none follows the last action, then any that decodes."""
+        frame = final.best or final.latest or self._frame_at(len(self._times) - 1)
+        frame = frame or (self._last[1] if self._last else self._frame_at(0))
+        if frame is None:
+            message = f"none of its {len(self._times)} frames decodes"
+            remedy = "upload the recording again"
+            raise DemonstrationError(Problem("no_frames", VIDEO_FILE, message, remedy=remedy))
+        write_png(self._out / FINAL_FILE, self._settled.canvas.fit(frame.rgb()))

@@ -1,0 +1,1 @@
+"""What the eye saw: clock, frames, canvas, trees, targets."""

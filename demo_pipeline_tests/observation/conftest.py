@@ -1,0 +1,59 @@
+"""Recordings made once for all tests of this folder."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from demo_pipeline_tests.builders.form import SMALL, script
+from demo_pipeline_tests.builders.recording import write_recording
+from demo_pipeline_tests.builders.script import (
+    click,
+    drag,
+    hotkey,
+    right_click,
+    think,
+    type_text,
+    wait_for_screen,
+)
+from demo_pipeline_tests.builders.video import VideoOptions
+from demo_pipeline_tests.observation.made import Observed, observe
+
+ACTS = (
+    click("Agree"),
+    click("Name"),
+    type_text("Ab, c!"),
+    hotkey("ctrl", "a"),
+    click("Load"),
+    wait_for_screen(),
+    right_click("Rows/c"),
+    think(2.5),
+    drag("Form/title bar", 60, 40),
+    click("Agree"),
+)
+FILMS = {
+    "starts_early": VideoOptions(preset="ultrafast", video_start_s=-1.0),
+    "plain": VideoOptions(preset="ultrafast", gop=250),
+    "variable": VideoOptions(preset="veryfast", variable=True, video_start_s=0.7, gop=30),
+    "late_first_pts": VideoOptions(preset="ultrafast", video_start_s=0.7, first_pts=45_000),
+    "b_frames": VideoOptions(preset="veryfast", b_frames=2, gop=30, video_start_s=2.1),
+}
+
+
+@pytest.fixture(scope="session", params=sorted(FILMS))
+def observed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Observed:
+    """The same script filmed in several ways."""
+    return _observe(tmp_path_factory.mktemp(request.param), FILMS[request.param])
+
+
+@pytest.fixture(scope="session")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Observed:
+    """One recording for tests that need no other film."""
+    return _observe(tmp_path_factory.mktemp("one"), FILMS["plain"])
+
+
+def _observe(root: Path, film: VideoOptions) -> Observed:
+    folder = root / "uploads" / "demo"
+    demonstration = replace(script(*ACTS), lead_in_ms=2800)
+    truth = write_recording(folder, demonstration, replace(SMALL, video=film))
+    return observe(folder, root / "store", truth)

@@ -1,0 +1,76 @@
+"""Made recordings taken through the stages up to `screenshots`, and videos cut or turned."""
+
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import av
+import cv2
+
+from demo_pipeline.actions.build import build_actions
+from demo_pipeline.actions.tables import Action, read_actions
+from demo_pipeline.observation.evidence import Evidence
+from demo_pipeline.observation.screenshots import build_screenshots, read_evidence, read_frames
+from demo_pipeline.recording.events import build_events
+from demo_pipeline.recording.manifest import build_manifest, read_manifest
+from demo_pipeline.settings import Settings
+from demo_pipeline_tests.builders.recording import GroundTruth
+
+_TURNED_CLOCKWISE = (0, 1, 0, -1, 0, 0, 0, 0, 1 << 14)  # as phones write it; 16.16 fixed point
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A recording that was looked at: `folder` holds it, `out` the outputs by stage."""
+
+    folder: Path
+    out: Path
+    truth: GroundTruth
+    actions: list[Action]
+    rows: list[dict[str, Any]]
+    evidence: Evidence
+
+    def picture(self, name: str) -> Any:
+        return cv2.imread(str(self.out / "screenshots" / name))
+
+
+def observe(folder: Path, out: Path, truth: GroundTruth) -> Observed:
+    settings = Settings()
+    stages = [out / name for name in ("recordings", "events", "actions", "screenshots")]
+    for stage in stages:
+        stage.mkdir(parents=True)
+    recordings, events, actions, screenshots = stages
+    build_manifest(folder, folder.name, folder.name, recordings, settings.recording)
+    manifest = read_manifest(recordings)
+    log, video = folder / "input_log.jsonl", folder / "recording.mp4"
+    build_events(log, events, settings.recording)
+    build_actions(events, actions, manifest.parsed_meta().platform, settings.actions)
+    build_screenshots(log, video, manifest, events, actions, screenshots, settings.observation)
+    rows, evidence = read_frames(screenshots), read_evidence(screenshots)
+    return Observed(folder, out, truth, read_actions(actions), rows, evidence)
+
+
+def cut_video(source: Path, destination: Path, seconds: float, *, front: bool = False) -> None:
+    """Keep the packets before `seconds`; `front` puts the index at the file's front."""
+    options = {"movflags": "+faststart"} if front else {}
+    with (
+        av.open(str(source)) as film,
+        av.open(str(destination), "w", format="mp4", options=options) as kept,
+    ):
+        stream: Any = kept.add_stream_from_template(film.streams.video[0])
+        for packet in film.demux(film.streams.video[0]):
+            if packet.pts is None or float(packet.pts * packet.time_base) >= seconds:
+                continue
+            packet.stream = stream
+            kept.mux(packet)
+
+
+def turn_video(source: Path, destination: Path) -> None:
+    """The same film with a note that players show it a quarter turn clockwise."""
+    data = bytearray(source.read_bytes())
+    at = data.index(b"tkhd") + 4
+    at += 52 if data[at] == 1 else 40
+    words = [value << 16 for value in _TURNED_CLOCKWISE]
+    data[at : at + 36] = struct.pack(">9i", *words)
+    destination.write_bytes(data)

@@ -1,0 +1,42 @@
+"""Raw scans written down briefly."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from demo_pipeline.observation.canvas import Canvas, fit_canvas
+from demo_pipeline.observation.tree import StepTree, map_tree
+
+SCREEN = (1920, 1080)
+FULL = fit_canvas(SCREEN, 1.0, SCREEN)
+TIME = 1_767_603_600_250
+
+
+def node(
+    role: str, box: Any = (0, 0, 10, 10), *children: Any, name: str = "", **states: bool
+) -> dict[str, Any]:
+    """A node; `box` is x, y, width, height."""
+    bbox = box
+    if isinstance(box, tuple):
+        bbox = dict(zip(("x", "y", "width", "height"), box, strict=True))
+    return {
+        "role": role,
+        "name": name,
+        "bbox": bbox,
+        "states": {"enabled": True, "visible": True, **states},
+        "children": list(children),
+    }
+
+
+def mapped(
+    tree: Any, canvas: Canvas = FULL, platform: str = "windows", focused: Any = None
+) -> StepTree:
+    return map_tree({"tree": tree, "focused_element": focused}, TIME, platform, canvas)
+
+
+def everything(root: dict[str, Any]) -> Sequence[dict[str, Any]]:
+    """All nodes of a written tree in document order."""
+    found, stack = [], [root]
+    while stack:
+        found.append(stack.pop())
+        stack.extend(reversed(found[-1]["children"]))
+    return found

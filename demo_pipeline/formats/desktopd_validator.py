@@ -51,9 +51,7 @@ def validate_trajectory(path: Path, trajectory_id: str | None = None) -> list[Pr
     return _trajectory(path, trajectory_id)[1]
 
 
-def _trajectory(
-    path: Path, trajectory_id: str | None = None
-) -> tuple[Summary, list[Problem]]:
+def _trajectory(path: Path, trajectory_id: str | None = None) -> tuple[Summary, list[Problem]]:
     name = path.name if trajectory_id is None else trajectory_id
     task, problems = read_document(Task, path / "task.json", "task.json")
     result, found = read_document(Result, path / "result.json", "result.json")

@@ -1,0 +1,150 @@
+"""The name, `config.json` and `splits.json` of a CUDAG dataset.
+
+Belongs here: what a dataset says about itself. All of it follows from settings and input; the time
+is the newest recording's unless the settings give one.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from demo_pipeline.datasets.prompts import scroll_rule, system_prompt
+from demo_pipeline.datasets.selection import DatasetTrajectory, newest_recording
+from demo_pipeline.datasets.splits import Split, SplitPlan
+from demo_pipeline.formats.cudag import DIRECTORY_PATTERN, GENERATOR
+from demo_pipeline.settings import NAME_PART, DatasetSettings
+
+_STAMP = "%Y%m%d_%H%M%S"
+
+
+def generated_at(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> datetime:
+    """The time a dataset carries, UTC, whole seconds.
+
+    Raises:
+        ValueError: `timestamp` in the settings is no time.
+    """
+    if not settings.timestamp:
+        return newest_recording(trajectories).replace(microsecond=0)
+    try:
+        return datetime.strptime(settings.timestamp, _STAMP).replace(tzinfo=UTC)
+    except ValueError:
+        raise ValueError(
+            f"datasets.timestamp is {settings.timestamp!r}; give YYYYMMDD_HHMMSS or leave it empty"
+        ) from None
+
+
+def dataset_directory_name(
+    trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings
+) -> str:
+    """`{prefix}--{user}--{YYYYMMDD_HHMMSS}` (seed 003, Directory Naming Convention).
+
+    Raises:
+        ValueError: a part is not fit for a name; says which and what to write.
+    """
+    return directory_name(generated_at(trajectories, settings), settings)
+
+
+def directory_name(made: datetime, settings: DatasetSettings) -> str:
+    """The same for a time that is already known."""
+    parts = {"name_prefix": settings.name_prefix, "user": settings.user}
+    for key, part in parts.items():
+        if not re.fullmatch(NAME_PART.strip("^$"), part):
+            raise ValueError(
+                f"datasets.{key} is {part!r}; use letters, digits, . _ and single - inside"
+            )
+    name = f"{settings.name_prefix}--{settings.user}--{made:%Y%m%d_%H%M%S}"
+    if not DIRECTORY_PATTERN.fullmatch(name):
+        raise ValueError(f"{name!r} is no name for a dataset; choose other parts")
+    return name
+
+
+def configuration(
+    settings: DatasetSettings,
+    made: datetime,
+    counts: Mapping[str, int],
+    plan: SplitPlan,
+    escaped: Mapping[str, int],
+) -> dict[str, Any]:
+    """`config.json` (formats notes, section 4).
+
+    Args:
+        settings: what the dataset was made with.
+        made: see `generated_at`.
+        counts: records of train, val, held_out and test together, by task type.
+        plan: for groups moved to fill a split.
+        escaped: markers made harmless, in prompts and in tool calls.
+    """
+    total = sum(counts.values())
+    types = sorted(counts)
+    return {
+        "generator": GENERATOR,
+        "name_prefix": settings.name_prefix,
+        "user": settings.user,
+        "generated_at": f"{made:%Y-%m-%dT%H:%M:%SZ}",
+        "seed": settings.seed,
+        "task_types": types,
+        "task_counts": {kind: counts[kind] for kind in types},
+        "task_distributions": {kind: round(counts[kind] / total, 6) for kind in types},
+        "train_split": settings.train_ratio,
+        "split_ratios": {
+            "train": settings.train_ratio,
+            "val": settings.val_ratio,
+            "test": settings.test_ratio,
+        },
+        "split_rule": "SHA-256 of seed and task group against the cumulative ratios",
+        "split_filled": [{"group": group, "split": split.value} for group, split in plan.filled],
+        "held_out_applications": list(settings.held_out_applications),
+        "include_failed": settings.include_failed,
+        "include_contaminated": settings.include_contaminated,
+        **_rules(settings),
+        "escaped_markers": dict(sorted(escaped.items())),
+        "system_prompt": system_prompt(settings),
+    }
+
+
+def _rules(settings: DatasetSettings) -> dict[str, Any]:
+    """How scrolls are counted and tolerances found."""
+    return {
+        "scroll": {
+            "unit": "pixels",
+            "positive": settings.scroll_positive,
+            "hscroll_positive": "right",
+            "pixels_per_notch": settings.pixels_per_notch,
+            "rule": scroll_rule(settings),
+        },
+        "tolerance": {
+            "unit": "RU",
+            "rule": "half the target's size an axis, within min and max",
+            "min": settings.tolerance_min,
+            "max": settings.tolerance_max,
+            "without_target": settings.default_tolerance,
+            "scroll": settings.scroll_tolerance,
+        },
+    }
+
+
+def split_report(
+    plan: SplitPlan,
+    records: Mapping[Split, int],
+    excluded_trajectories: Mapping[str, int],
+    excluded_records: Mapping[str, int],
+) -> dict[str, Any]:
+    """`splits.json`: how much lies in each split, what was moved, and what was left out and why."""
+    groups, placed = list(plan.groups.values()), list(plan.splits.values())
+    return {
+        "splits": {
+            split.value: {
+                "groups": groups.count(split),
+                "trajectories": placed.count(split),
+                "records": records.get(split, 0),
+            }
+            for split in Split
+        },
+        "filled": [{"group": group, "split": split.value} for group, split in plan.filled],
+        "empty": [split.value for split in plan.empty],
+        "excluded": {
+            "trajectories": dict(sorted(excluded_trajectories.items())),
+            "records": dict(sorted(excluded_records.items())),
+        },
+    }

@@ -1,0 +1,44 @@
+"""The pictures of a CUDAG dataset: put in place, and drawn on for people.
+
+Belongs here: links, copies and annotation. Which picture belongs to which record is decided in
+`cudag_records`.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+import cv2
+
+from demo_pipeline.formats.cudag import RU_MAX, CudagMetadata
+
+_POINT = (0, 0, 255)  # BGR
+_BOX = (0, 200, 0)
+
+
+def place_picture(source: Path, target: Path) -> None:
+    """Put a PNG in place: a hard link where the file system can, else a copy."""
+    try:
+        os.link(source.resolve(), target)
+    except OSError:
+        shutil.copyfile(source, target)
+
+
+def annotate(source: Path, target: Path, metadata: CudagMetadata) -> bool:
+    """Draw the target point, the tolerance box and a drag's way on a copy of the picture.
+
+    Returns:
+        Whether there was anything to draw on; a picture that does not decode is left out.
+    """
+    picture = cv2.imread(str(source), cv2.IMREAD_COLOR)
+    if picture is None:
+        return False
+    x, y = metadata.real_coords
+    width, height = metadata.image_size
+    half_x = round(metadata.tolerance[0] * width / RU_MAX)
+    half_y = round(metadata.tolerance[1] * height / RU_MAX)
+    cv2.rectangle(picture, (x - half_x, y - half_y), (x + half_x, y + half_y), _BOX, 2)
+    if metadata.task_type == "drag":
+        cv2.arrowedLine(picture, (x, y), metadata.end_coords, _POINT, 2)
+    cv2.circle(picture, (x, y), 4, _POINT, -1)
+    return bool(cv2.imwrite(str(target), picture))

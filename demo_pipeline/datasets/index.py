@@ -1,0 +1,169 @@
+"""The index of a trajectory dataset: `index.json`, `metadata.json` and all provenance.
+
+Belongs here: what is said of many trajectories together (seed 001, section 5). Failed ones are in;
+only training exports leave them out.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA
+from demo_pipeline.datasets.selection import DatasetTrajectory, Row, load, ordered
+from demo_pipeline.formats.desktopd import Creator, Index, IndexEntry, Metadata
+from demo_pipeline.formats.desktopd_reader import Trajectory
+from demo_pipeline.formats.jsonfile import dump_json
+from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.settings import DatasetSettings
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSummary:
+    """What was indexed.
+
+    Attributes:
+        trajectories: in the index.
+        successful: of these.
+        failed: of these.
+        steps: of all of them.
+        counts: as in `metadata.json`.
+        problems: why trajectories that could not be read are not in the index.
+    """
+
+    trajectories: int
+    successful: int
+    failed: int
+    steps: int
+    counts: dict[str, Any]
+    problems: tuple[Problem, ...]
+
+
+def build_index(
+    trajectories: Sequence[DatasetTrajectory],
+    out: Path,
+    settings: DatasetSettings,
+    created_by: tuple[str, str],
+) -> IndexSummary:
+    """Write `index.json`, `metadata.json` and `steps.parquet`; the caller makes the links.
+
+    Args:
+        trajectories: committed and valid ones, in any order.
+        out: directory to write into; it is made.
+        settings: recorded as the configuration.
+        created_by: name and version of the program.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    tally = _Tally()
+    target = out / "steps.parquet"
+    done = False
+    try:
+        with pq.ParquetWriter(
+            target, PROVENANCE_SCHEMA, compression="zstd", compression_level=3
+        ) as table:
+            for source in ordered(trajectories):
+                _index_one(source, tally, table)
+        done = True
+    finally:
+        # The writer ends a file properly even when its body raised.
+        if not done:
+            target.unlink(missing_ok=True)
+    entries = tally.entries
+    good = sum(entry.success for entry in entries)
+    index = Index(
+        total_trajectories=len(entries),
+        successful=good,
+        failed=len(entries) - good,
+        trajectories=entries,
+    )
+    dump_json(out / "index.json", index)
+    dump_json(out / "metadata.json", _metadata(tally, settings, created_by))
+    return IndexSummary(
+        len(entries), good, len(entries) - good, tally.steps, tally.counts(), tuple(tally.problems)
+    )
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What is known of the trajectories so far."""
+
+    entries: list[IndexEntry] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    unreadable: int = 0
+    actions: Counter[str] = field(default_factory=Counter)
+    applications: Counter[str] = field(default_factory=Counter)
+    platforms: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    freshness: Counter[str] = field(default_factory=Counter)
+    flags: Counter[str] = field(
+        default_factory=lambda: Counter(leaks=0, off_screen=0, missing_frames=0, contaminated=0)
+    )
+
+    @property
+    def steps(self) -> int:
+        return sum(entry.steps for entry in self.entries)
+
+    def add(self, trajectory: Trajectory, rows: Sequence[Row]) -> None:
+        task = trajectory.task
+        self.entries.append(
+            IndexEntry(
+                id=trajectory.id,
+                task_id=task.task_id,
+                success=trajectory.result.success,
+                steps=len(trajectory.steps),
+                application=task.application,
+            )
+        )
+        self.applications[task.application] += 1
+        self.flags["contaminated"] += task.osworld_task_id is not None
+        self.actions.update(step.action.action_type.value for step in trajectory.steps)
+        self.platforms.update(row["platform"] for row in rows[:1])
+        for row in rows:
+            self.reasons[row["reason_code"]] += 1
+            self.freshness[row["freshness"]] += 1
+            self.flags["leaks"] += row["leak"]
+            self.flags["off_screen"] += row["off_screen"]
+            self.flags["missing_frames"] += row["pts"] is None
+
+    def counts(self) -> dict[str, Any]:
+        good = sum(entry.success for entry in self.entries)
+        return {
+            "trajectories": len(self.entries),
+            "successful": good,
+            "failed": len(self.entries) - good,
+            "unreadable": self.unreadable,
+            "steps": self.steps,
+            "actions": dict(sorted(self.actions.items())),
+            "applications": dict(sorted(self.applications.items())),
+            "platforms": dict(sorted(self.platforms.items())),
+            "frame_reasons": dict(sorted(self.reasons.items())),
+            "tree_freshness": dict(sorted(self.freshness.items())),
+            **self.flags,
+        }
+
+
+def _index_one(source: DatasetTrajectory, tally: _Tally, table: pq.ParquetWriter) -> None:
+    try:
+        trajectory, by_step = load(source)
+    except DemonstrationError as error:
+        tally.problems.extend(error.problems)
+        tally.unreadable += 1
+        return
+    rows = [by_step[index] for index in sorted(by_step)]
+    tally.add(trajectory, rows)
+    table.write_table(pa.Table.from_pylist(rows, schema=PROVENANCE_SCHEMA))
+
+
+def _metadata(tally: _Tally, settings: DatasetSettings, created_by: tuple[str, str]) -> Metadata:
+    name, version = created_by
+    return Metadata(
+        name=settings.name_prefix,
+        description="Recorded demonstrations of people using computers, a step an action",
+        created_by=Creator(name=name, version=version),
+        configuration=settings.model_dump(mode="json"),
+        counts=tally.counts(),
+    )

@@ -1,0 +1,101 @@
+"""What a model is told: the system prompt and the human turn of a CUDAG record.
+
+Belongs here: words only. Records are made in `cudag_records`, calls in `formats.cudag_calls`.
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from demo_pipeline.formats.cudag import RU_MAX, TOOL_NAME, ToolCall, neutralise
+from demo_pipeline.formats.cudag_calls import render_json
+from demo_pipeline.settings import DatasetSettings
+
+_ACTIONS = {
+    "key": "press the keys in `keys` together, then release them",
+    "type": "enter `text` at the keyboard focus",
+    "mouse_move": "move the pointer to `coordinate`",
+    "left_click": "click the left button at `coordinate`",
+    "left_click_drag": "hold the left button and move the pointer from where it is to `coordinate`",
+    "right_click": "click the right button at `coordinate`",
+    "middle_click": "click the middle button at `coordinate`",
+    "double_click": "click the left button twice at `coordinate`",
+    "triple_click": "click the left button three times at `coordinate`",
+    "scroll": "turn the wheel at `coordinate` by `pixels`",
+    "hscroll": "scroll sideways at `coordinate` by `pixels`",
+    "wait": "do nothing for `time` seconds while the screen changes",
+    "terminate": "end the task and report its `status`",
+    "answer": "give `text` as the answer to the task",
+}
+
+
+def scroll_rule(settings: DatasetSettings) -> str:
+    """The sign of `pixels`, in words."""
+    other = "down" if settings.scroll_positive == "up" else "up"
+    return (
+        f"`pixels` is positive to scroll {settings.scroll_positive} and negative to scroll {other};"
+        " for hscroll it is positive to the right and negative to the left;"
+        f" one notch of the wheel is {settings.pixels_per_notch}"
+    )
+
+
+def tool_schema(settings: DatasetSettings) -> dict[str, Any]:
+    """The tool as a function schema (JSON Schema for its arguments)."""
+    pair = {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": RU_MAX}}
+    properties: dict[str, Any] = {
+        "action": {
+            "type": "string",
+            "enum": list(_ACTIONS),
+            "description": "; ".join(f"{name}: {text}" for name, text in _ACTIONS.items()),
+        },
+        "coordinate": {**pair, "minItems": 2, "maxItems": 2, "description": "[x, y] on the screen"},
+        "pixels": {"type": "integer", "description": scroll_rule(settings)},
+        "keys": {"type": "array", "items": {"type": "string"}, "description": "names of keys"},
+        "text": {"type": "string", "description": "for type and answer"},
+        "time": {"type": "number", "minimum": 0, "description": "seconds, for wait"},
+        "status": {
+            "type": "string",
+            "enum": ["success", "failure"],
+            "description": "for terminate",
+        },
+    }
+    parameters = {"type": "object", "properties": properties, "required": ["action"]}
+    described = {
+        "name": TOOL_NAME,
+        "description": "Acts on a computer by mouse and keyboard.",
+        "parameters": parameters,
+    }
+    return {"type": "function", "function": described}
+
+
+def system_prompt(settings: DatasetSettings) -> str:
+    """What a model is told before every record: the tool, its space and how to answer."""
+    schema = json.dumps(tool_schema(settings), ensure_ascii=False)
+    return (
+        "You operate a computer for a person. You are shown the screen, the task and what was done "
+        "so far; answer with the next action.\n\n"
+        f"The screen is measured as {RU_MAX} x {RU_MAX} units, whatever its shape: [0, 0] is the "
+        f"top left corner, [{RU_MAX}, {RU_MAX}] the bottom right. In scroll actions "
+        f"{scroll_rule(settings)}.\n\n"
+        f"There is one tool:\n<tools>\n{schema}\n</tools>\n\n"
+        "Answer with nothing but tool calls, each in this form:\n"
+        f'<tool_call>\n{{"name": "{TOOL_NAME}", "arguments": {{"action": ...}}}}\n</tool_call>'
+    )
+
+
+def history_line(number: int, calls: Sequence[ToolCall], note: str) -> str:
+    """One previous action as `1. {arguments}`, counted from 1, no marker left in it.
+
+    Args:
+        number: of the line.
+        calls: what was done.
+        note: what the calls cannot say, or empty.
+    """
+    told = [render_json(call.named_arguments())[0] for call in calls]
+    return f"{number}. {' then '.join(told)}{neutralise(note)[0]}"
+
+
+def human_prompt(instruction: str, history: Sequence[str]) -> str:
+    """The instruction and the previous actions, without the image's mark; no marker left in it."""
+    text, _ = neutralise(instruction)
+    return "\n".join([text, "", "Previous actions:", *history]) if history else text

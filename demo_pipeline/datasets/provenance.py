@@ -1,0 +1,63 @@
+"""The provenance table: everything known about a step that seed 001 has no key for.
+
+Belongs here: the one schema of `provenance.parquet` (a row a step) and its reader and writer.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+# name, type, nullable, meaning (with unit)
+_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
+    ("trajectory_id", pa.string(), False, "demonstration id"),
+    ("step_index", pa.int32(), False, "0-based, as in steps/NNN"),
+    ("action_index", pa.int32(), False, "row of actions.parquet that the step came from"),
+    ("action_type", pa.string(), False, "seed 001 action type"),
+    ("press_ms", pa.int64(), False, "when the action began, epoch milliseconds"),
+    ("end_ms", pa.int64(), False, "when the action ended, epoch milliseconds"),
+    ("pts", pa.float64(), True, "presentation time of the screenshot, seconds; null: missing"),
+    ("lead_ms", pa.float64(), True, "screenshot to press, milliseconds"),
+    ("reason_code", pa.string(), False, "why this frame: pre_move, settled, backoff, …"),
+    ("leak", pa.bool_(), False, "the picture may already show the answer"),
+    ("clock_method", pa.string(), False, "ffmpeg_start, pixels or meta_timestamp"),
+    ("clock_uncertainty_ms", pa.float64(), False, "of the video clock, milliseconds"),
+    ("tree_age_ms", pa.int64(), True, "end of the scan to the press, milliseconds; null: no scan"),
+    ("freshness", pa.string(), False, "fresh, stale, changed, running, unreadable or none"),
+    ("target_x", pa.int32(), True, "target box on the canvas, pixels"),
+    ("target_y", pa.int32(), True, "target box on the canvas, pixels"),
+    ("target_width", pa.int32(), True, "target box on the canvas, pixels"),
+    ("target_height", pa.int32(), True, "target box on the canvas, pixels"),
+    ("off_screen", pa.bool_(), False, "the action lies outside the recorded screen"),
+    ("scale", pa.float64(), False, "screen pixels * scale + pad = canvas pixels"),
+    ("pad_x", pa.float64(), False, "canvas pixels"),
+    ("pad_y", pa.float64(), False, "canvas pixels"),
+    ("instruction_source", pa.string(), False, "the meta.json field the instruction came from"),
+    ("reasoning_source", pa.string(), False, "template: never a person's words"),
+    ("split_group", pa.string(), False, "no group lies in two splits"),
+    ("platform", pa.string(), False, "windows, macos, linux"),
+    ("recorded_at", pa.string(), False, "meta.timestamp in UTC, ISO 8601"),
+    ("status", pa.string(), False, "meta.status"),
+    ("reason", pa.string(), False, "meta.reason, empty when null"),
+)
+
+PROVENANCE_SCHEMA = pa.schema(
+    [
+        pa.field(name, kind, nullable=nullable, metadata={"description": text})
+        for name, kind, nullable, text in _COLUMNS
+    ]
+)
+
+
+def write_provenance(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write one row a step; keys are the columns of `PROVENANCE_SCHEMA`."""
+    table = pa.Table.from_pylist(list(rows), schema=PROVENANCE_SCHEMA)
+    pq.write_table(table, path, compression="zstd", compression_level=3)
+
+
+def read_provenance(path: Path) -> list[dict[str, Any]]:
+    """The rows in step order."""
+    rows: list[dict[str, Any]] = pq.read_table(path, schema=PROVENANCE_SCHEMA).to_pylist()
+    return rows

@@ -1,0 +1,158 @@
+"""Steps: recorded actions in seed 001's words, on the canvas.
+
+Belongs here: parameters by type, targets, the plain sentence that says what a step does, and which
+actions are steps at all.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from demo_pipeline.actions.tables import Action
+from demo_pipeline.formats import desktopd
+from demo_pipeline.formats.desktopd import ActionType, TargetElement
+from demo_pipeline.formats.desktopd_actions import PARAMETERS
+from demo_pipeline.observation.canvas import Canvas
+from demo_pipeline.observation.evidence import Evidence
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Step:
+    """An action that became a step, with its rows of the frames and trees tables."""
+
+    action: Action
+    written: desktopd.Action
+    frame: Row
+    tree: Row
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps of a demonstration and what was left out, by reason."""
+
+    steps: tuple[Step, ...]
+    left_out: Mapping[str, int]
+
+
+def steps_of(
+    actions: Sequence[Action], frames: Sequence[Row], trees: Sequence[Row], evidence: Evidence
+) -> Steps:
+    """Number the steps. Left out and counted: thinking pauses, off-screen, no picture."""
+    canvas = evidence.as_canvas()
+    waits = {wait.action_index: wait.seconds for wait in evidence.waits}
+    steps: list[Step] = []
+    left_out = {"thinking_pause": 0, "off_screen": 0, "no_position": 0, "missing_frame": 0}
+    for action, frame, tree in zip(actions, frames, trees, strict=True):
+        reason = _unusable(action, frame, waits, canvas)
+        if reason is not None:
+            left_out[reason] += 1
+            continue
+        target = _target(tree)
+        kind, parameters = _parameters(action, canvas, waits)
+        written = desktopd.Action(
+            step_index=len(steps),
+            action_type=kind,
+            parameters=PARAMETERS[kind].model_validate(parameters),
+            target_element=target,
+            reasoning=_sentence(action, target, parameters),
+        )
+        steps.append(Step(action, written, frame, tree))
+    return Steps(tuple(steps), left_out)
+
+
+def _unusable(action: Action, frame: Row, waits: Mapping[int, float], canvas: Canvas) -> str | None:
+    if action.action_type == "pause":
+        return None if action.action_index in waits and frame["file"] else "thinking_pause"
+    if action.action_type not in {"type", "hotkey"}:
+        ends = [(action.x, action.y)]
+        if action.action_type == "drag":
+            ends.append((action.end_x, action.end_y))
+        for x, y in ends:
+            if x is None or y is None:
+                return "no_position"
+            if not canvas.on_screen(x, y):
+                return "off_screen"
+    return None if frame["file"] else "missing_frame"
+
+
+def _target(tree: Row) -> TargetElement | None:
+    if tree["target_id"] is None:
+        return None
+    return TargetElement(id=tree["target_id"], role=tree["target_role"], name=tree["target_name"])
+
+
+def _point(x: float | None, y: float | None, canvas: Canvas) -> tuple[int, int]:
+    """A pixel of the canvas: the one that holds the point."""
+    left, top = canvas.to_canvas(x or 0.0, y or 0.0)
+    return min(max(int(left), 0), canvas.width - 1), min(max(int(top), 0), canvas.height - 1)
+
+
+def _parameters(
+    action: Action, canvas: Canvas, waits: Mapping[int, float]
+) -> tuple[ActionType, dict[str, Any]]:
+    match action.action_type:
+        case "type":
+            return ActionType.TYPE, {"text": action.text}
+        case "hotkey":
+            return ActionType.HOTKEY, {"keys": list(action.keys)}
+        case "pause":
+            return ActionType.WAIT, {"seconds": waits[action.action_index]}
+    held = {"modifiers": list(action.modifiers)} if action.modifiers else {}
+    return ActionType(action.action_type), {**_pointer_parameters(action, canvas), **held}
+
+
+def _pointer_parameters(action: Action, canvas: Canvas) -> dict[str, Any]:
+    x, y = _point(action.x, action.y, canvas)
+    match action.action_type:
+        case "click":
+            clicks = {"clicks": 3} if action.clicks == 3 else {}
+            return {"x": x, "y": y, "button": action.button, **clicks}
+        case "drag":
+            end_x, end_y = _point(action.end_x, action.end_y, canvas)
+            path = {"start_x": x, "start_y": y, "end_x": end_x, "end_y": end_y}
+            return path | ({"button": action.button} if action.button != "left" else {})
+        case "scroll":
+            return {"x": x, "y": y, "direction": action.direction, "amount": action.amount}
+        case _:
+            return {"x": x, "y": y}
+
+
+_VERBS = {"click": "Click", "double_click": "Double-click", "right_click": "Right-click"}
+
+
+def _sentence(action: Action, target: TargetElement | None, parameters: Mapping[str, Any]) -> str:
+    """One plain sentence; provenance says that a template made it."""
+    thing = _thing(target)
+    match action.action_type:
+        case "click" | "double_click" | "right_click":
+            verb = _VERBS[action.action_type]
+            if action.clicks == 3:
+                verb = "Triple-click"
+            elif action.button == "middle":
+                verb = "Middle-click"
+            keys = f" while holding {' and '.join(action.modifiers)}" if action.modifiers else ""
+            where = thing or f"at ({parameters['x']}, {parameters['y']})"
+            return f"{verb} {where}{keys}."
+        case "drag":
+            goal = f"to ({parameters['end_x']}, {parameters['end_y']})"
+            start = thing or f"from ({parameters['start_x']}, {parameters['start_y']})"
+            return f"Drag {start} {goal}."
+        case "scroll":
+            notches = "notch" if action.amount == 1 else "notches"
+            where = f" in {thing}" if thing else ""
+            return f"Scroll {action.direction} {action.amount} {notches}{where}."
+        case "type":
+            return f"Type the text into {thing}." if thing else "Type the text."
+        case "hotkey":
+            return f"Press {'+'.join(action.keys)}."
+        case _:
+            return "Wait until the screen has settled."
+
+
+def _thing(target: TargetElement | None) -> str:
+    if target is None:
+        return ""
+    name = " ".join(target.name.split())
+    return f'the "{name}" {target.role}' if name else f"the {target.role}"

@@ -1,0 +1,194 @@
+"""The `trajectories` stage: one demonstration as a seed 001 trajectory, with its provenance.
+
+Belongs here: joining actions, frames and trees into numbered steps, task.json, result.json, the
+provenance table, and the stage's check.
+"""
+
+import os
+import shutil
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from demo_pipeline.actions.tables import read_actions
+from demo_pipeline.datasets.instruction import Assignment, assignment_of
+from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA, write_provenance
+from demo_pipeline.datasets.steps import Step, Steps, steps_of
+from demo_pipeline.formats.desktopd import Difficulty, ModelInfo, Result, Task
+from demo_pipeline.formats.desktopd_validator import validate_trajectory
+from demo_pipeline.formats.jsonfile import dump_json
+from demo_pipeline.observation.evidence import Evidence
+from demo_pipeline.observation.final import FINAL_FILE
+from demo_pipeline.observation.screenshots import read_evidence, read_frames
+from demo_pipeline.observation.trees import read_tree_rows
+from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.recording.events import read_events, schema_problems
+from demo_pipeline.recording.manifest import RecordingManifest
+from demo_pipeline.settings import TrajectorySettings
+
+CODE_VERSION = "1"
+PROVENANCE_FILE = "provenance.parquet"
+MODEL_VERSION = "1"
+COMPLETED, DONE = "completed", "done"
+
+
+def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the chain
+    manifest: RecordingManifest,
+    events_folder: Path,
+    actions_folder: Path,
+    screenshots_folder: Path,
+    trees_folder: Path,
+    out: Path,
+    settings: TrajectorySettings,
+) -> dict[str, Any]:
+    """Write task.json, steps/, result.json, final_screenshot.png and provenance.parquet.
+
+    Raises:
+        DemonstrationError: no instruction, or no action that can be a step.
+    """
+    actions = read_actions(actions_folder)
+    evidence = read_evidence(screenshots_folder)
+    assignment = assignment_of(manifest.parsed_meta())
+    frames, trees = read_frames(screenshots_folder), read_tree_rows(trees_folder)
+    found = steps_of(actions, frames, trees, evidence)
+    if not found.steps:
+        raise DemonstrationError(_no_steps(manifest, found))
+    task = _task(assignment, len(found.steps), settings)
+    result = _result(manifest, found, _milliseconds(read_events(events_folder)))
+    dump_json(out / "task.json", task)
+    dump_json(out / "result.json", result)
+    shutil.copyfile(screenshots_folder / FINAL_FILE, out / "final_screenshot.png")
+    for step in found.steps:
+        folder = out / "steps" / f"{step.written.step_index:03d}"
+        folder.mkdir(parents=True)
+        _place(screenshots_folder / step.frame["file"], folder / "screenshot.png")
+        _place(trees_folder / step.tree["file"], folder / "ui_tree.json")
+        dump_json(folder / "action.json", step.written)
+    rows = [_provenance(step, manifest, assignment, evidence) for step in found.steps]
+    write_provenance(out / PROVENANCE_FILE, rows)
+    return _summary(task, result, found, rows)
+
+
+def _no_steps(manifest: RecordingManifest, found: Steps) -> Problem:
+    reasons = ", ".join(f"{name}: {count}" for name, count in found.left_out.items() if count)
+    return Problem(
+        "no_steps",
+        "input_log.jsonl",
+        f"no action became a step ({reasons or 'the log holds no action'})",
+        remedy="check that the log and the video belong together",
+        demonstration=manifest.id,
+    )
+
+
+def _place(source: Path, destination: Path) -> None:
+    """A hard link costs nothing and both files are immutable; a copy where links cannot be."""
+    try:
+        os.link(source, destination)
+    except OSError:
+        shutil.copyfile(source, destination)
+
+
+def _task(assignment: Assignment, steps: int, settings: TrajectorySettings) -> Task:
+    difficulty = Difficulty.HARD
+    if steps <= settings.medium_steps:
+        difficulty = Difficulty.MEDIUM
+    if steps <= settings.easy_steps:
+        difficulty = Difficulty.EASY
+    return Task(
+        task_id=assignment.task_id,
+        instruction=assignment.instruction,
+        osworld_task_id=None,
+        application=assignment.application,
+        difficulty=difficulty,
+        expected_steps=steps,
+    )
+
+
+def _milliseconds(events: pa.Table) -> int:
+    """First event to last."""
+    span = pc.min_max(events["time_ms"]).as_py()
+    return int(span["max"] - span["min"]) if events.num_rows else 0
+
+
+def _result(manifest: RecordingManifest, found: Steps, milliseconds: int) -> Result:
+    meta = manifest.parsed_meta()
+    message = None
+    if meta.status != COMPLETED or meta.reason != DONE:
+        message = f"status {meta.status or 'unknown'}, reason {meta.reason or 'none'}"
+    lost = {name: found.left_out[name] for name in ("off_screen", "no_position", "missing_frame")}
+    if any(lost.values()):
+        detail = ", ".join(f"{count} {name}" for name, count in lost.items() if count)
+        message = "; ".join(filter(None, (message, f"steps left out: {detail}")))
+    return Result(
+        trajectory_id=manifest.id,
+        success=message is None,
+        total_steps=len(found.steps),
+        completion_time_ms=milliseconds,
+        error_message=message,
+        model_info=ModelInfo(name="human", version=MODEL_VERSION),
+    )
+
+
+def _provenance(
+    step: Step, manifest: RecordingManifest, assignment: Assignment, evidence: Evidence
+) -> dict[str, Any]:
+    meta, frame, tree = manifest.parsed_meta(), step.frame, step.tree
+    return {
+        "trajectory_id": manifest.id,
+        "step_index": step.written.step_index,
+        "action_index": step.action.action_index,
+        "action_type": str(step.written.action_type),
+        "press_ms": step.action.press_ms,
+        "end_ms": step.action.end_ms,
+        **{key: frame[key] for key in ("pts", "lead_ms", "reason_code", "leak")},
+        "clock_method": evidence.clock.method,
+        "clock_uncertainty_ms": evidence.clock.uncertainty_ms,
+        **{key: tree[key] for key in ("tree_age_ms", "freshness")},
+        **{key: tree[key] for key in ("target_x", "target_y", "target_width", "target_height")},
+        "off_screen": False,
+        "scale": evidence.canvas.event_scale * evidence.canvas.scale,
+        "pad_x": float(evidence.canvas.pad_x),
+        "pad_y": float(evidence.canvas.pad_y),
+        "instruction_source": assignment.source,
+        "reasoning_source": "template",
+        "split_group": assignment.split_group,
+        "platform": meta.platform,
+        "recorded_at": manifest.recorded_at.astimezone(UTC).isoformat(),
+        "status": meta.status,
+        "reason": meta.reason or "",
+    }
+
+
+def _summary(
+    task: Task, result: Result, found: Steps, rows: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    types = Counter(str(step.written.action_type) for step in found.steps)
+    return {
+        "instruction_chars": len(task.instruction),
+        "task_id": task.task_id,
+        "application": task.application,
+        "difficulty": str(task.difficulty),
+        "steps": len(found.steps),
+        "by_type": dict(sorted(types.items())),
+        "left_out": dict(found.left_out),
+        "success": result.success,
+        "error_message": result.error_message,
+        "seconds": result.completion_time_ms / 1000,
+        "leaks": sum(bool(row["leak"]) for row in rows),
+        "targets": sum(row["target_x"] is not None for row in rows),
+    }
+
+
+def check_trajectory(folder: Path, demonstration: str) -> list[Problem]:
+    """The written folder is a seed 001 trajectory of `demonstration`, warnings included."""
+    return validate_trajectory(folder, demonstration)
+
+
+def check_provenance(folder: Path) -> list[Problem]:
+    """provenance.parquet has its schema."""
+    return schema_problems(folder / PROVENANCE_FILE, PROVENANCE_SCHEMA)

@@ -1,0 +1,1 @@
+"""Tests of the datasets: splits, records, builds and indexes."""

@@ -1,0 +1,155 @@
+"""Tiny trajectories (seed 001) with provenance, as the pipeline commits them."""
+
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+
+from demo_pipeline.datasets.provenance import write_provenance
+from demo_pipeline.datasets.selection import DatasetTrajectory
+
+ROW = {
+    "action_index": 0,
+    "press_ms": 1_764_765_296_000,
+    "end_ms": 1_764_765_296_080,
+    "pts": 1.5,
+    "lead_ms": 120.0,
+    "reason_code": "pre_move",
+    "leak": False,
+    "clock_method": "ffmpeg_start",
+    "clock_uncertainty_ms": 5.0,
+    "tree_age_ms": 300,
+    "freshness": "fresh",
+    "target_x": None,
+    "target_y": None,
+    "target_width": None,
+    "target_height": None,
+    "off_screen": False,
+    "scale": 1.0,
+    "pad_x": 0.0,
+    "pad_y": 0.0,
+    "instruction_source": "quest.content",
+    "reasoning_source": "template",
+    "platform": "windows",
+    "recorded_at": "2025-12-03T12:34:56Z",
+    "status": "completed",
+    "reason": "done",
+}
+CLICK = ("click", {"x": 960, "y": 540, "button": "left"})
+TABLE: Sequence[tuple[str, dict[str, Any]]] = (
+    ("click", {"x": 500, "y": 300, "button": "left"}),
+    ("click", {"x": 500, "y": 300, "button": "middle"}),
+    ("click", {"x": 500, "y": 300, "button": "left", "clicks": 3}),
+    ("right_click", {"x": 1919, "y": 1079}),
+    ("double_click", {"x": 0, "y": 0}),
+    ("drag", {"start_x": 100, "start_y": 200, "end_x": 960, "end_y": 540}),
+    ("scroll", {"x": 960, "y": 540, "direction": "up", "amount": 3}),
+    ("scroll", {"x": 960, "y": 540, "direction": "down", "amount": 2}),
+    ("scroll", {"x": 960, "y": 540, "direction": "left", "amount": 1}),
+    ("scroll", {"x": 960, "y": 540, "direction": "right", "amount": 4}),
+    ("type", {"text": "google.com"}),
+    ("hotkey", {"keys": ["ctrl", "c"]}),
+    ("wait", {"seconds": 2.5}),
+)
+
+
+@cache
+def picture(shade: int, width: int = 1920, height: int = 1080) -> bytes:
+    """A PNG of one grey with a mark of its own."""
+    pixels = np.full((height, width, 3), shade % 251, np.uint8)
+    pixels[: 1 + shade // 251, :5] = (1, 2, 3)
+    return cv2.imencode(".png", pixels, [cv2.IMWRITE_PNG_COMPRESSION, 1])[1].tobytes()
+
+
+def write_json(path: Path, value: object) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value, ensure_ascii=False), encoding="utf-8")
+
+
+def make_trajectory(
+    root: Path,
+    name: str = "demo",
+    actions: Sequence[tuple[str, dict[str, Any]]] = (CLICK,),
+    *,
+    success: bool = True,
+    instruction: str = "Open Chrome",
+    application: str = "chrome",
+    group: str | None = None,
+    osworld: str | None = None,
+    shade: int = 0,
+    rows: Mapping[int, Mapping[str, Any]] | None = None,
+    recorded_at: str = ROW["recorded_at"],
+) -> DatasetTrajectory:
+    """One trajectory below `root`; `rows` overrides provenance by step."""
+    path = root / "trajectories" / name
+    task = {
+        "task_id": group or f"task_{name}",
+        "instruction": instruction,
+        "osworld_task_id": osworld,
+        "application": application,
+        "difficulty": "easy",
+        "expected_steps": len(actions),
+    }
+    write_json(path / "task.json", task)
+    result = {
+        "trajectory_id": name,
+        "success": success,
+        "total_steps": len(actions),
+        "completion_time_ms": 12500,
+        "error_message": None if success else "aborted",
+        "model_info": {"name": "human", "version": "1.0"},
+    }
+    write_json(path / "result.json", result)
+    for index, (kind, parameters) in enumerate(actions):
+        _make_step(path / "steps" / f"{index:03d}", index, kind, parameters, shade + index)
+    (path / "steps").mkdir(exist_ok=True)
+    (path / "final_screenshot.png").write_bytes(picture(shade + len(actions)))
+    provenance = root / "provenance" / f"{name}.parquet"
+    provenance.parent.mkdir(parents=True, exist_ok=True)
+    known = {"trajectory_id": name, "split_group": task["task_id"], "recorded_at": recorded_at}
+    table = [
+        {**ROW, **known, "step_index": index, "action_type": kind, **(rows or {}).get(index, {})}
+        for index, (kind, _) in enumerate(actions)
+    ]
+    write_provenance(provenance, table)
+    return DatasetTrajectory(name, path, provenance)
+
+
+def _make_step(
+    folder: Path, index: int, kind: str, parameters: Mapping[str, Any], shade: int
+) -> None:
+    action = {
+        "step_index": index,
+        "action_type": kind,
+        "parameters": parameters,
+        "target_element": None,
+        "reasoning": f"Step {index} of the work",
+    }
+    write_json(folder / "action.json", action)
+    root = {
+        "id": "node_0",
+        "role": "desktop",
+        "name": "",
+        "bounds": {"x": 0, "y": 0, "width": 1920, "height": 1080},
+    }
+    screen = {"width": 1920, "height": 1080}
+    tree = {"timestamp": "2025-12-03T12:34:56Z", "screen": screen, "root": root}
+    write_json(folder / "ui_tree.json", tree)
+    (folder / "screenshot.png").write_bytes(picture(shade))
+
+
+def read_lines(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def snapshot(root: Path) -> dict[str, bytes]:
+    """Every file below a directory, by relative path."""
+    return {
+        file.relative_to(root).as_posix(): file.read_bytes()
+        for file in sorted(root.rglob("*"))
+        if file.is_file()
+    }

@@ -1,0 +1,355 @@
+"""What a built CUDAG dataset holds."""
+
+import json
+from pathlib import Path
+
+import cv2
+import pyarrow.parquet as pq
+import pytest
+
+from demo_pipeline.datasets.cudag_build import build_cudag, dataset_directory_name
+from demo_pipeline.datasets.prompts import system_prompt
+from demo_pipeline.datasets.sft import build_sft
+from demo_pipeline.formats.cudag import parse_tool_calls, read_records, read_tests, to_ru
+from demo_pipeline.formats.cudag_validator import validate_cudag
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline_tests.datasets.builders import (
+    CLICK,
+    TABLE,
+    make_trajectory,
+    read_lines,
+    snapshot,
+)
+
+TRAIN = DatasetSettings(train_ratio=1.0, val_ratio=0.0, test_ratio=0.0)
+TEST = DatasetSettings(train_ratio=0.0, val_ratio=0.0, test_ratio=1.0)
+BOX = {"target_x": 900, "target_y": 500, "target_width": 192, "target_height": 54}
+
+# task_type, calls, real_coords, tolerance: the table of the formats notes for builders.TABLE
+POINT = [260, 278]
+CENTRE = [500, 500]
+EXPECTED = [
+    ("left-click", [{"action": "left_click", "coordinate": POINT}], (500, 300), (10, 10)),
+    ("middle-click", [{"action": "middle_click", "coordinate": POINT}], (500, 300), (10, 10)),
+    ("triple-click", [{"action": "triple_click", "coordinate": POINT}], (500, 300), (10, 10)),
+    ("right-click", [{"action": "right_click", "coordinate": [999, 999]}], (1919, 1079), (10, 10)),
+    ("double-click", [{"action": "double_click", "coordinate": [0, 0]}], (0, 0), (10, 10)),
+    (
+        "drag",
+        [
+            {"action": "mouse_move", "coordinate": [52, 185]},
+            {"action": "left_click_drag", "coordinate": CENTRE},
+        ],
+        (100, 200),
+        (10, 10),
+    ),
+    ("scroll", [{"action": "scroll", "coordinate": CENTRE, "pixels": 300}], (960, 540), (50, 50)),
+    ("scroll", [{"action": "scroll", "coordinate": CENTRE, "pixels": -200}], (960, 540), (50, 50)),
+    ("scroll", [{"action": "hscroll", "coordinate": CENTRE, "pixels": -100}], (960, 540), (50, 50)),
+    ("scroll", [{"action": "hscroll", "coordinate": CENTRE, "pixels": 400}], (960, 540), (50, 50)),
+    ("type", [{"action": "type", "text": "google.com"}], (0, 0), (0, 0)),
+    ("hotkey", [{"action": "key", "keys": ["ctrl", "c"]}], (0, 0), (0, 0)),
+    ("wait", [{"action": "wait", "time": 2.5}], (0, 0), (0, 0)),
+    ("terminate", [{"action": "terminate", "status": "success"}], (0, 0), (0, 0)),
+]
+
+
+def build(root: Path, demos, chosen=TRAIN, name="out"):
+    out = root / name
+    return out, build_cudag(demos, out, chosen)
+
+
+def test_every_action_of_the_table_becomes_its_tool_calls(tmp_path):
+    out, summary = build(tmp_path, [make_trajectory(tmp_path, "demo", TABLE)])
+    records = list(read_records(out / "train.jsonl"))
+    assert len(records) == len(EXPECTED)
+    for record, (kind, calls, place, tolerance) in zip(records, EXPECTED, strict=True):
+        made = parse_tool_calls(record.conversations[1].value)
+        assert [call.named_arguments() for call in made] == calls
+        known = record.metadata
+        assert (known.task_type, known.real_coords, known.tolerance) == (kind, place, tolerance)
+        assert known.has_coordinate == (made[0].coordinate is not None)
+        if made[0].coordinate:
+            assert to_ru(*known.real_coords, known.image_size) == made[0].coordinate
+    assert records[5].metadata.end_coords == (960, 540)
+    assert [records[n].metadata.scroll_direction for n in (6, 7, 8, 9, 10)] == [
+        "up",
+        "down",
+        "left",
+        "right",
+        "",
+    ]
+    assert [records[n].metadata.scroll_amount for n in (6, 7, 8, 9, 10)] == [3, 2, 1, 4, 0]
+    assert summary.records == {"train": 14, "val": 0, "test": 0, "held_out": 0}
+    assert summary.task_counts["scroll"] == 4
+
+
+def test_tests_hold_the_first_call_and_a_drags_second_beside_it(tmp_path):
+    out, summary = build(tmp_path, [make_trajectory(tmp_path, "demo", TABLE)], TEST)
+    tests = read_tests(out / "test" / "test.json")
+    assert len(tests) == summary.records["test"] == len(EXPECTED)
+    for test, (_, calls, place, tolerance) in zip(tests, EXPECTED, strict=True):
+        assert test.expected_action.name == "computer_use"
+        assert test.expected_action.arguments == calls[0]
+        more = [call["arguments"] for call in test.metadata.additional_tool_calls]
+        assert more == calls[1:]
+        assert (test.metadata.real_coords, test.tolerance) == (place, tolerance)
+        assert (out / "test" / test.screenshot).is_file()
+        drawn = out / "test" / "annotated" / f"{test.test_id}_annotated.png"
+        assert drawn.is_file() == test.metadata.has_coordinate
+    assert not any((out / "images").iterdir())
+    assert "<image>" not in tests[0].prompt
+
+
+def test_the_annotation_marks_the_target_and_nothing_far_from_it(tmp_path):
+    demo = make_trajectory(tmp_path, "demo", [CLICK], rows={0: BOX}, shade=7)
+    out, _ = build(tmp_path, [demo], TEST)
+    drawn = cv2.imread(str(out / "test" / "annotated" / "demo_000_annotated.png"))
+    assert drawn[540, 960].tolist() == [0, 0, 255]
+    assert drawn[540, 960 - 96].tolist() == [0, 200, 0]
+    assert drawn[100, 100].tolist() == [7, 7, 7]
+
+
+def test_the_first_prompt_is_the_instruction_and_later_ones_tell_what_was_done(tmp_path):
+    actions = [CLICK, ("type", {"text": "hi"}), ("hotkey", {"keys": ["enter"]})]
+    out, _ = build(tmp_path, [make_trajectory(tmp_path, "demo", actions)])
+    human = [record.conversations[0].value for record in read_records(out / "train.jsonl")]
+    assert human[0] == "<image>\nOpen Chrome"
+    assert human[2] == (
+        "<image>\nOpen Chrome\n\nPrevious actions:\n"
+        '1. {"action": "left_click", "coordinate": [500, 500]}\n'
+        '2. {"action": "type", "text": "hi"}'
+    )
+    assert human[3].endswith('3. {"action": "key", "keys": ["enter"]}')
+
+
+def test_tolerance_and_box_come_from_the_target(tmp_path):
+    scroll = ("scroll", {"x": 960, "y": 540, "direction": "up", "amount": 1})
+    demo = make_trajectory(tmp_path, "demo", [CLICK, scroll], rows={0: BOX, 1: BOX})
+    out, _ = build(tmp_path, [demo])
+    click, wheel, _ = read_records(out / "train.jsonl")
+    assert click.metadata.tolerance == (50, 25)
+    assert click.metadata.target_bbox == (469, 463, 569, 513)
+    assert wheel.metadata.tolerance == (50, 50)
+
+
+def test_metadata_has_the_same_keys_and_types_in_every_record(tmp_path):
+    demos = [make_trajectory(tmp_path, f"demo_{n}", TABLE, shade=20 * n) for n in range(3)]
+    out, _ = build(tmp_path, demos, DatasetSettings())
+    known = [record["metadata"] for record in read_lines(out / "data.jsonl")]
+    shapes = {tuple((key, type(value).__name__) for key, value in one.items()) for one in known}
+    assert len(shapes) == 1
+    assert not [value for one in known for value in one.values() if value is None]
+
+
+def test_the_same_input_gives_the_same_bytes_in_any_order_and_place(tmp_path):
+    def demos(root):
+        return [
+            make_trajectory(root, f"demo_{n}", TABLE[n:], shade=20 * n, instruction=f"Task {n}")
+            for n in range(4)
+        ]
+
+    first, _ = build(tmp_path, demos(tmp_path / "a"), DatasetSettings(), "first")
+    second, _ = build(tmp_path, demos(tmp_path / "b")[::-1], DatasetSettings(), "second")
+    files = snapshot(first)
+    assert files == snapshot(second)
+    parts = (files[name] for name in ("train.jsonl", "val.jsonl"))
+    assert files["data.jsonl"] == b"".join(parts)
+    assert str(tmp_path).encode() not in b"".join(
+        data for name, data in files.items() if name.endswith((".json", ".jsonl"))
+    )
+
+
+def test_what_is_built_is_valid_and_fills_its_splits(tmp_path):
+    demos = [
+        make_trajectory(tmp_path, f"demo.{n}", TABLE, shade=20 * n, group=f"t{n}") for n in range(4)
+    ]
+    demos.append(make_trajectory(tmp_path, "apart", TABLE, shade=100, application="gimp"))
+    chosen = DatasetSettings(held_out_applications=("gimp",))
+    out, summary = build(tmp_path, demos, chosen, dataset_directory_name(demos, chosen))
+    assert validate_cudag(out) == []
+    assert all(summary.records.values())
+    report = json.loads((out / "splits.json").read_text())
+    assert {key: part["records"] for key, part in report["splits"].items()} == summary.records
+    assert sum(part["trajectories"] for part in report["splits"].values()) == 5
+    assert json.loads((out / "config.json").read_text())["split_filled"] == report["filled"]
+
+
+def test_a_dataset_of_nothing_is_valid_and_has_no_held_out_file(tmp_path):
+    name = dataset_directory_name([], DatasetSettings())
+    assert name == "demonstrations--demo-pipeline--19700101_000000"
+    out, summary = build(tmp_path, [], DatasetSettings(), name)
+    assert validate_cudag(out) == []
+    assert not (out / "held_out.jsonl").exists()
+    assert sum(summary.records.values()) == 0
+
+
+def test_demonstrations_of_one_task_stay_together(tmp_path):
+    demos = [
+        make_trajectory(tmp_path, f"demo_{n}", group=f"task_{n // 2}", shade=5 * n)
+        for n in range(8)
+    ]
+    out, _ = build(tmp_path, demos, DatasetSettings())
+    where = {}
+    for split in ("train", "val"):
+        for record in read_records(out / f"{split}.jsonl"):
+            where.setdefault(int(record.metadata.trajectory_id[-1]) // 2, set()).add(split)
+    for test in read_tests(out / "test" / "test.json"):
+        where.setdefault(int(test.metadata.trajectory_id[-1]) // 2, set()).add("test")
+    assert [len(splits) for splits in where.values()] == [1, 1, 1, 1]
+
+
+def test_failed_and_benchmark_demonstrations_are_left_out_and_counted(tmp_path):
+    demos = [
+        make_trajectory(tmp_path, "good"),
+        make_trajectory(tmp_path, "bad", success=False, shade=30),
+        make_trajectory(tmp_path, "known", osworld="chrome_001", shade=60),
+    ]
+    out, summary = build(tmp_path, demos)
+    assert {r.metadata.trajectory_id for r in read_records(out / "data.jsonl")} == {"good"}
+    assert summary.excluded_trajectories == {"failed": 1, "contaminated": 1, "unreadable": 0}
+    everything = TRAIN.model_copy(update={"include_failed": True, "include_contaminated": True})
+    out, summary = build(tmp_path, demos, everything, "all")
+    ends = {
+        r.metadata.trajectory_id: parse_tool_calls(r.conversations[1].value)[0].arguments
+        for r in read_records(out / "data.jsonl")
+        if r.metadata.task_type == "terminate"
+    }
+    assert ends == {
+        "good": {"status": "success"},
+        "bad": {"status": "failure"},
+        "known": {"status": "success"},
+    }
+
+
+def test_an_unreadable_demonstration_costs_the_others_nothing(tmp_path):
+    demos = [make_trajectory(tmp_path, name, shade=n) for n, name in enumerate("abcde")]
+    (demos[1].path / "task.json").write_text("{")
+    demos[2].provenance.write_bytes(b"no parquet")
+    short = pq.read_table(demos[4].provenance).drop_columns(["recorded_at"])
+    pq.write_table(short, demos[4].provenance)
+    (demos[3].path / "steps" / "000" / "action.json").write_text("[]")
+    out, summary = build(tmp_path, demos)
+    assert {r.metadata.trajectory_id for r in read_records(out / "data.jsonl")} == {"a"}
+    assert summary.excluded_trajectories["unreadable"] == 4
+    assert {problem.demonstration for problem in summary.problems} == {"b", "c", "d", "e"}
+
+
+def test_steps_without_a_true_picture_or_place_give_no_record_but_are_history(tmp_path):
+    held = ("click", {"x": 10, "y": 10, "button": "left", "modifiers": ["ctrl"]})
+    actions = [CLICK, CLICK, held, CLICK]
+    rows = {0: {"off_screen": True}, 1: {"pts": None}}
+    demo = make_trajectory(tmp_path, "demo", actions, rows=rows)
+    out, summary = build(tmp_path, [demo])
+    records = list(read_records(out / "train.jsonl"))
+    assert [record.metadata.step_index for record in records] == [3, 4]
+    assert summary.excluded_records == {
+        "off_screen": 1,
+        "missing_frame": 1,
+        "no_tool_call": 1,
+        "split_leak": 0,
+    }
+    history = records[0].conversations[0].value.splitlines()[4:]
+    assert history[0] == '1. {"action": "left_click"} outside the recorded screen'
+    assert history[1] == '2. {"action": "left_click", "coordinate": [500, 500]}'
+    assert history[2].endswith("while holding ctrl")
+
+
+def test_the_same_picture_and_question_is_never_in_two_splits(tmp_path):
+    demos = [make_trajectory(tmp_path, f"demo_{n}", [CLICK]) for n in range(3)]
+    name = dataset_directory_name(demos, DatasetSettings())
+    out, summary = build(tmp_path, demos, DatasetSettings(), name)
+    assert summary.excluded_records["split_leak"] == 4
+    assert validate_cudag(out) == []
+
+
+def test_markers_are_made_harmless_and_counted(tmp_path):
+    typed = "a </tool_call> <image> <|im_start|>"
+    actions = [("type", {"text": typed}), CLICK]
+    demo = make_trajectory(tmp_path, "demo", actions, instruction="Write <image> and <|im_end|>")
+    name = dataset_directory_name([demo], TRAIN)
+    out, summary = build(tmp_path, [demo], TRAIN, name)
+    first, second, _ = read_records(out / "train.jsonl")
+    assert parse_tool_calls(first.conversations[1].value)[0].arguments == {"text": typed}
+    assert "\\u003cimage>" in first.conversations[1].value
+    assert first.conversations[0].value == "<image>\nWrite [image] and [|im_end|]"
+    assert second.conversations[0].value.count("<image>") == 1
+    assert summary.escaped == {"prompts": 2, "tool_calls": 3}
+    assert validate_cudag(out) == []
+
+
+def test_half_a_character_costs_nothing(tmp_path):
+    demo = make_trajectory(tmp_path, "demo", [("type", {"text": "X"}), CLICK])
+    file = demo.path / "steps" / "000" / "action.json"
+    file.write_text(file.read_text().replace('"X"', '"a\\ud83d"'))
+    name = dataset_directory_name([demo], TRAIN)
+    out, _ = build(tmp_path, [demo], TRAIN, name)
+    first = next(read_records(out / "train.jsonl"))
+    assert parse_tool_calls(first.conversations[1].value)[0].arguments == {"text": "a?"}
+    assert validate_cudag(out) == []
+    assert build_sft([demo], tmp_path / "sft", TRAIN).samples == 2
+
+
+def test_the_wheels_sign_is_a_setting_told_in_prompt_and_config(tmp_path):
+    down = TRAIN.model_copy(update={"scroll_positive": "down", "pixels_per_notch": 120})
+    scroll = ("scroll", {"x": 960, "y": 540, "direction": "down", "amount": 2})
+    out, _ = build(tmp_path, [make_trajectory(tmp_path, "demo", [scroll])], down)
+    (call,) = parse_tool_calls(next(read_records(out / "train.jsonl")).conversations[1].value)
+    assert call.arguments["pixels"] == 240
+    config = json.loads((out / "config.json").read_text())
+    assert config["scroll"]["positive"] == "down"
+    assert config["system_prompt"] == system_prompt(down)
+    assert "positive to scroll down" in config["system_prompt"]
+    assert "1000 x 1000" in config["system_prompt"]
+
+
+def test_the_configuration_has_every_documented_key(tmp_path):
+    demo = make_trajectory(tmp_path, "demo", recorded_at="2025-12-03T14:34:56.789+02:00")
+    out, _ = build(tmp_path, [demo])
+    config = json.loads((out / "config.json").read_text())
+    documented = "name_prefix seed task_types task_counts train_split system_prompt"
+    assert set(documented.split()) | {"task_distributions", "generated_at"} <= set(config)
+    assert config["generated_at"] == "2025-12-03T12:34:56Z"
+    assert config["task_counts"] == {"left-click": 1, "terminate": 1}
+    assert config["task_distributions"] == {"left-click": 0.5, "terminate": 0.5}
+
+
+def test_the_directory_is_named_after_the_newest_recording(tmp_path):
+    demos = [
+        make_trajectory(tmp_path, "a", recorded_at="2025-12-03T12:34:56Z"),
+        make_trajectory(tmp_path, "b", recorded_at="2025-11-03T12:34:56Z", success=False),
+    ]
+    chosen = DatasetSettings(name_prefix="calendar", user="mike")
+    assert dataset_directory_name(demos, chosen) == "calendar--mike--20251203_123456"
+    fixed = chosen.model_copy(update={"timestamp": "20240101_000000"})
+    assert dataset_directory_name(demos, fixed) == "calendar--mike--20240101_000000"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("user", "a--b"),
+        ("user", "a/b"),
+        ("user", ""),
+        ("name_prefix", "-a"),
+        ("name_prefix", "a-"),
+        ("timestamp", "20251399_000000"),
+    ],
+)
+def test_a_part_that_would_break_the_name_is_refused_by_name(key, value):
+    with pytest.raises(ValueError, match=f"datasets.{key}"):
+        dataset_directory_name([], DatasetSettings().model_copy(update={key: value}))
+
+
+def test_settings_refuse_parts_and_ratios_that_cannot_be():
+    with pytest.raises(ValueError, match="user"):
+        DatasetSettings(user="a--b")
+    with pytest.raises(ValueError, match="add up to 1"):
+        DatasetSettings(train_ratio=0.9)
+
+
+def test_a_directory_in_use_is_refused(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "old.txt").write_text("old")
+    with pytest.raises(FileExistsError, match="not empty"):
+        build_cudag([], tmp_path / "out", TRAIN)

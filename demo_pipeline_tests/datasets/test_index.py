@@ -1,0 +1,89 @@
+"""The index of a trajectory dataset: seed 001, section 5."""
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from demo_pipeline.datasets import index as index_module
+from demo_pipeline.datasets.index import build_index
+from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, snapshot
+
+BY = ("demo_pipeline", "0.1.0")
+
+
+@pytest.fixture
+def demos(tmp_path):
+    return [
+        make_trajectory(tmp_path, "b", TABLE, rows={0: {"leak": True}, 1: {"pts": None}}),
+        make_trajectory(tmp_path, "a", [CLICK], success=False, application="gimp"),
+    ]
+
+
+def test_the_index_lists_every_trajectory_failed_ones_too(demos, tmp_path):
+    summary = build_index(demos, tmp_path / "out", DatasetSettings(), BY)
+    index = json.loads((tmp_path / "out" / "index.json").read_text())
+    assert index == {
+        "version": "1.0",
+        "total_trajectories": 2,
+        "successful": 1,
+        "failed": 1,
+        "trajectories": [
+            {"id": "a", "task_id": "task_a", "success": False, "steps": 1, "application": "gimp"},
+            {"id": "b", "task_id": "task_b", "success": True, "steps": 13, "application": "chrome"},
+        ],
+    }
+    assert (summary.trajectories, summary.successful, summary.failed) == (2, 1, 1)
+
+
+def test_the_metadata_says_what_made_it_and_counts(demos, tmp_path):
+    build_index(demos, tmp_path / "out", DatasetSettings(), BY)
+    metadata = json.loads((tmp_path / "out" / "metadata.json").read_text())
+    assert metadata["created_by"] == {"name": "demo_pipeline", "version": "0.1.0"}
+    assert metadata["configuration"]["train_ratio"] == 0.8
+    counts = metadata["counts"]
+    assert (counts["trajectories"], counts["steps"]) == (2, 14)
+    assert counts["actions"]["scroll"] == 4
+    assert counts["applications"] == {"chrome": 1, "gimp": 1}
+    assert (counts["leaks"], counts["missing_frames"], counts["off_screen"]) == (1, 1, 0)
+
+
+def test_all_provenance_lies_in_one_table(demos, tmp_path):
+    build_index(demos, tmp_path / "out", DatasetSettings(), BY)
+    table = pq.read_table(tmp_path / "out" / "steps.parquet")
+    assert table.schema.equals(PROVENANCE_SCHEMA)
+    keys = list(
+        zip(table["trajectory_id"].to_pylist(), table["step_index"].to_pylist(), strict=True)
+    )
+    assert keys == [("a", 0), *(("b", n) for n in range(13))]
+
+
+def test_the_order_of_discovery_changes_no_byte(demos, tmp_path):
+    build_index(demos, tmp_path / "one", DatasetSettings(), BY)
+    build_index(demos[::-1], tmp_path / "two", DatasetSettings(), BY)
+    assert snapshot(tmp_path / "one") == snapshot(tmp_path / "two")
+
+
+def test_an_unreadable_trajectory_is_counted_and_named(demos, tmp_path):
+    (demos[0].path / "result.json").write_text("{}")
+    summary = build_index(demos, tmp_path / "out", DatasetSettings(), BY)
+    assert (summary.trajectories, summary.counts["unreadable"]) == (1, 1)
+    assert {problem.demonstration for problem in summary.problems} == {"b"}
+
+
+def test_no_trajectories_is_an_empty_index(tmp_path):
+    summary = build_index([], tmp_path / "out", DatasetSettings(), BY)
+    assert summary.trajectories == 0
+    assert pq.read_table(tmp_path / "out" / "steps.parquet").num_rows == 0
+
+
+def test_a_crash_leaves_no_table_that_opens(demos, tmp_path, monkeypatch):
+    def crash(_source):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(index_module, "load", crash)
+    with pytest.raises(KeyboardInterrupt):
+        build_index(demos, tmp_path / "out", DatasetSettings(), BY)
+    assert not (tmp_path / "out" / "steps.parquet").exists()

@@ -1,0 +1,115 @@
+"""What splits promise: no task in two of them, and nothing moves when data arrives."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from demo_pipeline.datasets.splits import (
+    SMALL,
+    Split,
+    assign_splits,
+    connected_groups,
+    stable_position,
+)
+from demo_pipeline.settings import DatasetSettings
+
+NAMES = st.text("abcdefgh_0123456789", min_size=1, max_size=8)
+GROUPS = st.dictionaries(NAMES, NAMES, max_size=40)
+
+
+def many(count):
+    return {f"demo_{n}": f"group_{n}" for n in range(count)}
+
+
+@given(GROUPS, st.integers(0, 5))
+@settings(max_examples=60, deadline=None)
+def test_every_trajectory_is_placed_and_no_group_lies_in_two_splits(groups, seed):
+    plan = assign_splits(groups, DatasetSettings(seed=seed))
+    assert set(plan.splits) == set(groups)
+    assert set(plan.groups) == set(groups.values())
+    for trajectory, group in groups.items():
+        assert plan.splits[trajectory] is plan.groups[group]
+
+
+@given(st.sets(NAMES, min_size=SMALL, max_size=40), st.sets(NAMES, max_size=20))
+@settings(max_examples=60, deadline=None)
+def test_new_groups_never_move_old_ones(old, new):
+    before = assign_splits({name: name for name in old}, DatasetSettings())
+    after = assign_splits({name: name for name in old | new}, DatasetSettings())
+    assert not before.filled
+    assert {name: after.groups[name] for name in old} == dict(before.groups)
+
+
+@given(GROUPS)
+@settings(max_examples=60, deadline=None)
+def test_a_split_stays_empty_only_when_no_other_can_spare_a_group(groups):
+    plan = assign_splits(groups, DatasetSettings())
+    members = [list(plan.groups.values()).count(split) for split in Split]
+    if len(plan.groups) < SMALL and plan.empty:
+        assert max(members) <= 1
+    if len(plan.groups) >= 3:
+        assert bool(plan.empty) == (len(plan.groups) >= SMALL and 0 in members[:3])
+
+
+def test_three_demonstrations_fill_three_splits_and_the_plan_says_how():
+    plan = assign_splits(many(3), DatasetSettings())
+    assert set(plan.groups.values()) == {Split.TRAIN, Split.VAL, Split.TEST}
+    assert {split for _, split in plan.filled} <= {Split.TRAIN, Split.VAL, Split.TEST}
+    unmoved = set(plan.groups) - {group for group, _ in plan.filled}
+    for group in unmoved:
+        at = stable_position(0, group)
+        expected = Split.TRAIN if at < 0.8 else Split.VAL if at < 0.9 else Split.TEST
+        assert plan.groups[group] is expected
+
+
+def test_the_group_nearest_the_empty_split_is_moved():
+    one_sided = {k: g for k, g in many(40).items() if stable_position(0, g) < 0.5}
+    few = dict(list(one_sided.items())[:5])
+    plan = assign_splits(few, DatasetSettings(train_ratio=0.5, val_ratio=0.0, test_ratio=0.5))
+    nearest = max(few.values(), key=lambda g: stable_position(0, g))
+    assert plan.filled == ((nearest, Split.TEST),)
+
+
+def test_shares_follow_the_ratios():
+    plan = assign_splits(many(2000), DatasetSettings())
+    shares = [list(plan.splits.values()).count(split) / 2000 for split in Split]
+    assert abs(shares[0] - 0.8) < 0.03
+    assert abs(shares[1] - 0.1) < 0.02
+    assert abs(shares[2] - 0.1) < 0.02
+    assert shares[3] == 0
+
+
+def test_a_split_without_a_ratio_gets_nothing():
+    only = DatasetSettings(train_ratio=1.0, val_ratio=0.0, test_ratio=0.0)
+    assert set(assign_splits(many(10), only).groups.values()) == {Split.TRAIN}
+
+
+def test_a_held_out_application_takes_its_whole_group():
+    groups = {"a": "shared", "b": "shared", "c": "other"}
+    chosen = DatasetSettings(held_out_applications=("gimp",))
+    plan = assign_splits(groups, chosen, {"a": "gimp", "b": "chrome", "c": "chrome"})
+    assert plan.splits["a"] is plan.splits["b"] is Split.HELD_OUT
+    assert plan.splits["c"] is not Split.HELD_OUT
+
+
+def test_another_seed_is_another_arrangement():
+    first = assign_splits(many(100), DatasetSettings(seed=1)).groups
+    second = assign_splits(many(100), DatasetSettings(seed=2)).groups
+    assert first != second
+
+
+def test_demonstrations_are_grouped_through_shared_links():
+    links = {"a": ["t1"], "b": ["t1", "t2"], "c": ["t2"], "d": ["t3"], "e": []}
+    groups = connected_groups(links)
+    assert groups["a"] == groups["b"] == groups["c"] == "t1"
+    assert len({groups["a"], groups["d"], groups["e"]}) == 3
+
+
+@given(st.dictionaries(NAMES, st.lists(NAMES, max_size=3), max_size=15))
+@settings(max_examples=60, deadline=None)
+def test_trajectories_with_a_common_link_share_a_group(links):
+    groups = connected_groups(links)
+    assert set(groups) == set(links)
+    for one, first in links.items():
+        for other, second in links.items():
+            if set(first) & set(second):
+                assert groups[one] == groups[other]

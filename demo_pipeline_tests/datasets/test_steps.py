@@ -1,0 +1,165 @@
+"""Recorded actions in the words of the trajectory format, on the canvas."""
+
+from typing import Any
+
+import pytest
+
+from demo_pipeline.actions.tables import Action
+from demo_pipeline.datasets.steps import Steps, steps_of
+from demo_pipeline.observation.canvas import fit_canvas
+from demo_pipeline.observation.evidence import (
+    CanvasEvidence,
+    ClockEvidence,
+    Evidence,
+    WaitEvidence,
+)
+
+WIDE = fit_canvas((3440, 1440), 1.0, (1920, 1080))  # bars of 138 pixels above and below
+CLOCK = ClockEvidence(
+    origin_ms=0, method="pixels", uncertainty_ms=30, documented_offset_ms=0, score=0.9, moves=40
+)
+TARGET = {"target_id": "node_7", "target_role": "button", "target_name": "Place\n order"}
+NO_TARGET = dict.fromkeys(TARGET)
+
+
+def act(kind: str, **fields: Any) -> Action:
+    place = {} if kind in {"type", "hotkey", "pause"} else {"x": 1720.0, "y": 720.0}
+    return Action(kind, 1000, 1100, [1], **{**place, **fields})
+
+
+def stepped(
+    *actions: Action,
+    target: dict[str, Any] = NO_TARGET,
+    missing: tuple[int, ...] = (),
+    waits: tuple[WaitEvidence, ...] = (),
+) -> Steps:
+    for index, action in enumerate(actions):
+        action.action_index = index
+    evidence = Evidence(
+        clock=CLOCK,
+        canvas=CanvasEvidence(**{k: getattr(WIDE, k) for k in CanvasEvidence.model_fields}),
+        waits=waits,
+        screen_changes_s=(),
+    )
+    files = [None if n in missing else f"{n:03d}.png" for n in range(len(actions))]
+    frames = [{"file": file} for file in files]
+    return steps_of(actions, frames, [target] * len(actions), evidence)
+
+
+@pytest.mark.parametrize(
+    ("action", "kind", "parameters", "sentence"),
+    [
+        (
+            act("click", button="left", clicks=1),
+            "click",
+            {"x": 960, "y": 539, "button": "left"},
+            "Click at (960, 539).",
+        ),
+        (
+            act("click", button="middle", clicks=1),
+            "click",
+            {"x": 960, "y": 539, "button": "middle"},
+            "Middle-click at (960, 539).",
+        ),
+        (
+            act("click", button="left", clicks=3),
+            "click",
+            {"x": 960, "y": 539, "button": "left", "clicks": 3},
+            "Triple-click at (960, 539).",
+        ),
+        (
+            act("click", button="left", clicks=1, modifiers=["ctrl", "shift"]),
+            "click",
+            {"x": 960, "y": 539, "button": "left", "modifiers": ["ctrl", "shift"]},
+            "Click at (960, 539) while holding ctrl and shift.",
+        ),
+        (
+            act("double_click", clicks=2, button="left"),
+            "double_click",
+            {"x": 960, "y": 539},
+            "Double-click at (960, 539).",
+        ),
+        (
+            act("right_click", clicks=1, button="right"),
+            "right_click",
+            {"x": 960, "y": 539},
+            "Right-click at (960, 539).",
+        ),
+        (
+            act("drag", end_x=0.0, end_y=0.0, button="left"),
+            "drag",
+            {"start_x": 960, "start_y": 539, "end_x": 0, "end_y": 138},
+            "Drag from (960, 539) to (0, 138).",
+        ),
+        (
+            act("drag", end_x=3439.0, end_y=1439.0, button="right"),
+            "drag",
+            {"start_x": 960, "start_y": 539, "end_x": 1919, "end_y": 941, "button": "right"},
+            "Drag from (960, 539) to (1919, 941).",
+        ),
+        (
+            act("scroll", direction="down", amount=3),
+            "scroll",
+            {"x": 960, "y": 539, "direction": "down", "amount": 3},
+            "Scroll down 3 notches.",
+        ),
+        (act("type", text="secret words"), "type", {"text": "secret words"}, "Type the text."),
+        (act("hotkey", keys=["ctrl", "a"]), "hotkey", {"keys": ["ctrl", "a"]}, "Press ctrl+a."),
+    ],
+)
+def test_each_kind_of_action(
+    action: Action, kind: str, parameters: dict[str, Any], sentence: str
+) -> None:
+    (step,) = stepped(action).steps
+    written = step.written.model_dump(mode="json")
+    assert written["action_type"] == kind
+    assert written["parameters"] == parameters
+    assert written["reasoning"] == sentence
+    assert written["target_element"] is None
+    assert "secret" not in written["reasoning"]
+
+
+def test_a_pause_is_a_step_only_when_it_was_a_wait() -> None:
+    evidence = WaitEvidence(action_index=1, seconds=3.25, settled_s=9.0)
+    click = {"button": "left", "clicks": 1}
+    found = stepped(
+        act("click", **click),
+        act("pause", seconds=3.25),
+        act("pause", seconds=2.5),
+        act("click", **click),
+        waits=(evidence,),
+    )
+    kinds = [str(step.written.action_type) for step in found.steps]
+    assert kinds == ["click", "wait", "click"]
+    assert found.steps[1].written.parameters.model_dump() == {"seconds": 3.25}
+    assert [step.written.step_index for step in found.steps] == [0, 1, 2]
+    assert found.left_out["thinking_pause"] == 1
+
+
+def test_the_target_is_named_in_one_line() -> None:
+    (step,) = stepped(act("click", button="left", clicks=1), target=TARGET).steps
+    assert step.written.target_element is not None
+    assert step.written.target_element.id == "node_7"
+    assert step.written.reasoning == 'Click the "Place order" button.'
+
+
+@pytest.mark.parametrize(
+    ("action", "reason"),
+    [
+        (act("click", x=-5.0, button="left"), "off_screen"),
+        (act("click", y=1440.0, button="left"), "off_screen"),
+        (act("drag", end_x=4000.0, end_y=5.0, button="left"), "off_screen"),
+        (act("click", x=None, button="left"), "no_position"),
+        (act("drag", end_x=None, end_y=None, button="left"), "no_position"),
+    ],
+)
+def test_what_cannot_be_shown_is_left_out_and_counted(action: Action, reason: str) -> None:
+    found = stepped(act("hotkey", keys=["enter"]), action)
+    assert len(found.steps) == 1
+    assert {name for name, count in found.left_out.items() if count} == {reason}
+
+
+def test_an_action_without_its_picture_is_left_out_and_counted() -> None:
+    found = stepped(act("hotkey", keys=["enter"]), act("type", text="x"), missing=(1,))
+    assert [step.action.action_index for step in found.steps] == [0]
+    assert found.left_out["missing_frame"] == 1

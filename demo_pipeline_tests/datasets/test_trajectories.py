@@ -1,0 +1,160 @@
+"""A demonstration as a trajectory folder: valid, reproducible, honest about failure."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA, read_provenance
+from demo_pipeline.datasets.trajectories import (
+    PROVENANCE_FILE,
+    build_trajectory,
+    check_provenance,
+    check_trajectory,
+)
+from demo_pipeline.formats.desktopd_validator import validate_trajectory
+from demo_pipeline.observation.screenshots import FRAMES_FILE, FRAMES_SCHEMA, read_frames
+from demo_pipeline.problems import DemonstrationError, errors
+from demo_pipeline.recording.manifest import RecordingManifest, read_manifest
+from demo_pipeline.settings import TrajectorySettings
+from demo_pipeline_tests.datasets.builders import snapshot
+
+
+@pytest.fixture
+def store(made_root: Path) -> Path:
+    return made_root / "store"
+
+
+def build(
+    store: Path, out: Path, manifest: RecordingManifest | None = None, shots: Path | None = None
+) -> dict[str, Any]:
+    out.mkdir()
+    return build_trajectory(
+        manifest or read_manifest(store / "recordings" / "first"),
+        store / "events" / "first",
+        store / "actions" / "first",
+        shots or store / "screenshots" / "first",
+        store / "ui_trees" / "first",
+        out,
+        TrajectorySettings(),
+    )
+
+
+def with_meta(store: Path, **meta: Any) -> RecordingManifest:
+    manifest = read_manifest(store / "recordings" / "first")
+    return manifest.model_copy(update={"meta": {**manifest.meta, **meta}})
+
+
+def test_the_folder_is_a_valid_trajectory(store: Path, tmp_path: Path) -> None:
+    summary = build(store, tmp_path / "first")
+    assert errors(validate_trajectory(tmp_path / "first", "first")) == []
+    assert errors(check_trajectory(tmp_path / "first", "first")) == []
+    names = sorted(path.name for path in (tmp_path / "first").iterdir())
+    assert names == [
+        "final_screenshot.png",
+        PROVENANCE_FILE,
+        "result.json",
+        "steps",
+        "task.json",
+    ]
+    steps = sorted(path.name for path in (tmp_path / "first" / "steps").iterdir())
+    assert steps == ["000", "001", "002", "003"]
+    assert summary["steps"] == 4
+    assert summary["success"] is True
+
+
+def test_the_task_and_the_result_say_what_was_done(store: Path, tmp_path: Path) -> None:
+    build(store, tmp_path / "first")
+    task = json.loads((tmp_path / "first" / "task.json").read_text(encoding="utf-8"))
+    assert task["instruction"] == "Please do the first task."
+    assert task["task_id"] == "notes_the_first_task"
+    assert (task["difficulty"], task["expected_steps"]) == ("easy", 4)
+    assert task["osworld_task_id"] is None
+    result = json.loads((tmp_path / "first" / "result.json").read_text(encoding="utf-8"))
+    log = (store.parent / "uploads" / "first" / "input_log.jsonl").read_text(encoding="utf-8")
+    times = [json.loads(line)["time"] for line in log.splitlines()]
+    assert result["completion_time_ms"] == max(times) - min(times)
+    assert result["model_info"]["name"] == "human"
+    assert (result["success"], result["error_message"]) == (True, None)
+
+
+def test_the_same_inputs_give_the_same_bytes(store: Path, tmp_path: Path) -> None:
+    build(store, tmp_path / "one")
+    build(store, tmp_path / "two")
+    assert snapshot(tmp_path / "one") == snapshot(tmp_path / "two")
+    assert snapshot(tmp_path / "one") == snapshot(store / "trajectories" / "first")
+
+
+@pytest.mark.parametrize(
+    ("meta", "words"),
+    [
+        ({"reason": "fail"}, "fail"),
+        ({"status": "aborted", "reason": None}, "aborted"),
+        ({"status": "recording"}, "recording"),
+    ],
+)
+def test_what_did_not_end_well_is_no_success(
+    store: Path, tmp_path: Path, meta: dict[str, Any], words: str
+) -> None:
+    build(store, tmp_path / "first", with_meta(store, **meta))
+    result = json.loads((tmp_path / "first" / "result.json").read_text(encoding="utf-8"))
+    assert result["success"] is False
+    assert words in result["error_message"]
+    assert errors(validate_trajectory(tmp_path / "first", "first")) == []
+
+
+def without_pictures(store: Path, out: Path, keep: int) -> Path:
+    """The screenshots of a video that ended after `keep` actions."""
+    source = store / "screenshots" / "first"
+    out.mkdir()
+    for path in source.iterdir():
+        (out / path.name).write_bytes(path.read_bytes())
+    rows = read_frames(source)
+    empty = {"file": None, "pts": None, "frame": None, "reason_code": "missing"}
+    rows = [row if n < keep else {**row, **empty} for n, row in enumerate(rows)]
+    pq.write_table(pa.Table.from_pylist(rows, schema=FRAMES_SCHEMA), out / FRAMES_FILE)
+    return out
+
+
+def test_steps_without_a_picture_are_left_out_and_said(store: Path, tmp_path: Path) -> None:
+    shots = without_pictures(store, tmp_path / "shots", keep=2)
+    summary = build(store, tmp_path / "first", shots=shots)
+    assert summary["left_out"]["missing_frame"] == 2
+    result = json.loads((tmp_path / "first" / "result.json").read_text(encoding="utf-8"))
+    assert result["success"] is False
+    assert "2 missing_frame" in result["error_message"]
+    assert result["total_steps"] == 2
+    assert errors(validate_trajectory(tmp_path / "first", "first")) == []
+
+
+def test_without_a_single_step_the_demonstration_cannot_go_on(store: Path, tmp_path: Path) -> None:
+    shots = without_pictures(store, tmp_path / "shots", keep=0)
+    with pytest.raises(DemonstrationError, match="missing_frame: 4") as caught:
+        build(store, tmp_path / "first", shots=shots)
+    assert caught.value.problems[0].demonstration == "first"
+
+
+def test_every_step_has_its_provenance(store: Path, tmp_path: Path) -> None:
+    build(store, tmp_path / "first")
+    assert check_provenance(tmp_path / "first") == []
+    rows = read_provenance(tmp_path / "first" / PROVENANCE_FILE)
+    assert [row["step_index"] for row in rows] == [0, 1, 2, 3]
+    assert [row["action_type"] for row in rows] == ["click", "click", "type", "scroll"]
+    for row in rows:
+        assert list(row) == PROVENANCE_SCHEMA.names
+        assert row["split_group"] == "notes_the_first_task"
+        assert row["instruction_source"] == "quest.content"
+        assert row["reasoning_source"] == "template"
+        assert row["scale"] == 3.0
+        assert row["lead_ms"] > 0
+        assert row["recorded_at"] == "2026-01-05T09:00:00+00:00"
+
+
+def test_a_table_of_another_form_is_found(tmp_path: Path) -> None:
+    assert [p.code for p in check_provenance(tmp_path)] == ["missing_table"]
+    table = PROVENANCE_SCHEMA.empty_table().drop_columns(["leak"])
+    pq.write_table(table, tmp_path / PROVENANCE_FILE)
+    assert [p.code for p in check_provenance(tmp_path)] == ["wrong_schema"]

@@ -1,0 +1,197 @@
+"""The datasets: which committed trajectories go in, which pure code makes each, its checks.
+
+Belongs here: the wiring of the unpartitioned stages between store and pure code. Not here: what a
+dataset looks like (datasets/).
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from demo_pipeline import __version__
+from demo_pipeline.datasets import cudag_build, index, sft
+from demo_pipeline.datasets.selection import DatasetTrajectory, load
+from demo_pipeline.datasets.trajectories import PROVENANCE_FILE
+from demo_pipeline.formats.cudag_validator import validate_cudag
+from demo_pipeline.formats.desktopd_sft import validate_sft
+from demo_pipeline.formats.desktopd_validator import validate_dataset, validate_trajectory
+from demo_pipeline.problems import DemonstrationError, Problem, errors
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.stages import BY_NAME, Pipeline
+from demo_pipeline.storage.making import CheckOutcome, Made, Recipe, make
+from demo_pipeline.storage.quarantine import list_quarantine
+from demo_pipeline.storage.store import MissingOutput, Staging, Version
+
+CODE_VERSION = "1"
+TRAJECTORIES = BY_NAME["trajectories"].folder
+Summary = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Members:
+    """The committed trajectories a dataset is made from, by id, and how many were left out."""
+
+    trajectories: tuple[DatasetTrajectory, ...]
+    versions: Mapping[str, Version]
+    left_out: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """One unpartitioned stage.
+
+    Attributes:
+        name: of the asset.
+        links: its output holds `trajectories/<id>` links to the exact versions it was made from.
+        output: name of its output in the store.
+        build: writes into a folder, returns a summary.
+        check: looks at the written folder.
+    """
+
+    name: str
+    check_name: str
+    description: str
+    links: bool
+    output: Callable[[Members, DatasetSettings], str]
+    build: Callable[[Members, Path, DatasetSettings], Summary]
+    check: Callable[[Path], Sequence[Problem]]
+
+
+def _build_index(members: Members, out: Path, settings: DatasetSettings) -> Summary:
+    maker = ("demo_pipeline", __version__)
+    return asdict(index.build_index(members.trajectories, out, settings, maker))
+
+
+def _build_sft(members: Members, out: Path, settings: DatasetSettings) -> Summary:
+    return asdict(sft.build_sft(members.trajectories, out, settings))
+
+
+def _build_cudag(members: Members, out: Path, settings: DatasetSettings) -> Summary:
+    return asdict(cudag_build.build_cudag(members.trajectories, out, settings))
+
+
+def _cudag_output(members: Members, settings: DatasetSettings) -> str:
+    name = cudag_build.dataset_directory_name(members.trajectories, settings)
+    return f"datasets/{name}"
+
+
+def _check_sft(out: Path) -> list[Problem]:
+    return validate_sft(out / sft.SAMPLES_FILE, out)
+
+
+def _check_cudag(out: Path) -> list[Problem]:
+    return [p for p in validate_cudag(out) if p.code != "directory_name"]
+
+
+AGGREGATES: tuple[Aggregate, ...] = (
+    Aggregate(
+        "sft_samples",
+        "sft_schema",
+        "Every line is a seed 001 sample whose picture and tree exist.",
+        True,
+        lambda _members, _settings: "sft",
+        _build_sft,
+        _check_sft,
+    ),
+    Aggregate(
+        "cudag_dataset",
+        "cudag_schema",
+        "The directory is a seed 003 dataset; splits are disjoint; coordinates agree.",
+        False,
+        _cudag_output,
+        _build_cudag,
+        _check_cudag,
+    ),
+    Aggregate(
+        "trajectory_index",
+        "desktopd_dataset",
+        "index.json, metadata.json and every indexed trajectory fit seed 001 and each other.",
+        True,
+        lambda _members, _settings: "dataset",
+        _build_index,
+        validate_dataset,
+    ),
+)
+
+AGGREGATE_BY_NAME: Mapping[str, Aggregate] = {one.name: one for one in AGGREGATES}
+
+
+@contextmanager
+def opened_members(pipeline: Pipeline) -> Iterator[Members]:
+    """Every committed trajectory as a local folder; what is broken or missing is counted.
+
+    A demonstration in quarantine whose last good trajectory is still committed goes in with that.
+    """
+    trajectories: list[DatasetTrajectory] = []
+    versions: dict[str, Version] = {}
+    left_out: Counter[str] = Counter(broken=0, quarantined=0)
+    with ExitStack() as stack:
+        for output in pipeline.store.outputs(TRAJECTORIES):
+            key = output.rpartition("/")[2]
+            try:
+                folder, version = stack.enter_context(pipeline.store.open(output))
+            except MissingOutput:
+                left_out["broken"] += 1
+                continue
+            trajectories.append(DatasetTrajectory(key, folder, folder / PROVENANCE_FILE))
+            versions[key] = version
+        for record in list_quarantine(pipeline.store):
+            left_out["quarantined"] += record.demonstration not in versions
+        yield Members(tuple(trajectories), versions, left_out)
+
+
+def run_aggregate(pipeline: Pipeline, aggregate: Aggregate, *, force: bool = False) -> Made:
+    """Make one dataset from what is committed now, unless it is up to date.
+
+    Where its check fails, every trajectory is examined: those that rotted since they were committed
+    are left out, and counted, and the dataset is made of the others.
+    """
+    with opened_members(pipeline) as members:
+        made = _make(pipeline, aggregate, members, force=force)
+        if made.status != "rejected":
+            return made
+        sound = _sound(members)
+        if len(sound.trajectories) == len(members.trajectories):
+            return made
+        return _make(pipeline, aggregate, sound, force=force)
+
+
+def _sound(members: Members) -> Members:
+    kept = [one for one in members.trajectories if _is_sound(one)]
+    lost = len(members.trajectories) - len(kept)
+    versions = {one.id: members.versions[one.id] for one in kept}
+    left_out = {**members.left_out, "broken": members.left_out["broken"] + lost}
+    return Members(tuple(kept), versions, left_out)
+
+
+def _is_sound(trajectory: DatasetTrajectory) -> bool:
+    try:
+        load(trajectory)
+    except DemonstrationError:
+        return False
+    return not errors(validate_trajectory(trajectory.path, trajectory.id))
+
+
+def _make(pipeline: Pipeline, aggregate: Aggregate, members: Members, *, force: bool) -> Made:
+    settings = pipeline.settings.datasets
+    inputs = {key: version.content for key, version in members.versions.items()}
+    inputs |= {f"left out: {name}": str(count) for name, count in members.left_out.items()}
+    recipe = Recipe(aggregate.name, CODE_VERSION, settings.fingerprint(), inputs)
+
+    def build(staging: Staging) -> Summary:
+        summary = dict(aggregate.build(members, staging.path, settings))
+        summary["problems"] = [str(problem) for problem in summary.get("problems", ())]
+        if aggregate.links:
+            for key, version in members.versions.items():
+                staging.link(f"{TRAJECTORIES}/{key}", version)
+        return summary | {"left_out": dict(members.left_out)}
+
+    def check(out: Path) -> list[CheckOutcome]:
+        problems = tuple(aggregate.check(out))
+        return [CheckOutcome(aggregate.check_name, not errors(problems), problems)]
+
+    output = aggregate.output(members, settings)
+    return make(pipeline.store, output, recipe, build, check, force=force)

@@ -1,0 +1,91 @@
+"""What every stage shares: roots and settings, what its code gets, how it is described.
+
+Belongs here: types only. The stages themselves are in chain.py, running one in stages.py.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from demo_pipeline.problems import Problem
+from demo_pipeline.recording import manifest
+from demo_pipeline.recording.manifest import RecordingManifest
+from demo_pipeline.settings import Section, Settings
+from demo_pipeline.storage.store import Store, open_store
+from demo_pipeline.storage.uploads import Uploads, open_uploads
+
+Summary = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """The two roots and the settings: all that a stage may reach."""
+
+    settings: Settings
+    uploads: Uploads
+    store: Store
+
+    @classmethod
+    def open(cls, settings: Settings) -> "Pipeline":
+        """Open both roots. Raises `StorageError` for a root of a kind that is not supported."""
+        return cls(settings, open_uploads(settings.uploads), open_store(settings.store))
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a stage's code gets: its demonstration, its inputs, its settings."""
+
+    demonstration: str
+    name: str
+    upload: Path
+    manifest: RecordingManifest | None
+    folders: Mapping[str, Path]
+    settings: Settings
+
+    @property
+    def recording(self) -> RecordingManifest:
+        """The committed manifest; every stage but the first has it."""
+        if self.manifest is None:
+            raise ValueError("raw_recordings has no manifest yet")
+        return self.manifest
+
+    def file(self, name: str) -> Path:
+        """An uploaded file, proven to be the one the manifest speaks of."""
+        return manifest.verified_file(self.upload, name, self.recording)
+
+
+@dataclass(frozen=True)
+class Check:
+    """One check: its name, what it makes sure of, and the function that looks at the files."""
+
+    name: str
+    description: str
+    run: Callable[[Work, Path], Sequence[Problem]]
+    blocking: bool = True
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of the chain.
+
+    Attributes:
+        name: of the asset.
+        folder: of its outputs in the store: `<folder>/<demonstration>`.
+        inputs: names of the stages whose outputs it reads.
+        uploads: it reads the uploaded files too.
+        build: writes into a folder, returns a summary.
+    """
+
+    name: str
+    folder: str
+    code_version: str
+    inputs: tuple[str, ...]
+    section: Callable[[Settings], Section]
+    build: Callable[[Work, Path], Summary]
+    checks: tuple[Check, ...]
+    uploads: bool = False
+
+    def output(self, demonstration: str) -> str:
+        """Name of the stage's output in the store."""
+        return f"{self.folder}/{demonstration}"

@@ -1,0 +1,105 @@
+"""The dataset assets: unpartitioned, made from every committed trajectory.
+
+Belongs here: one thin asset an aggregate. They read the store, not an IO manager, so that one
+missing demonstration costs nobody a dataset.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import dagster as dg
+
+from demo_pipeline.aggregates import (
+    AGGREGATES,
+    CODE_VERSION,
+    TRAJECTORIES,
+    Aggregate,
+    run_aggregate,
+)
+from demo_pipeline.defs import reporting
+from demo_pipeline.defs.demonstrations import OWNERS
+from demo_pipeline.pipeline import Pipeline
+from demo_pipeline.problems import Problem
+
+_DESCRIPTIONS: Mapping[str, tuple[set[str], str]] = {
+    "sft_samples": (
+        {"json"},
+        (
+            "Seed 001 section 6: one JSON line a step with instruction, screenshot, tree, history, "
+            "action and reasoning. Failed demonstrations are left out and counted."
+        ),
+    ),
+    "cudag_dataset": (
+        {"json"},
+        (
+            "Seed 003: data, train and val as JSONL, test with pictures; no task and no "
+            "demonstration lies in two splits."
+        ),
+    ),
+    "trajectory_index": (
+        {"json", "parquet"},
+        (
+            "Seed 001's dataset root: index.json, metadata.json, all provenance in "
+            "steps.parquet, and links to the exact trajectories."
+        ),
+    ),
+}
+
+
+def build_assets() -> list[dg.AssetsDefinition]:
+    """sft_samples, cudag_dataset and trajectory_index."""
+    return [_asset(aggregate) for aggregate in AGGREGATES]
+
+
+def _asset(aggregate: Aggregate) -> dg.AssetsDefinition:
+    kinds, description = _DESCRIPTIONS[aggregate.name]
+
+    @dg.asset(
+        name=aggregate.name,
+        deps=["trajectories"],
+        group_name="datasets",
+        kinds=kinds,
+        owners=OWNERS,
+        description=description,
+        code_version=CODE_VERSION,
+        check_specs=[
+            dg.AssetCheckSpec(
+                aggregate.check_name,
+                asset=aggregate.name,
+                description=aggregate.description,
+                blocking=True,
+            )
+        ],
+    )
+    def compute(
+        context: dg.AssetExecutionContext, pipeline: dg.ResourceParam[Pipeline]
+    ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
+        if not pipeline.store.outputs(TRAJECTORIES):
+            raise _nothing_yet(aggregate.name)
+        force = context.run.tags.get("demo_pipeline/force") == "true"
+        made = run_aggregate(pipeline, aggregate, force=force)
+        results = [reporting.check_result(outcome) for outcome in made.checks]
+        if made.version is None:
+            yield from results
+            found = [problem for outcome in made.checks for problem in outcome.problems]
+            raise _rejected(aggregate.name, reporting.worst(found))
+        yield dg.MaterializeResult(
+            metadata=reporting.made_metadata(made, f"{pipeline.store.url}/{made.output}"),
+            check_results=results,
+            data_version=dg.DataVersion(made.version.content[:16]),
+        )
+
+    return compute
+
+
+def _nothing_yet(name: str) -> dg.Failure:
+    message = (
+        f"{name}: no trajectory is committed yet; materialise `trajectories` of a demonstration "
+        "first, or run `demo-pipeline run`"
+    )
+    return dg.Failure(message, allow_retries=False)
+
+
+def _rejected(name: str, found: list[Problem]) -> dg.Failure:
+    message = f"{name}: the check failed; the last good version stays: {found[0]}"
+    table = reporting.problem_table(found)
+    return dg.Failure(message, metadata={"found": table}, allow_retries=False)

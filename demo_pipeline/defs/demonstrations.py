@@ -1,0 +1,202 @@
+"""The assets of one demonstration: raw recordings to trajectories, partitioned by demonstration.
+
+Belongs here: one thin asset a stage, over one partition or a batch of them. What a stage reads,
+makes and checks is written down in stages.py.
+"""
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import dagster as dg
+
+from demo_pipeline.chain import STAGES
+from demo_pipeline.datasets.preview import trajectory_sheet
+from demo_pipeline.defs import reporting
+from demo_pipeline.defs.looks import LOOKS
+from demo_pipeline.defs.partitions import DEMONSTRATIONS
+from demo_pipeline.observation.preview import encode_jpeg
+from demo_pipeline.pipeline import Pipeline, Stage
+from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.stages import run_stage
+from demo_pipeline.storage.ids import is_safe_id
+from demo_pipeline.storage.making import CheckOutcome, Made
+from demo_pipeline.storage.quarantine import read_quarantine
+from demo_pipeline.storage.store import MissingOutput
+
+OWNERS = ["team:demonstrations"]
+_EMPTY_RANGE = (
+    "no demonstration lies in this range; partitions are in the order of their registration, so "
+    "the first of the range has to be the one that was registered first"
+)
+
+
+@dataclass
+class _Batch:
+    """What became of the partitions of one run."""
+
+    made: dict[str, Made] = field(default_factory=dict)
+    failed: dict[str, list[Problem]] = field(default_factory=dict)
+
+
+def build_assets(partitions_per_run: int) -> list[dg.AssetsDefinition]:
+    """The six partitioned assets. A backfill launches `partitions_per_run` demonstrations a run.
+
+    With one a run, each demonstration has verdicts of its own; a batch has one verdict a check.
+    """
+    with warnings.catch_warnings():
+        # Both are marked as subject to change; tests pin the behaviour that this relies on.
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        warnings.simplefilter("ignore", dg.PreviewWarning)
+        return [_asset(stage, partitions_per_run) for stage in STAGES]
+
+
+def _asset(stage: Stage, partitions_per_run: int) -> dg.AssetsDefinition:
+    look = LOOKS[stage.name]
+    metadata: dict[str, Any] = {}
+    if look.schema is not None:
+        metadata["dagster/column_schema"] = reporting.table_schema(look.schema)
+
+    @dg.asset(
+        name=stage.name,
+        partitions_def=DEMONSTRATIONS,
+        deps=list(stage.inputs),
+        group_name=look.group,
+        kinds=look.kinds,
+        owners=OWNERS,
+        description=look.description,
+        code_version=stage.code_version,
+        metadata=metadata,
+        backfill_policy=dg.BackfillPolicy.multi_run(partitions_per_run),
+        check_specs=[
+            dg.AssetCheckSpec(
+                check.name,
+                asset=stage.name,
+                description=check.description,
+                blocking=check.blocking,
+                partitions_def=DEMONSTRATIONS if partitions_per_run == 1 else None,
+            )
+            for check in stage.checks
+        ],
+    )
+    def compute(
+        context: dg.AssetExecutionContext, pipeline: dg.ResourceParam[Pipeline]
+    ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
+        keys = list(context.partition_keys)
+        if not keys:
+            raise dg.Failure(_EMPTY_RANGE, allow_retries=False)
+        batch = _run(context, pipeline, stage, keys)
+        if len(keys) == 1:
+            yield from _one(pipeline, stage, keys[0], batch)
+        else:
+            yield from _many(context, pipeline, stage, batch)
+
+    return compute
+
+
+def _run(
+    context: dg.AssetExecutionContext, pipeline: Pipeline, stage: Stage, keys: list[str]
+) -> _Batch:
+    batch = _Batch()
+    force = context.run.tags.get("demo_pipeline/force") == "true"
+    for key in keys:
+        held = _held(pipeline, stage, key)
+        if held:
+            batch.failed[key] = held
+            continue
+        try:
+            made = run_stage(pipeline, stage, key, force=force)
+        except DemonstrationError as error:
+            batch.failed[key] = list(error.problems)
+            continue
+        except MissingOutput as error:
+            remedy = f"materialise {', '.join(stage.inputs)} of this demonstration first"
+            missing = Problem("missing_input", stage.folder, str(error), remedy=remedy)
+            batch.failed[key] = [missing]
+            continue
+        batch.made[key] = made
+        context.log.info("%s of %s: %s", stage.name, key, made.status)
+    return batch
+
+
+def _held(pipeline: Pipeline, stage: Stage, key: str) -> list[Problem]:
+    """Why it cannot even start: its key is no id, or an earlier stage gave it up.
+
+    What that stage and those after it made before speaks of another upload.
+    """
+    if not is_safe_id(key):
+        remedy = "delete this partition; `demo-pipeline register` registers uploads by their ids"
+        return [Problem("unsafe_id", ".", f"{key!r} is no demonstration id", remedy=remedy)]
+    record = read_quarantine(pipeline.store, key)
+    names = [one.name for one in STAGES]
+    if record is None or record.stage not in names[: names.index(stage.name)]:
+        return []
+    return reporting.recorded(record)
+
+
+def _one(
+    pipeline: Pipeline, stage: Stage, key: str, batch: _Batch
+) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
+    if key in batch.failed:
+        problems = tuple(batch.failed[key])
+        yield reporting.check_result(CheckOutcome(stage.checks[0].name, False, problems))
+        raise reporting.failure(batch.failed[key], stage.name, key)
+    made = batch.made[key]
+    results = [reporting.check_result(outcome) for outcome in made.checks]
+    if made.status == "rejected" or made.version is None:
+        yield from results
+        found = [problem for outcome in made.checks for problem in outcome.problems]
+        raise reporting.failure(reporting.worst(found), stage.name, key)
+    yield dg.MaterializeResult(
+        metadata=_metadata(pipeline, stage, key, made),
+        check_results=results,
+        data_version=dg.DataVersion(made.version.content[:16]),
+    )
+
+
+def _many(
+    context: dg.AssetExecutionContext, pipeline: Pipeline, stage: Stage, batch: _Batch
+) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
+    """A batch goes on without its bad ones: they are quarantined and named in every check."""
+    for key, made in batch.made.items():
+        if made.status == "rejected":
+            found = [problem for outcome in made.checks for problem in outcome.problems]
+            batch.failed[key] = reporting.worst(found)
+            continue
+        context.add_asset_metadata(_metadata(pipeline, stage, key, made), partition_key=key)
+    for key, problems in batch.failed.items():
+        context.add_asset_metadata(
+            {"outcome": "quarantined", "found": reporting.problem_table(problems)},
+            partition_key=key,
+        )
+    if len(batch.failed) == len(context.partition_keys):
+        every = [problem for problems in batch.failed.values() for problem in problems]
+        raise reporting.failure(every, stage.name, f"every one of {len(batch.failed)}")
+    yield dg.MaterializeResult(
+        check_results=[
+            reporting.check_result(_joined(check.name, batch, blocking=check.blocking), halts=False)
+            for check in stage.checks
+        ]
+    )
+
+
+def _joined(name: str, batch: _Batch, *, blocking: bool) -> CheckOutcome:
+    problems = [problem for found in batch.failed.values() for problem in found]
+    good = [made for key, made in batch.made.items() if key not in batch.failed]
+    verdicts = [check for made in good for check in made.checks if check.name == name]
+    problems.extend(problem for check in verdicts for problem in check.problems)
+    passed = not batch.failed and all(check.passed for check in verdicts)
+    return CheckOutcome(name, passed, tuple(problems), blocking=blocking)
+
+
+def _metadata(
+    pipeline: Pipeline, stage: Stage, key: str, made: Made
+) -> dict[str, dg.MetadataValue]:
+    output = stage.output(key)
+    entries = reporting.made_metadata(made, f"{pipeline.store.url}/{output}")
+    if stage.name == "trajectories" and pipeline.settings.execution.contact_sheets_in_ui:
+        with pipeline.store.open(output) as (folder, _):
+            sheet = trajectory_sheet(folder, most=6, columns=3, width=240)
+            entries["preview"] = reporting.picture(encode_jpeg(sheet, 60), "steps")
+    return entries

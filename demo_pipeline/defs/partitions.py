@@ -1,0 +1,19 @@
+"""The partitions: one dynamic partition a demonstration, named by its safe id.
+
+Belongs here: the definition and the registering of ids, which no Dagster command does.
+"""
+
+from collections.abc import Iterable
+
+import dagster as dg
+
+DEMONSTRATIONS = dg.DynamicPartitionsDefinition(name="demonstrations")
+
+
+def register(instance: dg.DagsterInstance, ids: Iterable[str]) -> list[str]:
+    """Register ids that are not yet known; returns those, in order."""
+    known = set(instance.get_dynamic_partitions(DEMONSTRATIONS.name or ""))
+    new = [key for key in dict.fromkeys(ids) if key not in known]
+    if new:
+        instance.add_dynamic_partitions(DEMONSTRATIONS.name or "", new)
+    return new

@@ -1,0 +1,154 @@
+"""Runs from the command line: every new demonstration through Dagster, then the datasets.
+
+Belongs here: registering, launching runs in worker processes, and what became of each. The runs are
+recorded in the instance like any other, so that the UI shows them.
+"""
+
+import multiprocessing
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import dagster as dg
+
+from demo_pipeline.aggregates import AGGREGATE_BY_NAME
+from demo_pipeline.chain import BY_NAME
+from demo_pipeline.defs import partitions, reporting
+from demo_pipeline.defs.automation import datasets_job, demonstration_job
+from demo_pipeline.defs.build import build_defs
+from demo_pipeline.pipeline import Pipeline
+from demo_pipeline.settings import Settings
+from demo_pipeline.storage.quarantine import read_quarantine
+
+FORCE_TAG = "demo_pipeline/force"
+_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one demonstration.
+
+    Attributes:
+        status: `done`, `quarantined` (its input is at fault) or `crashed` (the run itself died).
+        summary: of its trajectory.
+        reasons: why it is not done, one line each.
+    """
+
+    demonstration: str
+    status: Literal["done", "quarantined", "crashed"]
+    summary: dict[str, Any]
+    reasons: tuple[str, ...] = ()
+
+
+def register_uploads(pipeline: Pipeline) -> tuple[list[str], list[str]]:
+    """(all ids in the uploads root, those registered just now)."""
+    ids = [one.id for one in pipeline.uploads.list_demonstrations()]
+    with dg.DagsterInstance.get() as instance:
+        return ids, partitions.register(instance, ids)
+
+
+def process(
+    settings: Settings, ids: Sequence[str], workers: int, *, force: bool
+) -> Iterator[Outcome]:
+    """Run each demonstration's six stages; outcomes as they fall.
+
+    A worker that dies takes nobody with it: what it held is tried once more, alone.
+    """
+    values = settings.model_dump(mode="json")
+    unsure: list[str] = []
+    with _pool(max(1, min(workers, len(ids)))) as pool:
+        waiting: dict[Future[Outcome], str] = {
+            pool.submit(_process_one, values, key, force=force): key for key in ids
+        }
+        for future in as_completed(waiting):
+            try:
+                yield future.result()
+            except BrokenProcessPool:
+                unsure.append(waiting[future])
+    for key in sorted(unsure):
+        with _pool(1) as pool:
+            try:
+                yield pool.submit(_process_one, values, key, force=force).result()
+            except BrokenProcessPool:
+                reason = "the worker process died; see the run in the UI and the system's log"
+                yield Outcome(key, "crashed", {}, (reason,))
+
+
+def _pool(workers: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+
+
+def _process_one(values: dict[str, Any], demonstration: str, *, force: bool) -> Outcome:
+    settings = Settings(**values)
+    pipeline = Pipeline.open(settings)
+    job = build_defs(settings).resolve_job_def(demonstration_job.name)
+    with dg.DagsterInstance.get() as instance:
+        result = job.execute_in_process(
+            partition_key=demonstration,
+            instance=instance,
+            run_config=_QUIET,
+            tags={FORCE_TAG: str(force).lower()},
+            raise_on_error=False,
+        )
+    if result.success:
+        current = pipeline.store.current(BY_NAME["trajectories"].output(demonstration))
+        return Outcome(demonstration, "done", dict(current.manifest.summary) if current else {})
+    record = read_quarantine(pipeline.store, demonstration)
+    if record is None or not _was_meant(result):
+        return Outcome(demonstration, "crashed", {}, tuple(_errors(result)))
+    problems = (replace(one, demonstration="") for one in reporting.recorded(record))
+    reasons = tuple(f"{record.stage}: {problem}" for problem in problems)
+    return Outcome(demonstration, "quarantined", {}, reasons)
+
+
+def _was_meant(result: dg.ExecuteInProcessResult) -> bool:
+    """Whether every step that failed did so with a `Failure`, not with a defect."""
+    failed = result.get_step_failure_events()
+    return all(event.step_failure_data.user_failure_data is not None for event in failed)
+
+
+def _errors(result: dg.ExecuteInProcessResult) -> list[str]:
+    found = [
+        f"{event.step_key}: {_why(event.step_failure_data)}"
+        for event in result.get_step_failure_events()
+    ]
+    return found or ["the run failed; open it in the UI"]
+
+
+def _why(data: Any) -> str:
+    """What a person is told of a failed step: a `Failure`'s words, else the first error's."""
+    if data.user_failure_data is not None and data.user_failure_data.description:
+        return str(data.user_failure_data.description)
+    error = data.error
+    while error is not None and error.cause is not None:
+        error = error.cause
+    return "the step failed" if error is None else str(error.message).strip().partition("\n")[0]
+
+
+def build_datasets(
+    settings: Settings, *, force: bool
+) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Run the dataset assets; (summary and path by asset, why any failed)."""
+    pipeline = Pipeline.open(settings)
+    job = build_defs(settings).resolve_job_def(datasets_job.name)
+    with dg.DagsterInstance.get() as instance:
+        result = job.execute_in_process(
+            instance=instance,
+            run_config=_QUIET,
+            tags={FORCE_TAG: str(force).lower()},
+            raise_on_error=False,
+        )
+    made: dict[str, dict[str, Any]] = {}
+    for event in result.get_asset_materialization_events():
+        key = event.asset_key
+        if key is not None and key.path[-1] in AGGREGATE_BY_NAME:
+            found = event.step_materialization_data.materialization.metadata
+            path = str(found["path"].value).removeprefix(f"{pipeline.store.url}/")
+            version = pipeline.store.current(path)
+            made[key.path[-1]] = {
+                "path": str(found["path"].value),
+                **(version.manifest.summary if version else {}),
+            }
+    return made, [] if result.success else _errors(result)

@@ -1,0 +1,1 @@
+"""Tests of the Dagster layer, in process and over temporary roots."""

@@ -1,0 +1,11 @@
+"""What a worker process of a test does instead of a demonstration; imports nothing heavy."""
+
+import os
+from typing import Any
+
+
+def work(_values: dict[str, Any], demonstration: str, *, force: bool) -> str:
+    """Die as a process that was killed does, or say what was asked for."""
+    if demonstration == "dies":
+        os._exit(9)
+    return f"{demonstration} {force}"

@@ -1,0 +1,150 @@
+"""What a person finds in the UI before anything has run."""
+
+import runpy
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from demo_pipeline.actions.tables import ACTIONS_SCHEMA
+from demo_pipeline.aggregates import AGGREGATES
+from demo_pipeline.chain import STAGES
+from demo_pipeline.defs.build import build_defs
+from demo_pipeline.settings import ExecutionSettings, Settings
+from demo_pipeline.storage.errors import StorageError
+
+CHAIN = ["raw_recordings", "events", "actions", "screenshots", "ui_trees", "trajectories"]
+DATASETS = ["sft_samples", "cudag_dataset", "trajectory_index"]
+GROUPS = {
+    "demonstration_catalog": "recording",
+    "raw_recordings": "recording",
+    "events": "recording",
+    "actions": "actions",
+    "screenshots": "observation",
+    "ui_trees": "observation",
+    "trajectories": "trajectories",
+    **dict.fromkeys(DATASETS, "datasets"),
+}
+
+
+@pytest.fixture(scope="module")
+def definitions(tmp_path_factory: pytest.TempPathFactory) -> dg.Definitions:
+    root = tmp_path_factory.mktemp("roots")
+    settings = Settings(uploads=str(root / "uploads"), store=str(root / "store"))
+    made = build_defs(settings)
+    assert list(root.iterdir()) == []  # loading the definitions writes nothing
+    return made
+
+
+@pytest.fixture(scope="module")
+def specs(definitions: dg.Definitions) -> dict[str, dg.AssetSpec]:
+    return {spec.key.to_user_string(): spec for spec in definitions.resolve_all_asset_specs()}
+
+
+def test_every_asset_is_there_in_its_group(specs: dict[str, dg.AssetSpec]) -> None:
+    assert {name: spec.group_name for name, spec in specs.items()} == GROUPS
+
+
+@pytest.mark.parametrize("name", sorted(GROUPS))
+def test_an_asset_says_what_it_is_and_whose(specs: dict[str, dg.AssetSpec], name: str) -> None:
+    spec = specs[name]
+    assert spec.description is not None
+    assert len(spec.description) > 40
+    assert spec.owners == ["team:demonstrations"]
+    assert spec.code_version
+    assert spec.kinds
+
+
+def test_only_the_stages_of_a_demonstration_are_partitioned(
+    specs: dict[str, dg.AssetSpec],
+) -> None:
+    partitioned = {name for name, spec in specs.items() if spec.partitions_def is not None}
+    assert partitioned == set(CHAIN)
+    assert {spec.partitions_def for name, spec in specs.items() if name in partitioned} == {
+        dg.DynamicPartitionsDefinition(name="demonstrations")
+    }
+
+
+def test_lineage_runs_from_the_recording_to_the_datasets(specs: dict[str, dg.AssetSpec]) -> None:
+    parents = {
+        name: {dep.asset_key.to_user_string() for dep in spec.deps} for name, spec in specs.items()
+    }
+    for place, name in enumerate(CHAIN):
+        assert parents[name] <= set(CHAIN[:place])
+        assert parents[name] or name == "raw_recordings"
+    assert {name for name, of in parents.items() if "trajectories" in of} == set(DATASETS)
+
+
+def test_parquet_assets_show_their_columns_with_types_and_meaning(
+    specs: dict[str, dg.AssetSpec],
+) -> None:
+    shown = {name for name, spec in specs.items() if "dagster/column_schema" in spec.metadata}
+    assert shown == set(CHAIN) - {"raw_recordings"}
+    columns = specs["actions"].metadata["dagster/column_schema"].columns
+    assert [column.name for column in columns] == ACTIONS_SCHEMA.names
+    assert all(column.description and column.type for column in columns)
+
+
+def test_every_stage_and_dataset_has_a_blocking_check(definitions: dg.Definitions) -> None:
+    graph = definitions.resolve_asset_graph()
+    checks = {key: graph.get_check_spec(key) for key in graph.asset_check_keys}
+    assert all(spec.description for spec in checks.values())
+    blocking = {key.asset_key.path[-1] for key, spec in checks.items() if spec.blocking}
+    assert blocking == {stage.name for stage in STAGES} | {one.name for one in AGGREGATES}
+    assert ("demonstration_catalog", "ids_unique") in {
+        (key.asset_key.path[-1], key.name) for key in checks
+    }
+
+
+def test_jobs_cover_the_chain_the_datasets_and_the_catalog(definitions: dg.Definitions) -> None:
+    steps = {
+        name: set(definitions.resolve_job_def(name).graph.node_dict)
+        for name in ("process_demonstration", "build_datasets", "register_uploads")
+    }
+    assert steps == {
+        "process_demonstration": set(CHAIN),
+        "build_datasets": set(DATASETS),
+        "register_uploads": {"demonstration_catalog"},
+    }
+
+
+def test_the_sensor_is_off_until_somebody_turns_it_on(definitions: dg.Definitions) -> None:
+    sensor = definitions.resolve_sensor_def("new_uploads")
+    assert sensor.default_status is dg.DefaultSensorStatus.STOPPED
+    assert sensor.job.name == "process_demonstration"
+
+
+@pytest.mark.parametrize("batch", [1, 25])
+def test_a_backfill_makes_runs_of_as_many_as_the_settings_say(tmp_path: Path, batch: int) -> None:
+    settings = Settings(
+        uploads=str(tmp_path),
+        store=str(tmp_path),
+        execution=ExecutionSettings(partitions_per_run=batch),
+    )
+    graph = build_defs(settings).resolve_asset_graph()
+    for name in CHAIN:
+        policy = graph.get(dg.AssetKey(name)).backfill_policy
+        assert policy is not None
+        assert policy.max_partitions_per_run == batch
+
+
+def test_definitions_validate_as_a_whole(definitions: dg.Definitions) -> None:
+    dg.Definitions.validate_loadable(definitions)
+
+
+def test_the_code_location_takes_its_roots_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEMO_PIPELINE_UPLOADS", str(tmp_path / "in"))
+    monkeypatch.setenv("DEMO_PIPELINE_STORE", str(tmp_path / "made"))
+    defs = runpy.run_module("demo_pipeline.definitions")["defs"]
+    pipeline = defs.resources["pipeline"]
+    assert (pipeline.uploads.url, pipeline.store.url) == (
+        str(tmp_path / "in"),
+        str(tmp_path / "made"),
+    )
+
+
+def test_a_root_of_another_kind_is_refused_with_a_way_out() -> None:
+    with pytest.raises(StorageError, match="give a path"):
+        build_defs(Settings(store="s3://bucket/store"))

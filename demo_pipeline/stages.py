@@ -32,6 +32,7 @@ __all__ = [
     "Stage",
     "Summary",
     "Work",
+    "is_held",
     "is_up_to_date",
     "run_stage",
 ]
@@ -118,16 +119,31 @@ def _quarantine(
     pipeline: Pipeline, stage: Stage, demonstration: str, problems: Sequence[Problem]
 ) -> None:
     named = [replace(p, demonstration=p.demonstration or demonstration) for p in problems]
-    raw = pipeline.store.current(BY_NAME["raw_recordings"].output(demonstration))
-    known = raw is not None and stage.name != "raw_recordings"
     record = QuarantineRecord(
         demonstration=demonstration,
         stage=stage.name,
-        fingerprint=str(raw.manifest.summary["fingerprint"]) if raw and known else None,
+        fingerprint=_uploaded(pipeline, demonstration),
         tool_version=__version__,
         problems=problem_dicts(named),
     )
     write_quarantine(pipeline.store, record)
+
+
+def _uploaded(pipeline: Pipeline, demonstration: str) -> str | None:
+    """Fingerprint of what lies in the uploads root now; None when it cannot be read."""
+    try:
+        with pipeline.uploads.open(demonstration) as folder:
+            return manifest.upload_fingerprint(folder)
+    except (DemonstrationError, OSError):
+        return None
+
+
+def is_held(pipeline: Pipeline, demonstration: str) -> bool:
+    """Whether it is quarantined for the very files that lie there now, by this version."""
+    record = read_quarantine(pipeline.store, demonstration)
+    if record is None or record.tool_version != __version__:
+        return False
+    return record.fingerprint == _uploaded(pipeline, demonstration)
 
 
 def is_up_to_date(pipeline: Pipeline, demonstration: str) -> bool:

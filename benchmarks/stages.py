@@ -1,0 +1,106 @@
+"""Wall and CPU seconds of every stage for one long recording, beside decoding its video alone.
+
+Run: `.venv/bin/python benchmarks/stages.py [--minutes 10] [--rounds 3] [--keep DIR]`. The
+recording is made once (some minutes) and reused when `--keep` names the same folder. All figures
+come from one run on one machine; the ratio to the plain decode is what to compare.
+"""
+
+import argparse
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import av
+
+from demo_pipeline.chain import STAGES
+from demo_pipeline.pipeline import Pipeline, Stage
+from demo_pipeline.settings import Settings
+from demo_pipeline.stages import run_stage
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from demo_pipeline_tests.builders.long import long_recording
+
+NAME = "long"
+
+
+class Cost(NamedTuple):
+    """Seconds of one measured piece of work."""
+
+    wall: float
+    cpu: float
+
+
+def measured(work: Callable[[], object]) -> Cost:
+    """Run `work` once in this process."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    work()
+    return Cost(time.perf_counter() - wall, time.process_time() - cpu)
+
+
+def decode(video: Path) -> None:
+    """Every frame, one thread, nothing kept."""
+    with av.open(str(video)) as container:
+        stream = container.streams.video[0]
+        stream.thread_type = "NONE"
+        for _ in container.decode(stream):
+            pass
+
+
+def rounds_of(uploads: Path, rounds: int) -> dict[str, list[Cost]]:
+    """Plain decode and each stage in turn, `rounds` times, into a fresh store each time."""
+    costs: dict[str, list[Cost]] = {"plain decode": []}
+    for _ in range(rounds):
+        with tempfile.TemporaryDirectory() as store:
+            settings = Settings(uploads=str(uploads), store=store)
+            pipeline = Pipeline.open(settings)
+            costs["plain decode"].append(measured(lambda: decode(uploads / NAME / "recording.mp4")))
+            for stage in STAGES:
+                costs.setdefault(stage.name, []).append(measured(_runner(pipeline, stage)))
+    return costs
+
+
+def _runner(pipeline: Pipeline, stage: Stage) -> Callable[[], object]:
+    return lambda: run_stage(pipeline, stage, NAME)
+
+
+def report(costs: dict[str, list[Cost]]) -> None:
+    """Medians, and the ratio of CPU to the plain decode."""
+    base = statistics.median(cost.cpu for cost in costs["plain decode"])
+    print(f"{'':<16}{'wall s':>9}{'cpu s':>9}{'x decode':>10}")
+    total = 0.0
+    for name, found in costs.items():
+        wall = statistics.median(cost.wall for cost in found)
+        cpu = statistics.median(cost.cpu for cost in found)
+        total += 0.0 if name == "plain decode" else cpu
+        print(f"{name:<16}{wall:>9.2f}{cpu:>9.2f}{cpu / base:>10.2f}")
+    print(f"{'whole chain':<16}{'':>9}{total:>9.2f}{total / base:>10.2f}")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(f"peak memory of this process: {peak:.0f} MB")
+
+
+def main() -> None:
+    """Make the recording where it is missing, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--log-mb", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--keep", type=Path, help="where the recording is kept for the next time")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        uploads = arguments.keep or Path(scratch)
+        if not (uploads / NAME / "recording.mp4").is_file():
+            print("making the recording …", file=sys.stderr)
+            long_recording(
+                uploads / NAME, arguments.minutes, arguments.steps, log_mb=arguments.log_mb
+            )
+        report(rounds_of(uploads, arguments.rounds))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,265 @@
+"""The console script `demo-pipeline`.
+
+Belongs here: arguments and exit codes. What the commands do lies elsewhere, and is imported only by
+the command that needs it, so that `--help` is quick.
+"""
+
+import json
+import os
+import sys
+import time
+import tomllib
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from pydantic import ValidationError
+from pydantic_settings import SettingsError
+from rich.progress import Progress
+
+from demo_pipeline import __version__
+from demo_pipeline.console import complain, progress_bar, report_run, say
+from demo_pipeline.problems import Severity
+from demo_pipeline.settings import Settings, project_root
+from demo_pipeline.validation import Kind, kind_of, validate
+
+OK, INVALID, USAGE = 0, 1, 2
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    help="Turn recorded demonstrations of people using computers into training data.\n\n"
+    "Recordings are looked for in `$DEMO_PIPELINE_UPLOADS` (default `data/recordings`); what is "
+    "made goes to `$DEMO_PIPELINE_STORE` (default `data/store`).",
+)
+
+
+def main() -> None:
+    """Run the command line; unusable settings and roots are a usage error."""
+    from demo_pipeline.storage.errors import StorageError  # noqa: PLC0415 - see the module's note
+
+    try:
+        app()
+    except StorageError as error:
+        complain(f"demo-pipeline: {error}")
+        sys.exit(USAGE)
+
+
+def _settings() -> Settings:
+    """The settings; what is wrong with them is said without their values."""
+    try:
+        return Settings()
+    except ValidationError as error:
+        for one in error.errors(include_url=False, include_input=False):
+            name = "__".join(map(str, one["loc"])).upper()
+            complain(f"demo-pipeline: setting DEMO_PIPELINE_{name}: {one['msg']}")
+    except SettingsError as error:
+        complain(f"demo-pipeline: {error}")
+    except tomllib.TOMLDecodeError as error:
+        complain(f"demo-pipeline: the settings file is no TOML: {error}")
+    raise typer.Exit(USAGE)
+
+
+def _use_dagster_home() -> None:
+    """Let Dagster remember runs in DAGSTER_HOME, by default the checkout."""
+    home = Path(os.environ.get("DAGSTER_HOME") or project_root()).expanduser().absolute()
+    if not home.is_dir():
+        complain(f"DAGSTER_HOME {home}: no such directory; create it, or unset the variable")
+        raise typer.Exit(USAGE)
+    os.environ["DAGSTER_HOME"] = str(home)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        say(f"demo-pipeline {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def register() -> None:
+    """Make every recording in the uploads root known to Dagster as a partition.
+
+    Needed once before `dagster asset materialize --partition ID`; `run` does it by itself.
+    """
+    from demo_pipeline.defs.running import register_uploads  # noqa: PLC0415
+    from demo_pipeline.stages import Pipeline  # noqa: PLC0415
+
+    pipeline = Pipeline.open(_settings())
+    _use_dagster_home()
+    ids, new = register_uploads(pipeline)
+    for key in new:
+        say(f"registered {key}")
+    say(f"{len(ids)} demonstrations in {pipeline.uploads.url}, {len(new)} newly registered")
+
+
+@app.command()
+def run(
+    ids: Annotated[
+        list[str] | None, typer.Argument(help="Only these demonstrations (default: all new ones).")
+    ] = None,
+    *,
+    force: Annotated[bool, typer.Option(help="Make everything again, changed or not.")] = False,
+    retry: Annotated[bool, typer.Option(help="Try the quarantined again, changed or not.")] = False,
+    strict: Annotated[bool, typer.Option(help="Exit with 1 when any is quarantined.")] = False,
+    workers: Annotated[int, typer.Option(min=0, help="Processes; 0: one a core.")] = 0,
+) -> None:
+    """Process every new or changed demonstration, then build the datasets.
+
+    What is quarantined waits for another upload, `--retry`, or being named here.
+    """
+    from demo_pipeline.defs.running import process, register_uploads  # noqa: PLC0415
+    from demo_pipeline.stages import Pipeline, is_held, is_up_to_date  # noqa: PLC0415
+
+    settings = _settings()
+    pipeline = Pipeline.open(settings)
+    _use_dagster_home()
+    begun = time.monotonic()
+    known, _ = register_uploads(pipeline)
+    unknown = [key for key in ids or () if key not in known]
+    if unknown:
+        complain(f"no recording {', '.join(unknown)} in {pipeline.uploads.url}")
+        raise typer.Exit(USAGE)
+    chosen = list(dict.fromkeys(ids or known))
+    todo = [key for key in chosen if force or not is_up_to_date(pipeline, key)]
+    held = [key for key in todo if not (force or retry or ids) and is_held(pipeline, key)]
+    todo = [key for key in todo if key not in held]
+    unchanged = len(chosen) - len(todo) - len(held)
+    outcomes: list[Any] = []
+    with progress_bar() as progress:
+        if todo:
+            task = progress.add_task("demonstrations", total=len(todo))
+            count = workers or settings.execution.workers
+            for outcome in process(settings, todo, count, force=force):
+                outcomes.append(outcome)
+                progress.advance(task)
+        made, failed = _datasets(pipeline, progress, force=force)
+    report_run(outcomes, unchanged, made, time.monotonic() - begun)
+    if held:
+        say(f"{len(held)} more still quarantined: `demo-pipeline quarantine` says why")
+    for line in failed:
+        complain(f"datasets: {line}")
+    crashed = any(outcome.status == "crashed" for outcome in outcomes)
+    stuck = held or any(outcome.status == "quarantined" for outcome in outcomes)
+    if crashed or failed or (strict and stuck):
+        raise typer.Exit(INVALID)
+
+
+def _datasets(
+    pipeline: Any, progress: Progress, *, force: bool
+) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    """Build the datasets; nothing to do while no trajectory is committed."""
+    from demo_pipeline.aggregates import TRAJECTORIES  # noqa: PLC0415
+    from demo_pipeline.defs.running import build_datasets  # noqa: PLC0415
+
+    if not pipeline.store.outputs(TRAJECTORIES):
+        say("no trajectory is committed yet: no dataset to build")
+        return {}, []
+    task = progress.add_task("datasets", total=1)
+    built = build_datasets(pipeline.settings, force=force)
+    progress.advance(task)
+    return built
+
+
+@app.command()
+def quarantine() -> None:
+    """List the demonstrations that cannot go on, why, and what to do."""
+    from demo_pipeline.stages import Pipeline  # noqa: PLC0415
+    from demo_pipeline.storage.quarantine import list_quarantine  # noqa: PLC0415
+
+    records = list_quarantine(Pipeline.open(_settings()).store)
+    for record in records:
+        for problem in record.problems:
+            where = f"{problem['file']}" + (f":{problem['line']}" if problem.get("line") else "")
+            todo = problem.get("remedy") or "correct the upload"
+            say(f"{record.demonstration} {record.stage} {where}: {problem['message']} ({todo})")
+    say(f"{len(records)} quarantined")
+
+
+@app.command(name="validate")
+def validate_path(
+    path: Annotated[Path, typer.Argument(help="A file or directory.")],
+    *,
+    kind: Annotated[Kind | None, typer.Option(help="What it is; default: by its files.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable report.")] = False,
+) -> None:
+    """Check a recording, trajectory, dataset, CUDAG directory, SFT file or OSWorld task.
+
+    Exits with 0 when valid (warnings allowed), 1 when invalid, 2 when it cannot be checked.
+    """
+    if not path.exists():
+        complain(f"{path}: does not exist")
+        raise typer.Exit(USAGE)
+    found = kind or kind_of(path)
+    if found is None:
+        kinds = ", ".join(Kind)
+        complain(f"{path}: none of {kinds}; say which with --kind")
+        raise typer.Exit(USAGE)
+    problems = validate(path.absolute(), found, _settings())
+    invalid = sum(problem.severity is Severity.ERROR for problem in problems)
+    if as_json:
+        report = {"path": str(path), "kind": found, "valid": not invalid}
+        report["problems"] = [problem.as_dict() for problem in problems]
+        sys.stdout.write(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+    else:
+        for problem in problems:
+            say(f"{problem.severity}: {problem}")
+        verdict = f"invalid: {invalid} errors" if invalid else "valid"
+        warned = len(problems) - invalid
+        say(f"{path}: {found} {verdict}, {warned} warnings")
+    raise typer.Exit(INVALID if invalid else OK)
+
+
+@app.command()
+def export(
+    dest: Annotated[Path, typer.Argument(help="A directory that is empty or not there yet.")],
+) -> None:
+    """Write the datasets as plain directories without links, whole or not at all."""
+    from demo_pipeline.stages import Pipeline  # noqa: PLC0415
+    from demo_pipeline.storage.export import export as write  # noqa: PLC0415
+
+    for name in write(Pipeline.open(_settings()).store, dest):
+        say(f"{dest}/{name}")
+
+
+@app.command()
+def revalidate() -> None:
+    """Read every committed output again and compare each file with its manifest."""
+    from demo_pipeline.stages import Pipeline  # noqa: PLC0415
+
+    store = Pipeline.open(_settings()).store
+    names = store.outputs()
+    problems = [(name, problem) for name in names for problem in store.verify(name)]
+    for name, problem in problems:
+        say(f"{name}: {problem}")
+    say(f"{len(names)} outputs, {len(problems)} problems")
+    raise typer.Exit(INVALID if problems else OK)
+
+
+@app.command()
+def prune(
+    *,
+    grace_hours: Annotated[
+        float, typer.Option(min=0, help="Keep what was in use this recently.")
+    ] = 24.0,
+) -> None:
+    """Remove old versions of outputs that nothing refers to any more."""
+    from demo_pipeline.stages import Pipeline  # noqa: PLC0415
+
+    removed = Pipeline.open(_settings()).store.collect(grace_hours * 3600, time.time())
+    say(f"{len(removed)} old versions removed")
+
+
+if __name__ == "__main__":
+    main()

@@ -13,7 +13,7 @@ AT_HOME := DAGSTER_HOME="$(CURDIR)"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-dev demo ui test lint clean clean-store
+.PHONY: help setup setup-dev demo ui test fuzz lint clean clean-store
 
 help:
 	@echo 'First commands'
@@ -22,6 +22,7 @@ help:
 	@echo
 	@echo 'Working with it'
 	@echo '  make ui           open the Dagster UI on http://127.0.0.1:$(PORT) (another: PORT=3001)'
+	@echo '  make fuzz         a million damaged lines and 2,000 damaged logs (some minutes)'
 	@echo '  make lint         ruff (rules and format) and mypy'
 	@echo '  make setup        install into $(VENV)/'
 	@echo '  make setup-dev    the same, with what tests and lint need'
@@ -71,6 +72,9 @@ ui: setup
 
 test: setup-dev
 	@$(BIN)/python -m pytest
+
+fuzz: setup-dev
+	@$(BIN)/python benchmarks/fuzz.py
 
 lint: setup-dev
 	@$(BIN)/ruff check

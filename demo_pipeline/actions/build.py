@@ -3,7 +3,6 @@
 Belongs here: running repair and segmentation over the committed events, the ledger, its proof.
 """
 
-import re
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -25,12 +24,12 @@ from demo_pipeline.actions.tables import (
 )
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.events import REJECTED_FILE, read_events, schema_problems
+from demo_pipeline.recording.keys import public_name
 from demo_pipeline.recording.tables import LOG_FILE, REJECTED_SCHEMA
 from demo_pipeline.settings import ActionSettings
 
-CODE_VERSION = "1"
+CODE_VERSION = "2"
 _DEFECT = "this is a defect of the pipeline: report it with the demonstration"
-_KEY_NAME = re.compile(r"[A-Za-z]{2,24}[0-9]{0,3}(\([0-9]{1,10}\))?")
 _REPAIRED = frozenset({"release_without_press", "zero_delta", "typed_and_erased", "stop_shortcut"})
 
 
@@ -110,14 +109,11 @@ def _summary(found: Segmentation, repairs: Repairs, ledger: pa.Table) -> dict[st
         "reasons": {reason: n for reason, n in sorted(reasons.items()) if reason},
         "copy_factors": repairs.copy_factors,
         "joined_positions": repairs.joined_positions,
-        "unknown_keys": sorted({_key_name(name) for name in found.unknown_keys}),
+        "late_lines": repairs.late_lines,
+        "second_shifts": repairs.second_shifts,
+        "unknown_keys": sorted({public_name(name) for name in found.unknown_keys}),
         "preview": [action.describe() for action in found.actions[:50]],
     }
-
-
-def _key_name(raw: str) -> str:
-    """An unknown key as a recorder named it, unless the name may be what was typed."""
-    return raw if _KEY_NAME.fullmatch(raw) else "(unnamed)"
 
 
 def check_schemas(folder: Path) -> list[Problem]:

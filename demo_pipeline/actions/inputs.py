@@ -59,3 +59,14 @@ def inputs_of(events: pa.Table) -> list[Input]:
 def in_order(inputs: Sequence[Input]) -> list[Input]:
     """Stable time order: a line may be written later than its `time`."""
     return sorted(inputs, key=attrgetter("time", "index"))
+
+
+def late_lines(inputs: Sequence[Input]) -> int:
+    """How many of `inputs`, given in time order, the log holds after a line with a later time."""
+    late, latest = 0, None
+    for item in sorted(inputs, key=attrgetter("index")):
+        if latest is not None and item.time < latest:
+            late += 1
+        else:
+            latest = item.time
+    return late

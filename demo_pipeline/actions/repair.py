@@ -1,6 +1,7 @@
 """Repairs of what recorders get wrong, as separate passes that each say what they did.
 
-Belongs here: the order of the passes, phantom modifiers, positions joined from moves. Each pass
+Belongs here: the order of the passes, phantom modifiers, two Shift keys of one name, positions
+joined from moves. Each pass
 takes inputs in time order and returns the inputs that stay. Copies are found in copies.py, keys and
 buttons that never came up in holds.py and pointer.py, where their effect is known.
 """
@@ -9,12 +10,14 @@ from dataclasses import dataclass, field, replace
 from math import hypot
 
 from demo_pipeline.actions.copies import find_copies
-from demo_pipeline.actions.inputs import DOWN, KEY_DOWN, KEY_UP, MOVE, UP, WHEEL, Input
+from demo_pipeline.actions.inputs import DOWN, KEY_DOWN, KEY_UP, MOVE, UP, WHEEL, Input, late_lines
 from demo_pipeline.recording.keys import lookup
 from demo_pipeline.settings import ActionSettings
 
 _DRAG_HOLD_MS = 200  # with no move logged, a press this long or a jump this far was a drag
 _DRAG_JUMP_PX = 50.0
+_KEYS = frozenset({KEY_DOWN, KEY_UP})
+_SHIFT, _OTHER_SHIFT = "Shift", "RightShift"
 
 
 @dataclass
@@ -25,20 +28,25 @@ class Repairs:
         dropped: event index → reason, for every input that was taken out.
         copy_factors: event kind → how often each event was logged, where more than once.
         joined_positions: presses and releases whose position came from the moves around them.
+        late_lines: inputs that the log holds after later ones.
+        second_shifts: times that both Shift keys, logged under one name, were told apart.
     """
 
     dropped: dict[int, str] = field(default_factory=dict)
     copy_factors: dict[str, int] = field(default_factory=dict)
     joined_positions: int = 0
+    late_lines: int = 0
+    second_shifts: int = 0
 
 
 def repair(
     inputs: list[Input], platform: str, settings: ActionSettings
 ) -> tuple[list[Input], Repairs]:
     """All passes, in the order in which they depend on each other."""
-    repairs = Repairs()
+    repairs = Repairs(late_lines=late_lines(inputs))
     inputs = drop_phantom_modifiers(inputs, repairs, settings.duplicate_window_ms)
     inputs = drop_copies(inputs, repairs, settings.duplicate_window_ms)
+    inputs = part_shifts(inputs, repairs)
     inputs = join_positions(inputs, repairs, platform, settings)
     return inputs, repairs
 
@@ -70,6 +78,30 @@ def drop_copies(inputs: list[Input], repairs: Repairs, window_ms: int) -> list[I
     repairs.dropped.update(dict.fromkeys(copies.dropped, "hook_copy"))
     repairs.copy_factors = copies.factors
     return copies.kept
+
+
+def part_shifts(inputs: list[Input], repairs: Repairs) -> list[Input]:
+    """Give the second of two Shift keys a name of its own: Windows recorders call both `Shift`.
+
+    Two presses followed by two releases are two keys. The one name would end both holds with the
+    first release, and what is typed until the second would lose its Shift.
+    """
+    shifts = [n for n, item in enumerate(inputs) if item.name == _SHIFT and item.kind in _KEYS]
+    renamed: list[int] = []
+    pressed: list[int] = []
+    for at, position in enumerate(shifts):
+        if inputs[position].kind == KEY_DOWN:
+            pressed.append(position)
+        elif len(pressed) > 1 and at + 1 < len(shifts) and inputs[shifts[at + 1]].kind == KEY_UP:
+            renamed += [pressed[1], position]
+            pressed = pressed[:1]
+        else:
+            pressed = []
+    repairs.second_shifts = len(renamed) // 2
+    parted = list(inputs)
+    for position in renamed:
+        parted[position] = replace(inputs[position], name=_OTHER_SHIFT)
+    return parted
 
 
 def join_positions(

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from demo_pipeline.problems import Problem
+from demo_pipeline.recording.lines import BUFFER_BYTES
 from demo_pipeline.recording.log import TREE, Event, Rejected, parse_log
 from demo_pipeline.recording.tables import (
     EVENTS_SCHEMA,
@@ -36,7 +37,7 @@ def build_events(log: Path, out: Path, settings: RecordingSettings) -> dict[str,
     reasons: Counter[str] = Counter()
     reported: list[str] = []
     with (
-        log.open("rb") as stream,
+        log.open("rb", buffering=BUFFER_BYTES) as stream,
         TableWriter(out / EVENTS_FILE, EVENTS_SCHEMA) as events,
         TableWriter(out / REJECTED_FILE, REJECTED_SCHEMA) as rejected,
         TableWriter(out / TREES_FILE, TREES_SCHEMA) as trees,

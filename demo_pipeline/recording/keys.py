@@ -4,6 +4,7 @@ Belongs here: one canonical model for the Windows names and the Mac/Linux names 
 as tables of a US board (other layouts are tables too). Not here: what a sequence of keys means.
 """
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
@@ -11,6 +12,8 @@ from typing import Literal
 
 Side = Literal["left", "right", ""]
 Layout = Literal["us", "uk"]
+
+_KEY_NAME = re.compile(r"[A-Za-z]{2,24}[0-9]{0,3}(\([0-9]{1,10}\))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +173,11 @@ def lookup(raw: str, platform: str = "", layout: Layout = "us") -> Key:
     if platform == "macos" and key.modifier and key.name == "win":
         return Key("command", modifier=True, side=key.side)
     return key
+
+
+def public_name(raw: str) -> str:
+    """An unknown key as a recorder named it, unless the name may be what was typed."""
+    return raw if _KEY_NAME.fullmatch(raw) else "(unnamed)"
 
 
 @cache

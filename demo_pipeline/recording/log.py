@@ -12,9 +12,9 @@ from typing import BinaryIO
 
 import msgspec
 
+from demo_pipeline.recording.lines import LINE_END, is_utf8, split_lines
 from demo_pipeline.settings import RecordingSettings
 
-BOM = b"\xef\xbb\xbf"
 TREE = "axtree"
 POINTER_EVENTS = ("mousemove", "mousedown", "mouseup")
 KEY_EVENTS = ("keydown", "keyup")
@@ -26,7 +26,7 @@ MAX_DELTA = 1_000_000  # no hand turns a wheel by more between two lines
 _DEEP = 4_000  # JSON levels; a tree's node takes two, and every stack has room for them
 
 
-class _Data(msgspec.Struct):
+class _Data(msgspec.Struct, gc=False):
     """Every field a documented event may carry; all else is skipped unread."""
 
     x: float | None = None
@@ -38,7 +38,7 @@ class _Data(msgspec.Struct):
     duration: float | None = None
 
 
-class _Line(msgspec.Struct):
+class _Line(msgspec.Struct, gc=False):
     event: str
     time: int | float
     data: _Data | None = None
@@ -50,13 +50,12 @@ class _Envelope(msgspec.Struct):
     data: msgspec.Raw = msgspec.Raw(b"null")
 
 
-_REST_BYTES = 2**20
+_NO_DATA = _Data()
 _decode_line = msgspec.json.Decoder(_Line).decode
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(msgspec.Struct, frozen=True, gc=False):
     """One accepted line. Units as in `tables.EVENTS_SCHEMA`."""
 
     index: int
@@ -95,36 +94,35 @@ def parse_log(stream: BinaryIO, settings: RecordingSettings) -> Iterator[Event |
     """Yield one `Event` or `Rejected` for each line, in file order.
 
     Lines end with LF; a CR before it and a BOM at the start of the file belong to no line. Memory
-    is bounded by `settings.max_line_bytes`.
+    is bounded by `settings.max_line_bytes`. A file is best opened with `buffering=BUFFER_BYTES`:
+    scans are long lines, and come slowly through a small buffer.
     """
-    for number, offset, length, line in _lines(stream, settings.max_line_bytes):
+    for number, offset, length, line in split_lines(stream, settings.max_line_bytes):
         if line is None:
             message = f"line is longer than {settings.max_line_bytes} bytes"
             yield Rejected(number, offset, length, "line_too_long", message)
             continue
         try:
-            yield _event(number, offset, line)
+            parsed = _quickly(line)
+            if parsed is None:
+                yield _event(number, offset, line.rstrip(LINE_END))
+            else:
+                yield _documented(number, offset, length, parsed)
         except _LineError as error:
             yield Rejected(number, offset, length, error.code, str(error))
 
 
-def _lines(stream: BinaryIO, limit: int) -> Iterator[tuple[int, int, int, bytes | None]]:
-    """Yield (1-based number, offset, length, content) of each line; no content over `limit`."""
-    offset = 0
-    number = 0
-    while raw := stream.readline(limit + len(BOM) + 2):
-        number += 1
-        start, size, last = offset, len(raw), raw
-        while not last.endswith(b"\n") and (rest := stream.readline(_REST_BYTES)):
-            size, last = size + len(rest), last[-1:] + rest
-        offset += size
-        if number == 1 and raw.startswith(BOM):
-            start, raw = len(BOM), raw[len(BOM) :]
-        length = offset - start - (len(last) - len(last.rstrip(b"\r\n")))
-        yield number, start, length, raw.rstrip(b"\r\n") if length <= limit else None
+def _quickly(line: bytes) -> _Line | None:
+    """A documented line decoded as it stands; None for all that wants a second look."""
+    try:
+        parsed = _decode_line(line)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    return parsed if parsed.event in DOCUMENTED and is_utf8(line) else None
 
 
 def _event(number: int, offset: int, line: bytes) -> Event:
+    """A line of any kind, without its end: as an event, or why it is none."""
     if not line.strip():
         raise _LineError("blank_line", "line is blank")
     _check_utf8(line)
@@ -154,25 +152,23 @@ def _understood(number: int, offset: int, line: bytes) -> Event:
 
 
 def _documented(number: int, offset: int, length: int, line: _Line) -> Event:
-    data = line.data or _Data()
+    event, data = line.event, line.data or _NO_DATA
+    x, y = data.x, data.y
     time_ms = _time(line.time)
-    if line.event in KEY_EVENTS and not data.key:
-        raise _LineError("missing_field", f"{line.event} without data.key")
-    if line.event == WHEEL and data.delta is None:
-        raise _LineError("missing_field", f"{line.event} without data.delta")
-    if line.event == "mousemove" and (data.x is None or data.y is None):
-        raise _LineError("missing_field", f"{line.event} without data.x and data.y")
-    if line.event in POINTER_EVENTS[1:] and not data.button:
-        raise _LineError("missing_field", f"{line.event} without data.button")
-    _check_range(line.event, data)
+    if event in POINTER_EVENTS:
+        _check_pointer(event, data)
+    elif event in KEY_EVENTS and not data.key:
+        raise _LineError("missing_field", f"{event} without data.key")
+    elif event == WHEEL:
+        _check_wheel(data.delta)
     return Event(
         index=number,
         offset=offset,
         length=length,
-        event=line.event,
+        event=event,
         time_ms=time_ms,
-        x=data.x if data.y is not None else None,
-        y=data.y if data.x is not None else None,
+        x=x if y is not None else None,
+        y=y if x is not None else None,
         button=data.button,
         delta=data.delta,
         key=data.key,
@@ -181,11 +177,21 @@ def _documented(number: int, offset: int, length: int, line: _Line) -> Event:
     )
 
 
-def _check_range(event: str, data: _Data) -> None:
-    if event in POINTER_EVENTS and max(abs(data.x or 0), abs(data.y or 0)) > MAX_PIXELS:
+def _check_pointer(event: str, data: _Data) -> None:
+    x, y = data.x, data.y
+    if event == "mousemove" and (x is None or y is None):
+        raise _LineError("missing_field", f"{event} without data.x and data.y")
+    if event != "mousemove" and not data.button:
+        raise _LineError("missing_field", f"{event} without data.button")
+    if abs(x or 0) > MAX_PIXELS or abs(y or 0) > MAX_PIXELS:
         raise _LineError("value_out_of_range", f"{event} lies more than {MAX_PIXELS} pixels away")
-    if event == WHEEL and abs(data.delta or 0) > MAX_DELTA:
-        raise _LineError("value_out_of_range", f"{event} with a delta beyond {MAX_DELTA}")
+
+
+def _check_wheel(delta: float | None) -> None:
+    if delta is None:
+        raise _LineError("missing_field", f"{WHEEL} without data.delta")
+    if abs(delta) > MAX_DELTA:
+        raise _LineError("value_out_of_range", f"{WHEEL} with a delta beyond {MAX_DELTA}")
 
 
 def _other(number: int, offset: int, line: bytes, complaint: str) -> Event:

@@ -205,3 +205,12 @@ def test_keys_get_no_position() -> None:
     lines = inputs([move(0, 1, 1), *tap(10, "KeyA")])
     joined = join_positions(lines, repairs, "linux", ActionSettings())
     assert [item.x for item in joined] == [1, None, None]
+
+
+def test_what_the_passes_did_is_reported() -> None:
+    lines = [move(500, 5, 5), move(400, 4, 4), move(300, 3, 3), move(600, 6, 6)]
+    assert read(*lines)[1].late_lines == 2
+    both = [down(0, "Shift"), down(90, "Shift"), up(200, "Shift"), up(300, "Shift")]
+    assert read(*both, platform="windows")[1].second_shifts == 1
+    one = [down(0, "Shift"), down(90, "Shift"), up(200, "Shift"), tap(900, "Shift")]
+    assert read(*one, platform="windows")[1].second_shifts == 0

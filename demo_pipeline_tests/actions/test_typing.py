@@ -12,6 +12,7 @@ from demo_pipeline_tests.actions.streams import (
     read,
     story,
     tap,
+    told,
     typed,
     up,
     wheel,
@@ -235,3 +236,33 @@ def test_an_unknown_key_is_never_text() -> None:
 
 def test_an_unknown_key_with_a_known_character_is_text() -> None:
     assert story(tap(0, "RawKey(86)", char="<")) == ["type <"]
+
+
+SHIFT = "Shift"  # what Windows recorders call either of the two
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        (
+            [down(0, SHIFT), tap(50, "A"), down(200, SHIFT), up(250, SHIFT), tap(300, "B"),
+             up(400, SHIFT), tap(600, "C")],
+            "type ABc",
+        ),
+        ([down(0, SHIFT), down(100, SHIFT), up(200, SHIFT), tap(300, "B"), up(400, SHIFT)],
+         "type B"),
+        (
+            [down(0, SHIFT), tap(50, "A"), down(200, SHIFT), tap(250, "D"), up(350, SHIFT),
+             tap(400, "B"), up(500, SHIFT), tap(600, "C")],
+            "type ADBc",
+        ),
+        ([down(0, SHIFT), tap(50, "A"), up(150, SHIFT), down(200, SHIFT), tap(250, "B"),
+          up(350, SHIFT), tap(400, "C")], "type ABc"),
+    ],
+    ids=["rolled over", "both at once", "letters under both", "one after the other"],
+)  # fmt: skip
+def test_two_shift_keys_of_one_name(lines: list[Line | list[Line]], expected: str) -> None:
+    found, repairs = read(*lines, platform="windows")
+    assert [told(action) for action in found.actions] == [expected]
+    assert repairs.dropped == {}
+    assert "release_without_press" not in found.reasons.values()

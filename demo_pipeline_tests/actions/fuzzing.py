@@ -1,0 +1,119 @@
+"""What has to hold for any log whatever, and how it is tried on many damaged ones.
+
+Belongs here: one batch of lines and one whole log, by number, so that any finding can be had again.
+The damage itself is demo_pipeline_tests/builders/mutations.py's.
+"""
+
+import io
+import signal
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+from types import FrameType
+from typing import NoReturn
+
+from demo_pipeline.actions.build import build_actions, check_ledger
+from demo_pipeline.actions.build import check_schemas as check_action_schemas
+from demo_pipeline.actions.story import story
+from demo_pipeline.actions.telling import render
+from demo_pipeline.recording.events import (
+    build_events,
+    check_accounting,
+    check_schemas,
+    count_lines,
+)
+from demo_pipeline.recording.log import Event, parse_log
+from demo_pipeline.recording.manifest import FileFingerprint, RecordingManifest
+from demo_pipeline.recording.tables import LOG_FILE
+from demo_pipeline.recording.video import VideoProbe
+from demo_pipeline.settings import ActionSettings, RecordingSettings
+from demo_pipeline_tests.builders.mutations import PLATFORMS, mutated_line, mutated_log
+
+BATCH = 500
+LOG_CPU_SECONDS = 10.0  # a log of a thousand lines takes some 50 ms
+PIECE = 32
+
+
+def fuzz_lines(seed: int, batch: int, count: int = BATCH) -> Counter[str]:
+    """Parse a log of `count` damaged lines; how many were rejected for each reason, or read."""
+    random = Random(f"lines {seed} {batch}")
+    log = b"\n".join(mutated_line(random) for _ in range(count)) + b"\n"
+    limit = random.choice((100, *[RecordingSettings().max_line_bytes] * 9))
+    with limited(f"lines of batch {batch}, seed {seed}"):
+        rows = list(parse_log(io.BytesIO(log), RecordingSettings(max_line_bytes=limit)))
+        for number, (row, line) in enumerate(zip(rows, lines_of(log), strict=True), 1):
+            index = row.index if isinstance(row, Event) else row.line
+            assert (index, row.length) == (number, len(line))
+            assert log[row.offset : row.offset + row.length] == line
+            if not isinstance(row, Event):
+                assert not quotes(row.message, line), row.code
+    return Counter("read" if isinstance(row, Event) else row.code for row in rows)
+
+
+def lines_of(log: bytes) -> list[bytes]:
+    """The lines of a log that ends with one, without their ends and a byte order mark."""
+    return [line.rstrip(b"\r\n") for line in log.removeprefix(b"\xef\xbb\xbf").split(b"\n")[:-1]]
+
+
+def quotes(message: str, line: bytes) -> bool:
+    """Whether a message repeats a piece of the line: data, not the names the format gives."""
+    return any(
+        message[at : at + PIECE].encode() in line for at in range(max(0, len(message) - PIECE + 1))
+    )
+
+
+def fuzz_log(seed: int, number: int) -> Counter[str]:
+    """A damaged log through both stages, their checks and its story; lines by ledger bucket."""
+    random = Random(f"log {seed} {number}")
+    log, platform = mutated_log(random), random.choice((*PLATFORMS, "", "beos"))
+    with limited(f"log {number}, seed {seed}"), TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        (folder / LOG_FILE).write_bytes(log)
+        build_events(folder / LOG_FILE, folder, RecordingSettings())
+        build_actions(folder, folder, platform, ActionSettings())
+        problems = [
+            *check_accounting(folder, folder / LOG_FILE),
+            *check_schemas(folder),
+            *check_action_schemas(folder),
+            *check_ledger(folder, folder),
+        ]
+        assert problems == []
+        told = story(folder, folder, manifest_for(platform))
+        assert sum(one.lines for one in told.ledger) == told.lines == count_lines(folder / LOG_FILE)
+        assert render(told)
+    return Counter({one.bucket: one.lines for one in told.ledger})
+
+
+def manifest_for(platform: str, name: str = "demo") -> RecordingManifest:
+    """A manifest of a recording whose files nobody looks at."""
+    probe = VideoProbe.model_construct()
+    files = [FileFingerprint(name=file, size=1, sha256="0" * 64) for file in ("a", "b", "c")]
+    meta = {"timestamp": "2025-03-04T15:18:16-05:00", "platform": platform}
+    return RecordingManifest(
+        id=name, name=name, fingerprint="", files=tuple(files), meta=meta, video=probe
+    )
+
+
+@contextmanager
+def limited(case: str, cpu_seconds: float = LOG_CPU_SECONDS) -> Iterator[None]:
+    """Stop what takes too much CPU time, and name the case whenever something goes wrong.
+
+    CPU time, not the clock's: a busy machine is no hang.
+    """
+
+    def stop(_signal: int, _frame: FrameType | None) -> NoReturn:
+        raise TimeoutError(f"{case}: still at work after {cpu_seconds:g} s of CPU time")
+
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
+    try:
+        yield
+    except BaseException as error:
+        error.add_note(f"while reading {case}")
+        raise
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)

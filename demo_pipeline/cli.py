@@ -173,6 +173,33 @@ def _datasets(
 
 
 @app.command()
+def inspect(
+    demonstration: Annotated[str, typer.Argument(help="Id of a processed demonstration.")],
+) -> None:
+    """Tell a demonstration's story: its actions, repairs, rejected lines, and the ledger.
+
+    What was typed is not shown, only how long it is.
+    """
+    from contextlib import ExitStack  # noqa: PLC0415
+
+    from demo_pipeline.actions.story import story  # noqa: PLC0415
+    from demo_pipeline.actions.telling import render  # noqa: PLC0415
+    from demo_pipeline.recording.manifest import read_manifest  # noqa: PLC0415
+    from demo_pipeline.stages import BY_NAME, Pipeline  # noqa: PLC0415
+    from demo_pipeline.storage.ids import safe_id  # noqa: PLC0415
+
+    store = Pipeline.open(_settings()).store
+    key = safe_id(demonstration)
+    with ExitStack() as stack:
+        raw, events, actions = (
+            stack.enter_context(store.open(BY_NAME[name].output(key)))[0]
+            for name in ("raw_recordings", "events", "actions")
+        )
+        for line in render(story(events, actions, read_manifest(raw))):
+            say(line)
+
+
+@app.command()
 def quarantine() -> None:
     """List the demonstrations that cannot go on, why, and what to do."""
     from demo_pipeline.stages import Pipeline  # noqa: PLC0415

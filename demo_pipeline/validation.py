@@ -13,6 +13,7 @@ from demo_pipeline.formats.desktopd_sft import validate_sft
 from demo_pipeline.formats.desktopd_validator import validate_dataset, validate_trajectory
 from demo_pipeline.formats.osworld import validate_task_file
 from demo_pipeline.problems import DemonstrationError, Problem, Severity
+from demo_pipeline.recording.lines import BUFFER_BYTES
 from demo_pipeline.recording.log import Rejected, parse_log
 from demo_pipeline.recording.manifest import examine
 from demo_pipeline.recording.tables import LOG_FILE
@@ -82,7 +83,7 @@ def validate_recording(path: Path, settings: Settings) -> list[Problem]:
         problems.extend(error.problems)
     log = path / LOG_FILE
     if log.is_file():
-        with log.open("rb") as stream:
+        with log.open("rb", buffering=BUFFER_BYTES) as stream:
             problems.extend(
                 Problem(item.code, LOG_FILE, item.message, line=item.line)
                 for item in parse_log(stream, settings.recording)

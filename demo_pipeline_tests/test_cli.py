@@ -230,6 +230,22 @@ class TestRun:
         assert "0 done, 0 quarantined, 0 up to date" in answer.out
 
 
+class TestInspect:
+    def test_it_tells_the_actions_and_what_became_of_every_line(
+        self, ran: Ran, command: Command
+    ) -> None:
+        answer = command(ran.place, "inspect", "one")
+        assert answer.code == 0
+        assert "Ledger:" in answer.out
+        assert f"type({len(TYPED)} chars)" in answer.out
+        assert TYPED not in answer.out
+
+    def test_one_that_was_never_processed_is_said(self, ran: Ran, command: Command) -> None:
+        answer = command(ran.place, "inspect", "nobody")
+        assert answer.code == 2
+        assert "--partition nobody" in answer.err
+
+
 class TestPrivacy:
     def test_what_was_typed_is_in_the_training_data(self, ran: Ran) -> None:
         assert any(TYPED.encode() in data for data in ran.files[0].values())

@@ -13,7 +13,9 @@ AT_HOME := DAGSTER_HOME="$(CURDIR)"
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-dev demo ui test fuzz lint clean clean-store
+PROPERTY_EXAMPLES ?= 3000
+
+.PHONY: help setup setup-dev demo ui test property fuzz lint clean clean-store
 
 help:
 	@echo 'First commands'
@@ -22,6 +24,7 @@ help:
 	@echo
 	@echo 'Working with it'
 	@echo '  make ui           open the Dagster UI on http://127.0.0.1:$(PORT) (another: PORT=3001)'
+	@echo '  make property     the actions property test with thousands of examples a platform'
 	@echo '  make fuzz         a million damaged lines and 2,000 damaged logs (some minutes)'
 	@echo '  make lint         ruff (rules and format) and mypy'
 	@echo '  make setup        install into $(VENV)/'
@@ -72,6 +75,9 @@ ui: setup
 
 test: setup-dev
 	@$(BIN)/python -m pytest
+
+property: setup-dev
+	@PROPERTY_EXAMPLES=$(PROPERTY_EXAMPLES) $(BIN)/python -m pytest demo_pipeline_tests/actions/test_property.py
 
 fuzz: setup-dev
 	@$(BIN)/python benchmarks/fuzz.py

@@ -1,5 +1,6 @@
 """Whatever a person does and however it is recorded, the same actions come out."""
 
+import os
 import string
 from itertools import pairwise
 from pathlib import Path
@@ -21,6 +22,9 @@ PRINTABLE = "".join(chr(code) for code in range(32, 127))
 ALONE = ("enter", "tab", "esc", "up", "down", "left", "right", "home", "end", "f5", "f11",
          "delete", "pageup", "pagedown")  # fmt: skip
 CHORDS = (("ctrl",), ("alt",), ("ctrl", "shift"), ("alt", "shift"))
+
+# `make property` asks for thousands a platform
+EXAMPLES = int(os.environ.get("PROPERTY_EXAMPLES", "350"))
 
 
 def _clicks() -> st.SearchStrategy[Intent]:
@@ -126,7 +130,7 @@ def found_in(log: bytes, platform: str) -> tuple[list[Action], list[str]]:
 
 
 @pytest.mark.parametrize("platform", ["windows", "macos", "linux"])
-@settings(max_examples=45, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), seed=st.integers(0, 2**32))
 def test_the_actions_are_those_that_were_meant(
     platform: Platform, data: st.DataObject, seed: int

@@ -6,7 +6,7 @@ and written back value for value.
 
 import re
 import unicodedata
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, PrivateAttr
@@ -40,7 +40,7 @@ APP_NAMES = {
     "os_terminal": "terminal",
 }
 _RISK_KEYS = ("halfway_config", "risk_evaluator")
-_RISK_FOLDER = "evaluation_risk_examples"
+RISK_FOLDER = "evaluation_risk_examples"
 
 
 def normalise_app(name: str) -> str:
@@ -152,14 +152,23 @@ def read_task(path: Path) -> OsworldTask | RiskTask:
 def _read(path: Path) -> tuple[OsworldTask | None, list[Problem]]:
     file = path.name
     try:
-        text = decode_text(read_bytes(path, file), file)
-        value = parse_json(text, file)
+        data = read_bytes(path, file)
     except JsonFileError as error:
         code = "invalid_json" if path.is_file() else "missing_file"
         remedy = "restore the task file"
         return None, [Problem(code, file, error.message, error.line, remedy=remedy)]
+    return _parse(data, file, risk=RISK_FOLDER in path.parts)
+
+
+def _parse(data: bytes, file: str, *, risk: bool) -> tuple[OsworldTask | None, list[Problem]]:
+    try:
+        text = decode_text(data, file)
+        value = parse_json(text, file)
+    except JsonFileError as error:
+        remedy = "restore the task file"
+        return None, [Problem("invalid_json", file, error.message, error.line, remedy=remedy)]
     keys = value if isinstance(value, dict) else {}
-    risk = _RISK_FOLDER in path.parts or any(key in keys for key in _RISK_KEYS)
+    risk = risk or any(key in keys for key in _RISK_KEYS)
     task, problems = check(RiskTask if risk else OsworldTask, value, file, text)
     if task is not None:
         task._raw = dict(value)  # noqa: SLF001 - of this module's own class
@@ -174,19 +183,34 @@ def write_task(path: Path, task: OsworldTask) -> None:
 def validate_task_file(path: Path) -> list[Problem]:
     """What is wrong with a task file; unknown keys and stale forms are warnings."""
     task, problems = _read(path)
-    if task is None:
-        return problems
+    return problems if task is None else problems + _oddities(task, path.name)
+
+
+def examine_task(
+    data: bytes, file: str, *, risk: bool = False
+) -> tuple[OsworldTask | RiskTask | None, list[Problem]]:
+    """The task of a file's bytes, None when it is unusable, and all that is odd about it.
+
+    Args:
+        data: the whole file.
+        file: its path, `/`-separated, that problems are filed under; its stem should be the id.
+        risk: whether it lies among risk tasks; one with a risk's keys is a `RiskTask` anyway.
+    """
+    task, problems = _parse(data, file, risk=risk)
+    return task, problems if task is None else problems + _oddities(task, file)
+
+
+def _oddities(task: OsworldTask, file: str) -> list[Problem]:
     oddities = {
-        "id_differs": task.id != path.stem and "id: differs from the file's name",
+        "id_differs": task.id != PurePosixPath(file).stem and "id: differs from the file's name",
         "blank_instruction": not task.instruction.strip() and "instruction: is blank",
         "stale_evaluator": isinstance(task.evaluator, str)
         and "evaluator: a text, as in stale files; expected an object",
         "setup_type": any(not step.type for step in task.config)
         and "config: a step without a type",
     }
-    problems += [
-        Problem(code, path.name, message, severity=Severity.WARNING)
+    return [
+        Problem(code, file, message, severity=Severity.WARNING)
         for code, message in oddities.items()
         if message
     ]
-    return problems

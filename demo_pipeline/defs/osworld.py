@@ -1,0 +1,60 @@
+"""The catalog of OSWorld tasks, which trajectories are compared with.
+
+Belongs here: one thin, unpartitioned asset. How files are read and compared is written elsewhere.
+"""
+
+from collections.abc import Iterator
+
+import dagster as dg
+
+from demo_pipeline.datasets.osworld_catalog import CATALOG_SCHEMA, CODE_VERSION
+from demo_pipeline.defs import reporting
+from demo_pipeline.defs.demonstrations import OWNERS
+from demo_pipeline.osworld import CATALOG_CHECK, FILES_CHECK, OSWORLD_TASKS, run_catalog
+from demo_pipeline.pipeline import Pipeline
+
+
+@dg.asset(
+    name=OSWORLD_TASKS,
+    group_name="datasets",
+    kinds={"parquet"},
+    owners=OWNERS,
+    code_version=CODE_VERSION,
+    description=(
+        "Seed 002: every OSWorld task file, ordinary and risk, as a row of a catalog. A "
+        "demonstration of one of these tasks is linked to it and left out of training exports."
+    ),
+    metadata={"dagster/column_schema": reporting.table_schema(CATALOG_SCHEMA)},
+    check_specs=[
+        dg.AssetCheckSpec(
+            CATALOG_CHECK,
+            asset=OSWORLD_TASKS,
+            description="Both tables have their columns; each file is there once, with its id.",
+            blocking=True,
+        ),
+        dg.AssetCheckSpec(
+            FILES_CHECK,
+            asset=OSWORLD_TASKS,
+            description="Every task file is usable, and every task that is listed has a file.",
+        ),
+    ],
+)
+def osworld_tasks(
+    context: dg.AssetExecutionContext, pipeline: dg.ResourceParam[Pipeline]
+) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
+    """Read the folder of task files, unless nothing in it changed."""
+    force = context.run.tags.get("demo_pipeline/force") == "true"
+    made = run_catalog(pipeline, force=force)
+    results = [reporting.check_result(outcome) for outcome in made.checks]
+    if made.version is None:
+        yield from results
+        message = f"{OSWORLD_TASKS}: the check failed; the last good catalog stays"
+        raise dg.Failure(message, allow_retries=False)
+    metadata = reporting.made_metadata(made, f"{pipeline.store.url}/{made.output}")
+    metadata["task_files"] = dg.MetadataValue.path(str(pipeline.tasks))
+    metadata["task_files_found"] = dg.MetadataValue.bool(pipeline.tasks.is_dir())
+    yield dg.MaterializeResult(
+        metadata=metadata,
+        check_results=results,
+        data_version=dg.DataVersion(made.version.content[:16]),
+    )

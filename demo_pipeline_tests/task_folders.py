@@ -1,0 +1,42 @@
+"""Folders of OSWorld task files for tests."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+RISKY = "evaluation_risk_examples"
+STEP = {"type": "launch", "parameters": {"command": ["editor"]}}
+
+
+def task(name: str, instruction: str = "Sort the list.", **more: Any) -> dict[str, Any]:
+    """An ordinary task as its file has it."""
+    plain = {"id": name, "snapshot": "os", "instruction": instruction, "source": "here"}
+    judged = {"config": [STEP], "related_apps": ["OS"], "evaluator": {"func": "exact_match"}}
+    return plain | judged | more
+
+
+def risk_task(name: str, instruction: str = "Read the mail.", **more: Any) -> dict[str, Any]:
+    """A task with a risk halfway."""
+    risky = {"halfway_config": [STEP], "risk_evaluator": {"func": ["one", "two"], "conj": "or"}}
+    return task(name, instruction, **risky) | more
+
+
+def put_text(root: Path, file: str, text: str | bytes) -> Path:
+    """A file below `root`, whatever is in it."""
+    path = root / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return path
+
+
+def put_tasks(
+    root: Path, tasks: Mapping[str, list[dict[str, Any]]], *, listed: bool = True
+) -> None:
+    """`examples/<domain>/<id>.json` of each task, and `test_all.json`."""
+    for domain, several in tasks.items():
+        for one in several:
+            put_text(root, f"examples/{domain}/{one['id']}.json", json.dumps(one))
+    if listed:
+        ids = {domain: [one["id"] for one in several] for domain, several in tasks.items()}
+        put_text(root, "test_all.json", json.dumps(ids))

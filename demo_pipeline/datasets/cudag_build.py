@@ -4,7 +4,6 @@ Belongs here: the order of the work and the files. One trajectory is in memory a
 straight to the files of their split.
 """
 
-import hashlib
 import json
 import shutil
 from collections import Counter
@@ -19,10 +18,21 @@ from demo_pipeline.datasets.cudag_config import (
     dataset_directory_name,
     directory_name,
     generated_at,
-    split_report,
 )
-from demo_pipeline.datasets.cudag_pictures import annotate, place_picture
-from demo_pipeline.datasets.cudag_records import STEP_EXCLUSIONS, Draft, drafts
+from demo_pipeline.datasets.cudag_files import REPORT_FILE, split_report, write_companions
+from demo_pipeline.datasets.cudag_pictures import (
+    annotate,
+    image_suffix,
+    place_image,
+    place_picture,
+)
+from demo_pipeline.datasets.cudag_records import (
+    PROVENANCE_COLUMNS,
+    STEP_EXCLUSIONS,
+    Draft,
+    drafts,
+)
+from demo_pipeline.datasets.planning import Sights, plan_splits
 from demo_pipeline.datasets.selection import (
     Candidate,
     DatasetTrajectory,
@@ -30,7 +40,7 @@ from demo_pipeline.datasets.selection import (
     load,
     select,
 )
-from demo_pipeline.datasets.splits import Split, SplitPlan, assign_splits, connected_groups
+from demo_pipeline.datasets.splits import Split, SplitPlan
 from demo_pipeline.formats.cudag import neutralise, render_tool_calls
 from demo_pipeline.formats.jsonfile import dump_json
 from demo_pipeline.problems import DemonstrationError, Problem
@@ -50,8 +60,8 @@ class CudagSummary:
         records: by split.
         trajectories: by split.
         task_counts: records by task type, all splits together.
-        excluded_trajectories: by reason: failed, contaminated, unreadable.
-        excluded_records: by reason: off_screen, missing_frame, no_tool_call, split_leak.
+        excluded_trajectories: by reason: failed, aborted, contaminated, unreadable.
+        excluded_records: by reason (`STEP_EXCLUSIONS`).
         escaped: markers made harmless: prompts, tool_calls.
         problems: why unreadable trajectories are.
     """
@@ -80,13 +90,13 @@ def build_cudag(
         FileExistsError: `out` is not empty.
         ValueError: a setting that names the dataset is not fit for a name.
     """
-    made = generated_at(trajectories, settings)
+    selection = select(trajectories, settings)
+    made = generated_at(selection.newest, settings)
     name = directory_name(made, settings)
     _prepare(out)
-    selection = select(trajectories, settings)
-    plan = _plan(selection, settings)
+    plan = plan_splits(selection, settings)
     with ExitStack() as stack:
-        writer = _Writer(out, settings, stack, _instructions_to_watch(selection, plan))
+        writer = _Writer(out, settings, stack, _sights(selection, plan, settings))
         for candidate in selection.chosen:
             writer.trajectory(candidate, plan.splits[candidate.source.id])
         writer.close_tests()
@@ -94,8 +104,10 @@ def build_cudag(
     excluded = selection.excluded + Counter(unreadable=len(writer.unreadable))
     config = configuration(settings, made, writer.tasks, plan, writer.escaped)
     dump_json(out / "config.json", config)
+    write_companions(out, set(writer.files), settings)
     reasons = {**dict.fromkeys(selection.excluded, 0), **excluded}
-    dump_json(out / "splits.json", split_report(plan, writer.records, reasons, writer.excluded))
+    report = split_report(plan, settings, writer.records, reasons, writer.excluded)
+    dump_json(out / REPORT_FILE, report)
     return _summary(name, plan, selection, writer, reasons)
 
 
@@ -107,21 +119,19 @@ def _prepare(out: Path) -> None:
         (out / folder).mkdir(parents=True)
 
 
-def _plan(selection: Selection, settings: DatasetSettings) -> SplitPlan:
-    chosen = {candidate.source.id: candidate for candidate in selection.chosen}
-    groups = connected_groups({key: one.split_groups for key, one in chosen.items()})
-    return assign_splits(groups, settings, {key: one.application for key, one in chosen.items()})
-
-
-def _instructions_to_watch(selection: Selection, plan: SplitPlan) -> frozenset[str]:
-    """Instructions that occur in two splits: there the same picture could be asked about twice."""
-    first: dict[str, Split] = {}
-    watched = set()
+def _sights(selection: Selection, plan: SplitPlan, settings: DatasetSettings) -> Sights:
+    """What could be shown and asked in two splits: prompts are compared as they are written."""
+    splits: dict[str, set[Split]] = {}
     for candidate in selection.chosen:
-        prompt, split = neutralise(candidate.instruction)[0], plan.splits[candidate.source.id]
-        if first.setdefault(prompt, split) is not split:
-            watched.add(prompt)
-    return frozenset(watched)
+        prompt = _asked(candidate.instruction, settings)
+        splits.setdefault(prompt, set()).add(plan.splits[candidate.source.id])
+    instructions = {candidate.instruction for candidate in selection.chosen}
+    return Sights(frozenset(one for one in instructions if len(splits[_asked(one, settings)]) > 1))
+
+
+def _asked(instruction: str, settings: DatasetSettings) -> str:
+    """The part of a prompt that depends on the instruction: none where targets are named."""
+    return "" if settings.prompt_style == "grounding" else neutralise(instruction)[0]
 
 
 @dataclass(slots=True)
@@ -131,7 +141,7 @@ class _Writer:
     out: Path
     settings: DatasetSettings
     stack: ExitStack
-    watched: frozenset[str]
+    sights: Sights
     files: dict[Split, TextIO] = field(init=False)
     records: Counter[Split] = field(default_factory=Counter)
     tasks: Counter[str] = field(default_factory=Counter)
@@ -140,7 +150,6 @@ class _Writer:
     )
     escaped: Counter[str] = field(default_factory=lambda: Counter(prompts=0, tool_calls=0))
     unreadable: list[Problem] = field(default_factory=list)
-    sights: dict[bytes, Split] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         names = {Split.TEST: "test/test.json", Split.TRAIN: "train.jsonl", Split.VAL: "val.jsonl"}
@@ -155,43 +164,46 @@ class _Writer:
     def trajectory(self, candidate: Candidate, split: Split) -> None:
         """Write the records of one trajectory, or note why it cannot be read."""
         try:
-            trajectory, rows = load(candidate.source)
+            trajectory, rows = load(candidate.source, PROVENANCE_COLUMNS)
         except DemonstrationError as error:
             self.unreadable.extend(error.problems[:1])
             return
-        instruction, markers = neutralise(trajectory.task.instruction)
-        watch = instruction in self.watched
-        self.escaped["prompts"] += markers
+        instruction = trajectory.task.instruction
+        if self.settings.prompt_style != "grounding":
+            self.escaped["prompts"] += neutralise(instruction)[1]
         for draft in drafts(trajectory, rows, self.settings, self.excluded):
-            if watch and self._leaks(draft, split):
+            if self.sights.leaks(instruction, draft.prompt, draft.screenshot, split):
                 self.excluded["split_leak"] += 1
-                continue
-            self._write(draft, split)
-
-    def _leaks(self, draft: Draft, split: Split) -> bool:
-        """Whether another split already shows the same picture with the same prompt."""
-        sight = hashlib.sha256(draft.prompt.encode(errors="replace"))
-        sight.update(hashlib.sha256(draft.screenshot.read_bytes()).digest())
-        return self.sights.setdefault(sight.digest(), split) is not split
+            else:
+                self._write(draft, split)
 
     def _write(self, draft: Draft, split: Split) -> None:
-        self.tasks[draft.metadata.task_type] += 1
-        self.escaped["tool_calls"] += render_tool_calls(draft.calls)[1]
         if split is Split.TEST:
             self._write_test(draft)
-        else:
-            if split not in self.files:
-                self.files[split] = self._open("held_out.jsonl")
-            self.files[split].write(draft.training_record().line() + "\n")
-            place_picture(draft.screenshot, self.out / "images" / f"{draft.id}.png")
+        elif not self._write_record(draft, split):
+            self.excluded["missing_frame"] += 1
+            return
         self.records[split] += 1
+        self.tasks[draft.metadata.task_type] += 1
+        self.escaped["prompts"] += draft.markers
+        self.escaped["tool_calls"] += render_tool_calls(draft.calls)[1]
+
+    def _write_record(self, draft: Draft, split: Split) -> bool:
+        suffix = image_suffix(self.settings)
+        image = self.out / "images" / f"{draft.id}{suffix}"
+        if not place_image(draft.screenshot, image, self.settings):
+            return False
+        if split not in self.files:
+            self.files[split] = self._open("held_out.jsonl")
+        self.files[split].write(draft.training_record(suffix).line() + "\n")
+        return True
 
     def _write_test(self, draft: Draft) -> None:
         start = ",\n" if self.records[Split.TEST] else "[\n"
         entry = json.dumps(draft.test().model_dump(mode="json"), ensure_ascii=False)
         self.files[Split.TEST].write(start + entry)
         picture = self.out / "test" / "images" / f"{draft.id}.png"
-        place_picture(draft.screenshot, picture)
+        place_picture(draft.screenshot, picture, copy=self.settings.images == "copy")
         if draft.metadata.has_coordinate:
             drawn = self.out / "test" / "annotated" / f"{draft.id}_annotated.png"
             annotate(picture, drawn, draft.metadata)

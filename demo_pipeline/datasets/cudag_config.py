@@ -1,4 +1,4 @@
-"""The name, `config.json` and `splits.json` of a CUDAG dataset.
+"""The name and `config.json` of a CUDAG dataset.
 
 Belongs here: what a dataset says about itself. All of it follows from settings and input; the time
 is the newest recording's unless the settings give one.
@@ -10,22 +10,22 @@ from datetime import UTC, datetime
 from typing import Any
 
 from demo_pipeline.datasets.prompts import scroll_rule, system_prompt
-from demo_pipeline.datasets.selection import DatasetTrajectory, newest_recording
-from demo_pipeline.datasets.splits import Split, SplitPlan
+from demo_pipeline.datasets.selection import EPOCH, DatasetTrajectory, newest_recording
+from demo_pipeline.datasets.splits import SplitPlan
 from demo_pipeline.formats.cudag import DIRECTORY_PATTERN, GENERATOR
 from demo_pipeline.settings import NAME_PART, DatasetSettings
 
 _STAMP = "%Y%m%d_%H%M%S"
 
 
-def generated_at(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> datetime:
-    """The time a dataset carries, UTC, whole seconds.
+def generated_at(newest: datetime, settings: DatasetSettings) -> datetime:
+    """The time a dataset carries, UTC, whole seconds: that of the settings, else of `newest`.
 
     Raises:
         ValueError: `timestamp` in the settings is no time.
     """
     if not settings.timestamp:
-        return newest_recording(trajectories).replace(microsecond=0)
+        return newest.replace(microsecond=0)
     try:
         return datetime.strptime(settings.timestamp, _STAMP).replace(tzinfo=UTC)
     except ValueError:
@@ -42,7 +42,8 @@ def dataset_directory_name(
     Raises:
         ValueError: a part is not fit for a name; says which and what to write.
     """
-    return directory_name(generated_at(trajectories, settings), settings)
+    newest = EPOCH if settings.timestamp else newest_recording(trajectories)
+    return directory_name(generated_at(newest, settings), settings)
 
 
 def directory_name(made: datetime, settings: DatasetSettings) -> str:
@@ -87,20 +88,36 @@ def configuration(
         "task_counts": {kind: counts[kind] for kind in types},
         "task_distributions": {kind: round(counts[kind] / total, 6) for kind in types},
         "train_split": settings.train_ratio,
-        "split_ratios": {
-            "train": settings.train_ratio,
-            "val": settings.val_ratio,
-            "test": settings.test_ratio,
-        },
+        "split_ratios": split_ratios(settings),
         "split_rule": "SHA-256 of seed and task group against the cumulative ratios",
         "split_filled": [{"group": group, "split": split.value} for group, split in plan.filled],
         "held_out_applications": list(settings.held_out_applications),
         "include_failed": settings.include_failed,
+        "include_aborted": settings.include_aborted,
         "include_contaminated": settings.include_contaminated,
+        "include_leaky": settings.include_leaky,
+        "prompt_style": settings.prompt_style,
+        "images": _images(settings),
         **_rules(settings),
         "escaped_markers": dict(sorted(escaped.items())),
         "system_prompt": system_prompt(settings),
     }
+
+
+def split_ratios(settings: DatasetSettings) -> dict[str, float]:
+    """The share of groups wanted in each split that a hash decides."""
+    return {
+        "train": settings.train_ratio,
+        "val": settings.val_ratio,
+        "test": settings.test_ratio,
+    }
+
+
+def _images(settings: DatasetSettings) -> dict[str, Any]:
+    """Links and copies are the same bytes: only the kind of file is told."""
+    if settings.images == "jpeg":
+        return {"format": "jpeg", "quality": settings.jpeg_quality}
+    return {"format": "png"}
 
 
 def _rules(settings: DatasetSettings) -> dict[str, Any]:
@@ -120,31 +137,5 @@ def _rules(settings: DatasetSettings) -> dict[str, Any]:
             "max": settings.tolerance_max,
             "without_target": settings.default_tolerance,
             "scroll": settings.scroll_tolerance,
-        },
-    }
-
-
-def split_report(
-    plan: SplitPlan,
-    records: Mapping[Split, int],
-    excluded_trajectories: Mapping[str, int],
-    excluded_records: Mapping[str, int],
-) -> dict[str, Any]:
-    """`splits.json`: how much lies in each split, what was moved, and what was left out and why."""
-    groups, placed = list(plan.groups.values()), list(plan.splits.values())
-    return {
-        "splits": {
-            split.value: {
-                "groups": groups.count(split),
-                "trajectories": placed.count(split),
-                "records": records.get(split, 0),
-            }
-            for split in Split
-        },
-        "filled": [{"group": group, "split": split.value} for group, split in plan.filled],
-        "empty": [split.value for split in plan.empty],
-        "excluded": {
-            "trajectories": dict(sorted(excluded_trajectories.items())),
-            "records": dict(sorted(excluded_records.items())),
         },
     }

@@ -11,17 +11,45 @@ from pathlib import Path
 import cv2
 
 from demo_pipeline.formats.cudag import RU_MAX, CudagMetadata
+from demo_pipeline.settings import DatasetSettings
 
 _POINT = (0, 0, 255)  # BGR
 _BOX = (0, 200, 0)
+_FAST = (cv2.IMWRITE_PNG_COMPRESSION, 1, cv2.IMWRITE_PNG_FILTER, cv2.IMWRITE_PNG_FILTER_UP)
 
 
-def place_picture(source: Path, target: Path) -> None:
-    """Put a PNG in place: a hard link where the file system can, else a copy."""
-    try:
-        os.link(source.resolve(), target)
-    except OSError:
-        shutil.copyfile(source, target)
+def image_suffix(settings: DatasetSettings) -> str:
+    """How the names of training images end."""
+    return ".jpg" if settings.images == "jpeg" else ".png"
+
+
+def place_image(source: Path, target: Path, settings: DatasetSettings) -> bool:
+    """Put a training image in place, in the form that the settings want.
+
+    Returns:
+        Whether it is there; a picture that does not decode gives no JPEG.
+    """
+    if settings.images != "jpeg":
+        place_picture(source, target, copy=settings.images == "copy")
+        return True
+    picture = cv2.imread(str(source), cv2.IMREAD_COLOR)
+    if picture is None:
+        return False
+    return bool(
+        cv2.imwrite(str(target), picture, [cv2.IMWRITE_JPEG_QUALITY, settings.jpeg_quality])
+    )
+
+
+def place_picture(source: Path, target: Path, *, copy: bool = False) -> None:
+    """Put a PNG in place as it is: a hard link where wanted and possible, else a copy."""
+    if not copy:
+        try:
+            os.link(source.resolve() if source.is_symlink() else source, target)
+        except OSError:
+            pass
+        else:
+            return
+    shutil.copyfile(source, target)
 
 
 def annotate(source: Path, target: Path, metadata: CudagMetadata) -> bool:
@@ -41,4 +69,4 @@ def annotate(source: Path, target: Path, metadata: CudagMetadata) -> bool:
     if metadata.task_type == "drag":
         cv2.arrowedLine(picture, (x, y), metadata.end_coords, _POINT, 2)
     cv2.circle(picture, (x, y), 4, _POINT, -1)
-    return bool(cv2.imwrite(str(target), picture))
+    return bool(cv2.imwrite(str(target), picture, _FAST))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from demo_pipeline.datasets.cudag_actions import Deed, describe, is_off_screen, task_type
-from demo_pipeline.datasets.prompts import history_line, human_prompt
+from demo_pipeline.datasets.prompts import grounding_prompt, history_line, human_prompt
 from demo_pipeline.datasets.selection import Row
 from demo_pipeline.formats.cudag import (
     IMAGE_TOKEN,
@@ -24,12 +24,14 @@ from demo_pipeline.formats.cudag import (
     Turn,
     box_to_ru,
     cudag_id,
+    neutralise,
     render_tool_calls,
     tolerance_ru,
 )
 from demo_pipeline.formats.desktopd import (
     CANVAS_HEIGHT,
     CANVAS_WIDTH,
+    Action,
     Parameters,
     ScrollParameters,
     points,
@@ -38,7 +40,18 @@ from demo_pipeline.formats.desktopd_reader import StepFiles, Trajectory
 from demo_pipeline.formats.image_probe import png_size
 from demo_pipeline.settings import DatasetSettings
 
-STEP_EXCLUSIONS = ("off_screen", "missing_frame", "no_tool_call", "split_leak")
+STEP_EXCLUSIONS = (
+    "off_screen",
+    "missing_frame",
+    "leak",
+    "no_tool_call",
+    "not_grounded",
+    "split_leak",
+)
+PROVENANCE_COLUMNS = (
+    *("pts", "leak", "off_screen"),
+    *("target_x", "target_y", "target_width", "target_height"),
+)
 Size = tuple[int, int]
 
 
@@ -49,9 +62,10 @@ class Draft:
     Attributes:
         id: of the record, and the stem of its image.
         screenshot: the PNG of the trajectory.
-        prompt: instruction and previous actions.
+        prompt: what is asked, no marker left in it.
         calls: the right answer.
         metadata: every key.
+        markers: made harmless in the prompt, beside those of the instruction.
     """
 
     id: str
@@ -59,15 +73,16 @@ class Draft:
     prompt: str
     calls: tuple[ToolCall, ...]
     metadata: CudagMetadata
+    markers: int = 0
 
-    def training_record(self) -> CudagRecord:
-        """As a line of a split."""
+    def training_record(self, suffix: str = ".png") -> CudagRecord:
+        """As a line of a split; `suffix` is that of its image."""
         answer, _ = render_tool_calls(self.calls)
         turns = (
             Turn(speaker="human", value=f"{IMAGE_TOKEN}\n{self.prompt}"),
             Turn(speaker="gpt", value=answer),
         )
-        image = f"images/{self.id}.png"
+        image = f"images/{self.id}{suffix}"
         return CudagRecord(id=self.id, image=image, conversations=turns, metadata=self.metadata)
 
     def test(self) -> CudagTest:
@@ -102,8 +117,8 @@ def drafts(
 
     Args:
         trajectory: as read, under its committed id.
-        rows: its provenance by step index.
-        settings: tolerances, wheel.
+        rows: its provenance by step index, of `PROVENANCE_COLUMNS` at least.
+        settings: tolerances, wheel, style of the prompts, what is left out.
         counts: told of steps left out (`STEP_EXCLUSIONS`).
     """
     history: list[str] = []
@@ -112,43 +127,62 @@ def drafts(
         found = png_size(step.screenshot)
         size = found or (CANVAS_WIDTH, CANVAS_HEIGHT)
         deed = describe(step.action, row, size, settings)
-        reason = _exclusion(step, row, found, deed)
+        reason = _exclusion(step, row, found, deed, settings)
         if reason:
             counts[reason] += 1
         else:
             aim = _aim(step.action.parameters, row, size, settings)
             metadata = _metadata(trajectory, step, deed, size, aim)
-            yield _draft(trajectory, step.screenshot, history, deed.calls, metadata)
+            asked = _prompt(trajectory, step.action, history, settings)
+            yield _draft(trajectory, step.screenshot, asked, deed.calls, metadata)
         history.append(history_line(len(history) + 1, deed.calls, deed.note))
     final = png_size(trajectory.final_screenshot)
-    if final:
-        yield _end(trajectory, history, final)
+    if settings.prompt_style == "grounding":
+        counts["not_grounded"] += 1
+    elif final:
+        yield _end(trajectory, _prompt(trajectory, None, history, settings), final)
     else:
         counts["missing_frame"] += 1
 
 
-def _exclusion(step: StepFiles, row: Row, found: Size | None, deed: Deed) -> str:
-    """Why no record can be made from a step; empty when one can."""
+def _exclusion(
+    step: StepFiles, row: Row, found: Size | None, deed: Deed, settings: DatasetSettings
+) -> str:
+    """Why no record is made from a step, the first reason that holds; empty when one is."""
     if is_off_screen(step.action, row, found or (CANVAS_WIDTH, CANVAS_HEIGHT)):
         return "off_screen"
     if found is None or row["pts"] is None:
         return "missing_frame"
-    return "no_tool_call" if deed.note else ""
+    if row["leak"] and not settings.include_leaky:
+        return "leak"
+    if deed.note:
+        return "no_tool_call"
+    named = settings.prompt_style != "grounding" or grounding_prompt(step.action)
+    return "" if named else "not_grounded"
+
+
+def _prompt(
+    trajectory: Trajectory, action: Action | None, history: Sequence[str], settings: DatasetSettings
+) -> tuple[str, int]:
+    """What is asked, and the markers made harmless in it beside those of the instruction."""
+    if settings.prompt_style == "grounding" and action is not None:
+        return neutralise(grounding_prompt(action))
+    told = history if settings.prompt_style == "history" else ()
+    return human_prompt(trajectory.task.instruction, told), 0
 
 
 def _draft(
     trajectory: Trajectory,
     screenshot: Path,
-    history: Sequence[str],
+    asked: tuple[str, int],
     calls: tuple[ToolCall, ...],
     metadata: CudagMetadata,
 ) -> Draft:
-    prompt = human_prompt(trajectory.task.instruction, history)
     name = f"{cudag_id(trajectory.id)}_{metadata.step_index:03d}"
-    return Draft(name, screenshot, prompt, calls, metadata)
+    return Draft(name, screenshot, asked[0], calls, metadata, asked[1])
 
 
-def _end(trajectory: Trajectory, history: Sequence[str], size: Size) -> Draft:
+def _end(trajectory: Trajectory, asked: tuple[str, int], size: Size) -> Draft:
     """The `terminate` record: a step after the last."""
     success = trajectory.result.success
     index = trajectory.steps[-1].index + 1 if trajectory.steps else 0
@@ -161,7 +195,7 @@ def _end(trajectory: Trajectory, history: Sequence[str], size: Size) -> Draft:
         reasoning="The task is done." if success else "The task was not done.",
     )
     calls = (ToolCall("terminate", {"status": "success" if success else "failure"}),)
-    return _draft(trajectory, trajectory.final_screenshot, history, calls, metadata)
+    return _draft(trajectory, trajectory.final_screenshot, asked, calls, metadata)
 
 
 def _metadata(

@@ -9,6 +9,13 @@ from typing import Any
 
 from demo_pipeline.formats.cudag import RU_MAX, TOOL_NAME, ToolCall, neutralise
 from demo_pipeline.formats.cudag_calls import render_json
+from demo_pipeline.formats.desktopd import (
+    Action,
+    ActionType,
+    ClickParameters,
+    Role,
+    ScrollParameters,
+)
 from demo_pipeline.settings import DatasetSettings
 
 _ACTIONS = {
@@ -99,3 +106,49 @@ def human_prompt(instruction: str, history: Sequence[str]) -> str:
     """The instruction and the previous actions, without the image's mark; no marker left in it."""
     text, _ = neutralise(instruction)
     return "\n".join([text, "", "Previous actions:", *history]) if history else text
+
+
+_CLICKS = {ActionType.DOUBLE_CLICK: "Double-click", ActionType.RIGHT_CLICK: "Right-click"}
+_ROLE_WORDS = {
+    Role.MENUITEM: "menu item",
+    Role.RADIOBUTTON: "radio button",
+    Role.TEXTFIELD: "text field",
+    Role.TEXTAREA: "text area",
+    Role.COMBOBOX: "combo box",
+    Role.LISTBOX: "list",
+    Role.LISTITEM: "list item",
+    Role.TABPANEL: "tab panel",
+    Role.TREEVIEW: "tree",
+    Role.TREEITEM: "tree item",
+    Role.TABLECELL: "table cell",
+    Role.SCROLLBAR: "scroll bar",
+    Role.PROGRESSBAR: "progress bar",
+    Role.MENUBAR: "menu bar",
+    Role.STATUSBAR: "status bar",
+    Role.UNKNOWN: "element",
+}
+
+
+def grounding_prompt(action: Action) -> str:
+    """What to do to which element, as `Click the Search button`; markers are left as they are.
+
+    Empty when no words would say it: there is no target, it has no name, or the action is more than
+    a place to point at (a drag's end has no name; what is typed has no place).
+    """
+    target, verb = action.target_element, _verb(action)
+    name = " ".join(target.name.split()) if target else ""
+    if target is None or not verb or not name:
+        return ""
+    return f"{verb} the {name} {_ROLE_WORDS.get(target.role, target.role.value)}"
+
+
+def _verb(action: Action) -> str:
+    match action.parameters:
+        case ClickParameters(button=button, clicks=clicks):
+            if button != "left":
+                return f"{button.capitalize()}-click"
+            return "Triple-click" if clicks == 3 else "Click"
+        case ScrollParameters(direction=direction, amount=amount):
+            notches = "1 notch" if amount == 1 else f"{amount} notches"
+            return f"Scroll {direction} {notches} on"
+    return _CLICKS.get(action.action_type, "")

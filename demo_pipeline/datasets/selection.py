@@ -20,7 +20,8 @@ from demo_pipeline.settings import DatasetSettings
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Row = Mapping[str, Any]
-_REQUIRED = tuple(column.name for column in PROVENANCE_SCHEMA if not column.nullable)
+_REQUIRED = frozenset(column.name for column in PROVENANCE_SCHEMA if not column.nullable)
+_HEAD = ("split_group", "status", "recorded_at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,40 +55,57 @@ class Selection:
 
     Attributes:
         chosen: the trajectories that go in, by id.
-        excluded: how many were left out, by reason: failed, contaminated, unreadable.
+        excluded: how many were left out, by reason: failed, aborted, contaminated, unreadable.
         problems: why the unreadable ones are.
+        newest: see `newest_recording`.
     """
 
     chosen: tuple[Candidate, ...]
     excluded: Counter[str]
     problems: tuple[Problem, ...]
+    newest: datetime = EPOCH
 
 
 def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> Selection:
     """Choose trajectories for training (formats notes, sections 2 and 3).
 
-    Failed demonstrations and those of a benchmark task are left out unless the settings say
-    otherwise. One that cannot be read is left out too and costs the others nothing.
+    Failed and aborted demonstrations and those of a benchmark task are left out unless the settings
+    say otherwise, each counted under the first reason that holds. One that cannot be read is left
+    out too and costs the others nothing.
     """
     chosen: list[Candidate] = []
     problems: list[Problem] = []
-    excluded: Counter[str] = Counter(failed=0, contaminated=0, unreadable=0)
+    newest = EPOCH
+    excluded: Counter[str] = Counter(failed=0, aborted=0, contaminated=0, unreadable=0)
     for source in ordered(trajectories):
         try:
+            rows = load_rows(source, _HEAD)
+            newest = max([newest, *(_moment(row["recorded_at"]) for row in rows[:1])])
             task, result = _read_head(source)
-            groups = {row["split_group"] for row in load_rows(source)}
         except DemonstrationError as error:
             problems.extend(error.problems)
             excluded["unreadable"] += 1
             continue
-        if not result.success and not settings.include_failed:
-            excluded["failed"] += 1
-        elif task.osworld_task_id and not settings.include_contaminated:
-            excluded["contaminated"] += 1
+        if reason := _left_out(task, result, rows, settings):
+            excluded[reason] += 1
         else:
-            named = tuple(sorted(groups)) or (task.task_id,)
+            named = tuple(sorted({row["split_group"] for row in rows})) or (task.task_id,)
             chosen.append(Candidate(source, task.instruction, task.application, named))
-    return Selection(tuple(chosen), excluded, tuple(problems))
+    return Selection(tuple(chosen), excluded, tuple(problems), newest)
+
+
+def _left_out(task: Task, result: Result, rows: Sequence[Row], settings: DatasetSettings) -> str:
+    """Why a trajectory takes no part; empty when it does.
+
+    A demonstration that was not completed is aborted, whatever its reason says (seed 000, status).
+    """
+    aborted = bool(rows) and rows[0]["status"] != "completed"
+    wanted = settings.include_aborted if aborted else settings.include_failed
+    if not result.success and not wanted:
+        return "aborted" if aborted else "failed"
+    if task.osworld_task_id and not settings.include_contaminated:
+        return "contaminated"
+    return ""
 
 
 def ordered(trajectories: Sequence[DatasetTrajectory]) -> list[DatasetTrajectory]:
@@ -95,8 +113,14 @@ def ordered(trajectories: Sequence[DatasetTrajectory]) -> list[DatasetTrajectory
     return sorted(trajectories, key=lambda trajectory: trajectory.id)
 
 
-def load(source: DatasetTrajectory) -> tuple[Trajectory, dict[int, Row]]:
+def load(
+    source: DatasetTrajectory, columns: Sequence[str] | None = None
+) -> tuple[Trajectory, dict[int, Row]]:
     """A trajectory under the id it is committed as, and its provenance by step index.
+
+    Args:
+        source: the trajectory.
+        columns: of the provenance, beside `step_index`; all of them when None.
 
     Raises:
         DemonstrationError: unreadable, or a step without provenance.
@@ -105,7 +129,8 @@ def load(source: DatasetTrajectory) -> tuple[Trajectory, dict[int, Row]]:
         trajectory = replace(read_trajectory(source.path), id=source.id)
     except DemonstrationError as error:
         raise DemonstrationError(_named(error.problems, source)) from None
-    rows: dict[int, Row] = {row["step_index"]: row for row in load_rows(source)}
+    named = None if columns is None else ("step_index", *columns)
+    rows: dict[int, Row] = {row["step_index"]: row for row in load_rows(source, named)}
     for step in trajectory.steps:
         if step.index not in rows:
             message = f"step {step.index} has no row"
@@ -113,18 +138,20 @@ def load(source: DatasetTrajectory) -> tuple[Trajectory, dict[int, Row]]:
     return trajectory, rows
 
 
-def load_rows(source: DatasetTrajectory) -> list[dict[str, Any]]:
-    """The provenance of a trajectory, a row a step.
+def load_rows(
+    source: DatasetTrajectory, columns: Sequence[str] | None = None
+) -> list[dict[str, Any]]:
+    """The provenance of a trajectory, a row a step; of all columns when `columns` is None.
 
     Raises:
         DemonstrationError: the file is missing, no provenance table, or lacks a required value.
     """
     try:
-        rows = read_provenance(source.provenance)
+        rows = read_provenance(source.provenance, columns)
     except (OSError, pa.ArrowException) as error:
         message = f"cannot be read ({type(error).__name__})"
         raise DemonstrationError(_problem(source, "provenance", message)) from None
-    for name in _REQUIRED:
+    for name in sorted(_REQUIRED.intersection(rows[0] if rows else ())):
         if any(row[name] is None for row in rows):
             message = f"column {name} has no value"
             raise DemonstrationError(_problem(source, "provenance", message))
@@ -136,7 +163,7 @@ def newest_recording(trajectories: Sequence[DatasetTrajectory]) -> datetime:
     newest = EPOCH
     for source in trajectories:
         try:
-            rows = load_rows(source)
+            rows = load_rows(source, _HEAD)
         except DemonstrationError:
             continue
         newest = max([newest, *(_moment(row["recorded_at"]) for row in rows[:1])])

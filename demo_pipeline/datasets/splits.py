@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from demo_pipeline.formats.osworld import normalise_app
 from demo_pipeline.settings import DatasetSettings
 
 SMALL = 20
@@ -31,15 +32,19 @@ class SplitPlan:
     Attributes:
         splits: split of every trajectory.
         groups: split of every group.
+        members: group of every trajectory.
         filled: groups that were moved to a split that would have been empty, in order. Only
             datasets of fewer than `SMALL` groups have any, and only they may move groups later.
         empty: wanted splits that stay empty because there are too few groups.
+        absent: held-out applications that no trajectory has.
     """
 
     splits: Mapping[str, Split]
     groups: Mapping[str, Split]
+    members: Mapping[str, str]
     filled: tuple[tuple[str, Split], ...]
     empty: tuple[Split, ...]
+    absent: tuple[str, ...]
 
 
 def connected_groups(links: Mapping[str, Iterable[str]]) -> dict[str, str]:
@@ -83,11 +88,11 @@ def assign_splits(
 
     Args:
         groups: trajectory → group.
-        settings: seed, ratios and held-out applications.
+        settings: seed, ratios and held-out applications, by any name that `normalise_app` knows.
         applications: trajectory → application, for the held-out ones.
     """
-    held = set(settings.held_out_applications)
-    used = applications or {}
+    held = {normalise_app(name): name for name in settings.held_out_applications}
+    used = {key: normalise_app(name) for key, name in (applications or {}).items()}
     apart = {group for key, group in groups.items() if used.get(key) in held}
     intervals = _intervals(settings)
     position = {
@@ -101,8 +106,10 @@ def assign_splits(
     return SplitPlan(
         splits={key: placed[group] for key, group in sorted(groups.items())},
         groups=dict(sorted(placed.items())),
+        members=dict(sorted(groups.items())),
         filled=filled,
         empty=tuple(split for split in intervals if split not in present),
+        absent=tuple(sorted(held[name] for name in held.keys() - set(used.values()))),
     )
 
 

@@ -12,12 +12,14 @@ from demo_pipeline.problems import Problem, Severity
 class Scope(Enum):
     """Whose rule it is. An error is: `SEED` always, the others only in a dataset of ours.
 
-    In datasets by others a broken `SHARED` rule is a warning and an `OURS` rule does not exist.
+    In datasets by others a broken `SHARED` rule is a warning and an `OURS` rule does not exist. A
+    `NOTE` is a warning in both.
     """
 
     SEED = auto()
     SHARED = auto()
     OURS = auto()
+    NOTE = auto()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class Fault:
         """The finding at its place, or None where the rule does not hold (see `Scope`)."""
         if self.scope is Scope.OURS and not ours:
             return None
-        mild = self.scope is Scope.SHARED and not ours
+        mild = self.scope is Scope.NOTE or (self.scope is Scope.SHARED and not ours)
         severity = Severity.WARNING if mild else Severity.ERROR
         return Problem(self.code, file, self.message, line, remedy=self.remedy, severity=severity)
 

@@ -27,7 +27,10 @@ class Inventory:
     ids: dict[str, str] = field(default_factory=dict)
     images: dict[str, str] = field(default_factory=dict)
     trajectories: dict[str, tuple[str, str]] = field(default_factory=dict)
+    records: Counter[str] = field(default_factory=Counter)
     sights: dict[bytes, tuple[str, str]] = field(default_factory=dict)
+    pictures: dict[bytes, tuple[str, str]] = field(default_factory=dict)
+    shared: dict[bytes, tuple[str, str]] = field(default_factory=dict)
     lines: dict[str, tuple[str, int, bytes]] = field(default_factory=dict)
     data_ids: dict[str, str] = field(default_factory=dict)
     task_types: Counter[str] = field(default_factory=Counter)
@@ -79,14 +82,30 @@ class Inventory:
     def seen(
         self, split: str, place: tuple[str, int], prompt: object, picture: bytes | None
     ) -> Iterator[Fault]:
-        """Take in what a model is shown: the same picture and prompt must not be in two splits."""
-        if not isinstance(prompt, str) or picture is None:
+        """Take in what a model is shown: the same picture and prompt must not be in two splits.
+
+        The same picture alone is only remembered, for `shared_pictures`.
+        """
+        if picture is None:
+            return
+        before, where = self.pictures.setdefault(picture, (split, _spell(place)))
+        if before != split:
+            self.shared.setdefault(picture, (where, _spell(place)))
+        if not isinstance(prompt, str):
             return
         key = digest(picture + digest(prompt.removeprefix(HUMAN_START)))
         first, where = self.sights.setdefault(key, (split, _spell(place)))
         if first != split:
             message = f"same image and prompt as {where} in split {first}"
             yield Fault("split_leak", message, "keep a task in one split", Scope.SHARED)
+
+    def shared_pictures(self) -> Iterator[Fault]:
+        """How many pictures lie in two splits: start desktops repeat, so that it is a warning."""
+        if self.shared:
+            first, other = next(iter(self.shared.values()))
+            many = f"{len(self.shared)} images are" if len(self.shared) > 1 else "1 image is"
+            message = f"{many} in more than one split, first {other}, as in {first}"
+            yield Fault("shared_image", message, "look whether they give answers away", Scope.NOTE)
 
     def _named(self, name: str, place: tuple[str, int], key: str) -> Iterator[Fault]:
         here = _spell(place)
@@ -108,6 +127,7 @@ class Inventory:
     def _followed(
         self, split: str, place: tuple[str, int], record: Mapping[str, Any]
     ) -> Iterator[Fault]:
+        self.records[split] += 1
         metadata = record.get("metadata")
         if not isinstance(metadata, dict):
             return

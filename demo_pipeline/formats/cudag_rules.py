@@ -86,7 +86,8 @@ def training_faults(record: object) -> Iterator[Fault]:
     turns = record.get("conversations")
     yield from _conversation_faults(turns)
     metadata = record.get("metadata")
-    yield from place_faults(_turn_calls(turns), metadata)
+    if calls := _turn_calls(turns):
+        yield from place_faults(calls, metadata)
     if not isinstance(metadata, dict):
         yield Fault("metadata", "metadata must be an object")
         return
@@ -113,11 +114,12 @@ def eval_faults(record: object) -> Iterator[Fault]:
         yield Fault("metadata", "metadata must be an object")
         return
     more = metadata.get("additional_tool_calls")
-    calls = [record.get("expected_action"), *(more if isinstance(more, list) else [])]
-    yield from place_faults(calls, metadata)
+    first = record.get("expected_action")
+    if isinstance(first, dict) and isinstance(first.get("arguments"), dict):
+        yield from place_faults([first, *(more if isinstance(more, list) else [])], metadata)
     yield from _metadata_faults(metadata, real_coords=False)
     yield from _our_metadata_faults(metadata, {**_OUR_METADATA, **_OUR_TEST_METADATA})
-    if record.get("tolerance") != metadata.get("tolerance"):
+    if is_pair(record.get("tolerance")) and record["tolerance"] != metadata.get("tolerance"):
         yield Fault("tolerance", "tolerance differs from metadata.tolerance", scope=Scope.OURS)
 
 

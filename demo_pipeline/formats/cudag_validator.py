@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline.formats.cudag import DIRECTORY_PATTERN
+from demo_pipeline.formats.cudag_companions import companion_faults
 from demo_pipeline.formats.cudag_config import config_faults, count_faults, is_ours
 from demo_pipeline.formats.cudag_fault import Fault, Scope, shown
 from demo_pipeline.formats.cudag_inventory import Inventory, digest
 from demo_pipeline.formats.cudag_rules import eval_faults, training_faults
+from demo_pipeline.formats.cudag_splits import report_faults
 from demo_pipeline.formats.image_probe import ImageInfo, probe_image
 from demo_pipeline.formats.jsonfile import JsonFileError, load_json, parse_json
 from demo_pipeline.problems import Problem, Severity
@@ -199,9 +201,14 @@ class _Check:
         """What can be said only when everything was read."""
         for place, fault in self.inventory.left_over():
             self.report(*place, [fault])
+        self.report("./", None, self.inventory.shared_pictures())
         if self.ours:
             counted = self.inventory.task_types
             self.report("config.json", None, count_faults(self.configuration, counted))
+            for file, line, fault in companion_faults(self.root, self.configuration):
+                self.report(file, line, [fault])
+            for file, line, fault in report_faults(self.root, self.configuration, self.inventory):
+                self.report(file, line, [fault])
 
 
 def _look(folder: Path, name: str) -> _Picture:

@@ -54,6 +54,7 @@ def check_tree(value: Any, file: str, text: str = "") -> tuple[Nodes, list[Probl
     faults = list(_node_faults(tree.root, nodes))
     remedy = "correct the node"
     problems += [Problem(code, file, message, remedy=remedy) for code, message in faults]
+    problems += _outside_warning(nodes, file)
     if not faults:
         root = UINode.model_validate(next(iter(nodes.values())))
         problems += _root_warnings(root, file)
@@ -124,6 +125,30 @@ def _root_warnings(root: UINode, file: str) -> Iterator[Problem]:
         yield _warning("root_role", file, f"root: role is {root.role}, expected desktop")
     if bounds != (0, 0, CANVAS_WIDTH, CANVAS_HEIGHT):
         yield _warning("root_bounds", file, "root: bounds are not the whole screen")
+
+
+def _outside_warning(nodes: Nodes, file: str) -> Iterator[Problem]:
+    """One warning a tree for nodes that are said to be visible and of which nothing can be seen.
+
+    Other displays, scrolled lists and minimised windows leave nodes outside the screen; seed 001
+    has the state `hidden`, or no state, for them.
+    """
+    lost = [name for name, node in nodes.items() if _is_seen(node) and _is_outside(node["bounds"])]
+    if lost:
+        many = f"{len(lost)} visible nodes lie" if len(lost) > 1 else "1 visible node lies"
+        yield _warning("node_outside", file, f"{many} outside the screen, first {lost[0]}")
+
+
+def _is_seen(node: Mapping[str, Any]) -> bool:
+    return State.VISIBLE in node.get("states", ())
+
+
+def _is_outside(box: Mapping[str, Any]) -> bool:
+    """Whether no pixel of a box is on the canvas; a box without area has none to be there."""
+    area = box["width"] > 0 and box["height"] > 0
+    right, bottom = box["x"] + box["width"], box["y"] + box["height"]
+    there = box["x"] < CANVAS_WIDTH and box["y"] < CANVAS_HEIGHT and right > 0 and bottom > 0
+    return area and not there
 
 
 def check_action(action: Action, nodes: Nodes | None, file: str) -> list[Problem]:

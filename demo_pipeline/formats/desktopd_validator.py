@@ -6,10 +6,11 @@ Everything is reported, nothing raised; links are followed.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from demo_pipeline.formats.deepjson import line_numbers
 from demo_pipeline.formats.desktopd import (
     CANVAS_HEIGHT,
     CANVAS_WIDTH,
@@ -27,6 +28,7 @@ from demo_pipeline.formats.desktopd_reader import (
 )
 from demo_pipeline.formats.desktopd_sft import validate_sft
 from demo_pipeline.formats.desktopd_tree import Nodes, check_action, check_tree
+from demo_pipeline.formats.document import line_of
 from demo_pipeline.formats.image_probe import probe_image
 from demo_pipeline.formats.jsonfile import JsonFileError, decode_text, parse_json, read_bytes
 from demo_pipeline.problems import Problem, Severity
@@ -59,7 +61,7 @@ def _trajectory(path: Path, trajectory_id: str | None = None) -> tuple[Summary, 
     problems += found
     problems += _strangers(path, _TRAJECTORY_FILES | _OUR_FILES, "")
     problems += _numbering(path, folders)
-    problems += _totals(name, task, result, len(folders))
+    problems += _lined(_totals(name, task, result, len(folders)), path, "")
     for number, folder in folders:
         problems += _step(number, folder, f"steps/{folder.name}")
     problems += check_png(path / "final_screenshot.png", "final_screenshot.png")
@@ -119,12 +121,32 @@ def _step(number: int, folder: Path, name: str) -> Iterator[Problem]:
     file = f"{name}/action.json"
     action, problems = read_document(Action, folder / "action.json", file)
     yield from problems
-    if action is None:
-        return
+    if action is not None:
+        yield from _lined(_action(number, action, nodes, folder.name, file), folder, f"{name}/")
+
+
+def _action(
+    number: int, action: Action, nodes: Nodes | None, folder: str, file: str
+) -> Iterator[Problem]:
     if action.step_index != number:
-        message = f"step_index: {action.step_index}, but the folder is {folder.name}"
+        message = f"step_index: {action.step_index}, but the folder is {folder}"
         yield Problem("step_index", file, message, remedy="use the folder's number")
     yield from check_action(action, nodes, file)
+
+
+def _lined(problems: Iterable[Problem], folder: Path, prefix: str) -> Iterator[Problem]:
+    """Yield findings with the line of their field, whose dotted name begins the message.
+
+    Args:
+        problems: about JSON files that could be read.
+        folder: where these lie.
+        prefix: what their names begin with in `problems`.
+    """
+    for problem in problems:
+        name = problem.file.removeprefix(prefix)
+        text = decode_text(read_bytes(folder / name, problem.file), problem.file)
+        field = tuple(problem.message.partition(":")[0].split("."))
+        yield replace(problem, line=line_of(line_numbers(text), field))
 
 
 def _tree(path: Path, file: str) -> tuple[Nodes | None, list[Problem]]:

@@ -83,8 +83,10 @@ def make_trajectory(
     shade: int = 0,
     rows: Mapping[int, Mapping[str, Any]] | None = None,
     recorded_at: str = ROW["recorded_at"],
+    size: tuple[int, int] = (1920, 1080),
+    targets: Mapping[int, Mapping[str, str]] | None = None,
 ) -> DatasetTrajectory:
-    """One trajectory below `root`; `rows` overrides provenance by step."""
+    """One trajectory below `root`; `rows` overrides provenance, `targets` the target by step."""
     path = root / "trajectories" / name
     task = {
         "task_id": group or f"task_{name}",
@@ -105,9 +107,11 @@ def make_trajectory(
     }
     write_json(path / "result.json", result)
     for index, (kind, parameters) in enumerate(actions):
-        _make_step(path / "steps" / f"{index:03d}", index, kind, parameters, shade + index)
+        folder = path / "steps" / f"{index:03d}"
+        _make_step(folder, index, kind, parameters, (targets or {}).get(index))
+        (folder / "screenshot.png").write_bytes(picture(shade + index, *size))
     (path / "steps").mkdir(exist_ok=True)
-    (path / "final_screenshot.png").write_bytes(picture(shade + len(actions)))
+    (path / "final_screenshot.png").write_bytes(picture(shade + len(actions), *size))
     provenance = root / "provenance" / f"{name}.parquet"
     provenance.parent.mkdir(parents=True, exist_ok=True)
     known = {"trajectory_id": name, "split_group": task["task_id"], "recorded_at": recorded_at}
@@ -120,13 +124,17 @@ def make_trajectory(
 
 
 def _make_step(
-    folder: Path, index: int, kind: str, parameters: Mapping[str, Any], shade: int
+    folder: Path,
+    index: int,
+    kind: str,
+    parameters: Mapping[str, Any],
+    target: Mapping[str, str] | None,
 ) -> None:
     action = {
         "step_index": index,
         "action_type": kind,
         "parameters": parameters,
-        "target_element": None,
+        "target_element": target,
         "reasoning": f"Step {index} of the work",
     }
     write_json(folder / "action.json", action)
@@ -139,7 +147,6 @@ def _make_step(
     screen = {"width": 1920, "height": 1080}
     tree = {"timestamp": "2025-12-03T12:34:56Z", "screen": screen, "root": root}
     write_json(folder / "ui_tree.json", tree)
-    (folder / "screenshot.png").write_bytes(picture(shade))
 
 
 def read_lines(path: Path) -> list[Any]:

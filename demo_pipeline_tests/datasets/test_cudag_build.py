@@ -12,6 +12,7 @@ from demo_pipeline.datasets.prompts import system_prompt
 from demo_pipeline.datasets.sft import build_sft
 from demo_pipeline.formats.cudag import parse_tool_calls, read_records, read_tests, to_ru
 from demo_pipeline.formats.cudag_validator import validate_cudag
+from demo_pipeline.problems import Severity
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import (
     CLICK,
@@ -199,16 +200,26 @@ def test_demonstrations_of_one_task_stay_together(tmp_path):
     assert [len(splits) for splits in where.values()] == [1, 1, 1, 1]
 
 
-def test_failed_and_benchmark_demonstrations_are_left_out_and_counted(tmp_path):
+def test_failed_aborted_and_benchmark_demonstrations_are_left_out_and_counted(tmp_path):
+    ended = {0: {"status": "aborted", "reason": ""}}
     demos = [
         make_trajectory(tmp_path, "good"),
         make_trajectory(tmp_path, "bad", success=False, shade=30),
+        make_trajectory(tmp_path, "broken_off", success=False, shade=90, rows=ended),
         make_trajectory(tmp_path, "known", osworld="chrome_001", shade=60),
     ]
     out, summary = build(tmp_path, demos)
     assert {r.metadata.trajectory_id for r in read_records(out / "data.jsonl")} == {"good"}
-    assert summary.excluded_trajectories == {"failed": 1, "contaminated": 1, "unreadable": 0}
-    everything = TRAIN.model_copy(update={"include_failed": True, "include_contaminated": True})
+    assert summary.excluded_trajectories == {
+        "failed": 1,
+        "aborted": 1,
+        "contaminated": 1,
+        "unreadable": 0,
+    }
+    report = json.loads((out / "splits.json").read_text())
+    assert report["excluded"]["trajectories"] == summary.excluded_trajectories
+    failed, contaminated = {"include_failed": True}, {"include_contaminated": True}
+    everything = TRAIN.model_copy(update=failed | contaminated | {"include_aborted": True})
     out, summary = build(tmp_path, demos, everything, "all")
     ends = {
         r.metadata.trajectory_id: parse_tool_calls(r.conversations[1].value)[0].arguments
@@ -218,6 +229,7 @@ def test_failed_and_benchmark_demonstrations_are_left_out_and_counted(tmp_path):
     assert ends == {
         "good": {"status": "success"},
         "bad": {"status": "failure"},
+        "broken_off": {"status": "failure"},
         "known": {"status": "success"},
     }
 
@@ -246,9 +258,13 @@ def test_steps_without_a_true_picture_or_place_give_no_record_but_are_history(tm
     assert summary.excluded_records == {
         "off_screen": 1,
         "missing_frame": 1,
+        "leak": 0,
         "no_tool_call": 1,
+        "not_grounded": 0,
         "split_leak": 0,
     }
+    report = json.loads((out / "splits.json").read_text())
+    assert report["excluded"]["records"] == summary.excluded_records
     history = records[0].conversations[0].value.splitlines()[4:]
     assert history[0] == '1. {"action": "left_click"} outside the recorded screen'
     assert history[1] == '2. {"action": "left_click", "coordinate": [500, 500]}'
@@ -261,6 +277,27 @@ def test_the_same_picture_and_question_is_never_in_two_splits(tmp_path):
     out, summary = build(tmp_path, demos, DatasetSettings(), name)
     assert summary.excluded_records["split_leak"] == 4
     assert validate_cudag(out) == []
+
+
+def test_the_same_picture_with_another_question_is_only_worth_knowing(tmp_path):
+    demos = [make_trajectory(tmp_path, f"demo_{n}", instruction=f"Task {n}") for n in range(3)]
+    name = dataset_directory_name(demos, DatasetSettings())
+    out, summary = build(tmp_path, demos, DatasetSettings(), name)
+    assert summary.excluded_records["split_leak"] == 0
+    (found,) = validate_cudag(out)
+    assert (found.code, found.severity) == ("shared_image", Severity.WARNING)
+    assert found.message.startswith("2 images are in more than one split")
+
+
+def test_a_step_whose_picture_gives_the_answer_away_is_history_only(tmp_path):
+    demo = make_trajectory(tmp_path, "demo", [CLICK, CLICK], rows={0: {"leak": True}})
+    out, summary = build(tmp_path, [demo])
+    records = list(read_records(out / "train.jsonl"))
+    assert [record.metadata.step_index for record in records] == [1, 2]
+    assert '1. {"action": "left_click"' in records[0].conversations[0].value
+    assert summary.excluded_records["leak"] == 1
+    _, summary = build(tmp_path, [demo], TRAIN.model_copy(update={"include_leaky": True}), "all")
+    assert (summary.excluded_records["leak"], summary.records["train"]) == (0, 3)
 
 
 def test_markers_are_made_harmless_and_counted(tmp_path):

@@ -2,10 +2,20 @@
 
 import json
 
-from demo_pipeline.datasets.sft import build_sft
+import pyarrow.parquet as pq
+import pytest
+
+from demo_pipeline.datasets.cudag_build import build_cudag
+from demo_pipeline.datasets.sft import SFT_SCHEMA, build_sft
 from demo_pipeline.formats.desktopd import SftSample
 from demo_pipeline.settings import DatasetSettings
-from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, read_lines
+from demo_pipeline_tests.datasets.builders import (
+    CLICK,
+    TABLE,
+    make_trajectory,
+    read_lines,
+    snapshot,
+)
 
 
 def test_a_sample_a_step_with_the_actions_before_it(tmp_path):
@@ -33,7 +43,8 @@ def test_a_sample_a_step_with_the_actions_before_it(tmp_path):
 
 
 def test_failed_demonstrations_take_part_only_when_asked(tmp_path):
-    demos = [make_trajectory(tmp_path, "good"), make_trajectory(tmp_path, "bad", success=False)]
+    bad = make_trajectory(tmp_path, "bad", success=False, shade=9)
+    demos = [make_trajectory(tmp_path, "good"), bad]
     summary = build_sft(demos, tmp_path / "one", DatasetSettings())
     assert (summary.samples, summary.excluded_trajectories["failed"]) == (1, 1)
     summary = build_sft(demos, tmp_path / "two", DatasetSettings(include_failed=True))
@@ -46,7 +57,12 @@ def test_a_step_without_a_true_picture_is_history_only(tmp_path):
     summary = build_sft([demo], tmp_path / "sft", DatasetSettings())
     (line,) = read_lines(tmp_path / "sft" / "samples.jsonl")
     assert [action["step_index"] for action in line["input"]["history"]] == [0, 1]
-    assert summary.excluded_samples == {"off_screen": 1, "missing_frame": 1}
+    assert summary.excluded_samples == {
+        "off_screen": 1,
+        "missing_frame": 1,
+        "leak": 0,
+        "split_leak": 0,
+    }
 
 
 def test_a_broken_demonstration_is_counted_and_the_rest_is_written_alike(tmp_path):
@@ -58,3 +74,78 @@ def test_a_broken_demonstration_is_counted_and_the_rest_is_written_alike(tmp_pat
     assert first.read_bytes() == second.read_bytes()
     assert summary.excluded_trajectories["unreadable"] == 1
     assert summary.problems[0].demonstration == "b"
+
+
+def demos_of_tasks(root, count=12):
+    return [
+        make_trajectory(
+            root, f"demo{n}", TABLE[n : n + 2], instruction=f"Do {n}", group=f"g{n // 2}"
+        )
+        for n in range(count)
+    ]
+
+
+def test_the_splits_together_are_the_samples_in_both_forms(tmp_path):
+    summary = build_sft(demos_of_tasks(tmp_path), tmp_path / "sft", DatasetSettings())
+    whole = read_lines(tmp_path / "sft" / "samples.jsonl")
+    parts = {
+        name: read_lines(tmp_path / "sft" / f"{name}.jsonl") for name in ("train", "val", "test")
+    }
+    assert {name: len(lines) for name, lines in parts.items()} | {"held_out": 0} == summary.records
+    assert all(parts.values())
+    key = json.dumps
+    assert sorted(map(key, whole)) == sorted(key(line) for part in parts.values() for line in part)
+    table = pq.read_table(tmp_path / "sft" / "samples.parquet")
+    assert table.schema.equals(SFT_SCHEMA)
+    for row, line in zip(table.to_pylist(), whole, strict=True):
+        assert json.loads(row["action"]) == line["output"]["action"]
+        assert json.loads(row["history"]) == line["input"]["history"]
+        assert row["screenshot"] == line["input"]["screenshot"]
+    for name, lines in parts.items():
+        rows = pq.read_table(tmp_path / "sft" / f"{name}.parquet").to_pylist()
+        assert {row["split"] for row in rows} == {name}
+        assert [row["ui_tree"] for row in rows] == [line["input"]["ui_tree"] for line in lines]
+
+
+def test_a_demonstration_is_in_the_split_that_cudag_puts_it_in(tmp_path):
+    demos = demos_of_tasks(tmp_path)
+    settings = DatasetSettings(held_out_applications=("gimp",))
+    demos.append(make_trajectory(tmp_path, "apart", application="gimp", shade=40))
+    build_sft(demos, tmp_path / "sft", settings)
+    build_cudag(demos, tmp_path / "cudag", settings)
+    rows = pq.read_table(tmp_path / "sft" / "samples.parquet").to_pylist()
+    where = {row["trajectory_id"]: row["split"] for row in rows}
+    told = {"test": json.loads((tmp_path / "cudag" / "test" / "test.json").read_text())}
+    told |= {
+        name: read_lines(tmp_path / "cudag" / f"{name}.jsonl")
+        for name in ("train", "val", "held_out")
+    }
+    assert where == {
+        record["metadata"]["trajectory_id"]: name
+        for name, records in told.items()
+        for record in records
+    }
+    assert set(where.values()) == set(told)
+    assert (tmp_path / "sft" / "held_out.jsonl").is_file()
+
+
+def test_the_same_question_is_not_in_two_splits(tmp_path):
+    """Two tasks that begin alike on the same desktop."""
+    demos = [make_trajectory(tmp_path, f"demo{n}", [CLICK]) for n in range(6)]
+    summary = build_sft(demos, tmp_path / "sft", DatasetSettings())
+    assert summary.excluded_samples["split_leak"] > 0
+    assert len([split for split, count in summary.records.items() if count]) == 1
+
+
+@pytest.mark.parametrize(("asked", "samples"), [(False, 1), (True, 2)])
+def test_a_leaky_picture_trains_nobody_unless_asked_for(tmp_path, asked, samples):
+    demo = make_trajectory(tmp_path, "demo", [CLICK, CLICK], rows={0: {"leak": True}})
+    summary = build_sft([demo], tmp_path / "sft", DatasetSettings(include_leaky=asked))
+    assert (summary.samples, summary.excluded_samples["leak"]) == (samples, 2 - samples)
+
+
+def test_the_same_input_gives_the_same_bytes_in_any_order(tmp_path):
+    demos = demos_of_tasks(tmp_path, 6)
+    build_sft(demos, tmp_path / "one", DatasetSettings())
+    build_sft(demos[::-1], tmp_path / "two", DatasetSettings())
+    assert snapshot(tmp_path / "one") == snapshot(tmp_path / "two")

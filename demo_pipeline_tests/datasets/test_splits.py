@@ -91,6 +91,13 @@ def test_a_held_out_application_takes_its_whole_group():
     assert plan.splits["c"] is not Split.HELD_OUT
 
 
+def test_a_held_out_application_is_known_by_any_of_its_names_and_missed_when_absent():
+    chosen = DatasetSettings(held_out_applications=("Google Chrome", "Krita"))
+    plan = assign_splits({"a": "one", "b": "two"}, chosen, {"a": "chrome", "b": "gimp"})
+    assert plan.splits["a"] is Split.HELD_OUT
+    assert plan.absent == ("Krita",)
+
+
 def test_another_seed_is_another_arrangement():
     first = assign_splits(many(100), DatasetSettings(seed=1)).groups
     second = assign_splits(many(100), DatasetSettings(seed=2)).groups

@@ -13,6 +13,14 @@ from demo_pipeline.formats.cudag_validator import validate_cudag
 from demo_pipeline.problems import Severity, errors
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import TABLE, make_trajectory, picture, read_lines
+from demo_pipeline_tests.formats.cudag_editing import (
+    copied,
+    drop,
+    edit_line,
+    edit_test,
+    put,
+    said,
+)
 
 NAME = "calendar--mike--20251203_123456"
 ANSWER = (
@@ -37,9 +45,7 @@ def good(tmp_path_factory):
 
 @pytest.fixture
 def copy(good, tmp_path):
-    target = tmp_path / NAME
-    shutil.copytree(good, target)
-    return target
+    return copied(good, tmp_path / NAME)
 
 
 @pytest.fixture
@@ -89,54 +95,6 @@ def jpeg(width, height):
     return cv2.imencode(".jpg", np.full((height, width, 3), 200, np.uint8))[1].tobytes()
 
 
-def edit_line(root, file, number, change):
-    path = root / file
-    lines = path.read_text(encoding="utf-8").splitlines()
-    record = json.loads(lines[number - 1])
-    lines[number - 1] = json.dumps(change(record) or record)
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-def edit_test(root, number, change):
-    path = root / "test" / "test.json"
-    entries = json.loads(path.read_text(encoding="utf-8"))
-    entries[number - 1] = change(entries[number - 1]) or entries[number - 1]
-    path.write_text(json.dumps(entries), encoding="utf-8")
-
-
-def edit_config(root, change):
-    path = root / "config.json"
-    config = json.loads(path.read_text(encoding="utf-8"))
-    change(config)
-    path.write_text(json.dumps(config), encoding="utf-8")
-
-
-def put(*keys, value):
-    """A change that sets a value deep inside a record."""
-
-    def change(record):
-        target = record
-        for key in keys[:-1]:
-            target = target[key]
-        target[keys[-1]] = value
-
-    return change
-
-
-def drop(*keys):
-    def change(record):
-        target = record
-        for key in keys[:-1]:
-            target = target[key]
-        del target[keys[-1]]
-
-    return change
-
-
-def said(root):
-    return [f"{p.location}: {p.message}" for p in validate_cudag(root)]
-
-
 def test_our_dataset_has_no_problem(good):
     assert validate_cudag(good) == []
 
@@ -170,134 +128,6 @@ def test_the_seeds_error_for_a_missing_tolerance(foreign, value):
         entries[4]["tolerance"] = value
     path.write_text(json.dumps(entries))
     assert said(foreign) == ["test.json:5: tolerance must be [tol_x, tol_y] array"]
-
-
-RECORD_CHANGES = {
-    "id gone": drop("id"),
-    "id a number": put("id", value=7),
-    "id with a space": put("id", value="a b"),
-    "image gone": drop("image"),
-    "image elsewhere": put("image", value="pictures/a.png"),
-    "image above": put("image", value="images/../config.json"),
-    "image nested": put("image", value="images/a/b.png"),
-    "image not there": put("image", value="images/nothing.png"),
-    "image too long a name": put("image", value="images/" + "x" * 5000 + ".png"),
-    "image with a null byte": put("image", value="images/\0.png"),
-    "image with a surrogate": put("image", value="images/\ud800.png"),
-    "one turn": lambda record: record.update(conversations=record["conversations"][:1]),
-    "three turns": lambda record: record["conversations"].append({"from": "gpt", "value": ""}),
-    "turns an object": put("conversations", value={"from": "human"}),
-    "turns swapped": lambda record: record["conversations"].reverse(),
-    "no image token": put("conversations", 0, "value", value="Click"),
-    "two image tokens": put("conversations", 0, "value", value="<image>\nClick <image>"),
-    "a turn of text": put("conversations", 0, value="<image>\nClick"),
-    "prose first": put("conversations", 1, "value", value=f"Sure\n{ANSWER}"),
-    "prose last": put("conversations", 1, "value", value=f"{ANSWER}\nDone"),
-    "answer unclosed": put("conversations", 1, "value", value=ANSWER.removesuffix("</tool_call>")),
-    "answer not JSON": put("conversations", 1, "value", value="<tool_call>\n{\n</tool_call>"),
-    "action unknown": put("conversations", 1, "value", value=ANSWER.replace("left_click", "press")),
-    "argument unknown": put(
-        "conversations", 1, "value", value=ANSWER.replace('"action"', '"speed": 3, "action"')
-    ),
-    "coordinate too large": put("conversations", 1, "value", value=ANSWER.replace("567", "1001")),
-    "coordinate off by one": put(
-        "conversations",
-        1,
-        "value",
-        value=ANSWER.replace("[342, 567]", "[261, 278]"),
-    ),
-    "metadata gone": drop("metadata"),
-    "metadata a list": put("metadata", value=[]),
-    "task type gone": drop("metadata", "task_type"),
-    "real coords gone": drop("metadata", "real_coords"),
-    "real coords float": put("metadata", "real_coords", value=[500.5, 300]),
-    "real coords moved": put("metadata", "real_coords", value=[700, 300]),
-    "real coords outside": put("metadata", "real_coords", value=[1920, 300]),
-    "tolerance of one": put("metadata", "tolerance", value=[5]),
-    "tolerance gone": drop("metadata", "tolerance"),
-    "tolerance negative": put("metadata", "tolerance", value=[-5, 5]),
-    "image size wrong": put("metadata", "image_size", value=[1280, 720]),
-    "image size null": put("metadata", "image_size", value=None),
-    "has coordinate wrong": put("metadata", "has_coordinate", value=False),
-    "has coordinate a number": put("metadata", "has_coordinate", value=1),
-    "end coords on a click": put("metadata", "end_coords", value=[3, 4]),
-    "scroll direction": put("metadata", "scroll_direction", value="north"),
-    "scroll amount a float": put("metadata", "scroll_amount", value=0.5),
-    "trajectory gone": drop("metadata", "trajectory_id"),
-    "step index a string": put("metadata", "step_index", value="0"),
-    "application null": put("metadata", "application", value=None),
-    "reasoning gone": drop("metadata", "reasoning"),
-    "box of three": put("metadata", "target_bbox", value=[1, 2, 3]),
-    "a key of its own": put("metadata", "extra", value=1),
-    "not an object": lambda _: [1],
-}
-
-
-@pytest.mark.parametrize("change", RECORD_CHANGES.values(), ids=RECORD_CHANGES)
-def test_a_damaged_record_is_an_error_at_its_line(copy, change):
-    edit_line(copy, "train.jsonl", 1, change)
-    found = errors(validate_cudag(copy))
-    assert "train.jsonl:1" in {problem.location for problem in found}
-    assert all(str(problem).encode() for problem in found)
-
-
-TEST_CHANGES = {
-    "id gone": drop("test_id"),
-    "screenshot elsewhere": put("screenshot", value="oos_images/a.png"),
-    "screenshot not there": put("screenshot", value="images/a.png"),
-    "screenshot no PNG": put("screenshot", value="images/a.jpg"),
-    "prompt gone": drop("prompt"),
-    "prompt empty": put("prompt", value=""),
-    "action gone": drop("expected_action"),
-    "action a string": put("expected_action", value="click"),
-    "tool name": put("expected_action", "name", value="browser"),
-    "arguments gone": drop("expected_action", "arguments"),
-    "action name gone": drop("expected_action", "arguments", "action"),
-    "coordinate of three": put("expected_action", "arguments", "coordinate", value=[1, 2, 3]),
-    "coordinate in pixels": put("expected_action", "arguments", "coordinate", value=[1500, 300]),
-    "tolerance gone": drop("tolerance"),
-    "tolerance unlike metadata": put("tolerance", value=[11, 10]),
-    "metadata gone": drop("metadata"),
-    "task type a list": put("metadata", "task_type", value=[]),
-    "real coords of text": put("metadata", "real_coords", value="500,300"),
-    "real coords moved": put("metadata", "real_coords", value=[502, 300]),
-    "more calls gone": drop("metadata", "additional_tool_calls"),
-    "more calls wrong": put("metadata", "additional_tool_calls", value=[{"name": "x"}]),
-    "a number": lambda _: 3,
-}
-
-
-@pytest.mark.parametrize("change", TEST_CHANGES.values(), ids=TEST_CHANGES)
-def test_a_damaged_test_is_an_error_at_its_index(copy, change):
-    edit_test(copy, 1, change)
-    assert "test.json:1" in {problem.location for problem in errors(validate_cudag(copy))}
-
-
-def test_a_drag_must_end_where_it_says(copy):
-    edit_line(copy, "train.jsonl", 6, put("metadata", "end_coords", value=[900, 540]))
-    assert any("train.jsonl:6: metadata.end_coords is" in line for line in said(copy))
-
-
-def test_an_action_without_a_place_has_zeros(copy):
-    edit_line(copy, "train.jsonl", 11, put("metadata", "real_coords", value=[5, 5]))
-    assert any(line.startswith("train.jsonl:11: metadata.real_coords must") for line in said(copy))
-
-
-CONFIG_CHANGES = {
-    "prompt gone": drop("system_prompt"),
-    "seed a string": put("seed", value="0"),
-    "train split null": put("train_split", value=None),
-    "time without zone": put("generated_at", value="2025-12-03T12:34:56"),
-    "counts wrong": put("task_counts", "drag", value=99),
-    "types missing": put("task_types", value=["drag"]),
-    "scroll gone": drop("scroll"),
-}
-
-
-@pytest.mark.parametrize("change", CONFIG_CHANGES.values(), ids=CONFIG_CHANGES)
-def test_a_damaged_configuration_is_an_error_there(copy, change):
-    edit_config(copy, change)
-    assert {p.location for p in errors(validate_cudag(copy))} == {"config.json"}
 
 
 @pytest.mark.parametrize(
@@ -426,6 +256,7 @@ def test_the_same_picture_and_prompt_in_two_splits_is_a_leak(copy):
     prompt = first["conversations"][0]["value"].removeprefix("<image>\n")
     entry = json.loads((copy / "test" / "test.json").read_text())[0]
     edit_test(copy, 1, put("prompt", value=prompt))
+    (copy / "test" / entry["screenshot"]).unlink()
     shutil.copyfile(copy / first["image"], copy / "test" / entry["screenshot"])
     leak = "test.json:1: same image and prompt as train.jsonl:1 in split train"
     assert leak in said(copy)

@@ -36,6 +36,8 @@ def put(file: str, path: tuple[str | int, ...], value: Any) -> Change:
             place = place[key]
         if value is ...:
             del place[path[-1]]
+        elif isinstance(place, list) and path[-1] == len(place):
+            place.append(value)
         else:
             place[path[-1]] = value
         dump_json(root / file, document)
@@ -66,8 +68,10 @@ WINDOW = ("root", "children", 0)
 BUTTON = (*WINDOW, "children", 0)
 PNG = good.png()
 
-# What is changed, the code and file of the finding, and what its message says.
-WRONG: list[tuple[Change, str, str, str]] = [
+Wrong = tuple[Change, str, str, str]
+
+# What is changed, the code and place of the finding, and what its message says.
+WRONG: list[Wrong] = [
     (remove(T + "task.json"), "missing_file", T + "task.json", "missing"),
     (remove(T + "result.json"), "missing_file", T + "result.json", "missing"),
     (remove(T + "final_screenshot.png"), "missing_file", T + "final_screenshot.png", "missing"),
@@ -84,19 +88,19 @@ WRONG: list[tuple[Change, str, str, str]] = [
     (write(SCREEN, good.png(1280, 720)), "screenshot_size", SCREEN, "1280x720"),
     (write(ACTION, b'{\n"step_index": 0,\n}'), "invalid_json", ACTION + ":3", "JSON"),
     (write(ACTION, b"[]"), "invalid_field", ACTION + ":1", "document"),
-    (put(ACTION, ("step_index",), 1), "step_index", ACTION, "folder is 000"),
+    (put(ACTION, ("step_index",), 1), "step_index", ACTION + ":2", "folder is 000"),
     (put(ACTION, ("step_index",), "0"), "invalid_field", ACTION + ":2", "step_index"),
     (put(ACTION, ("action_type",), "tap"), "invalid_field", ACTION + ":3", "action_type"),
     (put(ACTION, ("action_type",), "scroll"), "invalid_field", ACTION + ":4", "direction"),
     (put(ACTION, ("parameters", "x"), ...), "invalid_field", ACTION + ":4", "x: Field required"),
     (put(ACTION, ("parameters", "button"), "side"), "invalid_field", ACTION + ":4", "button"),
-    (put(ACTION, ("parameters", "x"), 1920), "point_outside", ACTION, "(1920, 300)"),
-    (put(ACTION, ("parameters", "y"), -1), "point_outside", ACTION, "(500, -1)"),
+    (put(ACTION, ("parameters", "x"), 1920), "point_outside", ACTION + ":4", "(1920, 300)"),
+    (put(ACTION, ("parameters", "y"), -1), "point_outside", ACTION + ":4", "(500, -1)"),
     (put(ACTION, ("reasoning",), None), "invalid_field", ACTION + ":14", "reasoning"),
     (put(ACTION, ("target_element", "id"), "15"), "invalid_field", ACTION + ":10", "id"),
-    (put(ACTION, ("target_element", "id"), "node_9"), "target_missing", ACTION, "node_9"),
-    (put(ACTION, ("target_element", "role"), "link"), "target_differs", ACTION, "role"),
-    (put(ACTION, ("target_element", "name"), "Find"), "target_differs", ACTION, "name"),
+    (put(ACTION, ("target_element", "id"), "node_9"), "target_missing", ACTION + ":10", "node_9"),
+    (put(ACTION, ("target_element", "role"), "link"), "target_differs", ACTION + ":11", "role"),
+    (put(ACTION, ("target_element", "name"), "Find"), "target_differs", ACTION + ":12", "name"),
     (put(TREE, ("timestamp",), "noon"), "invalid_field", TREE + ":2", "ISO 8601"),
     (put(TREE, ("screen", "width"), 3440), "screen_size", TREE, "3440x1080"),
     (put(TREE, ("root",), None), "invalid_node", TREE, "node number 0"),
@@ -127,8 +131,8 @@ WRONG: list[tuple[Change, str, str, str]] = [
         T + "task.json:6",
         "difficulty",
     ),
-    (put(T + "result.json", ("trajectory_id",), "t2"), "id_differs", T + "result.json", "folder"),
-    (put(T + "result.json", ("total_steps",), 9), "total_steps", T + "result.json", "8 step"),
+    (put(T + "result.json", ("trajectory_id",), "t2"), "id_differs", T + "result.json:2", "folder"),
+    (put(T + "result.json", ("total_steps",), 9), "total_steps", T + "result.json:4", "8 step"),
     (put(T + "result.json", ("success",), "yes"), "invalid_field", T + "result.json:3", "success"),
     (put(T + "result.json", ("model_info",), {}), "invalid_field", T + "result.json:7", "name"),
     (put(T + "result.json", ("success",), False), "index_differs", "index.json:10", "success"),
@@ -149,12 +153,116 @@ WRONG: list[tuple[Change, str, str, str]] = [
     (put("metadata.json", ("counts",), []), "invalid_field", "metadata.json:7", "counts"),
 ]
 
-ODD: list[tuple[Change, str, str, str]] = [
+STEP = T + "steps/{:03d}/action.json"
+KINDS = {
+    "double": STEP.format(1),
+    "type": STEP.format(3),
+    "hotkey": STEP.format(4),
+    "scroll": STEP.format(5),
+    "drag": STEP.format(6),
+    "wait": STEP.format(7),
+}
+TASK, RESULT, FINAL = T + "task.json", T + "result.json", T + "final_screenshot.png"
+ENTRY = ("trajectories", 0)
+
+
+def bad(file: str, path: tuple[str | int, ...], value: Any, line: int, message: str) -> Wrong:
+    """A value that no model takes."""
+    return put(file, path, value), "invalid_field", f"{file}:{line}", message
+
+
+MORE_WRONG: list[Wrong] = [
+    bad(ACTION, ("step_index",), -1, 2, "step_index"),
+    bad(ACTION, ("step_index",), True, 2, "step_index"),
+    bad(ACTION, ("step_index",), ..., 1, "step_index"),
+    bad(ACTION, ("action_type",), None, 3, "action_type"),
+    bad(ACTION, ("action_type",), ..., 1, "action_type"),
+    bad(ACTION, ("parameters",), None, 4, "parameters"),
+    bad(ACTION, ("parameters",), [], 4, "parameters"),
+    bad(ACTION, ("parameters",), ..., 1, "parameters"),
+    bad(ACTION, ("parameters", "x"), "500", 4, "x: Input should be"),
+    bad(ACTION, ("parameters", "x"), 500.5, 4, "x: Input should be"),
+    bad(ACTION, ("parameters", "clicks"), 2, 4, "clicks: Input should be 3"),
+    bad(ACTION, ("parameters", "modifiers"), "ctrl", 4, "modifiers: Input should be a valid list"),
+    bad(ACTION, ("target_element",), "node_2", 9, "target_element"),
+    bad(ACTION, ("target_element", "id"), ..., 9, "target_element.id"),
+    bad(ACTION, ("target_element", "role"), "Button", 11, "target_element.role"),
+    bad(ACTION, ("target_element", "name"), None, 12, "target_element.name"),
+    bad(ACTION, ("reasoning",), ..., 1, "reasoning"),
+    bad(KINDS["double"], ("parameters", "y"), ..., 4, "y: Field required"),
+    bad(KINDS["type"], ("parameters", "text"), None, 4, "text: Input should be a valid string"),
+    bad(KINDS["type"], ("parameters", "text"), ..., 4, "text: Field required"),
+    bad(KINDS["hotkey"], ("parameters", "keys"), [], 4, "keys: List should have at least 1"),
+    bad(KINDS["hotkey"], ("parameters", "keys"), "ctrl+c", 4, "keys: Input should be a valid list"),
+    bad(KINDS["hotkey"], ("parameters", "keys", 0), "", 4, "keys[0]"),
+    bad(KINDS["scroll"], ("parameters", "direction"), "north", 4, "direction"),
+    bad(KINDS["scroll"], ("parameters", "amount"), 0, 4, "amount: Input should be greater"),
+    bad(KINDS["scroll"], ("parameters", "amount"), 1.5, 4, "amount"),
+    bad(KINDS["drag"], ("parameters", "end_x"), ..., 4, "end_x: Field required"),
+    bad(KINDS["drag"], ("parameters", "button"), "x1", 4, "button"),
+    bad(KINDS["wait"], ("parameters", "seconds"), 0, 4, "seconds: Input should be greater"),
+    bad(KINDS["wait"], ("parameters", "seconds"), "2", 4, "seconds"),
+    (put(KINDS["drag"], ("parameters", "end_y"), 1080), "point_outside", KINDS["drag"], "1080"),
+    (write(KINDS["wait"], b'{"x": NaN}'), "invalid_json", KINDS["wait"] + ":1", "NaN"),
+    (write(TREE, b"\xff"), "invalid_json", TREE + ":1", "UTF-8"),
+    (write(TREE, b'{"root": {}}'), "invalid_field", TREE + ":1", "timestamp: Field required"),
+    bad(TREE, ("screen",), ..., 1, "screen"),
+    bad(TREE, ("screen", "height"), 0, 5, "screen.height"),
+    bad(TREE, ("screen", "width"), "1920", 4, "screen.width"),
+    (put(TREE, ("screen", "height"), 1200), "screen_size", TREE, "1920x1200"),
+    (put(TREE, ("root",), []), "invalid_node", TREE, "number 0"),
+    (
+        put(TREE, (*WINDOW, "bounds"), ...),
+        "invalid_node",
+        TREE,
+        "number 1 in document order: bounds",
+    ),
+    (put(TREE, (*WINDOW, "id"), 1), "invalid_node", TREE, "number 1 in document order: id"),
+    (put(TREE, (*WINDOW, "states"), "focused"), "invalid_node", TREE, "states"),
+    (put(TREE, (*WINDOW, "name"), None), "invalid_node", TREE, "name: Input should be"),
+    (put(TREE, (*BUTTON, "id"), "node_3"), "target_missing", ACTION + ":10", "node_2"),
+    (put(TREE, (*BUTTON, "role"), "link"), "target_differs", ACTION + ":11", "role"),
+    bad(TASK, ("task_id",), 7, 2, "task_id"),
+    bad(TASK, ("instruction",), "", 3, "instruction"),
+    bad(TASK, ("osworld_task_id",), 7, 4, "osworld_task_id"),
+    bad(TASK, ("application",), None, 5, "application"),
+    bad(TASK, ("expected_steps",), -1, 7, "expected_steps"),
+    bad(TASK, ("expected_steps",), ..., 1, "expected_steps"),
+    bad(RESULT, ("trajectory_id",), ..., 1, "trajectory_id"),
+    bad(RESULT, ("total_steps",), "8", 4, "total_steps"),
+    bad(RESULT, ("completion_time_ms",), -1, 5, "completion_time_ms"),
+    bad(RESULT, ("error_message",), 3, 6, "error_message"),
+    bad(RESULT, ("model_info",), None, 7, "model_info"),
+    bad(RESULT, ("model_info", "name"), "", 8, "model_info.name"),
+    (write(RESULT, b"\n{,}"), "invalid_json", RESULT + ":2", "JSON"),
+    (write(FINAL, b"GIF89a"), "invalid_png", FINAL, "neither"),
+    (write(FINAL, good.png(800, 600)), "screenshot_size", FINAL, "800x600"),
+    (put("index.json", (*ENTRY, "task_id"), "x"), "index_differs", "index.json:9", "task_id"),
+    (put("index.json", (*ENTRY, "success"), False), "index_differs", "index.json:10", "success"),
+    (put("index.json", (*ENTRY, "application"), "x"), "index_differs", "index.json:12", "'x'"),
+    bad("index.json", (*ENTRY, "steps"), -1, 11, "trajectories[0].steps"),
+    bad("index.json", (*ENTRY, "id"), ..., 7, "trajectories[0].id"),
+    bad("index.json", ("failed",), None, 5, "failed"),
+    bad("index.json", ("trajectories",), {}, 6, "trajectories"),
+    bad("metadata.json", ("version",), 1, 7, "version"),
+    (write("metadata.json", b"[]"), "invalid_field", "metadata.json:1", "document"),
+]
+
+OFF = {
+    "id": "node_3",
+    "role": "button",
+    "name": "",
+    "bounds": {"x": -60, "y": 10, "width": 60, "height": 20},
+    "states": ["visible"],
+}
+
+ODD: list[Wrong] = [
     (remove("metadata.json"), "missing_file", "metadata.json", "what made it"),
     (put(T + "task.json", ("expected_steps",), 3), "expected_steps", T + "task.json", "8 step"),
     (put(T + "task.json", ("extra",), 1), "unknown_field", T + "task.json", "extra"),
     (put(ACTION, ("parameters", "zz"), 1), "unknown_field", ACTION, "zz"),
     (put(ACTION, ("parameters", "x"), 1700), "point_off_target", ACTION, "node_2"),
+    (put(TREE, (*WINDOW, "children", 1), OFF), "node_outside", TREE, "first node_3"),
     (put(TREE, ("root", "role"), "window"), "root_role", TREE, "window"),
     (put(TREE, ("root", "bounds", "width"), 10), "root_bounds", TREE, "whole screen"),
     (
@@ -175,7 +283,7 @@ def test_the_good_dataset_has_no_problem(dataset):
     assert validate_trajectory(dataset / "trajectories" / good.NAME) == []
 
 
-@pytest.mark.parametrize(("change", "code", "location", "message"), WRONG)
+@pytest.mark.parametrize(("change", "code", "location", "message"), [*WRONG, *MORE_WRONG])
 def test_one_wrong_thing_is_one_error_in_its_place(dataset, change, code, location, message):
     change(dataset)
     found = errors(validate_dataset(dataset))

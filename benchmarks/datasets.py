@@ -1,0 +1,139 @@
+"""Seconds and memory of building and checking a CUDAG dataset of many made trajectories.
+
+Run: `.venv/bin/python benchmarks/datasets.py [--trajectories 2000] [--steps 8] [--keep DIR]`. Each
+figure comes from a process of its own; the same work on a quarter of the trajectories stands beside
+it, so that memory which grows with the data shows. The dataset is built twice and compared.
+"""
+
+import argparse
+import hashlib
+import json
+import multiprocessing
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from demo_pipeline.datasets.cudag_build import build_cudag, dataset_directory_name
+from demo_pipeline.datasets.selection import DatasetTrajectory
+from demo_pipeline.formats.cudag_validator import validate_cudag
+from demo_pipeline.settings import DatasetSettings
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from demo_pipeline_tests.datasets.builders import make_trajectory
+
+SIZE = (64, 36)
+KINDS = (
+    ("click", {"x": 30, "y": 20, "button": "left"}),
+    ("type", {"text": "google.com"}),
+    ("hotkey", {"keys": ["ctrl", "c"]}),
+    ("scroll", {"x": 10, "y": 10, "direction": "down", "amount": 2}),
+    ("drag", {"start_x": 5, "start_y": 5, "end_x": 60, "end_y": 30}),
+)
+
+
+class Cost(NamedTuple):
+    """What a piece of work took: seconds, and megabytes at its peak."""
+
+    wall: float
+    cpu: float
+    peak: float
+    result: str
+
+
+def made(root: Path, count: int, steps: int) -> None:
+    """Trajectories of two to a task; pictures repeat after a while, as start desktops do."""
+    actions = [KINDS[n % len(KINDS)] for n in range(steps)]
+    for number in range(count):
+        make_trajectory(
+            root,
+            f"demo_{number:05d}",
+            actions,
+            instruction=f"Do task {number // 2}",
+            group=f"task_{number // 2}",
+            shade=number * 7 % 4000,
+            size=SIZE,
+        )
+
+
+def members(root: Path, count: int) -> list[DatasetTrajectory]:
+    """The first `count` trajectories."""
+    names = sorted(path.name for path in (root / "trajectories").iterdir())[:count]
+    return [
+        DatasetTrajectory(
+            name, root / "trajectories" / name, root / "provenance" / f"{name}.parquet"
+        )
+        for name in names
+    ]
+
+
+def build(root: Path, out: str, count: int) -> str:
+    """Build into `out` and say how many records there are."""
+    settings = DatasetSettings()
+    chosen = members(root, count)
+    target = root / out / dataset_directory_name(chosen, settings)
+    return f"{sum(build_cudag(chosen, target, settings).records.values())} records"
+
+
+def validate(root: Path, out: str, _count: int) -> str:
+    """Validate what was built and say how much was found."""
+    (target,) = (root / out).iterdir()
+    return f"{len(validate_cudag(target))} findings"
+
+
+def digest(root: Path) -> str:
+    """SHA-256 over names and bytes of every file."""
+    total = hashlib.sha256()
+    for file in sorted(path for path in root.rglob("*") if path.is_file()):
+        total.update(json.dumps(file.relative_to(root).as_posix()).encode())
+        total.update(hashlib.sha256(file.read_bytes()).digest())
+    return total.hexdigest()
+
+
+def measured(work: Callable[[Path, str, int], str], *arguments: Path | str | int) -> Cost:
+    """One piece of work in a process of its own."""
+    spawned = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=spawned) as pool:
+        return pool.submit(_measure, work, arguments).result()
+
+
+def _measure(work: Callable[..., str], arguments: tuple[Path | str | int, ...]) -> Cost:
+    wall, cpu = time.perf_counter(), time.process_time()
+    result = work(*arguments)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return Cost(time.perf_counter() - wall, time.process_time() - cpu, peak, result)
+
+
+def costs(root: Path, count: int) -> Iterator[tuple[str, Cost]]:
+    """Build and validate a quarter, then all, then build all again."""
+    quarter = max(count // 4, 1)
+    for name, number in (("quarter", quarter), ("first", count)):
+        yield f"build {number}", measured(build, root, name, number)
+        yield f"validate {number}", measured(validate, root, name, number)
+    yield f"build {count} again", measured(build, root, "second", count)
+
+
+def main() -> None:
+    """Make the trajectories, measure, print, compare."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--trajectories", type=int, default=2000)
+    parser.add_argument("--steps", type=int, default=8)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        root = Path(scratch)
+        print("making the trajectories …", file=sys.stderr)
+        made(root, arguments.trajectories, arguments.steps)
+        print(f"{'':<22}{'wall s':>9}{'cpu s':>9}{'peak MB':>9}")
+        for name, cost in costs(root, arguments.trajectories):
+            print(f"{name:<22}{cost.wall:>9.2f}{cost.cpu:>9.2f}{cost.peak:>9.0f}  {cost.result}")
+        same = digest(root / "first") == digest(root / "second")
+        print("the same bytes twice" if same else "DIFFERENT BYTES")
+    sys.exit(not same)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""The small files beside the records of a CUDAG dataset, for trainers and for people.
+
+Belongs here: the tool and the system prompt as files, LLaMA-Factory's `dataset_info.json`, and the
+split report. None of them is asked for by seed 003; all follow from settings and records.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from demo_pipeline.datasets.cudag_config import split_ratios
+from demo_pipeline.datasets.prompts import system_prompt, tool_schema
+from demo_pipeline.datasets.splits import Split, SplitPlan
+from demo_pipeline.formats.jsonfile import dump_json
+from demo_pipeline.settings import DatasetSettings
+
+REPORT_FILE = "splits.json"
+_TAGS = {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt"}
+
+
+def write_companions(out: Path, splits: Collection[Split], settings: DatasetSettings) -> None:
+    """Write `system_prompt.txt`, `tools.json` and `dataset_info.json`.
+
+    Args:
+        out: the dataset's directory.
+        splits: those that have a file of their own.
+        settings: what the dataset is made with.
+    """
+    (out / "system_prompt.txt").write_text(system_prompt(settings) + "\n", encoding="utf-8")
+    dump_json(out / "tools.json", [tool_schema(settings)])
+    dump_json(out / "dataset_info.json", dataset_info(splits, settings))
+
+
+def dataset_info(splits: Collection[Split], settings: DatasetSettings) -> dict[str, Any]:
+    """LLaMA-Factory's entry for each file of records, `<name_prefix>_<split>`.
+
+    Both its `dataset_dir` and its `media_dir` are then the dataset's directory. It takes no system
+    prompt from here: give the text of `system_prompt.txt` as its `default_system`.
+    """
+    return {
+        f"{settings.name_prefix}_{split.value}": {
+            "file_name": f"{split.value}.jsonl",
+            "formatting": "sharegpt",
+            "columns": {"messages": "conversations", "images": "image"},
+            "tags": dict(_TAGS),
+        }
+        for split in Split
+        if split in splits and split is not Split.TEST
+    }
+
+
+def split_report(
+    plan: SplitPlan,
+    settings: DatasetSettings,
+    records: Mapping[Split, int],
+    excluded_trajectories: Mapping[str, int],
+    excluded_records: Mapping[str, int],
+) -> dict[str, Any]:
+    """`splits.json`: who lies in which split, what was moved, and what was left out and why.
+
+    Args:
+        plan: where every chosen trajectory goes.
+        settings: for the ratios, which stand beside the shares of groups that came of them.
+        records: written, by split.
+        excluded_trajectories: left out whole, by reason.
+        excluded_records: steps that gave no record although their trajectory takes part, by reason.
+    """
+    groups, placed = Counter(plan.groups.values()), Counter(plan.splits.values())
+    hashed = groups.total() - groups[Split.HELD_OUT]
+    splits: dict[str, dict[str, Any]] = {
+        split.value: {
+            "groups": groups[split],
+            "trajectories": placed[split],
+            "records": records.get(split, 0),
+        }
+        for split in Split
+    }
+    for name, ratio in split_ratios(settings).items():
+        share = round(splits[name]["groups"] / hashed, 6) if hashed else 0
+        splits[name] |= {"ratio": ratio, "share": share}
+    return {
+        "splits": splits,
+        "filled": [{"group": group, "split": split.value} for group, split in plan.filled],
+        "empty": [split.value for split in plan.empty],
+        "held_out_applications_absent": list(plan.absent),
+        "excluded": {
+            "trajectories": dict(sorted(excluded_trajectories.items())),
+            "records": dict(sorted(excluded_records.items())),
+        },
+        "trajectories": {
+            key: {"group": plan.members[key], "split": split.value}
+            for key, split in plan.splits.items()
+        },
+    }

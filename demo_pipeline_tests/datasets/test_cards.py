@@ -1,0 +1,152 @@
+"""Cards and charts: what a person learns of a dataset without opening it."""
+
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from demo_pipeline.datasets.card_kinds import (
+    cudag_card,
+    describe_cudag,
+    describe_index,
+    describe_messages,
+    describe_sft,
+)
+from demo_pipeline.datasets.charts import bar_chart
+from demo_pipeline.datasets.cudag_build import build_cudag
+from demo_pipeline.datasets.facts import Facts, cudag_facts, sft_facts
+from demo_pipeline.datasets.index import build_index
+from demo_pipeline.datasets.messages import build_messages
+from demo_pipeline.datasets.sft import build_sft
+from demo_pipeline.formats.cudag_validator import validate_cudag
+from demo_pipeline.problems import errors
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, snapshot
+
+SETTINGS = DatasetSettings(licence="cc-by-4.0", include_leaky=True)
+NOTHING = Facts(0, 0, 0, 0, {}, {}, {}, {}, {}, {})
+
+
+@pytest.fixture(scope="module")
+def described(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The four datasets of one set of demonstrations, with cards and charts."""
+    root = tmp_path_factory.mktemp("described")
+    half = {"scale": 0.5, "pad_x": 0.0, "pad_y": 0.0}
+    demos = [
+        make_trajectory(
+            root,
+            f"demo{n}",
+            [*TABLE[n : n + 2], ("type", {"text": "a secret|word"})],
+            instruction=f"Do {n}",
+            application="gimp" if n < 2 else "chrome",
+            rows={0: {"leak": n == 0, **half}, 1: half, 2: half},
+        )
+        for n in range(8)
+    ]
+    provenance = [demo.provenance for demo in demos]
+    left_out = {"trajectories": {"failed": 3}}
+    build_index(demos, root / "dataset", SETTINGS, ("demo_pipeline", "0"))
+    describe_index(root / "dataset", SETTINGS)
+    for name, build, describe in (
+        ("sft", build_sft, describe_sft),
+        ("messages", build_messages, describe_messages),
+        ("cudag", build_cudag, describe_cudag),
+    ):
+        build(demos, root / name, SETTINGS)
+        describe(root / name, SETTINGS, provenance, left_out)
+    return root
+
+
+def card(described: Path, name: str) -> tuple[dict[str, Any], str]:
+    _, front, text = (described / name / "README.md").read_text().split("---\n", 2)
+    return yaml.safe_load(front), text
+
+
+@pytest.mark.parametrize("name", ["dataset", "sft", "messages", "cudag"])
+def test_a_card_says_what_a_person_asks_first(described: Path, name: str) -> None:
+    front, text = card(described, name)
+    assert front["license"] == "cc-by-4.0"
+    assert "computer-use" in front["tags"]
+    for heading in ("How it was made", "What is in it", "Files", "Loading", "Licence"):
+        assert f"## {heading}\n" in text
+    assert "| trajectories | 8 |" in text
+    assert "| gimp | 2 |" in text
+    assert "secret" not in text
+    for line in text.splitlines():
+        if line.startswith("!["):
+            assert cv2.imread(str(described / name / line.split("(")[1].strip(")"))) is not None
+
+
+def test_splits_rates_and_reasons_are_those_of_the_files(described: Path) -> None:
+    _, text = card(described, "sft")
+    facts = sft_facts(described / "sft", sorted((described / "provenance").iterdir()))[0]
+    assert sum(split.samples for split in facts.splits.values()) == facts.samples == 24
+    for name, split in facts.splits.items():
+        assert f"| {name} | {split.samples} | {split.trajectories} | {split.tasks} |" in text
+    assert "Leak rate: 4.17% (1 of 24 samples" in text
+    assert "| trajectories left out: failed | 3 |" in text
+    assert facts.resolutions == {"3840x2160": 8}
+    assert facts.actions["type"] == 8 + sum(kind == "type" for kind, _ in TABLE[:9])
+
+
+def test_a_cudag_dataset_with_its_card_is_still_sound(described: Path) -> None:
+    front, text = card(described, "cudag")
+    assert errors(validate_cudag(described / "cudag")) == []
+    assert [config["config_name"] for config in front["configs"]] == ["default", "test"]
+    facts, torn = cudag_facts(described / "cudag", sorted((described / "provenance").iterdir()))
+    assert torn == []
+    assert cudag_card(facts, SETTINGS, {"trajectories": {"failed": 3}}).endswith(text)
+
+
+def test_an_unstated_licence_is_said_to_be_missing() -> None:
+    assert "nobody has stated one" in cudag_card(NOTHING, DatasetSettings(), {})
+
+
+def test_a_task_in_two_splits_is_found(tmp_path: Path) -> None:
+    demos = [make_trajectory(tmp_path, f"demo{n}", shade=n, instruction=f"{n}") for n in range(6)]
+    build_sft(demos, tmp_path / "sft", DatasetSettings())
+    assert sft_facts(tmp_path / "sft", [demo.provenance for demo in demos])[1] == []
+    for n in range(6):  # now they are all of one task
+        make_trajectory(tmp_path, f"demo{n}", group="same")
+    [problem] = sft_facts(tmp_path / "sft", [demo.provenance for demo in demos])[1]
+    assert "'same' lies in more than one split: test, train, val" in problem.message
+
+
+def test_a_provenance_that_cannot_be_read_costs_only_itself(tmp_path: Path) -> None:
+    demos = [make_trajectory(tmp_path, name, [CLICK], shade=ord(name)) for name in "ab"]
+    build_sft(demos, tmp_path / "sft", DatasetSettings())
+    demos[0].provenance.write_bytes(b"#" * 100)
+    facts, _ = sft_facts(tmp_path / "sft", [demo.provenance for demo in demos])
+    assert (facts.trajectories, facts.platforms) == (2, {"windows": 1})
+
+
+def test_described_again_the_bytes_are_the_same(described: Path, tmp_path: Path) -> None:
+    provenance = sorted((described / "provenance").iterdir())
+    before = snapshot(described / "messages")
+    describe_messages(described / "messages", SETTINGS, provenance, {"trajectories": {"failed": 3}})
+    assert snapshot(described / "messages") == before
+    assert tmp_path.as_posix() not in str(before["README.md"])
+
+
+def test_the_longest_bar_is_the_most_frequent() -> None:
+    image = cv2.imdecode(np.frombuffer(bar_chart("Bars", {"a": 10, "b": 5}), np.uint8), 1)
+    blue = (image == (176, 120, 60)).all(axis=2).sum(axis=1)
+    first, second = blue[50], blue[76]
+    assert first == pytest.approx(2 * second, abs=2)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.dictionaries(st.text(max_size=40), st.integers(0, 10**9), max_size=40))
+def test_any_labels_make_a_chart(bars: dict[str, int]) -> None:
+    image = cv2.imdecode(np.frombuffer(bar_chart("Title", bars), np.uint8), 1)
+    assert image.shape[1] == 640
+
+
+def test_a_card_of_nothing_can_be_written() -> None:
+    text = cudag_card(NOTHING, DatasetSettings(), {})
+    assert "configs" not in text

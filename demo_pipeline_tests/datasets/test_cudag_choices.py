@@ -1,0 +1,160 @@
+"""What the settings make of a CUDAG dataset: prompts, images, files for trainers, splits."""
+
+import json
+
+import cv2
+
+from demo_pipeline.datasets.cudag_build import build_cudag, dataset_directory_name
+from demo_pipeline.formats.cudag import read_records, read_tests
+from demo_pipeline.formats.cudag_validator import validate_cudag
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline_tests.datasets.builders import (
+    CLICK,
+    TABLE,
+    make_trajectory,
+    read_lines,
+    snapshot,
+)
+
+TRAIN = DatasetSettings(train_ratio=1.0, val_ratio=0.0, test_ratio=0.0)
+
+
+def build(root, demos, chosen, name):
+    out = root / name
+    return out, build_cudag(demos, out, chosen)
+
+
+def test_the_instruction_alone_can_be_the_prompt(tmp_path):
+    style = TRAIN.model_copy(update={"prompt_style": "instruction"})
+    demo = make_trajectory(tmp_path, "demo", [CLICK, ("type", {"text": "hi"})])
+    out, _ = build(tmp_path, [demo], style, dataset_directory_name([demo], style))
+    human = [record.conversations[0].value for record in read_records(out / "train.jsonl")]
+    assert human == ["<image>\nOpen Chrome"] * 3
+    assert validate_cudag(out) == []
+
+
+NAMED = {"id": "node_0", "role": "button", "name": " Search \n now "}
+FIELD = {"id": "node_0", "role": "listitem", "name": "Row <image>"}
+NAMELESS = {"id": "node_0", "role": "button", "name": " "}
+AT = {"x": 960, "y": 540}
+
+
+def test_grounding_names_the_target_and_leaves_out_what_has_none(tmp_path):
+    style = TRAIN.model_copy(update={"prompt_style": "grounding"})
+    actions = [
+        CLICK,
+        ("click", {**AT, "button": "middle"}),
+        ("click", {**AT, "button": "left", "clicks": 3}),
+        ("double_click", AT),
+        ("right_click", AT),
+        ("scroll", {**AT, "direction": "down", "amount": 2}),
+        CLICK,
+        ("type", {"text": "hi"}),
+        ("drag", {"start_x": 1, "start_y": 2, "end_x": 3, "end_y": 4}),
+    ]
+    targets = dict.fromkeys(range(len(actions)), NAMED) | {5: FIELD, 6: NAMELESS}
+    demo = make_trajectory(tmp_path, "demo", actions, targets=targets)
+    out, summary = build(tmp_path, [demo], style, dataset_directory_name([demo], style))
+    human = [record.conversations[0].value for record in read_records(out / "train.jsonl")]
+    assert human == [
+        "<image>\nClick the Search now button",
+        "<image>\nMiddle-click the Search now button",
+        "<image>\nTriple-click the Search now button",
+        "<image>\nDouble-click the Search now button",
+        "<image>\nRight-click the Search now button",
+        "<image>\nScroll down 2 notches on the Row [image] list item",
+    ]
+    assert summary.excluded_records["not_grounded"] == 4
+    assert summary.escaped["prompts"] == 1
+    assert validate_cudag(out) == []
+
+
+def test_a_named_target_on_the_same_picture_is_never_asked_for_in_two_splits(tmp_path):
+    style = DatasetSettings(prompt_style="grounding")
+    demos = [
+        make_trajectory(tmp_path, f"demo_{n}", instruction=f"Task {n}", targets={0: NAMED})
+        for n in range(3)
+    ]
+    out, summary = build(tmp_path, demos, style, dataset_directory_name(demos, style))
+    assert summary.excluded_records["split_leak"] == 2
+    assert validate_cudag(out) == []
+
+
+def test_images_are_links_copies_or_jpeg_and_tests_stay_png(tmp_path):
+    demos = [make_trajectory(tmp_path, f"demo_{n}", TABLE[:2], shade=9 * n) for n in range(3)]
+    built = {}
+    for kind in ("link", "copy", "jpeg"):
+        chosen = DatasetSettings(images=kind, jpeg_quality=80)
+        name = f"{kind}/{dataset_directory_name(demos, chosen)}"
+        built[kind], _ = build(tmp_path, demos, chosen, name)
+        assert validate_cudag(built[kind]) == []
+    assert snapshot(built["link"]) == snapshot(built["copy"])
+    for kind, out in built.items():
+        (record, *_) = read_records(out / "train.jsonl")
+        known = record.metadata
+        step = tmp_path / f"trajectories/{known.trajectory_id}/steps/{known.step_index:03d}"
+        image = out / record.image
+        assert image.suffix == (".jpg" if kind == "jpeg" else ".png")
+        assert image.samefile(step / "screenshot.png") == (kind == "link")
+        assert cv2.imread(str(image)).shape == (1080, 1920, 3)
+    config = json.loads((built["jpeg"] / "config.json").read_text())
+    assert config["images"] == {"format": "jpeg", "quality": 80}
+
+
+def test_a_picture_that_does_not_decode_gives_no_jpeg_and_no_record(tmp_path):
+    demo = make_trajectory(tmp_path, "demo", [CLICK, CLICK])
+    broken = demo.path / "steps" / "000" / "screenshot.png"
+    broken.write_bytes(broken.read_bytes()[:60])
+    chosen = TRAIN.model_copy(update={"images": "jpeg"})
+    out, summary = build(tmp_path, [demo], chosen, dataset_directory_name([demo], chosen))
+    assert (summary.records["train"], summary.excluded_records["missing_frame"]) == (2, 1)
+    assert validate_cudag(out) == []
+
+
+def test_a_trainer_finds_the_tool_the_prompt_and_its_own_description(tmp_path):
+    demos = [make_trajectory(tmp_path, f"demo_{n}", shade=9 * n) for n in range(3)]
+    demos.append(make_trajectory(tmp_path, "apart", shade=50, application="gimp"))
+    chosen = DatasetSettings(name_prefix="calendar", held_out_applications=("GIMP",))
+    out, _ = build(tmp_path, demos, chosen, "out")
+    config = json.loads((out / "config.json").read_text())
+    assert (out / "system_prompt.txt").read_text() == config["system_prompt"] + "\n"
+    (tool,) = json.loads((out / "tools.json").read_text())
+    assert json.dumps(tool) in config["system_prompt"]
+    info = json.loads((out / "dataset_info.json").read_text())
+    assert list(info) == ["calendar_train", "calendar_val", "calendar_held_out"]
+    for entry in info.values():
+        (first, *_) = read_lines(out / entry["file_name"])
+        turns, tags = first[entry["columns"]["messages"]], entry["tags"]
+        said = [(turn[tags["role_tag"]], turn[tags["content_tag"]]) for turn in turns]
+        assert [role for role, _ in said] == [tags["user_tag"], tags["assistant_tag"]]
+        assert said[0][1].startswith("<image>")
+        assert (out / first[entry["columns"]["images"]]).is_file()
+
+
+def test_ten_new_tasks_move_none_of_fifty_and_no_task_lies_in_two_splits(tmp_path):
+    small = {"size": (32, 18), "actions": [("type", {"text": "hi"})]}
+    demos = [
+        make_trajectory(tmp_path, f"d{n}", group=f"task_{n // 2}", shade=3 * n, **small)
+        for n in range(50)
+    ]
+    more = [
+        make_trajectory(tmp_path, f"a{n}", group=f"new_{n}", shade=200 + 3 * n, **small)
+        for n in range(10)
+    ]
+    before = placed(build(tmp_path, demos, DatasetSettings(), "before")[0])
+    after = placed(build(tmp_path, [*more, *demos], DatasetSettings(), "after")[0])
+    assert (len(before), len(after)) == (50, 60)
+    assert before.items() <= after.items()
+    for number in range(25):
+        assert after[f"d{2 * number}"] == after[f"d{2 * number + 1}"]
+
+
+def placed(out):
+    """Trajectory → split, by the records that were written."""
+    splits = {
+        record.metadata.trajectory_id: split
+        for split in ("train", "val")
+        for record in read_records(out / f"{split}.jsonl")
+    }
+    tests = read_tests(out / "test" / "test.json")
+    return splits | {test.metadata.trajectory_id: "test" for test in tests}

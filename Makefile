@@ -67,6 +67,7 @@ demo: setup
 	echo "  $$store/dataset/     trajectories with index.json and metadata.json"; \
 	echo "  $$store/datasets/    one folder a CUDAG dataset, with train, val and test"; \
 	echo "  $$store/sft/         samples for supervised fine-tuning"; \
+	echo "  $$store/messages/    the same steps as chats with images and tool calls"; \
 	echo; \
 	echo 'How it came to be: make ui opens the Dagster UI on http://127.0.0.1:$(PORT)'
 

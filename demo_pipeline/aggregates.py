@@ -12,12 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline import __version__
-from demo_pipeline.datasets import cudag_build, index, sft
+from demo_pipeline.datasets import cudag_build, index, messages, osworld_quests, sft
+from demo_pipeline.datasets.card_kinds import (
+    describe_cudag,
+    describe_index,
+    describe_messages,
+    describe_sft,
+)
+from demo_pipeline.datasets.facts import messages_facts, sft_facts
 from demo_pipeline.datasets.selection import DatasetTrajectory, load
 from demo_pipeline.datasets.trajectories import PROVENANCE_FILE
 from demo_pipeline.formats.cudag_validator import validate_cudag
 from demo_pipeline.formats.desktopd_sft import validate_sft
 from demo_pipeline.formats.desktopd_validator import validate_dataset, validate_trajectory
+from demo_pipeline.formats.messages_validator import validate_messages
 from demo_pipeline.problems import DemonstrationError, Problem, errors
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.stages import BY_NAME, Pipeline
@@ -25,7 +33,7 @@ from demo_pipeline.storage.making import CheckOutcome, Made, Recipe, make
 from demo_pipeline.storage.quarantine import list_quarantine
 from demo_pipeline.storage.store import MissingOutput, Staging, Version
 
-CODE_VERSION = "1"
+CODE_VERSION = "2"
 TRAJECTORIES = BY_NAME["trajectories"].folder
 Summary = Mapping[str, Any]
 
@@ -37,6 +45,11 @@ class Members:
     trajectories: tuple[DatasetTrajectory, ...]
     versions: Mapping[str, Version]
     left_out: Mapping[str, int]
+
+    @property
+    def provenance(self) -> list[Path]:
+        """The provenance files that are there."""
+        return [one.provenance for one in self.trajectories if one.provenance.is_file()]
 
 
 @dataclass(frozen=True)
@@ -62,15 +75,39 @@ class Aggregate:
 
 def _build_index(members: Members, out: Path, settings: DatasetSettings) -> Summary:
     maker = ("demo_pipeline", __version__)
-    return asdict(index.build_index(members.trajectories, out, settings, maker))
+    summary = asdict(index.build_index(members.trajectories, out, settings, maker))
+    describe_index(out, settings)
+    return summary
 
 
 def _build_sft(members: Members, out: Path, settings: DatasetSettings) -> Summary:
-    return asdict(sft.build_sft(members.trajectories, out, settings))
+    summary = asdict(sft.build_sft(members.trajectories, out, settings))
+    describe_sft(out, settings, members.provenance, _left_out(summary, "samples"))
+    return summary
+
+
+def _build_messages(members: Members, out: Path, settings: DatasetSettings) -> Summary:
+    summary = asdict(messages.build_messages(members.trajectories, out, settings))
+    describe_messages(out, settings, members.provenance, _left_out(summary, "samples"))
+    return summary
 
 
 def _build_cudag(members: Members, out: Path, settings: DatasetSettings) -> Summary:
-    return asdict(cudag_build.build_cudag(members.trajectories, out, settings))
+    summary = asdict(cudag_build.build_cudag(members.trajectories, out, settings))
+    describe_cudag(out, settings, members.provenance, _left_out(summary, "records"))
+    return summary
+
+
+def _left_out(summary: Summary, unit: str) -> dict[str, Mapping[str, int]]:
+    """What a build counted out, as its card lists it."""
+    return {
+        "trajectories": summary["excluded_trajectories"],
+        unit: summary[f"excluded_{unit}"],
+    }
+
+
+def _build_quests(members: Members, out: Path, _settings: DatasetSettings) -> Summary:
+    return asdict(osworld_quests.build_quests(members.trajectories, out))
 
 
 def _cudag_output(members: Members, settings: DatasetSettings) -> str:
@@ -79,7 +116,18 @@ def _cudag_output(members: Members, settings: DatasetSettings) -> str:
 
 
 def _check_sft(out: Path) -> list[Problem]:
-    return validate_sft(out / sft.SAMPLES_FILE, out)
+    found = validate_sft(out / sft.SAMPLES_FILE, out)
+    return found if errors(found) else [*found, *sft_facts(out, _linked(out))[1]]
+
+
+def _check_messages(out: Path) -> list[Problem]:
+    found = validate_messages(out)
+    return found if errors(found) else [*found, *messages_facts(out, _linked(out))[1]]
+
+
+def _linked(out: Path) -> list[Path]:
+    """The provenance of the trajectories that a dataset links."""
+    return sorted(out.glob(f"{TRAJECTORIES}/*/{PROVENANCE_FILE}"))
 
 
 def _check_cudag(out: Path) -> list[Problem]:
@@ -95,6 +143,15 @@ AGGREGATES: tuple[Aggregate, ...] = (
         lambda _members, _settings: "sft",
         _build_sft,
         _check_sft,
+    ),
+    Aggregate(
+        "messages_dataset",
+        "messages_schema",
+        "Every line fits the schema; roles alternate, parts match images, calls parse.",
+        True,
+        lambda _members, _settings: "messages",
+        _build_messages,
+        _check_messages,
     ),
     Aggregate(
         "cudag_dataset",
@@ -113,6 +170,15 @@ AGGREGATES: tuple[Aggregate, ...] = (
         lambda _members, _settings: "dataset",
         _build_index,
         validate_dataset,
+    ),
+    Aggregate(
+        "osworld_quests",
+        "quest_files",
+        "Every quest is a sound, listed OSWorld task file whose evaluator is null.",
+        False,
+        lambda _members, _settings: "osworld/quests",
+        _build_quests,
+        osworld_quests.check_quests,
     ),
 )
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from demo_pipeline.actions import build as actions
-from demo_pipeline.datasets import trajectories
+from demo_pipeline.datasets import osworld_links, trajectories
 from demo_pipeline.observation import screenshots, trees
 from demo_pipeline.pipeline import Check, Stage, Summary, Work
 from demo_pipeline.problems import DemonstrationError, Problem
@@ -73,6 +73,7 @@ def _trajectories(work: Work, out: Path) -> Summary:
         work.folders["ui_trees"],
         out,
         work.settings.trajectories,
+        work.link,
     )
 
 
@@ -210,7 +211,14 @@ STAGES: tuple[Stage, ...] = (
                 "provenance.parquet has its declared columns.",
                 lambda _, out: trajectories.check_provenance(out),
             ),
+            Check(
+                "osworld_compared",
+                "The demonstration was compared with a catalog of OSWorld tasks.",
+                lambda work, _: osworld_links.require_catalog(work.link),
+                blocking=False,
+            ),
         ),
+        linked=True,
     ),
 )
 

@@ -5,25 +5,19 @@ the command that needs it, so that `--help` is quick.
 """
 
 import json
-import os
 import sys
 import time
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import ValidationError
-from pydantic_settings import SettingsError
 from rich.progress import Progress
 
 from demo_pipeline import __version__
 from demo_pipeline.console import complain, progress_bar, report_run, say
+from demo_pipeline.environment import INVALID, OK, USAGE, usable_settings, use_dagster_home
 from demo_pipeline.problems import Severity
-from demo_pipeline.settings import Settings, project_root
 from demo_pipeline.validation import Kind, kind_of, validate
-
-OK, INVALID, USAGE = 0, 1, 2
 
 app = typer.Typer(
     add_completion=False,
@@ -32,7 +26,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Turn recorded demonstrations of people using computers into training data.\n\n"
     "Recordings are looked for in `$DEMO_PIPELINE_UPLOADS` (default `data/recordings`); what is "
-    "made goes to `$DEMO_PIPELINE_STORE` (default `data/store`).",
+    "made goes to `$DEMO_PIPELINE_STORE` (default `data/store`). Demonstrations are compared "
+    "with the OSWorld task files in `$DEMO_PIPELINE_OSWORLD_TASKS` (default `data/osworld`).",
 )
 
 
@@ -45,30 +40,6 @@ def main() -> None:
     except StorageError as error:
         complain(f"demo-pipeline: {error}")
         sys.exit(USAGE)
-
-
-def _settings() -> Settings:
-    """The settings; what is wrong with them is said without their values."""
-    try:
-        return Settings()
-    except ValidationError as error:
-        for one in error.errors(include_url=False, include_input=False):
-            name = "__".join(map(str, one["loc"])).upper()
-            complain(f"demo-pipeline: setting DEMO_PIPELINE_{name}: {one['msg']}")
-    except SettingsError as error:
-        complain(f"demo-pipeline: {error}")
-    except tomllib.TOMLDecodeError as error:
-        complain(f"demo-pipeline: the settings file is no TOML: {error}")
-    raise typer.Exit(USAGE)
-
-
-def _use_dagster_home() -> None:
-    """Let Dagster remember runs in DAGSTER_HOME, by default the checkout."""
-    home = Path(os.environ.get("DAGSTER_HOME") or project_root()).expanduser().absolute()
-    if not home.is_dir():
-        complain(f"DAGSTER_HOME {home}: no such directory; create it, or unset the variable")
-        raise typer.Exit(USAGE)
-    os.environ["DAGSTER_HOME"] = str(home)
 
 
 def _version(wanted: bool) -> None:
@@ -96,8 +67,8 @@ def register() -> None:
     from demo_pipeline.defs.running import register_uploads  # noqa: PLC0415
     from demo_pipeline.stages import Pipeline  # noqa: PLC0415
 
-    pipeline = Pipeline.open(_settings())
-    _use_dagster_home()
+    pipeline = Pipeline.open(usable_settings())
+    use_dagster_home()
     ids, new = register_uploads(pipeline)
     for key in new:
         say(f"registered {key}")
@@ -119,18 +90,19 @@ def run(
 
     What is quarantined waits for another upload, `--retry`, or being named here.
     """
-    from demo_pipeline.defs.running import process, register_uploads  # noqa: PLC0415
+    from demo_pipeline.defs.running import process, read_tasks, register_uploads  # noqa: PLC0415
     from demo_pipeline.stages import Pipeline, is_held, is_up_to_date  # noqa: PLC0415
 
-    settings = _settings()
+    settings = usable_settings()
     pipeline = Pipeline.open(settings)
-    _use_dagster_home()
-    begun = time.monotonic()
+    use_dagster_home()
+    begun, cores = time.monotonic(), settings.execution.workers
     known, _ = register_uploads(pipeline)
     unknown = [key for key in ids or () if key not in known]
     if unknown:
         complain(f"no recording {', '.join(unknown)} in {pipeline.uploads.url}")
         raise typer.Exit(USAGE)
+    failed = read_tasks(settings, force=force)
     chosen = list(dict.fromkeys(ids or known))
     todo = [key for key in chosen if force or not is_up_to_date(pipeline, key)]
     held = [key for key in todo if not (force or retry or ids) and is_held(pipeline, key)]
@@ -140,14 +112,14 @@ def run(
     with progress_bar() as progress:
         if todo:
             task = progress.add_task("demonstrations", total=len(todo))
-            count = workers or settings.execution.workers
-            for outcome in process(settings, todo, count, force=force):
+            for outcome in process(settings, todo, workers or cores, force=force):
                 outcomes.append(outcome)
                 progress.advance(task)
-        made, failed = _datasets(pipeline, progress, force=force)
+        made, unmade = _datasets(pipeline, progress, force=force)
     report_run(outcomes, unchanged, made, time.monotonic() - begun)
     if held:
         say(f"{len(held)} more still quarantined: `demo-pipeline quarantine` says why")
+    failed += unmade
     for line in failed:
         complain(f"datasets: {line}")
     crashed = any(outcome.status == "crashed" for outcome in outcomes)
@@ -188,7 +160,7 @@ def inspect(
     from demo_pipeline.stages import BY_NAME, Pipeline  # noqa: PLC0415
     from demo_pipeline.storage.ids import safe_id  # noqa: PLC0415
 
-    store = Pipeline.open(_settings()).store
+    store = Pipeline.open(usable_settings()).store
     key = safe_id(demonstration)
     with ExitStack() as stack:
         raw, events, actions = (
@@ -205,7 +177,7 @@ def quarantine() -> None:
     from demo_pipeline.stages import Pipeline  # noqa: PLC0415
     from demo_pipeline.storage.quarantine import list_quarantine  # noqa: PLC0415
 
-    records = list_quarantine(Pipeline.open(_settings()).store)
+    records = list_quarantine(Pipeline.open(usable_settings()).store)
     for record in records:
         for problem in record.problems:
             where = f"{problem['file']}" + (f":{problem['line']}" if problem.get("line") else "")
@@ -221,7 +193,7 @@ def validate_path(
     kind: Annotated[Kind | None, typer.Option(help="What it is; default: by its files.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Machine-readable report.")] = False,
 ) -> None:
-    """Check a recording, trajectory, dataset, CUDAG directory, SFT file or OSWorld task.
+    """Check a recording, trajectory, dataset, CUDAG directory, SFT file, messages or OSWorld task.
 
     Exits with 0 when valid (warnings allowed), 1 when invalid, 2 when it cannot be checked.
     """
@@ -233,7 +205,7 @@ def validate_path(
         kinds = ", ".join(Kind)
         complain(f"{path}: none of {kinds}; say which with --kind")
         raise typer.Exit(USAGE)
-    problems = validate(path.absolute(), found, _settings())
+    problems = validate(path.absolute(), found, usable_settings())
     invalid = sum(problem.severity is Severity.ERROR for problem in problems)
     if as_json:
         report = {"path": str(path), "kind": found, "valid": not invalid}
@@ -249,6 +221,22 @@ def validate_path(
 
 
 @app.command()
+def stats(
+    query: Annotated[
+        str | None, typer.Argument(help="SQL over the views (default: the tables of statistics).")
+    ] = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Machine-readable answer.")] = False,
+    views: Annotated[bool, typer.Option("--views", help="Print the views as a script.")] = False,
+) -> None:
+    """Count what is in the datasets with SQL, or ask DuckDB a question of your own."""
+    from demo_pipeline.stats_command import print_views, show  # noqa: PLC0415
+
+    settings = usable_settings()
+    raise typer.Exit(print_views(settings) if views else show(settings, query, as_json=as_json))
+
+
+@app.command()
 def export(
     dest: Annotated[Path, typer.Argument(help="A directory that is empty or not there yet.")],
 ) -> None:
@@ -256,7 +244,7 @@ def export(
     from demo_pipeline.stages import Pipeline  # noqa: PLC0415
     from demo_pipeline.storage.export import export as write  # noqa: PLC0415
 
-    for name in write(Pipeline.open(_settings()).store, dest):
+    for name in write(Pipeline.open(usable_settings()).store, dest):
         say(f"{dest}/{name}")
 
 
@@ -265,7 +253,7 @@ def revalidate() -> None:
     """Read every committed output again and compare each file with its manifest."""
     from demo_pipeline.stages import Pipeline  # noqa: PLC0415
 
-    store = Pipeline.open(_settings()).store
+    store = Pipeline.open(usable_settings()).store
     names = store.outputs()
     problems = [(name, problem) for name in names for problem in store.verify(name)]
     for name, problem in problems:
@@ -284,7 +272,7 @@ def prune(
     """Remove old versions of outputs that nothing refers to any more."""
     from demo_pipeline.stages import Pipeline  # noqa: PLC0415
 
-    removed = Pipeline.open(_settings()).store.collect(grace_hours * 3600, time.time())
+    removed = Pipeline.open(usable_settings()).store.collect(grace_hours * 3600, time.time())
     say(f"{len(removed)} old versions removed")
 
 

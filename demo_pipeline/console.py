@@ -113,5 +113,9 @@ def _holds(found: Mapping[str, Any]) -> str:
     records = found.get("records")
     if isinstance(records, dict):
         return ", ".join(f"{split} {count}" for split, count in records.items() if count)
-    parts = [f"{found[key]} {key}" for key in ("trajectories", "samples", "steps") if key in found]
+    parts = [
+        f"{found[key]} {key}"
+        for key in ("trajectories", "samples", "steps", "tasks")
+        if key in found
+    ]
     return ", ".join(parts)

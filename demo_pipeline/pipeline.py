@@ -8,28 +8,35 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from demo_pipeline.datasets.osworld_links import NO_CATALOG, Link
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording import manifest
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.settings import Section, Settings
 from demo_pipeline.storage.store import Store, open_store
 from demo_pipeline.storage.uploads import Uploads, open_uploads
+from demo_pipeline.storage.urls import local_path
 
 Summary = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """The two roots and the settings: all that a stage may reach."""
+    """The roots and the settings: all that a stage may reach.
+
+    `tasks` is the folder of OSWorld task files, which need not be there.
+    """
 
     settings: Settings
     uploads: Uploads
     store: Store
+    tasks: Path
 
     @classmethod
     def open(cls, settings: Settings) -> "Pipeline":
-        """Open both roots. Raises `StorageError` for a root of a kind that is not supported."""
-        return cls(settings, open_uploads(settings.uploads), open_store(settings.store))
+        """Open the roots. Raises `StorageError` for a root of a kind that is not supported."""
+        uploads, store = open_uploads(settings.uploads), open_store(settings.store)
+        return cls(settings, uploads, store, local_path(settings.osworld_tasks))
 
 
 @dataclass(frozen=True)
@@ -42,6 +49,7 @@ class Work:
     manifest: RecordingManifest | None
     folders: Mapping[str, Path]
     settings: Settings
+    link: Link = NO_CATALOG
 
     @property
     def recording(self) -> RecordingManifest:
@@ -74,6 +82,7 @@ class Stage:
         folder: of its outputs in the store: `<folder>/<demonstration>`.
         inputs: names of the stages whose outputs it reads.
         uploads: it reads the uploaded files too.
+        linked: it is told which OSWorld task the demonstration is of.
         build: writes into a folder, returns a summary.
     """
 
@@ -85,6 +94,7 @@ class Stage:
     build: Callable[[Work, Path], Summary]
     checks: tuple[Check, ...]
     uploads: bool = False
+    linked: bool = False
 
     def output(self, demonstration: str) -> str:
         """Name of the stage's output in the store."""

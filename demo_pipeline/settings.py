@@ -100,8 +100,24 @@ class DatasetSettings(Section):
     val_ratio: float = Field(0.1, ge=0, le=1)
     test_ratio: float = Field(0.1, ge=0, le=1)
     held_out_applications: tuple[str, ...] = ()
-    include_failed: bool = False
+    include_failed: bool = Field(False, description="completed, and the task was not done")
+    include_aborted: bool = Field(False, description="ended before they were completed")
     include_contaminated: bool = Field(False, description="demonstrations of benchmark tasks")
+    include_leaky: bool = Field(
+        False, description="steps whose picture shows the pointer at its target, avoidably or not"
+    )
+    prompt_style: Literal["history", "instruction", "grounding"] = Field(
+        "history",
+        description="instruction and previous actions, the instruction alone, or the target named",
+    )
+    images: Literal["link", "copy", "jpeg"] = Field(
+        "link", description="hard links (copies where they cannot be), copies, JPEG; tests stay PNG"
+    )
+    jpeg_quality: int = Field(90, ge=1, le=100)
+    licence: str = Field("unknown", description="in the dataset cards, e.g. cc-by-4.0")
+    message_calls: Literal["text", "structured"] = Field(
+        "text", description="messages: calls as text of the turn, or as its `tool_calls`"
+    )
     scroll_positive: Literal["up", "down"] = "up"
     pixels_per_notch: int = 100
     tolerance_min: int = Field(5, description="RU")
@@ -142,6 +158,10 @@ class Settings(BaseSettings):
     store: str = Field(
         default_factory=lambda: str(project_root() / "data" / "store"),
         description="what the pipeline makes: a path or an s3:// URL",
+    )
+    osworld_tasks: str = Field(
+        default_factory=lambda: str(project_root() / "data" / "osworld"),
+        description="a folder of OSWorld task files; it need not be there",
     )
     recording: RecordingSettings = RecordingSettings()
     actions: ActionSettings = ActionSettings()

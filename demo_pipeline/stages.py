@@ -11,6 +11,8 @@ from pathlib import Path
 
 from demo_pipeline import __version__
 from demo_pipeline.chain import BY_NAME, STAGES
+from demo_pipeline.datasets.osworld_links import NO_CATALOG
+from demo_pipeline.osworld import OSWORLD_TASKS, link_of
 from demo_pipeline.pipeline import Check, Pipeline, Stage, Summary, Work
 from demo_pipeline.problems import DemonstrationError, Problem, errors
 from demo_pipeline.recording import manifest
@@ -98,7 +100,12 @@ def _opened(
             recording = manifest.read_manifest(folders["raw_recordings"])
         else:
             inputs["upload"] = manifest.upload_fingerprint(upload)
-        yield Work(demonstration, name, upload, recording, folders, pipeline.settings), inputs
+        link = NO_CATALOG
+        if stage.linked and recording is not None:
+            # Its own link alone: another task in the catalog remakes no trajectory.
+            link = link_of(pipeline, recording)
+            inputs[OSWORLD_TASKS] = link.fingerprint
+        yield Work(demonstration, name, upload, recording, folders, pipeline.settings, link), inputs
 
 
 def _recipe(pipeline: Pipeline, stage: Stage, inputs: Mapping[str, str]) -> Recipe:

@@ -1,7 +1,7 @@
 """What a path is, and what is wrong with it: one entrance to every validator.
 
-Belongs here: recognising a recording, a trajectory, a dataset, a CUDAG directory, SFT samples or an
-OSWorld task by its files. The rules are each format's own.
+Belongs here: recognising a recording, a trajectory, a dataset, a CUDAG directory, SFT samples,
+messages or OSWorld tasks by its files. The rules are each format's own.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,7 +11,10 @@ from pathlib import Path
 from demo_pipeline.formats.cudag_validator import validate_cudag
 from demo_pipeline.formats.desktopd_sft import validate_sft
 from demo_pipeline.formats.desktopd_validator import validate_dataset, validate_trajectory
+from demo_pipeline.formats.messages import SCHEMA_FILE
+from demo_pipeline.formats.messages_validator import validate_messages
 from demo_pipeline.formats.osworld import validate_task_file
+from demo_pipeline.formats.osworld_folder import validate_task_folder
 from demo_pipeline.problems import DemonstrationError, Problem, Severity
 from demo_pipeline.recording.lines import BUFFER_BYTES
 from demo_pipeline.recording.log import Rejected, parse_log
@@ -28,6 +31,7 @@ class Kind(StrEnum):
     DATASET = "dataset"
     CUDAG = "cudag"
     SFT = "sft"
+    MESSAGES = "messages"
     OSWORLD = "osworld"
 
 
@@ -36,6 +40,8 @@ _MARKS: Mapping[Kind, tuple[str, ...]] = {
     Kind.TRAJECTORY: ("task.json", "result.json", "steps"),
     Kind.CUDAG: ("data.jsonl", "train.jsonl", "val.jsonl", "config.json", "images", "test"),
     Kind.SFT: ("samples.jsonl",),
+    Kind.MESSAGES: (SCHEMA_FILE,),
+    Kind.OSWORLD: ("examples", "test_all.json"),
     Kind.RECORDING: ("input_log.jsonl", "meta.json", "recording.mp4"),
 }
 
@@ -54,8 +60,9 @@ def kind_of(path: Path) -> Kind | None:
         kind: sum((path / name).exists() for name in names) / len(names)
         for kind, names in _MARKS.items()
     }
-    if shares[Kind.SFT]:
-        return Kind.SFT
+    for kind in (Kind.SFT, Kind.MESSAGES):
+        if shares[kind]:
+            return kind
     best = max(shares, key=lambda kind: shares[kind])
     return best if shares[best] else None
 
@@ -68,7 +75,8 @@ def validate(path: Path, kind: Kind, settings: Settings) -> list[Problem]:
         Kind.DATASET: lambda: validate_dataset(path),
         Kind.CUDAG: lambda: validate_cudag(path),
         Kind.SFT: lambda: validate_sft(path / "samples.jsonl" if path.is_dir() else path),
-        Kind.OSWORLD: lambda: validate_task_file(path),
+        Kind.MESSAGES: lambda: validate_messages(path if path.is_dir() else path.parent),
+        Kind.OSWORLD: lambda: (validate_task_folder if path.is_dir() else validate_task_file)(path),
     }
     return validators[kind]()
 

@@ -4,6 +4,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+from demo_pipeline.osworld import run_catalog
 from demo_pipeline.settings import Settings
 from demo_pipeline.stages import BY_NAME, STAGES, Pipeline, run_stage
 from demo_pipeline_tests.builders.form import SMALL, script
@@ -26,13 +27,15 @@ def write_demos(uploads: Path) -> None:
 
 
 def open_pipeline(root: Path, **settings: object) -> Pipeline:
-    """The pipeline over `root`/uploads and `root`/store."""
+    """The pipeline over `root`/uploads, `root`/store and `root`/tasks, which need not be there."""
     places = {"uploads": str(root / "uploads"), "store": str(root / "store")}
+    places |= {"osworld_tasks": str(root / "tasks")}
     return Pipeline.open(Settings(**places, **settings))
 
 
 def run_chain(pipeline: Pipeline, demonstration: str) -> dict[str, str]:
-    """Every stage in order; name → status."""
+    """The catalog of OSWorld tasks, then every stage in order; name → status."""
+    run_catalog(pipeline)
     return {stage.name: run_stage(pipeline, stage, demonstration).status for stage in STAGES}
 
 

@@ -16,6 +16,7 @@ from demo_pipeline.settings import Settings
 from demo_pipeline.stages import Pipeline
 from demo_pipeline.storage.quarantine import list_quarantine
 from demo_pipeline_tests.datasets.builders import snapshot
+from demo_pipeline_tests.task_folders import put_tasks, task
 from demo_pipeline_tests.uploads import TYPED, lose_video, spoil_log, upload
 
 COMMANDS = sorted(
@@ -51,6 +52,7 @@ class Place:
         return {
             "DEMO_PIPELINE_UPLOADS": str(self.root / "uploads"),
             "DEMO_PIPELINE_STORE": str(self.root / "store"),
+            "DEMO_PIPELINE_OSWORLD_TASKS": str(self.root / "tasks"),
             "DAGSTER_HOME": str(self.root / "home"),
         }
 
@@ -190,6 +192,7 @@ class TestRun:
         store = ran.place.pipeline.store
         assert store.outputs("trajectories") == ["trajectories/one", "trajectories/two"]
         assert store.outputs("dataset") == ["dataset"]
+        assert store.outputs("osworld") == ["osworld/quests", "osworld/tasks"]
 
     def test_the_bad_one_is_reported_with_file_and_line_and_remedy(self, ran: Ran) -> None:
         [line] = [line for line in ran.first.err.splitlines() if line.startswith("bad ")]
@@ -207,6 +210,13 @@ class TestRun:
         assert "1 more still quarantined" in ran.second.out
         assert ran.second.code == 1
         assert ran.files[0] == ran.files[1]
+
+    def test_a_task_file_that_is_added_links_its_demonstration(self, copied: Place) -> None:
+        put_tasks(copied.root / "tasks", {"os": [task("t-1", "PLEASE do what one says")]})
+        again = copied.start("run")
+        assert "1 done, 0 quarantined, 1 up to date" in again.out, again.err
+        linked = (copied.root / "store" / "trajectories" / "one" / "task.json").read_bytes()
+        assert json.loads(linked)["osworld_task_id"] == "t-1"
 
     def test_the_quarantined_is_tried_again_on_request(self, copied: Place) -> None:
         again = copied.start("run", "--retry")
@@ -420,6 +430,7 @@ class TestSettings:
             ("ACTIONS", '{"wide":', '"actions"'),
             ("STORE", "s3://key:secret@bucket/store", "give a path"),
             ("UPLOADS", "gs://key:secret@bucket/in", "give a path"),
+            ("OSWORLD_TASKS", "s3://key:secret@bucket/tasks", "give a path"),
         ],
     )
     def test_an_unusable_setting_is_a_usage_error_without_its_value(

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from demo_pipeline.osworld import run_catalog
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.settings import ActionSettings, TrajectorySettings
 from demo_pipeline.stages import BY_NAME, STAGES, Pipeline, is_up_to_date, run_stage
@@ -224,6 +225,7 @@ def test_a_real_recording_comes_through_without_a_finding(tmp_path: Path) -> Non
     samples = Path(__file__).resolve().parents[1] / "data" / "recordings"
     shutil.copytree(samples / "20261121_212358", tmp_path / "uploads" / "20261121_212358")
     pipeline = open_pipeline(tmp_path)
+    run_catalog(pipeline)
     for stage in STAGES:
         made = run_stage(pipeline, stage, "20261121_212358")
         assert made.status == "made"

@@ -1,4 +1,4 @@
-"""The index of a trajectory dataset: `index.json`, `metadata.json` and all provenance.
+"""The index of a trajectory dataset: `index.json`, `metadata.json` and tables of both levels.
 
 Belongs here: what is said of many trajectories together (seed 001, section 5). Failed ones are in;
 only training exports leave them out.
@@ -15,11 +15,28 @@ import pyarrow.parquet as pq
 
 from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA
 from demo_pipeline.datasets.selection import DatasetTrajectory, Row, load, ordered
+from demo_pipeline.datasets.split_files import plain
 from demo_pipeline.formats.desktopd import Creator, Index, IndexEntry, Metadata
 from demo_pipeline.formats.desktopd_reader import Trajectory
 from demo_pipeline.formats.jsonfile import dump_json
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.settings import DatasetSettings
+
+TRAJECTORIES_SCHEMA = pa.schema(
+    [
+        pa.field(name, kind, nullable=nullable, metadata={"description": text})
+        for name, kind, nullable, text in (
+            ("trajectory_id", pa.string(), False, "demonstration id"),
+            ("task_id", pa.string(), False, "of task.json"),
+            ("osworld_task_id", pa.string(), True, "of task.json; null: no benchmark task"),
+            ("application", pa.string(), False, "of task.json"),
+            ("difficulty", pa.string(), False, "easy, medium or hard"),
+            ("success", pa.bool_(), False, "of result.json"),
+            ("steps", pa.int32(), False, "number of steps"),
+            ("completion_time_ms", pa.int64(), False, "first event to last, milliseconds"),
+        )
+    ]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +66,9 @@ def build_index(
     settings: DatasetSettings,
     created_by: tuple[str, str],
 ) -> IndexSummary:
-    """Write `index.json`, `metadata.json` and `steps.parquet`; the caller makes the links.
+    """Write `index.json`, `metadata.json` and tables; the caller makes the links.
+
+    `steps.parquet` holds all provenance, `trajectories.parquet` a row a trajectory.
 
     Args:
         trajectories: committed and valid ones, in any order.
@@ -72,19 +91,25 @@ def build_index(
         # The writer ends a file properly even when its body raised.
         if not done:
             target.unlink(missing_ok=True)
-    entries = tally.entries
-    good = sum(entry.success for entry in entries)
+    _write_index(out, tally)
+    dump_json(out / "metadata.json", _metadata(tally, settings, created_by))
+    good = tally.successful
+    failed = len(tally.entries) - good
+    problems = tuple(tally.problems)
+    return IndexSummary(len(tally.entries), good, failed, tally.steps, tally.counts(), problems)
+
+
+def _write_index(out: Path, tally: "_Tally") -> None:
     index = Index(
-        total_trajectories=len(entries),
-        successful=good,
-        failed=len(entries) - good,
-        trajectories=entries,
+        total_trajectories=len(tally.entries),
+        successful=tally.successful,
+        failed=len(tally.entries) - tally.successful,
+        trajectories=tally.entries,
     )
     dump_json(out / "index.json", index)
-    dump_json(out / "metadata.json", _metadata(tally, settings, created_by))
-    return IndexSummary(
-        len(entries), good, len(entries) - good, tally.steps, tally.counts(), tuple(tally.problems)
-    )
+    rows = pa.Table.from_pylist(tally.rows, schema=TRAJECTORIES_SCHEMA)
+    target = out / "trajectories.parquet"
+    pq.write_table(rows, target, compression="zstd", compression_level=3)
 
 
 @dataclass(slots=True)
@@ -92,6 +117,7 @@ class _Tally:
     """What is known of the trajectories so far."""
 
     entries: list[IndexEntry] = field(default_factory=list)
+    rows: list[dict[str, Any]] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     unreadable: int = 0
     actions: Counter[str] = field(default_factory=Counter)
@@ -107,6 +133,10 @@ class _Tally:
     def steps(self) -> int:
         return sum(entry.steps for entry in self.entries)
 
+    @property
+    def successful(self) -> int:
+        return sum(entry.success for entry in self.entries)
+
     def add(self, trajectory: Trajectory, rows: Sequence[Row]) -> None:
         task = trajectory.task
         self.entries.append(
@@ -118,6 +148,7 @@ class _Tally:
                 application=task.application,
             )
         )
+        self.rows.append(_row(trajectory))
         self.applications[task.application] += 1
         self.flags["contaminated"] += task.osworld_task_id is not None
         self.actions.update(step.action.action_type.value for step in trajectory.steps)
@@ -130,11 +161,10 @@ class _Tally:
             self.flags["missing_frames"] += row["pts"] is None
 
     def counts(self) -> dict[str, Any]:
-        good = sum(entry.success for entry in self.entries)
         return {
             "trajectories": len(self.entries),
-            "successful": good,
-            "failed": len(self.entries) - good,
+            "successful": self.successful,
+            "failed": len(self.entries) - self.successful,
             "unreadable": self.unreadable,
             "steps": self.steps,
             "actions": dict(sorted(self.actions.items())),
@@ -144,6 +174,21 @@ class _Tally:
             "tree_freshness": dict(sorted(self.freshness.items())),
             **self.flags,
         }
+
+
+def _row(trajectory: Trajectory) -> dict[str, Any]:
+    """A trajectory as a row of `TRAJECTORIES_SCHEMA`."""
+    task, result = trajectory.task, trajectory.result
+    return {
+        "trajectory_id": trajectory.id,
+        "task_id": plain(task.task_id),
+        "osworld_task_id": None if task.osworld_task_id is None else plain(task.osworld_task_id),
+        "application": plain(task.application),
+        "difficulty": task.difficulty,
+        "success": result.success,
+        "steps": len(trajectory.steps),
+        "completion_time_ms": result.completion_time_ms,
+    }
 
 
 def _index_one(source: DatasetTrajectory, tally: _Tally, table: pq.ParquetWriter) -> None:

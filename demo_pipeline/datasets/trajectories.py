@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from demo_pipeline.actions.tables import read_actions
 from demo_pipeline.datasets.instruction import Assignment, assignment_of
+from demo_pipeline.datasets.osworld_links import NO_CATALOG, Link
 from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA, write_provenance
 from demo_pipeline.datasets.steps import Step, Steps, steps_of
 from demo_pipeline.formats.desktopd import Difficulty, ModelInfo, Result, Task
@@ -31,7 +32,7 @@ from demo_pipeline.recording.events import read_events, schema_problems
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.settings import TrajectorySettings
 
-CODE_VERSION = "1"
+CODE_VERSION = "2"
 PROVENANCE_FILE = "provenance.parquet"
 MODEL_VERSION = "1"
 COMPLETED, DONE = "completed", "done"
@@ -45,6 +46,7 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
     trees_folder: Path,
     out: Path,
     settings: TrajectorySettings,
+    link: Link = NO_CATALOG,
 ) -> dict[str, Any]:
     """Write task.json, steps/, result.json, final_screenshot.png and provenance.parquet.
 
@@ -58,7 +60,7 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
     found = steps_of(actions, frames, trees, evidence)
     if not found.steps:
         raise DemonstrationError(_no_steps(manifest, found))
-    task = _task(assignment, len(found.steps), settings)
+    task = _task(assignment, len(found.steps), settings, link)
     result = _result(manifest, found, _milliseconds(read_events(events_folder)))
     dump_json(out / "task.json", task)
     dump_json(out / "result.json", result)
@@ -69,7 +71,9 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
         _place(screenshots_folder / step.frame["file"], folder / "screenshot.png")
         _place(trees_folder / step.tree["file"], folder / "ui_tree.json")
         dump_json(folder / "action.json", step.written)
-    rows = [_provenance(step, manifest, assignment, evidence) for step in found.steps]
+    rows = [
+        _provenance(step, manifest, assignment, evidence) | _linked(link) for step in found.steps
+    ]
     write_provenance(out / PROVENANCE_FILE, rows)
     return _summary(task, result, found, rows)
 
@@ -93,7 +97,7 @@ def _place(source: Path, destination: Path) -> None:
         shutil.copyfile(source, destination)
 
 
-def _task(assignment: Assignment, steps: int, settings: TrajectorySettings) -> Task:
+def _task(assignment: Assignment, steps: int, settings: TrajectorySettings, link: Link) -> Task:
     difficulty = Difficulty.HARD
     if steps <= settings.medium_steps:
         difficulty = Difficulty.MEDIUM
@@ -102,7 +106,7 @@ def _task(assignment: Assignment, steps: int, settings: TrajectorySettings) -> T
     return Task(
         task_id=assignment.task_id,
         instruction=assignment.instruction,
-        osworld_task_id=None,
+        osworld_task_id=link.task_id,
         application=assignment.application,
         difficulty=difficulty,
         expected_steps=steps,
@@ -164,6 +168,16 @@ def _provenance(
     }
 
 
+def _linked(link: Link) -> dict[str, Any]:
+    return {
+        "osworld_task_id": link.task_id,
+        "osworld_match": link.match,
+        "osworld_match_field": link.field,
+        "osworld_task_kind": link.kind,
+        "osworld_matches": link.matches,
+    }
+
+
 def _summary(
     task: Task, result: Result, found: Steps, rows: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
@@ -171,6 +185,7 @@ def _summary(
     return {
         "instruction_chars": len(task.instruction),
         "task_id": task.task_id,
+        "osworld_task_id": task.osworld_task_id,
         "application": task.application,
         "difficulty": str(task.difficulty),
         "steps": len(found.steps),

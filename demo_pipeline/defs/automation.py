@@ -9,7 +9,9 @@ import dagster as dg
 
 from demo_pipeline.aggregates import AGGREGATES
 from demo_pipeline.chain import STAGES
+from demo_pipeline.dataset_statistics import DATASET_STATISTICS
 from demo_pipeline.defs.partitions import DEMONSTRATIONS
+from demo_pipeline.osworld import OSWORLD_TASKS
 from demo_pipeline.pipeline import Pipeline
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.uploads import FILES, UploadedDemonstration
@@ -24,14 +26,20 @@ demonstration_job = dg.define_asset_job(
 
 datasets_job = dg.define_asset_job(
     "build_datasets",
-    selection=[aggregate.name for aggregate in AGGREGATES],
-    description="SFT samples, the CUDAG dataset and the index, from what is committed.",
+    selection=[*(aggregate.name for aggregate in AGGREGATES), DATASET_STATISTICS],
+    description="SFT samples, messages, CUDAG, the index and statistics, from what is committed.",
 )
 
 catalog_job = dg.define_asset_job(
     "register_uploads",
     selection=["demonstration_catalog"],
     description="Registers what lies in the uploads root; the same as `demo-pipeline register`.",
+)
+
+tasks_job = dg.define_asset_job(
+    "read_osworld_tasks",
+    selection=[OSWORLD_TASKS],
+    description="The catalog of OSWorld tasks that trajectories are compared with.",
 )
 
 

@@ -15,6 +15,7 @@ from demo_pipeline.aggregates import (
     Aggregate,
     run_aggregate,
 )
+from demo_pipeline.datasets.charts import charts_of
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.demonstrations import OWNERS
 from demo_pipeline.pipeline import Pipeline
@@ -22,10 +23,18 @@ from demo_pipeline.problems import Problem
 
 _DESCRIPTIONS: Mapping[str, tuple[set[str], str]] = {
     "sft_samples": (
-        {"json"},
+        {"json", "parquet"},
         (
-            "Seed 001 section 6: one JSON line a step with instruction, screenshot, tree, history, "
-            "action and reasoning. Failed demonstrations are left out and counted."
+            "Seed 001 section 6: one sample a step with instruction, screenshot, tree, history, "
+            "action and reasoning, together and by split. Failed demonstrations are left out and "
+            "counted."
+        ),
+    ),
+    "messages_dataset": (
+        {"json", "parquet"},
+        (
+            "The same steps as chats of role and content with image and text parts, as TRL and "
+            "Axolotl take them; the splits are those of the other exports."
         ),
     ),
     "cudag_dataset": (
@@ -42,11 +51,18 @@ _DESCRIPTIONS: Mapping[str, tuple[set[str], str]] = {
             "steps.parquet, and links to the exact trajectories."
         ),
     ),
+    "osworld_quests": (
+        {"json"},
+        (
+            "Seed 002: each quest as an OSWorld task file without an evaluator, in "
+            "`examples/<application>/`, listed by `test_all.json`."
+        ),
+    ),
 }
 
 
 def build_assets() -> list[dg.AssetsDefinition]:
-    """sft_samples, cudag_dataset and trajectory_index."""
+    """One asset an aggregate."""
     return [_asset(aggregate) for aggregate in AGGREGATES]
 
 
@@ -82,8 +98,12 @@ def _asset(aggregate: Aggregate) -> dg.AssetsDefinition:
             yield from results
             found = [problem for outcome in made.checks for problem in outcome.problems]
             raise _rejected(aggregate.name, reporting.worst(found))
+        metadata = reporting.made_metadata(made, f"{pipeline.store.url}/{made.output}")
+        with pipeline.store.open(made.output) as (folder, _):
+            if drawn := charts_of(folder):
+                metadata["plots"] = reporting.pictures(drawn)
         yield dg.MaterializeResult(
-            metadata=reporting.made_metadata(made, f"{pipeline.store.url}/{made.output}"),
+            metadata=metadata,
             check_results=results,
             data_version=dg.DataVersion(made.version.content[:16]),
         )

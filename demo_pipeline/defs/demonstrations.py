@@ -17,6 +17,7 @@ from demo_pipeline.defs import reporting
 from demo_pipeline.defs.looks import LOOKS
 from demo_pipeline.defs.partitions import DEMONSTRATIONS
 from demo_pipeline.observation.preview import encode_jpeg
+from demo_pipeline.osworld import OSWORLD_TASKS
 from demo_pipeline.pipeline import Pipeline, Stage
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.stages import run_stage
@@ -61,7 +62,7 @@ def _asset(stage: Stage, partitions_per_run: int) -> dg.AssetsDefinition:
     @dg.asset(
         name=stage.name,
         partitions_def=DEMONSTRATIONS,
-        deps=list(stage.inputs),
+        deps=[*stage.inputs, *([OSWORLD_TASKS] if stage.linked else [])],
         group_name=look.group,
         kinds=look.kinds,
         owners=OWNERS,

@@ -75,6 +75,22 @@ def picture(jpeg: bytes, alt: str) -> dg.MetadataValue:
     return dg.MetadataValue.md(f"![{alt}](data:image/jpeg;base64,{data})")
 
 
+def pictures(pngs: Mapping[str, bytes]) -> dg.MetadataValue:
+    """Small PNG pictures below each other, by name."""
+    data = {name: base64.b64encode(png).decode() for name, png in pngs.items()}
+    shown = [f"![{name}](data:image/png;base64,{text})" for name, text in data.items()]
+    return dg.MetadataValue.md("\n\n".join(shown))
+
+
+def records(rows: Sequence[Mapping[str, Any]]) -> dg.MetadataValue:
+    """Rows of plain values as a Markdown table, the first twenty."""
+    names = list(rows[0]) if rows else ["nothing"]
+    lines = [names, ["---"] * len(names), *(list(row.values()) for row in rows[:_SHOWN])]
+    text = "\n".join("| " + " | ".join(cell(str(one)) for one in line) + " |" for line in lines)
+    more = f"\n\n… and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
+    return dg.MetadataValue.md(text + more)
+
+
 def check_result(outcome: CheckOutcome, *, halts: bool = True) -> dg.AssetCheckResult:
     """A verdict with what, where and what to do; `halts`: whether an error stops the run."""
     blocking = outcome.blocking and halts

@@ -16,7 +16,7 @@ import dagster as dg
 from demo_pipeline.aggregates import AGGREGATE_BY_NAME
 from demo_pipeline.chain import BY_NAME
 from demo_pipeline.defs import partitions, reporting
-from demo_pipeline.defs.automation import datasets_job, demonstration_job
+from demo_pipeline.defs.automation import datasets_job, demonstration_job, tasks_job
 from demo_pipeline.defs.build import build_defs
 from demo_pipeline.pipeline import Pipeline
 from demo_pipeline.settings import Settings
@@ -47,6 +47,19 @@ def register_uploads(pipeline: Pipeline) -> tuple[list[str], list[str]]:
     ids = [one.id for one in pipeline.uploads.list_demonstrations()]
     with dg.DagsterInstance.get() as instance:
         return ids, partitions.register(instance, ids)
+
+
+def read_tasks(settings: Settings, *, force: bool) -> list[str]:
+    """Run the asset `osworld_tasks`; why it failed, empty when it did not."""
+    job = build_defs(settings).resolve_job_def(tasks_job.name)
+    with dg.DagsterInstance.get() as instance:
+        result = job.execute_in_process(
+            instance=instance,
+            run_config=_QUIET,
+            tags={FORCE_TAG: str(force).lower()},
+            raise_on_error=False,
+        )
+    return [] if result.success else _errors(result)
 
 
 def process(

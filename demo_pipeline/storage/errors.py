@@ -7,9 +7,15 @@ _ASSETS = {
     "recordings": "raw_recordings",
     "dataset": "trajectory_index",
     "sft": "sft_samples",
+    "messages": "messages_dataset",
+    "statistics": "dataset_statistics",
     "datasets": "cudag_dataset",
+    "osworld/tasks": "osworld_tasks",
+    "osworld/quests": "osworld_quests",
 }
-_UNPARTITIONED = frozenset({"dataset", "sft", "datasets"})
+_UNPARTITIONED = frozenset(
+    {"dataset", "sft", "messages", "statistics", "datasets", "osworld/tasks", "osworld/quests"}
+)
 
 
 class StorageError(Exception):
@@ -35,7 +41,7 @@ class MissingOutput(StorageError):  # noqa: N818 - it names what is the matter
 
 def making(output: str) -> str:
     """The command that makes `output`."""
-    folder, _, rest = output.partition("/")
+    folder, _, rest = (output, "", "") if output in _ASSETS else output.partition("/")
     command = f"dagster asset materialize -m demo_pipeline.definitions --select {asset(folder)}"
     return command if folder in _UNPARTITIONED or not rest else f"{command} --partition {rest}"
 

@@ -12,9 +12,11 @@ from demo_pipeline.storage.disk import Disk
 from demo_pipeline.storage.errors import MissingOutput, StorageError
 from demo_pipeline.storage.store import Store
 
+_EXPORTED = ("dataset", "sft", "messages", "statistics", "datasets", "osworld/quests")
+
 
 def export(store: Store, dest: Path) -> list[str]:
-    """Copy `dataset`, `sft` and every `datasets/…` to `dest`, files instead of links.
+    """Copy every finished dataset and the statistics to `dest`, files instead of links.
 
     Args:
         store: where they are.
@@ -28,7 +30,7 @@ def export(store: Store, dest: Path) -> list[str]:
         StorageError: `dest` is taken, a file of an output was changed, or the disk is full.
         MissingOutput: nothing is there to export.
     """
-    names = [name for prefix in ("dataset", "sft", "datasets") for name in store.outputs(prefix)]
+    names = [name for prefix in _EXPORTED for name in store.outputs(prefix)]
     if not names:
         raise MissingOutput("dataset")
     dest = dest.resolve()

@@ -14,6 +14,7 @@ from dagster._core.storage.tags import (
 
 from demo_pipeline.defs.build import build_defs
 from demo_pipeline.defs.partitions import register
+from demo_pipeline.osworld import CATALOG_OUTPUT, run_catalog
 from demo_pipeline.pipeline import Pipeline
 from demo_pipeline.settings import ExecutionSettings, Settings
 from demo_pipeline_tests.datasets.builders import snapshot
@@ -48,13 +49,20 @@ class Bench:
         )
 
     def process(self, key: str, **tags: str) -> Result:
-        """One demonstration, registered first."""
+        """One demonstration, registered first and compared with the OSWorld tasks."""
+        self.catalogue()
         register(self.instance, [key])
         return self.run("process_demonstration", key, **tags)
 
     def process_range(self, first: str, last: str) -> Result:
         between = {ASSET_PARTITION_RANGE_START_TAG: first, ASSET_PARTITION_RANGE_END_TAG: last}
+        self.catalogue()
         return self.run("process_demonstration", None, **between)
+
+    def catalogue(self) -> None:
+        """The catalog of OSWorld tasks, unless there is one."""
+        if self.pipeline.store.current(CATALOG_OUTPUT) is None:
+            run_catalog(self.pipeline)
 
     def files(self) -> dict[str, dict[str, bytes]]:
         """Every file of every committed output."""
@@ -67,11 +75,12 @@ class Bench:
 
 @contextmanager
 def bench(root: Path, **execution: Any) -> Iterator[Bench]:
-    """A bench over `root`/uploads and `root`/store."""
+    """A bench over `root`/uploads, `root`/store and `root`/tasks, which need not be there."""
     (root / "uploads").mkdir()
     settings = Settings(
         uploads=str(root / "uploads"),
         store=str(root / "store"),
+        osworld_tasks=str(root / "tasks"),
         execution=ExecutionSettings(**execution),
     )
     with dg.DagsterInstance.ephemeral() as instance:

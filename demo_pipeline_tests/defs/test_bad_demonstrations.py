@@ -152,7 +152,8 @@ def test_a_failed_check_stops_the_chain_and_keeps_the_last_good_version(
 @pytest.mark.parametrize("key", ["../outside", "a,b"])
 def test_a_partition_that_is_no_id_is_refused_by_name(tmp_path: Path, key: str) -> None:
     with bench(tmp_path) as made:
-        result = made.process(key)
+        made.instance.add_dynamic_partitions("demonstrations", [key])
+        result = made.run("process_demonstration", key)
         said = failures(result)["raw_recordings"]
         assert "is no demonstration id" in said.description
         assert "demo-pipeline register" in said.description

@@ -9,7 +9,7 @@ import pytest
 from demo_pipeline.aggregates import AGGREGATES, Aggregate
 from demo_pipeline.defs import datasets
 from demo_pipeline.defs.build import build_defs
-from demo_pipeline.problems import Problem
+from demo_pipeline.problems import Problem, errors
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.validation import Kind, validate
 from demo_pipeline_tests.defs.bench import (
@@ -22,7 +22,13 @@ from demo_pipeline_tests.defs.bench import (
 )
 from demo_pipeline_tests.uploads import upload
 
-KINDS = {"sft_samples": Kind.SFT, "cudag_dataset": Kind.CUDAG, "trajectory_index": Kind.DATASET}
+KINDS = {
+    "sft_samples": Kind.SFT,
+    "messages_dataset": Kind.MESSAGES,
+    "cudag_dataset": Kind.CUDAG,
+    "trajectory_index": Kind.DATASET,
+    "osworld_quests": Kind.OSWORLD,
+}
 PROBLEM = Problem("seen", "index.json", "does not fit", line=7, remedy="look at it")
 
 
@@ -42,9 +48,20 @@ def test_every_dataset_is_valid_and_says_what_it_holds(built: Bench) -> None:
         shown = values(made[name, None])
         assert shown["outcome"] == "unchanged"
         assert shown["left_out"] == {"broken": 0, "quarantined": 0}
-        assert validate(Path(shown["path"]), kind, built.settings) == []
+        assert errors(validate(Path(shown["path"]), kind, built.settings)) == []
     assert values(made["sft_samples", None])["samples"] == 6
     assert values(made["trajectory_index", None])["trajectories"] == 2
+
+
+def test_the_charts_and_the_tables_are_shown(built: Bench) -> None:
+    made = materialized(built.run("build_datasets"))
+    for name in ("sft_samples", "messages_dataset", "cudag_dataset", "trajectory_index"):
+        shown = values(made[name, None])["plots"]
+        assert shown.count("data:image/png;base64,") == (4 if name == "trajectory_index" else 5)
+        assert len(shown) < 100_000
+    tables = values(made["dataset_statistics", None])
+    assert "| trajectories | successful |" in tables["overview"]
+    assert "| click | 4 |" in tables["actions"]
 
 
 def test_building_again_by_force_changes_no_byte(built: Bench) -> None:

@@ -14,7 +14,14 @@ from demo_pipeline.settings import ExecutionSettings, Settings
 from demo_pipeline.storage.errors import StorageError
 
 CHAIN = ["raw_recordings", "events", "actions", "screenshots", "ui_trees", "trajectories"]
-DATASETS = ["sft_samples", "cudag_dataset", "trajectory_index"]
+DATASETS = [
+    "sft_samples",
+    "messages_dataset",
+    "cudag_dataset",
+    "trajectory_index",
+    "osworld_quests",
+]
+STATISTICS = "dataset_statistics"
 GROUPS = {
     "demonstration_catalog": "recording",
     "raw_recordings": "recording",
@@ -23,6 +30,8 @@ GROUPS = {
     "screenshots": "observation",
     "ui_trees": "observation",
     "trajectories": "trajectories",
+    "osworld_tasks": "datasets",
+    STATISTICS: "datasets",
     **dict.fromkeys(DATASETS, "datasets"),
 }
 
@@ -70,16 +79,19 @@ def test_lineage_runs_from_the_recording_to_the_datasets(specs: dict[str, dg.Ass
         name: {dep.asset_key.to_user_string() for dep in spec.deps} for name, spec in specs.items()
     }
     for place, name in enumerate(CHAIN):
-        assert parents[name] <= set(CHAIN[:place])
+        assert parents[name] - {"osworld_tasks"} <= set(CHAIN[:place])
         assert parents[name] or name == "raw_recordings"
     assert {name for name, of in parents.items() if "trajectories" in of} == set(DATASETS)
+    assert {name for name, of in parents.items() if "osworld_tasks" in of} == {"trajectories"}
+    assert parents["osworld_tasks"] == set()
+    assert parents[STATISTICS] == {"trajectory_index", "sft_samples", "messages_dataset"}
 
 
 def test_parquet_assets_show_their_columns_with_types_and_meaning(
     specs: dict[str, dg.AssetSpec],
 ) -> None:
     shown = {name for name, spec in specs.items() if "dagster/column_schema" in spec.metadata}
-    assert shown == set(CHAIN) - {"raw_recordings"}
+    assert shown == set(CHAIN) - {"raw_recordings"} | {"osworld_tasks"}
     columns = specs["actions"].metadata["dagster/column_schema"].columns
     assert [column.name for column in columns] == ACTIONS_SCHEMA.names
     assert all(column.description and column.type for column in columns)
@@ -90,7 +102,8 @@ def test_every_stage_and_dataset_has_a_blocking_check(definitions: dg.Definition
     checks = {key: graph.get_check_spec(key) for key in graph.asset_check_keys}
     assert all(spec.description for spec in checks.values())
     blocking = {key.asset_key.path[-1] for key, spec in checks.items() if spec.blocking}
-    assert blocking == {stage.name for stage in STAGES} | {one.name for one in AGGREGATES}
+    datasets = {one.name for one in AGGREGATES}
+    assert blocking == {stage.name for stage in STAGES} | datasets | {"osworld_tasks"}
     assert ("demonstration_catalog", "ids_unique") in {
         (key.asset_key.path[-1], key.name) for key in checks
     }
@@ -99,12 +112,18 @@ def test_every_stage_and_dataset_has_a_blocking_check(definitions: dg.Definition
 def test_jobs_cover_the_chain_the_datasets_and_the_catalog(definitions: dg.Definitions) -> None:
     steps = {
         name: set(definitions.resolve_job_def(name).graph.node_dict)
-        for name in ("process_demonstration", "build_datasets", "register_uploads")
+        for name in (
+            "process_demonstration",
+            "build_datasets",
+            "register_uploads",
+            "read_osworld_tasks",
+        )
     }
     assert steps == {
         "process_demonstration": set(CHAIN),
-        "build_datasets": set(DATASETS),
+        "build_datasets": {*DATASETS, STATISTICS},
         "register_uploads": {"demonstration_catalog"},
+        "read_osworld_tasks": {"osworld_tasks"},
     }
 
 

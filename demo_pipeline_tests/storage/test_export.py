@@ -14,6 +14,8 @@ def store(tmp_path):
     put(store, "dataset", {"index.json": "[]"}, {"trajectories/d1": trajectory})
     put(store, "sft", {"samples.jsonl": ""})
     put(store, CUDAG, {"config.json": "{}"})
+    put(store, "osworld/tasks", {"catalog.parquet": ""})
+    put(store, "osworld/quests", {"test_all.json": "{}"})
     return store
 
 
@@ -22,13 +24,14 @@ def test_an_export_is_plain_files_without_links(store, tmp_path, there):
     dest = tmp_path / "out/plain"
     if there:
         dest.mkdir(parents=True)
-    assert export(store, dest) == ["dataset", "sft", CUDAG]
+    assert export(store, dest) == ["dataset", "sft", CUDAG, "osworld/quests"]
     assert contents(dest) == {
         "dataset/index.json": "[]",
         "dataset/trajectories/d1/task.json": "{}",
         "dataset/trajectories/d1/steps/000/action.json": "{}",
         "sft/samples.jsonl": "",
         f"{CUDAG}/config.json": "{}",
+        "osworld/quests/test_all.json": "{}",
     }
     assert not any(path.is_symlink() for path in dest.rglob("*"))
     assert list(dest.parent.iterdir()) == [dest]

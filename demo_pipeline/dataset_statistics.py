@@ -1,0 +1,97 @@
+"""The statistics of the committed datasets: between store and SQL.
+
+Belongs here: which outputs are counted, and the files made of them. The queries are in datasets/.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from demo_pipeline.datasets.facts import engine
+from demo_pipeline.datasets.statistics import (
+    STATISTICS_FILE,
+    Tables,
+    disagreements,
+    rows,
+    statistics,
+)
+from demo_pipeline.datasets.views import VIEWS, create_views, views_sql
+from demo_pipeline.formats.jsonfile import dump_json, load_json
+from demo_pipeline.pipeline import Pipeline, Summary
+from demo_pipeline.problems import errors
+from demo_pipeline.storage.making import CheckOutcome, Made, Recipe, make
+from demo_pipeline.storage.store import Staging
+from demo_pipeline.storage.urls import local_path
+
+DATASET_STATISTICS = "dataset_statistics"
+OUTPUT = "statistics"
+CHECK = "datasets_agree"
+CODE_VERSION = "1"
+COUNTED = ("dataset", "sft", "messages")
+
+
+def run_statistics(pipeline: Pipeline, *, force: bool = False) -> Made:
+    """Count the committed datasets, unless none of them changed.
+
+    Raises:
+        MissingOutput: no trajectory dataset is committed.
+    """
+    with ExitStack() as stack:
+        folders: dict[str, Path] = {}
+        inputs: dict[str, str] = {}
+        for output in COUNTED:
+            if output == COUNTED[0] or pipeline.store.current(output):
+                folders[output], version = stack.enter_context(pipeline.store.open(output))
+                inputs[output] = version.content
+        sql = stack.enter_context(engine())
+        there = create_views(sql, folders)
+        recipe = Recipe(DATASET_STATISTICS, CODE_VERSION, "", inputs)
+
+        def build(staging: Staging) -> Summary:
+            tables = statistics(sql, there)
+            dump_json(staging.path / STATISTICS_FILE, tables)
+            (staging.path / "views.sql").write_text(views_sql(), encoding="utf-8")
+            return dict(tables["overview"][0])
+
+        def check(_out: Path) -> list[CheckOutcome]:
+            problems = tuple(disagreements(sql, there))
+            return [CheckOutcome(CHECK, not errors(problems), problems, blocking=False)]
+
+        return make(pipeline.store, OUTPUT, recipe, build, check, force=force)
+
+
+def committed(pipeline: Pipeline) -> Tables:
+    """The tables as they were committed.
+
+    Raises:
+        MissingOutput: there are none.
+    """
+    with pipeline.store.open(OUTPUT) as (folder, _):
+        tables: Tables = load_json(folder / STATISTICS_FILE)
+        return tables
+
+
+@contextmanager
+def opened_views(root: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, frozenset[str]]]:
+    """DuckDB with every view of a local store that has files, and the names of these."""
+    with engine() as sql:
+        yield sql, create_views(sql, {view.output: root / view.output for view in VIEWS})
+
+
+def live(pipeline: Pipeline) -> Tables:
+    """The statistics of what is committed now, without committing them."""
+    with opened_views(local_path(pipeline.store.url)) as (sql, there):
+        return statistics(sql, there)
+
+
+def answer(pipeline: Pipeline, query: str) -> list[dict[str, Any]]:
+    """A person's own query over the views.
+
+    Raises:
+        duckdb.Error: what DuckDB has against it.
+    """
+    with opened_views(local_path(pipeline.store.url)) as (sql, _):
+        return rows(sql, query)

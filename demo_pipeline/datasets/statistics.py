@@ -1,0 +1,158 @@
+"""Statistics of the datasets: one SQL query a table, over the views.
+
+Belongs here: the queries, and whether the datasets agree with each other. No row passes through
+Python but those of the answers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+
+from demo_pipeline.problems import Problem
+
+Tables = Mapping[str, list[dict[str, Any]]]
+STATISTICS_FILE = "statistics.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One table: its name, the views it needs, and how it is found."""
+
+    name: str
+    needs: frozenset[str]
+    sql: str
+
+
+def _query(name: str, needs: str, sql: str) -> Query:
+    return Query(name, frozenset(needs.split()), sql)
+
+
+QUERIES = (
+    _query(
+        "overview",
+        "trajectories",
+        """SELECT count(*) AS trajectories, count_if(success) AS successful,
+                  sum(steps)::BIGINT AS steps, count(DISTINCT task_id) AS tasks,
+                  count(DISTINCT application) AS applications,
+                  count(osworld_task_id) AS benchmark,
+                  round(sum(completion_time_ms) / 60000, 1) AS minutes
+           FROM trajectories""",
+    ),
+    _query(
+        "steps_per_trajectory",
+        "trajectories",
+        """SELECT difficulty, count(*) AS trajectories, min(steps) AS least,
+                  median(steps) AS median, round(avg(steps), 2) AS mean, max(steps) AS most
+           FROM trajectories GROUP BY 1
+           ORDER BY list_position(['easy', 'medium', 'hard'], difficulty)""",
+    ),
+    _query(
+        "applications",
+        "trajectories",
+        """SELECT application, count(*) AS trajectories, count_if(success) AS successful,
+                  sum(steps)::BIGINT AS steps
+           FROM trajectories GROUP BY 1 ORDER BY 2 DESC, 1""",
+    ),
+    _query(
+        "actions",
+        "steps",
+        """SELECT action_type, count(*) AS steps,
+                  round(count(*) / sum(count(*)) OVER (), 4) AS share,
+                  round(median(end_ms - press_ms), 1) AS median_ms,
+                  count(target_width) AS with_target, count_if(leak) AS leaks
+           FROM steps GROUP BY 1 ORDER BY 2 DESC, 1""",
+    ),
+    _query(
+        "frames",
+        "steps",
+        """SELECT reason_code, count(*) AS steps, round(median(lead_ms), 1) AS median_lead_ms,
+                  count_if(leak) AS leaks, round(avg(leak::INTEGER), 4) AS leak_rate
+           FROM steps GROUP BY 1 ORDER BY 2 DESC, 1""",
+    ),
+    _query(
+        "trees",
+        "steps",
+        """SELECT freshness, count(*) AS steps, round(median(tree_age_ms), 1) AS median_age_ms
+           FROM steps GROUP BY 1 ORDER BY 2 DESC, 1""",
+    ),
+    _query(
+        "clocks",
+        "steps",
+        """SELECT clock_method, count(DISTINCT trajectory_id) AS trajectories,
+                  round(max(clock_uncertainty_ms), 1) AS worst_uncertainty_ms
+           FROM steps GROUP BY 1 ORDER BY 2 DESC, 1""",
+    ),
+    _query(
+        "screens",
+        "steps",
+        """SELECT platform, round((1920 - 2 * pad_x) / scale)::BIGINT AS width,
+                  round((1080 - 2 * pad_y) / scale)::BIGINT AS height,
+                  count(DISTINCT trajectory_id) AS trajectories
+           FROM steps WHERE scale > 0 GROUP BY ALL ORDER BY 4 DESC, 1, 2, 3""",
+    ),
+    _query(
+        "sft_splits",
+        "sft",
+        """SELECT split, count(*) AS samples, count(DISTINCT trajectory_id) AS trajectories,
+                  count(DISTINCT task_id) AS tasks
+           FROM sft GROUP BY 1
+           ORDER BY list_position(['train', 'val', 'test', 'held_out'], split)""",
+    ),
+    _query(
+        "messages_splits",
+        "messages",
+        """SELECT split, count(*) AS records, count(DISTINCT trajectory_id) AS trajectories
+           FROM messages GROUP BY 1
+           ORDER BY list_position(['train', 'val', 'test', 'held_out'], split)""",
+    ),
+)
+
+# What must be empty: (views, message, query of ids).
+_AGREEMENTS = (
+    (
+        frozenset({"trajectories", "steps"}),
+        "the number of its steps differs between trajectories.parquet and steps.parquet",
+        """SELECT trajectory_id FROM trajectories
+           LEFT JOIN (SELECT trajectory_id, count(*) AS found FROM steps GROUP BY 1)
+           USING (trajectory_id) WHERE steps <> coalesce(found, 0) ORDER BY 1""",
+    ),
+    (
+        frozenset({"sft", "steps"}),
+        "it has an SFT sample of a step that steps.parquet does not have",
+        """SELECT DISTINCT trajectory_id FROM sft ANTI JOIN steps
+           USING (trajectory_id, step_index) ORDER BY 1""",
+    ),
+    (
+        frozenset({"sft", "messages"}),
+        "it lies in different splits of sft and messages",
+        """SELECT DISTINCT trajectory_id FROM
+           (SELECT trajectory_id, split FROM sft) JOIN
+           (SELECT trajectory_id, split AS other FROM messages) USING (trajectory_id)
+           WHERE split <> other ORDER BY 1""",
+    ),
+)
+
+
+def statistics(sql: duckdb.DuckDBPyConnection, there: frozenset[str]) -> Tables:
+    """Every table whose views are there, by name; a row is an object of plain JSON values."""
+    return {query.name: rows(sql, query.sql) for query in QUERIES if query.needs <= there}
+
+
+def rows(sql: duckdb.DuckDBPyConnection, query: str) -> list[dict[str, Any]]:
+    """The answer of a query, an object a row."""
+    answer = sql.execute(query)
+    names = [column[0] for column in answer.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in answer.fetchall()]
+
+
+def disagreements(sql: duckdb.DuckDBPyConnection, there: frozenset[str]) -> list[Problem]:
+    """Where the datasets contradict each other, a problem a trajectory."""
+    remedy = "build the datasets again, all from the same trajectories"
+    return [
+        Problem("datasets_differ", STATISTICS_FILE, message, remedy=remedy, demonstration=str(key))
+        for views, message, query in _AGREEMENTS
+        if views <= there
+        for (key,) in sql.execute(query).fetchall()
+    ]

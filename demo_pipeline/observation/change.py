@@ -9,10 +9,12 @@ import cv2
 import numpy as np
 
 from demo_pipeline.observation.approach import Box
-from demo_pipeline.observation.clock import BLOCK, Cells, ChangeMap, changed_cells
+from demo_pipeline.observation.clock import BLOCK, Cells, ChangeMap, changed_cells, grown
 from demo_pipeline.observation.pictures import Luma
 
 SIGNIFICANT_SHARE = 0.0005  # of all cells; a text cursor's blink and one typed letter are less
+SMALL_CELLS = 2  # a tick in a small check box; noise seldom reaches two cells
+REDRAWN_CELLS = 4  # of a change around a target that also touches the target
 FLICKER_FRAMES = 8  # in a short video a share alone is soon reached
 FLICKER_SHARE = 0.05  # a cell that changes in this share of frames tells nothing
 LARGE_SHARE = 0.02  # a window or a dialog; hovering lights up less
@@ -45,6 +47,13 @@ class ScreenChange:
             changed &= ~self._flickering
         return changed
 
+    def since(self, before: Luma, after: Luma, pointers: list[Point]) -> Cells:
+        """(rows, columns) in which two pictures some time apart differ, the pointer apart."""
+        changed = self.cells(before, after, key_frame=True)
+        for x, y in pointers:
+            _clear(changed, _around(x, y))
+        return changed
+
     def is_significant(self, changed: Cells, pointers: list[Point], target: Box | None) -> bool:
         """More than noise, not counting the pointer, what it hovers over, and the target's box.
 
@@ -57,11 +66,31 @@ class ScreenChange:
         if target is not None:
             _clear(rest, target)
         for x, y in pointers:
-            side = 2 * POINTER_PX
-            _clear(rest, Box(x - POINTER_PX, y - POINTER_PX, side, side))
+            _clear(rest, _around(x, y))
         if rest.sum() < enough:
             return False
         return bool(_without_hovered(rest, changed, pointers).sum() >= enough)
+
+    def is_redrawn(self, changed: Cells, box: Box) -> bool:
+        """What changed in `box` (video pixels) belongs to a change that reaches beyond it.
+
+        A tick, a letter or a pressed look stays inside; a menu over it or a scrolled list does not.
+        """
+        rows, columns = _cells_of(box)
+        joined = grown(grown(changed))
+        labels: Labels = np.asarray(cv2.connectedComponents(joined.astype(np.uint8))[1], np.int32)
+        inside = np.unique(labels[rows, columns][changed[rows, columns]])
+        reaching = np.isin(labels, inside) & changed
+        margin = slice(max(0, rows.start - 1), rows.stop + 1)
+        reaching[margin, max(0, columns.start - 1) : columns.stop + 1] = False
+        return bool(reaching.sum() >= REDRAWN_CELLS)
+
+    def answers(self, changed: Cells, pointers: list[Point], box: Box) -> bool:
+        """Something in `box` changed that is not the pointer, be it as small as a tick."""
+        rest = changed.copy()
+        for x, y in pointers:
+            _clear(rest, _around(x, y))
+        return bool(rest[_cells_of(box)].sum() >= SMALL_CELLS)
 
 
 def is_large(changed: Cells) -> bool:
@@ -70,10 +99,19 @@ def is_large(changed: Cells) -> bool:
 
 
 def _clear(cells: Cells, box: Box) -> None:
+    cells[_cells_of(box)] = False
+
+
+def _around(x: float, y: float) -> Box:
+    return Box(x - POINTER_PX, y - POINTER_PX, 2 * POINTER_PX, 2 * POINTER_PX)
+
+
+def _cells_of(box: Box) -> tuple[slice, slice]:
+    """Rows and columns of the cells that a box in video pixels touches."""
     top, left = max(0, int(box.y // BLOCK)), max(0, int(box.x // BLOCK))
     bottom = max(0, int((box.y + box.height) // BLOCK) + 1)
     right = max(0, int((box.x + box.width) // BLOCK) + 1)
-    cells[top:bottom, left:right] = False
+    return slice(top, bottom), slice(left, right)
 
 
 def _without_hovered(rest: Cells, changed: Cells, pointers: list[Point]) -> Cells:

@@ -35,6 +35,8 @@ class Wanted:
         vicinity: what counts as being at the target, event space; None for keys.
         target: the target's box in video pixels.
         span: the stretch of video to look at.
+        answer: where the previous action's effect may show, however small, video pixels.
+        scan: when the scan began that the target was found in; None without a target.
         pause: this row is a pause: the screen matters, the picture only when it is a wait.
     """
 
@@ -46,6 +48,8 @@ class Wanted:
     vicinity: Vicinity | None
     target: Box | None
     span: Span
+    answer: Box | None = None
+    scan: float | None = None
     pause: bool = False
 
 
@@ -62,6 +66,7 @@ class Chooser:
     changes: list[float] = field(default_factory=list)
     latest: Frame | None = None
     _changed_since_best: bool = False
+    _arrival: Frame | None = None
 
     def feed(self, frame: Frame, *, changed: bool, large: bool) -> None:
         """Take the next frame.
@@ -78,13 +83,19 @@ class Chooser:
         self.latest = frame
         if changed:
             self._changed_since_best |= large or not self._had_settled(frame)
+            self._arrival = frame
             return
         if frame.time < self.wanted.approach:
-            self.best, self.reason = frame, Reason.PRE_MOVE
-            self._changed_since_best = False
+            self._take(frame)
         elif self.best is None or self._changed_since_best:
-            self.best, self.reason = frame, Reason.SETTLED
-            self._changed_since_best = False
+            self._take(self._arrival or frame)
+        self._arrival = None
+
+    def _take(self, frame: Frame) -> None:
+        """Nothing changed after `frame`, or up to the one fed now: it shows a still screen."""
+        early = frame.time < self.wanted.approach
+        self.best, self.reason = frame, Reason.PRE_MOVE if early else Reason.SETTLED
+        self._changed_since_best = False
 
     def _had_settled(self, frame: Frame) -> bool:
         """The hand was on its way and had set out from a still screen: this change is its own."""

@@ -100,7 +100,7 @@ class ChangeMap:
             return
         self.times.append(frame.time)
         if self._last is not None:
-            cells = _grown(changed_cells(self._last, luma))
+            cells = grown(changed_cells(self._last, luma))
             if not self._packed:
                 self._counts = np.zeros(cells.shape, np.int64)
             self._counts += cells
@@ -116,14 +116,14 @@ class ChangeMap:
         return self._counts
 
 
-def _grown(cells: Cells) -> Cells:
+def grown(cells: Cells) -> Cells:
     """The cells and their eight neighbours."""
-    grown = cells.copy()
-    grown[1:] |= cells[:-1]
-    grown[:-1] |= cells[1:]
-    wide = grown.copy()
-    wide[:, 1:] |= grown[:, :-1]
-    wide[:, :-1] |= grown[:, 1:]
+    tall = cells.copy()
+    tall[1:] |= cells[:-1]
+    tall[:-1] |= cells[1:]
+    wide = tall.copy()
+    wide[:, 1:] |= tall[:, :-1]
+    wide[:, :-1] |= tall[:, 1:]
     return wide
 
 

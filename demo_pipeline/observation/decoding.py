@@ -13,17 +13,20 @@ import numpy as np
 from demo_pipeline.actions.tables import Action
 from demo_pipeline.observation.approach import PointerPath
 from demo_pipeline.observation.change import Point, ScreenChange, is_large
-from demo_pipeline.observation.choose import Chooser, Reason, Wanted
+from demo_pipeline.observation.choose import EFFECT_S, Chooser, Reason, Wanted
 from demo_pipeline.observation.clock import Cells
 from demo_pipeline.observation.evidence import Settled, WaitEvidence
 from demo_pipeline.observation.final import FINAL_FILE, FINAL_LOOK_S, FinalChooser
 from demo_pipeline.observation.pictures import Frame, Luma, Span, decode_spans
 from demo_pipeline.observation.plan import joined
 from demo_pipeline.observation.png import write_png
+from demo_pipeline.observation.pointer import ShownPointer
+from demo_pipeline.observation.scan_pictures import ScanPictures
 from demo_pipeline.observation.waiting import is_wait, settled_at
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.video import VIDEO_FILE, PacketScan
 
+SURE_MS = 250  # with a clock less sure, pictures of scans are pictures of another moment
 SPEAKS_FOR_S = 0.5  # a frame says nothing about a screen this much later, unless one follows it
 
 
@@ -49,7 +52,7 @@ class _Asked:
 
 
 class DecodePass:
-    """One pass over one video. After `run`: `waits`, `large_changes`, `decoded` frames."""
+    """One pass over one video; `run` leaves `evidence.Findings` and the number of frames."""
 
     def __init__(
         self,
@@ -66,7 +69,7 @@ class DecodePass:
         self._scan = scan
         self._times = scan.times
         self._settled = settled
-        self._path = path
+        self._pointer = ShownPointer(path, settled.clock, settled.canvas, frame_s)
         self._actions = {action.action_index: action for action in actions}
         self._out = out
         self._frame_s = frame_s
@@ -75,6 +78,7 @@ class DecodePass:
         self._pending_pause: _Asked | None = None
         self.waits: list[WaitEvidence] = []
         self.large_changes: list[float] = []
+        self.redrawn: dict[int, bool] = {}
         self.decoded = 0
 
     def run(self, wanted: Sequence[Wanted]) -> list[Answer]:
@@ -84,13 +88,16 @@ class DecodePass:
         final_from = self._final_start(wanted)
         spans = [one.span for one in wanted]
         spans.append(Span(final_from, final_from + FINAL_LOOK_S))
+        scans = ScanPictures(wanted, self._frame_s)
+        spans += scans.spans
         final = FinalChooser(final_from)
         for frame in decode_spans(self._video, self._scan, joined(spans, self._frame_s)):
             self.decoded += 1
             luma, cells = self._compare(frame)
+            scans.offer(frame.time, luma)
             while queue and frame.time > queue[0].chooser.wanted.span.end + 1e-9:
-                self._finish(queue.pop(0), answers)
-            pointers = self._pointers(frame.time)
+                self._finish(queue.pop(0), answers, scans)
+            pointers = self._pointer.near(frame.time)
             for asked in queue:
                 if frame.time < asked.chooser.wanted.span.start - 1.5 * self._frame_s:
                     break
@@ -98,7 +105,7 @@ class DecodePass:
             final.feed(frame, changed=self._significant(cells, pointers))
             self._last = (luma, frame)
         for asked in queue:
-            self._finish(asked, answers)
+            self._finish(asked, answers, scans)
         self._drop_pause(answers)
         self._write_final(final)
         return [answers[one.action_index] for one in wanted]
@@ -118,16 +125,6 @@ class DecodePass:
             return luma, None
         return luma, self._change.cells(self._last[0], luma, key_frame=frame.is_key)
 
-    def _pointers(self, time: float) -> list[Point]:
-        clock, canvas = self._settled.clock, self._settled.canvas
-        doubt = clock.uncertainty_ms / 1000
-        points = []
-        for moment in (time - self._frame_s - doubt, time - self._frame_s, time, time + doubt):
-            found = self._path.at(clock.event_time(moment))
-            if found is not None:
-                points.append(canvas.to_video(*found))
-        return points
-
     def _significant(self, cells: Cells | None, pointers: list[Point]) -> bool:
         return cells is None or self._change.is_significant(cells, pointers, None)
 
@@ -136,6 +133,8 @@ class DecodePass:
     ) -> None:
         wanted = asked.chooser.wanted
         changed = cells is None or self._change.is_significant(cells, pointers, wanted.target)
+        if cells is not None and wanted.answer and frame.time <= wanted.since + EFFECT_S:
+            changed |= self._change.answers(cells, pointers, wanted.answer)
         large = cells is not None and is_large(cells)
         asked.chooser.feed(frame, changed=changed, large=large)
         if large and changed and frame.time not in self.large_changes[-2:]:
@@ -143,7 +142,7 @@ class DecodePass:
         if wanted.pause and cells is not None and cells.sum() >= 2:
             asked.small.append(frame.time)
 
-    def _finish(self, asked: _Asked, answers: dict[int, Answer]) -> None:
+    def _finish(self, asked: _Asked, answers: dict[int, Answer], scans: ScanPictures) -> None:
         chooser = asked.chooser
         chooser.finish()
         wanted = chooser.wanted
@@ -153,6 +152,21 @@ class DecodePass:
             return
         self._decide_pause(wanted, answers)
         answers[wanted.action_index] = self._answer(chooser)
+        self._look_at_target(chooser, scans)
+
+    def _look_at_target(self, chooser: Chooser, scans: ScanPictures) -> None:
+        """Whether the place of the target still looks as it did when its scan began."""
+        wanted, frame = chooser.wanted, chooser.best
+        seen = scans.at(wanted.scan)
+        if seen is None or frame is None or wanted.target is None:
+            return
+        if self._settled.clock.uncertainty_ms > SURE_MS:
+            return
+        luma = frame.luma()
+        if luma.shape == seen.luma.shape:
+            pointers = [*self._pointer.near(seen.time), *self._pointer.near(frame.time)]
+            changed = self._change.since(seen.luma, luma, pointers)
+            self.redrawn[wanted.action_index] = self._change.is_redrawn(changed, wanted.target)
 
     def _drop_pause(self, answers: dict[int, Answer]) -> None:
         if self._pending_pause is not None:
@@ -188,7 +202,7 @@ class DecodePass:
             return Answer(wanted.action_index, Reason.MISSING)
         name = f"{wanted.action_index:03d}.png"
         write_png(self._out / name, self._settled.canvas.fit(frame.rgb()))
-        leak, unavoidable, distance = self._leak(wanted, frame)
+        leak, unavoidable, distance = self._pointer.leak(wanted, frame.time)
         return Answer(
             wanted.action_index,
             reason,
@@ -224,20 +238,6 @@ class DecodePass:
         """One frame by its number; None when it does not decode."""
         time = float(self._times[position])
         return next(decode_spans(self._video, self._scan, [Span(time, time)]), None)
-
-    def _leak(self, wanted: Wanted, frame: Frame) -> tuple[bool, bool, float | None]:
-        late = frame.time > wanted.limit + 1e-6 and not wanted.pause
-        if wanted.vicinity is None:
-            return late, False, None
-        clock, vicinity = self._settled.clock, wanted.vicinity
-        at = self._path.at(clock.event_time(frame.time))
-        if at is None:
-            return late, False, None
-        before = self._path.at(clock.event_time(wanted.since)) if np.isfinite(wanted.since) else at
-        distance = float(np.hypot(at[0] - vicinity.x, at[1] - vicinity.y))
-        there = vicinity.holds(*at)
-        unavoidable = there and before is not None and vicinity.holds(*before)
-        return late or there, unavoidable, round(distance, 1)
 
     def _write_final(self, final: FinalChooser) -> None:
         """The last frame stands in where none follows the last action, then any that decodes."""

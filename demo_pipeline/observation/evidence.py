@@ -4,10 +4,10 @@ Belongs here: settling the clock, the event scale and the flickering cells from 
 with pointer movement, longer only where that is not enough; the model of evidence.json.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field
@@ -80,6 +80,12 @@ class Evidence(BaseModel):
     canvas: CanvasEvidence
     waits: tuple[WaitEvidence, ...]
     screen_changes_s: tuple[float, ...] = Field(description="video times of large changes")
+    redrawn: tuple[int, ...] = Field(
+        (), description="actions whose place on the screen was redrawn after their scan began"
+    )
+    unmoved: tuple[int, ...] = Field(
+        (), description="actions whose place on the screen still looks as their scan saw it"
+    )
 
     def as_clock(self) -> Clock:
         """The clock itself."""
@@ -90,6 +96,14 @@ class Evidence(BaseModel):
         return Canvas(**self.canvas.model_dump())
 
 
+class Findings(Protocol):
+    """What the decode pass found. `redrawn`: action index → whether its place changed."""
+
+    waits: list[WaitEvidence]
+    large_changes: list[float]
+    redrawn: dict[int, bool]
+
+
 @dataclass(frozen=True)
 class Settled:
     """The clock, the canvas, and the cells that always change."""
@@ -98,7 +112,7 @@ class Settled:
     canvas: Canvas
     flickering: Cells | None
 
-    def evidence(self, waits: Sequence[WaitEvidence], changes: Sequence[float]) -> Evidence:
+    def evidence(self, findings: Findings) -> Evidence:
         """As the model that is written."""
         clock, canvas = self.clock, self.canvas
         return Evidence(
@@ -111,8 +125,10 @@ class Settled:
                 moves=clock.moves,
             ),
             canvas=CanvasEvidence(**{k: getattr(canvas, k) for k in CanvasEvidence.model_fields}),
-            waits=tuple(waits),
-            screen_changes_s=tuple(round(time, _DECIMALS) for time in changes),
+            waits=tuple(findings.waits),
+            screen_changes_s=tuple(round(time, _DECIMALS) for time in findings.large_changes),
+            redrawn=tuple(index for index, changed in findings.redrawn.items() if changed),
+            unmoved=tuple(index for index, changed in findings.redrawn.items() if not changed),
         )
 
 

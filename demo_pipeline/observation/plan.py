@@ -4,6 +4,7 @@ Belongs here: guards, approaches and the stretches of video to look at.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from demo_pipeline.actions.tables import Action
 from demo_pipeline.observation.approach import Box, PointerPath, Vicinity
@@ -15,7 +16,16 @@ from demo_pipeline.observation.pictures import Span
 from demo_pipeline.settings import ObservationSettings
 
 LOOK_BACK_S = 1.5  # before the approach, to know whether the screen was still
+ANSWER_PX = 60  # around a click without a known target
 MAX_GUARD_S = 1.0  # an unsure clock must not push the picture into the previous scene
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a scan says lies under an action: its box in event space, and when the scan began."""
+
+    box: Box
+    scan_ms: int
 
 
 def guard_seconds(clock: Clock, frame_s: float, settings: ObservationSettings) -> float:
@@ -26,50 +36,61 @@ def guard_seconds(clock: Clock, frame_s: float, settings: ObservationSettings) -
 
 def plan(
     actions: Sequence[Action],
-    targets: Mapping[int, Box],
+    targets: Mapping[int, Target],
     path: PointerPath,
     *,
     settled: Settled,
     frame_s: float,
     settings: ObservationSettings,
 ) -> list[Wanted]:
-    """One `Wanted` an action, in order. `targets`: action index → box in event space."""
+    """One `Wanted` an action, in order. `targets`: action index → what the scan says it hit."""
     clock = settled.clock
     guard = guard_seconds(clock, frame_s, settings)
     wanted: list[Wanted] = []
     since_ms = float("-inf")
     after_pause = False
+    answer: Box | None = None
     for action in actions:
+        is_pause = action.action_type == "pause"
         press = clock.video_time(action.press_ms)
-        limit = press - (0.0 if action.action_type == "pause" else guard)
-        vicinity = _vicinity(action, targets.get(action.action_index), settings)
+        limit = press - (0.0 if is_pause else guard)
+        target = targets.get(action.action_index)
+        vicinity = _vicinity(action, target.box if target else None, settings)
         set_out = None
         if vicinity is not None:
             set_out = path.set_out(action.press_ms, since_ms, vicinity)
         approach = limit if set_out is None else min(limit, clock.video_time(set_out))
         since = clock.video_time(since_ms)
-        start = approach - LOOK_BACK_S
-        if after_pause or action.action_type == "pause":
-            start = since
+        start = since if after_pause or is_pause else approach - LOOK_BACK_S
         start = max(since, min(start, limit - frame_s))
-        end = clock.video_time(action.end_ms) if action.action_type == "pause" else limit
-        wanted.append(
-            Wanted(
-                action.action_index,
-                press,
-                since,
-                limit,
-                approach,
-                vicinity,
-                _video_box(targets.get(action.action_index), settled.canvas),
-                Span(start, max(start, end)),
-                pause=action.action_type == "pause",
-            )
+        end = clock.video_time(action.end_ms) if is_pause else limit
+        one = Wanted(
+            action.action_index,
+            press,
+            since,
+            limit,
+            approach,
+            vicinity,
+            _video_box(target.box if target else None, settled.canvas),
+            Span(start, max(start, end)),
+            answer=None if is_pause else answer,
+            scan=clock.video_time(target.scan_ms) if target else None,
+            pause=is_pause,
         )
-        after_pause = action.action_type == "pause"
-        if not after_pause:
+        wanted.append(one)
+        after_pause = is_pause
+        if not is_pause:
             since_ms = max(since_ms, float(action.end_ms))
+            answer = _answer(action, one.target, settled.canvas)
     return wanted
+
+
+def _answer(action: Action, target: Box | None, canvas: Canvas) -> Box | None:
+    """Where a click shows first: what was clicked, and close around the point. Video pixels."""
+    if target is not None or action.x is None or action.y is None:
+        return target
+    x, y = canvas.to_video(action.x, action.y)
+    return Box(x - ANSWER_PX, y - ANSWER_PX, 2 * ANSWER_PX, 2 * ANSWER_PX)
 
 
 def _vicinity(action: Action, box: Box | None, settings: ObservationSettings) -> Vicinity | None:

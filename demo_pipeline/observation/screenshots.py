@@ -22,7 +22,7 @@ from demo_pipeline.observation.canvas import Canvas
 from demo_pipeline.observation.decoding import Answer, DecodePass
 from demo_pipeline.observation.evidence import Evidence, Settled, settle
 from demo_pipeline.observation.final import FINAL_FILE
-from demo_pipeline.observation.plan import plan
+from demo_pipeline.observation.plan import Target, plan
 from demo_pipeline.observation.png import png_size
 from demo_pipeline.observation.scans import ScanAt, scan_in_force
 from demo_pipeline.observation.target import event_box, node_at
@@ -33,7 +33,7 @@ from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.recording.video import VIDEO_FILE, PacketScan, scan_packets
 from demo_pipeline.settings import ObservationSettings
 
-CODE_VERSION = "1"
+CODE_VERSION = "2"
 FRAMES_FILE = "frames.parquet"
 EVIDENCE_FILE = "evidence.json"
 
@@ -86,7 +86,7 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     rows = [_row(answer, scan) for answer in answers]
     table = pa.Table.from_pylist(rows, schema=FRAMES_SCHEMA)
     pq.write_table(table, out / FRAMES_FILE, compression="zstd", compression_level=3)
-    dump_json(out / EVIDENCE_FILE, settled.evidence(work.waits, work.large_changes))
+    dump_json(out / EVIDENCE_FILE, settled.evidence(work))
     return _summary(rows, settled, work)
 
 
@@ -97,9 +97,9 @@ def _frame_seconds(times: Any) -> float:
 
 def _targets(
     actions: Sequence[Action], scans: Sequence[ScanAt], reader: TreeReader, settled: Settled
-) -> Mapping[int, Box]:
-    """Event-space boxes of what pointer actions hit, from the scan in force at each."""
-    boxes: dict[int, Box] = {}
+) -> Mapping[int, Target]:
+    """What pointer actions hit, from the scan in force at each."""
+    found: dict[int, Target] = {}
     since = float("-inf")
     for action in actions:
         if action.action_type in POINTER_TYPES and action.x is not None and action.y is not None:
@@ -107,10 +107,10 @@ def _targets(
             tree = reader.tree(scan, action.press_ms, settled.canvas)
             node = node_at(tree.tree, action.x, action.y)
             box = event_box(node) if node else None
-            if box is not None and _is_small(box, settled.canvas):
-                boxes[action.action_index] = box
+            if scan is not None and box is not None and _is_small(box, settled.canvas):
+                found[action.action_index] = Target(box, scan.time_ms)
         since = max(since, action.end_ms)
-    return boxes
+    return found
 
 
 def _is_small(box: Box, canvas: Canvas) -> bool:

@@ -11,6 +11,7 @@ from demo_pipeline.observation.roles import normalised
 from demo_pipeline.observation.tree import MappedNode, StepTree, focused_position
 
 _CONTAINERS = frozenset({"desktop", "window"})
+_WINDOWS = frozenset({"window", "dialog"})
 _CLIPPING = frozenset(
     {"scrollpane", "viewport", "document", "documentweb", "documentframe", "scrollarea"}
 )
@@ -21,21 +22,68 @@ _WHOLE = 0.97  # a panel this much of its window, or of the screen, is no elemen
 def node_at(tree: StepTree, x: float, y: float) -> MappedNode | None:
     """The smallest visible node under an event-space point; the last of equals in the document.
 
-    Windows, the desktop, and containers as large as their window or the screen are no targets.
+    Windows, the desktop, and containers as large as their window or the screen are no targets, nor
+    is what another window covers.
     """
-    best: tuple[float, int] | None = None
-    for position, mapped in enumerate(tree.nodes):
-        if mapped.box is None or not _contains(mapped.box, x, y):
-            continue
-        area = mapped.box[2] * mapped.box[3]
-        if area <= 0 or mapped.node["role"] in _CONTAINERS or "hidden" in mapped.node["states"]:
-            continue
-        if best is not None and area > best[0]:
-            continue
-        if _is_whole_window(tree, mapped) or _is_clipped(tree, mapped, x, y):
-            continue
-        best = (area, position)
-    return tree.nodes[best[1]] if best else None
+    under = [
+        position
+        for position, mapped in enumerate(tree.nodes)
+        if _may_be_target(mapped, x, y)
+        and not _is_whole_window(tree, mapped)
+        and not _is_clipped(tree, mapped, x, y)
+    ]
+    front = _front_window(tree, x, y)
+    if front is not None:  # an empty overlay covers nothing
+        under = [at for at in under if _window_of(tree, at) in {None, front}] or under
+    return tree.nodes[min(under, key=lambda at: (_area(tree.nodes[at]), -at))] if under else None
+
+
+def _may_be_target(mapped: MappedNode, x: float, y: float) -> bool:
+    if mapped.box is None or not _contains(mapped.box, x, y) or _area(mapped) <= 0:
+        return False
+    return mapped.node["role"] not in _CONTAINERS and "hidden" not in mapped.node["states"]
+
+
+def _area(mapped: MappedNode) -> float:
+    return mapped.box[2] * mapped.box[3] if mapped.box is not None else 0.0
+
+
+def _front_window(tree: StepTree, x: float, y: float) -> int | None:
+    """Position of the outermost window that lies in front at a point; None: one, or not known.
+
+    Of several, UI Automation's and macOS's first, since both list windows from front to back.
+    AT-SPI's order says nothing: there it is the one that has the focus.
+    """
+    there = [
+        position
+        for position, mapped in enumerate(tree.nodes)
+        if mapped.node["role"] in _WINDOWS
+        and mapped.box is not None
+        and _contains(mapped.box, x, y)
+        and "hidden" not in mapped.node["states"]
+        and _window_of(tree, position) == position
+    ]
+    if len(there) < 2:
+        return None
+    if all(_raw_role(tree.nodes[position]) == "window" for position in there):
+        return there[0]
+    nodes = enumerate(tree.nodes)
+    holders = {_window_of(tree, at) for at, one in nodes if "focused" in one.node["states"]}
+    return next((position for position in there if position in holders), None)
+
+
+def _window_of(tree: StepTree, position: int) -> int | None:
+    """Position of the outermost window around a node, itself included."""
+    found = None
+    while position >= 0:
+        if tree.nodes[position].node["role"] in _WINDOWS:
+            found = position
+        position = tree.nodes[position].parent
+    return found
+
+
+def _raw_role(mapped: MappedNode) -> str:
+    return normalised(str(mapped.raw.get("role") or ""))
 
 
 def focused_node(tree: StepTree, data: Mapping[str, Any] | None) -> MappedNode | None:
@@ -92,6 +140,6 @@ def _is_clipped(tree: StepTree, mapped: MappedNode, x: float, y: float) -> bool:
         box = ancestor.box
         if box is None or box[2] * box[3] <= 0 or _contains(box, x, y):
             continue
-        if normalised(str(ancestor.raw.get("role") or "")) in _CLIPPING:
+        if _raw_role(ancestor) in _CLIPPING:
             return True
     return False

@@ -4,8 +4,7 @@ Belongs here: reading each needed scan once, NNN.json, trees.parquet, the stage'
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +16,14 @@ from demo_pipeline.formats.desktopd_tree import check_tree
 from demo_pipeline.formats.jsonfile import JsonFileError, dump_json, load_json
 from demo_pipeline.observation.canvas import Canvas
 from demo_pipeline.observation.evidence import Evidence
+from demo_pipeline.observation.focus import Keyboard, ReadTree
 from demo_pipeline.observation.scans import InForce, ScanAt, read_scan, scan_in_force
-from demo_pipeline.observation.target import focused_node, node_at, text_node_at
-from demo_pipeline.observation.tree import MappedNode, StepTree, map_tree
+from demo_pipeline.observation.target import node_at
+from demo_pipeline.observation.tree import MappedNode, map_tree
 from demo_pipeline.problems import DemonstrationError, Problem, errors
 from demo_pipeline.recording.events import read_scans, schema_problems
 
-CODE_VERSION = "1"
+CODE_VERSION = "2"
 TREES_FILE = "trees.parquet"
 UNKNOWN_SHARE = 0.01
 
@@ -54,15 +54,6 @@ TREES_SCHEMA = pa.schema(
         for name, kind, nullable, text in _COLUMNS
     ]
 )
-
-
-@dataclass(frozen=True)
-class ReadTree:
-    """A mapped tree, the scan's raw data, and whether the scan could be read."""
-
-    tree: StepTree
-    data: Mapping[str, Any] | None
-    readable: bool = True
 
 
 class TreeReader:
@@ -103,7 +94,7 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
     unknown: Counter[str] = Counter()
     rows = []
     since = float("-inf")
-    click: Action | None = None
+    keyboard = Keyboard()
     clock = evidence.as_clock()
     changes = [clock.event_time(moment) for moment in evidence.screen_changes_s]
     for action in read_actions(actions_folder):
@@ -111,11 +102,14 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
         read = reader.tree(force.scan, action.press_ms, canvas)
         name = f"{action.action_index:03d}.json"
         dump_json(out / name, read.tree.document, compact=True)
-        target, method = _target(action, read, click, force)
+        if action.action_type in POINTER_TYPES:
+            target, method = _hit(action, read, force, evidence)
+        else:
+            target, method = keyboard.target(action, read, force, changes)
         rows.append(_row(action, name, force, read, target=target, method=method))
         unknown.update(read.tree.unknown_roles)
         if action.action_type in POINTER_TYPES - {"scroll"}:
-            click = action
+            keyboard.clicked(action, known=target is not None)
         if action.action_type != "pause":
             since = max(since, action.end_ms)
     table = pa.Table.from_pylist(rows, schema=TREES_SCHEMA)
@@ -123,29 +117,16 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
     return _summary(rows, unknown)
 
 
-def _target(
-    action: Action, read: ReadTree, click: Action | None, force: InForce
+def _hit(
+    action: Action, read: ReadTree, force: InForce, evidence: Evidence
 ) -> tuple[MappedNode | None, str]:
-    """Hit test for the pointer; for keys the focused element, or the text field last clicked.
-
-    A scan older than the last click cannot know the focus that the click set, and one older than a
-    large change of the screen may name what is no longer there.
-    """
-    if action.action_type == "pause":
+    """The node under the point, unless the screen there is no longer what the scan saw."""
+    if action.x is None or action.y is None or action.action_index in evidence.redrawn:
         return None, "none"
-    if action.action_type in POINTER_TYPES:
-        if action.x is None or action.y is None or force.freshness == "changed":
-            return None, "none"
-        found = node_at(read.tree, action.x, action.y)
-        return found, "hit_test" if found else "none"
-    clicked = None
-    if click is not None and click.x is not None and click.y is not None:
-        clicked = text_node_at(read.tree, click.x, click.y)
-    focused = focused_node(read.tree, read.data)
-    outdated = click is not None and force.scan is not None and force.scan.time_ms < click.press_ms
-    if focused is not None and not (outdated and clicked is not None):
-        return focused, "focused"
-    return clicked, "last_click" if clicked else "none"
+    if force.freshness == "changed" and action.action_index not in evidence.unmoved:
+        return None, "none"
+    found = node_at(read.tree, action.x, action.y)
+    return found, "hit_test" if found else "none"
 
 
 def _row(

@@ -36,12 +36,21 @@ def test_hovering_on_the_way_changes_nothing() -> None:
 
 
 def test_a_dialog_that_opens_on_the_way_is_waited_for() -> None:
-    assert chosen({4.3: True}) == (4.4, Reason.SETTLED)
+    assert chosen({4.3: True}) == (4.3, Reason.SETTLED)
 
 
 def test_the_previous_actions_effect_is_waited_for_while_the_hand_moves() -> None:
     """Who moves on at once meets the effect on the way, however small."""
-    assert chosen({4.2: False}, since=3.8, approach=3.9) == (4.3, Reason.SETTLED)
+    assert chosen({4.2: False}, since=3.8, approach=3.9) == (4.2, Reason.SETTLED)
+
+
+def test_an_effect_that_shows_just_before_the_hand_sets_out_was_there_in_time() -> None:
+    """The frame it arrives with is still too: nothing changes after it."""
+    assert chosen({3.9: True}, since=3.6, approach=3.95) == (3.9, Reason.PRE_MOVE)
+
+
+def test_a_frame_amid_a_change_is_never_taken_for_a_still_one() -> None:
+    assert chosen({4.2: True, 4.3: True}, since=3.8) == (4.3, Reason.SETTLED)
 
 
 def test_a_screen_that_never_rests_gives_its_last_frame() -> None:

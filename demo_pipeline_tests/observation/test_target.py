@@ -45,6 +45,34 @@ def test_windows_and_what_fills_them_are_no_targets() -> None:
     assert hit(tree, 400, 400) is None
 
 
+def overlapping(role: str) -> tuple[list[dict[str, object]], dict[str, object]]:
+    """A dialog in front of a list whose rows are smaller than the dialog's field."""
+    row = node("ListItem", (300, 300, 200, 20), name="covered row")
+    field = node("Edit", (280, 290, 400, 60), name="field")
+    dialog = node(role, (250, 250, 500, 200), field, name="dialog")
+    return [dialog, node(role, WINDOW, row, name="behind")], field
+
+
+def test_what_lies_behind_another_window_is_not_hit() -> None:
+    tree, _ = overlapping("Window")
+    assert hit(tree, 310, 310) == "field"
+    assert hit(tree[::-1], 310, 310) == "covered row"
+
+
+def test_the_window_with_the_focus_lies_in_front_whatever_the_order() -> None:
+    tree, field = overlapping("frame")
+    for order in (tree, tree[::-1]):
+        found = node_at(mapped(order, platform="linux", focused=field), 310, 310)
+        assert found is not None
+        assert found.node["name"] == "field"
+
+
+def test_an_empty_overlay_in_front_covers_nothing() -> None:
+    overlay = node("Window", (0, 0, 1920, 1080), name="overlay")
+    button = node("Button", (300, 300, 100, 40), name="below it")
+    assert hit([overlay, node("Window", WINDOW, button)], 310, 310) == "below it"
+
+
 def test_the_bare_desktop_is_no_target() -> None:
     """Recorders list the whole screen as a pane above all windows."""
     tree = [node("Pane", (0, 0, 1920, 1080), node("Window", WINDOW), name="Desktop")]

@@ -1,0 +1,69 @@
+"""The element that keys were meant for.
+
+Belongs here: what the scan says has the keyboard, and when a click or a change of the screen since
+then makes that doubtful (formats note 2, target_element).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from demo_pipeline.actions.tables import Action
+from demo_pipeline.observation.scans import InForce
+from demo_pipeline.observation.target import focused_node, text_node_at
+from demo_pipeline.observation.tree import MappedNode, StepTree
+
+FOCUS_MS = 300  # a scan this soon after a click may not know yet what it focused
+OPENING_MS = 1500  # a large change this soon after a click is what the click opened
+
+Found = tuple[MappedNode | None, str]
+
+
+@dataclass(frozen=True)
+class ReadTree:
+    """A mapped tree, the scan's raw data, and whether the scan could be read."""
+
+    tree: StepTree
+    data: Mapping[str, Any] | None
+    readable: bool = True
+
+
+class Keyboard:
+    """Follows the clicks of a demonstration in order."""
+
+    def __init__(self) -> None:
+        self._click: Action | None = None
+        self._known = False
+
+    def clicked(self, action: Action, *, known: bool) -> None:
+        """A press of the pointer; `known`: its own target stood in its tree."""
+        self._click, self._known = action, known
+
+    def target(
+        self, action: Action, read: ReadTree, force: InForce, changes_ms: Sequence[float]
+    ) -> Found:
+        """The focused element, or the text field clicked since the scan; None in doubt.
+
+        A scan older than the last click cannot know the focus that the click set, and one older
+        than a large change may name a field behind the dialog that has the keyboard now.
+        `changes_ms`: when much of the screen changed, epoch milliseconds.
+        """
+        if action.action_type == "pause" or force.scan is None:
+            return None, "none"
+        scanned, click = force.scan.time_ms, self._click
+        since = max(scanned, click.end_ms + OPENING_MS if click else scanned)
+        if any(since < at < action.press_ms for at in changes_ms):
+            return None, "none"
+        clicked = self._text_field(read.tree)
+        if click is not None and scanned < click.end_ms + FOCUS_MS:
+            return (clicked, "last_click") if clicked and self._known else (None, "none")
+        focused = focused_node(read.tree, read.data)
+        if focused is not None:
+            return focused, "focused"
+        return clicked, "last_click" if clicked else "none"
+
+    def _text_field(self, tree: StepTree) -> MappedNode | None:
+        click = self._click
+        if click is None or click.x is None or click.y is None:
+            return None
+        return text_node_at(tree, click.x, click.y)

@@ -1,0 +1,66 @@
+"""What counts as a change of the screen, on small made pictures."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from demo_pipeline.observation.approach import Box
+from demo_pipeline.observation.change import ScreenChange
+from demo_pipeline.observation.pictures import COLUMN_STEP, ROW_STEP
+
+ROW = Box(200, 200, 300, 32)
+COMPARE = ScreenChange(None)
+
+
+def screen(*boxes: Box) -> Any:
+    """The luma of a grey screen of 1280x720 with dark boxes."""
+    luma = np.full((720 // ROW_STEP, 1280 // COLUMN_STEP), 200, np.uint8)
+    for box in boxes:
+        top, left = int(box.y) // ROW_STEP, int(box.x) // COLUMN_STEP
+        down, across = int(box.height) // ROW_STEP, int(box.width) // COLUMN_STEP
+        luma[top : top + down, left : left + across] = 40
+    return luma
+
+
+def between(*boxes: Box, pointers: tuple[tuple[float, float], ...] = ()) -> Any:
+    return COMPARE.since(screen(), screen(*boxes), list(pointers))
+
+
+def text_in(row: Box) -> Box:
+    return Box(row.x + 8, row.y + 8, 120, 16)
+
+
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        pytest.param((Box(208, 208, 16, 16),), id="a tick"),
+        pytest.param((text_in(ROW),), id="its text"),
+        pytest.param((ROW,), id="a pressed look"),
+        pytest.param((text_in(ROW), Box(800, 500, 120, 40)), id="and something far away"),
+    ],
+)
+def test_what_changes_inside_a_target_leaves_it_where_it_is(drawn: tuple[Box, ...]) -> None:
+    assert not COMPARE.is_redrawn(between(*drawn), ROW)
+
+
+def test_a_menu_over_a_target_replaces_it() -> None:
+    assert COMPARE.is_redrawn(between(Box(240, 180, 200, 120)), ROW)
+
+
+def test_rows_that_scroll_replace_each_other() -> None:
+    rows = [Box(ROW.x, ROW.y + 32 * place, ROW.width, ROW.height) for place in range(-3, 4)]
+    assert COMPARE.is_redrawn(between(*map(text_in, rows)), ROW)
+
+
+def test_the_pointer_alone_replaces_nothing() -> None:
+    pointer = Box(300, 212, 16, 24)
+    assert not COMPARE.is_redrawn(between(pointer, pointers=((300, 212),)), ROW)
+
+
+def test_a_tick_answers_a_click_but_is_no_change_of_the_screen() -> None:
+    changed = between(Box(208, 208, 16, 16))
+    assert COMPARE.answers(changed, [], ROW)
+    assert not COMPARE.is_significant(changed, [], None)
+    assert not COMPARE.answers(changed, [], Box(600, 200, 100, 40))
+    assert not COMPARE.answers(changed, [(216, 216)], ROW)

@@ -1,8 +1,8 @@
-"""Seconds and memory of building and checking a CUDAG dataset of many made trajectories.
+"""Seconds and memory of building and checking datasets of many made trajectories.
 
-Run: `.venv/bin/python benchmarks/datasets.py [--trajectories 2000] [--steps 8] [--keep DIR]`. Each
+Run: `.venv/bin/python benchmarks/datasets.py [--trajectories 2000] [--steps 8]`. Each
 figure comes from a process of its own; the same work on a quarter of the trajectories stands beside
-it, so that memory which grows with the data shows. The dataset is built twice and compared.
+it, so that memory which grows with the data shows. The CUDAG dataset is built twice and compared.
 """
 
 import argparse
@@ -18,8 +18,12 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+from demo_pipeline import __version__
 from demo_pipeline.datasets.cudag_build import build_cudag, dataset_directory_name
+from demo_pipeline.datasets.index import build_index
+from demo_pipeline.datasets.messages import build_messages
 from demo_pipeline.datasets.selection import DatasetTrajectory
+from demo_pipeline.datasets.sft import build_sft
 from demo_pipeline.formats.cudag_validator import validate_cudag
 from demo_pipeline.settings import DatasetSettings
 
@@ -79,6 +83,19 @@ def build(root: Path, out: str, count: int) -> str:
     return f"{sum(build_cudag(chosen, target, settings).records.values())} records"
 
 
+def build_others(root: Path, out: str, count: int) -> str:
+    """Build the export that `out` is named for: sft, messages or dataset."""
+    settings, chosen = DatasetSettings(), members(root, count)
+    target = root / f"{out}-{count}"
+    target.mkdir()
+    if out == "sft":
+        return f"{build_sft(chosen, target, settings).samples} samples"
+    if out == "messages":
+        return f"{sum(build_messages(chosen, target, settings).records.values())} records"
+    index = build_index(chosen, target, settings, ("demo_pipeline", __version__))
+    return f"{index.steps} steps"
+
+
 def validate(root: Path, out: str, _count: int) -> str:
     """Validate what was built and say how much was found."""
     (target,) = (root / out).iterdir()
@@ -109,12 +126,15 @@ def _measure(work: Callable[..., str], arguments: tuple[Path | str | int, ...]) 
 
 
 def costs(root: Path, count: int) -> Iterator[tuple[str, Cost]]:
-    """Build and validate a quarter, then all, then build all again."""
+    """Build and validate a quarter, then all, then build all again; then the other exports."""
     quarter = max(count // 4, 1)
     for name, number in (("quarter", quarter), ("first", count)):
         yield f"build {number}", measured(build, root, name, number)
         yield f"validate {number}", measured(validate, root, name, number)
     yield f"build {count} again", measured(build, root, "second", count)
+    for name in ("sft", "messages", "dataset"):
+        for number in (quarter, count):
+            yield f"{name} {number}", measured(build_others, root, name, number)
 
 
 def main() -> None:

@@ -11,6 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from demo_pipeline.recording.tables import described_schema
+
 ACTIONS_FILE = "actions.parquet"
 LEDGER_FILE = "ledger.parquet"
 
@@ -56,12 +58,7 @@ _ACTION_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("flags", pa.list_(pa.string()), False, "what was unusual: long, never_released, …"),
 )
 
-ACTIONS_SCHEMA = pa.schema(
-    [
-        pa.field(name, kind, nullable=nullable, metadata={"description": text})
-        for name, kind, nullable, text in _ACTION_COLUMNS
-    ]
-)
+ACTIONS_SCHEMA = described_schema(_ACTION_COLUMNS)
 
 BUCKETS = ("action", "tree_scan", "pointer_travel", "repaired", "rejected", "other")
 
@@ -72,12 +69,7 @@ _LEDGER_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("reason", pa.string(), False, "why it is part of no action; empty when it is"),
 )
 
-LEDGER_SCHEMA = pa.schema(
-    [
-        pa.field(name, kind, nullable=nullable, metadata={"description": text})
-        for name, kind, nullable, text in _LEDGER_COLUMNS
-    ]
-)
+LEDGER_SCHEMA = described_schema(_LEDGER_COLUMNS)
 
 
 @dataclass

@@ -20,22 +20,20 @@ from demo_pipeline.formats.desktopd import Creator, Index, IndexEntry, Metadata
 from demo_pipeline.formats.desktopd_reader import Trajectory
 from demo_pipeline.formats.jsonfile import dump_json
 from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.recording.tables import described_schema
 from demo_pipeline.settings import DatasetSettings
 
-TRAJECTORIES_SCHEMA = pa.schema(
-    [
-        pa.field(name, kind, nullable=nullable, metadata={"description": text})
-        for name, kind, nullable, text in (
-            ("trajectory_id", pa.string(), False, "demonstration id"),
-            ("task_id", pa.string(), False, "of task.json"),
-            ("osworld_task_id", pa.string(), True, "of task.json; null: no benchmark task"),
-            ("application", pa.string(), False, "of task.json"),
-            ("difficulty", pa.string(), False, "easy, medium or hard"),
-            ("success", pa.bool_(), False, "of result.json"),
-            ("steps", pa.int32(), False, "number of steps"),
-            ("completion_time_ms", pa.int64(), False, "first event to last, milliseconds"),
-        )
-    ]
+TRAJECTORIES_SCHEMA = described_schema(
+    (
+        ("trajectory_id", pa.string(), False, "demonstration id"),
+        ("task_id", pa.string(), False, "of task.json"),
+        ("osworld_task_id", pa.string(), True, "of task.json; null: no benchmark task"),
+        ("application", pa.string(), False, "of task.json"),
+        ("difficulty", pa.string(), False, "easy, medium or hard"),
+        ("success", pa.bool_(), False, "of result.json"),
+        ("steps", pa.int32(), False, "number of steps"),
+        ("completion_time_ms", pa.int64(), False, "first event to last, milliseconds"),
+    )
 )
 
 

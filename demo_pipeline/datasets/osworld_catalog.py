@@ -21,6 +21,7 @@ from demo_pipeline.formats.osworld import Evaluator, OsworldTask, RiskTask, Setu
 from demo_pipeline.formats.osworld_folder import TaskEntry, TaskFolder, entries
 from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.recording.events import schema_problems
+from demo_pipeline.recording.tables import described_schema
 
 CODE_VERSION = "1"
 CATALOG_FILE, PROBLEMS_FILE = "catalog.parquet", "problems.parquet"
@@ -59,16 +60,7 @@ _PROBLEMS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
 )
 
 
-def _schema(columns: tuple[tuple[str, pa.DataType, bool, str], ...]) -> pa.Schema:
-    return pa.schema(
-        [
-            pa.field(name, kind, nullable=nullable, metadata={"description": text})
-            for name, kind, nullable, text in columns
-        ]
-    )
-
-
-CATALOG_SCHEMA, PROBLEMS_SCHEMA = _schema(_CATALOG), _schema(_PROBLEMS)
+CATALOG_SCHEMA, PROBLEMS_SCHEMA = described_schema(_CATALOG), described_schema(_PROBLEMS)
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _INVISIBLE = dict.fromkeys(map(ord, "\u00ad\u200b\u200c\u200d\u2060\ufeff"))

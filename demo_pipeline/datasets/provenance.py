@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from demo_pipeline.recording.tables import described_schema
+
 # name, type, nullable, meaning (with unit)
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("trajectory_id", pa.string(), False, "demonstration id"),
@@ -48,12 +50,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("osworld_matches", pa.int32(), True, "task files that match so; the first is taken"),
 )
 
-PROVENANCE_SCHEMA = pa.schema(
-    [
-        pa.field(name, kind, nullable=nullable, metadata={"description": text})
-        for name, kind, nullable, text in _COLUMNS
-    ]
-)
+PROVENANCE_SCHEMA = described_schema(_COLUMNS)
 
 
 def write_provenance(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:

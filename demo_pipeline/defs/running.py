@@ -49,16 +49,24 @@ def register_uploads(pipeline: Pipeline) -> tuple[list[str], list[str]]:
         return ids, partitions.register(instance, ids)
 
 
+def _executed(settings: Settings, job: str, *, force: bool) -> dg.ExecuteInProcessResult:
+    """Run an unpartitioned job here, recorded in the instance; failures are in the result."""
+    with dg.DagsterInstance.get() as instance:
+        return (
+            build_defs(settings)
+            .resolve_job_def(job)
+            .execute_in_process(
+                instance=instance,
+                run_config=_QUIET,
+                tags={FORCE_TAG: str(force).lower()},
+                raise_on_error=False,
+            )
+        )
+
+
 def read_tasks(settings: Settings, *, force: bool) -> list[str]:
     """Run the asset `osworld_tasks`; why it failed, empty when it did not."""
-    job = build_defs(settings).resolve_job_def(tasks_job.name)
-    with dg.DagsterInstance.get() as instance:
-        result = job.execute_in_process(
-            instance=instance,
-            run_config=_QUIET,
-            tags={FORCE_TAG: str(force).lower()},
-            raise_on_error=False,
-        )
+    result = _executed(settings, tasks_job.name, force=force)
     return [] if result.success else _errors(result)
 
 
@@ -145,14 +153,7 @@ def build_datasets(
 ) -> tuple[dict[str, dict[str, Any]], list[str]]:
     """Run the dataset assets; (summary and path by asset, why any failed)."""
     pipeline = Pipeline.open(settings)
-    job = build_defs(settings).resolve_job_def(datasets_job.name)
-    with dg.DagsterInstance.get() as instance:
-        result = job.execute_in_process(
-            instance=instance,
-            run_config=_QUIET,
-            tags={FORCE_TAG: str(force).lower()},
-            raise_on_error=False,
-        )
+    result = _executed(settings, datasets_job.name, force=force)
     made: dict[str, dict[str, Any]] = {}
     for event in result.get_asset_materialization_events():
         key = event.asset_key

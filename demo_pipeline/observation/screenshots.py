@@ -30,6 +30,7 @@ from demo_pipeline.observation.trees import TreeReader
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.events import read_events, read_scans, schema_problems
 from demo_pipeline.recording.manifest import RecordingManifest
+from demo_pipeline.recording.tables import described_schema
 from demo_pipeline.recording.video import VIDEO_FILE, PacketScan, scan_packets
 from demo_pipeline.settings import ObservationSettings
 
@@ -49,12 +50,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("pointer_distance_px", pa.float64(), True, "pointer to press point at the frame, event px"),
 )
 
-FRAMES_SCHEMA = pa.schema(
-    [
-        pa.field(name, kind, nullable=nullable, metadata={"description": text})
-        for name, kind, nullable, text in _COLUMNS
-    ]
-)
+FRAMES_SCHEMA = described_schema(_COLUMNS)
 
 
 def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order of the chain

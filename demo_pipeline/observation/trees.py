@@ -22,6 +22,7 @@ from demo_pipeline.observation.target import node_at
 from demo_pipeline.observation.tree import MappedNode, map_tree
 from demo_pipeline.problems import DemonstrationError, Problem, errors
 from demo_pipeline.recording.events import read_scans, schema_problems
+from demo_pipeline.recording.tables import described_schema
 
 CODE_VERSION = "2"
 TREES_FILE = "trees.parquet"
@@ -48,12 +49,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("target_method", pa.string(), False, "hit_test, focused, last_click or none"),
 )
 
-TREES_SCHEMA = pa.schema(
-    [
-        pa.field(name, kind, nullable=nullable, metadata={"description": text})
-        for name, kind, nullable, text in _COLUMNS
-    ]
-)
+TREES_SCHEMA = described_schema(_COLUMNS)
 
 
 class TreeReader:

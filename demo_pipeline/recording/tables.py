@@ -16,7 +16,8 @@ LOG_FILE = "input_log.jsonl"
 _BATCH_CHARACTERS = 8 * 2**20  # raw payloads can be megabytes each
 
 
-def _schema(columns: Iterable[tuple[str, pa.DataType, bool, str]]) -> pa.Schema:
+def described_schema(columns: Iterable[tuple[str, pa.DataType, bool, str]]) -> pa.Schema:
+    """A schema from (name, type, nullable, meaning with its unit) of each column."""
     return pa.schema(
         [
             pa.field(name, kind, nullable=nullable, metadata={"description": text})
@@ -25,7 +26,7 @@ def _schema(columns: Iterable[tuple[str, pa.DataType, bool, str]]) -> pa.Schema:
     )
 
 
-EVENTS_SCHEMA = _schema(
+EVENTS_SCHEMA = described_schema(
     [
         ("event_index", pa.int64(), False, "1-based line number in input_log.jsonl"),
         ("byte_offset", pa.int64(), False, "of the line's first byte in the file"),
@@ -42,7 +43,7 @@ EVENTS_SCHEMA = _schema(
     ]
 )
 
-REJECTED_SCHEMA = _schema(
+REJECTED_SCHEMA = described_schema(
     [
         ("line", pa.int64(), False, "1-based line number in input_log.jsonl"),
         ("byte_offset", pa.int64(), False, "of the line's first byte in the file"),
@@ -52,7 +53,7 @@ REJECTED_SCHEMA = _schema(
     ]
 )
 
-TREES_SCHEMA = _schema(
+TREES_SCHEMA = described_schema(
     [
         ("event_index", pa.int64(), False, "1-based line number in input_log.jsonl"),
         ("byte_offset", pa.int64(), False, "of the line's first byte in the file"),

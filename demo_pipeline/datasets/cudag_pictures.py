@@ -4,13 +4,13 @@ Belongs here: links, copies and annotation. Which picture belongs to which recor
 `cudag_records`.
 """
 
-import os
 import shutil
 from pathlib import Path
 
 import cv2
 
 from demo_pipeline.formats.cudag import RU_MAX, CudagMetadata
+from demo_pipeline.recording.files import place
 from demo_pipeline.settings import DatasetSettings
 
 _POINT = (0, 0, 255)  # BGR
@@ -42,14 +42,10 @@ def place_image(source: Path, target: Path, settings: DatasetSettings) -> bool:
 
 def place_picture(source: Path, target: Path, *, copy: bool = False) -> None:
     """Put a PNG in place as it is: a hard link where wanted and possible, else a copy."""
-    if not copy:
-        try:
-            os.link(source.resolve() if source.is_symlink() else source, target)
-        except OSError:
-            pass
-        else:
-            return
-    shutil.copyfile(source, target)
+    if copy:
+        shutil.copyfile(source, target)
+    else:
+        place(source, target)
 
 
 def annotate(source: Path, target: Path, metadata: CudagMetadata) -> bool:

@@ -5,7 +5,7 @@ without opening another file. Messages name nodes by id or number, never by thei
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -22,7 +22,9 @@ from demo_pipeline.formats.desktopd import (
     UITree,
     points,
 )
+from demo_pipeline.formats.desktopd_sound_tree import read_sound_tree
 from demo_pipeline.formats.document import check, explain, field_name, limited
+from demo_pipeline.formats.jsonfile import decode_text, parse_json
 from demo_pipeline.problems import Problem, Severity
 
 Nodes = Mapping[str, Mapping[str, Any]]
@@ -30,6 +32,19 @@ Nodes = Mapping[str, Mapping[str, Any]]
 
 _ID = re.compile(NODE_ID_PATTERN)
 _ROLES, _STATES = frozenset(map(str, Role)), frozenset(map(str, State))
+
+
+def check_tree_bytes(data: bytes, file: str) -> tuple[Nodes, list[Problem]]:
+    """`check_tree` of a file's bytes, ten times as fast where nothing is wrong with it.
+
+    Raises:
+        JsonFileError: no UTF-8 or no JSON.
+    """
+    nodes = read_sound_tree(data)
+    if nodes is not None:
+        return nodes, list(_outside_warning(nodes.unseen(), file))
+    text = decode_text(data, file)
+    return check_tree(parse_json(text, file), file, text)
 
 
 def check_tree(value: Any, file: str, text: str = "") -> tuple[Nodes, list[Problem]]:
@@ -54,7 +69,8 @@ def check_tree(value: Any, file: str, text: str = "") -> tuple[Nodes, list[Probl
     faults = list(_node_faults(tree.root, nodes))
     remedy = "correct the node"
     problems += [Problem(code, file, message, remedy=remedy) for code, message in faults]
-    problems += _outside_warning(nodes, file)
+    lost = [name for name, node in nodes.items() if _is_seen(node) and _is_outside(node["bounds"])]
+    problems += _outside_warning(lost, file)
     if not faults:
         root = UINode.model_validate(next(iter(nodes.values())))
         problems += _root_warnings(root, file)
@@ -127,13 +143,12 @@ def _root_warnings(root: UINode, file: str) -> Iterator[Problem]:
         yield _warning("root_bounds", file, "root: bounds are not the whole screen")
 
 
-def _outside_warning(nodes: Nodes, file: str) -> Iterator[Problem]:
+def _outside_warning(lost: Sequence[str], file: str) -> Iterator[Problem]:
     """One warning a tree for nodes that are said to be visible and of which nothing can be seen.
 
     Other displays, scrolled lists and minimised windows leave nodes outside the screen; seed 001
     has the state `hidden`, or no state, for them.
     """
-    lost = [name for name, node in nodes.items() if _is_seen(node) and _is_outside(node["bounds"])]
     if lost:
         many = f"{len(lost)} visible nodes lie" if len(lost) > 1 else "1 visible node lies"
         yield _warning("node_outside", file, f"{many} outside the screen, first {lost[0]}")

@@ -27,10 +27,10 @@ from demo_pipeline.formats.desktopd_reader import (
     trajectory_folders,
 )
 from demo_pipeline.formats.desktopd_sft import validate_sft
-from demo_pipeline.formats.desktopd_tree import Nodes, check_action, check_tree
+from demo_pipeline.formats.desktopd_tree import Nodes, check_action, check_tree_bytes
 from demo_pipeline.formats.document import line_of
 from demo_pipeline.formats.image_probe import probe_image
-from demo_pipeline.formats.jsonfile import JsonFileError, decode_text, parse_json, read_bytes
+from demo_pipeline.formats.jsonfile import JsonFileError, decode_text, read_bytes
 from demo_pipeline.problems import Problem, Severity
 
 __all__ = ["check_png", "validate_dataset", "validate_sft", "validate_trajectory"]
@@ -152,11 +152,9 @@ def _lined(problems: Iterable[Problem], folder: Path, prefix: str) -> Iterator[P
 def _tree(path: Path, file: str) -> tuple[Nodes | None, list[Problem]]:
     """The nodes, or None when the file cannot be read, and what is wrong with it."""
     try:
-        text = decode_text(read_bytes(path, file), file)
-        value = parse_json(text, file)
+        return check_tree_bytes(read_bytes(path, file), file)
     except JsonFileError as error:
         return None, [json_problem(error, exists=path.is_file())]
-    return check_tree(value, file, text)
 
 
 def check_png(path: Path, file: str) -> list[Problem]:

@@ -4,28 +4,17 @@ Belongs here: what the scan says has the keyboard, and when a click or a change 
 then makes that doubtful (formats note 2, target_element).
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
 from demo_pipeline.actions.tables import Action
 from demo_pipeline.observation.scans import InForce
 from demo_pipeline.observation.target import focused_node, text_node_at
-from demo_pipeline.observation.tree import MappedNode, StepTree
+from demo_pipeline.observation.tree import Element, StepTree
 
 FOCUS_MS = 300  # a scan this soon after a click may not know yet what it focused
 OPENING_MS = 1500  # a large change this soon after a click is what the click opened
 
-Found = tuple[MappedNode | None, str]
-
-
-@dataclass(frozen=True)
-class ReadTree:
-    """A mapped tree, the scan's raw data, and whether the scan could be read."""
-
-    tree: StepTree
-    data: Mapping[str, Any] | None
-    readable: bool = True
+Found = tuple[Element | None, str]
 
 
 class Keyboard:
@@ -40,7 +29,7 @@ class Keyboard:
         self._click, self._known = action, known
 
     def target(
-        self, action: Action, read: ReadTree, force: InForce, changes_ms: Sequence[float]
+        self, action: Action, tree: StepTree, force: InForce, changes_ms: Sequence[float]
     ) -> Found:
         """The focused element, or the text field clicked since the scan; None in doubt.
 
@@ -54,15 +43,15 @@ class Keyboard:
         since = max(scanned, click.end_ms + OPENING_MS if click else scanned)
         if any(since < at < action.press_ms for at in changes_ms):
             return None, "none"
-        clicked = self._text_field(read.tree)
+        clicked = self._text_field(tree)
         if click is not None and scanned < click.end_ms + FOCUS_MS:
             return (clicked, "last_click") if clicked and self._known else (None, "none")
-        focused = focused_node(read.tree, read.data)
+        focused = focused_node(tree)
         if focused is not None:
             return focused, "focused"
         return clicked, "last_click" if clicked else "none"
 
-    def _text_field(self, tree: StepTree) -> MappedNode | None:
+    def _text_field(self, tree: StepTree) -> Element | None:
         click = self._click
         if click is None or click.x is None or click.y is None:
             return None

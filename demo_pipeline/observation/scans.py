@@ -1,21 +1,15 @@
 """Accessibility scans: which one a step sees, and reading just that one from the log.
 
-Belongs here: choosing by time, reading by offset. Trees are walked with a stack, never recursively.
+Belongs here: choosing by time, reading by offset. What a scan says is raw_tree.py's subject.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import msgspec
-
-from demo_pipeline.formats.jsonfile import JsonFileError, parse_json
+from demo_pipeline.observation.raw_tree import RawScan, decode_scan
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.tables import LOG_FILE
-
-_FARTHEST = 1e9  # pixels; what lies beyond is damage
-_NUMBERS = frozenset({int, float})
 
 
 @dataclass(frozen=True)
@@ -72,75 +66,15 @@ def scan_in_force(
     return InForce(None, None, "none")
 
 
-def read_scan(log: Path, scan: ScanAt) -> dict[str, Any]:
-    """`data` of one axtree event. Raises `DemonstrationError` when the line is no longer that."""
+def read_scan(log: Path, scan: ScanAt) -> RawScan:
+    """One axtree event's scan. Raises `DemonstrationError` when the line is no longer that."""
     with log.open("rb") as stream:
         stream.seek(scan.byte_offset)
-        line = stream.read(scan.byte_length)
-    value = _decoded(line)
-    data = value.get("data") if isinstance(value, dict) else None
-    if not isinstance(data, dict):
+        found = decode_scan(stream.read(scan.byte_length))
+    if found is None:
         message = "the accessibility scan cannot be read"
         remedy = "the step gets an empty tree; record again for a better one"
         raise DemonstrationError(
             Problem("unreadable_scan", LOG_FILE, message, line=scan.event_index, remedy=remedy)
         )
-    return data
-
-
-def _decoded(line: bytes) -> Any:
-    """The value of a line, of any depth; None when it is no JSON."""
-    try:
-        return msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        pass
-    try:
-        return parse_json(line, LOG_FILE)
-    except JsonFileError:
-        return None
-
-
-def children_of(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """A node's children as a list: macOS recorders write a single child as an object."""
-    return _as_nodes(node.get("children"))
-
-
-def top_nodes(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The nodes of a scan's `tree`."""
-    return _as_nodes(data.get("tree"))
-
-
-def _as_nodes(value: Any) -> list[Mapping[str, Any]]:
-    if isinstance(value, list):
-        return [node for node in value if isinstance(node, dict)]
-    return [value] if isinstance(value, dict) else []
-
-
-def walk(data: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], int]]:
-    """(node, depth) in document order."""
-    stack = [(node, 0) for node in reversed(top_nodes(data))]
-    while stack:
-        node, depth = stack.pop()
-        yield node, depth
-        stack.extend((child, depth + 1) for child in reversed(children_of(node)))
-
-
-def bounds_of(node: Mapping[str, Any]) -> tuple[float, float, float, float] | None:
-    """(x, y, width, height) in event space; None without a usable box.
-
-    A box is an object, or on some macOS recorders a list [left, top, right, bottom]. Sizes are
-    never negative: AT-SPI's -1 for "nowhere" gives None.
-    """
-    box = node.get("bbox")
-    if isinstance(box, dict):
-        values: list[Any] = [box.get("x"), box.get("y"), box.get("width"), box.get("height")]
-    elif isinstance(box, list) and len(box) == 4:
-        values = box
-    else:
-        return None
-    for value in values:
-        if type(value) not in _NUMBERS or not -_FARTHEST <= value <= _FARTHEST:
-            return None
-    x, y, third, fourth = values
-    width, height = (third - x, fourth - y) if values is box else (third, fourth)
-    return None if width < 0 or height < 0 else (x, y, width, height)
+    return found

@@ -4,16 +4,20 @@ Belongs here: roles, states, bounds, ids in document order. Not here: which scan
 node is the target (target.py).
 """
 
+import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Any, NamedTuple
+from json.encoder import encode_basestring
+from typing import Any
+
+import numpy as np
 
 from demo_pipeline.observation.canvas import Canvas
+from demo_pipeline.observation.raw_tree import Cursor, Places, RawNode, RawScan, places_of
 from demo_pipeline.observation.roles import UNKNOWN, canonical_role
-from demo_pipeline.observation.scans import bounds_of, children_of, top_nodes
 
 _STATES_WHEN_TRUE = {
     "focused": "focused",
@@ -33,128 +37,193 @@ _STATES_WHEN_TRUE = {
 _STATES_WHEN_FALSE = {"enabled": "disabled", "visible": "hidden"}
 _USUAL = frozenset({"enabled"})  # what is enabled is not worth a word
 
+SPARSE_NODES = 5  # with an area; a window with nothing in it has fewer
 
-@dataclass
-class StepTree:
-    """A mapped tree and what was seen on the way.
+Words = tuple[str, ...]
+BoxTuple = tuple[float, float, float, float]
+
+
+@dataclass(frozen=True)
+class Element:
+    """One node of a `StepTree`, as ui_tree.json has it.
 
     Attributes:
-        document: the content of ui_tree.json.
-        nodes: every node below the root with its raw original, in document order.
+        position: index in the tree's lists; `id` is `node_<position + 1>`.
+        bounds: canvas pixels.
+        box: x, y, width, height in event space.
+    """
+
+    position: int
+    id: str
+    role: str
+    name: str
+    states: Words
+    bounds: dict[str, int]
+    box: BoxTuple | None
+
+
+@dataclass(frozen=True)
+class StepTree:
+    """A mapped scan: one entry a node below the root in each list, in document order.
+
+    Attributes:
+        time_ms: the scan's time, or the press where there is no scan; epoch milliseconds.
+        raws: the recorder's nodes.
+        parents: positions; -1 below the root.
+        depths: 1 below the root.
+        places: (nodes, 4) x, y, width, height in event space; NaN where a node is nowhere.
+        roles: seed 001's.
+        states: seed 001's.
+        focused: position of what the recorder calls `focused_element`; None: not to be seen.
         unknown_roles: raw role names in no table, with counts.
         dropped_states: raw state names seed 001 has no word for, with counts.
-        screen: width and height of the recorded screen in event space.
+        cursor: what the recorder itself found under the pointer, where it asked.
+        readable: False where the scan could not be read and the tree is a root only.
     """
 
-    document: dict[str, Any]
-    nodes: list["MappedNode"] = field(default_factory=list)
+    time_ms: int
+    canvas: Canvas
+    raws: Sequence[RawNode] = ()
+    parents: Sequence[int] = ()
+    depths: Sequence[int] = ()
+    places: Places = field(default_factory=lambda: np.empty((0, 4)))
+    roles: Sequence[str] = ()
+    states: Sequence[Words] = ()
+    focused: int | None = None
     unknown_roles: Counter[str] = field(default_factory=Counter)
     dropped_states: Counter[str] = field(default_factory=Counter)
-    screen: tuple[float, float] = (float("inf"), float("inf"))
+    cursor: Cursor | None = None
+    readable: bool = True
+
+    def __len__(self) -> int:
+        """Nodes below the root."""
+        return len(self.raws)
+
+    @property
+    def screen(self) -> tuple[float, float]:
+        """Width and height of the recorded screen in event space."""
+        return self.canvas.event_size
+
+    @property
+    def is_sparse(self) -> bool:
+        """So few nodes can be seen that the application told the recorder next to nothing."""
+        return int((self.places[:, 2] * self.places[:, 3] > 0).sum()) < SPARSE_NODES
+
+    def box(self, position: int) -> BoxTuple | None:
+        """x, y, width, height in event space; None where the node is nowhere."""
+        x, y, width, height = self.places[position].tolist()
+        return None if x != x else (x, y, width, height)  # noqa: PLR0124 - NaN alone differs
+
+    def element(self, position: int) -> Element:
+        """The node at a position."""
+        ((x, y, width, height),) = _bounds(self.places[position : position + 1], self.canvas)
+        return Element(
+            position,
+            f"node_{position + 1}",
+            self.roles[position],
+            _text(self.raws[position].name),
+            self.states[position],
+            {"x": x, "y": y, "width": width, "height": height},
+            self.box(position),
+        )
+
+    def to_bytes(self) -> bytes:
+        """ui_tree.json on one line with a final newline; written without recursion."""
+        size = f'"width":{self.canvas.width},"height":{self.canvas.height}'
+        head = (
+            f'{{"timestamp":"{iso_utc(self.time_ms)}","screen":{{{size}}},"root":{{"id":"node_0",'
+            f'"role":"desktop","name":"","bounds":{{"x":0,"y":0,{size}}},"states":[],"children":['
+        )
+        pieces = [head]
+        rows = zip(
+            self.depths,
+            self.roles,
+            self.raws,
+            _bounds(self.places, self.canvas),
+            self.states,
+            strict=True,
+        )
+        open_nodes = 0
+        for number, (depth, role, raw, (x, y, width, height), states) in enumerate(rows, 1):
+            closed = "" if depth > open_nodes else "]}" * (open_nodes - depth + 1) + ","
+            open_nodes = depth
+            name = encode_basestring(_text(raw.name)) if raw.name else '""'
+            pieces.append(
+                f'{closed}{{"id":"node_{number}","role":"{role}","name":{name},"bounds":{{"x":{x},'
+                f'"y":{y},"width":{width},"height":{height}}},"states":{_listed(states)},'
+                '"children":['
+            )
+        pieces.append("]}" * (open_nodes + 1) + "}\n")
+        return "".join(pieces).encode()
 
 
-class MappedNode(NamedTuple):
-    """One node: the seed's form, the recorder's form, its depth, its box in event space."""
-
-    node: dict[str, Any]
-    raw: Mapping[str, Any]
-    depth: int
-    box: tuple[float, float, float, float] | None
-    parent: int
-
-
-def map_tree(
-    data: Mapping[str, Any] | None, time_ms: int, platform: str, canvas: Canvas
-) -> StepTree:
-    """Map a scan (None: a root-only tree) to seed 001.
-
-    `time_ms` is the scan's time, or the press where there is no scan.
-    """
-    root: dict[str, Any] = {
-        "id": "node_0",
-        "role": "desktop",
-        "name": "",
-        "bounds": {"x": 0, "y": 0, "width": canvas.width, "height": canvas.height},
-        "states": [],
-        "children": [],
-    }
-    tree = StepTree(
-        {
-            "timestamp": iso_utc(time_ms),
-            "screen": {"width": canvas.width, "height": canvas.height},
-            "root": root,
-        },
-        screen=canvas.event_size,
+def map_tree(scan: RawScan | None, time_ms: int, platform: str, canvas: Canvas) -> StepTree:
+    """Map a scan (None: a root-only tree) to seed 001; arguments as in `StepTree`."""
+    if scan is None:
+        return StepTree(time_ms, canvas)
+    rows = list(scan.walk())
+    raws = [raw for raw, _, _ in rows]
+    names = [raw.role or "" for raw in raws]
+    known = {name: canonical_role(name, platform) for name in set(names)}
+    texts = [bytes(raw.states) for raw in raws]
+    words = {text: _words(text) for text in set(texts)}
+    states = [words[text][0] for text in texts]
+    places = places_of(raws)
+    focused = _focused(scan.focused_element, raws, places)
+    if focused is not None and "focused" not in states[focused]:
+        states[focused] = ("focused", *states[focused])
+    dropped: Counter[str] = Counter()
+    for text, count in Counter(texts).items():
+        dropped.update(dict.fromkeys(words[text][1], count))
+    return StepTree(
+        time_ms,
+        canvas,
+        raws,
+        [parent for _, _, parent in rows],
+        [depth for _, depth, _ in rows],
+        places,
+        [known[name] or UNKNOWN for name in names],
+        states,
+        focused,
+        Counter({n: count for n, count in Counter(names).items() if known[n] is None}),
+        dropped,
+        scan.cursor,
     )
-    if data is None:
-        return tree
-    stack = [(raw, root, 1, -1) for raw in reversed(top_nodes(data))]
-    while stack:
-        raw, parent, depth, parent_position = stack.pop()
-        number = len(tree.nodes) + 1
-        mapped = _map_node(
-            raw, number, depth, parent_position, platform=platform, canvas=canvas, tree=tree
-        )
-        parent["children"].append(mapped.node)
-        position = len(tree.nodes)
-        tree.nodes.append(mapped)
-        stack.extend(
-            (child, mapped.node, depth + 1, position) for child in reversed(children_of(raw))
-        )
-    _mark_focus(tree, data)
-    return tree
 
 
-def _map_node(
-    raw: Mapping[str, Any],
-    number: int,
-    depth: int,
-    parent: int,
-    *,
-    platform: str,
-    canvas: Canvas,
-    tree: StepTree,
-) -> MappedNode:
-    raw_role = str(raw.get("role") or "")
-    role = canonical_role(raw_role, platform)
-    if role is None:
-        tree.unknown_roles[raw_role] += 1
-    box = bounds_of(raw)
-    node: dict[str, Any] = {
-        "id": f"node_{number}",
-        "role": role or UNKNOWN,
-        "name": _text(raw.get("name")),
-        "bounds": _bounds(box, canvas),
-        "states": _states(raw.get("states"), tree),
-        "children": [],
-    }
-    return MappedNode(node, raw, depth, box, parent)
+def _focused(wanted: RawNode | None, raws: Sequence[RawNode], places: Places) -> int | None:
+    """The last node with the role, the name and the box of what has the focus."""
+    if wanted is None:
+        return None
+    place = places_of([wanted])
+    if not place[0, 2] * place[0, 3] > 0:  # nowhere, or without an area
+        return None
+    there = np.flatnonzero((places == place).all(axis=1)).tolist()
+    key = (wanted.role, wanted.name)
+    same = [position for position in there if (raws[position].role, raws[position].name) == key]
+    return same[-1] if same else None
 
 
-def _bounds(box: tuple[float, float, float, float] | None, canvas: Canvas) -> dict[str, int]:
-    if box is None:
-        return {"x": 0, "y": 0, "width": 0, "height": 0}
-    left, top, wide, high = box
+def _bounds(places: Places, canvas: Canvas) -> list[list[int]]:
+    """x, y, width, height on the canvas: each edge to its nearest pixel; zeros for nowhere."""
+    pad = np.array((canvas.pad_x, canvas.pad_y))
     factor = canvas.event_to_canvas
-    x, y = round(left * factor + canvas.pad_x), round(top * factor + canvas.pad_y)
-    right = round((left + wide) * factor + canvas.pad_x)
-    bottom = round((top + high) * factor + canvas.pad_y)
-    return {"x": x, "y": y, "width": max(0, right - x), "height": max(0, bottom - y)}
-
-
-def _states(raw: Any, tree: StepTree) -> list[str]:
-    if not isinstance(raw, dict):
-        return []
-    words, dropped = _words(tuple((str(name), bool(value)) for name, value in raw.items()))
-    tree.dropped_states.update(dropped)
-    return list(words)
+    first = np.rint(places[:, :2] * factor + pad)
+    last = np.rint((places[:, :2] + places[:, 2:]) * factor + pad)
+    found = np.nan_to_num(np.hstack([first, np.maximum(0, last - first)]))
+    rows: list[list[int]] = found.astype(np.int64).tolist()
+    return rows
 
 
 @lru_cache(maxsize=4096)
-def _words(states: tuple[tuple[str, bool], ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Seed 001's words for a node's states, and the names it has no word for."""
+def _words(states: bytes) -> tuple[Words, Words]:
+    """Seed 001's words for a node's states (JSON text), and the names it has no word for."""
+    try:
+        values: Any = json.loads(states) if states else None
+    except ValueError:
+        values = None
     words, dropped = [], []
-    for name, value in states:
+    for name, value in values.items() if isinstance(values, dict) else ():
         key = name.lower().replace("-", "_").replace(" ", "_")
         word = _STATES_WHEN_TRUE.get(key) if value else _STATES_WHEN_FALSE.get(key)
         if word is not None:
@@ -164,41 +233,16 @@ def _words(states: tuple[tuple[str, bool], ...]) -> tuple[tuple[str, ...], tuple
     return tuple(dict.fromkeys(words)), tuple(dropped)
 
 
-def _mark_focus(tree: StepTree, data: Mapping[str, Any]) -> None:
-    """The node that the recorder calls `focused_element`, found by role, name and box."""
-    found = focused_position(tree, data)
-    if found is not None:
-        states = tree.nodes[found].node["states"]
-        if "focused" not in states:
-            states.insert(0, "focused")
+@lru_cache(maxsize=4096)
+def _listed(words: Words) -> str:
+    return json.dumps(words, separators=(",", ":"))
 
 
-def focused_position(tree: StepTree, data: Mapping[str, Any] | None) -> int | None:
-    """Index in `tree.nodes` of the focused element; None when it is nowhere to be seen."""
-    focused = data.get("focused_element") if data else None
-    if not isinstance(focused, Mapping):
-        return None
-    box = bounds_of(focused)
-    if box is None or box[2] * box[3] == 0:
-        return None
-    wanted = (focused.get("role"), focused.get("name"), box)
-    same = [
-        position
-        for position, mapped in enumerate(tree.nodes)
-        if (mapped.raw.get("role"), mapped.raw.get("name"), mapped.box) == wanted
-    ]
-    return same[-1] if same else None
-
-
-def _text(value: Any) -> str:
+def _text(value: str | None) -> str:
     """A name as valid text: recorders write null, and lone surrogates exist."""
-    if not isinstance(value, str):
-        return ""
-    return (
-        value
-        if value.isascii()
-        else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    )
+    if value is None or value.isascii():
+        return value or ""
+    return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def iso_utc(time_ms: float) -> str:

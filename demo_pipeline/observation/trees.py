@@ -5,6 +5,7 @@ Belongs here: reading each needed scan once, NNN.json, trees.parquet, the stage'
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +13,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from demo_pipeline.actions.tables import POINTER_TYPES, Action, read_actions
-from demo_pipeline.formats.desktopd_tree import check_tree
-from demo_pipeline.formats.jsonfile import JsonFileError, dump_json, load_json
+from demo_pipeline.formats.desktopd_tree import check_tree_bytes
+from demo_pipeline.formats.jsonfile import JsonFileError, read_bytes
 from demo_pipeline.observation.canvas import Canvas
 from demo_pipeline.observation.evidence import Evidence
-from demo_pipeline.observation.focus import Keyboard, ReadTree
+from demo_pipeline.observation.focus import Keyboard
 from demo_pipeline.observation.scans import InForce, ScanAt, read_scan, scan_in_force
-from demo_pipeline.observation.target import node_at
-from demo_pipeline.observation.tree import MappedNode, map_tree
+from demo_pipeline.observation.target import agrees_with_cursor, node_at
+from demo_pipeline.observation.tree import Element, StepTree, map_tree
 from demo_pipeline.problems import DemonstrationError, Problem, errors
 from demo_pipeline.recording.events import read_scans, schema_problems
+from demo_pipeline.recording.files import place
 from demo_pipeline.recording.tables import described_schema
 
-CODE_VERSION = "2"
+CODE_VERSION = "3"
 TREES_FILE = "trees.parquet"
 UNKNOWN_SHARE = 0.01
 
@@ -35,7 +37,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("scan_ms", pa.int64(), True, "when the scan began, epoch milliseconds"),
     ("duration_ms", pa.int64(), True, "how long it took, milliseconds"),
     ("tree_age_ms", pa.int64(), True, "end of the scan to the press; negative: still running"),
-    ("freshness", pa.string(), False, "fresh, stale, changed, running, unreadable or none"),
+    ("freshness", pa.string(), False, "fresh, stale, changed, running, sparse, unreadable or none"),
     ("nodes", pa.int32(), False, "below the root"),
     ("unknown_roles", pa.int32(), False, "nodes whose role is in no table"),
     ("dropped_states", pa.int32(), False, "states that seed 001 has no word for"),
@@ -47,6 +49,12 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("target_width", pa.int32(), True, "box on the canvas, pixels"),
     ("target_height", pa.int32(), True, "box on the canvas, pixels"),
     ("target_method", pa.string(), False, "hit_test, focused, last_click or none"),
+    (
+        "cursor_agrees",
+        pa.bool_(),
+        True,
+        "our hit test at the scan's own pointer finds what the recorder found; null: not asked",
+    ),
 )
 
 TREES_SCHEMA = described_schema(_COLUMNS)
@@ -58,21 +66,21 @@ class TreeReader:
     def __init__(self, log: Path, platform: str) -> None:
         self._log = log
         self._platform = platform
-        self._last: tuple[int, ReadTree] | None = None
+        self._last: tuple[int, StepTree] | None = None
 
-    def tree(self, scan: ScanAt | None, press_ms: int, canvas: Canvas) -> ReadTree:
+    def tree(self, scan: ScanAt | None, press_ms: int, canvas: Canvas) -> StepTree:
         """The mapped tree of `scan`; a root-only tree without one."""
         if scan is None:
-            return ReadTree(map_tree(None, press_ms, self._platform, canvas), None)
+            return map_tree(None, press_ms, self._platform, canvas)
         if self._last is not None and self._last[0] == scan.event_index:
             return self._last[1]
         try:
-            data = read_scan(self._log, scan)
+            found = read_scan(self._log, scan)
         except DemonstrationError:
-            return ReadTree(map_tree(None, press_ms, self._platform, canvas), None, readable=False)
-        read = ReadTree(map_tree(data, scan.time_ms, self._platform, canvas), data)
-        self._last = (scan.event_index, read)
-        return read
+            return replace(map_tree(None, press_ms, self._platform, canvas), readable=False)
+        tree = map_tree(found, scan.time_ms, self._platform, canvas)
+        self._last = (scan.event_index, tree)
+        return tree
 
 
 def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of the chain
@@ -90,20 +98,20 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
     unknown: Counter[str] = Counter()
     rows = []
     since = float("-inf")
-    keyboard = Keyboard()
+    keyboard, written = Keyboard(), _Writer()
     clock = evidence.as_clock()
     changes = [clock.event_time(moment) for moment in evidence.screen_changes_s]
     for action in read_actions(actions_folder):
         force = scan_in_force(scans, action.press_ms, since, changes)
-        read = reader.tree(force.scan, action.press_ms, canvas)
+        tree = reader.tree(force.scan, action.press_ms, canvas)
         name = f"{action.action_index:03d}.json"
-        dump_json(out / name, read.tree.document, compact=True)
+        written.write(out / name, tree)
         if action.action_type in POINTER_TYPES:
-            target, method = _hit(action, read, force, evidence)
+            target, method = _hit(action, tree, force, evidence)
         else:
-            target, method = keyboard.target(action, read, force, changes)
-        rows.append(_row(action, name, force, read, target=target, method=method))
-        unknown.update(read.tree.unknown_roles)
+            target, method = keyboard.target(action, tree, force, changes)
+        rows.append(_row(action, name, force, tree, target=target, method=method))
+        unknown.update(tree.unknown_roles)
         if action.action_type in POINTER_TYPES - {"scroll"}:
             keyboard.clicked(action, known=target is not None)
         if action.action_type != "pause":
@@ -113,15 +121,30 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
     return _summary(rows, unknown)
 
 
+class _Writer:
+    """Writes trees; of one that was just written, a further name is a link to the same bytes."""
+
+    def __init__(self) -> None:
+        self._last: tuple[StepTree, Path] | None = None
+
+    def write(self, path: Path, tree: StepTree) -> None:
+        """Write ui_tree.json of a step."""
+        if self._last is not None and self._last[0] is tree:
+            place(self._last[1], path)
+        else:
+            path.write_bytes(tree.to_bytes())
+        self._last = (tree, path)
+
+
 def _hit(
-    action: Action, read: ReadTree, force: InForce, evidence: Evidence
-) -> tuple[MappedNode | None, str]:
+    action: Action, tree: StepTree, force: InForce, evidence: Evidence
+) -> tuple[Element | None, str]:
     """The node under the point, unless the screen there is no longer what the scan saw."""
     if action.x is None or action.y is None or action.action_index in evidence.redrawn:
         return None, "none"
     if force.freshness == "changed" and action.action_index not in evidence.unmoved:
         return None, "none"
-    found = node_at(read.tree, action.x, action.y)
+    found = node_at(tree, action.x, action.y)
     return found, "hit_test" if found else "none"
 
 
@@ -129,13 +152,13 @@ def _row(
     action: Action,
     name: str,
     force: InForce,
-    read: ReadTree,
+    tree: StepTree,
     *,
-    target: MappedNode | None,
+    target: Element | None,
     method: str,
 ) -> dict[str, Any]:
     scan = force.scan
-    bounds = target.node["bounds"] if target else {}
+    bounds = target.bounds if target else {}
     return {
         "action_index": action.action_index,
         "file": name,
@@ -143,16 +166,25 @@ def _row(
         "scan_ms": scan.time_ms if scan else None,
         "duration_ms": scan.duration_ms if scan else None,
         "tree_age_ms": force.age_ms,
-        "freshness": force.freshness if read.readable else "unreadable",
-        "nodes": len(read.tree.nodes),
-        "unknown_roles": read.tree.unknown_roles.total(),
-        "dropped_states": read.tree.dropped_states.total(),
-        "target_id": target.node["id"] if target else None,
-        "target_role": target.node["role"] if target else None,
-        "target_name": target.node["name"] if target else None,
+        "freshness": _freshness(force, tree),
+        "nodes": len(tree),
+        "unknown_roles": tree.unknown_roles.total(),
+        "dropped_states": tree.dropped_states.total(),
+        "target_id": target.id if target else None,
+        "target_role": target.role if target else None,
+        "target_name": target.name if target else None,
         "target_method": method,
         **{f"target_{side}": bounds.get(side) for side in ("x", "y", "width", "height")},
+        "cursor_agrees": agrees_with_cursor(tree),
     }
+
+
+def _freshness(force: InForce, tree: StepTree) -> str:
+    if force.scan is None:
+        return force.freshness
+    if not tree.readable:
+        return "unreadable"
+    return "sparse" if tree.is_sparse else force.freshness
 
 
 def _summary(rows: Sequence[dict[str, Any]], unknown: Counter[str]) -> dict[str, Any]:
@@ -165,6 +197,8 @@ def _summary(rows: Sequence[dict[str, Any]], unknown: Counter[str]) -> dict[str,
         "targets": sum(row["target_id"] is not None for row in rows),
         "target_methods": dict(sorted(Counter(row["target_method"] for row in rows).items())),
         "unknown_roles": dict(sorted(unknown.items())),
+        "cursor_checked": sum(row["cursor_agrees"] is not None for row in rows),
+        "cursor_agreed": sum(bool(row["cursor_agrees"]) for row in rows),
     }
 
 
@@ -184,13 +218,18 @@ def check_trees(folder: Path, actions_folder: Path) -> list[Problem]:
     if [row["action_index"] for row in rows] != expected:
         message = f"{len(rows)} rows for {len(expected)} actions, or in another order"
         problems.append(Problem("trees_rows", TREES_FILE, message))
+    seen: set[int] = set()
     for row in rows:
+        path = folder / row["file"]
+        if path.is_file() and path.stat().st_ino in seen:
+            continue
         try:
-            document = load_json(folder / row["file"])
+            found = check_tree_bytes(read_bytes(path, row["file"]), row["file"])[1]
         except JsonFileError as error:
             problems.append(Problem("bad_tree", row["file"], str(error)))
             continue
-        problems.extend(errors(check_tree(document, row["file"])[1]))
+        seen.add(path.stat().st_ino)
+        problems.extend(errors(found))
     return problems
 
 

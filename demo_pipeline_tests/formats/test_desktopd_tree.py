@@ -6,7 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from demo_pipeline.formats.desktopd import UINode
-from demo_pipeline.formats.desktopd_tree import check_tree, is_plainly_sound
+from demo_pipeline.formats.desktopd_sound_tree import read_sound_tree
+from demo_pipeline.formats.desktopd_tree import check_tree, check_tree_bytes, is_plainly_sound
+from demo_pipeline.formats.jsonfile import json_bytes, parse_json
+from demo_pipeline.problems import errors
 
 GOOD: dict[str, Any] = {
     "id": "node_7",
@@ -52,3 +55,57 @@ def test_a_fault_is_told_with_the_number_of_its_node() -> None:
     nodes, problems = check_tree({**tree, "root": root}, "ui_tree.json")
     assert list(nodes) == ["node_0"]
     assert "node number 1 in document order: role" in problems[0].message
+
+
+def tree_of(*children: dict[str, Any], **changes: Any) -> dict[str, Any]:
+    """A document whose root has these children; `changes` are the document's or the root's."""
+    root = {
+        "id": "node_0",
+        "role": "desktop",
+        "name": "",
+        "bounds": {"x": 0, "y": 0, "width": 1920, "height": 1080},
+        "states": [],
+        "children": list(children),
+    }
+    document = {"timestamp": "2026-01-01T00:00:00Z", "screen": {"width": 1920, "height": 1080}}
+    given = {key: value for key, value in changes.items() if key in document}
+    return {**document, **given, "root": root | {k: changes[k] for k in changes.keys() & root}}
+
+
+@settings(max_examples=400)
+@given(
+    st.lists(st.dictionaries(st.sampled_from(sorted(GOOD)), ANYTHING, max_size=2), max_size=3),
+    st.dictionaries(
+        st.sampled_from(["timestamp", "screen", "role", "bounds"]), ANYTHING, max_size=1
+    ),
+    st.integers(-9, 2000),
+)
+def test_the_fast_reading_and_the_models_agree(
+    changes: list[dict[str, Any]], around: dict[str, Any], x: int
+) -> None:
+    bounds = {"x": x, "y": 4, "width": 5, "height": 2}
+    far = GOOD | {"id": "node_99", "bounds": bounds, "states": ["visible"]}
+    document = tree_of(
+        far, *(GOOD | {"id": f"node_{n}"} | c for n, c in enumerate(changes, 1)), **around
+    )
+    try:
+        data = json_bytes(document)
+    except ValueError:  # a number that JSON does not have
+        return
+    slow_nodes, slow = check_tree(parse_json(data, "t"), "ui_tree.json", data.decode())
+    nodes, problems = check_tree_bytes(data, "ui_tree.json")
+    assert problems == slow
+    assert list(nodes) == list(slow_nodes)
+    fast = read_sound_tree(data)
+    assert fast is None or not errors(slow)
+    for name, node in (fast or {}).items():
+        assert node == {key: slow_nodes[name][key] for key in node}
+
+
+def test_a_usual_tree_is_read_fast_and_a_deep_one_is_read() -> None:
+    assert read_sound_tree(json_bytes(tree_of(GOOD))) is not None
+    inner = GOOD | {"id": "node_3000"}
+    for number in range(2999, 0, -1):
+        inner = GOOD | {"id": f"node_{number}", "children": [inner]}
+    nodes, problems = check_tree_bytes(json_bytes(tree_of(inner)), "ui_tree.json")
+    assert (len(nodes), problems) == (3001, [])

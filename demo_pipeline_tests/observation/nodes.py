@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
+from demo_pipeline.formats.jsonfile import parse_json
 from demo_pipeline.observation.canvas import Canvas, fit_canvas
+from demo_pipeline.observation.raw_tree import scan_of
 from demo_pipeline.observation.tree import StepTree, map_tree
 
 SCREEN = (1920, 1080)
@@ -30,7 +32,14 @@ def node(
 def mapped(
     tree: Any, canvas: Canvas = FULL, platform: str = "windows", focused: Any = None
 ) -> StepTree:
-    return map_tree({"tree": tree, "focused_element": focused}, TIME, platform, canvas)
+    scan = scan_of({"tree": tree, "focused_element": focused})
+    return map_tree(scan, TIME, platform, canvas)
+
+
+def document_of(tree: StepTree) -> dict[str, Any]:
+    """ui_tree.json as plain values."""
+    document: dict[str, Any] = parse_json(tree.to_bytes(), "ui_tree.json")
+    return document
 
 
 def everything(root: dict[str, Any]) -> Sequence[dict[str, Any]]:

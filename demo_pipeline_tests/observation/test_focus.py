@@ -1,9 +1,7 @@
 """Which element keys were meant for, and when that is not known."""
 
-from typing import Any
-
 from demo_pipeline.actions.tables import Action
-from demo_pipeline.observation.focus import Keyboard, ReadTree
+from demo_pipeline.observation.focus import Keyboard
 from demo_pipeline.observation.scans import InForce, ScanAt
 from demo_pipeline_tests.observation.nodes import mapped, node
 
@@ -21,15 +19,14 @@ def meant(
     scanned: int, *clicks: Action, known: bool = True, changes: tuple[float, ...] = ()
 ) -> str | None:
     """Name of the element that typing at 10 s goes to; the scan at `scanned` saw Search focused."""
-    data: dict[str, Any] = {"tree": SCREEN, "focused_element": SEARCH}
-    read = ReadTree(mapped(SCREEN, focused=SEARCH), data)
+    tree = mapped(SCREEN, focused=SEARCH)
     keyboard = Keyboard()
     for one in clicks:
         keyboard.clicked(one, known=known)
     force = InForce(ScanAt(1, 0, 0, scanned, 100), TYPING.press_ms - scanned - 100, "stale")
-    found, method = keyboard.target(TYPING, read, force, changes)
+    found, method = keyboard.target(TYPING, tree, force, changes)
     assert (method == "none") == (found is None)
-    return found.node["name"] if found else None
+    return found.name if found else None
 
 
 def test_a_scan_after_the_click_knows_the_focus() -> None:

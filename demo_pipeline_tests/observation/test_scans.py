@@ -1,6 +1,7 @@
 """Which scan an action sees, and reading just that one from the log."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.observation.scans import ScanAt, bounds_of, read_scan, scan_in_force, walk
+from demo_pipeline.observation.raw_tree import RawScan, decode_scan, places_of, scan_of
+from demo_pipeline.observation.scans import ScanAt, read_scan, scan_in_force
 from demo_pipeline.problems import DemonstrationError
 
 
@@ -75,12 +77,19 @@ def logged(path: Path, *lines: bytes) -> list[ScanAt]:
     return found
 
 
+def names(scan: RawScan) -> list[str | None]:
+    return [raw.name for raw, _, _ in scan.walk()]
+
+
 def test_one_scan_is_read_by_its_place(tmp_path: Path) -> None:
     log = tmp_path / "input_log.jsonl"
-    lines = [json.dumps({"event": "axtree", "data": {"tree": [], "n": n}}).encode() for n in (1, 2)]
+    lines = [
+        json.dumps({"event": "axtree", "data": {"tree": [{"name": name}]}}).encode()
+        for name in "ab"
+    ]
     first, second = logged(log, *lines)
-    assert read_scan(log, second)["n"] == 2
-    assert read_scan(log, first)["n"] == 1
+    assert names(read_scan(log, second)) == ["b"]
+    assert names(read_scan(log, first)) == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -99,14 +108,14 @@ def test_deep_trees_are_read_and_walked(tmp_path: Path, depth: int) -> None:
     text = '{"children":[' * depth + "{}" + "]}" * depth
     log = tmp_path / "input_log.jsonl"
     (one,) = logged(log, f'{{"event":"axtree","data":{{"tree":[{text}]}}}}'.encode())
-    levels = [level for _, level in walk(read_scan(log, one))]
-    assert levels == list(range(depth + 1))
+    levels = [level for _, level, _ in read_scan(log, one).walk()]
+    assert levels == list(range(1, depth + 2))
 
 
 def test_half_a_letter_in_a_name_does_not_cost_the_scan(tmp_path: Path) -> None:
     log = tmp_path / "input_log.jsonl"
     (one,) = logged(log, b'{"data":{"tree":[{"name":"\\ud83d"}]}}')
-    assert read_scan(log, one)["tree"] == [{"name": "\ud83d"}]
+    assert names(read_scan(log, one)) == ["\ud83d"]
 
 
 @pytest.mark.parametrize(
@@ -126,4 +135,9 @@ def test_half_a_letter_in_a_name_does_not_cost_the_scan(tmp_path: Path) -> None:
     ],
 )
 def test_boxes_in_every_form(box: Any, expected: Any) -> None:
-    assert bounds_of({"bbox": box}) == expected
+    plain = {"tree": [{"bbox": box}]}
+    read = decode_scan(json.dumps({"data": plain}).encode())
+    assert read is not None
+    for scan in (scan_of(plain), read):
+        ((*place,),) = places_of([raw for raw, _, _ in scan.walk()]).tolist()
+        assert place == (list(expected) if expected else pytest.approx([math.nan] * 4, nan_ok=True))

@@ -8,7 +8,7 @@ WINDOW = (100, 100, 800, 600)
 
 def hit(tree: list, x: float, y: float) -> str | None:
     found = node_at(mapped(tree), x, y)
-    return found.node["name"] if found else None
+    return found.name if found else None
 
 
 def test_the_smallest_visible_element_is_hit() -> None:
@@ -64,7 +64,7 @@ def test_the_window_with_the_focus_lies_in_front_whatever_the_order() -> None:
     for order in (tree, tree[::-1]):
         found = node_at(mapped(order, platform="linux", focused=field), 310, 310)
         assert found is not None
-        assert found.node["name"] == "field"
+        assert found.name == "field"
 
 
 def test_an_empty_overlay_in_front_covers_nothing() -> None:
@@ -95,9 +95,8 @@ def test_keys_go_to_the_focused_element_but_never_to_a_window() -> None:
     field = node("Edit", (200, 200, 300, 40), name="Note")
     window = node("Window", WINDOW, field)
     for focused, expected in ((field, "Note"), (window, None), (None, None)):
-        data = {"tree": [window], "focused_element": focused}
-        found = focused_node(mapped([window], focused=focused), data)
-        assert (found.node["name"] if found else None) == expected
+        found = focused_node(mapped([window], focused=focused))
+        assert (found.name if found else None) == expected
 
 
 def test_a_click_into_a_text_field_finds_the_field_not_its_text() -> None:
@@ -106,6 +105,6 @@ def test_a_click_into_a_text_field_finds_the_field_not_its_text() -> None:
     tree = mapped([node("Window", WINDOW, field, node("Button", (600, 200, 50, 40)))])
     found = text_node_at(tree, 215, 210)
     assert found is not None
-    assert found.node["name"] == "Note"
+    assert found.name == "Note"
     assert text_node_at(tree, 610, 210) is None
     assert text_node_at(tree, 5, 5) is None

@@ -1,5 +1,6 @@
 """Scans in the words of the trajectory format."""
 
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from demo_pipeline.formats.desktopd_tree import check_tree
 from demo_pipeline.observation.canvas import fit_canvas
 from demo_pipeline.observation.tree import map_tree
 from demo_pipeline.problems import errors
-from demo_pipeline_tests.observation.nodes import FULL, TIME, everything, mapped, node
+from demo_pipeline_tests.observation.nodes import FULL, TIME, document_of, everything, mapped, node
 
 raw_nodes = st.recursive(
     st.builds(
@@ -32,15 +33,18 @@ raw_nodes = st.recursive(
 @given(st.lists(raw_nodes, max_size=3))
 def test_whatever_a_recorder_writes_becomes_a_valid_tree(tops: list[dict[str, Any]]) -> None:
     tree = mapped(tops)
-    assert errors(check_tree(tree.document, "ui_tree.json")[1]) == []
-    nodes = everything(tree.document["root"])
+    assert errors(check_tree(document_of(tree), "ui_tree.json")[1]) == []
+    nodes = everything(document_of(tree)["root"])
     assert [n["id"] for n in nodes] == [f"node_{number}" for number in range(len(nodes))]
-    assert [m.node["id"] for m in tree.nodes] == [n["id"] for n in nodes[1:]]
+    assert [asdict(tree.element(at)) | {"children": 0} for at in range(len(tree))] == [
+        {**n, "position": at, "box": tree.box(at), "states": tuple(n["states"]), "children": 0}
+        for at, n in enumerate(nodes[1:])
+    ]
 
 
 def test_the_root_is_the_desktop_and_the_time_is_the_scans() -> None:
     tree = mapped([node("Window", (0, 0, 100, 100), name="Shop")])
-    document = tree.document
+    document = document_of(tree)
     assert document["timestamp"] == "2026-01-05T09:00:00.250Z"
     assert document["screen"] == {"width": 1920, "height": 1080}
     assert document["root"]["role"] == "desktop"
@@ -50,8 +54,8 @@ def test_the_root_is_the_desktop_and_the_time_is_the_scans() -> None:
 
 def test_without_a_scan_there_is_only_the_root() -> None:
     tree = map_tree(None, TIME, "windows", FULL)
-    assert tree.document["root"]["children"] == []
-    assert errors(check_tree(tree.document, "ui_tree.json")[1]) == []
+    assert document_of(tree)["root"]["children"] == []
+    assert errors(check_tree(document_of(tree), "ui_tree.json")[1]) == []
 
 
 def test_bounds_are_on_the_canvas() -> None:
@@ -61,36 +65,36 @@ def test_bounds_are_on_the_canvas() -> None:
         retina,
         "macos",
     )
-    assert tree.nodes[0].node["bounds"] == {"x": 217, "y": 60, "width": 96, "height": 24}
-    assert tree.nodes[1].node["bounds"] == {"x": 108, "y": 24, "width": 120, "height": 60}
-    assert tree.nodes[1].box == (10, 20, 100, 50)
+    assert tree.element(0).bounds == {"x": 217, "y": 60, "width": 96, "height": 24}
+    assert tree.element(1).bounds == {"x": 108, "y": 24, "width": 120, "height": 60}
+    assert tree.box(1) == (10, 20, 100, 50)
 
 
 def test_what_lies_on_another_display_keeps_its_place() -> None:
     tree = mapped([node("Button", (-500, 2000, 50, 20))])
-    assert tree.nodes[0].node["bounds"] == {"x": -500, "y": 2000, "width": 50, "height": 20}
+    assert tree.element(0).bounds == {"x": -500, "y": 2000, "width": 50, "height": 20}
 
 
 def test_states_are_translated_and_the_others_counted() -> None:
     raw = node("Button", enabled=False, visible=False, checked=True, selected=False, shiny=True)
     raw["states"]["read-only"] = True
     tree = mapped([raw, node("Button", shiny=True, expanded=True)])
-    assert set(tree.nodes[0].node["states"]) == {"disabled", "hidden", "checked", "readonly"}
-    assert tree.nodes[1].node["states"] == ["visible", "expanded"]
+    assert set(tree.element(0).states) == {"disabled", "hidden", "checked", "readonly"}
+    assert tree.element(1).states == ("visible", "expanded")
     assert dict(tree.dropped_states) == {"shiny": 2}
 
 
 def test_the_focused_element_is_marked() -> None:
     field = node("Edit", (5, 5, 50, 20), name="Note")
     tree = mapped([node("Window", (0, 0, 99, 99), field)], focused={**field, "children": []})
-    assert [n.node["states"][0] for n in tree.nodes] == ["visible", "focused"]
+    assert [words[0] for words in tree.states] == ["visible", "focused"]
     nowhere = mapped([node("Window", (0, 0, 99, 99), field)], focused=node("Edit", (6, 6, 1, 1)))
-    assert all("focused" not in n.node["states"] for n in nowhere.nodes)
+    assert all("focused" not in words for words in nowhere.states)
 
 
 def test_unknown_roles_are_counted_by_name() -> None:
     tree = mapped([node("Gizmo"), node("Gizmo"), node("Button")])
-    assert [n.node["role"] for n in tree.nodes] == ["unknown", "unknown", "button"]
+    assert tree.roles == ["unknown", "unknown", "button"]
     assert dict(tree.unknown_roles) == {"Gizmo": 2}
 
 
@@ -99,13 +103,13 @@ def test_one_child_may_come_without_a_list() -> None:
     top = node("AXWindow", (0, 0, 50, 50))
     top["children"] = node("AXButton", (1, 1, 5, 5), name="OK")
     tree = mapped(top, platform="macos")
-    assert [n.node["role"] for n in tree.nodes] == ["window", "button"]
-    assert tree.nodes[1].parent == 0
+    assert tree.roles == ["window", "button"]
+    assert tree.parents[1] == 0
 
 
 @pytest.mark.parametrize("broken", [None, 7, "tree", [], [1, None, "x"], {"children": 3}])
 def test_a_scan_of_another_shape_is_no_trouble(broken: Any) -> None:
-    assert len(mapped(broken).nodes) <= 1
+    assert len(mapped(broken)) <= 1
 
 
 def test_a_thousand_levels_are_mapped() -> None:
@@ -115,6 +119,6 @@ def test_a_thousand_levels_are_mapped() -> None:
         leaf["children"] = [child]
         leaf = child
     tree = mapped([top])
-    assert len(tree.nodes) == 1001
-    assert tree.nodes[-1].depth == 1001
-    assert errors(check_tree(tree.document, "ui_tree.json")[1]) == []
+    assert len(tree) == 1001
+    assert tree.depths[-1] == 1001
+    assert errors(check_tree(document_of(tree), "ui_tree.json")[1]) == []

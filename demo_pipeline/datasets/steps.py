@@ -5,7 +5,7 @@ actions are steps at all.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from demo_pipeline.actions.tables import Action
@@ -13,7 +13,7 @@ from demo_pipeline.formats import desktopd
 from demo_pipeline.formats.desktopd import ActionType, TargetElement
 from demo_pipeline.formats.desktopd_actions import PARAMETERS
 from demo_pipeline.observation.canvas import Canvas
-from demo_pipeline.observation.evidence import Evidence
+from demo_pipeline.observation.evidence import Evidence, WheelEvidence
 
 Row = Mapping[str, Any]
 
@@ -44,7 +44,8 @@ def steps_of(
     waits = {wait.action_index: wait.seconds for wait in evidence.waits}
     steps: list[Step] = []
     left_out = {"thinking_pause": 0, "off_screen": 0, "no_position": 0, "missing_frame": 0}
-    for action, frame, tree in zip(actions, frames, trees, strict=True):
+    for logged, frame, tree in zip(actions, frames, trees, strict=True):
+        action = _as_seen(logged, evidence.wheel)
         reason = _unusable(action, frame, waits, canvas)
         if reason is not None:
             left_out[reason] += 1
@@ -60,6 +61,19 @@ def steps_of(
         )
         steps.append(Step(action, written, frame, tree))
     return Steps(tuple(steps), left_out)
+
+
+def _as_seen(action: Action, wheel: WheelEvidence) -> Action:
+    """A scroll in the direction that the pictures show, unless a setting says how to read it."""
+    if action.action_type != "scroll" or action.wheel_method == "override":
+        return action
+    direction: str | None = wheel.sideways.get(action.action_index)
+    if direction is None and wheel.positive is not None and action.wheel_sum:
+        opposite = "up" if wheel.positive == "down" else "down"
+        direction = wheel.positive if action.wheel_sum > 0 else opposite
+    if direction is None:
+        return action
+    return replace(action, direction=direction, wheel_method="evidence")
 
 
 def _unusable(action: Action, frame: Row, waits: Mapping[int, float], canvas: Canvas) -> str | None:

@@ -85,17 +85,3 @@ def fit_canvas(
     pad_x = (width - round(video_w * scale)) // 2
     pad_y = (height - round(video_h * scale)) // 2
     return Canvas(width, height, video_w, video_h, event_scale, scale, pad_x, pad_y)
-
-
-def candidate_scales(video_size: tuple[int, int], monitor: tuple[int, int] | None) -> list[float]:
-    """Event scales worth testing, the most likely first.
-
-    `primary_monitor` says how large event space is, before or after the system's own scaling, so
-    that the factors of common displays stay possible.
-    """
-    scales = [1.0, 2.0, 1.5, 1.25, 1.75]
-    if monitor and monitor[0] > 0 and monitor[1] > 0:
-        across, down = video_size[0] / monitor[0], video_size[1] / monitor[1]
-        if abs(across - down) <= 0.02 * max(across, down):
-            scales.insert(0, across)
-    return list(dict.fromkeys(round(scale, 6) for scale in scales))

@@ -57,7 +57,8 @@ class Wanted:
 class Chooser:
     """Takes frames of `wanted.span` in order; `best` and `reason` stand after `finish`.
 
-    `latest` is the newest frame that could have been chosen; `changes` are the times of changes.
+    `latest` is the newest frame that could have been chosen, `times` are those of all of them, and
+    `changes` those of changes.
     """
 
     wanted: Wanted
@@ -65,6 +66,7 @@ class Chooser:
     reason: Reason = Reason.MISSING
     changes: list[float] = field(default_factory=list)
     latest: Frame | None = None
+    times: list[float] = field(default_factory=list)
     _changed_since_best: bool = False
     _arrival: Frame | None = None
 
@@ -81,6 +83,7 @@ class Chooser:
         if not self.wanted.since <= frame.time <= self.wanted.limit + 1e-9:
             return
         self.latest = frame
+        self.times.append(frame.time)
         if changed:
             self._changed_since_best |= large or not self._had_settled(frame)
             self._arrival = frame
@@ -106,6 +109,11 @@ class Chooser:
             and self.best is not None
             and not self._changed_since_best
         )
+
+    def still_s(self, frame: Frame) -> float:
+        """Seconds for which the screen had not changed at `frame`, as far back as was looked."""
+        before = [time for time in self.changes if time <= frame.time]
+        return max(0.0, frame.time - max(before, default=self.wanted.span.start))
 
     def finish(self) -> None:
         """No stable frame: the last one before the limit, as it is."""

@@ -1,26 +1,23 @@
 """The clock: which instant of the video an event belongs to, and how sure that is.
 
-Belongs here: the three sources of formats note "The clock" in their order of trust. Raw times are
-never rewritten; a `Clock` maps them.
+Belongs here: the clock itself, the two sources of formats note "The clock" that need no pictures,
+and the map of what changed in the pictures, which the third needs (alignment.py, onsets.py). Raw
+times are never rewritten; a `Clock` maps them.
 """
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
+import cv2
 import numpy as np
 
 from demo_pipeline.observation.pictures import COLUMN_STEP, ROW_STEP, Frame, Luma
 
 BLOCK = 8  # video pixels to a side of the cells in which change is noted
-_LAG_STEP_S = 0.01
-_MOVED_PX = 8.0
 _CHANGED = 10
-_MIN_MOVES = 12
-_MIN_SCORE = 0.3
-_MIN_CONTRAST = 2.0
-_PLATEAU = 0.85
 _FFMPEG_START = re.compile(r"start:\s*(\d{10,}(?:\.\d+)?)")
 
 _LATEST_START_S = 32_503_680_000.0  # the year 3000: later numbers are no dates
@@ -34,16 +31,21 @@ Cells = np.ndarray[Any, np.dtype[np.bool_]]
 
 @dataclass(frozen=True)
 class Clock:
-    """video seconds = (event milliseconds - origin_ms) / 1000.
+    """video seconds = (event milliseconds - origin_ms) / 1000 * rate.
 
     Attributes:
         origin_ms: epoch milliseconds at which the video's time line is 0.
-        method: `ffmpeg_start`, `pixels` or `meta_timestamp`.
+        method: `ffmpeg_start`, `pixels`, `click_onsets` or `meta_timestamp`.
         uncertainty_ms: half width of the interval that origin_ms lies in.
         documented_offset_ms: origin_ms - meta.timestamp.
         score: share of pointer moves that the pictures confirm; None without picture evidence.
         moves: pointer moves the score was taken over.
         event_scale: video pixels for one unit of event space, confirmed by the same evidence.
+        agreement: share of the stretch's parts that find the same origin by themselves, within a
+            frame; None with too few moves to tell.
+        rate: video seconds in a second of the log's clock.
+        drift_ppm: (rate - 1) in millionths; 0.0: looked for at the end of a long recording and not
+            found; None: not looked for.
     """
 
     origin_ms: float
@@ -53,14 +55,17 @@ class Clock:
     score: float | None = None
     moves: int = 0
     event_scale: float = 1.0
+    agreement: float | None = None
+    rate: float = 1.0
+    drift_ppm: float | None = None
 
     def video_time(self, event_ms: float) -> float:
         """Seconds on the video's time line."""
-        return (event_ms - self.origin_ms) / 1000
+        return (event_ms - self.origin_ms) / 1000 * self.rate
 
     def event_time(self, video_s: float) -> float:
         """Epoch milliseconds of an instant of the video."""
-        return video_s * 1000 + self.origin_ms
+        return video_s * 1000 / self.rate + self.origin_ms
 
 
 @dataclass(frozen=True)
@@ -132,17 +137,15 @@ def changed_cells(before: Luma, after: Luma, threshold: int = _CHANGED) -> Cells
 
     A strip at the right or lower edge that is narrower than a cell belongs to none.
     """
-    difference: Cells = np.maximum(before, after) - np.minimum(before, after) > threshold
-    return _any_of(_any_of(difference, BLOCK // ROW_STEP).T, BLOCK // COLUMN_STEP).T
-
-
-def _any_of(values: Cells, size: int) -> Cells:
-    """Whether any of `size` successive rows is set; a remainder is dropped."""
-    end = len(values) // size * size
-    found: Cells = values[:end:size].copy()
-    for first in range(1, size):
-        found |= values[first:end:size]
-    return found
+    high, wide = BLOCK // ROW_STEP, BLOCK // COLUMN_STEP
+    rows, columns = (side // size for side, size in zip(before.shape, (high, wide), strict=True))
+    _, differs = cv2.threshold(cv2.absdiff(before, after), threshold, 1, cv2.THRESH_BINARY)
+    if not cv2.countNonZero(differs):
+        return np.zeros((rows, columns), bool)
+    inside = differs[: rows * high, : columns * wide]
+    tall = reduce(np.bitwise_or, (inside[first::high] for first in range(high)))
+    cells: Cells = reduce(np.bitwise_or, (tall[:, first::wide] for first in range(wide))) != 0
+    return cells
 
 
 def documented_clock(timestamp_ms: float) -> Clock:
@@ -163,88 +166,3 @@ def ffmpeg_clock(
             origin = (float(found.group(1)) - first_s) * 1000
             return Clock(origin, "ffmpeg_start", FFMPEG_UNCERTAINTY_MS, origin - timestamp_ms)
     return None
-
-
-def clock_from_pictures(
-    changes: ChangeMap,
-    track: PointerTrack,
-    documented: Clock,
-    scales: Sequence[float],
-    search_s: float,
-) -> Clock | None:
-    """The lag at which "the pointer moved" best explains "pixels changed there".
-
-    Tries the event scales in order and takes the first that the pictures confirm. None when there
-    are too few moves, or no lag stands out.
-    """
-    if not len(changes) or not len(track.times):
-        return None
-    frames, cells = np.array(changes.times), _Lookup(changes.packed(), changes.shape)
-    lags = np.arange(-search_s, search_s + _LAG_STEP_S / 2, _LAG_STEP_S)
-    best: Clock | None = None
-    for scale in scales:
-        origins = documented.origin_ms / 1000 + lags
-        scored = [_score(cells, frames, track, origin_s=at, scale=scale) for at in origins]
-        found = _peak(lags, scored, documented, float(np.median(np.diff(frames))))
-        if found is not None and (best is None or (found.score or 0) > (best.score or 0) * 1.2):
-            best = replace(found, event_scale=scale)
-    return best
-
-
-@dataclass(frozen=True)
-class _Lookup:
-    """Packed cells that can be asked at points. Shapes as in `ChangeMap`."""
-
-    packed: np.ndarray[Any, np.dtype[np.uint8]]
-    shape: tuple[int, int]
-
-    def at(self, intervals: Any, x: Floats, y: Floats) -> Cells:
-        """Whether the cell under (x, y), video pixels, changed in each interval."""
-        rows, columns = self.shape
-        row = np.clip(y / BLOCK, 0, rows - 1).astype(np.int64)
-        column = np.clip(x / BLOCK, 0, columns - 1).astype(np.int64)
-        bit = row * columns + column
-        found: Cells = (self.packed[intervals, bit >> 3] >> (7 - (bit & 7)) & 1).astype(bool)
-        return found
-
-
-def _score(
-    cells: _Lookup, frames: Floats, track: PointerTrack, *, origin_s: float, scale: float
-) -> tuple[float, int]:
-    """(share of frame intervals with a pointer move in which both its ends changed, moves)."""
-    events = track.times / 1000 - origin_s
-    seen = np.searchsorted(events, frames, side="right") - 1
-    before, after = seen[:-1], seen[1:]
-    known = before >= 0
-    step = np.hypot(track.x[after] - track.x[before], track.y[after] - track.y[before])
-    chosen = np.flatnonzero(known & (step > _MOVED_PX))
-    if not len(chosen):
-        return 0.0, 0
-    hits = np.ones(len(chosen), bool)
-    for end in (before[chosen], after[chosen]):
-        hits &= cells.at(chosen, track.x[end] * scale, track.y[end] * scale)
-    return float(hits.mean()), len(chosen)
-
-
-def _peak(
-    lags: Floats, scored: Sequence[tuple[float, int]], documented: Clock, frame_s: float
-) -> Clock | None:
-    score = np.array([value for value, _ in scored])
-    moves = np.array([count for _, count in scored])
-    score[moves < _MIN_MOVES] = 0.0
-    top = int(np.argmax(score))
-    elsewhere = score[np.abs(lags - lags[top]) > max(0.3, 3 * frame_s)]
-    rival = float(elsewhere.max()) if len(elsewhere) else 0.0
-    if score[top] < _MIN_SCORE or score[top] < _MIN_CONTRAST * rival:
-        return None
-    plateau = lags[(score >= _PLATEAU * score[top]) & (np.abs(lags - lags[top]) <= 2 * frame_s)]
-    lag = float(plateau.mean())
-    spread = float(np.ptp(plateau)) / 2
-    return Clock(
-        origin_ms=documented.origin_ms + lag * 1000,
-        method="pixels",
-        uncertainty_ms=round((spread + frame_s / 2) * 1000, 3),
-        documented_offset_ms=round(lag * 1000, 3),
-        score=round(float(score[top]), 4),
-        moves=int(moves[top]),
-    )

@@ -23,6 +23,7 @@ from demo_pipeline.observation.png import write_png
 from demo_pipeline.observation.pointer import ShownPointer
 from demo_pipeline.observation.scan_pictures import ScanPictures
 from demo_pipeline.observation.waiting import is_wait, settled_at
+from demo_pipeline.observation.wheel import ScrollWatch, WheelVote
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.video import VIDEO_FILE, PacketScan
 
@@ -43,6 +44,7 @@ class Answer:
     leak: bool = False
     unavoidable: bool = False
     pointer_distance_px: float | None = None
+    settle_ms: float | None = None
 
 
 @dataclass
@@ -76,6 +78,7 @@ class DecodePass:
         self._change = ScreenChange(settled.flickering)
         self._last: tuple[Luma, Frame] | None = None
         self._pending_pause: _Asked | None = None
+        self.wheel = WheelVote(None, 0, 0, {})
         self.waits: list[WaitEvidence] = []
         self.large_changes: list[float] = []
         self.redrawn: dict[int, bool] = {}
@@ -89,12 +92,14 @@ class DecodePass:
         spans = [one.span for one in wanted]
         spans.append(Span(final_from, final_from + FINAL_LOOK_S))
         scans = ScanPictures(wanted, self._frame_s)
-        spans += scans.spans
+        wheel = ScrollWatch(list(self._actions.values()), self._settled.clock, self._settled.canvas)
+        spans += [*scans.spans, *wheel.spans]
         final = FinalChooser(final_from)
         for frame in decode_spans(self._video, self._scan, joined(spans, self._frame_s)):
             self.decoded += 1
             luma, cells = self._compare(frame)
             scans.offer(frame.time, luma)
+            wheel.offer(frame.time, luma)
             while queue and frame.time > queue[0].chooser.wanted.span.end + 1e-9:
                 self._finish(queue.pop(0), answers, scans)
             pointers = self._pointer.near(frame.time)
@@ -108,6 +113,7 @@ class DecodePass:
             self._finish(asked, answers, scans)
         self._drop_pause(answers)
         self._write_final(final)
+        self.wheel = wheel.vote()
         return [answers[one.action_index] for one in wanted]
 
     def _final_start(self, wanted: Sequence[Wanted]) -> float:
@@ -116,14 +122,19 @@ class DecodePass:
         return min(last, self._settled.clock.video_time(max(ends))) if ends else last
 
     def _compare(self, frame: Frame) -> tuple[Luma, Cells | None]:
-        """The frame's luma, and what differs from the frame before; None after a seek."""
+        """The frame's luma, and what differs from the last one looked at; None at the beginning.
+
+        Over a gap, the pointer's old and new place are no difference.
+        """
         luma = frame.luma()
         if self._last is None or self._last[0].shape != luma.shape:
             return luma, None
-        skipped = np.searchsorted(self._times, [self._last[1].time + 1e-9, frame.time - 1e-9])
+        before, last = self._last
+        skipped = np.searchsorted(self._times, [last.time + 1e-9, frame.time - 1e-9])
         if skipped[1] > skipped[0]:
-            return luma, None
-        return luma, self._change.cells(self._last[0], luma, key_frame=frame.is_key)
+            pointers = [*self._pointer.near(last.time), *self._pointer.near(frame.time)]
+            return luma, self._change.since(before, luma, pointers)
+        return luma, self._change.cells(before, luma, key_frame=frame.is_key)
 
     def _significant(self, cells: Cells | None, pointers: list[Point]) -> bool:
         return cells is None or self._change.is_significant(cells, pointers, None)
@@ -198,6 +209,8 @@ class DecodePass:
         wanted, frame, reason = chooser.wanted, chooser.best, chooser.reason
         if frame is None or self._is_late(wanted.limit, chooser.latest):
             frame, reason = self._fallback(wanted)
+        elif self._is_second_best(chooser, frame):
+            reason = Reason.BACKOFF
         if frame is None:
             return Answer(wanted.action_index, Reason.MISSING)
         name = f"{wanted.action_index:03d}.png"
@@ -213,7 +226,18 @@ class DecodePass:
             leak,
             unavoidable,
             distance,
+            chooser.still_s(frame) * 1000,
         )
+
+    def _is_second_best(self, chooser: Chooser, frame: Frame) -> bool:
+        """A frame that the rule might rather have named did not decode, or the film ends first."""
+        wanted = chooser.wanted
+        begin, until = frame.time, wanted.approach
+        if chooser.reason is not Reason.PRE_MOVE:
+            begin, until = max(wanted.since, wanted.span.start), wanted.limit
+        first, last = np.searchsorted(self._times, [begin + 1e-9, until - 1e-9])
+        seen = sum(begin + 1e-9 < time < until - 1e-9 for time in chooser.times)
+        return bool(last - first > seen or until > self._times[-1] + 1.5 * self._frame_s)
 
     def _is_late(self, limit: float, latest: Frame | None) -> bool:
         """The decoder gave out, or the video ended, too long before the limit to speak for it."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import av
 import numpy as np
+from av.video.frame import PictureType
 
 from demo_pipeline.recording.video import PacketScan, open_video
 
@@ -75,56 +76,96 @@ def upright(
 def decode_spans(path: Path, scan: PacketScan, spans: Sequence[Span]) -> Iterator[Frame]:
     """Frames whose PTS lie in `spans` (ascending, disjoint), in presentation order.
 
-    Seeks only over gaps that hold a key frame. Ends early, without an error, where the decoder
-    does: callers compare what came with `scan`.
+    Seeks only over gaps that hold a key frame. Leaves out, without an error, what does not decode
+    and what only conceals damage: callers compare what came with `scan`.
     """
     with open_video(path) as (container, stream):
-        position: int | None = None
-        frames: Iterator[Any] | None = None
+        film = _Film(container, stream, scan)
         for span in spans:
-            start = _key_before(scan, span.start)
-            if frames is None or position is None or start > position:
-                try:
-                    container.seek(start, stream=stream)
-                except av.error.FFmpegError:
-                    continue
-                frames = container.decode(stream)
-            last = _last_pts_in(scan, span)
-            if last is None or (position is not None and position >= last):
-                continue
-            for frame in _until(frames, span, scan, last):
-                position = frame.pts
-                yield frame
+            inside = scan.pts[slice(*np.searchsorted(scan.times, _bounds(span)))]
+            if len(inside):
+                yield from film.frames(int(inside[0]), int(inside[-1]))
 
 
-def _until(frames: Iterator[Any], span: Span, scan: PacketScan, last: int) -> Iterator[Frame]:
-    base = float(scan.time_base)
-    while True:
-        try:
-            picture = next(frames, None)
-        except av.error.FFmpegError:
-            return
-        if picture is None:
-            return
-        if picture.pts is None:
+def _bounds(span: Span) -> tuple[float, float]:
+    """Both ends wanted, whatever the last digit of a time."""
+    return span.start - 1e-9, span.end + 1e-9
+
+
+class _Film:
+    """A video that is read forwards; `frames` may be asked for one stretch after the other."""
+
+    def __init__(self, container: Any, stream: Any, scan: PacketScan) -> None:
+        self._container = container
+        self._stream = stream
+        self._scan = scan
+        self._pictures: Iterator[Any] = iter(())
+        self._position: int | None = None
+        self._ahead: Any = None
+
+    def frames(self, first: int, last: int) -> Iterator[Frame]:
+        """Frames of first <= PTS <= last that come after those that were taken already."""
+        key = _key_before(self._scan, first)
+        if self._position is None or key > self._position:
+            self._pictures = _intact(self._decoded(key))
+            self._ahead = None
+        base = float(self._scan.time_base)
+        while True:
+            picture, self._ahead = self._ahead or next(self._pictures, None), None
+            if picture is None:
+                return
+            if picture.pts > last:
+                self._ahead = picture
+                return
+            fresh = self._position is None or picture.pts > self._position
+            if fresh:
+                self._position = picture.pts
+            if fresh and picture.pts >= first:
+                yield Frame(picture.pts, picture.pts * base, picture)
+            if picture.pts == last:
+                return
+
+    def _decoded(self, key: int) -> Iterator[Any]:
+        """Pictures from a key frame on; where the decoder gives up, from the next key frame."""
+        keys = self._scan.key_pts
+        following = int(np.searchsorted(keys, key))
+        while following < len(keys):
+            reached = int(keys[following])
+            try:
+                self._container.seek(reached, stream=self._stream)
+                for picture in self._container.decode(self._stream):
+                    if picture.pts is not None:
+                        reached = max(reached, picture.pts)
+                        yield picture
+            except av.error.FFmpegError:
+                following = int(np.searchsorted(keys, reached, side="right"))
+            else:
+                return
+
+
+def _intact(pictures: Iterator[Any]) -> Iterator[Any]:
+    """Leave out pictures that conceal damage, and up to the next key frame what builds on them.
+
+    A B-frame is built on the next frame of another kind, so that it waits for that one.
+    """
+    broken = False
+    waiting: list[Any] = []
+    for picture in pictures:
+        if picture.pict_type == PictureType.B and not picture.is_corrupt:
+            waiting.append(picture)
             continue
-        time = picture.pts * base
-        if span.start - 1e-9 <= time <= span.end + 1e-9:
-            yield Frame(picture.pts, time, picture)
-        if picture.pts >= last:
-            return
+        damaged = broken or bool(picture.is_corrupt)
+        if not damaged:
+            yield from waiting
+        waiting = []
+        broken = bool(picture.is_corrupt) if picture.key_frame else damaged
+        if not broken:
+            yield picture
+    if not broken:
+        yield from waiting
 
 
-def _last_pts_in(scan: PacketScan, span: Span) -> int | None:
-    """The last frame of a span; None when it holds none."""
-    position = int(np.searchsorted(scan.times, span.end + 1e-9, side="right")) - 1
-    if position < 0 or scan.times[position] < span.start - 1e-9:
-        return None
-    return int(scan.pts[position])
-
-
-def _key_before(scan: PacketScan, time: float) -> int:
-    """PTS of the last key frame no later than `time`, of the first one before them all."""
-    keys = scan.key_pts * float(scan.time_base)
-    position = int(np.searchsorted(keys, time + 1e-9, side="right"))
+def _key_before(scan: PacketScan, pts: int) -> int:
+    """PTS of the last key frame no later than `pts`, of the first one before them all."""
+    position = int(np.searchsorted(scan.key_pts, pts, side="right"))
     return int(scan.key_pts[max(0, position - 1)])

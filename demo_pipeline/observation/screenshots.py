@@ -19,13 +19,15 @@ from demo_pipeline.actions.tables import POINTER_TYPES, Action, read_actions
 from demo_pipeline.formats.jsonfile import dump_json
 from demo_pipeline.observation.approach import Box, PointerPath
 from demo_pipeline.observation.canvas import Canvas
+from demo_pipeline.observation.clock import PointerTrack
 from demo_pipeline.observation.decoding import Answer, DecodePass
-from demo_pipeline.observation.evidence import Evidence, Settled, settle
+from demo_pipeline.observation.evidence import Evidence, Settled
 from demo_pipeline.observation.final import FINAL_FILE
 from demo_pipeline.observation.plan import Target, plan
 from demo_pipeline.observation.png import png_size
 from demo_pipeline.observation.scans import ScanAt, scan_in_force
-from demo_pipeline.observation.target import event_box, node_at
+from demo_pipeline.observation.settling import settle
+from demo_pipeline.observation.target import node_at
 from demo_pipeline.observation.trees import TreeReader
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.events import read_events, read_scans, schema_problems
@@ -34,7 +36,7 @@ from demo_pipeline.recording.tables import described_schema
 from demo_pipeline.recording.video import VIDEO_FILE, PacketScan, scan_packets
 from demo_pipeline.settings import ObservationSettings
 
-CODE_VERSION = "2"
+CODE_VERSION = "3"
 FRAMES_FILE = "frames.parquet"
 EVIDENCE_FILE = "evidence.json"
 
@@ -44,6 +46,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("pts", pa.float64(), True, "presentation time of the frame, seconds"),
     ("frame", pa.int64(), True, "0-based number of the frame in presentation order"),
     ("lead_ms", pa.float64(), True, "frame to press, milliseconds"),
+    ("settle_ms", pa.float64(), True, "how long the screen had been still by then, as looked"),
     ("reason_code", pa.string(), False, "pre_move, settled, backoff, first_frame, missing, pause"),
     ("leak", pa.bool_(), False, "the pointer is at the target already, or the frame too late"),
     ("unavoidable", pa.bool_(), False, "a leak, but the pointer was there all along"),
@@ -70,7 +73,15 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     actions = read_actions(actions_folder)
     path = PointerPath(inputs_of(events))
     scan = scan_packets(video)
-    settled = settle(video, scan, manifest, events=events, path=path, settings=settings)
+    settled = settle(
+        video,
+        scan,
+        manifest,
+        events=events,
+        path=path,
+        presses=_presses(actions),
+        settings=settings,
+    )
     scans = [ScanAt(**row) for row in read_scans(events_folder)]
     targets = _targets(actions, scans, TreeReader(log, manifest.parsed_meta().platform), settled)
     frame_s = _frame_seconds(scan.times)
@@ -84,6 +95,18 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     pq.write_table(table, out / FRAMES_FILE, compression="zstd", compression_level=3)
     dump_json(out / EVIDENCE_FILE, settled.evidence(work))
     return _summary(rows, settled, work)
+
+
+def _presses(actions: Sequence[Action]) -> PointerTrack:
+    """When and where buttons went down."""
+    placed = [
+        (action.press_ms, action.x, action.y)
+        for action in actions
+        if action.action_type in POINTER_TYPES - {"scroll"}
+        if action.x is not None and action.y is not None
+    ]
+    times, x, y = np.array(placed, float).reshape(-1, 3).T
+    return PointerTrack(times, x, y)
 
 
 def _frame_seconds(times: Any) -> float:
@@ -101,8 +124,8 @@ def _targets(
         if action.action_type in POINTER_TYPES and action.x is not None and action.y is not None:
             scan = scan_in_force(scans, action.press_ms, since).scan
             tree = reader.tree(scan, action.press_ms, settled.canvas)
-            node = node_at(tree.tree, action.x, action.y)
-            box = event_box(node) if node else None
+            node = node_at(tree, action.x, action.y)
+            box = Box(*node.box) if node and node.box else None
             if scan is not None and box is not None and _is_small(box, settled.canvas):
                 found[action.action_index] = Target(box, scan.time_ms)
         since = max(since, action.end_ms)
@@ -123,6 +146,7 @@ def _row(answer: Answer, scan: PacketScan) -> dict[str, Any]:
         "pts": None if answer.time is None else round(answer.time, 6),
         "frame": number,
         "lead_ms": None if answer.lead_ms is None else round(answer.lead_ms, 3),
+        "settle_ms": None if answer.settle_ms is None else round(answer.settle_ms, 3),
         "reason_code": answer.reason,
         "leak": answer.leak,
         "unavoidable": answer.unavoidable,

@@ -48,13 +48,16 @@ class PacketScan:
 
     Attributes:
         pts: (frames,) int64, strictly ascending presentation times in units of `time_base`.
-        key_pts: (key frames,) int64, ascending; decoding can start at each of them.
+        key_pts: (key frames,) int64, ascending; decoding can start at each of them. The first may
+            lie before `pts`: an edit list can hide the frames that the shown ones build on.
         time_base: seconds per unit.
+        hidden: frames that an edit list keeps from being shown.
     """
 
     pts: np.ndarray[Any, np.dtype[np.int64]]
     key_pts: np.ndarray[Any, np.dtype[np.int64]]
     time_base: Fraction
+    hidden: int = 0
 
     @property
     def times(self) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -89,23 +92,26 @@ def scan_packets(path: Path) -> PacketScan:
     """Read every packet's presentation time without decoding one."""
     shown: list[int] = []
     keys: list[int] = []
+    hidden = 0
     with open_video(path) as (container, stream):
         time_base = Fraction(stream.time_base)
         try:
             for packet in container.demux(stream):
-                if packet.pts is None or packet.is_discard or not packet.size:
+                if packet.pts is None or not packet.size:
                     continue
-                shown.append(packet.pts)
                 if packet.is_keyframe:
                     keys.append(packet.pts)
+                if packet.is_discard:
+                    hidden += 1
+                else:
+                    shown.append(packet.pts)
         except av.error.FFmpegError as error:
             if not shown:
                 raise _unreadable(f"no frame can be read: {_reason(error)}") from None
-    if not shown or not keys:
+    if not shown or not keys or min(keys) > max(shown):
         raise _unreadable("holds no frame")
-    return PacketScan(
-        np.unique(np.array(shown, np.int64)), np.unique(np.array(keys, np.int64)), time_base
-    )
+    pts, key_pts = (np.unique(np.array(found, np.int64)) for found in (shown, keys))
+    return PacketScan(pts, key_pts[key_pts <= pts[-1]], time_base, hidden)
 
 
 def probe_video(path: Path, settings: RecordingSettings) -> tuple[VideoProbe, list[Problem]]:
@@ -123,8 +129,9 @@ def probe_video(path: Path, settings: RecordingSettings) -> tuple[VideoProbe, li
     if times[-1] - times[0] > settings.max_video_seconds:
         raise _unreadable(f"is longer than {settings.max_video_seconds:g} s")
     first, problems = _decode_ends(path, scan, settings)
-    if declared and declared != len(scan.pts):
-        message = f"declares {declared} frames, holds {len(scan.pts)}"
+    held = len(scan.pts) + scan.hidden
+    if declared and declared != held:
+        message = f"declares {declared} frames, holds {held}"
         problems.append(Problem("frames_missing", VIDEO_FILE, message, severity=Severity.WARNING))
     steps = np.diff(scan.pts)
     duration = float(times[-1] - times[0])

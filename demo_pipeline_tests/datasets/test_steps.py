@@ -1,5 +1,6 @@
 """Recorded actions in the words of the trajectory format, on the canvas."""
 
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -37,7 +38,7 @@ def stepped(
         action.action_index = index
     evidence = Evidence(
         clock=CLOCK,
-        canvas=CanvasEvidence(**{k: getattr(WIDE, k) for k in CanvasEvidence.model_fields}),
+        canvas=CanvasEvidence(**asdict(WIDE)),
         waits=waits,
         screen_changes_s=(),
     )

@@ -17,7 +17,12 @@ from demo_pipeline.recording.manifest import build_manifest, read_manifest
 from demo_pipeline.settings import Settings
 from demo_pipeline_tests.builders.recording import GroundTruth
 
-_TURNED_CLOCKWISE = (0, 1, 0, -1, 0, 0, 0, 0, 1 << 14)  # as phones write it; 16.16 fixed point
+_TURNED_CLOCKWISE = (  # by quarters, as phones write it
+    (1, 0, 0, 0, 1, 0),
+    (0, 1, 0, -1, 0, 0),
+    (-1, 0, 0, 0, -1, 0),
+    (0, -1, 0, 1, 0, 0),
+)
 
 
 @dataclass(frozen=True)
@@ -61,16 +66,16 @@ def cut_video(source: Path, destination: Path, seconds: float, *, front: bool = 
         stream: Any = kept.add_stream_from_template(film.streams.video[0])
         for packet in film.demux(film.streams.video[0]):
             if packet.pts is None or float(packet.pts * packet.time_base) >= seconds:
-                continue
+                break  # the order in which packets are written, so that no B-frame lacks its next
             packet.stream = stream
             kept.mux(packet)
 
 
-def turn_video(source: Path, destination: Path) -> None:
-    """The same film with a note that players show it a quarter turn clockwise."""
+def turn_video(source: Path, destination: Path, quarters: int = 1) -> None:
+    """The same film with a note that players show it some quarter turns clockwise."""
     data = bytearray(source.read_bytes())
     at = data.index(b"tkhd") + 4
     at += 52 if data[at] == 1 else 40
-    words = [value << 16 for value in _TURNED_CLOCKWISE]
+    words = [value << 16 for value in (*_TURNED_CLOCKWISE[quarters % 4], 0, 0, 1 << 14)]
     data[at : at + 36] = struct.pack(">9i", *words)
     destination.write_bytes(data)

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.observation.canvas import Canvas, candidate_scales, fit_canvas
+from demo_pipeline.observation.canvas import Canvas, fit_canvas
+from demo_pipeline.observation.screen import Screen
 
 CANVAS = (1920, 1080)
 # video size, video pixels for one unit of event space
@@ -42,6 +43,34 @@ def test_a_point_comes_back_within_a_pixel(
     pixel = canvas.to_event(int(left) + 0.5, int(top) + 0.5)  # a whole canvas pixel
     assert abs(pixel[0] - x) * canvas.event_to_canvas <= 1
     assert abs(pixel[1] - y) * canvas.event_to_canvas <= 1
+
+
+@settings(deadline=None)
+@given(
+    width=st.integers(320, 7680),
+    height=st.integers(200, 4320),
+    event_scale=st.sampled_from([1.0, 1.25, 1.5, 1.75, 2.0]),
+    data=st.data(),
+)
+def test_a_written_point_comes_back_to_its_pixel(
+    width: int, height: int, event_scale: float, data: st.DataObject
+) -> None:
+    """Whole canvas pixels are written: a pixel is lost at most, of the screen or of the canvas.
+
+    And a point of the screen is written as a point of the canvas's picture, not of its bars.
+    """
+    canvas = fit_canvas((width, height), event_scale, CANVAS)
+    x = data.draw(st.integers(0, int((width - 1) / event_scale)), label="x")
+    y = data.draw(st.integers(0, int((height - 1) / event_scale)), label="y")
+    left, top = canvas.to_canvas(x, y)
+    written = int(left), int(top)
+    back = canvas.to_event(*written)
+    pixel = max(1.0, 1 / canvas.event_to_canvas)
+    assert abs(back[0] - x) <= pixel
+    assert abs(back[1] - y) <= pixel
+    inner_w, inner_h = round(width * canvas.scale), round(height * canvas.scale)
+    assert canvas.pad_x <= written[0] <= canvas.pad_x + inner_w
+    assert canvas.pad_y <= written[1] <= canvas.pad_y + inner_h
 
 
 @pytest.mark.parametrize(("size", "event_scale"), SCREENS)
@@ -91,8 +120,8 @@ def test_other_displays_are_off_screen() -> None:
 
 
 def test_the_monitors_size_suggests_the_scale() -> None:
-    assert candidate_scales((2880, 1800), (1440, 900))[0] == 2.0
-    assert candidate_scales((1920, 1080), None)[0] == 1.0
-    assert candidate_scales((1920, 1080), (3840, 1080))[0] == 1.0  # two screens: no scale fits
-    scales = candidate_scales((1920, 1080), (1920, 1080))
+    assert Screen((2880, 1800), (1440, 900)).candidates[0] == 2.0
+    assert Screen((1920, 1080), None).candidates[0] == 1.0
+    assert Screen((1920, 1080), (3840, 1080)).candidates[0] == 1.0  # two screens: no scale fits
+    scales = Screen((1920, 1080), (1920, 1080)).candidates
     assert len(scales) == len(set(scales))

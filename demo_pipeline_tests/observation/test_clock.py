@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from demo_pipeline.observation.alignment import clock_from_pictures
 from demo_pipeline.observation.clock import (
     ChangeMap,
     Clock,
     PointerTrack,
-    clock_from_pictures,
     documented_clock,
     ffmpeg_clock,
 )

@@ -1,0 +1,195 @@
+"""Films of one short script, and what the before-frame rule names in each of them.
+
+Independent of the code under test: every frame is decoded from the start and read by its number,
+and the script's truth says what each of them shows.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+from numpy.typing import NDArray
+
+from demo_pipeline.observation.clock import Clock
+from demo_pipeline_tests.builders.form import script
+from demo_pipeline_tests.builders.frame_numbers import read_frame_number, stamp
+from demo_pipeline_tests.builders.recording import (
+    GroundTruth,
+    RecordingOptions,
+    write_documents,
+    write_recording,
+)
+from demo_pipeline_tests.builders.screen import Painter
+from demo_pipeline_tests.builders.script import (
+    IntendedAction,
+    Script,
+    click,
+    drag,
+    right_click,
+    type_text,
+)
+from demo_pipeline_tests.builders.video import Frame, VideoOptions, encode
+from demo_pipeline_tests.observation.made import Observed, observe
+
+_FORM = script(
+    click("Agree"),
+    click("Name"),
+    type_text("Ab"),
+    right_click("Rows/c"),
+    drag("Form/title bar", 60, 40),
+)
+STORY = replace(_FORM, lead_in_ms=500, tail_ms=900)
+_TICKS = 90_000
+_REST_MS = 300  # a rest this long separates two movements of the hand
+_GUARD_MS = 50
+
+Picture = NDArray[np.uint8]
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A frame as a player shows it: the number written on it, its presentation time in seconds."""
+
+    number: int | None
+    time: float
+
+
+def every_frame(video: Path, quarter_turns: int = 0) -> list[Shown]:
+    """All frames, decoded from the first packet to the last; `quarter_turns` to the left."""
+    with av.open(str(video)) as container:
+        return [
+            Shown(
+                read_frame_number(np.rot90(frame.to_ndarray(format="rgb24"), quarter_turns)),
+                float(frame.pts * frame.time_base),
+            )
+            for frame in container.decode(video=0)
+        ]
+
+
+def filmed(root: Path, options: RecordingOptions) -> Observed:
+    """The story, filmed and taken through the stages up to `screenshots`."""
+    folder = root / "uploads" / "demo"
+    return observe(folder, root / "store", write_recording(folder, STORY, options))
+
+
+def painted(
+    root: Path,
+    options: RecordingOptions,
+    write: Callable[[Path, Painter, GroundTruth], None],
+    story: Script = STORY,
+) -> Observed:
+    """The same with a video that `write` makes."""
+    folder = root / "uploads" / "demo"
+    truth = write_documents(folder, story, options)
+    painter = Painter(story.desktop.at(options.width, options.height))
+    write(folder / "recording.mp4", painter, truth)
+    return observe(folder, root / "store", truth)
+
+
+def write_turned(path: Path, painter: Painter, truth: GroundTruth, quarter_turns: int) -> None:
+    """A film of the screen lying on its side, turned by 90 degrees to the right each time."""
+    width, height = truth.screen
+
+    def pictures() -> Iterable[tuple[int, Picture]]:
+        for frame in truth.frames:
+            flat = painter.planes(truth.timeline.at(frame.wall_ms), frame.number).ravel()
+            luma = width * height
+            parts = (
+                flat[:luma].reshape(height, width),
+                flat[luma : luma * 5 // 4].reshape(height // 2, width // 2),
+                flat[luma * 5 // 4 :].reshape(height // 2, width // 2),
+            )
+            turned = np.concatenate([np.rot90(part, -quarter_turns).ravel() for part in parts])
+            side = height if quarter_turns % 2 else width
+            yield frame.pts, turned.reshape(-1, side)
+
+    size = (height, width) if quarter_turns % 2 else (width, height)
+    encode(path, pictures(), size, VideoOptions(preset="ultrafast", gop=30))
+
+
+def write_444(path: Path, painter: Painter, truth: GroundTruth) -> None:
+    """A film without subsampled colour, the only kind whose sides may both be odd."""
+    with av.open(str(path), "w", format="mp4") as output:
+        stream: Any = output.add_stream("libx264", rate=15)
+        stream.width, stream.height = truth.screen
+        stream.pix_fmt = "yuv444p"
+        stream.codec_context.thread_count = 1
+        stream.codec_context.time_base = Fraction(1, _TICKS)
+        stream.options = {"preset": "ultrafast", "crf": "27"}
+        for frame in truth.frames:
+            drawn = painter.draw(truth.timeline.at(frame.wall_ms))
+            planes = av.VideoFrame.from_ndarray(drawn, "bgr24").reformat(format="yuv444p")
+            array = planes.to_ndarray()
+            stamp(array[0], frame.number)
+            picture = av.VideoFrame.from_ndarray(array, format="yuv444p")
+            picture.pts, picture.time_base = frame.pts, Fraction(1, _TICKS)
+            output.mux(stream.encode(picture))
+        output.mux(stream.encode(None))
+
+
+def with_short_end(truth: GroundTruth) -> GroundTruth:
+    """The same with one frame more, a millisecond after the last."""
+    last = truth.frames[-1]
+    end = Frame(last.number + 1, last.pts + _TICKS // 1000, last.wall_ms + 1)
+    return replace(truth, frames=(*truth.frames, end))
+
+
+def write_plain(path: Path, painter: Painter, truth: GroundTruth) -> None:
+    """The frames of `truth` as they are."""
+    planes = ((f.pts, painter.planes(truth.timeline.at(f.wall_ms), f.number)) for f in truth.frames)
+    encode(path, planes, truth.screen, VideoOptions(preset="ultrafast"))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The before-frame rule of formats note 2, over frames whose screens are known."""
+
+    shown: Sequence[Shown]
+    truth: GroundTruth
+    clock: Clock
+
+    def names(self, position: int) -> Shown:
+        """The frame that shows the screen before action `position`.
+
+        Of the frames between the previous action and the guard, the last run that shows one
+        screen; of that run the latest before the hand set out, else the first.
+        """
+        action = self.truth.actions[position]
+        since = self.truth.actions[position - 1].end_ms if position else float("-inf")
+        limit = self.clock.video_time(action.press_ms) - self._guard()
+        asked = [f for f in self.shown if self.clock.video_time(since) <= f.time <= limit + 1e-6]
+        if not asked:
+            return max((f for f in self.shown if f.time <= limit + 1e-6), key=lambda f: f.time)
+        run = [f for f in asked if self._still(f, asked[-1])]
+        set_out = min(limit, self.clock.video_time(self._set_out(action, since)))
+        before = [frame for frame in run if frame.time < set_out]
+        return before[-1] if before else run[0]
+
+    def _guard(self) -> float:
+        frame_s = (self.shown[-1].time - self.shown[0].time) / (len(self.shown) - 1)
+        return max(_GUARD_MS / 1000, self.clock.uncertainty_ms / 1000, frame_s)
+
+    def _screen(self, frame: Shown) -> Any:
+        assert frame.number is not None
+        return self.truth.timeline.at(self.truth.frames[frame.number].wall_ms).state
+
+    def _still(self, frame: Shown, last: Shown) -> bool:
+        """From `frame` to `last` no frame shows another screen."""
+        between = [f for f in self.shown if frame.time <= f.time <= last.time]
+        return all(self._screen(f) == self._screen(last) for f in between)
+
+    def _set_out(self, action: IntendedAction, since: float) -> float:
+        """When the movement began that ended at the press; keys are pressed without one."""
+        if action.action_type in {"type", "hotkey"}:
+            return float("inf")
+        moves = [ms for ms in self.truth.timeline.move_ms if since < ms <= action.press_ms]
+        start = moves[-1]
+        for ms in reversed(moves):
+            if start - ms >= _REST_MS:
+                break
+            start = ms
+        return float(start)

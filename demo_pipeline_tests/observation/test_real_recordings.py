@@ -1,0 +1,154 @@
+"""The two committed recordings of a real desktop: their clocks, leaks and wheels."""
+
+import json
+import shutil
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo_pipeline.actions.inputs import inputs_of
+from demo_pipeline.observation.alignment import clock_from_pictures
+from demo_pipeline.observation.approach import PointerPath
+from demo_pipeline.observation.clock import (
+    ChangeMap,
+    Clock,
+    PointerTrack,
+    documented_clock,
+)
+from demo_pipeline.observation.evidence import Evidence
+from demo_pipeline.observation.pictures import Span, decode_spans
+from demo_pipeline.observation.screenshots import read_evidence, read_frames
+from demo_pipeline.recording.events import build_events, read_events
+from demo_pipeline.recording.video import scan_packets
+from demo_pipeline.settings import ObservationSettings, RecordingSettings
+from demo_pipeline_tests.builders.form import SMALL, script
+from demo_pipeline_tests.builders.recording import GroundTruth
+from demo_pipeline_tests.builders.screen import Painter
+from demo_pipeline_tests.builders.script import click
+from demo_pipeline_tests.builders.video import VideoOptions, encode
+from demo_pipeline_tests.made_chain import open_pipeline, run_chain
+from demo_pipeline_tests.observation import films
+
+RECORDINGS = Path(__file__).resolve().parents[2] / "data" / "recordings"
+TICKETS, SHOPPING = "20261121_212358", "20261121_212801"
+FRAME_MS = 1000 / 15
+LAGS_MS = (-3000, -2311, -1480, -777, -133, 42, 650, 1219, 2004, 3000)
+# Action, reason code, unavoidable. The right click fell where the drag before it had ended.
+LEAKS: dict[str, list[tuple[int, str, bool]]] = {TICKETS: [], SHOPPING: [(10, "pre_move", True)]}
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A recording taken through the chain: rows of frames.parquet, evidence, written actions."""
+
+    rows: list[dict[str, Any]]
+    evidence: Evidence
+    steps: list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Seen]:
+    root = tmp_path_factory.mktemp("real")
+    pipeline = open_pipeline(root)
+    found = {}
+    for name in (TICKETS, SHOPPING):
+        shutil.copytree(RECORDINGS / name, root / "uploads" / name)
+        assert set(run_chain(pipeline, name).values()) == {"made"}
+        with pipeline.store.open(f"screenshots/{name}") as (folder, _):
+            rows, evidence = read_frames(folder), read_evidence(folder)
+        with pipeline.store.open(f"trajectories/{name}") as (folder, _):
+            steps = sorted((folder / "steps").iterdir())
+            actions = [json.loads((step / "action.json").read_bytes()) for step in steps]
+        found[name] = Seen(rows, evidence, actions)
+    return found
+
+
+@dataclass(frozen=True)
+class Watched:
+    """Where the pictures of a recording change, and where its events say the pointer was."""
+
+    changes: ChangeMap
+    track: PointerTrack
+    documented: Clock
+
+    def clock(self, lag_ms: float) -> Clock | None:
+        """What the pictures say when every event is `lag_ms` later."""
+        track = replace(self.track, times=self.track.times + lag_ms)
+        reach = ObservationSettings().search_lag_s
+        return clock_from_pictures(self.changes, track, self.documented, [1.0], reach)
+
+
+@pytest.fixture(scope="module", params=[TICKETS, SHOPPING])
+def watched(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Watched:
+    """Decoded once for all lags."""
+    folder, out = RECORDINGS / request.param, tmp_path_factory.mktemp("events")
+    build_events(folder / "input_log.jsonl", out, RecordingSettings())
+    track = PointerPath(inputs_of(read_events(out))).track()
+    changes, video = ChangeMap(), folder / "recording.mp4"
+    for frame in decode_spans(video, scan_packets(video), [Span(0, 99)]):
+        changes.add(frame)
+    meta = json.loads((folder / "meta.json").read_bytes())
+    start = datetime.fromisoformat(meta["timestamp"]).timestamp()
+    return Watched(changes, track, documented_clock(start * 1000))
+
+
+def test_events_that_are_off_by_any_lag_are_found_within_a_frame(watched: Watched) -> None:
+    base = watched.clock(0)
+    assert base is not None
+    for lag_ms in LAGS_MS:
+        clock = watched.clock(lag_ms)
+        assert clock is not None, lag_ms
+        found = clock.documented_offset_ms - base.documented_offset_ms
+        assert found == pytest.approx(lag_ms, abs=FRAME_MS)
+        assert abs(found - lag_ms) <= clock.uncertainty_ms + base.uncertainty_ms
+
+
+@pytest.mark.parametrize("name", [TICKETS, SHOPPING])
+def test_the_chain_settles_on_the_same_clock(name: str, seen: dict[str, Seen]) -> None:
+    """A recorder on the same machine: nearer to meta.timestamp than any recorder is known to be."""
+    clock = seen[name].evidence.clock
+    assert clock.method == "pixels"
+    assert clock.uncertainty_ms < 2 * FRAME_MS
+    assert -200 < clock.documented_offset_ms < 0
+
+
+def test_a_still_film_is_no_evidence_however_much_the_pointer_moves(tmp_path: Path) -> None:
+    """A recorder that films another display: twenty seconds of one picture."""
+
+    def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
+        picture = painter.planes(truth.timeline.at(truth.timestamp_ms), None)
+        frames = ((frame.pts, picture) for frame in truth.frames)
+        encode(path, frames, truth.screen, VideoOptions(preset="ultrafast"))
+
+    there_and_back = (click("Agree"), click("Rows/d"), click("Load"), click("Form/title bar"))
+    story = script(*there_and_back * 4)
+    observed = films.painted(tmp_path, SMALL, write, story)
+    assert len(observed.truth.timeline.move_ms) > 200
+    assert observed.truth.frames[-1].wall_ms - observed.truth.timestamp_ms > 19_000
+    clock = observed.evidence.clock
+    assert (clock.method, clock.documented_offset_ms) == ("meta_timestamp", 0)
+    assert clock.uncertainty_ms >= 2000
+    assert clock.score is None
+
+
+@pytest.mark.parametrize("name", [TICKETS, SHOPPING])
+def test_every_leak_is_known_and_none_was_avoidable(name: str, seen: dict[str, Seen]) -> None:
+    rows = seen[name].rows
+    leaks = [(r["action_index"], r["reason_code"], r["unavoidable"]) for r in rows if r["leak"]]
+    assert leaks == LEAKS[name]
+    assert all(unavoidable for _, _, unavoidable in leaks)
+    assert "missing" not in {row["reason_code"] for row in rows}
+
+
+@pytest.mark.parametrize("name", [TICKETS, SHOPPING])
+def test_what_scrolled_down_comes_out_as_down(name: str, seen: dict[str, Seen]) -> None:
+    """Both logs count downwards as negative, the opposite of seed 000's rule."""
+    lines = (RECORDINGS / name / "input_log.jsonl").read_text(encoding="utf-8").splitlines()
+    events = [json.loads(line) for line in lines if '"mousewheel"' in line]
+    assert {event["data"]["delta"] for event in events} == {-1}
+    scrolls = [step for step in seen[name].steps if step["action_type"] == "scroll"]
+    assert [step["parameters"]["direction"] for step in scrolls] == ["down"]
+    assert [step["parameters"]["amount"] for step in scrolls] == [len(events)]

@@ -1,0 +1,160 @@
+"""The same form on screens of other shapes: a click lies on its widget in the canvas too.
+
+Each widget is drawn in a colour of its own, so that a picture itself says what lies where.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from demo_pipeline_tests.builders.desktop import Desktop
+from demo_pipeline_tests.builders.form import DESKTOP, script
+from demo_pipeline_tests.builders.recording import RecordingOptions, write_documents
+from demo_pipeline_tests.builders.script import click, double_click, right_click
+from demo_pipeline_tests.builders.video import VideoOptions, encode
+from demo_pipeline_tests.made_chain import open_pipeline, run_chain
+
+STORY = script(click("Agree"), right_click("Rows/c"), click("Name"), double_click("Load"))
+TARGETS = ("Agree", "Rows/c", "Name", "Load")
+FILM = VideoOptions(preset="ultrafast", fps=8)
+NOTHING = (0, 255)  # black bars and the pointer's white are no widget's colour
+EDGE_PX = 2.0  # of the canvas: a widget's edge lies between pixels, and colour is subsampled
+
+
+@dataclass(frozen=True)
+class Screen:
+    """Event space, video pixels for one unit of it, and what meta.json says about the monitor."""
+
+    width: int
+    height: int
+    factor: int = 1
+    monitor: tuple[int, int] | None = None
+
+
+SCREENS = {
+    "1366x768": Screen(1366, 768),
+    "2560x1440": Screen(2560, 1440),
+    "3440x1440": Screen(3440, 1440),
+    "2880x1800_in_points": Screen(1440, 900, 2),
+    "2880x1800_in_points_monitor_in_pixels": Screen(1440, 900, 2, (2880, 1800)),
+}
+
+
+def colours() -> dict[str, tuple[int, int, int]]:
+    """Name of a thing → BGR, far from one another."""
+    names = sorted({thing.name for thing in DESKTOP.placed(DESKTOP.initial())})
+    levels = (30, 128, 225)
+    mixed = [(b, g, r) for r in levels for g in levels for b in levels]
+    return dict(zip(names, mixed, strict=False))
+
+
+COLOURS = colours()
+
+
+def form_on(desktop: Desktop, factor: int) -> NDArray[np.uint8]:
+    """The form as BGR, `factor` pixels to a unit of event space."""
+    image = np.zeros((desktop.height * factor, desktop.width * factor, 3), np.uint8)
+    for thing in desktop.placed(desktop.initial()):
+        if thing.visible:
+            left, top = thing.box.x * factor, thing.box.y * factor
+            right, bottom = left + thing.box.width * factor, top + thing.box.height * factor
+            image[top:bottom, left:right] = COLOURS[thing.name]
+    return image
+
+
+def with_pointer(form: NDArray[np.uint8], at: tuple[int, int], size: int) -> NDArray[np.uint8]:
+    """A white arrow whose tip is the pixel `at`, as planar YUV 4:2:0."""
+    (x, y), image = at, form.copy()
+    arrow = np.array([(x, y), (x, y + size), (x + size, y + size // 2)])
+    cv2.fillPoly(image, [arrow], (255, 255, 255))
+    return cv2.cvtColor(image, cv2.COLOR_BGR2YUV_I420)
+
+
+def write(folder: Path, screen: Screen) -> None:
+    """A recording of the form as a recorder on that screen writes it."""
+    platform = "macos" if screen.factor > 1 else "windows"
+    options = RecordingOptions(
+        platform, screen.width, screen.height, FILM, scan_every_s=0.9, ffmpeg_start_line=True
+    )
+    truth = write_documents(folder, replace(STORY, lead_in_ms=1800), options)
+    if screen.monitor:
+        meta = json.loads((folder / "meta.json").read_bytes())
+        meta["primary_monitor"] = dict(zip(("width", "height"), screen.monitor, strict=True))
+        (folder / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
+    factor = screen.factor
+    form = form_on(DESKTOP.at(screen.width, screen.height), factor)
+
+    def pictures() -> Iterator[tuple[int, NDArray[np.uint8]]]:
+        for frame in truth.frames:
+            x, y = truth.timeline.at(frame.wall_ms).pointer
+            yield frame.pts, with_pointer(form, (x * factor, y * factor), form.shape[0] // 70)
+
+    size = (screen.width * factor, screen.height * factor)
+    encode(folder / "recording.mp4", pictures(), size, FILM)
+
+
+def things_along(line: NDArray[np.uint8]) -> list[str]:
+    """What each pixel of a row or a column comes nearest to; empty: nothing of the form."""
+    palette = np.array([*COLOURS.values(), *((level,) * 3 for level in NOTHING)], np.int16)
+    nearest = np.abs(line[:, None].astype(np.int16) - palette).sum(axis=2).argmin(axis=1)
+    names = [*COLOURS, *("" for _ in NOTHING)]
+    return [names[index] for index in nearest]
+
+
+def extent(things: list[str], at: int) -> tuple[int, int]:
+    """Where the thing at a pixel of a line begins and ends."""
+    first = last = at
+    while first > 0 and things[first - 1] == things[at]:
+        first -= 1
+    while last < len(things) and things[last] == things[at]:
+        last += 1
+    return first, last
+
+
+def node_of(tree: dict[str, Any], identifier: str) -> dict[str, Any]:
+    """The node of an ui_tree.json by its id."""
+    waiting = [tree["root"]]
+    while waiting:
+        node = waiting.pop()
+        if node["id"] == identifier:
+            return node
+        waiting += node.get("children", [])
+    raise LookupError(identifier)
+
+
+@pytest.fixture(scope="module", params=sorted(SCREENS))
+def steps(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The steps of the recording's trajectory."""
+    root = tmp_path_factory.mktemp(request.param)
+    write(root / "uploads" / "demo", SCREENS[request.param])
+    pipeline = open_pipeline(root)
+    assert set(run_chain(pipeline, "demo").values()) == {"made"}
+    with pipeline.store.open("trajectories/demo") as (folder, _):
+        return folder / "steps"
+
+
+def test_clicks_lie_on_their_widgets_in_the_canvas(steps: Path) -> None:
+    """By the picture's own colours: under the point, and around it up to the target's bounds."""
+    folders = sorted(steps.iterdir())
+    assert len(folders) == len(TARGETS)
+    for folder, target in zip(folders, TARGETS, strict=True):
+        action = json.loads((folder / "action.json").read_bytes())
+        picture = cv2.imread(str(folder / "screenshot.png"))
+        assert picture.shape == (1080, 1920, 3)
+        x, y = round(action["parameters"]["x"]), round(action["parameters"]["y"])
+        across, down = things_along(picture[y]), things_along(picture[:, x])
+        assert across[x] == target
+        assert action["target_element"]["name"] == target.rpartition("/")[2]
+        tree = json.loads((folder / "ui_tree.json").read_bytes())
+        bounds = node_of(tree, action["target_element"]["id"])["bounds"]
+        wide = (bounds["x"], bounds["x"] + bounds["width"])
+        high = (bounds["y"], bounds["y"] + bounds["height"])
+        assert extent(across, x) == pytest.approx(wide, abs=EDGE_PX)
+        assert extent(down, y) == pytest.approx(high, abs=EDGE_PX)

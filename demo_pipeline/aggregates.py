@@ -27,13 +27,13 @@ from demo_pipeline.formats.desktopd_sft import validate_sft
 from demo_pipeline.formats.desktopd_validator import validate_dataset, validate_trajectory
 from demo_pipeline.formats.messages_validator import validate_messages
 from demo_pipeline.problems import DemonstrationError, Problem, errors
-from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.settings import DatasetSettings, TrajectorySettings
 from demo_pipeline.stages import BY_NAME, Pipeline
 from demo_pipeline.storage.making import CheckOutcome, Made, Recipe, make
 from demo_pipeline.storage.quarantine import list_quarantine
 from demo_pipeline.storage.store import MissingOutput, Staging, Version
 
-CODE_VERSION = "2"
+CODE_VERSION = "3"
 TRAJECTORIES = BY_NAME["trajectories"].folder
 Summary = Mapping[str, Any]
 
@@ -53,6 +53,15 @@ class Members:
 
 
 @dataclass(frozen=True)
+class Watch:
+    """A check that warns, by limits that are settings: its name, what it watches, and how."""
+
+    name: str
+    description: str
+    run: Callable[[Path, TrajectorySettings], Sequence[Problem]]
+
+
+@dataclass(frozen=True)
 class Aggregate:
     """One unpartitioned stage.
 
@@ -62,6 +71,7 @@ class Aggregate:
         output: name of its output in the store.
         build: writes into a folder, returns a summary.
         check: looks at the written folder.
+        watches: look too, and stop nothing.
     """
 
     name: str
@@ -71,13 +81,14 @@ class Aggregate:
     output: Callable[[Members, DatasetSettings], str]
     build: Callable[[Members, Path, DatasetSettings], Summary]
     check: Callable[[Path], Sequence[Problem]]
+    watches: tuple[Watch, ...] = ()
 
 
 def _build_index(members: Members, out: Path, settings: DatasetSettings) -> Summary:
     maker = ("demo_pipeline", __version__)
-    summary = asdict(index.build_index(members.trajectories, out, settings, maker))
+    summary = index.build_index(members.trajectories, out, settings, maker)
     describe_index(out, settings)
-    return summary
+    return {**asdict(summary), **summary.leaks.as_dict()}
 
 
 def _build_sft(members: Members, out: Path, settings: DatasetSettings) -> Summary:
@@ -170,6 +181,13 @@ AGGREGATES: tuple[Aggregate, ...] = (
         lambda _members, _settings: "dataset",
         _build_index,
         validate_dataset,
+        (
+            Watch(
+                "leak_rate",
+                "Few pictures show the pointer at its target, hardly any of them avoidably.",
+                index.check_leaks,
+            ),
+        ),
     ),
     Aggregate(
         "osworld_quests",
@@ -245,6 +263,9 @@ def _make(pipeline: Pipeline, aggregate: Aggregate, members: Members, *, force: 
     settings = pipeline.settings.datasets
     inputs = {key: version.content for key, version in members.versions.items()}
     inputs |= {f"left out: {name}": str(count) for name, count in members.left_out.items()}
+    limits = pipeline.settings.trajectories
+    if aggregate.watches:
+        inputs["limits of trajectories"] = limits.fingerprint()
     recipe = Recipe(aggregate.name, CODE_VERSION, settings.fingerprint(), inputs)
 
     def build(staging: Staging) -> Summary:
@@ -257,7 +278,11 @@ def _make(pipeline: Pipeline, aggregate: Aggregate, members: Members, *, force: 
 
     def check(out: Path) -> list[CheckOutcome]:
         problems = tuple(aggregate.check(out))
-        return [CheckOutcome(aggregate.check_name, not errors(problems), problems)]
+        verdicts = [CheckOutcome(aggregate.check_name, not errors(problems), problems)]
+        for watch in aggregate.watches if verdicts[0].passed else ():
+            found = tuple(watch.run(out, limits))
+            verdicts.append(CheckOutcome(watch.name, not found, found, blocking=False))
+        return verdicts
 
     output = aggregate.output(members, settings)
     return make(pipeline.store, output, recipe, build, check, force=force)

@@ -7,24 +7,29 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from demo_pipeline.actions import build as actions
-from demo_pipeline.datasets import osworld_links, trajectories
+from demo_pipeline.datasets import contact_sheets, osworld_links, trajectories
 from demo_pipeline.observation import screenshots, trees
 from demo_pipeline.pipeline import Check, Stage, Summary, Work
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording import events, manifest
 from demo_pipeline.recording.tables import LOG_FILE
 from demo_pipeline.recording.video import VIDEO_FILE
+from demo_pipeline.settings import Section
 
 
 def _raw(work: Work, out: Path) -> Summary:
     settings = work.settings.recording
-    return manifest.build_manifest(work.upload, work.demonstration, work.name, out, settings)
+    summary = manifest.build_manifest(work.upload, work.demonstration, work.name, out, settings)
+    if work.copies:
+        manifest.keep_files(work.upload, out)
+    return summary
 
 
 def _check_raw(work: Work, out: Path) -> list[Problem]:
     written = manifest.read_manifest(out)
+    folder = out if work.copies else work.upload
     for name in manifest.FILES:
-        manifest.verified_file(work.upload, name, written)
+        manifest.verified_file(folder, name, written)
     return []
 
 
@@ -75,6 +80,11 @@ def _trajectories(work: Work, out: Path) -> Summary:
         work.settings.trajectories,
         work.link,
     )
+
+
+def _contact_sheets(work: Work, out: Path) -> Summary:
+    trajectory = work.folders["trajectories"]
+    return contact_sheets.build_contact_sheets(work.demonstration, trajectory, out)
 
 
 STAGES: tuple[Stage, ...] = (
@@ -217,8 +227,32 @@ STAGES: tuple[Stage, ...] = (
                 lambda work, _: osworld_links.require_catalog(work.link),
                 blocking=False,
             ),
+            Check(
+                "leak_rate",
+                "Few pictures show the pointer at its target, hardly any of them avoidably.",
+                lambda work, out: trajectories.check_leaks(out, work.settings.trajectories),
+                blocking=False,
+            ),
         ),
         linked=True,
+    ),
+    Stage(
+        "contact_sheets",
+        "contact_sheets",
+        contact_sheets.CODE_VERSION,
+        ("trajectories",),
+        lambda _: Section(),  # no setting changes a picture
+        _contact_sheets,
+        (
+            Check(
+                "sheets_whole",
+                "Every sheet decodes and has room for exactly the trajectory's steps.",
+                lambda work, out: contact_sheets.check_contact_sheets(
+                    work.demonstration, work.folders["trajectories"], out
+                ),
+                blocking=False,
+            ),
+        ),
     ),
 )
 

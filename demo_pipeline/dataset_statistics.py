@@ -22,14 +22,15 @@ from demo_pipeline.datasets.views import VIEWS, create_views, views_sql
 from demo_pipeline.formats.jsonfile import dump_json, load_json
 from demo_pipeline.pipeline import Pipeline, Summary
 from demo_pipeline.problems import errors
+from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.making import CheckOutcome, Made, Recipe, make
 from demo_pipeline.storage.store import Staging
-from demo_pipeline.storage.urls import local_path
+from demo_pipeline.storage.urls import is_bucket, local_path
 
 DATASET_STATISTICS = "dataset_statistics"
 OUTPUT = "statistics"
 CHECK = "datasets_agree"
-CODE_VERSION = "1"
+CODE_VERSION = "2"
 COUNTED = ("dataset", "sft", "messages")
 
 
@@ -54,13 +55,20 @@ def run_statistics(pipeline: Pipeline, *, force: bool = False) -> Made:
             tables = statistics(sql, there)
             dump_json(staging.path / STATISTICS_FILE, tables)
             (staging.path / "views.sql").write_text(views_sql(), encoding="utf-8")
-            return dict(tables["overview"][0])
+            return {**tables["overview"][0], **_rates(tables)}
 
         def check(_out: Path) -> list[CheckOutcome]:
             problems = tuple(disagreements(sql, there))
             return [CheckOutcome(CHECK, not errors(problems), problems, blocking=False)]
 
         return make(pipeline.store, OUTPUT, recipe, build, check, force=force)
+
+
+def _rates(tables: Tables) -> dict[str, Any]:
+    """Leak counts and rates of all pointing actions together: the table's first row."""
+    together = dict(tables["leak_rates"][0])
+    del together["action_type"]
+    return together
 
 
 def committed(pipeline: Pipeline) -> Tables:
@@ -74,6 +82,20 @@ def committed(pipeline: Pipeline) -> Tables:
         return tables
 
 
+def require_local(url: str) -> Path:
+    """The store's folder, whose files DuckDB can read.
+
+    Raises:
+        StorageError: the store is a bucket.
+    """
+    if is_bucket(url):
+        raise StorageError(
+            f"{url}: queries read the files of a local store; copy the datasets with "
+            "`demo-pipeline export DEST` and query them there"
+        )
+    return local_path(url)
+
+
 @contextmanager
 def opened_views(root: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, frozenset[str]]]:
     """DuckDB with every view of a local store that has files, and the names of these."""
@@ -82,7 +104,15 @@ def opened_views(root: Path) -> Iterator[tuple[duckdb.DuckDBPyConnection, frozen
 
 
 def live(pipeline: Pipeline) -> Tables:
-    """The statistics of what is committed now, without committing them."""
+    """The statistics of what is committed now, without committing them.
+
+    Those of a bucket are the ones that were committed: counting anew would fetch every dataset.
+
+    Raises:
+        MissingOutput: there are none in the bucket.
+    """
+    if is_bucket(pipeline.store.url):
+        return committed(pipeline)
     with opened_views(local_path(pipeline.store.url)) as (sql, there):
         return statistics(sql, there)
 
@@ -92,6 +122,8 @@ def answer(pipeline: Pipeline, query: str) -> list[dict[str, Any]]:
 
     Raises:
         duckdb.Error: what DuckDB has against it.
+        StorageError: the store is a bucket.
     """
+    require_local(pipeline.store.url)
     with opened_views(local_path(pipeline.store.url)) as (sql, _):
         return rows(sql, query)

@@ -6,7 +6,6 @@ Belongs here: what the command prints and its exit codes. What is counted lies i
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -14,19 +13,18 @@ from rich.markup import escape
 from rich.table import Table
 
 from demo_pipeline.console import complain, out, say
-from demo_pipeline.dataset_statistics import answer, live
+from demo_pipeline.dataset_statistics import answer, live, require_local
 from demo_pipeline.datasets.views import present, views_sql
 from demo_pipeline.environment import INVALID, OK, USAGE
 from demo_pipeline.pipeline import Pipeline
 from demo_pipeline.settings import Settings
-from demo_pipeline.storage.urls import local_path
 
 Rows = Sequence[Mapping[str, Any]]
 
 
 def print_views(settings: Settings) -> int:
     """Print the script that makes the views over this store, for any DuckDB."""
-    root = _root(settings)
+    root = require_local(settings.store)
     say(views_sql(str(root), present(root)).rstrip("\n"))
     return OK
 
@@ -55,10 +53,6 @@ def show(settings: Settings, query: str | None, *, as_json: bool) -> int:
     for name, rows in tables.items():
         out.print(_table(name, rows))
     return OK
-
-
-def _root(settings: Settings) -> Path:
-    return local_path(settings.store)
 
 
 def _table(name: str, rows: Rows) -> Table:

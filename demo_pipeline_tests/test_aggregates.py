@@ -2,13 +2,14 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from demo_pipeline.aggregates import AGGREGATE_BY_NAME, AGGREGATES, opened_members, run_aggregate
-from demo_pipeline.problems import DemonstrationError
-from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.settings import DatasetSettings, TrajectorySettings
 from demo_pipeline.stages import Pipeline
 from demo_pipeline_tests.made_chain import copy_of, open_pipeline, run_chain
 
@@ -76,6 +77,28 @@ def test_dataset_settings_do_not_touch_what_they_do_not_concern(root: Path) -> N
 def contents_of(pipeline: Pipeline) -> dict[str, str]:
     with opened_members(pipeline) as members:
         return {key: version.id for key, version in members.versions.items()}
+
+
+def test_another_limit_of_leaks_watches_the_index_again_and_no_other_dataset(root: Path) -> None:
+    pipeline = open_pipeline(root)
+    run_all(pipeline)
+    limits = TrajectorySettings(max_leak_rate=0.3)
+    again = run_all(open_pipeline(root, trajectories=limits))
+    assert again == dict.fromkeys(again, "unchanged") | {"trajectory_index": "made"}
+
+
+def test_a_leaky_dataset_is_made_and_warned_of(root: Path) -> None:
+    seen = Problem("leak_rate", "steps.parquet", "much of it")
+    index = AGGREGATE_BY_NAME["trajectory_index"]
+    assert [watch.name for watch in index.watches] == ["leak_rate"]
+    leaky = replace(index, watches=(replace(index.watches[0], run=lambda *_: [seen]),))
+    made = run_aggregate(open_pipeline(root), leaky)
+    assert made.status == "made"
+    outcome = made.checks[1]
+    assert (outcome.name, outcome.passed, outcome.blocking) == ("leak_rate", False, False)
+    assert outcome.problems == (seen,)
+    assert made.summary["pointer_actions"] == 5
+    assert made.summary["leak_rate"] == 0.0
 
 
 def test_a_broken_demonstration_costs_only_itself_and_is_counted(root: Path) -> None:

@@ -4,10 +4,20 @@ import json
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from demo_pipeline.aggregates import AGGREGATE_BY_NAME, run_aggregate
-from demo_pipeline.dataset_statistics import COUNTED, answer, committed, live, run_statistics
+from demo_pipeline.dataset_statistics import (
+    COUNTED,
+    answer,
+    committed,
+    live,
+    opened_views,
+    run_statistics,
+)
+from demo_pipeline.datasets.statistics import QUERIES
 from demo_pipeline.datasets.views import VIEWS, present, views_sql
 from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline.stages import Pipeline
@@ -49,6 +59,29 @@ def test_the_tables_count_what_is_in_the_index(counted: Pipeline) -> None:
     assert sum(row["steps"] for row in tables["actions"]) == overview["steps"]
     assert {row["platform"] for row in tables["screens"]} == {"windows"}
     assert sum(row["samples"] for row in tables["sft_splits"]) > 0
+
+
+def test_the_leak_rates_are_those_of_the_index(counted: Pipeline) -> None:
+    with counted.store.open("dataset") as (folder, _):
+        counts = json.loads((folder / "metadata.json").read_bytes())["counts"]
+    together, *by_action = live(counted)["leak_rates"]
+    rates = {name: counts[name] for name in together if name != "action_type"}
+    assert together == {"action_type": "all", **rates}
+    assert sum(row["pointer_actions"] for row in by_action) == counts["pointer_actions"] == 5
+    version = counted.store.current("statistics")
+    assert version is not None
+    assert {name: version.manifest.summary[name] for name in rates} == rates
+
+
+def test_a_table_from_before_leaks_were_told_apart_can_be_counted(tmp_path: Path) -> None:
+    (tmp_path / "dataset").mkdir()
+    rows = [{"trajectory_id": "a", "action_type": "click", "leak": n < 1} for n in range(4)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "dataset" / "steps.parquet")
+    with opened_views(tmp_path) as (sql, there):
+        assert there == {"steps"}
+        [query] = [one for one in QUERIES if one.name == "leak_rates"]
+        together = sql.execute(query.sql).fetchall()[0]
+    assert together == ("all", 4, 1, 0, 0.25, 0.0)
 
 
 def test_what_is_committed_is_what_is_live_and_the_same_twice(counted: Pipeline) -> None:

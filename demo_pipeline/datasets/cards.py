@@ -158,9 +158,13 @@ def _most(counts: Mapping[str, int]) -> list[tuple[str, int]]:
 
 def _leaks(kind: Kind, facts: Facts, settings: DatasetSettings) -> str:
     rule = "take part (`include_leaky`)" if settings.include_leaky else "are left out of training"
+    leaks = facts.leaks
+    unavoidable = leaks.share(leaks.unavoidable_leaks)
     return (
-        f"Leak rate: {facts.leak_rate:.2%} ({facts.leaks} of {facts.samples} {kind.unit} have a "
-        "picture in which the pointer is at its target already). "
+        f"Leak rate: {leaks.share(leaks.leaks):.2%} ({leaks.leaks} of {leaks.pointer_actions} "
+        f"{kind.unit} of pointing actions have a picture in which the pointer is at its target "
+        f"already). Unavoidable leak rate: {unavoidable:.2%} ({leaks.unavoidable_leaks}: it lay "
+        "there as the action before ended). "
         f"Such steps {rule}; the provenance of the trajectories marks each."
     )
 

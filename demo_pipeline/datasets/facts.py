@@ -12,6 +12,8 @@ from typing import Any
 
 import duckdb
 
+from demo_pipeline.actions.tables import POINTER_TYPES
+from demo_pipeline.datasets.leaks import LeakRates
 from demo_pipeline.problems import Problem
 
 # A relation of samples has these columns; `split` is NULL where a dataset has no splits.
@@ -50,7 +52,7 @@ class Facts:
         samples: steps, or records made of them.
         trajectories: with at least one sample.
         tasks: split groups of these.
-        leaks: samples whose picture may already show the answer.
+        leaks: samples of pointing actions whose picture shows the pointer at the target already.
         splits: by name, in the order train, val, test, held_out; empty where there are none.
         actions: samples by kind of action, the most frequent first.
         applications: trajectories by application, the most frequent first.
@@ -62,7 +64,7 @@ class Facts:
     samples: int
     trajectories: int
     tasks: int
-    leaks: int
+    leaks: LeakRates
     splits: dict[str, SplitFacts]
     actions: dict[str, int]
     applications: dict[str, int]
@@ -70,15 +72,10 @@ class Facts:
     resolutions: dict[str, int]
     lengths: dict[int, int]
 
-    @property
-    def leak_rate(self) -> float:
-        """Share of samples with a leaky picture, 0 to 1."""
-        return self.leaks / self.samples if self.samples else 0.0
-
     def as_dict(self) -> dict[str, Any]:
         """Plain JSON values."""
         lengths = {str(length): count for length, count in self.lengths.items()}
-        return {**asdict(self), "lengths": lengths, "leak_rate": round(self.leak_rate, 6)}
+        return {**asdict(self), "lengths": lengths, **self.leaks.as_dict()}
 
 
 @contextmanager
@@ -139,12 +136,12 @@ def _measure(samples: str, provenance: Sequence[Path]) -> tuple[Facts, list[Prob
         sql.execute(f"CREATE TABLE samples AS {samples}")
         _read_provenance(sql, provenance)
         sql.execute(_PER_TRAJECTORY)
-        count, trajectories, tasks, leaks = sql.execute(_TOTALS).fetchall()[0]
+        count, trajectories, tasks = sql.execute(_TOTALS).fetchall()[0]
         facts = Facts(
             samples=count,
             trajectories=trajectories,
             tasks=tasks,
-            leaks=leaks,
+            leaks=LeakRates(*sql.execute(_LEAKS, [sorted(POINTER_TYPES)]).fetchall()[0]),
             splits={name: SplitFacts(*rest) for name, *rest in sql.execute(_SPLITS).fetchall()},
             actions=dict(sql.execute(_counted("kind", "samples")).fetchall()),
             applications=dict(sql.execute(_counted("application", "demos")).fetchall()),
@@ -169,9 +166,10 @@ def _read_provenance(sql: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> N
 
 def _insert(sql: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
     if paths:
+        # By name: a table written before a column was known has NULL there.
         source = _table(paths, ", union_by_name = true")
-        columns = "trajectory_id, step_index, leak, split_group, platform, scale, pad_x, pad_y"
-        sql.execute(f"INSERT INTO provenance SELECT {columns} FROM {source}")  # noqa: S608 - ours
+        taken = f"COLUMNS('^({'|'.join(_PROVENANCE)})$')"
+        sql.execute(f"INSERT INTO provenance BY NAME SELECT {taken} FROM {source}")  # noqa: S608 - ours
 
 
 def _torn(group: str, splits: str) -> Problem:
@@ -184,9 +182,20 @@ def _counted(column: str, table: str) -> str:
 
 
 _MOST_FIRST = "GROUP BY 1 ORDER BY 2 DESC, 1"
+_PROVENANCE = {
+    "trajectory_id": "VARCHAR",
+    "step_index": "INTEGER",
+    "action_type": "VARCHAR",
+    "leak": "BOOLEAN",
+    "unavoidable": "BOOLEAN",
+    "split_group": "VARCHAR",
+    "platform": "VARCHAR",
+    "scale": "DOUBLE",
+    "pad_x": "DOUBLE",
+    "pad_y": "DOUBLE",
+}
 _NO_PROVENANCE = (
-    "CREATE TABLE provenance (trajectory_id VARCHAR, step_index INTEGER, leak BOOLEAN,"
-    " split_group VARCHAR, platform VARCHAR, scale DOUBLE, pad_x DOUBLE, pad_y DOUBLE)"
+    f"CREATE TABLE provenance ({', '.join(f'{name} {kind}' for name, kind in _PROVENANCE.items())})"
 )
 # The canvas is 1920x1080; a screen is what lies between the bars, undone by the scale.
 _PER_TRAJECTORY = """
@@ -203,8 +212,12 @@ LEFT JOIN (SELECT trajectory_id, min(split_group) AS split_group, min(platform) 
 """
 _TOTALS = """
 SELECT (SELECT count(*) FROM samples), (SELECT count(DISTINCT trajectory_id) FROM demos),
-       (SELECT count(DISTINCT split_group) FROM demos),
-       (SELECT count(*) FROM samples JOIN provenance USING (trajectory_id, step_index) WHERE leak)
+       (SELECT count(DISTINCT split_group) FROM demos)
+"""
+_LEAKS = """
+SELECT count(*), count(*) FILTER (leak), count(*) FILTER (leak AND unavoidable)
+FROM samples JOIN provenance USING (trajectory_id, step_index)
+WHERE list_contains(?, action_type)
 """
 _SPLITS = """
 SELECT split, sum(samples)::BIGINT, count(*), count(DISTINCT split_group)

@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from demo_pipeline.datasets.leaks import LeakRates, check_leak_rates, leak_rates
 from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA
 from demo_pipeline.datasets.selection import DatasetTrajectory, Row, load, ordered
 from demo_pipeline.datasets.split_files import plain
@@ -21,8 +22,9 @@ from demo_pipeline.formats.desktopd_reader import Trajectory
 from demo_pipeline.formats.jsonfile import dump_json
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.tables import described_schema
-from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.settings import DatasetSettings, TrajectorySettings
 
+STEPS_FILE = "steps.parquet"
 TRAJECTORIES_SCHEMA = described_schema(
     (
         ("trajectory_id", pa.string(), False, "demonstration id"),
@@ -46,6 +48,7 @@ class IndexSummary:
         successful: of these.
         failed: of these.
         steps: of all of them.
+        leaks: as in `metadata.json`, counts and rates.
         counts: as in `metadata.json`.
         problems: why trajectories that could not be read are not in the index.
     """
@@ -54,6 +57,7 @@ class IndexSummary:
     successful: int
     failed: int
     steps: int
+    leaks: LeakRates
     counts: dict[str, Any]
     problems: tuple[Problem, ...]
 
@@ -76,7 +80,7 @@ def build_index(
     """
     out.mkdir(parents=True, exist_ok=True)
     tally = _Tally()
-    target = out / "steps.parquet"
+    target = out / STEPS_FILE
     done = False
     try:
         with pq.ParquetWriter(
@@ -94,7 +98,9 @@ def build_index(
     good = tally.successful
     failed = len(tally.entries) - good
     problems = tuple(tally.problems)
-    return IndexSummary(len(tally.entries), good, failed, tally.steps, tally.counts(), problems)
+    return IndexSummary(
+        len(tally.entries), good, failed, tally.steps, tally.leaks, tally.counts(), problems
+    )
 
 
 def _write_index(out: Path, tally: "_Tally") -> None:
@@ -124,8 +130,9 @@ class _Tally:
     reasons: Counter[str] = field(default_factory=Counter)
     freshness: Counter[str] = field(default_factory=Counter)
     flags: Counter[str] = field(
-        default_factory=lambda: Counter(leaks=0, off_screen=0, missing_frames=0, contaminated=0)
+        default_factory=lambda: Counter(off_screen=0, missing_frames=0, contaminated=0)
     )
+    leaks: LeakRates = field(default_factory=LeakRates)
 
     @property
     def steps(self) -> int:
@@ -151,10 +158,10 @@ class _Tally:
         self.flags["contaminated"] += task.osworld_task_id is not None
         self.actions.update(step.action.action_type.value for step in trajectory.steps)
         self.platforms.update(row["platform"] for row in rows[:1])
+        self.leaks += leak_rates(rows)
         for row in rows:
             self.reasons[row["reason_code"]] += 1
             self.freshness[row["freshness"]] += 1
-            self.flags["leaks"] += row["leak"]
             self.flags["off_screen"] += row["off_screen"]
             self.flags["missing_frames"] += row["pts"] is None
 
@@ -170,6 +177,7 @@ class _Tally:
             "platforms": dict(sorted(self.platforms.items())),
             "frame_reasons": dict(sorted(self.reasons.items())),
             "tree_freshness": dict(sorted(self.freshness.items())),
+            **self.leaks.as_dict(),
             **self.flags,
         }
 
@@ -210,3 +218,8 @@ def _metadata(tally: _Tally, settings: DatasetSettings, created_by: tuple[str, s
         configuration=settings.model_dump(mode="json"),
         counts=tally.counts(),
     )
+
+
+def check_leaks(out: Path, settings: TrajectorySettings) -> list[Problem]:
+    """Over the whole dataset, no more pictures give answers away than the settings allow."""
+    return check_leak_rates(out / STEPS_FILE, settings)

@@ -1,31 +1,57 @@
-"""A trajectory as a contact sheet: its steps with what was done drawn on them.
+"""A trajectory as tiles of a contact sheet: its steps, what is written above each, the small views.
 
 Belongs here: choosing the steps and their captions. Drawing is observation/preview.py's.
 """
 
 from pathlib import Path
 
-from demo_pipeline.datasets.provenance import read_provenance
+from demo_pipeline.datasets.selection import DatasetTrajectory, Row, load
 from demo_pipeline.datasets.trajectories import PROVENANCE_FILE
-from demo_pipeline.formats.desktopd import points
-from demo_pipeline.formats.desktopd_reader import read_trajectory
-from demo_pipeline.observation.preview import Picture, Tile, contact_sheet
+from demo_pipeline.formats.desktopd_reader import StepFiles
+from demo_pipeline.observation.marks import Picture
+from demo_pipeline.observation.preview import Tile, contact_sheet
+
+SMALL = 6
+_COLUMNS, _WIDTH = 3, 240
 
 
-def trajectory_sheet(folder: Path, most: int, columns: int, width: int) -> Picture:
-    """At most `most` steps, spread over the trajectory, in a grid; BGR pixels."""
-    trajectory = read_trajectory(folder)
-    rows = read_provenance(folder / PROVENANCE_FILE)
-    count = len(trajectory.steps)
-    places = range(most if count else 0)
-    chosen = sorted({round(i * (count - 1) / max(1, most - 1)) for i in places})
-    tiles = []
-    for number in chosen:
-        step, row = trajectory.steps[number], rows[number]
-        sides = [row[f"target_{name}"] for name in ("x", "y", "width", "height")]
-        lead = "" if row["lead_ms"] is None else f" {row['lead_ms']:.0f} ms before"
-        leak = " LEAK" if row["leak"] else ""
-        caption = f"{number} {row['action_type']}: {row['reason_code']}{lead}{leak}"
-        box = None if None in sides else (sides[0], sides[1], sides[2], sides[3])
-        tiles.append(Tile(step.screenshot, caption, points(step.action), box))
-    return contact_sheet(tiles, columns, width)
+def overview(demonstration: str, folder: Path) -> Picture:
+    """At most six steps, spread over the trajectory in `folder`, small; (h, w, 3) BGR."""
+    tiles = tiles_of(demonstration, folder)[0]
+    count = len(tiles)
+    chosen = sorted({round(i * (count - 1) / (SMALL - 1)) for i in range(SMALL if count else 0)})
+    return contact_sheet([tiles[number] for number in chosen], _COLUMNS, _WIDTH)
+
+
+def beginning(demonstration: str, folder: Path) -> Picture:
+    """The first six steps, small; (h, w, 3) BGR."""
+    return contact_sheet(tiles_of(demonstration, folder)[0][:SMALL], _COLUMNS, _WIDTH)
+
+
+def source_of(demonstration: str, folder: Path) -> DatasetTrajectory:
+    """The trajectory in `folder`, under its own id, wherever the folder lies."""
+    return DatasetTrajectory(demonstration, folder, folder / PROVENANCE_FILE)
+
+
+def tiles_of(demonstration: str, folder: Path) -> tuple[list[Tile], list[Row]]:
+    """A tile a step, and the provenance of each. No picture is opened.
+
+    Raises:
+        DemonstrationError: the folder is no trajectory.
+    """
+    trajectory, rows = load(source_of(demonstration, folder))
+    tiles = [_tile(step, rows[step.index]) for step in trajectory.steps]
+    return tiles, [rows[step.index] for step in trajectory.steps]
+
+
+def _tile(step: StepFiles, row: Row) -> Tile:
+    sides = [row[f"target_{name}"] for name in ("x", "y", "width", "height")]
+    lead = "no lead" if row["lead_ms"] is None else f"{row['lead_ms']:.0f} ms"
+    return Tile(
+        step.screenshot,
+        f"{step.index} {row['action_type']}:",
+        f"{row['reason_code']}, {lead}, tree {row['freshness']}",
+        step.action,
+        None if None in sides else (sides[0], sides[1], sides[2], sides[3]),
+        ("UNAVOIDABLE" if row["unavoidable"] else "LEAK") if row["leak"] else "",
+    )

@@ -24,14 +24,19 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("lead_ms", pa.float64(), True, "screenshot to press, milliseconds"),
     ("reason_code", pa.string(), False, "why this frame: pre_move, settled, backoff, …"),
     ("leak", pa.bool_(), False, "the picture may already show the answer"),
-    ("clock_method", pa.string(), False, "ffmpeg_start, pixels or meta_timestamp"),
+    ("unavoidable", pa.bool_(), False, "a leak, but the pointer was there all along"),
+    ("pointer_distance_px", pa.float64(), True, "pointer to press point then, screen pixels"),
+    ("settle_ms", pa.float64(), True, "how long the screen had been still then, milliseconds"),
+    ("clock_method", pa.string(), False, "ffmpeg_start, pixels, click_onsets or meta_timestamp"),
     ("clock_uncertainty_ms", pa.float64(), False, "of the video clock, milliseconds"),
     ("tree_age_ms", pa.int64(), True, "end of the scan to the press, milliseconds; null: no scan"),
-    ("freshness", pa.string(), False, "fresh, stale, changed, running, unreadable or none"),
+    ("freshness", pa.string(), False, "fresh, stale, changed, running, sparse, unreadable or none"),
+    ("cursor_agrees", pa.bool_(), True, "the scan's own hit test finds the same; null: not asked"),
     ("target_x", pa.int32(), True, "target box on the canvas, pixels"),
     ("target_y", pa.int32(), True, "target box on the canvas, pixels"),
     ("target_width", pa.int32(), True, "target box on the canvas, pixels"),
     ("target_height", pa.int32(), True, "target box on the canvas, pixels"),
+    ("wheel_method", pa.string(), True, "scroll: evidence, override, unit_signature or documented"),
     ("off_screen", pa.bool_(), False, "the action lies outside the recorded screen"),
     ("scale", pa.float64(), False, "screen pixels * scale + pad = canvas pixels"),
     ("pad_x", pa.float64(), False, "canvas pixels"),
@@ -52,6 +57,9 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
 
 PROVENANCE_SCHEMA = described_schema(_COLUMNS)
 
+# What a table written before the column was known is taken to say: a leak counts as avoidable.
+_UNSAID = {"unavoidable": False}
+
 
 def write_provenance(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
     """Write one row a step; keys are the columns of `PROVENANCE_SCHEMA`."""
@@ -64,7 +72,8 @@ def read_provenance(path: Path, columns: Sequence[str] | None = None) -> list[di
 
     Args:
         path: the file.
-        columns: names, all of them when None; one that the file does not have is null.
+        columns: names, all of them when None; one that the file does not have is null
+            (`unavoidable`: false).
     """
     # A third of the time of `pq.read_table`, which plans for many files and many threads.
     with pq.ParquetFile(path) as file:
@@ -75,8 +84,12 @@ def read_provenance(path: Path, columns: Sequence[str] | None = None) -> list[di
     known = {
         one.name: table[one.name].cast(one.type)
         if one.name in here
-        else pa.nulls(table.num_rows, one.type)
+        else _unsaid(one, table.num_rows)
         for one in wanted
     }
     rows: list[dict[str, Any]] = pa.table(known).to_pylist()
     return rows
+
+
+def _unsaid(column: pa.Field, rows: int) -> pa.Array:
+    return pa.repeat(pa.scalar(_UNSAID.get(column.name), column.type), rows)

@@ -72,6 +72,19 @@ QUERIES = (
            FROM steps GROUP BY 1 ORDER BY 2 DESC, 1""",
     ),
     _query(
+        "leak_rates",
+        "steps",
+        """SELECT coalesce(action_type, 'all') AS action_type, count(*) AS pointer_actions,
+                  count(*) FILTER (leak) AS leaks,
+                  count(*) FILTER (leak AND unavoidable) AS unavoidable_leaks,
+                  round(leaks / greatest(pointer_actions, 1), 4) AS leak_rate,
+                  round(unavoidable_leaks / greatest(pointer_actions, 1), 4)
+                      AS unavoidable_leak_rate
+           FROM steps
+           WHERE action_type IN ('click', 'double_click', 'right_click', 'drag', 'scroll')
+           GROUP BY ROLLUP (action_type) ORDER BY grouping(action_type) DESC, 2 DESC, 1""",
+    ),
+    _query(
         "trees",
         "steps",
         """SELECT freshness, count(*) AS steps, round(median(tree_age_ms), 1) AS median_age_ms

@@ -4,7 +4,6 @@ Belongs here: joining actions, frames and trees into numbered steps, task.json, 
 provenance table, and the stage's check.
 """
 
-import os
 import shutil
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -17,6 +16,7 @@ import pyarrow.compute as pc
 
 from demo_pipeline.actions.tables import read_actions
 from demo_pipeline.datasets.instruction import Assignment, assignment_of
+from demo_pipeline.datasets.leaks import check_leak_rates, leak_rates
 from demo_pipeline.datasets.osworld_links import NO_CATALOG, Link
 from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA, write_provenance
 from demo_pipeline.datasets.steps import Step, Steps, steps_of
@@ -29,13 +29,15 @@ from demo_pipeline.observation.screenshots import read_evidence, read_frames
 from demo_pipeline.observation.trees import read_tree_rows
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.events import read_events, schema_problems
+from demo_pipeline.recording.files import place
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.settings import TrajectorySettings
 
-CODE_VERSION = "2"
+CODE_VERSION = "3"
 PROVENANCE_FILE = "provenance.parquet"
 MODEL_VERSION = "1"
 COMPLETED, DONE = "completed", "done"
+_OF_FRAME = ("pts", "lead_ms", "reason_code", "leak", "unavoidable", "pointer_distance_px")
 
 
 def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the chain
@@ -68,8 +70,8 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
     for step in found.steps:
         folder = out / "steps" / f"{step.written.step_index:03d}"
         folder.mkdir(parents=True)
-        _place(screenshots_folder / step.frame["file"], folder / "screenshot.png")
-        _place(trees_folder / step.tree["file"], folder / "ui_tree.json")
+        place(screenshots_folder / step.frame["file"], folder / "screenshot.png")
+        place(trees_folder / step.tree["file"], folder / "ui_tree.json")
         dump_json(folder / "action.json", step.written)
     rows = [
         _provenance(step, manifest, assignment, evidence) | _linked(link) for step in found.steps
@@ -87,14 +89,6 @@ def _no_steps(manifest: RecordingManifest, found: Steps) -> Problem:
         remedy="check that the log and the video belong together",
         demonstration=manifest.id,
     )
-
-
-def _place(source: Path, destination: Path) -> None:
-    """A hard link costs nothing and both files are immutable; a copy where links cannot be."""
-    try:
-        os.link(source, destination)
-    except OSError:
-        shutil.copyfile(source, destination)
 
 
 def _task(assignment: Assignment, steps: int, settings: TrajectorySettings, link: Link) -> Task:
@@ -149,11 +143,13 @@ def _provenance(
         "action_type": str(step.written.action_type),
         "press_ms": step.action.press_ms,
         "end_ms": step.action.end_ms,
-        **{key: frame[key] for key in ("pts", "lead_ms", "reason_code", "leak")},
+        **{key: frame[key] for key in _OF_FRAME},
+        "settle_ms": frame.get("settle_ms"),
         "clock_method": evidence.clock.method,
         "clock_uncertainty_ms": evidence.clock.uncertainty_ms,
-        **{key: tree[key] for key in ("tree_age_ms", "freshness")},
+        **{key: tree[key] for key in ("tree_age_ms", "freshness", "cursor_agrees")},
         **{key: tree[key] for key in ("target_x", "target_y", "target_width", "target_height")},
+        "wheel_method": step.action.wheel_method,
         "off_screen": False,
         "scale": evidence.canvas.event_scale * evidence.canvas.scale,
         "pad_x": float(evidence.canvas.pad_x),
@@ -194,7 +190,7 @@ def _summary(
         "success": result.success,
         "error_message": result.error_message,
         "seconds": result.completion_time_ms / 1000,
-        "leaks": sum(bool(row["leak"]) for row in rows),
+        **leak_rates(rows).as_dict(),
         "targets": sum(row["target_x"] is not None for row in rows),
     }
 
@@ -207,3 +203,8 @@ def check_trajectory(folder: Path, demonstration: str) -> list[Problem]:
 def check_provenance(folder: Path) -> list[Problem]:
     """provenance.parquet has its schema."""
     return schema_problems(folder / PROVENANCE_FILE, PROVENANCE_SCHEMA)
+
+
+def check_leaks(folder: Path, settings: TrajectorySettings) -> list[Problem]:
+    """No more pictures give their answers away than the settings allow."""
+    return check_leak_rates(folder / PROVENANCE_FILE, settings)

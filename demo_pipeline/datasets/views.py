@@ -50,13 +50,23 @@ _OF_SPLIT = (
     "SELECT parse_filename(filename, true) AS split, * EXCLUDE (filename)"
     " FROM read_parquet({files}, union_by_name = true, filename = true)"
 )
+# A table written before the column was known has NULL there.
+_OF_STEPS = (
+    "SELECT * FROM read_parquet({files}, union_by_name = true)"
+    " UNION ALL BY NAME SELECT NULL::BOOLEAN AS unavoidable WHERE false"
+)
 VIEWS = (
     View(
         "trajectories",
         "a demonstration: task, application, success",
         "dataset/trajectories.parquet",
     ),
-    View("steps", "a step: where picture, tree and target came from", "dataset/steps.parquet"),
+    View(
+        "steps",
+        "a step: where picture, tree and target came from",
+        "dataset/steps.parquet",
+        _OF_STEPS,
+    ),
     View("sft", "an SFT sample with its split", "sft/samples.parquet"),
     View("messages", "a chat record with its split", "messages/*.parquet", _OF_SPLIT),
     View(

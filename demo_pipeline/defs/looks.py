@@ -67,4 +67,10 @@ LOOKS: Mapping[str, Look] = {
         "and action, result; provenance.parquet says where each step came from.",
         PROVENANCE_SCHEMA,
     ),
+    "contact_sheets": Look(
+        "trajectories",
+        {"jpeg", "opencv"},
+        "Every step as a tile on JPEG sheets, for people: its frame with the action and the target "
+        "drawn on it, the reason code, the lead, the tree's freshness, and LEAK or UNAVOIDABLE.",
+    ),
 }

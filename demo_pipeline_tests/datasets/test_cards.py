@@ -21,6 +21,7 @@ from demo_pipeline.datasets.charts import bar_chart
 from demo_pipeline.datasets.cudag_build import build_cudag
 from demo_pipeline.datasets.facts import Facts, cudag_facts, sft_facts
 from demo_pipeline.datasets.index import build_index
+from demo_pipeline.datasets.leaks import LeakRates
 from demo_pipeline.datasets.messages import build_messages
 from demo_pipeline.datasets.sft import build_sft
 from demo_pipeline.formats.cudag_validator import validate_cudag
@@ -29,7 +30,7 @@ from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, snapshot
 
 SETTINGS = DatasetSettings(licence="cc-by-4.0", include_leaky=True)
-NOTHING = Facts(0, 0, 0, 0, {}, {}, {}, {}, {}, {})
+NOTHING = Facts(0, 0, 0, LeakRates(), {}, {}, {}, {}, {}, {})
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Path:
             [*TABLE[n : n + 2], ("type", {"text": "a secret|word"})],
             instruction=f"Do {n}",
             application="gimp" if n < 2 else "chrome",
-            rows={0: {"leak": n == 0, **half}, 1: half, 2: half},
+            rows={0: {"leak": n < 2, "unavoidable": n == 1, **half}, 1: half, 2: half},
         )
         for n in range(8)
     ]
@@ -88,7 +89,10 @@ def test_splits_rates_and_reasons_are_those_of_the_files(described: Path) -> Non
     assert sum(split.samples for split in facts.splits.values()) == facts.samples == 24
     for name, split in facts.splits.items():
         assert f"| {name} | {split.samples} | {split.trajectories} | {split.tasks} |" in text
-    assert "Leak rate: 4.17% (1 of 24 samples" in text
+    assert facts.leaks == LeakRates(16, 2, 1)
+    assert "Leak rate: 12.50% (2 of 16 samples of pointing actions" in text
+    assert "Unavoidable leak rate: 6.25% (1: " in text
+    assert facts.as_dict()["leak_rate"] == 0.125
     assert "| trajectories left out: failed | 3 |" in text
     assert facts.resolutions == {"3840x2160": 8}
     assert facts.actions["type"] == 8 + sum(kind == "type" for kind, _ in TABLE[:9])

@@ -6,18 +6,31 @@ import pyarrow.parquet as pq
 import pytest
 
 from demo_pipeline.datasets import index as index_module
-from demo_pipeline.datasets.index import build_index
+from demo_pipeline.datasets.index import build_index, check_leaks
 from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA
-from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.settings import DatasetSettings, TrajectorySettings
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, snapshot
 
 BY = ("demo_pipeline", "0.1.0")
+ROWS = {
+    0: {"leak": True},
+    1: {"pts": None},
+    2: {"leak": True, "unavoidable": True},
+    10: {"leak": True},  # it types: it points at nothing that a picture could give away
+}
+RATES = {
+    "pointer_actions": 11,
+    "leaks": 2,
+    "unavoidable_leaks": 1,
+    "leak_rate": 0.1818,
+    "unavoidable_leak_rate": 0.0909,
+}
 
 
 @pytest.fixture
 def demos(tmp_path):
     return [
-        make_trajectory(tmp_path, "b", TABLE, rows={0: {"leak": True}, 1: {"pts": None}}),
+        make_trajectory(tmp_path, "b", TABLE, rows=ROWS),
         make_trajectory(tmp_path, "a", [CLICK], success=False, application="gimp"),
     ]
 
@@ -47,7 +60,17 @@ def test_the_metadata_says_what_made_it_and_counts(demos, tmp_path):
     assert (counts["trajectories"], counts["steps"]) == (2, 14)
     assert counts["actions"]["scroll"] == 4
     assert counts["applications"] == {"chrome": 1, "gimp": 1}
-    assert (counts["leaks"], counts["missing_frames"], counts["off_screen"]) == (1, 1, 0)
+    assert (counts["missing_frames"], counts["off_screen"]) == (1, 0)
+
+
+def test_leak_rates_of_all_trajectories_together_are_in_the_metadata(demos, tmp_path):
+    summary = build_index(demos, tmp_path / "out", DatasetSettings(), BY)
+    counts = json.loads((tmp_path / "out" / "metadata.json").read_text())["counts"]
+    assert {name: counts[name] for name in RATES} == RATES == summary.leaks.as_dict()
+    assert [one.code for one in check_leaks(tmp_path / "out", TrajectorySettings())] == [
+        "avoidable_leak_rate"
+    ]
+    assert check_leaks(tmp_path / "out", TrajectorySettings(max_avoidable_leak_rate=0.1)) == []
 
 
 def test_all_provenance_lies_in_one_table(demos, tmp_path):

@@ -1,6 +1,7 @@
 """A demonstration as a trajectory folder: valid, reproducible, honest about failure."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from demo_pipeline.datasets import trajectories
 from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA, read_provenance
 from demo_pipeline.datasets.trajectories import (
     PROVENANCE_FILE,
     build_trajectory,
+    check_leaks,
     check_provenance,
     check_trajectory,
 )
@@ -150,7 +153,53 @@ def test_every_step_has_its_provenance(store: Path, tmp_path: Path) -> None:
         assert row["reasoning_source"] == "template"
         assert row["scale"] == 3.0
         assert row["lead_ms"] > 0
+        assert row["unavoidable"] is False
         assert row["recorded_at"] == "2026-01-05T09:00:00+00:00"
+    frames = read_frames(store / "screenshots" / "first")
+    distances = [row["pointer_distance_px"] for row in rows]
+    assert distances == [frame["pointer_distance_px"] for frame in frames]
+    assert distances[2] is None
+    assert distances[3] > 0
+
+
+def test_how_long_the_screen_had_been_still_is_handed_on(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def still(folder: Path) -> list[dict[str, Any]]:
+        return [{**row, "settle_ms": 120.5} for row in read_frames(folder)]
+
+    monkeypatch.setattr(trajectories, "read_frames", still)
+    build(store, tmp_path / "first")
+    rows = read_provenance(tmp_path / "first" / PROVENANCE_FILE, ["settle_ms"])
+    assert [row["settle_ms"] for row in rows] == [120.5] * 4
+
+
+def with_leaks(store: Path, out: Path, **changes: Any) -> Path:
+    """The screenshots, the first two of them with other columns."""
+    shutil.copytree(store / "screenshots" / "first", out)
+    rows = read_frames(out)
+    rows = [{**row, **changes} if n < 2 else row for n, row in enumerate(rows)]
+    pq.write_table(pa.Table.from_pylist(rows, schema=FRAMES_SCHEMA), out / FRAMES_FILE)
+    return out
+
+
+@pytest.mark.parametrize(("unavoidable", "code"), [(True, "leak_rate"), (False, "avoidable")])
+def test_leaks_become_rates_and_a_warning(
+    store: Path, tmp_path: Path, unavoidable: bool, code: str
+) -> None:
+    found = {"leak": True, "unavoidable": unavoidable, "pointer_distance_px": 3.0}
+    summary = build(store, tmp_path / "out", shots=with_leaks(store, tmp_path / "shots", **found))
+    assert (summary["pointer_actions"], summary["leaks"]) == (3, 2)
+    assert summary["leak_rate"] == 0.6667
+    assert summary["unavoidable_leak_rate"] == (0.6667 if unavoidable else 0.0)
+    rows = read_provenance(tmp_path / "out" / PROVENANCE_FILE)
+    assert [row["unavoidable"] for row in rows] == [unavoidable, unavoidable, False, False]
+    assert rows[0]["pointer_distance_px"] == 3.0
+    problems = check_leaks(tmp_path / "out", TrajectorySettings())
+    assert problems[0].code.startswith(code)
+    assert "2 of 3 pointing actions" in problems[0].message
+    loose = TrajectorySettings(max_leak_rate=1, max_avoidable_leak_rate=1)
+    assert check_leaks(tmp_path / "out", loose) == []
 
 
 def test_a_table_of_another_form_is_found(tmp_path: Path) -> None:

@@ -1,0 +1,126 @@
+"""Contact sheets: a tile a step, as files that a check can trust."""
+
+import shutil
+from pathlib import Path
+
+import cv2
+import pytest
+
+from demo_pipeline.datasets import contact_sheets, preview
+from demo_pipeline.datasets.contact_sheets import (
+    COLUMNS,
+    TILE_WIDTH,
+    TILES,
+    build_contact_sheets,
+    check_contact_sheets,
+)
+from demo_pipeline.observation.preview import sheet_size
+from demo_pipeline.problems import DemonstrationError
+from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, snapshot
+
+ROWS = {
+    0: {"leak": True, "reason_code": "backoff"},
+    5: {"leak": True, "unavoidable": True, "lead_ms": None},
+    10: {"target_x": 10, "target_y": 20, "target_width": 300, "target_height": 40},
+}
+
+
+def trajectory(root: Path, actions=TABLE, rows=None) -> Path:
+    made = make_trajectory(root, "demo", actions, rows=rows)
+    shutil.copy(made.provenance, made.path / "provenance.parquet")
+    return made.path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return trajectory(tmp_path_factory.mktemp("sheets"), rows=ROWS)
+
+
+@pytest.fixture
+def out(folder, tmp_path) -> Path:
+    build_contact_sheets("demo", folder, tmp_path)
+    return tmp_path
+
+
+def test_every_kind_of_step_has_its_tile(folder, tmp_path):
+    summary = build_contact_sheets("demo", folder, tmp_path)
+    assert summary == {"sheets": 1, "tiles": 13, "leaks": 2, "unavoidable_leaks": 1}
+    assert [path.name for path in tmp_path.iterdir()] == ["sheet.jpg"]
+    height, width = cv2.imread(str(tmp_path / "sheet.jpg")).shape[:2]
+    assert (width, height) == sheet_size(13, COLUMNS, TILE_WIDTH, titled=True)
+    assert check_contact_sheets("demo", folder, tmp_path) == []
+
+
+def test_the_same_trajectory_gives_the_same_bytes(folder, out, tmp_path_factory):
+    again = tmp_path_factory.mktemp("again")
+    build_contact_sheets("demo", folder, again)
+    assert snapshot(again) == snapshot(out)
+
+
+def test_more_steps_than_a_sheet_holds_go_on_the_next(tmp_path, monkeypatch):
+    assert TILES == 60
+    monkeypatch.setattr(contact_sheets, "TILES", 4)
+    folder, out = trajectory(tmp_path, [("wait", {"seconds": 1.0})] * 5), tmp_path / "out"
+    out.mkdir()
+    assert build_contact_sheets("demo", folder, out)["sheets"] == 2
+    assert sorted(path.name for path in out.iterdir()) == ["sheet.jpg", "sheet_2.jpg"]
+    assert cv2.imread(str(out / "sheet_2.jpg")).shape[0] < 400
+    assert check_contact_sheets("demo", folder, out) == []
+    (out / "sheet_2.jpg").unlink()
+    [problem] = check_contact_sheets("demo", folder, out)
+    assert (problem.file, "cannot be read" in problem.message) == ("sheet_2.jpg", True)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1000])
+
+
+def other_size(path: Path) -> None:
+    cv2.imwrite(str(path), cv2.imread(str(path))[:-300])
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (cut, "no whole JPEG"),
+        (lambda path: path.write_bytes(b"text"), "no whole JPEG"),
+        (other_size, "expected (1920, 1296)"),
+        (lambda path: path.with_name("stray.txt").write_text("x"), "belongs to no sheet"),
+    ],
+)
+def test_a_sheet_that_is_not_whole_is_named(folder, out, damage, words):
+    damage(out / "sheet.jpg")
+    [problem] = check_contact_sheets("demo", folder, out)
+    assert words in problem.message
+    assert problem.remedy
+
+
+def test_a_folder_that_is_no_trajectory_is_said(tmp_path):
+    with pytest.raises(DemonstrationError, match=r"task\.json") as caught:
+        build_contact_sheets("demo", tmp_path, tmp_path)
+    assert caught.value.problems[0].demonstration == "demo"
+
+
+def test_what_is_written_above_a_step(folder):
+    tiles, _ = preview.tiles_of("demo", folder)
+    assert (tiles[0].heading, tiles[0].caption) == ("0 click:", "backoff, 120 ms, tree fresh")
+    assert (tiles[0].leak, tiles[5].leak, tiles[1].leak) == ("LEAK", "UNAVOIDABLE", "")
+    assert tiles[5].caption == "pre_move, no lead, tree fresh"
+    assert tiles[10].box == (10, 20, 300, 40)
+    assert tiles[0].box is None
+
+
+@pytest.mark.parametrize(
+    ("view", "count", "shown"),
+    [
+        (preview.overview, 13, [0, 2, 5, 7, 10, 12]),
+        (preview.beginning, 13, [0, 1, 2, 3, 4, 5]),
+        (preview.overview, 2, [0, 1]),
+        (preview.beginning, 1, [0]),
+    ],
+)
+def test_the_small_views_show_six_steps(tmp_path, monkeypatch, view, count, shown):
+    seen = []
+    monkeypatch.setattr(preview, "contact_sheet", lambda tiles, *_: seen.extend(tiles))
+    view("demo", trajectory(tmp_path, [CLICK] * count))
+    assert [tile.heading for tile in seen] == [f"{number} click:" for number in shown]

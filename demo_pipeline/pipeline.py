@@ -35,13 +35,20 @@ class Pipeline:
     @classmethod
     def open(cls, settings: Settings) -> "Pipeline":
         """Open the roots. Raises `StorageError` for a root of a kind that is not supported."""
-        uploads, store = open_uploads(settings.uploads), open_store(settings.store)
+        uploads = open_uploads(settings.uploads, local_path(settings.cache))
+        store = open_store(settings.store, local_path(settings.cache))
         return cls(settings, uploads, store, local_path(settings.osworld_tasks))
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a stage's code gets: its demonstration, its inputs, its settings."""
+    """What a stage's code gets: its demonstration, its inputs, its settings.
+
+    Attributes:
+        upload: folder with the uploaded files, for the stages that read them.
+        copies: the uploads are downloads: `raw_recordings` keeps them in its output, and that is
+            the `upload` of every later stage.
+    """
 
     demonstration: str
     name: str
@@ -50,6 +57,7 @@ class Work:
     folders: Mapping[str, Path]
     settings: Settings
     link: Link = NO_CATALOG
+    copies: bool = False
 
     @property
     def recording(self) -> RecordingManifest:
@@ -60,6 +68,8 @@ class Work:
 
     def file(self, name: str) -> Path:
         """An uploaded file, proven to be the one the manifest speaks of."""
+        if self.copies:  # committed with the manifest: the store has verified them
+            return manifest.kept_file(self.upload, name, self.recording)
         return manifest.verified_file(self.upload, name, self.recording)
 
 

@@ -83,6 +83,12 @@ class TrajectorySettings(Section):
 
     easy_steps: int = Field(5, description="at most this many steps: easy")
     medium_steps: int = Field(15, description="at most this many steps: medium")
+    max_avoidable_leak_rate: float = Field(
+        0.02, ge=0, le=1, description="of pointing actions; above it a check warns"
+    )
+    max_leak_rate: float = Field(
+        0.25, ge=0, le=1, description="the same, with the leaks that no picture could avoid"
+    )
 
 
 class DatasetSettings(Section):
@@ -133,6 +139,25 @@ class DatasetSettings(Section):
         return self
 
 
+class DiscoverySettings(Section):
+    """How uploads are noticed, and what one look may cost. In no fingerprint, like execution."""
+
+    quiet_seconds: float = Field(
+        60, ge=0, description="unchanged for so long by our own clock: complete; 0: at once"
+    )
+    complete_marker: str = Field(
+        "", description="an object that ends a first upload at once, e.g. _COMPLETE; empty: none"
+    )
+    pages_per_tick: int = Field(30, ge=2, description="of listings, 1,000 names each")
+    seconds_per_tick: float = Field(20, gt=0, description="after which a look ends early")
+    polls_per_tick: int = Field(500, ge=1, description="demonstrations listed by themselves")
+    requests_per_tick: int = Field(100, ge=1, description="Dagster's sensors time out on more")
+    interval_seconds: int = Field(30, ge=1, description="between two looks")
+    rebuild_after_seconds: float = Field(
+        900, ge=0, description="new trajectories wait no longer for those still being made"
+    )
+
+
 class ExecutionSettings(Section):
     """How work is spread. In no fingerprint: it must never change a byte."""
 
@@ -163,11 +188,16 @@ class Settings(BaseSettings):
         default_factory=lambda: str(project_root() / "data" / "osworld"),
         description="a folder of OSWorld task files; it need not be there",
     )
+    cache: str = Field(
+        default_factory=lambda: str(project_root() / "data" / ".cache"),
+        description="a local folder for what is downloaded; may be removed when nothing runs",
+    )
     recording: RecordingSettings = RecordingSettings()
     actions: ActionSettings = ActionSettings()
     observation: ObservationSettings = ObservationSettings()
     trajectories: TrajectorySettings = TrajectorySettings()
     datasets: DatasetSettings = DatasetSettings()
+    discovery: DiscoverySettings = DiscoverySettings()
     execution: ExecutionSettings = ExecutionSettings()
 
     @classmethod

@@ -8,6 +8,7 @@ import pytest
 
 from demo_pipeline_tests.builders.form import SMALL, script
 from demo_pipeline_tests.builders.recording import write_recording
+from demo_pipeline_tests.builders.s3_server import S3Server, moto_server, seaweed_server
 from demo_pipeline_tests.builders.script import click, type_text
 from demo_pipeline_tests.made_chain import DEMOS, open_pipeline, run_chain, write_demos
 from demo_pipeline_tests.uploads import TYPED
@@ -41,3 +42,31 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("recorded") / "recording"
     write_recording(folder, script(click("Agree"), click("Name"), type_text(TYPED)), SMALL)
     return folder
+
+
+@pytest.fixture(scope="session")
+def moto() -> Iterator[S3Server]:
+    """An S3 server in this process; `connected()` leads a test's environment to it."""
+    with moto_server() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """A real S3 server beside this process; `connected()` leads a test's environment to it."""
+    with seaweed_server(tmp_path_factory.mktemp("seaweedfs")) as server:
+        yield server
+
+
+@pytest.fixture
+def moto_url(moto: S3Server) -> Iterator[str]:
+    """URL of a new bucket on moto, which the environment leads to."""
+    with moto.connected():
+        yield moto.make_bucket()
+
+
+@pytest.fixture
+def seaweedfs_url(seaweedfs: S3Server) -> Iterator[str]:
+    """URL of a new bucket on SeaweedFS, which the environment leads to."""
+    with seaweedfs.connected():
+        yield seaweedfs.make_bucket()

@@ -150,7 +150,15 @@ def require_input(summary: dict[str, Any], demonstration: str) -> list[Problem]:
     message = f"no line could be read; the first: {first}"
     remedy = "upload the log again"
     return [
-        Problem("no_events", LOG_FILE, message, line=1, remedy=remedy, demonstration=demonstration)
+        Problem(
+            "no_events",
+            LOG_FILE,
+            message,
+            line=1,
+            byte=0,
+            remedy=remedy,
+            demonstration=demonstration,
+        )
     ]
 
 
@@ -159,6 +167,13 @@ def rejected_lines(folder: Path) -> list[Problem]:
     rows = pq.read_table(folder / REJECTED_FILE, schema=REJECTED_SCHEMA).to_pylist()
     remedy = "the rest of the log was read; upload a whole log to get this line too"
     return [
-        Problem(row["code"], LOG_FILE, row["message"], line=row["line"], remedy=remedy)
+        Problem(
+            row["code"],
+            LOG_FILE,
+            row["message"],
+            line=row["line"],
+            byte=row["byte_offset"],
+            remedy=remedy,
+        )
         for row in rows[:_REPORTED_LINES]
     ]

@@ -5,6 +5,8 @@ manifest speaks of. Not here: where uploads lie (storage/), what the log says (e
 """
 
 import hashlib
+import os
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -183,7 +185,26 @@ def verified_file(folder: Path, name: str, manifest: RecordingManifest) -> Path:
     return path
 
 
-def upload_fingerprint(folder: Path) -> str:
-    """`combined_fingerprint` of the files that are there, whether or not all of them are."""
-    present = [folder / name for name in FILES if (folder / name).is_file()]
-    return combined_fingerprint([fingerprint_file(path) for path in present])
+def keep_files(folder: Path, out: Path) -> None:
+    """Let the three files be in `out`, too: by hard links, or copies where these cannot be."""
+    for name in FILES:
+        try:
+            os.link(folder / name, out / name)
+        except OSError:
+            shutil.copyfile(folder / name, out / name)
+
+
+def kept_file(folder: Path, name: str, manifest: RecordingManifest) -> Path:
+    """The path of a file that `raw_recordings` kept beside its manifest.
+
+    Raises `DemonstrationError` when it is not there, as when the uploads were local at the time.
+    """
+    path = folder / name
+    expected = next(file for file in manifest.files if file.name == name)
+    if not path.is_file() or path.stat().st_size != expected.size:
+        message = "is not beside the manifest that raw_recordings wrote"
+        remedy = "materialise raw_recordings of this demonstration again"
+        raise DemonstrationError(
+            Problem("missing_file", name, message, remedy=remedy, demonstration=manifest.id)
+        )
+    return path

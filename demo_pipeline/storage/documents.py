@@ -6,7 +6,8 @@ Belongs here: the four calls behind `Store.…_document`. What a document says i
 import secrets
 
 from demo_pipeline.storage.disk import Disk
-from demo_pipeline.storage.layout import Layout, require_document
+from demo_pipeline.storage.layout import Layout, is_document, require_document
+from demo_pipeline.storage.versions import tree
 
 
 def put(layout: Layout, disk: Disk, key: str, data: bytes) -> None:
@@ -28,7 +29,7 @@ def get(layout: Layout, key: str) -> bytes | None:
     require_document(key)
     try:
         return (layout.root / key).read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
         return None
 
 
@@ -43,12 +44,11 @@ def delete(layout: Layout, disk: Disk, key: str) -> bool:
 
 
 def list_keys(layout: Layout, prefix: str) -> list[str]:
-    """Keys of the documents in the folder `prefix`, sorted."""
+    """Keys of the documents at any depth below the folder `prefix`, sorted; no link is followed."""
     folder = prefix.rstrip("/")
     require_document(f"{folder}/x")
-    try:
-        names = [path.name for path in (layout.root / folder).iterdir()]
-    except (FileNotFoundError, NotADirectoryError):
+    top = layout.root / folder
+    if top.is_symlink() or not top.is_dir():
         return []
-    keys = (f"{folder}/{name}" for name in names if not name.startswith("."))
-    return sorted(key for key in keys if (layout.root / key).is_file())
+    names = (path for path, entry in tree(top) if entry.is_file(follow_symlinks=False))
+    return sorted(filter(is_document, (f"{folder}/{name}" for name in names)))

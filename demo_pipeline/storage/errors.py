@@ -10,11 +10,21 @@ _ASSETS = {
     "messages": "messages_dataset",
     "statistics": "dataset_statistics",
     "datasets": "cudag_dataset",
+    "quarantine_table": "quarantine",
     "osworld/tasks": "osworld_tasks",
     "osworld/quests": "osworld_quests",
 }
 _UNPARTITIONED = frozenset(
-    {"dataset", "sft", "messages", "statistics", "datasets", "osworld/tasks", "osworld/quests"}
+    {
+        "dataset",
+        "sft",
+        "messages",
+        "statistics",
+        "datasets",
+        "quarantine_table",
+        "osworld/tasks",
+        "osworld/quests",
+    }
 )
 
 

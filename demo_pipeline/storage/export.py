@@ -12,11 +12,14 @@ from demo_pipeline.storage.disk import Disk
 from demo_pipeline.storage.errors import MissingOutput, StorageError
 from demo_pipeline.storage.store import Store
 
-_EXPORTED = ("dataset", "sft", "messages", "statistics", "datasets", "osworld/quests")
+_EXPORTED = (
+    *("dataset", "sft", "messages", "statistics", "datasets"),
+    *("osworld/quests", "contact_sheets"),
+)
 
 
 def export(store: Store, dest: Path) -> list[str]:
-    """Copy every finished dataset and the statistics to `dest`, files instead of links.
+    """Copy every finished dataset, statistics and contact sheets to `dest`, files, no links.
 
     Args:
         store: where they are.

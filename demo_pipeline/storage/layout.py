@@ -106,12 +106,17 @@ def require_output(output: str) -> None:
         raise StorageError(f"{output!r} is no name of an output; use safe ids joined by `/`")
 
 
+def is_document(key: str) -> bool:
+    """Whether a document may have this key: a folder at least, then a name, none of them hidden."""
+    parts = key.split("/")
+    return len(parts) > 1 and ".." not in key and all(map(_DOCUMENT_PART.fullmatch, parts))
+
+
 def require_document(key: str) -> None:
     """Refuse a key that no document may have.
 
     Raises:
         StorageError: a part of it is hidden, too long, has `..` or other characters.
     """
-    parts = key.split("/")
-    if len(parts) < 2 or ".." in key or not all(map(_DOCUMENT_PART.fullmatch, parts)):
+    if not is_document(key):
         raise StorageError(f"{key!r} is no key of a document; use e.g. `quarantine/<id>.json`")

@@ -13,7 +13,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from demo_pipeline.problems import Problem
-from demo_pipeline.storage import collection, documents
+from demo_pipeline.storage import collection, documents, placing
 from demo_pipeline.storage.disk import Disk
 from demo_pipeline.storage.errors import MissingOutput, StorageError
 from demo_pipeline.storage.layout import CONTENT, MANIFEST, Layout, require_output
@@ -104,8 +104,8 @@ class LocalStore:
         with self._disk.lock(self._layout.lock(output)):
             self._require_free(output)
             self._require_links(staging)
-            broken = self._install(staging.directory, version)
-            self._point(version)
+            broken = placing.install(self._layout, self._disk, staging.directory, version)
+            placing.point(self._layout, self._disk, version)
         if broken:
             self._disk.remove_tree(broken)
         return version
@@ -123,8 +123,7 @@ class LocalStore:
         if not self._layout.public(output).is_symlink():
             return
         with self._disk.lock(self._layout.lock(output)):
-            self._retire(output)
-            self._disk.unlink(self._layout.public(output))
+            placing.unpoint(self._layout, self._disk, output)
 
     def verify(self, output: str) -> list[Problem]:
         """See `Store`."""
@@ -153,37 +152,6 @@ class LocalStore:
     def list_documents(self, prefix: str) -> list[str]:
         """See `Store`."""
         return documents.list_keys(self._layout, prefix)
-
-    def _install(self, staged: Path, version: Version) -> Path | None:
-        """Put the version's directory in place; the path of a broken one that it replaced."""
-        place = self._layout.version(version.output, version.id)
-        broken: Path | None = None
-        self._disk.make_folders(place.parent)
-        if os.path.lexists(place):
-            if not verify_version(self._layout, version.output, version.id, linked=False):
-                self._disk.touch(place)
-                return None
-            broken = self._layout.workshop / f".{secrets.token_hex(8)}"
-            self._disk.replace(place, broken)
-        self._disk.replace(staged, place)
-        return broken
-
-    def _point(self, version: Version) -> None:
-        """Let readers see the version from now on."""
-        public = self._layout.public(version.output)
-        if self._layout.pointed(version.output) == version.id:
-            return
-        self._retire(version.output)
-        self._disk.make_folders(public.parent)
-        link = self._layout.workshop / f".{secrets.token_hex(8)}"
-        self._disk.link(link, self._layout.pointer(version.output, version.id))
-        self._disk.replace(link, public)
-
-    def _retire(self, output: str) -> None:
-        """Start the grace period of the version that readers see now."""
-        pointed = self._layout.pointed(output)
-        if pointed and self._layout.version(output, pointed).is_dir():
-            self._disk.touch(self._layout.version(output, pointed))
 
     def _require_free(self, output: str) -> None:
         """Refuse to commit where something else stands."""

@@ -40,6 +40,10 @@ class Staging:
         Raises:
             StorageError: the path leads out of the staged directory or is taken.
         """
+        self.link_to(relative_path, LinkEntry(output=version.output, version=version.id))
+
+    def link_to(self, relative_path: str, entry: LinkEntry) -> None:
+        """The same for a version of which only output and id are known."""
         pure = PurePosixPath(relative_path)
         key = str(pure)
         if pure.is_absolute() or ".." in pure.parts or key == ".":
@@ -47,7 +51,7 @@ class Staging:
         path = self.path / pure
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.symlink_to(self.layout.link(path, version.output, version.id))
+            path.symlink_to(self.layout.link(path, entry.output, entry.version))
         except FileExistsError:
             raise StorageError(f"{self.output}: {key!r} is there already") from None
-        self.links[key] = LinkEntry(output=version.output, version=version.id)
+        self.links[key] = entry

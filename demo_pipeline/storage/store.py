@@ -3,6 +3,7 @@
 Belongs here: what every store can do, in one protocol, and the opening of one by its URL.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -11,13 +12,16 @@ from typing import Protocol
 from pydantic import JsonValue
 
 from demo_pipeline.problems import Problem
+from demo_pipeline.storage.bucket_store import BucketStore
 from demo_pipeline.storage.errors import MissingOutput, StorageError
 from demo_pipeline.storage.local import LocalStore
 from demo_pipeline.storage.manifest import CheckOutcome, Recipe, Version
+from demo_pipeline.storage.s3_objects import S3Objects
 from demo_pipeline.storage.staging import Staging
-from demo_pipeline.storage.urls import local_path
+from demo_pipeline.storage.urls import is_bucket, local_path
 
 __all__ = [
+    "BucketStore",
     "LocalStore",
     "MissingOutput",
     "Staging",
@@ -112,10 +116,20 @@ class Store(Protocol):
         ...
 
 
-def open_store(url: str) -> Store:
-    """The store at a path or a `file://` URL; nothing need be there yet.
+def open_store(url: str, cache: Path | None = None) -> Store:
+    """The store at a path, a `file://` URL or an `s3://` URL; nothing need be there yet.
+
+    Args:
+        url: the root.
+        cache: the folder for local copies of what is in buckets; each store has its own part.
 
     Raises:
-        StorageError: for a root of another kind.
+        StorageError: for a root of another kind, or a bucket without a `cache`.
     """
-    return LocalStore(local_path(url))
+    if not is_bucket(url):
+        return LocalStore(local_path(url))
+    objects = S3Objects(url)
+    if cache is None:
+        raise StorageError("a store in a bucket needs a folder for local copies; name one")
+    part = hashlib.sha256(objects.url.encode()).hexdigest()[:16]
+    return BucketStore(objects, cache / f"store-{part}")

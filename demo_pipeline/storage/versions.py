@@ -23,6 +23,11 @@ def load_version(layout: Layout, output: str, version: str) -> Version | None:
         data = (layout.version(output, version) / MANIFEST).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
+    return read_version(data, output, version)
+
+
+def read_version(data: bytes, output: str, version: str) -> Version | None:
+    """The version with this id whose manifest has these bytes; None when it has others."""
     if version_id(data) != version:
         return None
     try:
@@ -102,14 +107,14 @@ def verify_version(
     """
     loaded = load_version(layout, output, version)
     if loaded is None:
-        return [_problem(output, "damaged_manifest", MANIFEST, "is missing or was changed")]
+        return [finding(output, "damaged_manifest", MANIFEST, "is missing or was changed")]
     content = layout.version(output, version) / CONTENT
     problems = [
         found for file in loaded.manifest.files if (found := _file_problem(output, content, file))
     ]
     for path, link in loaded.manifest.links.items():
         if not is_linked(content / path, layout, link):
-            problems.append(_problem(output, "broken_link", path, f"no longer {link.output}"))
+            problems.append(finding(output, "broken_link", path, f"no longer {link.output}"))
         elif linked:
             problems += verify_version(layout, link.output, link.version)
     return problems + _unexpected(loaded, content)
@@ -123,18 +128,25 @@ def digest(path: Path) -> str:
 
 def missing_output(output: str) -> Problem:
     """The finding that an output has no version at all."""
-    return _problem(output, "missing_output", ".", "was never made, or was removed")
+    return finding(output, "missing_output", ".", "was never made, or was removed")
+
+
+def finding(output: str, code: str, file: str, message: str) -> Problem:
+    """What is wrong with a file of an output, and how to put it right."""
+    name = ascii(file)[1:-1]
+    remedy = f"make it again, by force if nothing else changed: `{making(output)}`"
+    return Problem(code, f"{output}/{name}", message, remedy=remedy)
 
 
 def _file_problem(output: str, content: Path, file: FileEntry) -> Problem | None:
     size = _size(content / file.path)
     if size is None:
-        return _problem(output, "missing_file", file.path, "is missing")
+        return finding(output, "missing_file", file.path, "is missing")
     if size != file.size:
         message = f"has {size} bytes, expected {file.size}"
-        return _problem(output, "changed_file", file.path, message)
+        return finding(output, "changed_file", file.path, message)
     if digest(content / file.path) != file.sha256:
-        return _problem(output, "changed_file", file.path, "has another SHA-256 than recorded")
+        return finding(output, "changed_file", file.path, "has another SHA-256 than recorded")
     return None
 
 
@@ -144,15 +156,9 @@ def _unexpected(version: Version, content: Path) -> list[Problem]:
         sorted(path for path, _ in tree(content) if path not in known) if content.is_dir() else []
     )
     return [
-        _problem(version.output, "unexpected_file", path, "was put there by something else")
+        finding(version.output, "unexpected_file", path, "was put there by something else")
         for path in extra
     ]
-
-
-def _problem(output: str, code: str, file: str, message: str) -> Problem:
-    name = ascii(file)[1:-1]
-    remedy = f"make it again, by force if nothing else changed: `{making(output)}`"
-    return Problem(code, f"{output}/{name}", message, remedy=remedy)
 
 
 def _size(path: Path) -> int | None:

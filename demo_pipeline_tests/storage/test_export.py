@@ -13,6 +13,7 @@ def store(tmp_path):
     trajectory = put(store, "trajectories/d1", {"task.json": "{}", "steps/000/action.json": "{}"})
     put(store, "dataset", {"index.json": "[]"}, {"trajectories/d1": trajectory})
     put(store, "sft", {"samples.jsonl": ""})
+    put(store, "contact_sheets/d1", {"sheet.jpg": "a picture"})
     put(store, CUDAG, {"config.json": "{}"})
     put(store, "osworld/tasks", {"catalog.parquet": ""})
     put(store, "osworld/quests", {"test_all.json": "{}"})
@@ -24,7 +25,7 @@ def test_an_export_is_plain_files_without_links(store, tmp_path, there):
     dest = tmp_path / "out/plain"
     if there:
         dest.mkdir(parents=True)
-    assert export(store, dest) == ["dataset", "sft", CUDAG, "osworld/quests"]
+    assert export(store, dest) == ["dataset", "sft", CUDAG, "osworld/quests", "contact_sheets/d1"]
     assert contents(dest) == {
         "dataset/index.json": "[]",
         "dataset/trajectories/d1/task.json": "{}",
@@ -32,6 +33,7 @@ def test_an_export_is_plain_files_without_links(store, tmp_path, there):
         "sft/samples.jsonl": "",
         f"{CUDAG}/config.json": "{}",
         "osworld/quests/test_all.json": "{}",
+        "contact_sheets/d1/sheet.jpg": "a picture",
     }
     assert not any(path.is_symlink() for path in dest.rglob("*"))
     assert list(dest.parent.iterdir()) == [dest]

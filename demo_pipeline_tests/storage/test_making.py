@@ -34,23 +34,23 @@ class Stage:
         return make(store, "events/d1", wanted, self.build, self.check, force=force)
 
 
-def test_an_unchanged_recipe_does_nothing_and_says_what_was_said_before(store):
+def test_an_unchanged_recipe_does_nothing_and_says_what_was_said_before(either):
     stage = Stage()
-    first, second = stage.make(store), stage.make(store)
+    first, second = stage.make(either), stage.make(either)
     assert (first.status, second.status) == ("made", "unchanged")
     assert stage.built == 1
-    assert first.version == second.version == store.current("events/d1")
+    assert first.version == second.version == either.current("events/d1")
     assert first.summary == second.summary == {"length": 5, "parts": [1, 2]}
     assert first.checks == second.checks
     assert second.checks[0].problems == (WARNING,)
     assert second.checks[0].metadata["read"] == "alpha"
 
 
-def test_a_new_code_version_or_force_makes_again(store):
+def test_a_new_code_version_or_force_makes_again(either):
     stage = Stage()
-    first = stage.make(store)
-    forced = stage.make(store, force=True)
-    changed = stage.make(store, "2")
+    first = stage.make(either)
+    forced = stage.make(either, force=True)
+    changed = stage.make(either, "2")
     assert (stage.built, forced.status, changed.status) == (3, "made", "made")
     assert forced.version == first.version
     assert changed.version != first.version
@@ -76,10 +76,17 @@ def test_a_failed_check_leaves_readers_where_they_were(store, tmp_path):
     assert list((tmp_path / ".staging/events/d1").iterdir()) == []
 
 
-def test_a_failed_check_that_does_not_block_is_kept_in_the_manifest(store):
+def test_a_failed_check_that_does_not_block_is_kept_in_the_manifest(either):
     stage = Stage(passed=False, blocking=False)
-    assert stage.make(store).status == "made"
-    assert not stage.make(store).checks[0].passed
+    assert stage.make(either).status == "made"
+    assert not stage.make(either).checks[0].passed
+
+
+def test_a_failed_check_leaves_readers_of_any_store_where_they_were(either):
+    good = Stage("good").make(either)
+    assert Stage("bad", passed=False).make(either, "2").status == "rejected"
+    assert either.current("events/d1") == good.version
+    assert seen(either, "events/d1") == {"a": "good"}
 
 
 @pytest.mark.parametrize("where", ["build", "check"])

@@ -56,12 +56,12 @@ def test_the_same_bytes_have_the_same_version_in_every_store(tmp_path):
     assert list((tmp_path / "one/.staging/sft").iterdir()) == []
 
 
-def test_equal_content_has_equal_fingerprints_whatever_made_it(store):
-    one = put(store, "events/d1", FILES)
-    two = put(store, "events/d2", FILES)
+def test_equal_content_has_equal_fingerprints_whatever_made_it(either):
+    one = put(either, "events/d1", FILES)
+    two = put(either, "events/d2", FILES)
     assert one.content == two.content
     assert one.id != two.id
-    assert put(store, "events/d2", FILES | {"a.txt": "other"}).content != one.content
+    assert put(either, "events/d2", FILES | {"a.txt": "other"}).content != one.content
 
 
 @pytest.mark.parametrize("damage", ["missing", "short", "manifest", "all"])
@@ -101,15 +101,15 @@ def test_a_changed_byte_is_found_by_verifying_and_put_right_by_committing_again(
     assert seen(store, "events/d1") == FILES
 
 
-def test_a_missing_output_names_the_command_that_makes_it(store):
+def test_a_missing_output_names_the_command_that_makes_it(either):
     for output, command in (
         ("recordings/d1", "--select raw_recordings --partition d1`"),
         ("dataset", "--select trajectory_index`"),
     ):
         with pytest.raises(MissingOutput, match=command) as caught:
-            store.open(output).__enter__()
+            either.open(output).__enter__()
         assert pickle.loads(pickle.dumps(caught.value)).output == output  # noqa: S301
-        assert [found.code for found in store.verify(output)] == ["missing_output"]
+        assert [found.code for found in either.verify(output)] == ["missing_output"]
 
 
 def test_links_are_readable_while_staged_and_after_the_commit(store, tmp_path):
@@ -149,63 +149,68 @@ def test_a_link_whose_version_went_meanwhile_is_not_committed(store, tmp_path):
 
 
 @pytest.mark.parametrize("path", ["/etc/x", "../x", "a/../../x", ".", "", "taken.txt"])
-def test_links_stay_inside_and_cover_nothing(store, path):
-    version = put(store, "trajectories/d1", {"task.json": "one"})
-    with store.stage("dataset") as staging:
+def test_links_stay_inside_and_cover_nothing(either, path):
+    version = put(either, "trajectories/d1", {"task.json": "one"})
+    with either.stage("dataset") as staging:
         write(staging.path, {"taken.txt": ""})
         with pytest.raises(StorageError):
             staging.link(path, version)
 
 
-def test_a_foreign_link_is_never_committed(store, tmp_path):
+def test_a_foreign_link_is_never_committed(either, tmp_path):
     (tmp_path / "secret").write_text("secret")
-    with store.stage("sft") as staging:
+    with either.stage("sft") as staging:
         (staging.path / "copy").symlink_to(tmp_path / "secret")
         with pytest.raises(StorageError, match="no plain file"):
-            store.commit(staging, recipe(), {})
-    assert store.current("sft") is None
+            either.commit(staging, recipe(), {})
+    assert either.current("sft") is None
 
 
-def test_a_staging_directory_is_gone_afterwards_and_commits_once(store):
-    with store.stage("sft") as staging:
+def test_a_staging_directory_is_gone_afterwards_and_commits_once(either):
+    with either.stage("sft") as staging:
         write(staging.path, FILES)
     assert not staging.directory.exists()
-    with store.stage("sft") as staging:
-        store.commit(staging, recipe(), {})
+    with either.stage("sft") as staging:
+        either.commit(staging, recipe(), {})
         with pytest.raises(StorageError, match="stage again"):
-            store.commit(staging, recipe(), {})
+            either.commit(staging, recipe(), {})
 
 
-def test_outputs_are_listed_by_folder_and_removed_one_by_one(store, tmp_path):
-    for output in ("events/d2", "events/d1", "dataset", "datasets/x--y--20250101_000000"):
-        put(store, output, FILES)
-    store.put_document("quarantine/d3.json", b"{}")
+def test_what_others_linked_is_no_output(store, tmp_path):
+    put(store, "events/d1", FILES)
     (tmp_path / "store/events/foreign").symlink_to(tmp_path)
-    assert store.outputs("events") == store.outputs("events/") == ["events/d1", "events/d2"]
-    assert store.outputs("dataset") == ["dataset"]
-    assert len(store.outputs()) == 4
-    store.remove("events/d1")
-    store.remove("events/d1")
-    assert store.outputs("events") == ["events/d2"]
-    assert store.current("events/d1") is None
+    assert store.outputs("events") == store.outputs() == ["events/d1"]
 
 
-def test_an_empty_store_is_no_error(store, tmp_path):
-    assert store.outputs() == []
-    assert store.current("events/d1") is None
-    assert store.list_documents("quarantine") == []
-    assert store.collect(0, now=1e12) == []
+def test_outputs_are_listed_by_folder_and_removed_one_by_one(either):
+    for output in ("events/d2", "events/d1", "dataset", "datasets/x--y--20250101_000000"):
+        put(either, output, FILES)
+    either.put_document("quarantine/d3.json", b"{}")
+    assert either.outputs("events") == either.outputs("events/") == ["events/d1", "events/d2"]
+    assert either.outputs("dataset") == ["dataset"]
+    assert len(either.outputs()) == 4
+    either.remove("events/d1")
+    either.remove("events/d1")
+    assert either.outputs("events") == ["events/d2"]
+    assert either.current("events/d1") is None
+
+
+def test_an_empty_store_is_no_error(either, tmp_path):
+    assert either.outputs() == []
+    assert either.current("events/d1") is None
+    assert either.list_documents("quarantine") == []
+    assert either.collect(0, now=1e12) == []
     assert not (tmp_path / "store").exists()
 
 
 @pytest.mark.parametrize("name", ["", "/", "../x", "events/", "events/../x", ".versions/x", "a b"])
-def test_names_that_could_lead_elsewhere_are_refused(store, name):
+def test_names_that_could_lead_elsewhere_are_refused(either, name):
     with pytest.raises(StorageError, match="no name of an output"):
-        store.current(name)
+        either.current(name)
     with pytest.raises(StorageError, match="no name of an output"):
-        store.stage(name).__enter__()
+        either.stage(name).__enter__()
     with pytest.raises(StorageError, match="no key of a document"):
-        store.put_document(name, b"")
+        either.put_document(name, b"")
 
 
 def test_what_the_store_did_not_make_is_not_overwritten(store, tmp_path):
@@ -218,12 +223,12 @@ def test_what_the_store_did_not_make_is_not_overwritten(store, tmp_path):
     assert (tmp_path / "store/events/d1/mine.txt").read_text() == "mine"
 
 
-def test_a_version_that_was_opened_stays_the_same_while_others_are_committed(store):
-    put(store, "sft", {"a": "old", "b": "old"})
-    with store.open("sft") as (path, version):
-        put(store, "sft", {"a": "new", "b": "new"})
+def test_a_version_that_was_opened_stays_the_same_while_others_are_committed(either):
+    put(either, "sft", {"a": "old", "b": "old"})
+    with either.open("sft") as (path, version):
+        put(either, "sft", {"a": "new", "b": "new"})
         assert (path / "a").read_text() == (path / "b").read_text() == "old"
-        assert store.current("sft") != version
+        assert either.current("sft") != version
 
 
 def test_everything_is_synced_before_readers_are_led_to_it(tmp_path):
@@ -239,12 +244,18 @@ def test_everything_is_synced_before_readers_are_led_to_it(tmp_path):
     assert ("fsync", tmp_path / "events") in calls[pointed:]
 
 
-def test_documents_are_replaced_listed_and_deleted(store):
-    store.put_document("quarantine/a.json", b"1")
-    store.put_document("quarantine/a.json", b"2")
-    store.put_document("quarantine/b.json", b"3")
-    assert store.get_document("quarantine/a.json") == b"2"
-    assert store.list_documents("quarantine/") == ["quarantine/a.json", "quarantine/b.json"]
-    assert store.delete_document("quarantine/a.json")
-    assert not store.delete_document("quarantine/a.json")
-    assert store.get_document("quarantine/a.json") is None
+def test_documents_are_replaced_listed_and_deleted(either):
+    either.put_document("quarantine/a.json", b"1")
+    either.put_document("quarantine/a.json", b"2")
+    either.put_document("quarantine/b.json", b"3")
+    assert either.get_document("quarantine/a.json") == b"2"
+    either.put_document("quarantine/d1/x.json", b"4")
+    assert either.list_documents("quarantine/") == [
+        "quarantine/a.json",
+        "quarantine/b.json",
+        "quarantine/d1/x.json",
+    ]
+    assert either.list_documents("quarantine/d1") == ["quarantine/d1/x.json"]
+    assert either.delete_document("quarantine/a.json")
+    assert not either.delete_document("quarantine/a.json")
+    assert either.get_document("quarantine/a.json") is None

@@ -103,7 +103,7 @@ def test_a_root_that_is_not_there_says_what_to_do(tmp_path):
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("s3://key:canary-secret@bucket/prefix", "not available in this version"),
+        ("s3://key:canary-secret@bucket/prefix", "credentials in it"),
         ("gs://canary-secret/prefix", "gs:// roots are not known"),
         ("file://canary-secret/prefix", "this machine"),
         (" ", "empty root"),

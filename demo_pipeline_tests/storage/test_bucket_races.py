@@ -1,0 +1,139 @@
+"""Commits and collections of one bucket at the same time, at every pair of moments that matters."""
+
+import threading
+from functools import partial
+
+import pytest
+
+from demo_pipeline.storage.errors import StorageError
+from demo_pipeline_tests.storage.bucket_bench import LATER, NEW, OLD, OUTPUT, Bench, old_after_new
+from demo_pipeline_tests.storage.faulty import Fault, FaultyObjects
+from demo_pipeline_tests.storage.making_outputs import put, seen
+from demo_pipeline_tests.storage.memory_objects import START, MemoryObjects, keys
+
+
+@pytest.fixture
+def bench(tmp_path):
+    return Bench(tmp_path)
+
+
+class Interrupted(FaultyObjects):
+    """Something else happens just before the n-th call."""
+
+    def __init__(self, inner, call, event):
+        super().__init__(inner)
+        self.call, self.event = call, event
+
+    def _begin(self, method, key):
+        fault = super()._begin(method, key)
+        if len(self.calls) == self.call:
+            event, self.event = self.event, lambda: None
+            event()
+        return fault
+
+
+class Race:
+    """A commit and a collection of the same old version; `call` of one is when the other runs."""
+
+    def __init__(self, bench, call):
+        self.bench, self.call = bench, call
+        self.objects = MemoryObjects(clock=lambda: LATER)
+        self.objects.stored = dict(bench.before.stored)
+        self.objects._etags = 1000
+        self.answers = []
+
+    def commit(self, objects=None):
+        try:
+            put(self.bench.machine(objects or self.objects), OUTPUT, NEW)
+        except StorageError as error:
+            self.answers.append(str(error))
+        else:
+            self.answers.append("")
+
+    def collect(self, objects=None):
+        self.bench.machine(objects or self.objects).collect(60, now=LATER)
+
+    def run(self, first, second):
+        """Whether the first got as far as to its call."""
+        interrupted = Interrupted(self.objects, self.call, second)
+        first(interrupted)
+        return len(interrupted.calls) >= self.call
+
+    def sound(self):
+        """Whether readers see all of what they should; both may give way, never spoil."""
+        reader = self.bench.machine(self.objects)
+        assert seen(reader, OUTPUT) == (NEW if self.answers == [""] else OLD)
+        assert not any(key.startswith("removing/") for key in keys(self.objects))
+        assert all("being removed just now" in answer for answer in self.answers if answer)
+        return reader.verify(OUTPUT) == []
+
+
+@pytest.mark.parametrize("begun", ["collect", "commit"])
+def test_a_commit_and_a_collection_of_the_same_version_never_spoil_each_other(bench, begun):
+    old_after_new(bench.machine(bench.before))
+    answers = []
+    for call in range(1, 1000):
+        race = Race(bench, call)
+        other = race.commit if begun == "collect" else race.collect
+        interrupted = race.run(getattr(race, begun), other)
+        assert race.sound()
+        answers += race.answers
+        if not interrupted:
+            break
+    assert call > 10
+    assert any(answers) == (begun == "collect")
+    assert "" in answers
+
+
+def test_a_commit_that_is_halfway_when_a_removal_begins_is_not_spoilt(bench):
+    old_after_new(bench.machine(bench.before))
+    counted = FaultyObjects(bench.bucket())
+    bench.machine(counted).collect(60, now=LATER)
+    begin = next(n for n, (_, key) in enumerate(counted.calls) if key.startswith("removing/"))
+    for call in range(1, 1000):
+        race = Race(bench, begin + 1)
+        reached, go = threading.Event(), threading.Event()
+        slow = Interrupted(race.objects, call, partial(halt, reached, go))
+        commit = threading.Thread(target=race.commit, args=[slow])
+        race.run(race.collect, partial(start, commit, reached))
+        go.set()
+        commit.join()
+        assert race.sound()
+        if not reached.is_set():
+            break
+    assert call > 10
+
+
+def halt(reached, go):
+    reached.set()
+    assert go.wait(30)
+
+
+def start(thread, reached):
+    """Let a thread come as far as to where it halts, or to its end."""
+    thread.start()
+    while thread.is_alive() and not reached.wait(0.01):
+        pass
+
+
+def test_a_removal_whose_process_died_hinders_commits_for_some_minutes_only(bench):
+    now = [START]
+    objects = MemoryObjects(clock=lambda: now[0])
+    old_after_new(bench.machine(objects))
+    now[0] = LATER
+    calls = FaultyObjects(objects)
+    bench.machine(calls).collect(60, now=LATER + 1)
+    deleted = [n for n, (method, _) in enumerate(calls.calls, 1) if method == "delete"]
+    old_after_new(bench.machine(objects))
+    now[0] = 2 * LATER
+    dying = FaultyObjects(objects, Fault(deleted[1], "before", dies=True))
+    with pytest.raises(StorageError):
+        bench.machine(dying).collect(60, now=now[0])
+    now[0] += 60
+    with pytest.raises(StorageError, match="15 minutes at the latest"):
+        put(bench.machine(objects), OUTPUT, NEW)
+    assert seen(bench.machine(objects), OUTPUT) == OLD
+    now[0] += 900
+    put(bench.machine(objects), OUTPUT, NEW)
+    assert seen(bench.machine(objects), OUTPUT) == NEW
+    assert bench.machine(objects).verify(OUTPUT) == []

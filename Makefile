@@ -15,7 +15,7 @@ AT_HOME := DAGSTER_HOME="$(CURDIR)"
 .DELETE_ON_ERROR:
 PROPERTY_EXAMPLES ?= 3000
 
-.PHONY: help setup setup-dev demo ui test property fuzz lint clean clean-store
+.PHONY: help setup setup-dev demo ui test property fuzz simulate lint clean clean-store
 
 help:
 	@echo 'First commands'
@@ -26,6 +26,7 @@ help:
 	@echo '  make ui           open the Dagster UI on http://127.0.0.1:$(PORT) (another: PORT=3001)'
 	@echo '  make property     the actions property test with thousands of examples a platform'
 	@echo '  make fuzz         a million damaged lines and 2,000 damaged logs (some minutes)'
+	@echo '  make simulate     60,000 simulated uploads, with kills and a lost ledger (some minutes)'
 	@echo '  make lint         ruff (rules and format) and mypy'
 	@echo '  make setup        install into $(VENV)/'
 	@echo '  make setup-dev    the same, with what tests and lint need'
@@ -82,6 +83,9 @@ property: setup-dev
 
 fuzz: setup-dev
 	@$(BIN)/python benchmarks/fuzz.py
+
+simulate: setup-dev
+	@$(BIN)/python benchmarks/simulate.py
 
 lint: setup-dev
 	@$(BIN)/ruff check

@@ -12,6 +12,7 @@ MAY_IMPORT = {
     "recording": {"settings", "problems", "formats"},
     "formats": {"problems"},
     "storage": {"settings", "problems"},
+    "discovery": {"settings", "problems", "storage"},
     "actions": {"settings", "problems", "recording"},
     "observation": {"settings", "problems", "formats", "recording", "actions"},
     "datasets": {"settings", "problems", "formats", "recording", "actions", "observation"},

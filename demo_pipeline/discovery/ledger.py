@@ -1,0 +1,235 @@
+"""What discovery remembers between two looks, in a small SQLite file beside the Dagster instance.
+
+Belongs here: reading and writing of that memory. It may be deleted at any moment: a listing and the
+runs that were launched give everything back but the wishes not yet granted.
+"""
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Self
+
+from demo_pipeline.discovery.database import open_database
+from demo_pipeline.discovery.decisions import SUPERSEDED, Clock, Entry, State, advance
+from demo_pipeline.discovery.rows import (
+    BIT,
+    COLUMNS,
+    read_entry,
+    read_text,
+    write_entry,
+    write_text,
+)
+
+_AT_ONCE = 500  # names in one query
+
+
+class Kind(StrEnum):
+    """The two listings that go on from look to look: of folders, and of every object."""
+
+    FOLDERS = "folders"
+    SWEEP = "sweep"
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """How far a listing has come.
+
+    Attributes:
+        token: of the next page; None at the beginning.
+        number: how many of its kind were ended before.
+        failures: how often in a row the token was refused.
+    """
+
+    token: str | None = None
+    number: int = 0
+    failures: int = 0
+
+
+class Ledger:
+    """See the module's sentence. Made by `open`; one process looks, others may wish."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """The ledger at `path`, an empty one if there is none that can be used.
+
+        Raises:
+            StorageError: the file cannot be opened or written.
+        """
+        return cls(open_database(path))
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """All that is written inside is kept, or nothing of it."""
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+        except BaseException:
+            self._connection.execute("ROLLBACK")
+            raise
+        self._connection.execute("COMMIT")
+
+    def wish(self, id: str, reason: str) -> None:  # noqa: A002 - the field's word
+        """Ask for another run of a demonstration, whether or not its upload changed.
+
+        Args:
+            id: a demonstration that is known or will be; one that is gone is not run.
+            reason: goes into the request. `decisions.SUPERSEDED` asks only to look again.
+        """
+        statement = "INSERT OR REPLACE INTO wishes (id, reason, run_key) VALUES (?, ?, NULL)"
+        self._connection.execute(statement, (id, reason))
+
+    def states(self) -> dict[str, State]:
+        """Every id ever seen; of those that several folders meet on, the first not gone."""
+        rows = self._connection.execute(
+            "SELECT id, state FROM demonstrations ORDER BY state = 'gone' DESC, name DESC"
+        )
+        return {key: State(state) for key, state in rows}
+
+    def counts(self) -> dict[State, int]:
+        """How many folders are in each state."""
+        rows = self._connection.execute("SELECT state, count(*) FROM demonstrations GROUP BY state")
+        return dict.fromkeys(State, 0) | {State(state): count for state, count in rows}
+
+    def collisions(self) -> dict[str, tuple[str, ...]]:
+        """Ids that several folders meet on, with the folders' names, sorted."""
+        there = "FROM demonstrations WHERE state != 'gone'"
+        meeting = f"SELECT id {there} GROUP BY id HAVING count(*) > 1"
+        rows = self._connection.execute(
+            f"SELECT id, name {there} AND id IN ({meeting}) ORDER BY id, name"
+        )
+        found: dict[str, tuple[str, ...]] = {}
+        for key, name in rows:
+            found[key] = (*found.get(key, ()), read_text(name))
+        return found
+
+    def begin(self, now: float) -> float:
+        """The ledger's time at machine time `now`; wakes those that somebody wished for."""
+        with self.transaction():
+            row = self._connection.execute("SELECT time, wall, debt FROM clock").fetchone()
+            clock = advance(Clock(*row), now) if row else Clock(now, now)
+            self._connection.execute(
+                "INSERT OR REPLACE INTO clock VALUES (1, ?, ?, ?)",
+                (clock.time, clock.wall, clock.debt),
+            )
+            self._connection.execute(
+                "UPDATE demonstrations SET fingerprint = NULL, due = ? WHERE state IN "
+                "('pending', 'accepted') AND id IN (SELECT id FROM wishes WHERE reason = ?)",
+                (clock.time, SUPERSEDED),
+            )
+            self._connection.execute("DELETE FROM wishes WHERE reason = ?", (SUPERSEDED,))
+            self._connection.execute(
+                "UPDATE demonstrations SET due = ? WHERE state = 'accepted' AND due IS NULL "
+                "AND id IN (SELECT id FROM wishes WHERE run_key IS NULL)",
+                (clock.time,),
+            )
+        return clock.time
+
+    def wishes(self, demonstration: str) -> list[tuple[str, str | None]]:
+        """(reason, key of the run requested for it) of each wish for a run, sorted."""
+        return self._connection.execute(
+            "SELECT reason, run_key FROM wishes WHERE id = ? AND reason != ? ORDER BY reason",
+            (demonstration, SUPERSEDED),
+        ).fetchall()
+
+    def grant(self, demonstration: str, run_key: str) -> None:
+        """All wishes for a run of a demonstration are met by the run with this key."""
+        self._connection.execute(
+            "UPDATE wishes SET run_key = ? WHERE id = ? AND reason != ?",
+            (run_key, demonstration, SUPERSEDED),
+        )
+
+    def forget_wishes(self, demonstration: str, run_key: str | None) -> None:
+        """Those that the run with this key has met; None: all of them."""
+        chosen = "" if run_key is None else " AND run_key = ?"
+        self._connection.execute(
+            f"DELETE FROM wishes WHERE id = ?{chosen}",  # noqa: S608 - constants
+            (demonstration,) if run_key is None else (demonstration, run_key),
+        )
+
+    def requested(self, limit: int) -> list[Entry]:
+        """Those a run was requested for, longest waiting first."""
+        return self._select("WHERE state = 'requested' ORDER BY due, name LIMIT ?", limit)
+
+    def due(self, time: float, limit: int, *, complete: bool) -> list[Entry]:
+        """Those to look at by `time`, longest waiting first, with all files there or without."""
+        return self._select(
+            "WHERE (fingerprint IS NULL) = ? AND due <= ? ORDER BY due, name LIMIT ?",
+            int(not complete),
+            time,
+            limit,
+        )
+
+    def entries(self, names: Sequence[str]) -> dict[str, Entry]:
+        """What is known of these folders, by name."""
+        found: dict[str, Entry] = {}
+        for start in range(0, len(names), _AT_ONCE):
+            part = [write_text(name) for name in names[start : start + _AT_ONCE]]
+            marks = ", ".join("?" * len(part))
+            found |= {each.name: each for each in self._select(f"WHERE name IN ({marks})", *part)}
+        return found
+
+    def save(self, entries: Iterable[Entry]) -> None:
+        """Write what is known of folders, new or known."""
+        columns = f"{COLUMNS}, expected"
+        marks = ", ".join("?" * (columns.count(",") + 1))
+        updates = ", ".join(f"{each} = excluded.{each}" for each in columns.split(", ")[1:])
+        self._connection.executemany(
+            f"INSERT INTO demonstrations ({columns}) VALUES ({marks}) "  # noqa: S608 - constants
+            f"ON CONFLICT (name) DO UPDATE SET {updates}",
+            map(write_entry, entries),
+        )
+
+    def mark_seen(self, sweep: int, files: Iterable[tuple[str, Iterable[str]]]) -> None:
+        """A sweep saw these of `FILES` (or only others) in these folders."""
+        bits = ((sum(BIT[each] for each in found), name) for name, found in files)
+        self._connection.executemany(
+            "UPDATE demonstrations SET seen = CASE WHEN sweep = ?2 THEN seen | ?1 ELSE ?1 END, "
+            "sweep = ?2 WHERE name = ?3",
+            ((bit, sweep, write_text(name)) for bit, name in bits),
+        )
+
+    def wake_unseen(self, sweep: int, time: float) -> None:
+        """Look at all that a sweep, now at its end, did not see whole."""
+        self._connection.execute(
+            "UPDATE demonstrations SET due = min(ifnull(due, ?1), ?1) WHERE state != 'gone' "
+            "AND (sweep != ?2 OR (seen & expected) != expected)",
+            (time, sweep),
+        )
+
+    def listing(self, kind: Kind) -> Listing:
+        """How far the listing has come."""
+        row = self._connection.execute(
+            "SELECT token, number, failures FROM listings WHERE kind = ?", (kind,)
+        ).fetchone()
+        if row is None:
+            return Listing()
+        token, number, failures = row
+        return Listing(None if token is None else read_text(token), number, failures)
+
+    def set_listing(self, kind: Kind, listing: Listing) -> None:
+        """Remember how far the listing has come."""
+        token = None if listing.token is None else write_text(listing.token)
+        self._connection.execute(
+            "INSERT OR REPLACE INTO listings VALUES (?, ?, ?, ?)",
+            (kind, token, listing.number, listing.failures),
+        )
+
+    def _select(self, where: str, *values: Any) -> list[Entry]:
+        statement = f"SELECT {COLUMNS} FROM demonstrations {where}"  # noqa: S608 - constants
+        return [read_entry(row) for row in self._connection.execute(statement, values)]

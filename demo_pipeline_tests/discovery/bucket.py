@@ -1,0 +1,100 @@
+"""A bucket for simulations: only what discovery asks for, fast, in no order, with short pages."""
+
+import zlib
+from collections.abc import Callable
+
+from demo_pipeline.discovery.decisions import File, described
+from demo_pipeline.storage.errors import StorageError
+from demo_pipeline.storage.objects import PAGE, ObjectInfo, Page
+
+
+class Bucket:
+    """Objects by folder and file. Pages go on after the last key of the one before, in an order
+    that each listing chooses, over what is there by then: nothing is a snapshot.
+
+    Args:
+        page: most entries of a page.
+        before: called before each request, with its name; may raise.
+        now: epoch seconds.
+        token_seconds: after which a token is refused.
+    """
+
+    url = "s3://simulated"
+
+    def __init__(
+        self,
+        page: int = PAGE,
+        before: Callable[[str], None] = lambda _: None,
+        now: Callable[[], float] = lambda: 0.0,
+        token_seconds: float = float("inf"),
+    ) -> None:
+        self.folders: dict[str, dict[str, ObjectInfo]] = {}
+        self._page, self._before, self._now, self._token_seconds = page, before, now, token_seconds
+        self._orders: dict[tuple[str, int], list[tuple[int, str]]] = {}
+        self._listings = 0
+
+    def place(self, name: str, file: str, etag: str, size: int = 1, modified: float = 0.0) -> None:
+        info = ObjectInfo(f"{name}/{file}", size, etag, modified)
+        self.folders.setdefault(name, {})[file] = info
+        self._orders.clear()
+
+    def remove(self, name: str, file: str) -> None:
+        files = self.folders.get(name, {})
+        files.pop(file, None)
+        if not files:
+            self.folders.pop(name, None)
+        self._orders.clear()
+
+    def files(self, name: str) -> tuple[File, ...]:
+        return tuple(sorted(described(*each) for each in self.folders.get(name, {}).items()))
+
+    def list_page(self, prefix: str = "", token: str | None = None, limit: int = PAGE) -> Page:
+        self._before("list_page")
+        if prefix:
+            infos = tuple(self.folders.get(prefix.removesuffix("/"), {}).values())
+            cut = len(infos) > self._page
+            return Page(infos[: self._page], (), "more" if cut else None)
+        keys, following = self._cut("objects", token, limit)
+        return Page(tuple(self._info(key) for key in keys), (), following)
+
+    def list_prefixes(self, prefix: str = "", token: str | None = None, limit: int = PAGE) -> Page:
+        assert prefix == ""
+        self._before("list_prefixes")
+        names, following = self._cut("folders", token, limit)
+        return Page((), tuple(f"{name}/" for name in names), following)
+
+    def head(self, key: str) -> ObjectInfo | None:
+        self._before("head")
+        name, _, file = key.partition("/")
+        return self.folders.get(name, {}).get(file)
+
+    def _info(self, key: str) -> ObjectInfo:
+        name, _, file = key.partition("/")
+        return self.folders[name][file]
+
+    def _cut(self, kind: str, token: str | None, limit: int) -> tuple[list[str], str | None]:
+        if token is None:
+            self._listings += 1
+            order, last = self._listings % 7, (-1, "")
+        else:
+            issued, chosen, rank, key = token.split(" ", 3)
+            if self._now() - float(issued) > self._token_seconds:
+                raise StorageError("the continuation token has expired")
+            order, last = int(chosen), (int(rank), key)
+        ranked = self._ranked(kind, order)
+        following = [each for each in ranked if each > last] if token else ranked
+        part = following[: min(limit, self._page)]
+        if len(part) == len(following):
+            return [key for _, key in part], None
+        return [key for _, key in part], f"{self._now()} {order} {part[-1][0]} {part[-1][1]}"
+
+    def _ranked(self, kind: str, order: int) -> list[tuple[int, str]]:
+        if (kind, order) not in self._orders:
+            keys = (
+                list(self.folders)
+                if kind == "folders"
+                else [info.key for files in self.folders.values() for info in files.values()]
+            )
+            ranked = sorted((zlib.crc32(key.encode(), order), key) for key in keys)
+            self._orders[kind, order] = ranked
+        return self._orders[kind, order]

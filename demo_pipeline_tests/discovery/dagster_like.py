@@ -1,0 +1,52 @@
+"""Runs as Dagster remembers them: a key launches once, a run reads its upload some time later."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from demo_pipeline.discovery.decisions import Launch, Request
+
+
+@dataclass
+class Run:
+    id: str
+    fingerprint: str
+    time: float
+    read: float = float("inf")
+    superseded: bool = False
+
+
+@dataclass
+class Runs:
+    """`Launched`, and the launching.
+
+    Attributes:
+        before: called before each question, with its name; may raise.
+        by_id: runs, oldest first.
+    """
+
+    before: Callable[[str], None] = lambda _: None
+    by_id: dict[str, list[Run]] = field(default_factory=lambda: defaultdict(list))
+    _keys: set[str] = field(default_factory=set)
+
+    def last(self, id: str) -> Launch | None:  # noqa: A002
+        self.before("last")
+        runs = self.by_id.get(id)
+        return Launch(runs[-1].fingerprint, runs[-1].superseded) if runs else None
+
+    def times(self, id: str, fingerprint: str) -> int:  # noqa: A002
+        self.before("times")
+        return sum(run.fingerprint == fingerprint for run in self.by_id.get(id, ()))
+
+    def has_run(self, run_key: str) -> bool:
+        self.before("has_run")
+        return run_key in self._keys
+
+    def launch(self, request: Request, time: float = 0.0) -> Run | None:
+        """The run, None when there is one with this key."""
+        if request.run_key in self._keys:
+            return None
+        run = Run(request.id, request.fingerprint, time)
+        self._keys.add(request.run_key)
+        self.by_id[request.id].append(run)
+        return run

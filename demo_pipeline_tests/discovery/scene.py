@@ -1,0 +1,91 @@
+"""A bucket, a ledger, runs and a clock, for tests that tell one incident."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from demo_pipeline.discovery.decisions import Request, State
+from demo_pipeline.discovery.ledger import Ledger
+from demo_pipeline.discovery.tick import Tick, tick
+from demo_pipeline.settings import DiscoverySettings
+from demo_pipeline.storage.objects import Objects
+from demo_pipeline.storage.uploads import FILES
+from demo_pipeline_tests.discovery.bucket import Bucket
+from demo_pipeline_tests.discovery.dagster_like import Runs
+from demo_pipeline_tests.discovery.dying import DyingLedger
+
+QUIET = 60
+
+
+@dataclass
+class Scene:
+    """One place and what is known of it.
+
+    Attributes:
+        path: of the ledger.
+        objects: looked at instead of the bucket.
+        seconds_a_request: that pass within a look.
+        before: called before every step of a look, in the ledger too; may raise.
+    """
+
+    path: Path
+    settings: DiscoverySettings = field(default_factory=DiscoverySettings)
+    bucket: Bucket = field(default_factory=Bucket)
+    runs: Runs = field(default_factory=Runs)
+    objects: Any = None
+    now: float = 1_700_000_000.0
+    seconds_a_request: float = 0.0
+    before: Callable[[str], None] = lambda _: None
+    _spent: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.bucket._before = self._request
+        self.runs.before = self._ask
+
+    def upload(self, name: str, version: str = "1", files: tuple[str, ...] = FILES) -> None:
+        for file in files:
+            self.bucket.place(name, file, f"{name}-{file}-{version}", modified=self.now)
+
+    def delete(self, name: str, files: tuple[str, ...] = FILES) -> None:
+        for file in files:
+            self.bucket.remove(name, file)
+
+    def look(self, after: float = 30) -> Tick:
+        """A look some seconds later, of which nothing is launched."""
+        self.now += after
+        objects: Objects = self.objects or self.bucket
+        with DyingLedger.open(self.path) as ledger:
+            ledger.before = self.before
+            return tick(objects, ledger, self.runs, self.now, self.settings, lambda: self._spent)
+
+    def launch(self, found: Tick) -> list[str]:
+        """Keys of the runs that are launched."""
+        return [each.run_key for each in found.requests if self.runs.launch(each, self.now)]
+
+    def go_on(self, seconds: float = 4 * QUIET) -> list[Request]:
+        """Looks and launches for so long; what was launched."""
+        launched = []
+        for _ in range(int(seconds / 30)):
+            found = self.look()
+            launched += [each for each in found.requests if self.runs.launch(each, self.now)]
+        return launched
+
+    def state(self, name: str) -> State | None:
+        with Ledger.open(self.path) as ledger:
+            return ledger.states().get(name)
+
+    def wish(self, name: str, reason: str) -> None:
+        with Ledger.open(self.path) as ledger:
+            ledger.wish(name, reason)
+
+    def _ask(self, name: str) -> None:
+        self.before(name)
+
+    def _request(self, name: str) -> None:
+        self._spent += self.seconds_a_request
+        self.before(name)
+
+    def lose_ledger(self) -> None:
+        for ending in ("", "-wal", "-shm"):
+            self.path.with_name(self.path.name + ending).unlink(missing_ok=True)

@@ -1,0 +1,291 @@
+"""A world from a seed: people upload, the sensor and the daemon die, the ledger is deleted, the
+clock jumps back, tokens expire, pages change under the listing. Then: what was missed?
+
+Beside the real `tick`, the usual sensor over a last-modified cursor looks at the same bucket; it
+is spared the kills.
+"""
+
+import heapq
+import itertools
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from demo_pipeline.discovery.decisions import SUPERSEDED, Request, State, fingerprint_of
+from demo_pipeline.discovery.ledger import Ledger
+from demo_pipeline.discovery.tick import Tick, tick
+from demo_pipeline.settings import DiscoverySettings
+from demo_pipeline.storage.errors import StorageError
+from demo_pipeline_tests.discovery.bucket import Bucket
+from demo_pipeline_tests.discovery.dagster_like import Run, Runs
+from demo_pipeline_tests.discovery.dying import DyingLedger, Killed
+from demo_pipeline_tests.discovery.people import QUIET, Change, people
+
+SETTINGS = DiscoverySettings(
+    quiet_seconds=QUIET,
+    pages_per_tick=5,
+    seconds_per_tick=20,
+    polls_per_tick=60,
+    requests_per_tick=10,
+)
+UPLOADING = 1800.0  # seconds in which uploads begin
+EPOCH = 1_700_000_000.0
+SETTLING = 40  # looks in peace at the end
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What went wrong, in demonstrations (missed) and runs.
+
+    Attributes:
+        missed: complete at the end, uploaded once, and the last good run was not for it.
+        missed_reuploads: the same, uploaded or changed more than once.
+        premature: runs launched for what nobody had finished.
+        duplicate_runs: launched again for what the last good run was for.
+    """
+
+    missed: int
+    missed_reuploads: int
+    premature: int
+    duplicate_runs: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """One simulated world.
+
+    Attributes:
+        ours: of `tick`.
+        cursor: of the last-modified cursor.
+        misjudged: folders whose state in the ledger is not what lies there at the end.
+        demonstrations: complete at the end.
+        runs: launched by us.
+        superseded: of those.
+        kills: of sensor or daemon.
+        ledgers_lost: how often the ledger was deleted.
+    """
+
+    ours: Figures
+    cursor: Figures
+    misjudged: int
+    demonstrations: int
+    runs: int
+    superseded: int
+    kills: int
+    ledgers_lost: int
+
+
+class CursorSensor:
+    """Takes what has been modified since the newest object it saw; runs what has its files."""
+
+    def __init__(self) -> None:
+        self.runs: dict[str, list[Run]] = defaultdict(list)
+        self._cursor = float("-inf")
+
+    def look(self, bucket: Bucket, time: float) -> None:
+        infos = [info for files in bucket.folders.values() for info in files.values()]
+        new = {info.key.partition("/")[0] for info in infos if info.modified > self._cursor}
+        self._cursor = max([self._cursor, *(info.modified for info in infos)])
+        for name in sorted(new):
+            fingerprint = fingerprint_of(bucket.files(name))
+            if fingerprint is not None:
+                self.runs[name].append(Run(name, fingerprint, time))
+
+
+class World:
+    """See the module's sentence.
+
+    Args:
+        seed: everything follows from it.
+        count: demonstrations.
+        folder: for the ledger.
+    """
+
+    def __init__(self, seed: int, count: int, folder: Path) -> None:
+        self.time, self.kills, self.ledgers_lost, self.looks_lost = 0.0, 0, 0, 0
+        self.random = Random(seed)
+        self.bucket = Bucket(150, self._request, lambda: self.time, token_seconds=300)
+        self.runs, self.cursor = Runs(self._step), CursorSensor()
+        self.finished: dict[str, list[tuple[float, str | None]]] = defaultdict(list)
+        self._path = folder / "ledger.sqlite"
+        self._steps_left: int | None = None
+        self._jump, self._peace = 0.0, False
+        self._resumed: list[Request] = []
+        self._order = itertools.count()
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        for change in people(self.random, count, UPLOADING):
+            self._at(change.time, lambda change=change: self._apply(change))
+        self._end = max(time for time, _, _ in self._events)
+        for _ in range(self.random.choice((1, 1, 2, 3))):
+            self._at(self.random.uniform(0, self._end), self._lose_ledger)
+        self._at(self.random.uniform(0, self._end), self._set_clock_back)
+
+    def run(self) -> None:
+        """Until the last event is over, and some looks more."""
+        while self._events or self.time < self._end:
+            self._live(self.random.uniform(25, 35))
+        self._peace, self._steps_left = True, None
+        for _ in range(SETTLING):
+            self._live(30)
+        while self._events:
+            self._live(30)
+
+    def states(self) -> dict[str, State]:
+        with Ledger.open(self._path) as ledger:
+            return ledger.states()
+
+    def _live(self, seconds: float) -> None:
+        """Wait, then look and launch, perhaps to die of it."""
+        self._pass(seconds)
+        self.cursor.look(self.bucket, self.time)
+        if not self._peace and self.random.random() < 0.2:
+            self._steps_left = int(2 ** self.random.uniform(0, 9))
+        try:
+            for request in self._resumed:
+                self._launch(request)
+            self._resumed = []
+            self._launch_all(self._look())
+        except StorageError:  # the ledger was deleted under this look's hands
+            self.looks_lost += 1
+        except Killed:
+            self.kills += 1
+            self._pass(self.random.choice((0, 20, 100, 500)) * self.random.random())
+        self._steps_left = None
+
+    def _look(self) -> Tick:
+        now = EPOCH + self.time - self._jump
+        with DyingLedger.open(self._path) as ledger:
+            ledger.before = self._step
+            return tick(self.bucket, ledger, self.runs, now, SETTINGS, lambda: self.time)
+
+    def _launch_all(self, found: Tick) -> None:
+        assert len(found.cursor) < 1024
+        assert len(found.requests) <= SETTINGS.requests_per_tick
+        assert {request.id for request in found.requests} <= set(found.new_ids)
+        waiting = list(found.requests)
+        keeps = self.random.random() < 0.5  # a daemon that comes back may know what it was doing
+        try:
+            while waiting:
+                self._launch(waiting[0])
+                waiting.pop(0)
+        except Killed:
+            self._resumed = waiting if keeps else []
+            raise
+
+    def _launch(self, request: Request) -> None:
+        self._step("launch")
+        run = self.runs.launch(request, self.time)
+        if run is not None:
+            self._at(self.time + self.random.uniform(0, 600), lambda: self._read(run))
+        self._step("launched")
+
+    def _read(self, run: Run) -> None:
+        """The run re-checks what it was launched for; its outcome is told some time later."""
+        run.read = self.time
+        if fingerprint_of(self.bucket.files(run.id)) != run.fingerprint:
+            run.superseded = True
+            self._at(self.time + self.random.uniform(0, 60), lambda: self._wish(run.id))
+
+    def _wish(self, demonstration: str) -> None:
+        with Ledger.open(self._path) as ledger:
+            ledger.wish(demonstration, SUPERSEDED)
+
+    def _apply(self, change: Change) -> None:
+        if change.etag is None:
+            self.bucket.remove(change.name, change.file)
+        else:
+            self.bucket.place(change.name, change.file, change.etag, modified=change.modified)
+        if change.last:
+            fingerprint = fingerprint_of(self.bucket.files(change.name))
+            self.finished[change.name].append((self.time, fingerprint))
+
+    def _at(self, time: float, event: Callable[[], None]) -> None:
+        heapq.heappush(self._events, (time, next(self._order), event))
+
+    def _pass(self, seconds: float) -> None:
+        until = self.time + seconds
+        while self._events and self._events[0][0] <= until:
+            self.time, _, event = heapq.heappop(self._events)
+            event()
+        self.time = until
+
+    def _request(self, _: str) -> None:
+        """Every request takes time, in which people go on; one in 200 is refused."""
+        self._step("request")
+        self._pass(self.random.uniform(0, 0.2))
+        if not self._peace and self.random.random() < 0.005:
+            raise StorageError("the bucket does not answer")
+
+    def _step(self, _: str) -> None:
+        if self._steps_left is not None:
+            self._steps_left -= 1
+            if self._steps_left < 0:
+                self._steps_left = None
+                raise Killed
+
+    def _lose_ledger(self) -> None:
+        """The file is deleted, perhaps under the hands of a look."""
+        self.ledgers_lost += 1
+        for ending in ("", "-wal", "-shm"):
+            self._path.with_name(self._path.name + ending).unlink(missing_ok=True)
+
+    def _set_clock_back(self) -> None:
+        self._jump += self.random.uniform(1, 3600)
+
+
+def simulate(seed: int, count: int) -> Result:
+    """One world, and what became of it."""
+    with tempfile.TemporaryDirectory() as folder:
+        world = World(seed, count, Path(folder))
+        world.run()
+        final = {name: fingerprint_of(world.bucket.files(name)) for name in world.finished}
+        states = world.states()
+    runs = [run for each in world.runs.by_id.values() for run in each]
+    return Result(
+        ours=_figures(world, world.runs.by_id, final),
+        cursor=_figures(world, world.cursor.runs, final),
+        misjudged=sum(states.get(name) not in _truth(world, name) for name in final),
+        demonstrations=sum(fingerprint is not None for fingerprint in final.values()),
+        runs=len(runs),
+        superseded=sum(run.superseded for run in runs),
+        kills=world.kills,
+        ledgers_lost=world.ledgers_lost,
+    )
+
+
+def _truth(world: World, name: str) -> tuple[State | None, ...]:
+    """States that are right at the end; a ledger made anew never knew those that are gone."""
+    files = world.bucket.files(name)
+    if not files:
+        return (State.GONE, None)
+    return (State.PENDING if fingerprint_of(files) is None else State.ACCEPTED,)
+
+
+def _figures(world: World, runs: Mapping[str, list[Run]], final: dict[str, str | None]) -> Figures:
+    missed, missed_again, premature, duplicates = 0, 0, 0, 0
+    for name, fingerprint in final.items():
+        each = runs.get(name, [])
+        premature += sum(not _was_finished(world, run) for run in each)
+        duplicates += sum(_again(*pair) for pair in itertools.pairwise(each))
+        if fingerprint is not None and not (each and _is_for(each[-1], fingerprint)):
+            missed += len(world.finished[name]) == 1
+            missed_again += len(world.finished[name]) > 1
+    return Figures(missed, missed_again, premature, duplicates)
+
+
+def _is_for(run: Run, fingerprint: str) -> bool:
+    return run.fingerprint == fingerprint and not run.superseded
+
+
+def _again(earlier: Run, later: Run) -> bool:
+    """Whether the later run is for what the earlier one was for and had, or might still have."""
+    known = earlier.superseded and earlier.read <= later.time
+    return earlier.fingerprint == later.fingerprint and not known
+
+
+def _was_finished(world: World, run: Run) -> bool:
+    finished = world.finished[run.id]
+    return any(time <= run.time and each == run.fingerprint for time, each in finished)

@@ -1,0 +1,92 @@
+"""listed = accepted + quarantined + pending + gone, or it is said who does not fit."""
+
+from contextlib import contextmanager
+
+import pytest
+
+from demo_pipeline.discovery.accounting import account
+from demo_pipeline.discovery.ledger import Ledger
+from demo_pipeline_tests.discovery.scene import Scene
+
+
+@pytest.fixture
+def place(scene: Scene) -> Scene:
+    """Two accepted, one pending, one gone, and two folders for one id."""
+    for name in ("a", "b", "gone", "demo 1: login", "demo_1_login-3c66c2aa7243d1c231babae2"):
+        scene.upload(name)
+    scene.upload("pending", files=("meta.json",))
+    scene.go_on()
+    scene.delete("gone")
+    scene.go_on()
+    return scene
+
+
+COLLIDING = "demo_1_login-3c66c2aa7243d1c231babae2"
+
+
+@contextmanager
+def ledger_of(scene):
+    with Ledger.open(scene.path) as ledger:
+        yield ledger
+
+
+def figures(one):
+    return one.listed, one.accepted, one.quarantined, one.pending, one.gone
+
+
+@pytest.mark.parametrize("listed", [None, ["a", "b", "pending"], ["a", "b", "pending", COLLIDING]])
+def test_every_id_is_counted_once(place, listed):
+    with ledger_of(place) as ledger:
+        found = account(ledger, {"b"}, listed)
+    assert figures(found) == (5, 1, 2, 1, 1)
+    assert found.balanced
+    assert found.problems == ()
+
+
+def test_a_request_that_is_not_launched_is_pending(place):
+    place.upload("late")
+    place.look()
+    place.look(61)
+    with ledger_of(place) as ledger:
+        assert account(ledger, (), None).pending == 2
+
+
+def test_a_corrected_upload_with_a_record_stays_quarantined_until_it_is_released(place):
+    place.upload("b", "2")
+    place.look()
+    with ledger_of(place) as ledger:
+        assert figures(account(ledger, {"b"}, None)) == (5, 1, 2, 1, 1)
+        assert figures(account(ledger, (), None)) == (5, 1, 1, 2, 1)
+
+
+def test_an_upload_that_discovery_does_not_know_breaks_the_sum_and_is_named(place):
+    with ledger_of(place) as ledger:
+        found = account(ledger, (), ["a", "b", "pending", "unseen"])
+    assert not found.balanced
+    assert [(each.code, each.demonstration) for each in found.problems] == [
+        ("unknown_upload", "unseen")
+    ]
+
+
+def test_what_vanished_just_now_is_gone_and_named(place):
+    with ledger_of(place) as ledger:
+        found = account(ledger, (), ["a", "pending"])
+    assert figures(found) == (5, 1, 1, 1, 2)
+    assert found.balanced
+    assert [(str(each.severity), each.demonstration) for each in found.problems] == [
+        ("warning", "b")
+    ]
+
+
+def test_what_was_gone_and_lies_there_again_is_pending(place):
+    with ledger_of(place) as ledger:
+        found = account(ledger, (), ["a", "b", "pending", "gone"])
+    assert figures(found) == (5, 2, 1, 2, 0)
+    assert found.problems == ()
+
+
+def test_a_record_of_what_was_never_uploaded_is_named(place):
+    with ledger_of(place) as ledger:
+        found = account(ledger, {"stranger", "gone"}, None)
+    assert found.balanced
+    assert [each.demonstration for each in found.problems] == ["stranger"]

@@ -1,0 +1,94 @@
+"""A ledger that is damaged, old or locked away never stops discovery for long."""
+
+import sqlite3
+
+import pytest
+
+from demo_pipeline.discovery.decisions import Entry, State
+from demo_pipeline.discovery.ledger import Ledger
+from demo_pipeline.discovery.tick import tick
+from demo_pipeline.storage.errors import StorageError
+from demo_pipeline_tests.discovery.scene import Scene
+
+
+@pytest.fixture
+def known(scene: Scene) -> Scene:
+    scene.upload("demo")
+    assert len(scene.go_on()) == 1
+    return scene
+
+
+def wish_and_fail(ledger: Ledger) -> None:
+    with ledger.transaction():
+        ledger.wish("demo", "retry")
+        _ = 1 / 0
+
+
+def is_whole_again(scene: Scene) -> bool:
+    return scene.go_on() == [] and scene.state("demo") is State.ACCEPTED
+
+
+@pytest.mark.parametrize("damage", [b"", b"not a database", b"SQLite format 3\0" + b"x" * 5000])
+def test_a_file_that_is_no_ledger_is_set_aside_and_made_anew(known, damage):
+    known.lose_ledger()
+    known.path.write_bytes(damage)
+    assert is_whole_again(known)
+    aside = known.path.with_name("ledger.sqlite.damaged")
+    assert not damage or aside.read_bytes() == damage
+
+
+def test_a_page_that_was_overwritten_is_noticed(known):
+    data = bytearray(known.path.read_bytes())
+    for start in range(4096, len(data), 4096):
+        data[start : start + 64] = b"?" * 64
+    known.path.write_bytes(data)
+    assert is_whole_again(known)
+
+
+def test_a_ledger_of_another_version_is_set_aside(known):
+    connection = sqlite3.connect(known.path)
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    assert is_whole_again(known)
+
+
+def test_another_version_with_a_wish_in_it_is_kept_for_people(known):
+    known.wish("demo", "retry")
+    connection = sqlite3.connect(known.path)
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    known.look()
+    aside = sqlite3.connect(known.path.with_name("ledger.sqlite.damaged"))
+    assert aside.execute("SELECT id FROM wishes").fetchall() == [("demo",)]
+    aside.close()
+
+
+def test_a_place_where_no_file_can_be_is_named(tmp_path):
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StorageError, match="no ledger can be kept there"):
+        Ledger.open(tmp_path / "file" / "ledger.sqlite")
+
+
+def test_a_ledger_that_goes_away_under_a_look_is_a_storage_error(scene):
+    ledger = Ledger.open(scene.path)
+    ledger.close()
+    with pytest.raises(StorageError, match="ledger"):
+        tick(scene.bucket, ledger, scene.runs, scene.now, scene.settings)
+
+
+def test_what_is_written_in_a_transaction_that_fails_is_not_kept(scene):
+    scene.upload("demo")
+    scene.look()
+    with Ledger.open(scene.path) as ledger:
+        with pytest.raises(ZeroDivisionError):
+            wish_and_fail(ledger)
+        assert ledger.wishes("demo") == []
+
+
+def test_names_that_are_no_text_are_kept(scene):
+    name = "caf\udce9"
+    with Ledger.open(scene.path) as ledger:
+        entry = Entry(name, "cafe", files=(("meta.json", "etag", 2**40, 7),), due=1.5)
+        ledger.save([entry])
+        assert ledger.entries([name, "other"]) == {name: entry}
+        assert ledger.due(2.0, 10, complete=False) == [entry]

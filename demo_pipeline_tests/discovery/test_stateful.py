@@ -1,0 +1,109 @@
+"""Whatever people, the clock, the daemon and the disk do, in any order: the same invariants."""
+
+import tempfile
+from itertools import pairwise
+from pathlib import Path
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from demo_pipeline.discovery.decisions import File, State, fingerprint_of
+from demo_pipeline.storage.ids import safe_id
+from demo_pipeline.storage.uploads import FILES
+from demo_pipeline_tests.discovery.bucket import Bucket
+from demo_pipeline_tests.discovery.dying import Fuse, Killed
+from demo_pipeline_tests.discovery.scene import Scene
+
+NAMES = ("a", "b", "c d")
+
+
+class Uploads(RuleBasedStateMachine):
+    """Runs are for uploads that were quiet, never twice, and in the end for what lies there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._folder = tempfile.TemporaryDirectory()
+        path = Path(self._folder.name) / "ledger.sqlite"
+        self.scene = Scene(path, bucket=Bucket(page=2))
+        self.changed = dict.fromkeys(NAMES, 0.0)
+        self.early: list[str] = []
+
+    @rule(name=st.sampled_from(NAMES), file=st.sampled_from(FILES), version=st.integers(1, 2))
+    def put(self, name: str, file: str, version: int) -> None:
+        before = self.scene.bucket.files(name)
+        self.scene.upload(name, str(version), (file,))
+        self._note(name, before)
+
+    @rule(name=st.sampled_from(NAMES), version=st.integers(1, 2))
+    def upload(self, name: str, version: int) -> None:
+        before = self.scene.bucket.files(name)
+        self.scene.upload(name, str(version))
+        self._note(name, before)
+
+    @rule(name=st.sampled_from(NAMES), files=st.sets(st.sampled_from(FILES), min_size=1))
+    def delete(self, name: str, files: set[str]) -> None:
+        before = self.scene.bucket.files(name)
+        self.scene.delete(name, tuple(files))
+        self._note(name, before)
+
+    @rule(seconds=st.sampled_from((1, 30, 61, -1000)), step=st.none() | st.integers(0, 60))
+    def look(self, seconds: float, step: int | None) -> None:
+        fuse = Fuse(-1 if step is None else step)
+        self.scene.before = fuse
+        try:
+            for request in self.scene.look(seconds).requests:
+                fuse("launch")
+                self._launch(request)
+        except Killed:
+            pass
+        self.scene.before = lambda _: None
+
+    @rule()
+    def lose_ledger(self) -> None:
+        self.scene.lose_ledger()
+
+    @invariant()
+    def no_run_is_early_or_double(self) -> None:
+        assert self.early == []
+        for runs in self.scene.runs.by_id.values():
+            prints = [run.fingerprint for run in runs]
+            assert all(a != b for a, b in pairwise(prints))
+
+    def teardown(self) -> None:
+        for _ in range(9):
+            self.look(61, None)
+        for name in NAMES:
+            files = self.scene.bucket.files(name)
+            runs = self.scene.runs.by_id.get(self._id(name), [])
+            if fingerprint_of(files):
+                assert runs[-1].fingerprint == fingerprint_of(files)
+                assert self.scene.state(self._id(name)) is State.ACCEPTED
+            else:
+                there = {State.PENDING} if files else {State.GONE, None}
+                assert self.scene.state(self._id(name)) in there
+        self.no_run_is_early_or_double()
+        self._folder.cleanup()
+
+    def _note(self, name: str, before: tuple[File, ...]) -> None:
+        if self.scene.bucket.files(name) != before:
+            self.changed[name] = self.scene.now
+
+    def _launch(self, request) -> None:
+        [name] = [name for name in NAMES if self._id(name) == request.id]
+        if self.scene.runs.launch(request, self.scene.now) is None:
+            return
+        if request.fingerprint != fingerprint_of(self.scene.bucket.files(name)):
+            self.early.append(name)
+        if 0 <= self.scene.now - self.changed[name] < self.scene.settings.quiet_seconds:
+            self.early.append(name)
+
+    @staticmethod
+    def _id(name: str) -> str:
+        return safe_id(name)
+
+
+Uploads.TestCase.settings = settings(
+    max_examples=8, stateful_step_count=20, deadline=None, derandomize=True
+)
+TestUploads = Uploads.TestCase

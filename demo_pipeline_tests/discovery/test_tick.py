@@ -1,0 +1,434 @@
+"""Incidents with uploads, told one by one."""
+
+import json
+import re
+
+import pytest
+
+from demo_pipeline.discovery.decisions import SUPERSEDED, State, fingerprint_of
+from demo_pipeline.discovery.ledger import Ledger
+from demo_pipeline.settings import DiscoverySettings
+from demo_pipeline.storage.errors import StorageError
+from demo_pipeline.storage.folder_objects import FolderObjects
+from demo_pipeline.storage.uploads import FILES
+from demo_pipeline_tests.discovery.bucket import Bucket
+from demo_pipeline_tests.discovery.scene import Scene
+
+
+def keys(requests):
+    return [each.run_key for each in requests]
+
+
+class TestUploading:
+    def test_an_upload_is_requested_once_it_has_been_quiet(self, scene):
+        scene.upload("demo")
+        assert scene.look().requests == ()
+        assert scene.look(after=59).requests == ()
+        [request] = scene.look(after=2).requests
+        fingerprint = fingerprint_of(scene.bucket.files("demo"))
+        assert (request.id, request.fingerprint, request.reason) == ("demo", fingerprint, "new")
+        assert request.run_key == f"demo@{fingerprint[:16]}"
+
+    def test_every_change_starts_the_quiet_time_again(self, scene):
+        for version in range(5):
+            scene.upload("demo", str(version), ("recording.mp4",))
+            scene.upload("demo", files=FILES[:2])
+            assert scene.look(after=50).requests == ()
+        assert len(scene.look(after=61).requests) == 1
+
+    def test_a_file_that_went_back_and_forth_between_two_looks_was_not_quiet(self, scene):
+        scene.upload("demo")
+        scene.look()
+        scene.now += 40
+        scene.upload("demo", "2", ("meta.json",))
+        scene.upload("demo", "1", ("meta.json",))
+        assert scene.look(21).requests == ()
+        assert len(scene.look(61).requests) == 1
+
+    def test_a_file_that_is_written_again_as_it_was_is_part_of_an_upload(self, scene):
+        """Two files of three change, and the same third between them: never 60 s of quiet."""
+        scene.upload("demo")
+        assert len(scene.go_on()) == 1
+        for file, version in zip(FILES, ("2", "1", "2"), strict=True):
+            scene.upload("demo", version, (file,))
+            assert scene.look(25).requests == ()
+            assert scene.look(30).requests == ()
+        [request] = scene.go_on()
+        assert request.fingerprint == fingerprint_of(scene.bucket.files("demo"))
+
+    def test_two_files_are_no_upload_however_long_they_lie_there(self, scene):
+        scene.upload("demo", files=FILES[:2])
+        assert scene.go_on(7200) == []
+        assert scene.state("demo") is State.PENDING
+        scene.upload("demo", files=FILES[2:])
+        assert len(scene.go_on()) == 1
+
+    def test_an_abandoned_upload_is_not_looked_at_every_time(self, scene):
+        scene.upload("demo", files=FILES[:1])
+        scene.go_on(7200)
+        assert sum(scene.look().polls for _ in range(40)) <= 3
+
+    def test_a_marker_ends_the_first_upload_at_once_and_no_later_one(self, scene):
+        scene.settings = DiscoverySettings(complete_marker="_COMPLETE")
+        scene.upload("demo")
+        scene.bucket.place("demo", "_COMPLETE", "marker")
+        assert len(scene.launch(scene.look())) == 1
+        scene.look()
+        scene.upload("demo", "2", FILES[:1])  # the old marker is still there
+        assert scene.look().requests == ()
+        scene.upload("demo", "2")
+        assert scene.look().requests == ()
+        assert len(scene.go_on()) == 1
+
+    def test_quiet_seconds_of_zero_take_what_is_there(self, scene):
+        scene.settings = DiscoverySettings(quiet_seconds=0)
+        scene.upload("demo")
+        assert len(scene.look().requests) == 1
+
+    def test_a_slow_look_does_not_count_its_own_length_as_quiet(self, scene):
+        """Begun at 0 and seen at 45 s, an upload is not yet quiet for 60 s at 65 s."""
+        scene.upload("demo")
+        scene.seconds_a_request = 15
+        scene.look()
+        scene.seconds_a_request = 0
+        assert scene.look(after=65).requests == ()
+        assert len(scene.look(after=41).requests) == 1
+
+
+class TestLaunching:
+    def test_what_is_not_launched_is_requested_again_under_the_same_key(self, scene):
+        scene.upload("demo")
+        scene.look()
+        first, second = scene.look(61), scene.look()
+        assert keys(first.requests) == keys(second.requests)
+        assert scene.state("demo") is State.REQUESTED
+        scene.launch(second)
+        assert scene.look().requests == ()
+        assert scene.state("demo") is State.ACCEPTED
+        assert scene.go_on(3600) == []
+
+    def test_an_upload_that_changes_before_its_run_is_launched_waits_again(self, scene):
+        scene.upload("demo")
+        scene.look()
+        [stale] = scene.look(61).requests
+        scene.upload("demo", "2")
+        [fresh] = scene.go_on()
+        assert fresh.fingerprint != stale.fingerprint
+
+    def test_ids_are_given_for_registration_with_their_request(self, scene):
+        scene.upload("a")
+        scene.upload("b", files=FILES[:1])
+        scene.look()
+        assert scene.look(61).new_ids == ("a",)
+
+    def test_a_run_from_elsewhere_counts(self, scene):
+        """`demo-pipeline run` took it before the sensor did."""
+        scene.upload("demo")
+        scene.go_on()
+        scene.lose_ledger()
+        assert scene.go_on() == []
+        assert scene.state("demo") is State.ACCEPTED
+
+    def test_a_run_history_that_was_pruned_brings_nothing_back(self, scene):
+        scene.upload("demo")
+        scene.go_on()
+        scene.runs.by_id.clear()
+        scene.upload("demo", "2")
+        scene.look()
+        scene.upload("demo")
+        assert scene.go_on() == []
+
+    def test_a_key_whose_run_was_pruned_from_the_history_is_not_used_twice(self, scene):
+        scene.upload("demo")
+        [first] = scene.go_on()
+        scene.upload("demo", "2")
+        scene.go_on()
+        del scene.runs.by_id["demo"][0]  # the run is no longer counted, its key still is
+        scene.upload("demo")
+        assert keys(scene.go_on()) == [f"{first.run_key}#1"]
+
+
+class TestUploadingAgain:
+    @pytest.fixture(autouse=True)
+    def _first(self, scene):
+        scene.upload("demo")
+        [self.first] = scene.go_on()
+
+    def test_a_new_version_is_run_and_so_is_the_way_back(self, scene):
+        scene.upload("demo", "2", FILES[:1])
+        [second] = scene.go_on()
+        scene.upload("demo", "1")
+        [third] = scene.go_on()
+        assert second.reason == "changed"
+        assert third.run_key == f"{self.first.run_key}#1"
+        scene.upload("demo", "2", FILES[:1])
+        assert keys(scene.go_on()) == [f"{second.run_key}#1"]
+
+    def test_a_version_that_was_taken_back_before_it_was_quiet_is_nothing(self, scene):
+        scene.upload("demo", "2")
+        scene.look()
+        scene.upload("demo", "1")
+        assert scene.go_on() == []
+        assert scene.state("demo") is State.ACCEPTED
+
+    def test_the_same_bytes_under_new_etags_are_run(self, scene):
+        scene.upload("demo", "1-in-two-parts")
+        assert len(scene.go_on()) == 1
+
+    def test_a_file_that_is_deleted_makes_it_pending_and_runs_nothing(self, scene):
+        scene.delete("demo", FILES[:1])
+        assert scene.go_on(1200) == []
+        assert scene.state("demo") is State.PENDING
+        scene.upload("demo", "1", FILES[:1])
+        assert scene.go_on() == []
+        assert scene.state("demo") is State.ACCEPTED
+
+    def test_gone_after_two_sweeps_and_back_again(self, scene):
+        scene.delete("demo")
+        scene.look()
+        assert scene.state("demo") is State.PENDING
+        scene.look()
+        assert scene.state("demo") is State.GONE
+        assert scene.look(600).polls == 0
+        scene.upload("demo", "2")
+        assert len(scene.go_on()) == 1
+        assert scene.state("demo") is State.ACCEPTED
+
+    def test_what_comes_back_as_it_was_needs_no_run(self, scene):
+        scene.delete("demo")
+        scene.go_on()
+        scene.upload("demo")
+        assert scene.go_on() == []
+        assert scene.state("demo") is State.ACCEPTED
+
+    @pytest.mark.parametrize("lost", [False, True])
+    def test_a_superseded_run_is_made_up_for_though_the_upload_is_as_it_was(self, scene, lost):
+        """A was launched, its run met B, and A lies there again with the same ETags."""
+        scene.runs.by_id["demo"][-1].superseded = True
+        if lost:
+            scene.lose_ledger()
+        else:
+            scene.wish("demo", SUPERSEDED)
+        assert scene.look().requests == ()  # it changed just now: quiet first
+        [again] = scene.go_on()
+        assert (again.run_key, again.reason) == (f"{self.first.run_key}#1", SUPERSEDED)
+        assert scene.go_on(1200) == []
+
+    def test_news_of_an_old_superseded_run_does_not_run_the_new_one_twice(self, scene):
+        self.last = scene.runs.by_id["demo"][-1]
+        scene.upload("demo", "2")
+        assert len(scene.go_on()) == 1
+        self.last.superseded = True
+        scene.wish("demo", SUPERSEDED)
+        assert scene.go_on() == []
+
+    def test_news_that_arrives_in_the_middle_of_a_look_waits_for_the_next(self, scene):
+        """The ledger was lost, the last run is for what lies there, and an old one reports."""
+        scene.lose_ledger()
+        scene.look()
+        told = []
+
+        def tell(step):
+            if step == "last" and not told:
+                told.append(step)
+                scene.wish("demo", SUPERSEDED)
+
+        scene.before = tell
+        assert scene.look(61).requests == ()
+        assert told
+        assert scene.go_on() == []
+        assert scene.state("demo") is State.ACCEPTED
+
+    def test_a_superseded_run_that_ended_before_it_was_confirmed(self, scene):
+        scene.upload("demo", "2")
+        scene.look()
+        [key] = scene.launch(scene.look(61))
+        scene.runs.by_id["demo"][-1].superseded = True
+        assert keys(scene.go_on()) == [f"{key}#1"]
+
+
+class TestWishes:
+    @pytest.fixture(autouse=True)
+    def _first(self, scene):
+        scene.upload("demo")
+        [self.first] = scene.go_on()
+
+    def test_a_retry_is_run_once_at_the_next_look(self, scene):
+        scene.wish("demo", "retry")
+        found = scene.look()
+        assert [(each.run_key, each.reason) for each in found.requests] == [
+            (f"{self.first.run_key}#1", "retry")
+        ]
+        assert keys(scene.look().requests) == keys(found.requests)  # not launched: asked again
+        scene.launch(found)
+        assert scene.go_on(1200) == []
+        scene.wish("demo", "retry")
+        assert keys(scene.go_on()) == [f"{self.first.run_key}#2"]
+
+    def test_two_wishes_are_one_run(self, scene):
+        scene.wish("demo", "retry")
+        scene.wish("demo", "reprocess")
+        assert len(scene.go_on()) == 1
+
+    def test_a_wish_made_after_the_launch_and_before_it_was_confirmed_is_kept(self, scene):
+        scene.wish("demo", "retry")
+        scene.launch(scene.look())
+        scene.wish("demo", "retry")
+        assert keys(scene.go_on()) == [f"{self.first.run_key}#2"]
+
+    def test_a_corrected_upload_meets_the_wish(self, scene):
+        scene.upload("demo", "2", FILES[:1])
+        scene.wish("demo", "retry")
+        assert len(scene.go_on(1200)) == 1
+
+    def test_a_wish_for_what_is_gone_ends_with_it(self, scene):
+        scene.delete("demo")
+        scene.wish("demo", "retry")
+        assert scene.go_on(1200) == []
+        scene.upload("demo")
+        assert scene.go_on(1200) == []
+
+
+class TestClock:
+    def test_a_clock_set_back_costs_one_look_and_hurries_nothing(self, scene):
+        scene.upload("demo")
+        scene.look()
+        assert scene.look(after=-86_400).requests == ()
+        assert scene.look(after=59).requests == ()
+        assert len(scene.look(after=2).requests) == 1
+
+    def test_a_clock_set_back_and_forth_is_no_quiet_time(self, scene):
+        scene.upload("demo")
+        scene.look()
+        scene.look(after=-3600)
+        assert scene.look(after=3630).requests == ()
+        assert len(scene.look(after=31).requests) == 1
+
+
+class TestListings:
+    def test_pages_of_one_entry_in_any_order_find_everything(self, scene):
+        scene.bucket = Bucket(page=1)
+        for number in range(12):
+            scene.upload(f"demo-{number}")
+        assert len(scene.go_on(600)) == 12
+        scene.upload("demo-3", "2", ("meta.json",))
+        scene.delete("demo-4")
+        assert [each.id for each in scene.go_on(900)] == ["demo-3"]
+        assert scene.state("demo-4") is State.GONE
+
+    def test_a_folder_with_more_than_a_page_of_other_things(self, scene):
+        scene.bucket = Bucket(page=5)
+        for number in range(30):
+            scene.bucket.place("demo", f"frames/{number}.png", "x")
+        scene.upload("demo")
+        assert len(scene.go_on(600)) == 1
+
+    def test_a_refused_token_starts_the_listing_again(self, scene):
+        now = [0.0]
+        scene.bucket = Bucket(page=2, now=lambda: now[0], token_seconds=100)
+        scene.settings = DiscoverySettings(pages_per_tick=2)
+        for number in range(10):
+            scene.upload(f"demo-{number}")
+        scene.look()
+        now[0] = 1000.0
+        found = [scene.look() for _ in range(3)]
+        assert all("expired" in each.errors[0] for each in found)
+        assert scene.look().errors == ()
+        assert len(scene.go_on(1200)) == 10
+
+    def test_hidden_and_loose_objects_are_not_demonstrations(self, scene):
+        scene.upload(".trash")
+        scene.upload("")
+        scene.upload("demo", files=("deep/meta.json", "notes.txt"))
+        assert scene.go_on() == []
+        with Ledger.open(scene.path) as ledger:
+            assert ledger.states() == {"demo": State.PENDING}
+
+    def test_a_look_is_bounded_and_the_rest_is_not_forgotten(self, scene):
+        scene.settings = DiscoverySettings(
+            pages_per_tick=2, polls_per_tick=7, requests_per_tick=3, quiet_seconds=30
+        )
+        scene.bucket = Bucket(page=4)
+        for number in range(20):
+            scene.upload(f"demo-{number:02}")
+        launched: list[str] = []
+        for _ in range(60):
+            found = scene.look()
+            assert found.pages <= 2
+            assert found.polls <= 8
+            assert len(found.requests) <= 3
+            launched += scene.launch(found)
+        assert len(set(launched)) == len(launched) == 20
+
+    def test_time_runs_out_and_every_part_still_comes_on(self, scene):
+        scene.settings = DiscoverySettings(seconds_per_tick=0.5)
+        scene.seconds_a_request = 1
+        for number in range(5):
+            scene.upload(f"demo-{number}")
+        assert scene.look().polls <= 2
+        assert len(scene.go_on(1200)) == 5
+
+    def test_a_bucket_that_does_not_answer_is_said_and_survived(self, scene):
+        scene.upload("demo")
+        scene.look()
+
+        def refuse(_):
+            raise StorageError("the bucket does not answer")
+
+        scene.bucket._before = refuse
+        found = scene.look(61)
+        assert found.requests == ()
+        assert set(found.errors) == {"the bucket does not answer"}
+        scene.bucket._before = lambda _: None
+        assert len(scene.go_on()) == 1
+
+
+class TestNames:
+    def test_two_folders_that_meet_on_one_id_are_neither_run(self, scene):
+        scene.upload("demo 1: login")
+        scene.upload("demo_1_login-3c66c2aa7243d1c231babae2")
+        scene.upload("other")
+        assert [each.id for each in scene.go_on()] == ["other"]
+        names = ("demo 1: login", "demo_1_login-3c66c2aa7243d1c231babae2")
+        assert scene.look().collisions == {"demo_1_login-3c66c2aa7243d1c231babae2": names}
+        scene.delete("demo 1: login")
+        assert len(scene.go_on(600)) == 1
+        assert scene.look().collisions == {}
+
+    def test_a_name_that_is_no_text_has_an_id_and_is_printable(self, scene, tmp_path):
+        root = tmp_path / "uploads"
+        folder = root / "caf\udce9"
+        folder.mkdir(parents=True)
+        for file in FILES:
+            (folder / file).write_bytes(b"x")
+        scene.objects = FolderObjects(root)
+        [request] = scene.go_on()
+        assert re.fullmatch(r"caf-[0-9a-f]{24}", request.id)
+
+    def test_an_empty_local_folder_stays_pending(self, scene, tmp_path):
+        root = tmp_path / "uploads"
+        (root / "demo").mkdir(parents=True)
+        scene.objects = FolderObjects(root)
+        for _ in range(10):
+            scene.look()
+            assert scene.state("demo") is State.PENDING
+
+
+def test_the_cursor_is_short_and_for_people(scene):
+    scene.upload("demo")
+    scene.go_on()
+    cursor = scene.look().cursor
+    assert json.loads(cursor) == {
+        "accepted": 1,
+        "gone": 0,
+        "pending": 0,
+        "requested": 0,
+        "sweep": 9,
+    }
+
+
+def test_looks_without_changes_cost_no_polls(scene: Scene):
+    for number in range(50):
+        scene.upload(f"demo-{number}")
+    scene.go_on()
+    assert [scene.look().polls for _ in range(5)] == [0] * 5

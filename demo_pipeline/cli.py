@@ -123,7 +123,7 @@ def run(
     for line in failed:
         complain(f"datasets: {line}")
     crashed = any(outcome.status == "crashed" for outcome in outcomes)
-    stuck = held or any(outcome.status == "quarantined" for outcome in outcomes)
+    stuck = held or any(outcome.status in {"quarantined", "superseded"} for outcome in outcomes)
     if crashed or failed or (strict and stuck):
         raise typer.Exit(INVALID)
 
@@ -182,7 +182,9 @@ def quarantine() -> None:
         for problem in record.problems:
             where = f"{problem['file']}" + (f":{problem['line']}" if problem.get("line") else "")
             todo = problem.get("remedy") or "correct the upload"
-            say(f"{record.demonstration} {record.stage} {where}: {problem['message']} ({todo})")
+            tries = f" [{record.attempts} times]" if record.attempts > 1 else ""
+            what = f"{problem['message']} ({todo}){tries}"
+            say(f"{record.demonstration} {record.stage} {where}: {what}")
     say(f"{len(records)} quarantined")
 
 

@@ -26,7 +26,7 @@ class Outcome(Protocol):
 
     @property
     def status(self) -> str:
-        """`done`, `quarantined` or `crashed`."""
+        """`done`, `quarantined`, `superseded` or `crashed`."""
         ...
 
     @property
@@ -76,9 +76,10 @@ def report_run(
     if made:
         out.print(_datasets(made))
     counts = Counter(one.status for one in outcomes)
-    crashed = f"{counts['crashed']} crashed, " if counts["crashed"] else ""
+    others = ("superseded", "crashed")
+    rare = "".join(f"{counts[name]} {name}, " for name in others if counts[name])
     say(
-        f"{counts['done']} done, {counts['quarantined']} quarantined, {crashed}"
+        f"{counts['done']} done, {counts['quarantined']} quarantined, {rare}"
         f"{unchanged} up to date, {seconds:.0f} s"
     )
 

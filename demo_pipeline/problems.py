@@ -30,6 +30,7 @@ class Problem:
         remedy: what to do about it.
         severity: `error` or `warning`.
         demonstration: id of the demonstration, when the finding belongs to one.
+        byte: 0-based offset in `file`, where it is known.
     """
 
     code: str
@@ -40,6 +41,7 @@ class Problem:
     remedy: str = ""
     severity: Severity = Severity.ERROR
     demonstration: str = ""
+    byte: int | None = None
 
     @property
     def location(self) -> str:

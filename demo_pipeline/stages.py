@@ -11,20 +11,16 @@ from pathlib import Path
 
 from demo_pipeline import __version__
 from demo_pipeline.chain import BY_NAME, STAGES
-from demo_pipeline.datasets.osworld_links import NO_CATALOG
+from demo_pipeline.datasets.osworld_links import NO_CATALOG, Link
 from demo_pipeline.osworld import OSWORLD_TASKS, link_of
 from demo_pipeline.pipeline import Check, Pipeline, Stage, Summary, Work
 from demo_pipeline.problems import DemonstrationError, Problem, errors
 from demo_pipeline.recording import manifest
+from demo_pipeline.storage import fingerprint
+from demo_pipeline.storage.demonstrations import changed_while_read
 from demo_pipeline.storage.making import CheckOutcome, Made, Recipe, make
-from demo_pipeline.storage.quarantine import (
-    QuarantineRecord,
-    problem_dicts,
-    read_quarantine,
-    release,
-    write_quarantine,
-)
-from demo_pipeline.storage.store import MissingOutput, Staging
+from demo_pipeline.storage.quarantine import give_up, read_quarantine, release
+from demo_pipeline.storage.store import MissingOutput, Staging, Version
 
 __all__ = [
     "BY_NAME",
@@ -33,35 +29,81 @@ __all__ = [
     "Pipeline",
     "Stage",
     "Summary",
+    "SupersededError",
     "Work",
     "is_held",
+    "is_outdated",
     "is_up_to_date",
     "run_stage",
 ]
 
 
-def run_stage(pipeline: Pipeline, stage: Stage, demonstration: str, *, force: bool = False) -> Made:
+class SupersededError(Exception):
+    """The upload changed while it was worked on: what was found speaks of no upload any more."""
+
+    def __init__(self, demonstration: str, stage: str) -> None:
+        self.demonstration, self.stage = demonstration, stage
+        super().__init__(f"{demonstration}: the upload changed before {stage} was done with it")
+
+    def __reduce__(self) -> tuple[type["SupersededError"], tuple[str, str]]:
+        return (type(self), (self.demonstration, self.stage))
+
+
+def run_stage(
+    pipeline: Pipeline,
+    stage: Stage,
+    demonstration: str,
+    *,
+    force: bool = False,
+    listed: str | None = None,
+) -> Made:
     """Make one stage's output of one demonstration, unless it is up to date.
 
     A demonstration that cannot go on is quarantined; one that can is released.
 
+    Args:
+        pipeline: roots and settings.
+        stage: which.
+        demonstration: its id.
+        force: make it again though nothing changed.
+        listed: listing fingerprint (storage/fingerprint.py) of the upload that is meant; None: of
+            whatever lies there.
+
     Raises:
         DemonstrationError: why it cannot go on.
         MissingOutput: an input has not been made.
+        SupersededError: another upload lies there than `listed`, or it changed meanwhile; nobody
+            is quarantined for that.
     """
+    if not stage.inputs and _changed(pipeline, demonstration, listed):
+        raise SupersededError(demonstration, stage.name)
     try:
         made = _make(pipeline, stage, demonstration, force=force)
     except DemonstrationError as error:
-        _quarantine(pipeline, stage, demonstration, error.problems)
+        _give_up(pipeline, stage, demonstration, listed, error.problems)
         raise
     if made.status == "rejected":
         failed = [p for c in made.checks if c.blocking for p in c.problems if not c.passed]
-        _quarantine(pipeline, stage, demonstration, failed)
+        _give_up(pipeline, stage, demonstration, listed, failed)
         return made
-    record = read_quarantine(pipeline.store, demonstration)
-    if record is not None and record.stage == stage.name:
-        release(pipeline.store, demonstration)
+    if not stage.inputs and _changed(pipeline, demonstration, listed):
+        raise SupersededError(demonstration, stage.name)
+    _release(pipeline, stage, demonstration)
     return made
+
+
+def _release(pipeline: Pipeline, stage: Stage, demonstration: str) -> None:
+    """Lift the quarantine that this stage, or none that there is, had put on it."""
+    record = read_quarantine(pipeline.store, demonstration)
+    if record is None:
+        return
+    foreign = record.stage not in BY_NAME and not stage.inputs
+    if foreign or record.stage == stage.name:
+        release(pipeline.store, demonstration)
+
+
+def _changed(pipeline: Pipeline, demonstration: str, listed: str | None) -> bool:
+    return listed is not None and fingerprint.of_upload(pipeline.uploads, demonstration) != listed
 
 
 def _make(pipeline: Pipeline, stage: Stage, demonstration: str, *, force: bool) -> Made:
@@ -69,7 +111,8 @@ def _make(pipeline: Pipeline, stage: Stage, demonstration: str, *, force: bool) 
         recipe = _recipe(pipeline, stage, inputs)
 
         def build(staging: Staging) -> Summary:
-            return stage.build(work, staging.path)
+            with _downloaded(pipeline, stage, work, inputs) as ready:
+                return stage.build(ready, staging.path)
 
         def check(out: Path) -> list[CheckOutcome]:
             return [_outcome(one, work, out) for one in stage.checks]
@@ -82,30 +125,65 @@ def _make(pipeline: Pipeline, stage: Stage, demonstration: str, *, force: bool) 
 def _opened(
     pipeline: Pipeline, stage: Stage, demonstration: str
 ) -> Iterator[tuple[Work, dict[str, str]]]:
-    """The stage's inputs as local folders, and their content fingerprints."""
+    """The stage's inputs as local folders, and what its recipe says of them."""
     folders: dict[str, Path] = {}
-    inputs: dict[str, str] = {}
+    versions: dict[str, Version] = {}
+    copies = pipeline.uploads.copies
     with ExitStack() as stack:
         for name in stage.inputs:
             output = BY_NAME[name].output(demonstration)
-            folders[name], version = stack.enter_context(pipeline.store.open(output))
-            inputs[name] = version.content
-        upload, name = Path(), demonstration
-        if stage.uploads:
+            folders[name], versions[name] = stack.enter_context(pipeline.store.open(output))
+        upload, name = folders.get("raw_recordings", Path()) if copies else Path(), demonstration
+        if stage.uploads and not copies:
             upload = stack.enter_context(pipeline.uploads.open(demonstration))
+        if not stage.inputs:
             found = pipeline.uploads.find(demonstration)
             name = found.name if found else demonstration
         recording = None
         if "raw_recordings" in folders:
             recording = manifest.read_manifest(folders["raw_recordings"])
-        else:
-            inputs["upload"] = manifest.upload_fingerprint(upload)
-        link = NO_CATALOG
-        if stage.linked and recording is not None:
-            # Its own link alone: another task in the catalog remakes no trajectory.
-            link = link_of(pipeline, recording)
-            inputs[OSWORLD_TASKS] = link.fingerprint
-        yield Work(demonstration, name, upload, recording, folders, pipeline.settings, link), inputs
+        link = link_of(pipeline, recording) if stage.linked and recording else NO_CATALOG
+        work = Work(
+            demonstration, name, upload, recording, folders, pipeline.settings, link, copies
+        )
+        yield work, _inputs(pipeline, stage, demonstration, versions, link)
+
+
+@contextmanager
+def _downloaded(
+    pipeline: Pipeline, stage: Stage, work: Work, inputs: Mapping[str, str]
+) -> Iterator[Work]:
+    """The work with the uploaded files at hand; only the first stage ever waits for them."""
+    if stage.inputs or not pipeline.uploads.copies:
+        yield work
+        return
+    with pipeline.uploads.open(work.demonstration, inputs["upload"]) as folder:
+        yield replace(work, upload=folder)
+
+
+def _inputs(
+    pipeline: Pipeline,
+    stage: Stage,
+    demonstration: str,
+    versions: Mapping[str, Version],
+    link: Link,
+) -> dict[str, str]:
+    """What a recipe says of the stage's inputs, the upload and the task it is of."""
+    inputs = {name: versions[name].content for name in stage.inputs}
+    if not stage.inputs:
+        inputs["upload"] = _identity(pipeline, demonstration)
+    if stage.linked:
+        # Its own link alone: another task in the catalog remakes no trajectory.
+        inputs[OSWORLD_TASKS] = link.fingerprint
+    return inputs
+
+
+def _identity(pipeline: Pipeline, demonstration: str) -> str:
+    identity = pipeline.uploads.identity(demonstration)
+    if identity is None:
+        with pipeline.uploads.open(demonstration):  # says why it cannot be read
+            raise DemonstrationError(changed_while_read(demonstration, "."))
+    return identity
 
 
 def _recipe(pipeline: Pipeline, stage: Stage, inputs: Mapping[str, str]) -> Recipe:
@@ -122,27 +200,20 @@ def _outcome(check: Check, work: Work, out: Path) -> CheckOutcome:
     return CheckOutcome(check.name, not errors(named), named, blocking=check.blocking)
 
 
-def _quarantine(
-    pipeline: Pipeline, stage: Stage, demonstration: str, problems: Sequence[Problem]
+def _give_up(
+    pipeline: Pipeline,
+    stage: Stage,
+    demonstration: str,
+    listed: str | None,
+    problems: Sequence[Problem],
 ) -> None:
+    """Quarantine the demonstration, unless its upload changed while it was read."""
+    torn = not stage.inputs and any(problem.code == "upload_changed" for problem in problems)
+    if torn or _changed(pipeline, demonstration, listed):
+        raise SupersededError(demonstration, stage.name) from None
     named = [replace(p, demonstration=p.demonstration or demonstration) for p in problems]
-    record = QuarantineRecord(
-        demonstration=demonstration,
-        stage=stage.name,
-        fingerprint=_uploaded(pipeline, demonstration),
-        tool_version=__version__,
-        problems=problem_dicts(named),
-    )
-    write_quarantine(pipeline.store, record)
-
-
-def _uploaded(pipeline: Pipeline, demonstration: str) -> str | None:
-    """Fingerprint of what lies in the uploads root now; None when it cannot be read."""
-    try:
-        with pipeline.uploads.open(demonstration) as folder:
-            return manifest.upload_fingerprint(folder)
-    except (DemonstrationError, OSError):
-        return None
+    uploaded = pipeline.uploads.identity(demonstration)
+    give_up(pipeline.store, demonstration, stage.name, uploaded, __version__, problems=named)
 
 
 def is_held(pipeline: Pipeline, demonstration: str) -> bool:
@@ -150,19 +221,39 @@ def is_held(pipeline: Pipeline, demonstration: str) -> bool:
     record = read_quarantine(pipeline.store, demonstration)
     if record is None or record.tool_version != __version__:
         return False
-    return record.fingerprint == _uploaded(pipeline, demonstration)
+    return record.fingerprint == pipeline.uploads.identity(demonstration)
+
+
+def is_outdated(pipeline: Pipeline, demonstration: str) -> bool:
+    """Whether what was made of the very files that lie there is not what would be made now."""
+    first = pipeline.store.current(STAGES[0].output(demonstration))
+    if first is None:
+        return False
+    same = first.manifest.recipe.inputs["upload"] == pipeline.uploads.identity(demonstration)
+    return same and not is_up_to_date(pipeline, demonstration)
 
 
 def is_up_to_date(pipeline: Pipeline, demonstration: str) -> bool:
-    """Whether every stage's output was made from what lies there now, by this code."""
+    """Whether every stage's output was made from what lies there now, by this code.
+
+    Nothing of the upload is read that `Uploads.identity` does not read.
+    """
+    versions: dict[str, Version] = {}
     try:
         for stage in STAGES:
             current = pipeline.store.current(stage.output(demonstration))
             if current is None:
                 return False
-            with _opened(pipeline, stage, demonstration) as (_, inputs):
-                if current.manifest.recipe != _recipe(pipeline, stage, inputs):
-                    return False
+            versions[stage.name] = current
+            link = _link(pipeline, demonstration) if stage.linked else NO_CATALOG
+            inputs = _inputs(pipeline, stage, demonstration, versions, link)
+            if current.manifest.recipe != _recipe(pipeline, stage, inputs):
+                return False
     except (DemonstrationError, MissingOutput):
         return False
     return True
+
+
+def _link(pipeline: Pipeline, demonstration: str) -> Link:
+    with pipeline.store.open(BY_NAME["raw_recordings"].output(demonstration)) as (folder, _):
+        return link_of(pipeline, manifest.read_manifest(folder))

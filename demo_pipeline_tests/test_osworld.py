@@ -51,7 +51,7 @@ def test_a_task_with_the_same_instruction_links_its_demonstration_and_no_other(
 ) -> None:
     assert (task_of(pipeline, "first"), task_of(pipeline, "second")) == (None, None)
     put_tasks(root / "tasks", {"os": [task("t-1", FIRST)]})
-    assert redone(pipeline) == {"first": ["trajectories"], "second": []}
+    assert redone(pipeline) == {"first": ["trajectories", "contact_sheets"], "second": []}
     assert (task_of(pipeline, "first"), task_of(pipeline, "second")) == ("t-1", None)
     with pipeline.store.open("trajectories/first") as (folder, _):
         rows = read_provenance(folder / PROVENANCE_FILE)
@@ -87,7 +87,7 @@ def test_a_task_that_goes_takes_its_link_with_it(root: Path, pipeline: Pipeline)
     assert is_up_to_date(pipeline, "second")
     run_chain(pipeline, "first")
     (root / "tasks" / "examples" / "os" / "t-1.json").unlink()
-    assert redone(pipeline) == {"first": ["trajectories"], "second": []}
+    assert redone(pipeline) == {"first": ["trajectories", "contact_sheets"], "second": []}
     assert contents(pipeline, "first") == before
 
 

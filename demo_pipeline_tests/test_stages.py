@@ -55,6 +55,7 @@ def test_made_again_everything_has_the_same_bytes(root: Path) -> None:
         ("screenshots", "001.png"),
         ("ui_trees", "000.json"),
         ("trajectories", "task.json"),
+        ("contact_sheets", "sheet.jpg"),
     ],
 )
 def test_a_lost_file_is_made_again_and_nothing_else(root: Path, stage: str, file: str) -> None:
@@ -71,9 +72,24 @@ def test_a_later_setting_redoes_no_earlier_stage(root: Path) -> None:
     harder = TrajectorySettings(easy_steps=1, medium_steps=2)
     pipeline = open_pipeline(root, trajectories=harder)
     assert not is_up_to_date(pipeline, "first")
-    assert redone(pipeline) == ["trajectories"]
+    assert redone(pipeline) == ["trajectories", "contact_sheets"]
     with pipeline.store.open("trajectories/first") as (folder, _):
         assert json.loads((folder / "task.json").read_bytes())["difficulty"] == "hard"
+
+
+def test_a_stricter_limit_is_a_warning_and_changes_no_byte(root: Path) -> None:
+    before = contents(open_pipeline(root), "first")
+    pipeline = open_pipeline(root, trajectories=TrajectorySettings(max_leak_rate=0.9))
+    assert redone(pipeline) == ["trajectories"]
+    assert contents(pipeline, "first") == before
+
+
+def test_a_contact_sheet_is_made_of_the_trajectory_alone(root: Path) -> None:
+    pipeline = open_pipeline(root)
+    before = contents(pipeline, "first")["contact_sheets"]
+    shutil.rmtree(root / "uploads" / "first")
+    assert run_stage(pipeline, BY_NAME["contact_sheets"], "first", force=True).status == "made"
+    assert contents(pipeline, "first")["contact_sheets"] == before
 
 
 def test_a_setting_that_changes_no_action_redoes_nothing_after_the_actions(root: Path) -> None:

@@ -8,8 +8,8 @@ import dagster as dg
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.demonstrations import OWNERS
 from demo_pipeline.defs.partitions import register
+from demo_pipeline.holding import collision_problem
 from demo_pipeline.pipeline import Pipeline
-from demo_pipeline.problems import Problem
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.making import CheckOutcome
 from demo_pipeline.storage.quarantine import list_quarantine
@@ -47,13 +47,7 @@ def demonstration_catalog(
         for one in found[:_SHOWN]
     )
     collisions = tuple(
-        Problem(
-            "id_collision",
-            " and ".join(names),
-            f"these folders meet on the id {key}",
-            remedy="rename one of them",
-        )
-        for key, names in pipeline.uploads.collisions().items()
+        collision_problem(key, names) for key, names in pipeline.uploads.collisions().items()
     )
     outcome = CheckOutcome(_CHECK, not collisions, collisions, blocking=False)
     return dg.MaterializeResult(

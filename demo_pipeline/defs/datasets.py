@@ -18,6 +18,8 @@ from demo_pipeline.aggregates import (
 from demo_pipeline.datasets.charts import charts_of
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.demonstrations import OWNERS
+from demo_pipeline.defs.progress import SEEN, latest_trajectory
+from demo_pipeline.defs.tags import FORCE_TAG
 from demo_pipeline.pipeline import Pipeline
 from demo_pipeline.problems import Problem
 
@@ -83,7 +85,11 @@ def _asset(aggregate: Aggregate) -> dg.AssetsDefinition:
                 asset=aggregate.name,
                 description=aggregate.description,
                 blocking=True,
-            )
+            ),
+            *(
+                dg.AssetCheckSpec(one.name, asset=aggregate.name, description=one.description)
+                for one in aggregate.watches
+            ),
         ],
     )
     def compute(
@@ -91,7 +97,8 @@ def _asset(aggregate: Aggregate) -> dg.AssetsDefinition:
     ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
         if not pipeline.store.outputs(TRAJECTORIES):
             raise _nothing_yet(aggregate.name)
-        force = context.run.tags.get("demo_pipeline/force") == "true"
+        seen = latest_trajectory(context.instance)  # before the store is read, never after
+        force = context.run.tags.get(FORCE_TAG) == "true"
         made = run_aggregate(pipeline, aggregate, force=force)
         results = [reporting.check_result(outcome) for outcome in made.checks]
         if made.version is None:
@@ -99,6 +106,7 @@ def _asset(aggregate: Aggregate) -> dg.AssetsDefinition:
             found = [problem for outcome in made.checks for problem in outcome.problems]
             raise _rejected(aggregate.name, reporting.worst(found))
         metadata = reporting.made_metadata(made, f"{pipeline.store.url}/{made.output}")
+        metadata[SEEN] = dg.MetadataValue.int(seen)
         with pipeline.store.open(made.output) as (folder, _):
             if drawn := charts_of(folder):
                 metadata["plots"] = reporting.pictures(drawn)

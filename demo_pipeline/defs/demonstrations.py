@@ -11,16 +11,18 @@ from typing import Any
 
 import dagster as dg
 
-from demo_pipeline.chain import STAGES
-from demo_pipeline.datasets.preview import trajectory_sheet
+from demo_pipeline.chain import BY_NAME, STAGES
+from demo_pipeline.datasets import preview
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.looks import LOOKS
 from demo_pipeline.defs.partitions import DEMONSTRATIONS
+from demo_pipeline.defs.superseding import superseded
+from demo_pipeline.defs.tags import FINGERPRINT_TAG, FORCE_TAG
 from demo_pipeline.observation.preview import encode_jpeg
 from demo_pipeline.osworld import OSWORLD_TASKS
 from demo_pipeline.pipeline import Pipeline, Stage
 from demo_pipeline.problems import DemonstrationError, Problem
-from demo_pipeline.stages import run_stage
+from demo_pipeline.stages import SupersededError, run_stage
 from demo_pipeline.storage.ids import is_safe_id
 from demo_pipeline.storage.making import CheckOutcome, Made
 from demo_pipeline.storage.quarantine import read_quarantine
@@ -32,6 +34,9 @@ _EMPTY_RANGE = (
     "the first of the range has to be the one that was registered first"
 )
 
+_AGAIN = "nothing: the sensor new_uploads takes it up again when it is still"
+_PREVIEWS = {"trajectories": preview.overview, "contact_sheets": preview.beginning}
+
 
 @dataclass
 class _Batch:
@@ -39,10 +44,11 @@ class _Batch:
 
     made: dict[str, Made] = field(default_factory=dict)
     failed: dict[str, list[Problem]] = field(default_factory=dict)
+    superseded: list[str] = field(default_factory=list)
 
 
 def build_assets(partitions_per_run: int) -> list[dg.AssetsDefinition]:
-    """The six partitioned assets. A backfill launches `partitions_per_run` demonstrations a run.
+    """The partitioned assets. A backfill launches `partitions_per_run` demonstrations a run.
 
     With one a run, each demonstration has verdicts of its own; a batch has one verdict a check.
     """
@@ -69,6 +75,7 @@ def _asset(stage: Stage, partitions_per_run: int) -> dg.AssetsDefinition:
         description=look.description,
         code_version=stage.code_version,
         metadata=metadata,
+        output_required=False,  # a run whose upload changed meanwhile makes nothing
         backfill_policy=dg.BackfillPolicy.multi_run(partitions_per_run),
         check_specs=[
             dg.AssetCheckSpec(
@@ -88,7 +95,9 @@ def _asset(stage: Stage, partitions_per_run: int) -> dg.AssetsDefinition:
         if not keys:
             raise dg.Failure(_EMPTY_RANGE, allow_retries=False)
         batch = _run(context, pipeline, stage, keys)
-        if len(keys) == 1:
+        if len(keys) == 1 and batch.superseded:
+            yield from superseded(context, pipeline, stage, keys[0])
+        elif len(keys) == 1:
             yield from _one(pipeline, stage, keys[0], batch)
         else:
             yield from _many(context, pipeline, stage, batch)
@@ -100,14 +109,19 @@ def _run(
     context: dg.AssetExecutionContext, pipeline: Pipeline, stage: Stage, keys: list[str]
 ) -> _Batch:
     batch = _Batch()
-    force = context.run.tags.get("demo_pipeline/force") == "true"
+    force = context.run.tags.get(FORCE_TAG) == "true"
+    listed = context.run.tags.get(FINGERPRINT_TAG) if len(keys) == 1 else None
     for key in keys:
         held = _held(pipeline, stage, key)
         if held:
             batch.failed[key] = held
             continue
         try:
-            made = run_stage(pipeline, stage, key, force=force)
+            made = run_stage(pipeline, stage, key, force=force, listed=listed)
+        except SupersededError as error:
+            batch.superseded.append(key)
+            batch.failed[key] = [Problem("upload_changed", ".", str(error), remedy=_AGAIN)]
+            continue
         except DemonstrationError as error:
             batch.failed[key] = list(error.problems)
             continue
@@ -196,8 +210,9 @@ def _metadata(
 ) -> dict[str, dg.MetadataValue]:
     output = stage.output(key)
     entries = reporting.made_metadata(made, f"{pipeline.store.url}/{output}")
-    if stage.name == "trajectories" and pipeline.settings.execution.contact_sheets_in_ui:
-        with pipeline.store.open(output) as (folder, _):
-            sheet = trajectory_sheet(folder, most=6, columns=3, width=240)
-            entries["preview"] = reporting.picture(encode_jpeg(sheet, 60), "steps")
+    draw = _PREVIEWS.get(stage.name)
+    if draw is not None and pipeline.settings.execution.contact_sheets_in_ui:
+        with pipeline.store.open(BY_NAME["trajectories"].output(key)) as (folder, _):
+            small = encode_jpeg(draw(key, folder), 60)
+            entries["preview"] = reporting.picture(small, "steps")
     return entries

@@ -10,6 +10,7 @@ import dagster as dg
 from demo_pipeline.datasets.osworld_catalog import CATALOG_SCHEMA, CODE_VERSION
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.demonstrations import OWNERS
+from demo_pipeline.defs.tags import FORCE_TAG
 from demo_pipeline.osworld import CATALOG_CHECK, FILES_CHECK, OSWORLD_TASKS, run_catalog
 from demo_pipeline.pipeline import Pipeline
 
@@ -43,7 +44,7 @@ def osworld_tasks(
     context: dg.AssetExecutionContext, pipeline: dg.ResourceParam[Pipeline]
 ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
     """Read the folder of task files, unless nothing in it changed."""
-    force = context.run.tags.get("demo_pipeline/force") == "true"
+    force = context.run.tags.get(FORCE_TAG) == "true"
     made = run_catalog(pipeline, force=force)
     results = [reporting.check_result(outcome) for outcome in made.checks]
     if made.version is None:

@@ -10,10 +10,15 @@ import dagster as dg
 DEMONSTRATIONS = dg.DynamicPartitionsDefinition(name="demonstrations")
 
 
+def unregistered(instance: dg.DagsterInstance, ids: Iterable[str]) -> list[str]:
+    """Those ids that are no partition yet, each once, in order."""
+    known = set(instance.get_dynamic_partitions(DEMONSTRATIONS.name or ""))
+    return [key for key in dict.fromkeys(ids) if key not in known]
+
+
 def register(instance: dg.DagsterInstance, ids: Iterable[str]) -> list[str]:
     """Register ids that are not yet known; returns those, in order."""
-    known = set(instance.get_dynamic_partitions(DEMONSTRATIONS.name or ""))
-    new = [key for key in dict.fromkeys(ids) if key not in known]
+    new = unregistered(instance, ids)
     if new:
         instance.add_dynamic_partitions(DEMONSTRATIONS.name or "", new)
     return new

@@ -16,13 +16,15 @@ import dagster as dg
 from demo_pipeline.aggregates import AGGREGATE_BY_NAME
 from demo_pipeline.chain import BY_NAME
 from demo_pipeline.defs import partitions, reporting
-from demo_pipeline.defs.automation import datasets_job, demonstration_job, tasks_job
 from demo_pipeline.defs.build import build_defs
+from demo_pipeline.defs.jobs import datasets_job, demonstration_job, tasks_job
+from demo_pipeline.defs.tags import FINGERPRINT_TAG, FORCE_TAG, OUTCOME_TAG, SUPERSEDED
 from demo_pipeline.pipeline import Pipeline
 from demo_pipeline.settings import Settings
+from demo_pipeline.storage.fingerprint import of_upload
 from demo_pipeline.storage.quarantine import read_quarantine
 
-FORCE_TAG = "demo_pipeline/force"
+_CHANGED = "raw_recordings: the upload changed while it was read; run it again"
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
@@ -31,13 +33,14 @@ class Outcome:
     """What became of one demonstration.
 
     Attributes:
-        status: `done`, `quarantined` (its input is at fault) or `crashed` (the run itself died).
+        status: `done`, `quarantined` (its input is at fault), `superseded` (the upload changed
+            meanwhile) or `crashed` (the run itself died).
         summary: of its trajectory.
         reasons: why it is not done, one line each.
     """
 
     demonstration: str
-    status: Literal["done", "quarantined", "crashed"]
+    status: Literal["done", "quarantined", "superseded", "crashed"]
     summary: dict[str, Any]
     reasons: tuple[str, ...] = ()
 
@@ -73,7 +76,7 @@ def read_tasks(settings: Settings, *, force: bool) -> list[str]:
 def process(
     settings: Settings, ids: Sequence[str], workers: int, *, force: bool
 ) -> Iterator[Outcome]:
-    """Run each demonstration's six stages; outcomes as they fall.
+    """Run each demonstration's stages; outcomes as they fall.
 
     A worker that dies takes nobody with it: what it held is tried once more, alone.
     """
@@ -110,9 +113,12 @@ def _process_one(values: dict[str, Any], demonstration: str, *, force: bool) -> 
             partition_key=demonstration,
             instance=instance,
             run_config=_QUIET,
-            tags={FORCE_TAG: str(force).lower()},
+            tags=_tags(pipeline, demonstration, force=force),
             raise_on_error=False,
         )
+        run = instance.get_run_by_id(result.run_id)
+    if run is not None and run.tags.get(OUTCOME_TAG) == SUPERSEDED:
+        return Outcome(demonstration, "superseded", {}, (_CHANGED,))
     if result.success:
         current = pipeline.store.current(BY_NAME["trajectories"].output(demonstration))
         return Outcome(demonstration, "done", dict(current.manifest.summary) if current else {})
@@ -122,6 +128,13 @@ def _process_one(values: dict[str, Any], demonstration: str, *, force: bool) -> 
     problems = (replace(one, demonstration="") for one in reporting.recorded(record))
     reasons = tuple(f"{record.stage}: {problem}" for problem in problems)
     return Outcome(demonstration, "quarantined", {}, reasons)
+
+
+def _tags(pipeline: Pipeline, demonstration: str, *, force: bool) -> dict[str, str]:
+    """The same that the sensor gives its runs, so that it does not launch this one again."""
+    listed = of_upload(pipeline.uploads, demonstration)
+    named = {FINGERPRINT_TAG: listed} if listed is not None else {}
+    return {FORCE_TAG: str(force).lower(), **named}
 
 
 def _was_meant(result: dg.ExecuteInProcessResult) -> bool:

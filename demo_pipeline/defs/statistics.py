@@ -11,6 +11,7 @@ from demo_pipeline import dataset_statistics
 from demo_pipeline.dataset_statistics import CHECK, CODE_VERSION, DATASET_STATISTICS
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.demonstrations import OWNERS
+from demo_pipeline.defs.tags import FORCE_TAG
 from demo_pipeline.pipeline import Pipeline
 from demo_pipeline.storage.errors import MissingOutput
 
@@ -38,7 +39,7 @@ def statistics_asset(
     context: dg.AssetExecutionContext, pipeline: dg.ResourceParam[Pipeline]
 ) -> Iterator[dg.MaterializeResult]:
     """Count what is committed; a disagreement is shown and stops nothing."""
-    force = context.run.tags.get("demo_pipeline/force") == "true"
+    force = context.run.tags.get(FORCE_TAG) == "true"
     try:
         made = dataset_statistics.run_statistics(pipeline, force=force)
     except MissingOutput as error:

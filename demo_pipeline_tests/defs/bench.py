@@ -1,5 +1,6 @@
 """A pipeline over temporary roots with an instance of its own, and what its runs said."""
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,13 +11,14 @@ import dagster as dg
 from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
+    RUN_KEY_TAG,
 )
 
 from demo_pipeline.defs.build import build_defs
 from demo_pipeline.defs.partitions import register
 from demo_pipeline.osworld import CATALOG_OUTPUT, run_catalog
 from demo_pipeline.pipeline import Pipeline
-from demo_pipeline.settings import ExecutionSettings, Settings
+from demo_pipeline.settings import DiscoverySettings, ExecutionSettings, Settings
 from demo_pipeline_tests.datasets.builders import snapshot
 
 Result = dg.ExecuteInProcessResult
@@ -74,17 +76,74 @@ class Bench:
 
 
 @contextmanager
-def bench(root: Path, **execution: Any) -> Iterator[Bench]:
-    """A bench over `root`/uploads, `root`/store and `root`/tasks, which need not be there."""
-    (root / "uploads").mkdir()
+def bench(
+    root: Path, *, kept: bool = False, source: Path | None = None, **execution: Any
+) -> Iterator[Bench]:
+    """A bench over `root`/uploads, `root`/store and `root`/tasks, which need not be there.
+
+    Uploads are complete when two looks see the same. `kept`: the instance is `root`/home and
+    remembers on disk. `source`: where to copy uploads and store from.
+    """
+    if source is None:
+        (root / "uploads").mkdir()
+    else:
+        for name in ("uploads", "store"):
+            shutil.copytree(source / name, root / name, symlinks=True)
+    (root / "home").mkdir()
     settings = Settings(
         uploads=str(root / "uploads"),
         store=str(root / "store"),
         osworld_tasks=str(root / "tasks"),
         execution=ExecutionSettings(**execution),
+        discovery=DiscoverySettings(quiet_seconds=0),
     )
-    with dg.DagsterInstance.ephemeral() as instance:
+    with _instance(root / "home", kept=kept) as instance:
         yield Bench(settings, build_defs(settings), instance)
+
+
+def _instance(home: Path, *, kept: bool) -> dg.DagsterInstance:
+    if kept:
+        return dg.DagsterInstance.local_temp(str(home), {"telemetry": {"enabled": False}})
+    return dg.DagsterInstance.ephemeral(str(home))
+
+
+@dataclass(frozen=True)
+class Ticked:
+    """What one evaluation of a sensor came to, and the runs that the daemon would launch."""
+
+    skipped: str
+    requests: tuple[dg.RunRequest, ...]
+    cursor: str | None
+
+    @property
+    def keys(self) -> list[str | None]:
+        return [request.partition_key for request in self.requests]
+
+
+def ticked(made: Bench, sensor: str, cursor: str | None = None) -> Ticked:
+    """One evaluation, its partitions registered as the daemon does; nothing is launched."""
+    definition = made.definitions.resolve_sensor_def(sensor)
+    with dg.build_sensor_context(
+        instance=made.instance,
+        cursor=cursor,
+        resources={"pipeline": made.pipeline},
+        definitions=made.definitions,
+    ) as context:
+        said = definition(context)
+    if isinstance(said, dg.SkipReason):
+        return Ticked(said.skip_message or "", (), cursor)
+    assert isinstance(said, dg.SensorResult)
+    for one in said.dynamic_partitions_requests or []:
+        assert isinstance(one, dg.AddDynamicPartitionsRequest)
+        made.instance.add_dynamic_partitions(one.partitions_def_name, list(one.partition_keys))
+    why = said.skip_reason.skip_message if said.skip_reason else ""
+    return Ticked(why or "", tuple(said.run_requests or ()), said.cursor)
+
+
+def launched(made: Bench, request: dg.RunRequest, job: str = "process_demonstration") -> Result:
+    """The run that the daemon makes of a request, at once."""
+    tags = dict(request.tags) | ({RUN_KEY_TAG: request.run_key} if request.run_key else {})
+    return made.run(job, request.partition_key, **tags)
 
 
 def materialized(result: Result) -> dict[tuple[str, str | None], dg.AssetMaterialization]:

@@ -1,13 +1,15 @@
 """One demonstration from its upload to its trajectory, and what the UI shows of it."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from demo_pipeline.chain import STAGES
+from demo_pipeline.defs.build import build_defs
+from demo_pipeline.settings import ExecutionSettings
 from demo_pipeline.storage.quarantine import list_quarantine
 from demo_pipeline.validation import Kind, validate
 from demo_pipeline_tests.defs.bench import (
@@ -70,6 +72,8 @@ def test_every_stage_materializes_and_every_check_passes(runs: Runs) -> None:
         ("screenshots", {"pictures": 3}),
         ("ui_trees", {"trees": 3}),
         ("trajectories", {"steps": 3, "success": True, "application": "notes"}),
+        ("trajectories", {"pointer_actions": 2, "leak_rate": 0.0, "unavoidable_leak_rate": 0.0}),
+        ("contact_sheets", {"sheets": 1, "tiles": 3}),
     ],
 )
 def test_metadata_is_worth_reading(runs: Runs, stage: str, expected: dict[str, Any]) -> None:
@@ -88,10 +92,21 @@ def test_what_a_stage_says_of_its_input_is_not_hidden_by_what_dagster_adds(runs:
     assert shown["output_bytes"] != upload_size
 
 
-def test_the_trajectory_shows_its_steps_as_a_small_picture(runs: Runs) -> None:
-    preview = of(runs.first, "trajectories")["preview"]
+@pytest.mark.parametrize("stage", ["trajectories", "contact_sheets"])
+def test_the_trajectory_shows_its_steps_as_a_small_picture(runs: Runs, stage: str) -> None:
+    preview = of(runs.first, stage)["preview"]
     assert preview.startswith("![steps](data:image/jpeg;base64,/9j/")
     assert len(preview) < 100_000
+
+
+def test_pictures_stay_out_of_the_event_log_when_asked(runs: Runs) -> None:
+    hidden = runs.bench.settings.model_copy(
+        update={"execution": ExecutionSettings(contact_sheets_in_ui=False)}
+    )
+    result = replace(runs.bench, settings=hidden, definitions=build_defs(hidden)).process("good")
+    for name in ("trajectories", "contact_sheets"):
+        assert "preview" not in of(result, name)
+    assert (Path(of(result, "contact_sheets")["path"]) / "sheet.jpg").is_file()
 
 
 def test_a_preview_of_actions_counts_characters_and_shows_none(runs: Runs) -> None:

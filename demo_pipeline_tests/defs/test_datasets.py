@@ -64,6 +64,17 @@ def test_the_charts_and_the_tables_are_shown(built: Bench) -> None:
     assert "| click | 4 |" in tables["actions"]
 
 
+def test_the_leak_rates_are_numbers_in_the_metadata_and_a_check(built: Bench) -> None:
+    result = built.run("build_datasets")
+    made = materialized(result)
+    rates = {"pointer_actions": 4, "leaks": 0, "leak_rate": 0.0, "unavoidable_leak_rate": 0.0}
+    for name in ("trajectory_index", "dataset_statistics"):
+        shown = values(made[name, None])
+        assert {key: shown[key] for key in rates} == rates
+    assert "| all | 4 | 0 |" in values(made["dataset_statistics", None])["leak_rates"]
+    assert verdicts(result)["leak_rate"].passed
+
+
 def test_building_again_by_force_changes_no_byte(built: Bench) -> None:
     before = built.files()
     made = materialized(built.run("build_datasets", **{"demo_pipeline/force": "true"}))

@@ -14,6 +14,7 @@ from demo_pipeline.settings import ExecutionSettings, Settings
 from demo_pipeline.storage.errors import StorageError
 
 CHAIN = ["raw_recordings", "events", "actions", "screenshots", "ui_trees", "trajectories"]
+SHEETS = "contact_sheets"  # made of a trajectory, and nothing is made of it
 DATASETS = [
     "sft_samples",
     "messages_dataset",
@@ -24,12 +25,14 @@ DATASETS = [
 STATISTICS = "dataset_statistics"
 GROUPS = {
     "demonstration_catalog": "recording",
+    "quarantine": "recording",
     "raw_recordings": "recording",
     "events": "recording",
     "actions": "actions",
     "screenshots": "observation",
     "ui_trees": "observation",
     "trajectories": "trajectories",
+    SHEETS: "trajectories",
     "osworld_tasks": "datasets",
     STATISTICS: "datasets",
     **dict.fromkeys(DATASETS, "datasets"),
@@ -68,7 +71,7 @@ def test_only_the_stages_of_a_demonstration_are_partitioned(
     specs: dict[str, dg.AssetSpec],
 ) -> None:
     partitioned = {name for name, spec in specs.items() if spec.partitions_def is not None}
-    assert partitioned == set(CHAIN)
+    assert partitioned == {*CHAIN, SHEETS}
     assert {spec.partitions_def for name, spec in specs.items() if name in partitioned} == {
         dg.DynamicPartitionsDefinition(name="demonstrations")
     }
@@ -81,7 +84,8 @@ def test_lineage_runs_from_the_recording_to_the_datasets(specs: dict[str, dg.Ass
     for place, name in enumerate(CHAIN):
         assert parents[name] - {"osworld_tasks"} <= set(CHAIN[:place])
         assert parents[name] or name == "raw_recordings"
-    assert {name for name, of in parents.items() if "trajectories" in of} == set(DATASETS)
+    assert {name for name, of in parents.items() if "trajectories" in of} == {*DATASETS, SHEETS}
+    assert [name for name, of in parents.items() if SHEETS in of] == []
     assert {name for name, of in parents.items() if "osworld_tasks" in of} == {"trajectories"}
     assert parents["osworld_tasks"] == set()
     assert parents[STATISTICS] == {"trajectory_index", "sft_samples", "messages_dataset"}
@@ -91,7 +95,7 @@ def test_parquet_assets_show_their_columns_with_types_and_meaning(
     specs: dict[str, dg.AssetSpec],
 ) -> None:
     shown = {name for name, spec in specs.items() if "dagster/column_schema" in spec.metadata}
-    assert shown == set(CHAIN) - {"raw_recordings"} | {"osworld_tasks"}
+    assert shown == set(CHAIN) - {"raw_recordings"} | {"osworld_tasks", "quarantine"}
     columns = specs["actions"].metadata["dagster/column_schema"].columns
     assert [column.name for column in columns] == ACTIONS_SCHEMA.names
     assert all(column.description and column.type for column in columns)
@@ -103,7 +107,11 @@ def test_every_stage_and_dataset_has_a_blocking_check(definitions: dg.Definition
     assert all(spec.description for spec in checks.values())
     blocking = {key.asset_key.path[-1] for key, spec in checks.items() if spec.blocking}
     datasets = {one.name for one in AGGREGATES}
-    assert blocking == {stage.name for stage in STAGES} | datasets | {"osworld_tasks"}
+    stages = {stage.name for stage in STAGES} - {SHEETS}  # a picture for people stops nothing
+    assert blocking == stages | datasets | {
+        "osworld_tasks",
+        "quarantine",
+    }
     assert ("demonstration_catalog", "ids_unique") in {
         (key.asset_key.path[-1], key.name) for key in checks
     }
@@ -117,20 +125,45 @@ def test_jobs_cover_the_chain_the_datasets_and_the_catalog(definitions: dg.Defin
             "build_datasets",
             "register_uploads",
             "read_osworld_tasks",
+            "report_quarantine",
         )
     }
     assert steps == {
-        "process_demonstration": set(CHAIN),
+        "process_demonstration": {*CHAIN, SHEETS},
         "build_datasets": {*DATASETS, STATISTICS},
         "register_uploads": {"demonstration_catalog"},
         "read_osworld_tasks": {"osworld_tasks"},
+        "report_quarantine": {"quarantine"},
     }
 
 
-def test_the_sensor_is_off_until_somebody_turns_it_on(definitions: dg.Definitions) -> None:
-    sensor = definitions.resolve_sensor_def("new_uploads")
-    assert sensor.default_status is dg.DefaultSensorStatus.STOPPED
-    assert sensor.job.name == "process_demonstration"
+def test_the_sensors_are_on_and_the_schedule_waits_to_be_turned_on(
+    definitions: dg.Definitions,
+) -> None:
+    sensors = {sensor.name: sensor for sensor in definitions.sensors or ()}
+    assert set(sensors) == {
+        "new_uploads",
+        "rebuild_datasets",
+        "quarantine_failures",
+        "quarantine_changed",
+    }
+    for sensor in sensors.values():
+        assert isinstance(sensor, dg.SensorDefinition)
+        assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
+    assert definitions.resolve_sensor_def("new_uploads").job.name == "process_demonstration"
+    assert definitions.resolve_sensor_def("rebuild_datasets").job.name == "build_datasets"
+    schedule = definitions.resolve_schedule_def("prune_history_weekly")
+    assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED
+
+
+def test_a_sensor_of_ones_own_can_be_added(tmp_path: Path) -> None:
+    @dg.run_failure_sensor
+    def tell(context: dg.RunFailureSensorContext) -> None:
+        """Somebody's own way to hear of failures."""
+
+    settings = Settings(uploads=str(tmp_path / "uploads"), store=str(tmp_path / "store"))
+    made = build_defs(settings, [tell])
+    assert made.resolve_sensor_def("tell").name == "tell"
 
 
 @pytest.mark.parametrize("batch", [1, 25])
@@ -166,4 +199,4 @@ def test_the_code_location_takes_its_roots_from_the_environment(
 
 def test_a_root_of_another_kind_is_refused_with_a_way_out() -> None:
     with pytest.raises(StorageError, match="give a path"):
-        build_defs(Settings(store="s3://bucket/store"))
+        build_defs(Settings(store="gs://bucket/store"))

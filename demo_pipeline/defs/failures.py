@@ -1,0 +1,100 @@
+"""Runs that died: each leaves a quarantine record that says where, and what to do.
+
+Belongs here: reading from Dagster's events what a run died of, and the two sensors about
+quarantine. The words of an exception are not repeated: they may quote what somebody typed.
+"""
+
+import hashlib
+
+import dagster as dg
+
+from demo_pipeline.chain import STAGES
+from demo_pipeline.defs.jobs import demonstration_job, quarantine_job
+from demo_pipeline.defs.tags import PARTITION_NAME_TAG, WILL_RETRY_TAG
+from demo_pipeline.holding import record_crash
+from demo_pipeline.pipeline import Pipeline
+from demo_pipeline.storage.errors import StorageError
+from demo_pipeline.storage.ids import is_safe_id
+from demo_pipeline.storage.quarantine import FOLDER, read_quarantine
+
+_KILLED = "its process ended without a word: killed, or out of memory"
+_Event = dg.DagsterEventType
+
+
+@dg.run_failure_sensor(
+    monitored_jobs=[demonstration_job],
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Quarantines the demonstration of a run that died without saying why.",
+)
+def quarantine_failures(
+    context: dg.RunFailureSensorContext, pipeline: dg.ResourceParam[Pipeline]
+) -> dg.SkipReason:
+    """A stage that gives a demonstration up has said so itself; this is for all other ends."""
+    run, instance = context.dagster_run, context.instance
+    key = run.tags.get(PARTITION_NAME_TAG, "")
+    if not is_safe_id(key):
+        return dg.SkipReason(f"run {run.run_id} was not for one demonstration")
+    if run.tags.get(WILL_RETRY_TAG) == "true":
+        return dg.SkipReason(f"run {run.run_id} is tried once more")
+    newest = instance.get_run_ids(dg.RunsFilter(tags={PARTITION_NAME_TAG: key}), limit=1)
+    if newest and newest[0] != run.run_id:
+        return dg.SkipReason(f"{key}: another run came after {run.run_id}")
+    meant = _was_meant(context)
+    if meant and read_quarantine(pipeline.store, key) is not None:
+        return dg.SkipReason(f"{key}: the stage that gave it up has said why")
+    stage, cause = _end_of(instance, run.run_id, context)
+    record = record_crash(pipeline, key, stage, cause)
+    return dg.SkipReason(f"{key}: quarantined at {record.stage}, {record.attempts} times now")
+
+
+def _was_meant(context: dg.RunFailureSensorContext) -> bool:
+    failed = context.get_step_failure_events()
+    return bool(failed) and all(
+        event.step_failure_data.user_failure_data is not None for event in failed
+    )
+
+
+def _end_of(
+    instance: dg.DagsterInstance, run_id: str, context: dg.RunFailureSensorContext
+) -> tuple[str, str]:
+    """(the stage that a run ended in, what ended it)."""
+    for event in context.get_step_failure_events():
+        data = event.step_failure_data
+        said = data.user_failure_data
+        if said is not None:
+            return str(event.step_key), "it failed without a record"
+        error = data.error
+        while error is not None and error.cause is not None:
+            error = error.cause
+        return str(event.step_key), (error.cls_name if error else None) or "an unknown error"
+    begun = _begun(instance, run_id)
+    return (begun[-1], _KILLED) if begun else (STAGES[0].name, "it never began a step")
+
+
+def _begun(instance: dg.DagsterInstance, run_id: str) -> list[str]:
+    """Steps that were begun and not ended, in order."""
+    entries = instance.all_logs(run_id, of_type={_Event.STEP_START, _Event.STEP_SUCCESS})
+    events = [entry.dagster_event for entry in entries if entry.dagster_event is not None]
+    ended = {event.step_key for event in events if event.event_type is _Event.STEP_SUCCESS}
+    begun = [str(event.step_key) for event in events if event.event_type is _Event.STEP_START]
+    return [step for step in begun if step not in ended]
+
+
+@dg.sensor(
+    job=quarantine_job,
+    minimum_interval_seconds=60,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+    description="Writes the table of the quarantined again when somebody came or went.",
+)
+def quarantine_changed(
+    context: dg.SensorEvaluationContext, pipeline: dg.ResourceParam[Pipeline]
+) -> dg.SensorResult | dg.SkipReason:
+    """The cursor is a hash over the names of the records; none is read for it."""
+    try:
+        names = pipeline.store.list_documents(FOLDER)
+    except StorageError as error:
+        return dg.SkipReason(str(error))
+    digest = hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
+    if digest == context.cursor:
+        return dg.SkipReason("nobody was quarantined or released")
+    return dg.SensorResult(run_requests=[dg.RunRequest()], cursor=digest)

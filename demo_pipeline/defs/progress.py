@@ -1,0 +1,85 @@
+"""How far the datasets are behind the trajectories, by what Dagster recorded.
+
+Belongs here: a handful of queries, none of which grows with the number of demonstrations. What
+follows from the answers is decided in rebuilding.py.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import dagster as dg
+
+from demo_pipeline.aggregates import AGGREGATES
+from demo_pipeline.defs.jobs import datasets_job, demonstration_job
+
+SEEN = "trajectories_seen"
+_TRAJECTORIES = dg.AssetKey("trajectories")
+_DATASETS = [dg.AssetKey(aggregate.name) for aggregate in AGGREGATES]
+_FROM_THE_UI = "__ASSET_JOB"  # Dagster's name for what people materialise by hand
+_UNFINISHED = (
+    dg.DagsterRunStatus.QUEUED,
+    dg.DagsterRunStatus.NOT_STARTED,
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where the datasets stand.
+
+    Attributes:
+        latest: storage id of the newest materialisation of a trajectory; 0: there is none.
+        built: the newest one that was there before every dataset was begun.
+        waiting_since: when the oldest trajectory after `built` was materialised, epoch seconds.
+        processing: a demonstration is queued or being processed.
+        building: the datasets are queued or being built.
+    """
+
+    latest: int
+    built: int
+    waiting_since: float
+    processing: bool
+    building: bool
+
+
+def latest_trajectory(instance: dg.DagsterInstance) -> int:
+    """Storage id of the newest materialisation of any trajectory; 0 when there is none."""
+    records = instance.get_asset_records([_TRAJECTORIES])
+    return (records[0].asset_entry.last_materialization_storage_id or 0) if records else 0
+
+
+def progress(instance: dg.DagsterInstance) -> Progress:
+    """Ask the instance."""
+    latest, built = latest_trajectory(instance), _built(instance)
+    return Progress(
+        latest=latest,
+        built=built,
+        waiting_since=_first_after(instance, built) if latest > built else 0.0,
+        processing=unfinished(instance, (demonstration_job.name, _FROM_THE_UI)),
+        building=unfinished(instance, (datasets_job.name,)),
+    )
+
+
+def unfinished(instance: dg.DagsterInstance, jobs: Sequence[str]) -> bool:
+    """Whether a run of one of these jobs is queued or under way."""
+    filters = [dg.RunsFilter(job_name=job, statuses=_UNFINISHED) for job in jobs]
+    return any(instance.get_run_ids(one, limit=1) for one in filters)
+
+
+def _built(instance: dg.DagsterInstance) -> int:
+    """What the dataset that saw the fewest trajectories had seen; 0 while one is not made."""
+    seen = []
+    for record in instance.get_asset_records(_DATASETS):
+        entry = record.asset_entry.last_materialization
+        made = entry.asset_materialization if entry else None
+        value = made.metadata[SEEN].value if made and SEEN in made.metadata else 0
+        seen.append(value if isinstance(value, int) else 0)
+    return min(seen) if len(seen) == len(_DATASETS) else 0
+
+
+def _first_after(instance: dg.DagsterInstance, storage_id: int) -> float:
+    newer = dg.AssetRecordsFilter(asset_key=_TRAJECTORIES, after_storage_id=storage_id)
+    records = instance.fetch_materializations(newer, limit=1, ascending=True).records
+    return records[0].timestamp if records else 0.0

@@ -1,0 +1,99 @@
+"""The table of the quarantined, and the proof that no upload was lost.
+
+Belongs here: one thin, unpartitioned asset. What the table holds is written elsewhere.
+"""
+
+from collections.abc import Iterator
+
+import dagster as dg
+import pyarrow.parquet as pq
+
+from demo_pipeline.defs import reporting
+from demo_pipeline.defs.demonstrations import OWNERS
+from demo_pipeline.defs.launches import open_ledger
+from demo_pipeline.defs.tags import FORCE_TAG
+from demo_pipeline.discovery.accounting import Accounting, account
+from demo_pipeline.pipeline import Pipeline
+from demo_pipeline.problems import errors
+from demo_pipeline.quarantine_table import (
+    CODE_VERSION,
+    QUARANTINE,
+    QUARANTINE_SCHEMA,
+    SCHEMA_CHECK,
+    TABLE_FILE,
+    run_quarantine_table,
+)
+from demo_pipeline.storage.errors import StorageError
+from demo_pipeline.storage.making import CheckOutcome
+from demo_pipeline.storage.quarantine import list_quarantine
+
+ACCOUNTED = "uploads_accounted"
+_SHOWN = ("demonstration", "stage", "code", "file", "line", "message", "remedy", "attempts")
+
+
+@dg.asset(
+    name=QUARANTINE,
+    group_name="recording",
+    kinds={"parquet"},
+    owners=OWNERS,
+    code_version=CODE_VERSION,
+    description=(
+        "Every demonstration that cannot go on: which stage gave it up, why, in which file and "
+        "line, and what to do. A corrected upload releases it."
+    ),
+    metadata={"dagster/column_schema": reporting.table_schema(QUARANTINE_SCHEMA)},
+    check_specs=[
+        dg.AssetCheckSpec(
+            SCHEMA_CHECK,
+            asset=QUARANTINE,
+            description="The table has exactly the declared columns, types and nulls.",
+            blocking=True,
+        ),
+        dg.AssetCheckSpec(
+            ACCOUNTED,
+            asset=QUARANTINE,
+            description="Uploads listed afresh = accepted + quarantined + pending + gone.",
+        ),
+    ],
+)
+def quarantine_asset(
+    context: dg.AssetExecutionContext, pipeline: dg.ResourceParam[Pipeline]
+) -> Iterator[dg.MaterializeResult]:
+    """Write the table, unless nothing changed, and count the uploads."""
+    made = run_quarantine_table(pipeline, force=context.run.tags.get(FORCE_TAG) == "true")
+    if made.version is None:
+        raise dg.Failure(f"{QUARANTINE}: the check failed; the last table stays")
+    try:
+        counted = _count(context.instance, pipeline)
+    except StorageError as error:
+        raise dg.Failure(str(error), allow_retries=False) from None
+    outcome = CheckOutcome(
+        ACCOUNTED, not errors(counted.problems), tuple(counted.problems), blocking=False
+    )
+    metadata = reporting.made_metadata(made, f"{pipeline.store.url}/{made.output}")
+    with pipeline.store.open(made.output) as (folder, _):
+        rows = pq.read_table(folder / TABLE_FILE, columns=list(_SHOWN)).to_pylist()
+    metadata["table"] = reporting.records(rows)
+    metadata["uploads"] = dg.MetadataValue.json(
+        {
+            "listed": counted.listed,
+            "accepted": counted.accepted,
+            "quarantined": counted.quarantined,
+            "pending": counted.pending,
+            "gone": counted.gone,
+        }
+    )
+    yield dg.MaterializeResult(
+        metadata=metadata,
+        check_results=[reporting.check_result(one) for one in (*made.checks, outcome)],
+        data_version=dg.DataVersion(made.version.content[:16]),
+    )
+
+
+def _count(instance: dg.DagsterInstance, pipeline: Pipeline) -> Accounting:
+    """What lies there is listed before the ledger is asked, so that it can only know more."""
+    listed = {one.id for one in pipeline.uploads.list_demonstrations()}
+    listed |= set(pipeline.uploads.collisions())
+    held = {record.demonstration for record in list_quarantine(pipeline.store)}
+    with open_ledger(instance, pipeline) as ledger:
+        return account(ledger, held, listed)

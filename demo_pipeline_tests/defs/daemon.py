@@ -1,0 +1,119 @@
+"""Dagster's own processes over an instance in a folder, and what became of its runs.
+
+Belongs here: starting them as people do, ending them with everything they started, and asking the
+instance. What is expected of them, the tests and `make demo-s3` say.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import sysconfig
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import dagster as dg
+
+from demo_pipeline.defs.tags import PARTITION_NAME_TAG
+
+ROOT = Path(__file__).resolve().parents[2]
+LOG = "dagster.log"
+_LEAVE = 15.0  # seconds that processes have to end by themselves
+_FAILED = {"FAILURE", "CANCELED"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run. `key` is its partition, empty when it has none; `reason` why it was launched."""
+
+    id: str
+    job: str
+    key: str
+    reason: str
+    status: str
+
+    @property
+    def ended(self) -> bool:
+        return self.status == "SUCCESS" or self.failed
+
+    @property
+    def failed(self) -> bool:
+        return self.status in _FAILED
+
+
+@contextmanager
+def dagster_home(folder: Path) -> Iterator[dg.DagsterInstance]:
+    """The instance of a new folder with this checkout's dagster.yaml.
+
+    Its databases are there before any process may wish to make them.
+    """
+    folder.mkdir(parents=True)
+    shutil.copyfile(ROOT / "dagster.yaml", folder / "dagster.yaml")
+    with dg.DagsterInstance.from_config(str(folder)) as instance:
+        yield instance
+
+
+@contextmanager
+def dagster_process(
+    command: tuple[str, ...], home: Path, environment: Mapping[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A console script of Dagster's in the checkout; what it says is in `home`/dagster.log.
+
+    It ends with the context, and so does every process that it started.
+    """
+    script = f"{sysconfig.get_path('scripts')}/{command[0]}"
+    with (home / LOG).open("ab") as log:
+        process = subprocess.Popen(
+            (script, *command[1:]),
+            cwd=ROOT,
+            env={**os.environ, **environment, "DAGSTER_HOME": str(home)},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        try:
+            yield process
+        finally:
+            _end(process)
+
+
+def runs_of(instance: dg.DagsterInstance) -> list[Run]:
+    """Every run, in the order in which they were asked for."""
+    records = instance.get_run_records(ascending=True)
+    return [_run(record.dagster_run) for record in records]
+
+
+def wait_for(
+    process: subprocess.Popen[bytes], done: Callable[[], bool], what: str, seconds: float
+) -> None:
+    """Return when it is `done`.
+
+    Raises:
+        TimeoutError: it took too long, or the process ended before.
+    """
+    end = time.monotonic() + seconds
+    while not done():
+        if process.poll() is not None:
+            raise TimeoutError(f"{what}: the process ended with {process.returncode}; see {LOG}")
+        if time.monotonic() > end:
+            raise TimeoutError(f"{what}: not within {seconds:.0f} s")
+        time.sleep(0.25)
+
+
+def _run(run: dg.DagsterRun) -> Run:
+    key, reason = run.tags.get(PARTITION_NAME_TAG, ""), run.tags.get("demo_pipeline/reason", "")
+    return Run(run.run_id, run.job_name, key, reason, run.status.value)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ask it, wait, and kill what is left of its session."""
+    process.send_signal(signal.SIGINT)
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(_LEAVE)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

@@ -1,8 +1,10 @@
-"""Looks at very many uploads in a simulated listing: how long one takes, and how much memory.
+"""Looks at very many uploads: how long one takes, and how much memory.
 
-Run: `.venv/bin/python benchmarks/discovery_tick.py [--demonstrations N] [--ticks N]`. The first
-looks find everything new; then, with all of it accepted, one upload in a thousand changes before
-each look. The listing costs next to no time, so that what is measured is discovery's own.
+Run: `.venv/bin/python benchmarks/discovery_tick.py [--s3] [--demonstrations N] [--ticks N]`. The
+first looks find everything new; then, with all of it accepted, one upload in a thousand changes
+before each look. The simulated listing costs next to no time, so that what is measured is
+discovery's own. `--s3` lists 10,000 real uploads of three tiny objects in a SeaweedFS on this
+machine: with the default settings, and with bounds that let each look go over every object.
 """
 
 import argparse
@@ -10,6 +12,8 @@ import resource
 import sys
 import tempfile
 import time
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +23,9 @@ from demo_pipeline.discovery.ledger import Ledger
 from demo_pipeline.discovery.tick import Tick, tick
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.storage.objects import PAGE, ObjectInfo, Page
+from demo_pipeline.storage.s3_objects import S3Objects
 from demo_pipeline.storage.uploads import FILES
+from demo_pipeline_tests.builders.s3_server import seaweed_server
 from demo_pipeline_tests.discovery.dagster_like import Runs
 
 
@@ -36,6 +42,10 @@ class Many:
         version = self.versions.get(number, 0)
         etag = f"{number:032x}-{version}"
         return [ObjectInfo(f"demo-{number:07}/{file}", 1000, etag, 0.0) for file in FILES]
+
+    def change(self, number: int, version: int) -> None:
+        """Upload it again."""
+        self.versions[number] = version
 
     def list_page(self, prefix: str = "", token: str | None = None, limit: int = PAGE) -> Page:
         """Objects of one upload, or a page of all."""
@@ -56,23 +66,44 @@ class Many:
         return Page((), tuple(f"{prefix}demo-{number:07}/" for number in numbers), following)
 
 
-def timed(objects: Many, path: Path, runs: Runs, now: float) -> tuple[float, Tick]:
+class Bucket(S3Objects):
+    """`count` complete uploads of three tiny objects, really put into a bucket."""
+
+    def __init__(self, url: str, count: int) -> None:
+        super().__init__(url)
+        self.count = count
+        keys = [f"demo-{number:07}/{file}" for number in range(count) for file in FILES]
+        with ThreadPoolExecutor(32) as pool:
+            deque(pool.map(lambda key: self.put(key, key.encode()), keys), maxlen=0)
+
+    def files(self, number: int) -> list[ObjectInfo]:
+        """Of one upload."""
+        return list(self.list_page(f"demo-{number:07}/").objects)
+
+    def change(self, number: int, version: int) -> None:
+        """Upload its meta.json again."""
+        self.put(f"demo-{number:07}/meta.json", f"{version}".encode())
+
+
+def timed(
+    objects: Many | Bucket, path: Path, runs: Runs, now: float, settings: DiscoverySettings
+) -> tuple[float, Tick]:
     begun = time.perf_counter()
     with Ledger.open(path) as ledger:
-        found = tick(objects, ledger, runs, now, DiscoverySettings())  # type: ignore[arg-type]
+        found = tick(objects, ledger, runs, now, settings)  # type: ignore[arg-type]
     seconds = time.perf_counter() - begun
     for request in found.requests:
         runs.launch(request, now)
     return seconds, found
 
 
-def accept_all(objects: Many, path: Path) -> None:
+def accept_all(objects: Many | Bucket, path: Path) -> None:
     """As after the hours in which everything is run."""
-    with Ledger.open(path) as ledger:
+    with Ledger.open(path) as ledger, ThreadPoolExecutor(16) as pool:
         while entries := ledger.due(float("inf"), 5000, complete=False):
+            numbers = [int(entry.name[5:]) for entry in entries]
             done = []
-            for entry in entries:
-                infos = objects.files(int(entry.name[5:]))
+            for entry, infos in zip(entries, pool.map(objects.files, numbers), strict=True):
                 files = tuple(described(i.key.rpartition("/")[2], i) for i in infos)
                 full = replace(entry, files=files, fingerprint=fingerprint_of(files))
                 done.append(accept(full))
@@ -90,28 +121,53 @@ def told(name: str, seconds: list[float]) -> None:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--demonstrations", type=int, default=100_000)
-    parser.add_argument("--ticks", type=int, default=40)
-    asked = parser.parse_args()
-    objects, runs, now = Many(asked.demonstrations), Runs(), 1_700_000_000.0
+def look(objects: Many | Bucket, looks: int, settings: DiscoverySettings) -> None:
+    """Both phases with a ledger of their own; prints what they took."""
+    runs, now = Runs(), 1_700_000_000.0
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ledger.sqlite"
         found: list[float] = []
-        for _ in range(asked.ticks):
+        for _ in range(looks):
             now += 30
-            found.append(timed(objects, path, runs, now)[0])
+            found.append(timed(objects, path, runs, now, settings)[0])
         told("everything is new", found)
         accept_all(objects, path)
-        steady, launched = [], len(runs.by_id)
-        for look in range(asked.ticks):
+        steady, launched, pages = [], len(runs.by_id), 0
+        for turn in range(looks):
             now += 30
-            for number in range(look, asked.demonstrations, 1000 * asked.ticks):
-                objects.versions[number] = look
-            steady.append(timed(objects, path, runs, now)[0])
+            for number in range(turn, objects.count, 1000):
+                objects.change(number, turn)
+            seconds, seen = timed(objects, path, runs, now, settings)
+            steady.append(seconds)
+            pages += seen.pages
         told("all known, some change", steady)
-        print(f"runs launched: {launched:,} and {len(runs.by_id) - launched:,}")
+        print(f"runs launched: {launched:,} and {len(runs.by_id) - launched:,}; ", end="")
+        print(f"{pages / looks:.0f} pages a look, {seen.sweep} sweeps over everything")
+
+
+def on_s3(demonstrations: int, looks: int) -> None:
+    with tempfile.TemporaryDirectory() as folder, seaweed_server(Path(folder)) as server:
+        with server.connected():
+            begun = time.perf_counter()
+            objects = Bucket(server.make_bucket(), demonstrations)
+            print(f"{3 * demonstrations:,} objects put in {time.perf_counter() - begun:.0f} s")
+            print("with the default settings")
+            look(objects, looks, DiscoverySettings())
+            everything = 4 * demonstrations // PAGE * 2 + 8
+            print(f"with up to {everything} pages a look")
+            look(objects, looks, DiscoverySettings(pages_per_tick=everything))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--s3", action="store_true")
+    parser.add_argument("--demonstrations", type=int)
+    parser.add_argument("--ticks", type=int, default=40)
+    asked = parser.parse_args()
+    if asked.s3:
+        on_s3(asked.demonstrations or 10_000, asked.ticks)
+    else:
+        look(Many(asked.demonstrations or 100_000), asked.ticks, DiscoverySettings())
 
 
 if __name__ == "__main__":

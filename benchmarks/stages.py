@@ -74,6 +74,8 @@ def report(costs: dict[str, list[Cost]]) -> None:
     print(f"{'':<16}{'wall s':>9}{'cpu s':>9}{'x decode':>10}")
     total = 0.0
     for name, found in costs.items():
+        if name == "contact_sheets":
+            print(f"{'to trajectories':<16}{'':>9}{total:>9.2f}{total / base:>10.2f}")
         wall = statistics.median(cost.wall for cost in found)
         cpu = statistics.median(cost.cpu for cost in found)
         total += 0.0 if name == "plain decode" else cpu

@@ -16,6 +16,7 @@ from demo_pipeline.actions.tables import POINTER_TYPES, Action, read_actions
 from demo_pipeline.formats.desktopd_tree import check_tree_bytes
 from demo_pipeline.formats.jsonfile import JsonFileError, read_bytes
 from demo_pipeline.observation.canvas import Canvas
+from demo_pipeline.observation.collecting import seldom_collected
 from demo_pipeline.observation.evidence import Evidence
 from demo_pipeline.observation.focus import Keyboard
 from demo_pipeline.observation.scans import InForce, ScanAt, read_scan, scan_in_force
@@ -75,10 +76,10 @@ class TreeReader:
         if self._last is not None and self._last[0] == scan.event_index:
             return self._last[1]
         try:
-            found = read_scan(self._log, scan)
+            with seldom_collected():
+                tree = map_tree(read_scan(self._log, scan), scan.time_ms, self._platform, canvas)
         except DemonstrationError:
             return replace(map_tree(None, press_ms, self._platform, canvas), readable=False)
-        tree = map_tree(found, scan.time_ms, self._platform, canvas)
         self._last = (scan.event_index, tree)
         return tree
 
@@ -132,7 +133,8 @@ class _Writer:
         if self._last is not None and self._last[0] is tree:
             place(self._last[1], path)
         else:
-            path.write_bytes(tree.to_bytes())
+            with seldom_collected():
+                path.write_bytes(tree.to_bytes())
         self._last = (tree, path)
 
 
@@ -224,7 +226,8 @@ def check_trees(folder: Path, actions_folder: Path) -> list[Problem]:
         if path.is_file() and path.stat().st_ino in seen:
             continue
         try:
-            found = check_tree_bytes(read_bytes(path, row["file"]), row["file"])[1]
+            with seldom_collected():
+                found = check_tree_bytes(read_bytes(path, row["file"]), row["file"])[1]
         except JsonFileError as error:
             problems.append(Problem("bad_tree", row["file"], str(error)))
             continue

@@ -16,7 +16,6 @@ from demo_pipeline.storage.bucket_store import BucketStore
 from demo_pipeline.storage.errors import MissingOutput, StorageError
 from demo_pipeline.storage.local import LocalStore
 from demo_pipeline.storage.manifest import CheckOutcome, Recipe, Version
-from demo_pipeline.storage.s3_objects import S3Objects
 from demo_pipeline.storage.staging import Staging
 from demo_pipeline.storage.urls import is_bucket, local_path
 
@@ -128,6 +127,8 @@ def open_store(url: str, cache: Path | None = None) -> Store:
     """
     if not is_bucket(url):
         return LocalStore(local_path(url))
+    from demo_pipeline.storage.s3_objects import S3Objects  # noqa: PLC0415 - costs 0.6 s
+
     objects = S3Objects(url)
     if cache is None:
         raise StorageError("a store in a bucket needs a folder for local copies; name one")

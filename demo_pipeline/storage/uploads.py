@@ -12,7 +12,6 @@ from demo_pipeline.storage.bucket_uploads import BucketUploads
 from demo_pipeline.storage.demonstrations import FILES, UploadedDemonstration
 from demo_pipeline.storage.local_uploads import LocalUploads
 from demo_pipeline.storage.objects import Objects
-from demo_pipeline.storage.s3_objects import S3Objects
 from demo_pipeline.storage.urls import is_bucket, local_path
 
 __all__ = [
@@ -88,5 +87,7 @@ def open_uploads(url: str, cache: Path | None = None) -> Uploads:
         StorageError: for a root of another kind, or a URL with credentials.
     """
     if is_bucket(url):
+        from demo_pipeline.storage.s3_objects import S3Objects  # noqa: PLC0415 - costs 0.6 s
+
         return BucketUploads(S3Objects(url), cache)
     return LocalUploads(local_path(url))

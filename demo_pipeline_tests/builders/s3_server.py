@@ -15,7 +15,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -35,13 +35,15 @@ class S3Server:
 
     name: str
     endpoint: str
+    access_key: str = ACCESS_KEY
+    secret_key: str = field(default=SECRET_KEY, repr=False)
 
     def environment(self) -> dict[str, str]:
         """What a client's environment has to say."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
-            "AWS_ACCESS_KEY_ID": ACCESS_KEY,
-            "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+            "AWS_ACCESS_KEY_ID": self.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.secret_key,
             "AWS_DEFAULT_REGION": "us-east-1",
             "NO_PROXY": "127.0.0.1",
         }
@@ -57,9 +59,9 @@ class S3Server:
                 patch.setenv(name, value)
             yield self
 
-    def make_bucket(self) -> str:
-        """The URL of a new bucket; only while `connected`."""
-        name = f"bucket-{secrets.token_hex(6)}"
+    def make_bucket(self, name: str = "") -> str:
+        """The URL of a new bucket, by default of any name; only while `connected`."""
+        name = name or f"bucket-{secrets.token_hex(6)}"
         S3Client(name).call("create_bucket")
         return f"s3://{name}"
 
@@ -78,7 +80,9 @@ def moto_server() -> Iterator[S3Server]:
 
 
 @contextmanager
-def seaweed_server(folder: Path) -> Iterator[S3Server]:
+def seaweed_server(
+    folder: Path, access_key: str = ACCESS_KEY, secret_key: str = SECRET_KEY
+) -> Iterator[S3Server]:
     """SeaweedFS in a process of its own, with its data in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     names = ("master.port", "volume.port", "filer.port", "s3.port", "admin.port", "metricsPort")
@@ -93,12 +97,17 @@ def seaweed_server(folder: Path) -> Iterator[S3Server]:
     command += [f"-{name}={port}" for name, port in zip(names, ports, strict=True)]
     command += ["-master.telemetry=false", "-webdav=false", "-admin.ui=false"]
     command += ["-s3.port.iceberg=0", "-s3.port.lance=0"]
-    server = S3Server("seaweedfs", f"http://127.0.0.1:{ports[3]}")
+    server = S3Server("seaweedfs", f"http://127.0.0.1:{ports[3]}", access_key, secret_key)
     home = {"PATH": os.environ.get("PATH", ""), "HOME": str(folder), "TMPDIR": str(folder)}
     with ExitStack() as stack:
         log = stack.enter_context((folder / "weed.log").open("wb"))
         process = subprocess.Popen(
-            command, cwd=folder, env=home | server.environment(), stdout=log, stderr=log
+            command,
+            cwd=folder,
+            env=home | server.environment(),
+            stdout=log,
+            stderr=log,
+            start_new_session=True,  # Ctrl-C is for us, who end it after those that use it
         )
         stack.callback(_remove_sockets, ports)
         stack.callback(process.wait)
@@ -140,12 +149,12 @@ def _free_ports(count: int) -> list[int]:
     candidates = iter(_PORTS[secrets.randbelow(len(_PORTS) - 1000) :])
     while len(found) < count:
         port = next(candidates)
-        if all(map(_is_free, (port, port + 10_000))):
+        if all(map(is_free, (port, port + 10_000))):
             found.append(port)
     return found
 
 
-def _is_free(port: int) -> bool:
+def is_free(port: int) -> bool:
     with socket.socket() as probe:
         try:
             probe.bind(("127.0.0.1", port))

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import dagster as dg
 
@@ -34,6 +35,10 @@ class Run:
     key: str
     reason: str
     status: str
+
+    @property
+    def started(self) -> bool:
+        return self.ended or self.status == "STARTED"
 
     @property
     def ended(self) -> bool:
@@ -58,7 +63,7 @@ def dagster_home(folder: Path) -> Iterator[dg.DagsterInstance]:
 
 @contextmanager
 def dagster_process(
-    command: tuple[str, ...], home: Path, environment: Mapping[str, str]
+    command: tuple[str, ...], home: Path, environment: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A console script of Dagster's in the checkout; what it says is in `home`/dagster.log.
 

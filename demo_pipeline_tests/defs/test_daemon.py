@@ -1,84 +1,147 @@
 """What people see with Dagster's real daemon running: uploads become datasets by themselves.
 
-Two daemons go through the same story side by side, one over a folder and one over a bucket on
-SeaweedFS; every test reads what they left.
+Two daemons live side by side, one over a folder and one over a bucket on SeaweedFS, where the
+upload is changed as well; the tests read what they left.
 """
 
 import subprocess
-from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import dagster as dg
 import pytest
 
-from demo_pipeline.aggregates import AGGREGATES
-from demo_pipeline.defs.jobs import datasets_job, demonstration_job
 from demo_pipeline.pipeline import Pipeline
 from demo_pipeline.settings import Settings
-from demo_pipeline.storage.folder_objects import FolderObjects
-from demo_pipeline.storage.quarantine import list_quarantine
-from demo_pipeline.storage.s3_objects import S3Objects
 from demo_pipeline.storage.uploads import FILES
-from demo_pipeline.storage.urls import is_bucket
 from demo_pipeline_tests.builders.form import SMALL, script
 from demo_pipeline_tests.builders.recording import write_recording
-from demo_pipeline_tests.builders.s3_server import S3Server
+from demo_pipeline_tests.builders.s3_server import SECRET_KEY, S3Server
 from demo_pipeline_tests.builders.script import click
 from demo_pipeline_tests.defs.daemon import Run, dagster_home, dagster_process, runs_of, wait_for
 
 DEMO = "20260301_080000"
 KINDS = ("folder", "bucket")
-PROCESS, DATASETS = demonstration_job.name, datasets_job.name
-PATIENCE = 50.0  # seconds a step of the story; a machine with nothing else to do takes a third
+PATIENCE = 60.0  # seconds for one step of the story; an idle machine needs a third
+COMMAND = ("dagster-daemon", "run", "-w", "workspace.yaml")
 
 
 @dataclass
 class Story:
-    """One daemon, its roots, and its runs at three moments."""
+    """One daemon with its roots, and all its runs when the datasets were first built."""
 
+    home: Path
     settings: Settings
     instance: dg.DagsterInstance
     daemon: subprocess.Popen[bytes]
     built: tuple[Run, ...] = ()
-    changed: tuple[Run, ...] = ()
 
-    def runs(self, job: str) -> list[Run]:
-        return [run for run in runs_of(self.instance) if run.job == job]
+    def runs(self) -> tuple[Run, ...]:
+        return tuple(runs_of(self.instance))
 
     def upload(self, recording: Path) -> None:
-        """The three files, the smallest last."""
-        url = self.settings.uploads
-        for file in sorted(FILES, key=lambda name: -(recording / name).stat().st_size):
-            if is_bucket(url):
-                S3Objects(url).put(f"{DEMO}/{file}", recording / file)
-            else:
-                FolderObjects(Path(url)).put(f"{DEMO}/{file}", recording / file)
+        """The three files, or those that are there, one after the other."""
+        objects = Pipeline.open(self.settings).uploads.objects
+        for file in filter(lambda name: (recording / name).is_file(), FILES):
+            objects.put(f"{DEMO}/{file}", recording / file)
 
-    def wait_for(self, job: str, count: int, *, ended: bool = True) -> tuple[Run, ...]:
-        """All runs, once so many of a job are there."""
-        wait_for(
-            self.daemon,
-            lambda: sum(run.ended or not ended for run in self.runs(job)) >= count,
-            f"{self.settings.uploads}: {count} of {job}",
-            PATIENCE,
-        )
-        return tuple(runs_of(self.instance))
+    def until(self, job: str, count: int, *, ended: bool) -> tuple[Run, ...]:
+        """All runs, once there are so many of a job."""
+
+        def done() -> bool:
+            return sum(run.ended or not ended for run in of(job, self.runs())) >= count
+
+        wait_for(self.daemon, done, f"{self.settings.uploads}: {count} of {job}", PATIENCE)
+        return self.runs()
+
+
+def of(job: str, runs: tuple[Run, ...]) -> list[Run]:
+    return [run for run in runs if run.job == job]
+
+
+@contextmanager
+def story(root: Path, uploads: str) -> Iterator[Story]:
+    values = {
+        "DEMO_PIPELINE_UPLOADS": uploads,
+        "DEMO_PIPELINE_STORE": str(root / "store"),
+        "DEMO_PIPELINE_CACHE": str(root / "cache"),
+        "DEMO_PIPELINE_OSWORLD_TASKS": str(root / "tasks"),
+        "DEMO_PIPELINE_DISCOVERY__QUIET_SECONDS": "0",
+        "DEMO_PIPELINE_DISCOVERY__INTERVAL_SECONDS": "1",
+    }
+    with ExitStack() as stack:
+        patch = stack.enter_context(pytest.MonkeyPatch.context())
+        for name, value in values.items():
+            patch.setenv(name, value)
+        settings = Settings()
+        instance = stack.enter_context(dagster_home(root / "home"))
+        daemon = stack.enter_context(dagster_process(COMMAND, root / "home", values))
+        yield Story(root / "home", settings, instance, daemon)
 
 
 @pytest.fixture(scope="module")
 def stories(
     seaweedfs: S3Server, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Story]]:
-    """An upload arrives, its datasets are built, and it is uploaded again with other words."""
+    """An upload arrives and the datasets are built; in the bucket its meta.json is replaced."""
     root = tmp_path_factory.mktemp("daemon")
-    recordings = root / "first", root / "second"
-    for recording, title in zip(recordings, ("Tick the box", "Tick the box, please"), strict=True):
-        write_recording(recording, replace(script(click("Agree")), title=title), SMALL)
+    for folder, title in {"first": "Tick the box", "second": "Tick the box, please"}.items():
+        write_recording(root / folder, replace(script(click("Agree")), title=title), SMALL)
+    for file in set(FILES) - {"meta.json"}:
+        (root / "second" / file).unlink()
+    (root / "uploads").mkdir()
     with ExitStack() as stack:
         stack.enter_context(seaweedfs.connected())
-        bucket = seaweedfs.make_bucket()
-        told = {kind: stack.enter_context(_story(root / kind)) for kind in KINDS}
+        roots = dict(zip(KINDS, (str(root / "uploads"), seaweedfs.make_bucket()), strict=True))
+        told = {kind: stack.enter_context(story(root / kind, roots[kind])) for kind in KINDS}
+        for one in told.values():  # this run follows from the daemon's first look
+            one.until("report_quarantine", 1, ended=False)
+        for one in told.values():
+            one.upload(root / "first")
+        bucket, folder = told["bucket"], told["folder"]
+        bucket.built = bucket.until("build_datasets", 1, ended=True)
+        bucket.upload(root / "second")
+        folder.built = folder.until("build_datasets", 1, ended=True)
+        bucket.until("process_demonstration", 2, ended=True)
+        bucket.until("build_datasets", 2, ended=False)
         yield told
+
+
+@pytest.mark.parametrize("kind", KINDS)
+class TestWhileTheDaemonRuns:
+    def test_an_upload_is_processed_and_then_the_datasets_are_built_once(
+        self, stories: dict[str, Story], kind: str
+    ) -> None:
+        built = stories[kind].built
+        [processed] = of("process_demonstration", built)
+        assert (processed.key, processed.reason, processed.status) == (DEMO, "new", "SUCCESS")
+        [datasets] = of("build_datasets", built)
+        assert datasets.status == "SUCCESS"
+
+    def test_nothing_is_launched_that_nothing_asked_for(
+        self, stories: dict[str, Story], kind: str
+    ) -> None:
+        changed = ["process_demonstration", "build_datasets"] * (kind == "bucket")
+        wanted = ["report_quarantine", "process_demonstration", "build_datasets", *changed]
+        assert sorted(run.job for run in stories[kind].runs()) == sorted(wanted)
+
+    def test_the_datasets_hold_the_demonstration(
+        self, stories: dict[str, Story], kind: str
+    ) -> None:
+        store = Pipeline.open(stories[kind].settings).store
+        assert store.outputs("trajectories") == [f"trajectories/{DEMO}"]
+        with store.open("dataset") as (folder, _):
+            assert (folder / "trajectories" / DEMO / "task.json").is_file()
+
+    def test_no_secret_is_in_what_dagster_keeps(self, stories: dict[str, Story], kind: str) -> None:
+        kept = [path for path in stories[kind].home.rglob("*") if path.is_file()]
+        assert any(path.suffix == ".db" for path in kept)
+        assert [path for path in kept if SECRET_KEY.encode() in path.read_bytes()] == []
+
+
+def test_a_changed_upload_makes_exactly_one_more_run(stories: dict[str, Story]) -> None:
+    runs = of("process_demonstration", stories["bucket"].runs())
+    assert [(run.key, run.reason) for run in runs] == [(DEMO, "new"), (DEMO, "changed")]
+    assert {run.status for run in runs} == {"SUCCESS"}

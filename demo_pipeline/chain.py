@@ -200,6 +200,12 @@ STAGES: tuple[Stage, ...] = (
                 lambda _, out: trees.check_known_roles(out),
                 blocking=False,
             ),
+            Check(
+                "cursor_agrees",
+                "Our hit test finds what the recorder's own found under the pointer.",
+                lambda _, out: trees.check_cursor(out),
+                blocking=False,
+            ),
         ),
         uploads=True,
     ),

@@ -18,7 +18,7 @@ from demo_pipeline.observation.preview import contact_sheet, encode_jpeg, sheet_
 from demo_pipeline.problems import Problem
 
 CODE_VERSION = "1"
-TILES, COLUMNS, TILE_WIDTH = 60, 4, 480
+TILES, COLUMNS, TILE_WIDTH = 24, 4, 480
 QUALITY = 80
 
 

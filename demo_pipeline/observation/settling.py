@@ -31,12 +31,12 @@ from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.recording.video import PacketScan
 from demo_pipeline.settings import ObservationSettings
 
-STRETCH_S = 20.0
-MOST_STRETCHES = 16  # who has not moved the pointer enough by then gets the documented clock
+STRETCH_S = 10.0
+MOST_STRETCHES = 32  # who has not moved the pointer enough by then gets the documented clock
 FEW_MOVES = 12  # events; a stretch with fewer is not worth decoding
 DRIFT_AFTER_S = 300.0  # shorter recordings have no time to drift by a frame
 LATE_S = 120.0  # how near the end of the recording its drift is looked for
-LATE_STRETCH_S = 10.0
+LATE_STRETCH_S = 6.0
 LARGEST_DRIFT_S = 1.5
 
 
@@ -107,7 +107,7 @@ class _Film:
         return clock_from_pictures(changes, self.track, reference, scales, self.search_s)
 
     def stretches(self, documented: Clock) -> Iterator[list[Span]]:
-        """Stretches of 20 s in which the pointer may move: one, one more, then 2, 4, 8 more.
+        """Stretches of 10 s in which the pointer may move: one, one more, then 2, 4, 8, 16 more.
 
         A stretch holds at least two frames, so that there is something to compare.
         """
@@ -115,7 +115,7 @@ class _Film:
         first, last = float(times[0]), float(times[-1])
         moved = np.array([documented.video_time(time) for time in self.track.times])
         begin = float(moved[0]) - self.search_s if len(moved) else first
-        begin = min(max(first, begin), max(first, last - STRETCH_S))
+        begin = self._key_before(min(max(first, begin), max(first, last - STRETCH_S)))
         waiting: list[Span] = []
         looked, count = 0, 1
         for start in np.arange(begin, max(last, begin + 1e-6), STRETCH_S).tolist():
@@ -158,10 +158,18 @@ class _Film:
         if last - first <= DRIFT_AFTER_S:
             return None
         moved = (self.track.times - clock.origin_ms) / 1000
-        starts = np.arange(last - LATE_S, last - LATE_STRETCH_S + 1, 5.0)
+        # What lies between a key frame and the stretch would be decoded and not looked at.
+        starts = np.arange(last - LATE_S, last - LATE_STRETCH_S + 1, 2.0)
+        starts = np.unique([self._key_before(float(start)) for start in starts])
         ends = np.searchsorted(moved, starts + LATE_STRETCH_S)
         best = int(np.argmax(ends - np.searchsorted(moved, starts)))
         return Span(float(starts[best]), float(starts[best]) + LATE_STRETCH_S)
+
+    def _key_before(self, time: float) -> float:
+        """The last key frame no later than `time`, seconds; the first frame when there is none."""
+        keys = self.scan.key_pts * float(self.scan.time_base)
+        position = int(np.searchsorted(keys, time + 1e-9, side="right"))
+        return float(keys[position - 1]) if position else float(self.scan.times[0])
 
 
 def _upright_size(manifest: RecordingManifest) -> tuple[int, int]:

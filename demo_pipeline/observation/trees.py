@@ -30,6 +30,8 @@ from demo_pipeline.recording.tables import described_schema
 CODE_VERSION = "3"
 TREES_FILE = "trees.parquet"
 UNKNOWN_SHARE = 0.01
+CURSOR_SHARE = 0.5  # recorders' own hit tests are wrong at times: outside windows, one level up
+CURSOR_SCANS = 4
 
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("action_index", pa.int32(), False, "row of actions.parquet"),
@@ -246,3 +248,15 @@ def check_known_roles(folder: Path) -> list[Problem]:
     message = f"{unknown} of {nodes} nodes have a role in no table"
     remedy = "add the recorder's role names to observation/roles.json"
     return [Problem("unknown_roles", TREES_FILE, message, remedy=remedy)]
+
+
+def check_cursor(folder: Path) -> list[Problem]:
+    """Our hit test finds what the recorder's own `queries.cursor` found, in most scans."""
+    rows = read_tree_rows(folder)
+    asked = {row["scan_event"]: row for row in rows if row["cursor_agrees"] is not None}
+    agreed = sum(row["cursor_agrees"] for row in asked.values())
+    if len(asked) < CURSOR_SCANS or agreed >= CURSOR_SHARE * len(asked):
+        return []
+    message = f"in {len(asked) - agreed} of {len(asked)} scans the recorder found another element"
+    remedy = "compare the targets on the contact sheet; coordinates and trees may not fit together"
+    return [Problem("cursor_differs", TREES_FILE, message, remedy=remedy)]

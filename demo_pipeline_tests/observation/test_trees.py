@@ -8,6 +8,7 @@ import pytest
 
 from demo_pipeline.observation.trees import (
     build_ui_trees,
+    check_cursor,
     check_known_roles,
     check_trees,
     read_tree_rows,
@@ -132,6 +133,40 @@ def test_roles_that_no_table_knows_fail_their_check(plain: Observed, tmp_path: P
     build(plain, tmp_path / "out", log)
     (problem,) = check_known_roles(tmp_path / "out")
     assert "role in no table" in problem.message
+
+
+@pytest.mark.parametrize("shift", [0, 200])
+def test_the_recorders_own_hit_tests_are_compared_with_ours(
+    plain: Observed, tmp_path: Path, shift: int
+) -> None:
+    """Trees whose boxes lie elsewhere than the coordinates say do not pass for right."""
+
+    def asked(data: dict[str, Any]) -> str:
+        button = {"role": "Button", "name": "Agree", "bbox": box(20, 30, 40, 12)}
+        moved = button | {"bbox": box(20 + shift, 30, 40, 12)}
+        window = {"role": "Window", "name": "w", "bbox": box(0, 0, 640, 360), "children": [moved]}
+        cursor = {"position": {"x": 30, "y": 35}, "element": button}
+        return json.dumps(data | {"tree": [window], "queries": {"cursor": cursor}})
+
+    log = with_scans(plain, tmp_path / "log.jsonl", asked)
+    rows = build(plain, tmp_path / "out", log)
+    assert {row["cursor_agrees"] for row in rows if row["scan_ms"]} == {shift == 0}
+    assert [one.code for one in check_cursor(tmp_path / "out")] == ["cursor_differs"] * (shift > 0)
+
+
+def test_a_scan_of_hardly_a_node_is_told_as_sparse(plain: Observed, tmp_path: Path) -> None:
+    """Applications without accessibility give a bare window."""
+
+    def bare(_: dict[str, Any]) -> str:
+        return json.dumps({"tree": [{"role": "Window", "name": "w", "bbox": box(0, 0, 640, 360)}]})
+
+    log = with_scans(plain, tmp_path / "log.jsonl", bare)
+    rows = build(plain, tmp_path / "out", log)
+    assert {row["freshness"] for row in rows if row["scan_ms"]} == {"sparse"}
+
+
+def box(x: int, y: int, width: int, height: int) -> dict[str, int]:
+    return {"x": x, "y": y, "width": width, "height": height}
 
 
 def test_a_tree_that_was_spoilt_is_named(plain: Observed, trees: Path, tmp_path: Path) -> None:

@@ -13,11 +13,13 @@ import numpy as np
 from demo_pipeline.observation.clock import BLOCK, Cells, ChangeMap, Clock, Floats, PointerTrack
 
 _LAG_STEP_S = 0.01
+_FINE_S, _FINE_STEP_S = 0.06, 0.002  # around the lag that was found
 _MOVED_PX = 8.0
 _MIN_MOVES = 12
 _MIN_SCORE = 0.3
 _MIN_CONTRAST = 2.0
-_PLATEAU = 0.85
+_PLATEAU = 0.85  # of the best score; the lags that reach it are the doubt
+_SUMMIT = 0.95  # of the best score; the middle of these lags is the answer
 _PARTS = 4  # of a stretch, each of which should find the same lag
 _PART_MOVES = 6
 
@@ -45,7 +47,19 @@ def clock_from_pictures(
         if found is not None and (best is None or (found.score or 0) > (best.score or 0) * 1.2):
             agreement = _agreement(lags, seen, documented, found, frames)
             best = replace(found, event_scale=scale, agreement=agreement)
-    return best
+    if best is None:
+        return None
+    around = np.arange(-_FINE_S, _FINE_S + _FINE_STEP_S / 2, _FINE_STEP_S)
+    fine = (best.origin_ms - documented.origin_ms) / 1000 + around
+    again = [
+        _hits(cells, frames, track, documented, lag, scale=best.event_scale).share for lag in fine
+    ]
+    lag_ms = _plateau(fine, np.array([share for share, _ in again]), _SUMMIT)[0] * 1000
+    return replace(
+        best,
+        origin_ms=documented.origin_ms + lag_ms,
+        documented_offset_ms=round(lag_ms, 3),
+    )
 
 
 def _frame_s(frames: Floats) -> float:
@@ -158,9 +172,8 @@ def _peak(
     rival = float(elsewhere.max()) if len(elsewhere) else 0.0
     if score[top] < _MIN_SCORE or score[top] < _MIN_CONTRAST * rival:
         return None
-    plateau = lags[(score >= _PLATEAU * score[top]) & (np.abs(lags - lags[top]) <= 2 * frame_s)]
-    lag = float(plateau.mean())
-    spread = float(np.ptp(plateau)) / 2
+    near = np.abs(lags - lags[top]) <= 2 * frame_s
+    lag, spread = _plateau(lags[near], score[near], _PLATEAU)
     return Clock(
         origin_ms=documented.origin_ms + lag * 1000,
         method="pixels",
@@ -169,3 +182,9 @@ def _peak(
         score=round(float(score[top]), 4),
         moves=int(moves[top]),
     )
+
+
+def _plateau(lags: Floats, score: Floats, share: float) -> tuple[float, float]:
+    """(middle, half width) of the lags that score this share of the best."""
+    plateau = lags[score >= share * score.max()]
+    return float(plateau.mean()), float(np.ptp(plateau)) / 2

@@ -27,7 +27,7 @@ from demo_pipeline.observation.wheel import ScrollWatch, WheelVote
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.video import VIDEO_FILE, PacketScan
 
-SURE_MS = 250  # with a clock less sure, pictures of scans are pictures of another moment
+SURE_MS = 250  # with a clock less sure, scans and scrolls are seen at another moment
 SPEAKS_FOR_S = 0.5  # a frame says nothing about a screen this much later, unless one follows it
 
 
@@ -92,7 +92,9 @@ class DecodePass:
         spans = [one.span for one in wanted]
         spans.append(Span(final_from, final_from + FINAL_LOOK_S))
         scans = ScanPictures(wanted, self._frame_s)
-        wheel = ScrollWatch(list(self._actions.values()), self._settled.clock, self._settled.canvas)
+        sure = self._settled.clock.uncertainty_ms <= SURE_MS
+        scrolls = list(self._actions.values()) if sure else []
+        wheel = ScrollWatch(scrolls, self._settled.clock, self._settled.canvas)
         spans += [*scans.spans, *wheel.spans]
         final = FinalChooser(final_from)
         for frame in decode_spans(self._video, self._scan, joined(spans, self._frame_s)):
@@ -107,7 +109,8 @@ class DecodePass:
                 if frame.time < asked.chooser.wanted.span.start - 1.5 * self._frame_s:
                     break
                 self._feed(asked, frame, cells, pointers)
-            final.feed(frame, changed=self._significant(cells, pointers))
+            if frame.time >= final_from:
+                final.feed(frame, changed=self._significant(cells, pointers))
             self._last = (luma, frame)
         for asked in queue:
             self._finish(asked, answers, scans)

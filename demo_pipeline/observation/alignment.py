@@ -86,6 +86,34 @@ def with_drift(clock: Clock, found: Clock, first_ms: float, then_ms: float) -> C
     )
 
 
+def reconciled(logged: Clock, seen: Clock | None, followed: Clock, first_s: float) -> Clock:
+    """The recorder's own start of the film, with what the pictures say against it.
+
+    Args:
+        logged: from ffmpeg's line; it stands, since it comes first in the order of trust.
+        seen: from the pointer's movements; None: the pictures do not say.
+        followed: `seen` corrected for drift, which is taken over.
+        first_s: video time of the first frame, which `logged` dates.
+    """
+    if seen is None:
+        return logged
+    difference = seen.origin_ms - logged.origin_ms
+    contradicted = abs(difference) > logged.uncertainty_ms + seen.uncertainty_ms
+    begun_ms = logged.event_time(first_s)
+    return replace(
+        logged,
+        origin_ms=begun_ms - first_s * 1000 / followed.rate,
+        uncertainty_ms=abs(difference) if contradicted else logged.uncertainty_ms,
+        score=seen.score,
+        moves=seen.moves,
+        event_scale=seen.event_scale,
+        agreement=seen.agreement,
+        rate=followed.rate,
+        drift_ppm=followed.drift_ppm,
+        pictures_ms=round(difference, 3),
+    )
+
+
 @dataclass(frozen=True)
 class _Hits:
     """At one lag: the frame intervals with a pointer move, and whether both its ends changed."""

@@ -85,6 +85,13 @@ class ScreenChange:
         reaching[margin, max(0, columns.start - 1) : columns.stop + 1] = False
         return bool(reaching.sum() >= REDRAWN_CELLS)
 
+    def apart_from(self, changed: Cells, pointers: list[Point]) -> int:
+        """How many cells changed that are not around the pointer."""
+        rest = changed.copy()
+        for x, y in pointers:
+            _clear(rest, _around(x, y))
+        return int(rest.sum())
+
     def answers(self, changed: Cells, pointers: list[Point], box: Box) -> bool:
         """Something in `box` changed that is not the pointer, be it as small as a tick."""
         rest = changed.copy()

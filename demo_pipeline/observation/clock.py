@@ -46,6 +46,8 @@ class Clock:
         rate: video seconds in a second of the log's clock.
         drift_ppm: (rate - 1) in millionths; 0.0: looked for at the end of a long recording and not
             found; None: not looked for.
+        pictures_ms: by how much the pictures' origin lies after the recorder's own; where that is
+            beyond doubt, it is the uncertainty. None: only one of them is known.
     """
 
     origin_ms: float
@@ -58,6 +60,7 @@ class Clock:
     agreement: float | None = None
     rate: float = 1.0
     drift_ppm: float | None = None
+    pictures_ms: float | None = None
 
     def video_time(self, event_ms: float) -> float:
         """Seconds on the video's time line."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from demo_pipeline.actions.tables import Action
 from demo_pipeline.observation.approach import PointerPath
-from demo_pipeline.observation.change import Point, ScreenChange, is_large
+from demo_pipeline.observation.change import SMALL_CELLS, Point, ScreenChange, is_large
 from demo_pipeline.observation.choose import EFFECT_S, Chooser, Reason, Wanted
 from demo_pipeline.observation.clock import Cells
 from demo_pipeline.observation.evidence import Settled, WaitEvidence
@@ -110,7 +110,7 @@ class DecodePass:
                     break
                 self._feed(asked, frame, cells, pointers)
             if frame.time >= final_from:
-                final.feed(frame, changed=self._significant(cells, pointers))
+                self._feed_final(final, frame, cells, pointers)
             self._last = (luma, frame)
         for asked in queue:
             self._finish(asked, answers, scans)
@@ -118,6 +118,12 @@ class DecodePass:
         self._write_final(final)
         self.wheel = wheel.vote()
         return [answers[one.action_index] for one in wanted]
+
+    def _feed_final(
+        self, final: FinalChooser, frame: Frame, cells: Cells | None, pointers: list[Point]
+    ) -> None:
+        rest = cells is None or self._change.apart_from(cells, pointers) >= SMALL_CELLS
+        final.feed(frame, changed=self._significant(cells, pointers), small=rest)
 
     def _final_start(self, wanted: Sequence[Wanted]) -> float:
         ends = [self._actions[one.action_index].end_ms for one in wanted]
@@ -268,7 +274,7 @@ class DecodePass:
 
     def _write_final(self, final: FinalChooser) -> None:
         """The last frame stands in where none follows the last action, then any that decodes."""
-        frame = final.best or final.latest or self._frame_at(len(self._times) - 1)
+        frame = final.best or self._frame_at(len(self._times) - 1)
         frame = frame or (self._last[1] if self._last else self._frame_at(0))
         if frame is None:
             message = f"none of its {len(self._times)} frames decodes"

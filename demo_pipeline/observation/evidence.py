@@ -29,6 +29,7 @@ class ClockEvidence(BaseModel):
     agreement: float | None = None
     rate: float = 1.0
     drift_ppm: float | None = None
+    pictures_ms: float | None = None
 
 
 class CanvasEvidence(BaseModel):
@@ -128,6 +129,7 @@ class Settled:
                 agreement=clock.agreement,
                 rate=clock.rate,
                 drift_ppm=clock.drift_ppm,
+                pictures_ms=clock.pictures_ms,
             ),
             canvas=CanvasEvidence(**asdict(canvas), scale_method=self.scale_method),
             wheel=WheelEvidence(**asdict(findings.wheel)),

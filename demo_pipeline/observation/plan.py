@@ -17,7 +17,6 @@ from demo_pipeline.settings import ObservationSettings
 
 LOOK_BACK_S = 0.6  # before the approach, to know whether the screen was still
 ANSWER_PX = 60  # around a click without a known target
-MAX_GUARD_S = 1.0  # an unsure clock must not push the picture into the previous scene
 
 
 @dataclass(frozen=True)
@@ -30,8 +29,7 @@ class Target:
 
 def guard_seconds(clock: Clock, frame_s: float, settings: ObservationSettings) -> float:
     """How long before its press a frame lies at the latest: 50 ms, the clock's doubt, a frame."""
-    guard = max(settings.guard_ms / 1000, clock.uncertainty_ms / 1000, frame_s)
-    return min(guard, MAX_GUARD_S)
+    return max(settings.guard_ms / 1000, clock.uncertainty_ms / 1000, frame_s)
 
 
 def plan(

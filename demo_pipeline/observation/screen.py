@@ -6,8 +6,6 @@ them. The transform itself is canvas.py's.
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from demo_pipeline.formats.demonstration import Meta
 from demo_pipeline.observation.clock import PointerTrack
 from demo_pipeline.problems import DemonstrationError, Problem
@@ -24,16 +22,19 @@ class Screen:
     Attributes:
         video: of the upright video, pixels.
         monitor: meta's primary_monitor, before or after the system's own scaling; None: not told.
+        in_points: the system counts in points, so that a unit need not be a pixel.
     """
 
     video: tuple[int, int]
     monitor: tuple[int, int] | None
+    in_points: bool = False
 
     @classmethod
     def of(cls, meta: Meta, video: tuple[int, int]) -> "Screen":
         """The screen of a recording."""
         monitor = meta.primary_monitor
-        return cls(video, (monitor.width, monitor.height) if monitor else None)
+        size = (monitor.width, monitor.height) if monitor else None
+        return cls(video, size, meta.platform == "macos")
 
     @property
     def told(self) -> float | None:
@@ -50,24 +51,35 @@ class Screen:
         return list(dict.fromkeys(round(scale, 6) for scale in (*told, *_COMMON)))
 
     def without_pictures(self, track: PointerTrack) -> float:
-        """The scale where the video confirms none: as documented, else one unit a pixel.
+        """The scale where the video confirms none: as documented, unless the positions deny it.
 
         Raises:
-            DemonstrationError: no monitor tells, and the positions do not fit on the video.
+            DemonstrationError: the positions do not fit on the video, or fit in several ways.
         """
-        if self.told is not None or not len(track.times):
+        if not len(track.times):
             return self.candidates[0]
-        width, height = self.video
-        inside = (track.x >= 0) & (track.x < width) & (track.y >= 0) & (track.y < height)
-        if inside.mean() >= _FIT:
+        fitting = [scale for scale in self.candidates if self._inside(track, scale) >= _FIT]
+        documented = self.candidates[0] if self.told is not None or not self.in_points else None
+        if documented in fitting:
             return self.candidates[0]
+        if not fitting and self.told is not None:  # positions on other displays deny nothing
+            return self.candidates[0]
+        if len(fitting) == 1:
+            return fitting[0]
+        off = 1 - self._inside(track, self.candidates[0])
         message = (
-            f"primary_monitor {_size(self.monitor)} has not the shape of the video "
-            f"({_size(self.video)}), {np.mean(~inside):.0%} of the pointer's positions lie off it, "
-            "and the pictures show no pointer: how coordinates lie on the video is ambiguous"
+            f"primary_monitor {_size(self.monitor)}, video {_size(self.video)}, {off:.0%} of the "
+            "pointer's positions off it, and the pictures show no pointer: how coordinates lie on "
+            "the video is ambiguous"
         )
         remedy = "correct primary_monitor in meta.json, or record with the pointer in the video"
         raise DemonstrationError(Problem("ambiguous_scale", "meta.json", message, remedy=remedy))
+
+    def _inside(self, track: PointerTrack, scale: float) -> float:
+        """Share of the positions that lie on the video at a scale."""
+        x, y = track.x * scale, track.y * scale
+        width, height = self.video
+        return float(((x >= 0) & (x < width) & (y >= 0) & (y < height)).mean())
 
 
 def _size(size: tuple[int, int] | None) -> str:

@@ -5,14 +5,14 @@ enough, and deciding by the order of trust of formats note "The clock".
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow.compute as pc
 
-from demo_pipeline.observation.alignment import clock_from_pictures, with_drift
+from demo_pipeline.observation.alignment import clock_from_pictures, reconciled, with_drift
 from demo_pipeline.observation.approach import PointerPath
 from demo_pipeline.observation.canvas import fit_canvas
 from demo_pipeline.observation.change import flickering_cells
@@ -33,6 +33,8 @@ from demo_pipeline.settings import ObservationSettings
 
 STRETCH_S = 10.0
 MOST_STRETCHES = 32  # who has not moved the pointer enough by then gets the documented clock
+MOST_SHARE = 0.3  # of the video; looking for what is not there must not double the decoding
+LEAST_STRETCHES = 6  # before giving up
 FEW_MOVES = 12  # events; a stretch with fewer is not worth decoding
 DRIFT_AFTER_S = 300.0  # shorter recordings have no time to drift by a frame
 LATE_S = 120.0  # how near the end of the recording its drift is looked for
@@ -77,9 +79,11 @@ def settle(
         scale = screen.candidates[0]
         seen = clock_from_clicks(changes, presses, documented, scale, settings.search_lag_s)
     sure = seen if seen is not None and seen.method == "pixels" else None
-    clock = logged or seen or documented
+    clock = seen or documented
     if sure is not None:
-        clock = film.followed(replace(clock, event_scale=sure.event_scale), changes)
+        clock = film.followed(sure, changes)
+    if logged is not None:
+        clock = reconciled(logged, sure, clock, float(scan.times[0]))
     scale = sure.event_scale if sure else screen.without_pictures(path.track())
     documents: Literal["monitor", "assumed"] = "assumed" if screen.told is None else "monitor"
     canvas = fit_canvas(size, scale, (settings.canvas_width, settings.canvas_height))
@@ -116,6 +120,9 @@ class _Film:
         moved = np.array([documented.video_time(time) for time in self.track.times])
         begin = float(moved[0]) - self.search_s if len(moved) else first
         begin = self._key_before(min(max(first, begin), max(first, last - STRETCH_S)))
+        most = min(
+            MOST_STRETCHES, max(LEAST_STRETCHES, int(MOST_SHARE * (last - first) / STRETCH_S))
+        )
         waiting: list[Span] = []
         looked, count = 0, 1
         for start in np.arange(begin, max(last, begin + 1e-6), STRETCH_S).tolist():
@@ -131,7 +138,7 @@ class _Film:
                 yield waiting
                 looked += count
                 count, waiting = looked, []
-                if looked >= MOST_STRETCHES:
+                if looked >= most:
                     return
         if waiting:
             yield waiting

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from demo_pipeline.observation import settling
-from demo_pipeline.observation.alignment import clock_from_pictures, with_drift
+from demo_pipeline.observation.alignment import clock_from_pictures, reconciled, with_drift
 from demo_pipeline.observation.clock import ChangeMap, Clock, PointerTrack, documented_clock
 from demo_pipeline.observation.onsets import clock_from_clicks
+from demo_pipeline.observation.plan import guard_seconds
+from demo_pipeline.settings import ObservationSettings
 from demo_pipeline_tests.builders.form import SMALL, script
 from demo_pipeline_tests.builders.recording import write_recording
 from demo_pipeline_tests.builders.script import click, think
@@ -159,3 +161,24 @@ def test_clicks_that_nothing_answers_are_no_evidence() -> None:
     few = PointerTrack(presses.times[:4], presses.x[:4], presses.y[:4])
     assert clock_from_clicks(answered(0.3)[0], few, documented_clock(START_MS), 1.0, 3.5) is None
     assert clock_from_clicks(ChangeMap(), few, documented_clock(START_MS), 1.0, 3.5) is None
+
+
+@pytest.mark.parametrize("off_ms", [0.0, 15.0, -300.0])
+def test_a_start_line_that_the_pictures_contradict_stands_and_is_doubted(off_ms: float) -> None:
+    seen = found(film(10, 12))
+    logged = Clock(seen.origin_ms - off_ms, "ffmpeg_start", 20.0)
+    clock = reconciled(logged, seen, replace(seen, rate=1.001, drift_ppm=1000.0), 0.5)
+    assert clock.method == "ffmpeg_start"
+    assert clock.pictures_ms == pytest.approx(off_ms, abs=0.01)
+    assert clock.uncertainty_ms == (20.0 if abs(off_ms) < 50 else pytest.approx(300, abs=0.01))
+    assert clock.video_time(logged.event_time(0.5)) == pytest.approx(0.5)
+    assert clock.drift_ppm == 1000.0
+    assert reconciled(logged, None, documented_clock(0.0), 0.0) == logged
+
+
+def test_a_picture_lies_as_long_before_its_press_as_the_clock_is_unsure() -> None:
+    """An unsure clock costs nearness, never the answer."""
+    settings = ObservationSettings()
+    assert guard_seconds(documented_clock(0.0), 0.04, settings) == 2.5
+    assert guard_seconds(Clock(0.0, "pixels", 12.0), 0.1, settings) == 0.1
+    assert guard_seconds(Clock(0.0, "pixels", 12.0), 0.01, settings) == 0.05

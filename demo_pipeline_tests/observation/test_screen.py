@@ -47,3 +47,18 @@ def test_positions_off_the_video_are_refused_with_numbers(monitor: tuple[int, in
 
 def test_a_second_display_beside_a_documented_one_is_no_doubt() -> None:
     assert Screen((1920, 1080), (1920, 1080)).without_pictures(positions(3800, 1000)) == 1.0
+
+
+def test_a_monitor_that_the_positions_deny_gives_way_to_the_one_scale_they_fit() -> None:
+    """meta.json counts in logical pixels, the log in real ones."""
+    assert Screen((2560, 1440), (1707, 960)).without_pictures(positions(2559, 1439)) == 1.0
+
+
+def test_points_without_a_monitor_are_ambiguous_where_several_scales_fit() -> None:
+    film = Screen((2880, 1800), None, in_points=True)
+    with pytest.raises(DemonstrationError, match="ambiguous"):
+        film.without_pictures(positions(1440, 900))
+    assert film.without_pictures(positions(2879, 1799)) == 1.0
+    assert Screen((2880, 1800), (1440, 900), in_points=True).without_pictures(
+        positions(1439, 899)
+    ) == pytest.approx(2.0)

@@ -10,6 +10,7 @@ import dagster as dg
 
 from demo_pipeline.defs.jobs import demonstration_job
 from demo_pipeline.defs.launches import LaunchedRuns, open_ledger
+from demo_pipeline.defs.osworld import awaits_catalog
 from demo_pipeline.defs.partitions import DEMONSTRATIONS, unregistered
 from demo_pipeline.defs.tags import FINGERPRINT_TAG
 from demo_pipeline.discovery.decisions import Request
@@ -17,6 +18,11 @@ from demo_pipeline.discovery.tick import Tick, tick
 from demo_pipeline.holding import hold_collisions
 from demo_pipeline.pipeline import Pipeline
 from demo_pipeline.storage.errors import StorageError
+
+_COMPARED_FIRST = (
+    "demonstrations are compared with the OSWorld task files, whose catalog is not made yet; the "
+    "sensor tasks_changed launches the job read_osworld_tasks"
+)
 
 
 def build_new_uploads(interval_seconds: int) -> dg.SensorDefinition:
@@ -34,6 +40,8 @@ def build_new_uploads(interval_seconds: int) -> dg.SensorDefinition:
         context: dg.SensorEvaluationContext, pipeline: dg.ResourceParam[Pipeline]
     ) -> dg.SensorResult | dg.SkipReason:
         try:
+            if awaits_catalog(pipeline):
+                return dg.SkipReason(_COMPARED_FIRST)
             found = _look(context.instance, pipeline)
         except StorageError as error:
             return dg.SkipReason(str(error))

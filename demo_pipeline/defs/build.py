@@ -52,6 +52,7 @@ def build_defs(
         jobs=[*ASSET_JOBS, *UPKEEP_JOBS],
         schedules=[weekly_prune],
         sensors=[
+            osworld.build_tasks_changed(seconds),
             build_new_uploads(seconds),
             build_rebuild_datasets(seconds),
             quarantine_failures,

@@ -1,17 +1,27 @@
 """The catalog of OSWorld tasks, which trajectories are compared with.
 
-Belongs here: one thin, unpartitioned asset. How files are read and compared is written elsewhere.
+Belongs here: one thin, unpartitioned asset, and the sensor that keeps it up to date. How files are
+read and compared is written elsewhere.
 """
 
+import hashlib
 from collections.abc import Iterator
+from pathlib import Path
 
 import dagster as dg
 
 from demo_pipeline.datasets.osworld_catalog import CATALOG_SCHEMA, CODE_VERSION
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.demonstrations import OWNERS
+from demo_pipeline.defs.jobs import tasks_job
 from demo_pipeline.defs.tags import FORCE_TAG
-from demo_pipeline.osworld import CATALOG_CHECK, FILES_CHECK, OSWORLD_TASKS, run_catalog
+from demo_pipeline.osworld import (
+    CATALOG_CHECK,
+    CATALOG_OUTPUT,
+    FILES_CHECK,
+    OSWORLD_TASKS,
+    run_catalog,
+)
 from demo_pipeline.pipeline import Pipeline
 
 
@@ -59,3 +69,41 @@ def osworld_tasks(
         check_results=results,
         data_version=dg.DataVersion(made.version.content[:16]),
     )
+
+
+def build_tasks_changed(interval_seconds: int) -> dg.SensorDefinition:
+    """The sensor `tasks_changed`, looking every `interval_seconds`."""
+
+    @dg.sensor(
+        name="tasks_changed",
+        job=tasks_job,
+        minimum_interval_seconds=interval_seconds,
+        default_status=dg.DefaultSensorStatus.RUNNING,
+        description="Reads the OSWorld task files when there is no catalog of them yet, or they "
+        "changed. Trajectories made before are compared again by the job `reprocess_changed`.",
+    )
+    def evaluate(
+        context: dg.SensorEvaluationContext, pipeline: dg.ResourceParam[Pipeline]
+    ) -> dg.SensorResult | dg.SkipReason:
+        seen = _listing(pipeline.tasks)
+        if seen == context.cursor and pipeline.store.current(CATALOG_OUTPUT) is not None:
+            return dg.SkipReason("the task files are as they were")
+        return dg.SensorResult(run_requests=[dg.RunRequest(run_key=f"tasks@{seen}")], cursor=seen)
+
+    return evaluate
+
+
+def awaits_catalog(pipeline: Pipeline) -> bool:
+    """There are task files, and no demonstration could be compared with them yet."""
+    return pipeline.tasks.is_dir() and pipeline.store.current(CATALOG_OUTPUT) is None
+
+
+def _listing(folder: Path) -> str:
+    """A hash over names, sizes and times of the JSON files below a folder."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.json")):
+        status = path.stat()
+        digest.update(
+            f"{path}\0{status.st_size}\0{status.st_mtime_ns}\n".encode("utf-8", "replace")
+        )
+    return digest.hexdigest()[:16]

@@ -142,6 +142,7 @@ def test_the_sensors_are_on_and_the_schedule_waits_to_be_turned_on(
 ) -> None:
     sensors = {sensor.name: sensor for sensor in definitions.sensors or ()}
     assert set(sensors) == {
+        "tasks_changed",
         "new_uploads",
         "rebuild_datasets",
         "quarantine_failures",

@@ -5,7 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline_tests.defs.bench import Bench, Result, bench, materialized, values, verdicts
+from demo_pipeline.storage.uploads import FILES
+from demo_pipeline_tests.defs.bench import (
+    Bench,
+    Result,
+    bench,
+    materialized,
+    ticked,
+    values,
+    verdicts,
+)
 from demo_pipeline_tests.task_folders import RISKY, put_tasks, put_text, risk_task, task
 from demo_pipeline_tests.uploads import upload
 
@@ -85,3 +94,33 @@ def test_a_demonstration_before_the_catalog_is_made_with_a_warning(
     verdict = verdicts(result)["osworld_compared"]
     assert (verdict.passed, verdict.severity.value) == (False, "WARN")
     assert "materialise osworld_tasks" in (verdict.description or "")
+
+
+def test_the_catalog_is_read_when_it_is_missing_and_when_the_files_changed(made: Bench) -> None:
+    put_tasks(tasks(made), {"os": [task("a")]})
+    first = ticked(made, "tasks_changed")
+    assert len(first.requests) == 1
+    read(made)
+    assert ticked(made, "tasks_changed", first.cursor).requests == ()
+    put_tasks(tasks(made), {"os": [task("a"), task("b")]})
+    changed = ticked(made, "tasks_changed", first.cursor)
+    assert changed.requests[0].run_key != first.requests[0].run_key
+
+
+def test_no_demonstration_is_launched_before_it_can_be_compared(made: Bench) -> None:
+    """A benchmark task that nobody had read yet must not become training data."""
+    put_tasks(tasks(made), {"os": [task("a")]})
+    folder = made.uploads / "one"
+    folder.mkdir()
+    for name in FILES:
+        (folder / name).write_bytes(b"x")
+    looks = [ticked(made, "new_uploads") for _ in range(3)]
+    assert {one.requests for one in looks} == {()}
+    assert "read_osworld_tasks" in looks[-1].skipped
+    read(made)
+    looks = [ticked(made, "new_uploads") for _ in range(3)]
+    assert next(one.keys for one in looks if one.requests) == ["one"]
+
+
+def test_without_task_files_nothing_is_waited_for(made: Bench) -> None:
+    assert "read_osworld_tasks" not in ticked(made, "new_uploads").skipped

@@ -15,7 +15,7 @@ AT_HOME := DAGSTER_HOME="$(CURDIR)"
 .DELETE_ON_ERROR:
 PROPERTY_EXAMPLES ?= 3000
 
-.PHONY: help setup setup-dev demo ui test property fuzz simulate lint clean clean-store
+.PHONY: help setup setup-dev demo demo-s3 ui test property fuzz simulate lint clean clean-store
 
 help:
 	@echo 'First commands'
@@ -24,6 +24,7 @@ help:
 	@echo
 	@echo 'Working with it'
 	@echo '  make ui           open the Dagster UI on http://127.0.0.1:$(PORT) (another: PORT=3001)'
+	@echo '  make demo-s3      watch uploads in a bucket become datasets (KEEP=1 leaves the UI running)'
 	@echo '  make property     the actions property test with thousands of examples a platform'
 	@echo '  make fuzz         a million damaged lines and 2,000 damaged logs (some minutes)'
 	@echo '  make simulate     60,000 simulated uploads, with kills and a lost ledger (some minutes)'
@@ -71,6 +72,9 @@ demo: setup
 	echo "  $$store/messages/    the same steps as chats with images and tool calls"; \
 	echo; \
 	echo 'How it came to be: make ui opens the Dagster UI on http://127.0.0.1:$(PORT)'
+
+demo-s3: setup-dev
+	@$(BIN)/python -m demo_pipeline_tests.demo_s3 --port $(PORT) $(if $(KEEP),--keep)
 
 ui: setup
 	@$(AT_HOME) $(BIN)/dagster dev --host 127.0.0.1 --port $(PORT)

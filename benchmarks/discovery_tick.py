@@ -12,8 +12,10 @@ import resource
 import sys
 import tempfile
 import time
-from collections import deque
+from collections import defaultdict, deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from demo_pipeline.discovery.decisions import accept, described, fingerprint_of
 from demo_pipeline.discovery.ledger import Ledger
 from demo_pipeline.discovery.tick import Tick, tick
 from demo_pipeline.settings import DiscoverySettings
+from demo_pipeline.storage.demonstrations import all_objects
 from demo_pipeline.storage.objects import PAGE, ObjectInfo, Page
 from demo_pipeline.storage.s3_objects import S3Objects
 from demo_pipeline.storage.uploads import FILES
@@ -42,6 +45,10 @@ class Many:
         version = self.versions.get(number, 0)
         etag = f"{number:032x}-{version}"
         return [ObjectInfo(f"demo-{number:07}/{file}", 1000, etag, 0.0) for file in FILES]
+
+    def everything(self) -> Callable[[int], list[ObjectInfo]]:
+        """Number of an upload → its files."""
+        return self.files
 
     def change(self, number: int, version: int) -> None:
         """Upload it again."""
@@ -76,13 +83,16 @@ class Bucket(S3Objects):
         with ThreadPoolExecutor(32) as pool:
             deque(pool.map(lambda key: self.put(key, key.encode()), keys), maxlen=0)
 
-    def files(self, number: int) -> list[ObjectInfo]:
-        """Of one upload."""
-        return list(self.list_page(f"demo-{number:07}/").objects)
+    def everything(self) -> Callable[[int], list[ObjectInfo]]:
+        """Number of an upload → its files, by one listing."""
+        found: dict[int, list[ObjectInfo]] = defaultdict(list)
+        for info in all_objects(self):
+            found[int(info.key[5:12])].append(info)
+        return found.__getitem__
 
     def change(self, number: int, version: int) -> None:
-        """Upload its meta.json again."""
-        self.put(f"demo-{number:07}/meta.json", f"{version}".encode())
+        """Upload its meta.json again, with bytes that were never there."""
+        self.put(f"demo-{number:07}/meta.json", f"{version} {time.monotonic_ns()}".encode())
 
 
 def timed(
@@ -99,12 +109,17 @@ def timed(
 
 def accept_all(objects: Many | Bucket, path: Path) -> None:
     """As after the hours in which everything is run."""
-    with Ledger.open(path) as ledger, ThreadPoolExecutor(16) as pool:
-        while entries := ledger.due(float("inf"), 5000, complete=False):
-            numbers = [int(entry.name[5:]) for entry in entries]
+    files_of = objects.everything()
+    with Ledger.open(path) as ledger:
+        while entries := [
+            entry
+            for complete in (False, True)
+            for entry in ledger.due(float("inf"), 5000, complete=complete)
+        ]:
             done = []
-            for entry, infos in zip(entries, pool.map(objects.files, numbers), strict=True):
-                files = tuple(described(i.key.rpartition("/")[2], i) for i in infos)
+            for entry in entries:
+                infos = files_of(int(entry.name[5:]))
+                files = tuple(sorted(described(i.key.rpartition("/")[2], i) for i in infos))
                 full = replace(entry, files=files, fingerprint=fingerprint_of(files))
                 done.append(accept(full))
             with ledger.transaction():
@@ -127,35 +142,41 @@ def look(objects: Many | Bucket, looks: int, settings: DiscoverySettings) -> Non
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ledger.sqlite"
         found: list[float] = []
+        first = launched = pages = 0
         for _ in range(looks):
             now += 30
-            found.append(timed(objects, path, runs, now, settings)[0])
+            seconds, seen = timed(objects, path, runs, now, settings)
+            found.append(seconds)
+            first += len(seen.requests)
         told("everything is new", found)
         accept_all(objects, path)
-        steady, launched, pages = [], len(runs.by_id), 0
+        steady: list[float] = []
         for turn in range(looks):
             now += 30
             for number in range(turn, objects.count, 1000):
-                objects.change(number, turn)
+                objects.change(number, turn + 1)
             seconds, seen = timed(objects, path, runs, now, settings)
             steady.append(seconds)
             pages += seen.pages
+            launched += len(seen.requests)
         told("all known, some change", steady)
-        print(f"runs launched: {launched:,} and {len(runs.by_id) - launched:,}; ", end="")
+        print(f"runs launched: {first:,} and {launched:,}; ", end="")
         print(f"{pages / looks:.0f} pages a look, {seen.sweep} sweeps over everything")
 
 
 def on_s3(demonstrations: int, looks: int) -> None:
-    with tempfile.TemporaryDirectory() as folder, seaweed_server(Path(folder)) as server:
-        with server.connected():
-            begun = time.perf_counter()
-            objects = Bucket(server.make_bucket(), demonstrations)
-            print(f"{3 * demonstrations:,} objects put in {time.perf_counter() - begun:.0f} s")
-            print("with the default settings")
-            look(objects, looks, DiscoverySettings())
-            everything = 4 * demonstrations // PAGE * 2 + 8
-            print(f"with up to {everything} pages a look")
-            look(objects, looks, DiscoverySettings(pages_per_tick=everything))
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        server = stack.enter_context(seaweed_server(folder))
+        stack.enter_context(server.connected())
+        begun = time.perf_counter()
+        objects = Bucket(server.make_bucket(), demonstrations)
+        print(f"{3 * demonstrations:,} objects put in {time.perf_counter() - begun:.0f} s")
+        print("with the default settings")
+        look(objects, looks, DiscoverySettings())
+        pages = 2 * (3 * demonstrations // PAGE + 2)
+        print(f"with up to {pages} pages a look, which are all")
+        look(objects, looks, DiscoverySettings(pages_per_tick=pages))
 
 
 def main() -> None:

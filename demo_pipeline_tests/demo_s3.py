@@ -38,7 +38,7 @@ from demo_pipeline_tests.defs.daemon import (
 from demo_pipeline_tests.uploads import tear_meta, upload
 
 RECORDINGS = ROOT / "data" / "recordings"
-GOOD = tuple(sorted(path.name for path in RECORDINGS.iterdir() if path.is_dir()))
+GOOD = tuple(sorted(path.parent.name for path in RECORDINGS.glob("2*/recording.mp4")))
 BROKEN = "20260107_100000"
 DATASETS = ("dataset", "sft", "messages", "datasets")
 _PATIENCE = 240.0  # seconds for all of it; two idle cores need a third

@@ -12,11 +12,11 @@ from pathlib import Path
 from demo_pipeline import __version__
 from demo_pipeline.chain import BY_NAME, STAGES
 from demo_pipeline.datasets.osworld_links import NO_CATALOG, Link
+from demo_pipeline.meant import Meant, SupersededError, never_as_listed, says_changed
 from demo_pipeline.osworld import OSWORLD_TASKS, link_of
 from demo_pipeline.pipeline import Check, Pipeline, Stage, Summary, Work
 from demo_pipeline.problems import DemonstrationError, Problem, errors
 from demo_pipeline.recording import manifest
-from demo_pipeline.storage import fingerprint
 from demo_pipeline.storage.demonstrations import changed_while_read
 from demo_pipeline.storage.making import CheckOutcome, Made, Recipe, make
 from demo_pipeline.storage.quarantine import give_up, read_quarantine, release
@@ -38,17 +38,6 @@ __all__ = [
 ]
 
 
-class SupersededError(Exception):
-    """The upload changed while it was worked on: what was found speaks of no upload any more."""
-
-    def __init__(self, demonstration: str, stage: str) -> None:
-        self.demonstration, self.stage = demonstration, stage
-        super().__init__(f"{demonstration}: the upload changed before {stage} was done with it")
-
-    def __reduce__(self) -> tuple[type["SupersededError"], tuple[str, str]]:
-        return (type(self), (self.demonstration, self.stage))
-
-
 def run_stage(
     pipeline: Pipeline,
     stage: Stage,
@@ -66,28 +55,28 @@ def run_stage(
         stage: which.
         demonstration: its id.
         force: make it again though nothing changed.
-        listed: listing fingerprint (storage/fingerprint.py) of the upload that is meant; None: of
-            whatever lies there.
+        listed: listing fingerprint (storage/fingerprint.py) of the upload that is meant; None:
+            whichever lies there at the beginning of the first stage.
 
     Raises:
         DemonstrationError: why it cannot go on.
         MissingOutput: an input has not been made.
         SupersededError: another upload lies there than `listed`, or it changed meanwhile; nobody
-            is quarantined for that.
+            is quarantined for that, and the first stage commits nothing of it.
     """
-    if not stage.inputs and _changed(pipeline, demonstration, listed):
-        raise SupersededError(demonstration, stage.name)
+    first = not stage.inputs
+    meant = Meant.by(pipeline.uploads, demonstration, stage.name, listed, first=first)
     try:
-        made = _make(pipeline, stage, demonstration, force=force)
+        made = _made(pipeline, stage, meant, force=force)
     except DemonstrationError as error:
-        _give_up(pipeline, stage, demonstration, listed, error.problems)
+        _give_up(pipeline, stage, meant, error.problems)
         raise
     if made.status == "rejected":
         failed = [p for c in made.checks if c.blocking for p in c.problems if not c.passed]
-        _give_up(pipeline, stage, demonstration, listed, failed)
+        _give_up(pipeline, stage, meant, failed)
         return made
-    if not stage.inputs and _changed(pipeline, demonstration, listed):
-        raise SupersededError(demonstration, stage.name)
+    if first and made.status == "unchanged":  # what is made was asked about before its commit
+        meant.require()
     _release(pipeline, stage, demonstration)
     return made
 
@@ -102,12 +91,22 @@ def _release(pipeline: Pipeline, stage: Stage, demonstration: str) -> None:
         release(pipeline.store, demonstration)
 
 
-def _changed(pipeline: Pipeline, demonstration: str, listed: str | None) -> bool:
-    return listed is not None and fingerprint.of_upload(pipeline.uploads, demonstration) != listed
+def _made(pipeline: Pipeline, stage: Stage, meant: Meant, *, force: bool) -> Made:
+    """Make it, the first stage once more when a reader met another upload than is still listed."""
+    try:
+        return _make(pipeline, stage, meant, force=force)
+    except DemonstrationError as error:
+        if stage.inputs or not says_changed(error.problems):
+            raise
+    meant.require()
+    try:
+        return _make(pipeline, stage, meant, force=force)
+    except DemonstrationError as error:
+        raise DemonstrationError(never_as_listed(error.problems)) from None
 
 
-def _make(pipeline: Pipeline, stage: Stage, demonstration: str, *, force: bool) -> Made:
-    with _opened(pipeline, stage, demonstration) as (work, inputs):
+def _make(pipeline: Pipeline, stage: Stage, meant: Meant, *, force: bool) -> Made:
+    with _opened(pipeline, stage, meant.demonstration) as (work, inputs):
         recipe = _recipe(pipeline, stage, inputs)
 
         def build(staging: Staging) -> Summary:
@@ -115,9 +114,12 @@ def _make(pipeline: Pipeline, stage: Stage, demonstration: str, *, force: bool) 
                 return stage.build(ready, staging.path)
 
         def check(out: Path) -> list[CheckOutcome]:
-            return [_outcome(one, work, out) for one in stage.checks]
+            outcomes = [_outcome(one, work, out) for one in stage.checks]
+            if not stage.inputs:  # the last moment before its commit
+                meant.require()
+            return outcomes
 
-        output = stage.output(demonstration)
+        output = stage.output(meant.demonstration)
         return make(pipeline.store, output, recipe, build, check, force=force)
 
 
@@ -200,17 +202,10 @@ def _outcome(check: Check, work: Work, out: Path) -> CheckOutcome:
     return CheckOutcome(check.name, not errors(named), named, blocking=check.blocking)
 
 
-def _give_up(
-    pipeline: Pipeline,
-    stage: Stage,
-    demonstration: str,
-    listed: str | None,
-    problems: Sequence[Problem],
-) -> None:
+def _give_up(pipeline: Pipeline, stage: Stage, meant: Meant, problems: Sequence[Problem]) -> None:
     """Quarantine the demonstration, unless its upload changed while it was read."""
-    torn = not stage.inputs and any(problem.code == "upload_changed" for problem in problems)
-    if torn or _changed(pipeline, demonstration, listed):
-        raise SupersededError(demonstration, stage.name) from None
+    meant.require()
+    demonstration = meant.demonstration
     named = [replace(p, demonstration=p.demonstration or demonstration) for p in problems]
     uploaded = pipeline.uploads.identity(demonstration)
     give_up(pipeline.store, demonstration, stage.name, uploaded, __version__, problems=named)

@@ -2,16 +2,33 @@
 
 import json
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from demo_pipeline.osworld import run_catalog
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.settings import ActionSettings, TrajectorySettings
-from demo_pipeline.stages import BY_NAME, STAGES, Pipeline, is_up_to_date, run_stage
+from demo_pipeline.stages import (
+    BY_NAME,
+    STAGES,
+    Pipeline,
+    Stage,
+    Summary,
+    SupersededError,
+    Work,
+    is_up_to_date,
+    run_stage,
+)
+from demo_pipeline.storage.demonstrations import changed_while_read
+from demo_pipeline.storage.fingerprint import of_upload
 from demo_pipeline.storage.quarantine import list_quarantine, read_quarantine
 from demo_pipeline.storage.store import MissingOutput
+from demo_pipeline.storage.uploads import Uploads
 from demo_pipeline_tests.made_chain import contents, copy_of, open_pipeline, run_chain
 
 LOG, META, VIDEO = "input_log.jsonl", "meta.json", "recording.mp4"
@@ -231,6 +248,77 @@ def test_a_few_bad_lines_cost_only_themselves(root: Path) -> None:
     assert not check.passed
     assert [problem.line for problem in check.problems] == [5, len(lines) + 2]
     assert list_quarantine(pipeline.store) == []
+
+
+# --- uploads that change, or seem to
+
+
+class Unsteady:
+    """Uploads that tell the first stage of a change `times` times while their listing stays."""
+
+    def __init__(self, uploads: Uploads, times: int) -> None:
+        self._uploads, self.left = uploads, times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._uploads, name)
+
+    @contextmanager
+    def open(self, demonstration: str, identity: str | None = None) -> Iterator[Path]:
+        if self.left:
+            self.left -= 1
+            raise DemonstrationError(changed_while_read(demonstration, VIDEO))
+        with self._uploads.open(demonstration, identity) as folder:
+            yield folder
+
+
+def unsteady(root: Path, times: int) -> Pipeline:
+    shutil.rmtree(root / "store")
+    pipeline = open_pipeline(root)
+    return replace(pipeline, uploads=Unsteady(pipeline.uploads, times))
+
+
+def test_bytes_that_never_are_what_the_listing_says_are_no_change_of_the_upload(root: Path) -> None:
+    """A server whose ETags fit nothing made every run superseded, and each asked for the next."""
+    pipeline = unsteady(root, 2)
+    listed = of_upload(pipeline.uploads, "first")
+    with pytest.raises(DemonstrationError, match="though its listing stayed the same"):
+        run_stage(pipeline, STAGES[0], "first", listed=listed)
+    record = read_quarantine(pipeline.store, "first")
+    assert record is not None
+    assert [(one["code"], one["file"]) for one in record.problems] == [("unreadable_file", VIDEO)]
+    assert pipeline.store.outputs() == []
+
+
+def test_a_download_that_was_torn_once_is_only_read_again(root: Path) -> None:
+    pipeline = unsteady(root, 1)
+    assert run_stage(pipeline, STAGES[0], "first").status == "made"
+    assert list_quarantine(pipeline.store) == []
+
+
+def _replaced(root: Path) -> Stage:
+    """The first stage, under which the upload is replaced by as good a one."""
+
+    def build(work: Work, out: Path) -> Summary:
+        (root / "uploads" / "first" / META).touch()
+        return STAGES[0].build(work, out)
+
+    return replace(STAGES[0], build=build)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_nothing_is_committed_of_an_upload_that_was_replaced_meanwhile(
+    root: Path, named: bool
+) -> None:
+    pipeline = open_pipeline(root)
+    before = contents(pipeline, "first")
+    version = pipeline.store.current("recordings/first")
+    listed = of_upload(pipeline.uploads, "first") if named else None
+    with pytest.raises(SupersededError):
+        run_stage(pipeline, _replaced(root), "first", force=True, listed=listed)
+    assert pipeline.store.current("recordings/first") == version
+    assert contents(pipeline, "first") == before
+    assert list_quarantine(pipeline.store) == []
+    assert run_stage(pipeline, STAGES[0], "first", force=True).status == "made"
 
 
 # --- a real recording

@@ -14,6 +14,7 @@ import dagster as dg
 from demo_pipeline.chain import BY_NAME, STAGES
 from demo_pipeline.datasets import preview
 from demo_pipeline.defs import reporting
+from demo_pipeline.defs.defects import without_words
 from demo_pipeline.defs.looks import LOOKS
 from demo_pipeline.defs.partitions import DEMONSTRATIONS
 from demo_pipeline.defs.superseding import superseded
@@ -117,7 +118,8 @@ def _run(
             batch.failed[key] = held
             continue
         try:
-            made = run_stage(pipeline, stage, key, force=force, listed=listed)
+            with without_words(stage.name, key):
+                made = run_stage(pipeline, stage, key, force=force, listed=listed)
         except SupersededError as error:
             batch.superseded.append(key)
             batch.failed[key] = [Problem("upload_changed", ".", str(error), remedy=_AGAIN)]
@@ -212,7 +214,8 @@ def _metadata(
     entries = reporting.made_metadata(made, f"{pipeline.store.url}/{output}")
     draw = _PREVIEWS.get(stage.name)
     if draw is not None and pipeline.settings.execution.contact_sheets_in_ui:
-        with pipeline.store.open(BY_NAME["trajectories"].output(key)) as (folder, _):
+        trajectory = pipeline.store.open(BY_NAME["trajectories"].output(key))
+        with without_words(stage.name, key), trajectory as (folder, _):
             small = encode_jpeg(draw(key, folder), 60)
             entries["preview"] = reporting.picture(small, "steps")
     return entries

@@ -15,7 +15,7 @@ import dagster as dg
 
 from demo_pipeline.aggregates import AGGREGATE_BY_NAME
 from demo_pipeline.chain import BY_NAME
-from demo_pipeline.defs import partitions, reporting
+from demo_pipeline.defs import defects, partitions, reporting
 from demo_pipeline.defs.build import build_defs
 from demo_pipeline.defs.jobs import datasets_job, demonstration_job, tasks_job
 from demo_pipeline.defs.tags import FINGERPRINT_TAG, FORCE_TAG, OUTCOME_TAG, SUPERSEDED
@@ -25,6 +25,7 @@ from demo_pipeline.storage.fingerprint import of_upload
 from demo_pipeline.storage.quarantine import read_quarantine
 
 _CHANGED = "raw_recordings: the upload changed while it was read; run it again"
+_OURS = ("demo_pipeline.problems.", "demo_pipeline.storage.", f"{defects.__name__}.")
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
@@ -152,13 +153,21 @@ def _errors(result: dg.ExecuteInProcessResult) -> list[str]:
 
 
 def _why(data: Any) -> str:
-    """What a person is told of a failed step: a `Failure`'s words, else the first error's."""
+    """What a person is told of a failed step: a `Failure`'s words, else the first error's.
+
+    The words of errors that are not ours are left out: they may quote what somebody typed.
+    """
     if data.user_failure_data is not None and data.user_failure_data.description:
         return str(data.user_failure_data.description)
     error = data.error
     while error is not None and error.cause is not None:
         error = error.cause
-    return "the step failed" if error is None else str(error.message).strip().partition("\n")[0]
+    if error is None:
+        return "the step failed"
+    line = str(error.message).strip().partition("\n")[0]
+    if not line.startswith(_OURS):
+        return f"{error.cls_name}; open the run in the UI"
+    return f"{error.cls_name}: {line.partition(': ')[2]}"
 
 
 def build_datasets(

@@ -79,6 +79,9 @@ class LocalUploads:
         outside = [path for path in (folder, *(folder / f for f in FILES)) if self._leaves(path)]
         if outside:
             raise DemonstrationError([_leads_outside(demonstration, folder, p) for p in outside])
+        refused = {file: type(error).__name__ for file, error in _unreadable(folder)}
+        if refused:
+            raise DemonstrationError([_refused(demonstration, *one) for one in refused.items()])
         if identity is not None and fingerprint.of_folder(folder) != identity:
             raise DemonstrationError(changed_while_read(demonstration, "."))
         yield folder
@@ -107,12 +110,15 @@ class LocalUploads:
     def _describe(self, key: str, name: str) -> UploadedDemonstration:
         folder = self._root / name
         inside = () if self._leaves(folder) else FILES
-        files = (f for f in inside if (folder / f).is_file() and not self._leaves(folder / f))
+        files = (f for f in inside if _is_file(folder / f) and not self._leaves(folder / f))
         return UploadedDemonstration(key, _printable(name), tuple(files))
 
     def _leaves(self, path: Path) -> bool:
         """Whether `path` is a link to somewhere outside the root."""
-        return path.is_symlink() and not _within(path, self._root)
+        try:
+            return path.is_symlink() and not _within(path, self._root)
+        except PermissionError:  # of its folder; whoever opens that is told
+            return False
 
 
 def _within(path: Path, root: Path) -> bool:
@@ -120,6 +126,26 @@ def _within(path: Path, root: Path) -> bool:
         return path.resolve().is_relative_to(root.resolve())
     except (OSError, RuntimeError):  # a loop of links
         return False
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except PermissionError:  # of its folder
+        return False
+
+
+def _unreadable(folder: Path) -> Iterator[tuple[str, OSError]]:
+    """The files that are there and cannot be read, each with why; one byte is tried."""
+    for name in FILES:
+        try:
+            if (folder / name).is_file():
+                with (folder / name).open("rb") as file:
+                    file.read(1)
+        except FileNotFoundError:  # gone meanwhile
+            continue
+        except OSError as error:
+            yield name, error
 
 
 def _printable(name: str) -> str:
@@ -132,5 +158,16 @@ def _leads_outside(demonstration: str, folder: Path, path: Path) -> Problem:
         "." if path == folder else path.name,
         "is a link to somewhere outside the uploads, which is not followed",
         remedy="put the file itself there",
+        demonstration=demonstration,
+    )
+
+
+def _refused(demonstration: str, file: str, why: str) -> Problem:
+    return Problem(
+        "unreadable_file",
+        file,
+        f"is there and cannot be read ({why})",
+        remedy="give the pipeline's user the right to read it and its folder, then run it again: "
+        "that right is not seen in a listing",
         demonstration=demonstration,
     )

@@ -1,11 +1,19 @@
 """A secret and a typed text, looked for in every byte that runs leave behind."""
 
 import os
+import sys
 from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from demo_pipeline.chain import STAGES
+from demo_pipeline.cli import main
+from demo_pipeline.defs import demonstrations, running
+from demo_pipeline.defs.build import build_defs
+from demo_pipeline.storage.errors import StorageError
 from demo_pipeline_tests.defs.bench import Bench, bench, launched, ticked
 from demo_pipeline_tests.uploads import BREAKING, TYPED, upload
 
@@ -14,7 +22,7 @@ SECRET = "canary/5Zt9QmXw+never/to/be/written"  # noqa: S105 - it opens nothing
 
 @pytest.fixture
 def left(tmp_path: Path, recording: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
-    """What is left of good and bad runs, the datasets, the table, retries and a crash."""
+    """What is left of good and bad runs, the datasets, the table and retries."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "canary-id")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     with bench(tmp_path, kept=True) as made:
@@ -57,3 +65,56 @@ def test_the_secret_is_written_nowhere_and_the_typed_text_only_where_it_belongs(
     assert holding(root.rglob("*"), SECRET) == []
     made = (root / "store" / ".versions" / "trajectories").rglob("*")
     assert holding(made, TYPED)  # where it belongs: the search does find it
+
+
+def crash(monkeypatch: pytest.MonkeyPatch, stage: str, error: Exception) -> None:
+    """Let a stage die with these words, and with a cause that says the same."""
+
+    def build(*_: object) -> dict[str, object]:
+        raise error from LookupError(str(error))
+
+    stages = [replace(one, build=build) if one.name == stage else one for one in STAGES]
+    monkeypatch.setattr(demonstrations, "STAGES", stages)
+
+
+@pytest.mark.parametrize("stage", ["raw_recordings", "actions"])
+def test_a_stage_that_dies_quoting_what_was_typed_is_told_without_its_words(
+    stage: str,
+    tmp_path: Path,
+    recording: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """`demo-pipeline run`, with its workers in this process, where the defect is."""
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
+    upload(recording, tmp_path / "uploads", "one")
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    for name in ("uploads", "store"):
+        monkeypatch.setenv(f"DEMO_PIPELINE_{name.upper()}", str(tmp_path / name))
+    monkeypatch.setenv("DEMO_PIPELINE_OSWORLD_TASKS", str(tmp_path / "tasks"))
+    monkeypatch.setattr(running, "_pool", ThreadPoolExecutor)
+    monkeypatch.setattr(sys, "argv", ["demo-pipeline", "run"])
+    crash(monkeypatch, stage, ValueError(f"cannot place {TYPED!r}"))
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    shown = capfd.readouterr()
+    assert f"one {stage}: ValueError: a defect met {stage} of one, at demo_pipeline/" in shown.err
+    assert TYPED not in f"{shown.out}\n{shown.err}"
+    files = list(home.rglob("*"))
+    assert holding(files, "ValueError") != []
+    assert holding(files, TYPED) == []
+
+
+def test_an_error_of_storage_keeps_its_words_and_loses_its_cause(
+    tmp_path: Path, recording: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its words are ours, and say what to do."""
+    with bench(tmp_path, kept=True) as made:
+        upload(recording, made.uploads, "one")
+        crash(monkeypatch, "events", StorageError("the disk is full; make room"))
+        result = replace(made, definitions=build_defs(made.settings)).process("one")
+        assert running._errors(result) == ["events: StorageError: the disk is full; make room"]
+    assert holding((tmp_path / "home").rglob("*"), "LookupError: ") == []

@@ -1,5 +1,6 @@
 """Runs from the command line: a defect is no quarantine, and a dead worker takes nobody with it."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,4 +54,8 @@ def test_a_defect_is_a_crash_even_when_an_old_quarantine_lies_there(
     values = settings.model_dump(mode="json")
     held, crashed = (running._process_one(values, "one", force=False) for _ in range(2))
     assert held == Outcome("one", "quarantined", {}, ("events: meta.json:2: is odd (mend it)",))
-    assert crashed == Outcome("one", "crashed", {}, ("events: ZeroDivisionError: a defect",))
+    assert crashed == Outcome("one", "crashed", {}, crashed.reasons)
+    [reason] = crashed.reasons
+    place = r"at demo_pipeline/stages\.py:[0-9]+"
+    assert re.match(rf"events: ZeroDivisionError: a defect met events of one, {place}", reason)
+    assert "two lines" not in reason

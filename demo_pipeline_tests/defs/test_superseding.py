@@ -1,9 +1,12 @@
 """An upload that is replaced while a run reads it: the run ends well, and nobody is blamed."""
 
+import errno
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import IO, Any
 
 import dagster as dg
 import pytest
@@ -93,6 +96,7 @@ def test_a_download_that_met_another_upload_supersedes_the_run_of_a_person_too(
     made: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def torn() -> None:
+        (made.uploads / "one" / "meta.json").touch()
         raise DemonstrationError(Problem("upload_changed", "recording.mp4", "changed"))
 
     while_reading(monkeypatch, "raw_recordings", torn)
@@ -113,6 +117,37 @@ def test_a_later_stage_that_finds_the_upload_replaced_stops_without_blame(
     assert list_quarantine(made.pipeline.store) == []
 
 
+def test_what_was_made_of_an_upload_that_was_replaced_meanwhile_is_not_committed(
+    made: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bytes are good, and belong to another upload than the run was for."""
+    listed = str(of_upload(made.pipeline.uploads, "one"))
+    while_reading(monkeypatch, "raw_recordings", (made.uploads / "one" / "meta.json").touch)
+    strict = replace(made, definitions=_again(made))
+    assert_superseded(strict.process("one", **{FINGERPRINT_TAG: listed}), made)
+    assert made.pipeline.store.outputs("recordings") == []
+
+
+def test_a_file_that_may_not_be_read_is_told_once_and_not_tried_for_ever(
+    made: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It used to end every run as superseded, and each of those asked for the next."""
+    respect_modes(monkeypatch)
+    made.catalogue()
+    (made.uploads / "one" / "recording.mp4").chmod(0)
+    runs = [launched(made, one) for _ in range(8) for one in ticked(made, "new_uploads").requests]
+    [failed] = runs
+    assert not failed.success
+    assert OUTCOME_TAG not in tags(failed, made)
+    [record] = list_quarantine(made.pipeline.store)
+    [problem] = record.problems
+    assert (problem["code"], problem["file"]) == ("unreadable_file", "recording.mp4")
+    assert "right to read" in str(problem["remedy"])
+    (made.uploads / "one" / "recording.mp4").chmod(0o644)
+    assert made.process("one").success
+    assert list_quarantine(made.pipeline.store) == []
+
+
 def test_an_upload_that_is_only_broken_is_still_quarantined(made: Bench) -> None:
     tear_meta(made.uploads / "one")
     listed = str(of_upload(made.pipeline.uploads, "one"))
@@ -128,7 +163,7 @@ def test_what_lies_there_now_is_taken_up_again(made: Bench) -> None:
     (made.uploads / "one" / "meta.json").touch()
     made.catalogue()
     assert launched(made, first).success
-    last = LaunchedRuns(made.instance).last("one")
+    last = LaunchedRuns(made.instance, made.pipeline.store).last("one")
     assert last is not None
     assert last.superseded
     again = [one for _ in range(4) for one in ticked(made, "new_uploads").requests]
@@ -163,6 +198,18 @@ def test_the_command_line_says_so(
     outcome = _process_one(made.settings.model_dump(mode="json"), "one", force=False)
     assert outcome == Outcome("one", "superseded", {}, outcome.reasons)
     assert "run it again" in outcome.reasons[0]
+
+
+def respect_modes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody may read what has no mode bits for it, as it is for all but root."""
+    opened = Path.open
+
+    def refusing(path: Path, *args: Any, **kwargs: Any) -> IO[Any]:
+        if path.is_file() and not path.stat().st_mode & 0o444:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return opened(path, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "open", refusing)
 
 
 def _again(made: Bench) -> dg.Definitions:

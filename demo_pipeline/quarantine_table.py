@@ -70,9 +70,7 @@ def _fitting(values: Mapping[str, Any]) -> dict[str, Any]:
 def run_quarantine_table(pipeline: Pipeline, *, force: bool = False) -> Made:
     """Write the table of what is quarantined now, unless nothing changed."""
     records = list_quarantine(pipeline.store)
-    said = "\n".join(record.model_dump_json() for record in records)
-    inputs = {"records": hashlib.sha256(said.encode()).hexdigest()}
-    recipe = Recipe(QUARANTINE, CODE_VERSION, "", inputs)
+    recipe = recipe_of(records)
 
     def build(staging: Staging) -> Summary:
         return build_table(records, staging.path)
@@ -82,6 +80,13 @@ def run_quarantine_table(pipeline: Pipeline, *, force: bool = False) -> Made:
         return [CheckOutcome(SCHEMA_CHECK, not errors(problems), problems)]
 
     return make(pipeline.store, OUTPUT, recipe, build, check, force=force)
+
+
+def recipe_of(records: Iterable[QuarantineRecord]) -> Recipe:
+    """All that the table depends on."""
+    said = "\n".join(record.model_dump_json() for record in records)
+    inputs = {"records": hashlib.sha256(said.encode()).hexdigest()}
+    return Recipe(QUARANTINE, CODE_VERSION, "", inputs)
 
 
 def build_table(records: Sequence[QuarantineRecord], out: Path) -> Summary:

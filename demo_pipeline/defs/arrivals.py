@@ -61,7 +61,7 @@ def build_new_uploads(interval_seconds: int) -> dg.SensorDefinition:
 
 
 def _look(instance: dg.DagsterInstance, pipeline: Pipeline) -> Tick:
-    launched, settings = LaunchedRuns(instance), pipeline.settings.discovery
+    launched, settings = LaunchedRuns(instance, pipeline.store), pipeline.settings.discovery
     with open_ledger(instance, pipeline) as ledger:
         found = tick(pipeline.uploads.objects, ledger, launched, time.time(), settings)
         for key in hold_collisions(pipeline, found.collisions):

@@ -17,6 +17,7 @@ from demo_pipeline.aggregates import (
 )
 from demo_pipeline.datasets.charts import charts_of
 from demo_pipeline.defs import reporting
+from demo_pipeline.defs.defects import without_words
 from demo_pipeline.defs.demonstrations import OWNERS
 from demo_pipeline.defs.progress import SEEN, latest_trajectory
 from demo_pipeline.defs.tags import FORCE_TAG
@@ -99,7 +100,8 @@ def _asset(aggregate: Aggregate) -> dg.AssetsDefinition:
             raise _nothing_yet(aggregate.name)
         seen = latest_trajectory(context.instance)  # before the store is read, never after
         force = context.run.tags.get(FORCE_TAG) == "true"
-        made = run_aggregate(pipeline, aggregate, force=force)
+        with without_words(aggregate.name, "the datasets"):
+            made = run_aggregate(pipeline, aggregate, force=force)
         results = [reporting.check_result(outcome) for outcome in made.checks]
         if made.version is None:
             yield from results

@@ -5,20 +5,33 @@ quarantine. The words of an exception are not repeated: they may quote what some
 """
 
 import hashlib
+import time
 
 import dagster as dg
 
 from demo_pipeline.chain import STAGES
 from demo_pipeline.defs.jobs import demonstration_job, quarantine_job
-from demo_pipeline.defs.tags import PARTITION_NAME_TAG, WILL_RETRY_TAG
+from demo_pipeline.defs.progress import STATE_TAG, attempts, unfinished
+from demo_pipeline.defs.tags import OUTCOME_TAG, PARTITION_NAME_TAG, WILL_RETRY_TAG
 from demo_pipeline.holding import record_crash
 from demo_pipeline.pipeline import Pipeline
+from demo_pipeline.quarantine_table import OUTPUT, recipe_of
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.ids import is_safe_id
-from demo_pipeline.storage.quarantine import FOLDER, read_quarantine
+from demo_pipeline.storage.quarantine import list_quarantine, read_quarantine
 
 _KILLED = "its process ended without a word: killed, or out of memory"
+_RECORDED = "quarantined"  # the outcome of a run whose end is written down
+_INTERVAL = 60  # seconds between two looks at the table
 _Event = dg.DagsterEventType
+
+
+class UnrecordedError(dg.DagsterError):
+    """An end that could not be written down.
+
+    Dagster goes past a failure whose sensor raised, but for its own kind of error: then the whole
+    tick fails and is repeated from where it began.
+    """
 
 
 @dg.run_failure_sensor(
@@ -28,23 +41,40 @@ _Event = dg.DagsterEventType
 )
 def quarantine_failures(
     context: dg.RunFailureSensorContext, pipeline: dg.ResourceParam[Pipeline]
-) -> dg.SkipReason:
-    """A stage that gives a demonstration up has said so itself; this is for all other ends."""
+) -> None:
+    """Whatever is said goes to the log: an answer would end the tick after one run."""
+    try:
+        context.log.info(answer(context, pipeline))
+    except StorageError as error:
+        raise UnrecordedError(str(error)) from None
+
+
+def answer(context: dg.RunFailureSensorContext, pipeline: Pipeline) -> str:
+    """Write down what a run died of, unless that is done or somebody else's; what was done.
+
+    A stage that gives a demonstration up has said so itself; this is for all other ends.
+
+    Raises:
+        StorageError: the record cannot be read or written.
+    """
     run, instance = context.dagster_run, context.instance
     key = run.tags.get(PARTITION_NAME_TAG, "")
     if not is_safe_id(key):
-        return dg.SkipReason(f"run {run.run_id} was not for one demonstration")
+        return f"run {run.run_id} was not for one demonstration"
+    if run.tags.get(OUTCOME_TAG) == _RECORDED:
+        return f"{key}: the end of run {run.run_id} is written down"
     if run.tags.get(WILL_RETRY_TAG) == "true":
-        return dg.SkipReason(f"run {run.run_id} is tried once more")
+        return f"run {run.run_id} is tried once more"
     newest = instance.get_run_ids(dg.RunsFilter(tags={PARTITION_NAME_TAG: key}), limit=1)
     if newest and newest[0] != run.run_id:
-        return dg.SkipReason(f"{key}: another run came after {run.run_id}")
+        return f"{key}: another run came after {run.run_id}"
     meant = _was_meant(context)
     if meant and read_quarantine(pipeline.store, key) is not None:
-        return dg.SkipReason(f"{key}: the stage that gave it up has said why")
+        return f"{key}: the stage that gave it up has said why"
     stage, cause = _end_of(instance, run.run_id, context)
     record = record_crash(pipeline, key, stage, cause)
-    return dg.SkipReason(f"{key}: quarantined at {record.stage}, {record.attempts} times now")
+    instance.add_run_tags(run.run_id, {OUTCOME_TAG: _RECORDED})
+    return f"{key}: quarantined at {record.stage}, {record.attempts} times now"
 
 
 def _was_meant(context: dg.RunFailureSensorContext) -> bool:
@@ -82,19 +112,27 @@ def _begun(instance: dg.DagsterInstance, run_id: str) -> list[str]:
 
 @dg.sensor(
     job=quarantine_job,
-    minimum_interval_seconds=60,
+    minimum_interval_seconds=_INTERVAL,
     default_status=dg.DefaultSensorStatus.RUNNING,
-    description="Writes the table of the quarantined again when somebody came or went.",
+    description="Writes the table of the quarantined again when a record came, changed or went.",
 )
 def quarantine_changed(
     context: dg.SensorEvaluationContext, pipeline: dg.ResourceParam[Pipeline]
 ) -> dg.SensorResult | dg.SkipReason:
-    """The cursor is a hash over the names of the records; none is read for it."""
+    """The table itself says which records it holds, so that a run that failed is made up for."""
     try:
-        names = pipeline.store.list_documents(FOLDER)
+        wanted = recipe_of(list_quarantine(pipeline.store))
+        table = pipeline.store.current(OUTPUT)
     except StorageError as error:
         return dg.SkipReason(str(error))
-    digest = hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
-    if digest == context.cursor:
-        return dg.SkipReason("nobody was quarantined or released")
-    return dg.SensorResult(run_requests=[dg.RunRequest()], cursor=digest)
+    if table is not None and table.manifest.recipe == wanted:
+        return dg.SkipReason("the table holds every record")
+    if unfinished(context.instance, (quarantine_job.name,)):
+        return dg.SkipReason("the table is being written")
+    both = f"{wanted.inputs}{table.manifest.recipe.inputs if table else None}"
+    state = hashlib.sha256(both.encode()).hexdigest()[:16]
+    tried = attempts(context.instance, quarantine_job.name, state)
+    held_back = tried.held_back(time.time(), _INTERVAL)
+    if held_back is not None:
+        return dg.SkipReason(held_back)
+    return dg.SensorResult(run_requests=[dg.RunRequest(tags={STATE_TAG: state})])

@@ -4,36 +4,66 @@ Belongs here: discovery's `Launched` over a Dagster instance, and where discover
 """
 
 import hashlib
+import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 import dagster as dg
 
+from demo_pipeline.chain import STAGES
+from demo_pipeline.defs.jobs import demonstration_job
 from demo_pipeline.defs.tags import (
     FINGERPRINT_TAG,
     OUTCOME_TAG,
     PARTITION_NAME_TAG,
     RUN_KEY_TAG,
     SUPERSEDED,
+    WILL_RETRY_TAG,
 )
-from demo_pipeline.discovery.decisions import Launch
+from demo_pipeline.discovery.launched import Ended, Launch, Outcome
 from demo_pipeline.discovery.ledger import Ledger
 from demo_pipeline.pipeline import Pipeline
+from demo_pipeline.storage.quarantine import read_quarantine
+from demo_pipeline.storage.store import Store
 
+HEARING = 300.0  # seconds a failed run waits for the sensor quarantine_failures to say why
+_SLACK = 60.0  # seconds between an event's time and its run's
 _LOOKED_AT = 50  # newest runs of a demonstration; people's own runs bear no fingerprint
+_EVENTS = 200  # of each kind, in one look
+_PAGE = 500
+_FAILED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
+_LAST = dg.AssetKey(STAGES[-1].name)
+_Event = dg.DagsterEventType
+_Kind = Literal[dg.DagsterEventType.RUN_FAILURE, dg.DagsterEventType.RUN_CANCELED]
 
 
 class LaunchedRuns:
-    """See `discovery.decisions.Launched`."""
+    """See `discovery.launched.Launched`.
 
-    def __init__(self, instance: dg.DagsterInstance) -> None:
-        self._instance = instance
+    Args:
+        instance: whose runs.
+        store: where quarantine records lie.
+    """
+
+    def __init__(self, instance: dg.DagsterInstance, store: Store) -> None:
+        self._instance, self._store = instance, store
 
     def last(self, id: str) -> Launch | None:  # noqa: A002 - the protocol's word
-        """The newest run of this partition that bears a fingerprint."""
-        run = newest_launch(self._instance, id)
-        if run is None:
+        """The newest run of this partition that bears a fingerprint.
+
+        Raises:
+            StorageError: it failed, and its quarantine record cannot be read.
+        """
+        records = _newest(self._instance, id)
+        if not records:
             return None
-        return Launch(run.tags[FINGERPRINT_TAG], run.tags.get(OUTCOME_TAG) == SUPERSEDED)
+        fingerprint = records[-1].dagster_run.tags[FINGERPRINT_TAG]
+        outcome = self._outcome(id, records[-1])
+        if outcome is Outcome.LOST:
+            outcome = _made_up_by_hand(records[:-1]) or outcome
+        lost = self._lost(id, fingerprint) if outcome is Outcome.LOST else 0
+        return Launch(fingerprint, outcome, lost)
 
     def times(self, id: str, fingerprint: str) -> int:  # noqa: A002
         """Runs of this partition with this fingerprint, retries by Dagster included."""
@@ -44,12 +74,98 @@ class LaunchedRuns:
         """Whether there is a run with this key."""
         return bool(self._instance.get_run_ids(dg.RunsFilter(tags={RUN_KEY_TAG: run_key}), limit=1))
 
+    def ended(self, token: str | None) -> Ended:
+        """Partitions of the runs that failed or were cancelled since.
+
+        Dagster numbers its events; the token holds the last one of each kind that is old enough
+        for everything to be known of its run.
+        """
+        seen = [int(part) for part in token.split(",")] if token else [0, 0]
+        failed, first = self._ends(_Event.RUN_FAILURE, seen[0])
+        canceled, second = self._ends(_Event.RUN_CANCELED, seen[1])
+        keys = self._partitions([*failed, *canceled])
+        return Ended(tuple(sorted(keys)), f"{first},{second}")
+
+    def failed(self) -> set[str]:
+        """Partitions of which any run was cancelled or failed."""
+        of_it = dg.RunsFilter(job_name=demonstration_job.name, statuses=_FAILED)
+        keys: set[str] = set()
+        cursor = None
+        while records := self._instance.get_run_records(of_it, limit=_PAGE, cursor=cursor):
+            keys |= {record.dagster_run.tags.get(PARTITION_NAME_TAG, "") for record in records}
+            cursor = records[-1].dagster_run.run_id
+        return keys - {""}
+
+    def _outcome(self, demonstration: str, record: dg.RunRecord) -> Outcome:
+        run = record.dagster_run
+        if run.tags.get(OUTCOME_TAG) == SUPERSEDED:
+            return Outcome.SUPERSEDED
+        if run.status is dg.DagsterRunStatus.CANCELED:
+            return Outcome.LOST
+        if not run.is_finished or run.tags.get(WILL_RETRY_TAG) == "true":
+            return Outcome.LIVE
+        if run.is_success or read_quarantine(self._store, demonstration) is not None:
+            return Outcome.ENDED
+        ended = record.end_time or record.update_timestamp.timestamp()
+        return Outcome.LIVE if time.time() - ended < HEARING else Outcome.LOST
+
+    def _lost(self, demonstration: str, fingerprint: str) -> int:
+        tags = {PARTITION_NAME_TAG: demonstration, FINGERPRINT_TAG: fingerprint}
+        ended = self._instance.get_runs(
+            dg.RunsFilter(tags=tags, statuses=_FAILED), limit=_LOOKED_AT
+        )
+        return sum(
+            run.tags.get(WILL_RETRY_TAG) != "true" and run.tags.get(OUTCOME_TAG) != SUPERSEDED
+            for run in ended
+        )
+
+    def _ends(self, kind: _Kind, after: int) -> tuple[list[str], int]:
+        """(runs with such an event, number of the last event that need not be seen again)."""
+        newer = dg.RunStatusChangeRecordsFilter(kind, after_storage_id=after)
+        records = self._instance.fetch_run_status_changes(
+            newer, limit=_EVENTS, ascending=True
+        ).records
+        old = time.time() - HEARING - _SLACK
+        for record in records:
+            if record.timestamp > old:
+                break
+            after = record.storage_id
+        return [record.run_id for record in records], after
+
+    def _partitions(self, run_ids: list[str]) -> set[str]:
+        if not run_ids:
+            return set()
+        of_it = dg.RunsFilter(run_ids=run_ids, job_name=demonstration_job.name)
+        runs = self._instance.get_runs(of_it)
+        return {run.tags[PARTITION_NAME_TAG] for run in runs if PARTITION_NAME_TAG in run.tags}
+
 
 def newest_launch(instance: dg.DagsterInstance, demonstration: str) -> dg.DagsterRun | None:
     """The newest run that was launched for an upload, by the sensor or the command line."""
+    records = _newest(instance, demonstration)
+    return records[-1].dagster_run if records else None
+
+
+def _newest(instance: dg.DagsterInstance, demonstration: str) -> list[dg.RunRecord]:
+    """The newest runs, up to the first that bears a fingerprint; none when there is no such."""
     of_it = dg.RunsFilter(tags={PARTITION_NAME_TAG: demonstration})
-    runs = (record.dagster_run for record in instance.get_run_records(of_it, limit=_LOOKED_AT))
-    return next((run for run in runs if FINGERPRINT_TAG in run.tags), None)
+    records = list(instance.get_run_records(of_it, limit=_LOOKED_AT))
+    for place, one in enumerate(records):
+        if FINGERPRINT_TAG in one.dagster_run.tags:
+            return records[: place + 1]
+    return []
+
+
+def _made_up_by_hand(later: Sequence[dg.RunRecord]) -> Outcome | None:
+    """What came of a run to the end that a person launched after one that was lost."""
+    for run in (record.dagster_run for record in later):
+        if run.asset_selection is not None and _LAST not in run.asset_selection:
+            continue
+        if not run.is_finished:
+            return Outcome.LIVE
+        if run.is_success:
+            return Outcome.ENDED
+    return None
 
 
 def ledger_path(instance: dg.DagsterInstance, pipeline: Pipeline) -> Path:

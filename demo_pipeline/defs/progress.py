@@ -5,7 +5,7 @@ follows from the answers is decided in rebuilding.py.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import dagster as dg
 
@@ -13,6 +13,8 @@ from demo_pipeline.aggregates import AGGREGATES
 from demo_pipeline.defs.jobs import datasets_job, demonstration_job
 
 SEEN = "trajectories_seen"
+STATE_TAG = "demo_pipeline/state"  # what a run of an aggregate was launched for
+MOST_ATTEMPTS = 5
 _TRAJECTORIES = dg.AssetKey("trajectories")
 _DATASETS = [dg.AssetKey(aggregate.name) for aggregate in AGGREGATES]
 _FROM_THE_UI = "__ASSET_JOB"  # Dagster's name for what people materialise by hand
@@ -23,6 +25,29 @@ _UNFINISHED = (
     dg.DagsterRunStatus.STARTED,
     dg.DagsterRunStatus.CANCELING,
 )
+_FAILED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """Runs for one state that came to nothing.
+
+    Attributes:
+        failed: how many failed or were cancelled.
+        ended: when the last of them ended, epoch seconds.
+    """
+
+    failed: int = 0
+    ended: float = 0.0
+
+    def held_back(self, now: float, interval_s: float) -> str | None:
+        """Why there is no other attempt now; the pause doubles with each, from `interval_s`."""
+        if not self.failed:
+            return None
+        if self.failed >= MOST_ATTEMPTS:
+            return f"{self.failed} attempts failed: see the last run, then launch the job by hand"
+        left = self.ended + interval_s * 2 ** (self.failed - 1) - now
+        return f"attempt {self.failed} failed; the next is in {left:.0f} s" if left > 0 else None
 
 
 @dataclass(frozen=True)
@@ -35,6 +60,7 @@ class Progress:
         waiting_since: when the oldest trajectory after `built` was materialised, epoch seconds.
         processing: a demonstration is queued or being processed.
         building: the datasets are queued or being built.
+        attempts: to build them with `latest`, that failed.
     """
 
     latest: int
@@ -42,6 +68,7 @@ class Progress:
     waiting_since: float
     processing: bool
     building: bool
+    attempts: Attempts = field(default_factory=Attempts)
 
 
 def latest_trajectory(instance: dg.DagsterInstance) -> int:
@@ -59,7 +86,16 @@ def progress(instance: dg.DagsterInstance) -> Progress:
         waiting_since=_first_after(instance, built) if latest > built else 0.0,
         processing=unfinished(instance, (demonstration_job.name, _FROM_THE_UI)),
         building=unfinished(instance, (datasets_job.name,)),
+        attempts=attempts(instance, datasets_job.name, str(latest)),
     )
+
+
+def attempts(instance: dg.DagsterInstance, job: str, state: str) -> Attempts:
+    """The failed runs of a job that bear this state."""
+    of_it = dg.RunsFilter(job_name=job, tags={STATE_TAG: state}, statuses=_FAILED)
+    records = instance.get_run_records(of_it, limit=MOST_ATTEMPTS)
+    ends = [one.end_time or one.update_timestamp.timestamp() for one in records]
+    return Attempts(len(ends), max(ends, default=0.0))
 
 
 def unfinished(instance: dg.DagsterInstance, jobs: Sequence[str]) -> bool:

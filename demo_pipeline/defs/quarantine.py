@@ -3,16 +3,19 @@
 Belongs here: one thin, unpartitioned asset. What the table holds is written elsewhere.
 """
 
+import time
 from collections.abc import Iterator
 
 import dagster as dg
 import pyarrow.parquet as pq
 
+from demo_pipeline.chain import STAGES
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.demonstrations import OWNERS
-from demo_pipeline.defs.launches import open_ledger
+from demo_pipeline.defs.launches import LaunchedRuns, open_ledger
 from demo_pipeline.defs.tags import FORCE_TAG
-from demo_pipeline.discovery.accounting import Accounting, account
+from demo_pipeline.discovery.accounting import Accounting, account, doubts
+from demo_pipeline.discovery.decisions import State
 from demo_pipeline.pipeline import Pipeline
 from demo_pipeline.problems import errors
 from demo_pipeline.quarantine_table import (
@@ -28,6 +31,7 @@ from demo_pipeline.storage.making import CheckOutcome
 from demo_pipeline.storage.quarantine import list_quarantine
 
 ACCOUNTED = "uploads_accounted"
+_LOOKS_AGAIN = 900.0  # seconds; a look and the pause after it are shorter
 _SHOWN = ("demonstration", "stage", "code", "file", "line", "message", "remedy", "attempts")
 
 
@@ -95,5 +99,18 @@ def _count(instance: dg.DagsterInstance, pipeline: Pipeline) -> Accounting:
     listed = {one.id for one in pipeline.uploads.list_demonstrations()}
     listed |= set(pipeline.uploads.collisions())
     held = {record.demonstration for record in list_quarantine(pipeline.store)}
+    made = _made(pipeline)
+    launched = LaunchedRuns(instance, pipeline.store)
+    failed = launched.failed()
     with open_ledger(instance, pipeline) as ledger:
-        return account(ledger, held, listed)
+        accepted = {key for key, state in ledger.states().items() if state is State.ACCEPTED}
+        doubted = doubts(sorted(accepted - made | accepted & failed), made, launched)
+        looked = ledger.looked()
+        watched = looked is not None and time.time() - looked < _LOOKS_AGAIN
+        return account(ledger, held, listed, doubted, watched=watched)
+
+
+def _made(pipeline: Pipeline) -> set[str]:
+    """Ids with a committed trajectory."""
+    folder = STAGES[-1].name
+    return {name.removeprefix(f"{folder}/") for name in pipeline.store.outputs(folder)}

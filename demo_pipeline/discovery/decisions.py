@@ -8,14 +8,14 @@ it tells that a file was written again, also when its bytes are what they were, 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Protocol
 
+from demo_pipeline.discovery.launched import Launch, Launched, Outcome
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.storage.demonstrations import FILES
 from demo_pipeline.storage.fingerprint import listing_fingerprint
 from demo_pipeline.storage.objects import ObjectInfo
 
-SUPERSEDED = "superseded"  # a wish with this reason asks to look again, not for a run
+SUPERSEDED = Outcome.SUPERSEDED.value  # a wish with this reason asks to look again, not for a run
 _PATIENCE = 10  # an abandoned upload is still looked at every so many quiet times
 
 File = tuple[str, str, int, int]  # name, ETag, bytes, whole seconds of `modified`
@@ -31,35 +31,6 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
-    """A run that was launched for a demonstration.
-
-    Attributes:
-        fingerprint: of the upload it was launched for, 64 hex.
-        superseded: it ended without a result because the upload had changed.
-    """
-
-    fingerprint: str
-    superseded: bool = False
-
-
-class Launched(Protocol):
-    """What is known of runs, whoever launched them. It outlives the ledger."""
-
-    def last(self, id: str) -> Launch | None:  # noqa: A002 - the field's word
-        """The last run launched for this id; None when there was none."""
-        ...
-
-    def times(self, id: str, fingerprint: str) -> int:  # noqa: A002
-        """How many runs were launched for this id and fingerprint."""
-        ...
-
-    def has_run(self, run_key: str) -> bool:
-        """Whether a run with this key was launched."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
 class Request:
     """A run to launch. The same upload has the same key, so that asking twice launches once.
 
@@ -67,7 +38,7 @@ class Request:
         id: the demonstration, which is the partition.
         run_key: `id@fingerprint[:16]`, and `#n` when a run with that key is not to be the last.
         fingerprint: of the upload, 64 hex.
-        reason: `new`, `changed`, `superseded` or a wish's.
+        reason: `new`, `changed`, `superseded`, `lost` or a wish's.
     """
 
     id: str
@@ -204,14 +175,14 @@ def is_complete(entry: Entry, sight: Sight, launched_before: bool, quiet_seconds
 
 
 def reason_to_run(entry: Entry, last: Launch | None, wish: str | None) -> str | None:
-    """Why a complete upload needs a run; None when the last run was launched for it."""
+    """Why a complete upload needs a run; None when the last run was for it, and not lost."""
     if wish is not None:
         return wish
     if last is None:
         return None if entry.accepted == entry.fingerprint else "new"
     if last.fingerprint != entry.fingerprint:
         return "changed"
-    return SUPERSEDED if last.superseded else None
+    return last.outcome.value if last.superseded or last.made_up_for else None
 
 
 def next_run_key(launched: Launched, entry: Entry, fingerprint: str) -> str:

@@ -7,11 +7,10 @@ runs that were launched give everything back but the wishes not yet granted.
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Self
 
+from demo_pipeline.discovery.bookmarks import Kind, Listing
 from demo_pipeline.discovery.database import open_database
 from demo_pipeline.discovery.decisions import SUPERSEDED, Clock, Entry, State, advance
 from demo_pipeline.discovery.rows import (
@@ -24,28 +23,6 @@ from demo_pipeline.discovery.rows import (
 )
 
 _AT_ONCE = 500  # names in one query
-
-
-class Kind(StrEnum):
-    """The two listings that go on from look to look: of folders, and of every object."""
-
-    FOLDERS = "folders"
-    SWEEP = "sweep"
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """How far a listing has come.
-
-    Attributes:
-        token: of the next page; None at the beginning.
-        number: how many of its kind were ended before.
-        failures: how often in a row the token was refused.
-    """
-
-    token: str | None = None
-    number: int = 0
-    failures: int = 0
 
 
 class Ledger:
@@ -139,6 +116,25 @@ class Ledger:
                 (clock.time,),
             )
         return clock.time
+
+    def looked(self) -> float | None:
+        """When the last look began by the machine's clock, epoch seconds; None: there was none."""
+        row = self._connection.execute("SELECT wall FROM clock").fetchone()
+        return None if row is None else float(row[0])
+
+    def resting(self, ids: Iterable[str]) -> list[str]:
+        """Of these ids those that are accepted and not to be looked at, sorted."""
+        there = "SELECT id FROM demonstrations WHERE state = 'accepted' AND due IS NULL AND id = ?"
+        return [
+            key for key in sorted(set(ids)) if self._connection.execute(there, (key,)).fetchone()
+        ]
+
+    def wake(self, ids: Iterable[str], time: float) -> None:
+        """Look at those of these ids that are accepted."""
+        self._connection.executemany(
+            "UPDATE demonstrations SET due = ? WHERE state = 'accepted' AND id = ?",
+            ((time, key) for key in ids),
+        )
 
     def wishes(self, demonstration: str) -> list[tuple[str, str | None]]:
         """(reason, key of the run requested for it) of each wish for a run, sorted."""

@@ -8,8 +8,9 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 
+from demo_pipeline.discovery.bookmarks import Kind, Listing
 from demo_pipeline.discovery.decisions import Entry, File, State, described, look_again
-from demo_pipeline.discovery.ledger import Kind, Ledger, Listing
+from demo_pipeline.discovery.ledger import Ledger
 from demo_pipeline.discovery.watch import Watch
 from demo_pipeline.storage.demonstrations import FILES
 from demo_pipeline.storage.errors import StorageError

@@ -7,9 +7,9 @@ is asked before the ledger is written, in one transaction a demonstration.
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from demo_pipeline.discovery.bookmarks import Kind
 from demo_pipeline.discovery.decisions import (
     Entry,
-    Launched,
     Request,
     Sight,
     State,
@@ -21,7 +21,8 @@ from demo_pipeline.discovery.decisions import (
     observe,
     reason_to_run,
 )
-from demo_pipeline.discovery.ledger import Kind, Ledger
+from demo_pipeline.discovery.launched import Launch, Launched
+from demo_pipeline.discovery.ledger import Ledger
 from demo_pipeline.discovery.watch import Watch
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.storage.demonstrations import FILES
@@ -89,11 +90,9 @@ class Poller:
             if entry.run_key is None or not self._launched.has_run(entry.run_key):
                 continue
             last = self._launched.last(entry.id)
-            again = last and last.superseded and last.fingerprint == entry.fingerprint
             with self._ledger.transaction():
                 self._ledger.forget_wishes(entry.id, entry.run_key)
-                time = self._watch.time()
-                self._ledger.save([look_again(entry, time) if again else accept(entry)])
+                self._ledger.save([_confirmed(entry, last, self._watch)])
 
     def poll(self, colliding: Collection[str]) -> None:
         """Look at those that are due: the complete first, as far as runs may be requested."""
@@ -165,3 +164,12 @@ class Poller:
                 self._ledger.grant(entry.id, granted)
             if entry.state is State.GONE:
                 self._ledger.forget_wishes(entry.id, None)
+
+
+def _confirmed(entry: Entry, last: Launch | None, watch: Watch) -> Entry:
+    """Accepted, unless the run that was requested has come to nothing already."""
+    if last is None or last.fingerprint != entry.fingerprint:
+        return accept(entry)
+    if last.superseded:
+        return look_again(entry, watch.time())
+    return replace(accept(entry), due=watch.start if last.made_up_for else None)

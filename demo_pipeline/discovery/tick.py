@@ -10,8 +10,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from demo_pipeline.discovery.decisions import Launched, Request, State
-from demo_pipeline.discovery.ledger import Kind, Ledger
+from demo_pipeline.discovery.bookmarks import Kind
+from demo_pipeline.discovery.decisions import Request, State
+from demo_pipeline.discovery.endings import wake_lost
+from demo_pipeline.discovery.launched import Launched
+from demo_pipeline.discovery.ledger import Ledger
 from demo_pipeline.discovery.listing import list_folders, sweep
 from demo_pipeline.discovery.polling import Poller
 from demo_pipeline.discovery.watch import Watch
@@ -90,6 +93,7 @@ def _tick(
 ) -> Tick:
     confirming, listing, sweeping = (share * settings.seconds_per_tick for share in _SHARES)
     poller = Poller(objects, ledger, launched, settings, watch)
+    wake_lost(ledger, launched, watch)
     poller.confirm(confirming)
     pages = list_folders(objects, ledger, watch, settings.pages_per_tick // 2, listing)
     pages += sweep(objects, ledger, watch, settings.pages_per_tick - pages, sweeping)

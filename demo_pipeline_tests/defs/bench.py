@@ -11,6 +11,7 @@ import dagster as dg
 from dagster._core.storage.tags import (
     ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
+    PARTITION_NAME_TAG,
     RUN_KEY_TAG,
 )
 
@@ -144,6 +145,14 @@ def launched(made: Bench, request: dg.RunRequest, job: str = "process_demonstrat
     """The run that the daemon makes of a request, at once."""
     tags = dict(request.tags) | ({RUN_KEY_TAG: request.run_key} if request.run_key else {})
     return made.run(job, request.partition_key, **tags)
+
+
+def cancel(made: Bench, request: dg.RunRequest) -> None:
+    """A run that the daemon made of a request, and a person cancelled before it began."""
+    key = {PARTITION_NAME_TAG: str(request.partition_key), RUN_KEY_TAG: str(request.run_key)}
+    job = made.definitions.resolve_job_def("process_demonstration")
+    run = made.instance.create_run_for_job(job, tags={**request.tags, **key})
+    made.instance.report_run_canceled(run)
 
 
 def materialized(result: Result) -> dict[tuple[str, str | None], dg.AssetMaterialization]:

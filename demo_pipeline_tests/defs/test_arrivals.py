@@ -1,21 +1,30 @@
 """How uploads become partitions and runs: each complete one once, and none twice."""
 
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
 import pytest
 
+from demo_pipeline.defs import launches
 from demo_pipeline.defs.arrivals import build_new_uploads
-from demo_pipeline.defs.launches import LaunchedRuns, ledger_path, open_ledger
+from demo_pipeline.defs.launches import HEARING, LaunchedRuns, ledger_path, open_ledger
 from demo_pipeline.defs.running import _process_one
-from demo_pipeline.defs.tags import FINGERPRINT_TAG, FORCE_TAG
+from demo_pipeline.defs.tags import (
+    FINGERPRINT_TAG,
+    FORCE_TAG,
+    PARTITION_NAME_TAG,
+    RUN_KEY_TAG,
+    WILL_RETRY_TAG,
+)
 from demo_pipeline.discovery.decisions import State
+from demo_pipeline.holding import record_crash
 from demo_pipeline.storage.fingerprint import of_upload
 from demo_pipeline.storage.quarantine import list_quarantine, read_quarantine
 from demo_pipeline.storage.uploads import FILES
-from demo_pipeline_tests.defs.bench import Bench, Ticked, bench, launched, ticked
+from demo_pipeline_tests.defs.bench import Bench, Ticked, bench, cancel, launched, ticked
 from demo_pipeline_tests.uploads import upload
 
 
@@ -185,13 +194,81 @@ def test_the_sensor_is_on_and_its_cursor_is_for_people_only(made: Bench) -> None
     assert ticked(made, "new_uploads", cursor="nonsense").keys == ["one"]
 
 
+class TestRunsThatCameToNothing:
+    @pytest.fixture(autouse=True)
+    def _request(self, made: Bench) -> None:
+        arrive(made, "one")
+        [self.request] = looked(made).requests
+
+    def die(self, made: Bench) -> dg.DagsterRun:
+        """A run whose process is gone, of which no sensor is told."""
+        job = made.definitions.resolve_job_def("process_demonstration")
+        started = dg.DagsterRunStatus.STARTED
+        tags = {**self.request.tags, PARTITION_NAME_TAG: "one", RUN_KEY_TAG: _key(self.request)}
+        run = made.instance.create_run_for_job(job, tags=tags, status=started)
+        assert looked(made).requests == ()
+        made.instance.report_run_failed(run)
+        return run
+
+    def test_a_run_that_somebody_cancelled_is_made_up_for(self, made: Bench) -> None:
+        cancel(made, self.request)
+        [again] = looked(made).requests
+        assert again.run_key == f"{self.request.run_key}#1"
+        assert again.tags["demo_pipeline/reason"] == "lost"
+
+    def test_one_that_died_is_made_up_for_when_nobody_says_why(
+        self, made: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A run of the command line is not heard of by the sensor quarantine_failures."""
+        self.die(made)
+        assert looked(made).requests == ()  # it may be told any moment
+        _pass(monkeypatch, HEARING)
+        [again] = looked(made).requests
+        assert again.run_key == f"{self.request.run_key}#1"
+
+    def test_one_that_died_and_was_quarantined_waits_for_a_person(
+        self, made: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.die(made)
+        record_crash(made.pipeline, "one", "events", "MemoryError")
+        _pass(monkeypatch, 2 * HEARING)
+        assert looked(made).requests == ()
+
+    def test_one_that_dagster_tries_again_is_not_lost(
+        self, made: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run = self.die(made)
+        made.instance.add_run_tags(run.run_id, {WILL_RETRY_TAG: "true"})
+        _pass(monkeypatch, 2 * HEARING)
+        assert looked(made).requests == ()
+
+    def test_one_that_a_person_ran_again_is_not_lost(
+        self, made: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.die(made)
+        job = made.definitions.resolve_job_def("process_demonstration")
+        tags, done = {PARTITION_NAME_TAG: "one"}, dg.DagsterRunStatus.SUCCESS
+        made.instance.create_run_for_job(job, tags=tags, status=done)
+        _pass(monkeypatch, 2 * HEARING)
+        assert looked(made).requests == ()
+
+
+def _key(request: dg.RunRequest) -> str:
+    return str(request.run_key)
+
+
+def _pass(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    later = time.time() + seconds
+    monkeypatch.setattr(launches.time, "time", lambda: later)
+
+
 class TestLaunchedRuns:
     def test_a_run_that_a_person_starts_says_nothing_about_the_upload(self, made: Bench) -> None:
         arrive(made, "one")
         made.instance.add_dynamic_partitions("demonstrations", ["one"])
         made.run("process_demonstration", "one", **{FINGERPRINT_TAG: "a" * 64})
         made.run("process_demonstration", "one", **{FORCE_TAG: "true"})
-        runs = LaunchedRuns(made.instance)
+        runs = LaunchedRuns(made.instance, made.pipeline.store)
         last = runs.last("one")
         assert last is not None
         assert (last.fingerprint, last.superseded) == ("a" * 64, True)

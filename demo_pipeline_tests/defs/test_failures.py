@@ -9,12 +9,14 @@ import pytest
 from dagster._core.execution.plan.objects import StepSuccessData
 
 from demo_pipeline.chain import STAGES
-from demo_pipeline.defs import demonstrations
+from demo_pipeline.defs import demonstrations, failures
 from demo_pipeline.defs.build import build_defs
-from demo_pipeline.defs.failures import quarantine_failures
+from demo_pipeline.defs.failures import UnrecordedError, answer, quarantine_failures
 from demo_pipeline.defs.tags import WILL_RETRY_TAG
+from demo_pipeline.holding import record_crash
+from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.quarantine import QuarantineRecord, list_quarantine, read_quarantine
-from demo_pipeline_tests.defs.bench import Bench, Result, bench, materialized, ticked
+from demo_pipeline_tests.defs.bench import Bench, Result, bench, launched, materialized, ticked
 from demo_pipeline_tests.uploads import TYPED, spoil_log, upload
 
 
@@ -46,9 +48,7 @@ def told(made: Bench, run: dg.DagsterRun, event: dg.DagsterEvent) -> str:
         dagster_run=run,
         resources={"pipeline": made.pipeline},
     ).for_run_failure()
-    said = quarantine_failures(context)
-    assert isinstance(said, dg.SkipReason)
-    return said.skip_message or ""
+    return answer(context, made.pipeline)
 
 
 def told_of(made: Bench, result: Result) -> str:
@@ -156,13 +156,100 @@ def test_a_killed_process_is_recorded_at_the_step_it_was_in(
     assert said in str(standing(made).problems[0]["message"])
 
 
-def test_the_table_is_written_again_when_somebody_came_or_went(made: Bench) -> None:
-    first = ticked(made, "quarantine_changed")
-    assert len(first.requests) == 1
-    assert ticked(made, "quarantine_changed", first.cursor).requests == ()
-    spoil_log(made.uploads / "one")
-    made.process("one")
-    second = ticked(made, "quarantine_changed", first.cursor)
-    assert len(second.requests) == 1
-    assert materialized(made.run("report_quarantine"))
-    assert ticked(made, "quarantine_changed", second.cursor).requests == ()
+def evaluated(made: Bench, cursor: str | None) -> str:
+    """A tick of the sensor as the daemon makes it; the next cursor."""
+    sensor = made.definitions.resolve_sensor_def(quarantine_failures.name)
+    with dg.build_sensor_context(
+        instance=made.instance,
+        cursor=cursor,
+        resources={"pipeline": made.pipeline},
+        definitions=made.definitions,
+    ) as context:
+        return str(sensor.evaluate_tick(context).cursor)
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[Bench]:
+    """Runs of this instance are found by their events."""
+    with bench(tmp_path, kept=True) as one:
+        yield one
+
+
+def die(made: Bench, *keys: str) -> None:
+    """Runs that the machine took with it."""
+    made.instance.add_dynamic_partitions("demonstrations", list(keys))
+    job = made.definitions.resolve_job_def("process_demonstration")
+    for key in keys:
+        tags, started = {"dagster/partition": key}, dg.DagsterRunStatus.STARTED
+        run = made.instance.create_run_for_job(job, tags=tags, status=started)
+        made.instance.report_run_failed(run)
+
+
+def test_a_failure_that_could_not_be_written_down_is_kept_for_the_next_tick(
+    kept: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dagster goes past a failure whose sensor raised anything but an error of its own."""
+    cursor = evaluated(kept, None)
+    die(kept, "a", "b")
+    refused = []
+
+    def once(pipeline, demonstration, *rest):
+        if demonstration == "b" and not refused:
+            refused.append(demonstration)
+            raise StorageError("the bucket does not answer")
+        return record_crash(pipeline, demonstration, *rest)
+
+    monkeypatch.setattr(failures, "record_crash", once)
+    with pytest.raises(UnrecordedError, match="does not answer"):
+        evaluated(kept, cursor)
+    evaluated(kept, cursor)
+    held = list_quarantine(kept.pipeline.store)
+    assert [(one.demonstration, one.attempts) for one in held] == [("a", 1), ("b", 1)]
+
+
+def test_a_machine_that_went_away_with_many_runs_is_one_tick(kept: Bench) -> None:
+    cursor = evaluated(kept, None)
+    die(kept, "a", "b", "c", "d")
+    assert evaluated(kept, cursor) != cursor
+    assert [one.demonstration for one in list_quarantine(kept.pipeline.store)] == list("abcd")
+
+
+class TestTable:
+    def test_it_is_written_again_when_somebody_came_or_went(self, made: Bench) -> None:
+        assert len(ticked(made, "quarantine_changed").requests) == 1
+        self.write(made)
+        assert ticked(made, "quarantine_changed").requests == ()
+        spoil_log(made.uploads / "one")
+        made.process("one")
+        self.write(made)
+        assert ticked(made, "quarantine_changed").requests == ()
+
+    def test_it_is_written_again_when_another_stage_or_attempt_failed(self, made: Bench) -> None:
+        for stage in ("events", "screenshots", "screenshots"):
+            record_crash(made.pipeline, "one", stage, "KeyError")
+            self.write(made)
+        assert ticked(made, "quarantine_changed").requests == ()
+
+    def test_a_table_that_was_not_written_is_asked_for_again(
+        self, made: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        record_crash(made.pipeline, "one", "events", "KeyError")
+        [request] = ticked(made, "quarantine_changed").requests
+        run = self.launch(made, request)
+        assert "being written" in ticked(made, "quarantine_changed").skipped
+        made.instance.report_run_failed(run)
+        assert "attempt 1 failed" in ticked(made, "quarantine_changed").skipped
+        monkeypatch.setattr(failures, "_INTERVAL", 0)
+        self.write(made)
+        assert "every record" in ticked(made, "quarantine_changed").skipped
+
+    @staticmethod
+    def launch(made: Bench, request: dg.RunRequest) -> dg.DagsterRun:
+        job = made.definitions.resolve_job_def("report_quarantine")
+        started = dg.DagsterRunStatus.STARTED
+        return made.instance.create_run_for_job(job, tags=dict(request.tags), status=started)
+
+    @staticmethod
+    def write(made: Bench) -> None:
+        [request] = ticked(made, "quarantine_changed").requests
+        assert materialized(launched(made, request, "report_quarantine"))

@@ -15,6 +15,7 @@ from demo_pipeline_tests.defs.bench import (
     Bench,
     Result,
     bench,
+    cancel,
     launched,
     materialized,
     ticked,
@@ -97,6 +98,33 @@ def test_an_upload_that_nobody_has_seen_fails_the_check_and_is_named(made: Bench
     assert "new_uploads" in json.dumps(
         {key: str(one.value) for key, one in verdict.metadata.items()}
     )
+
+
+def test_an_upload_that_came_a_moment_ago_is_pending(made: Bench, recording: Path) -> None:
+    arrive(made)
+    upload(recording, made.uploads, "late")
+    result = made.run("report_quarantine")
+    assert verdicts(result)[ACCOUNTED].passed
+    assert shown(result)["uploads"]["pending"] == 1
+    assert shown(result)["uploads"]["listed"] == 4
+
+
+def test_a_run_that_was_cancelled_too_often_is_named(made: Bench) -> None:
+    arrive(made)
+    for name in ("bad", "torn"):
+        shutil.rmtree(made.uploads / name)
+    (made.uploads / "good" / "meta.json").touch()
+    cancelled = 0
+    while requests := [one for _ in range(4) for one in ticked(made, "new_uploads").requests]:
+        cancel(made, requests[0])
+        cancelled += 1
+        assert cancelled <= 3
+    assert cancelled == 3
+    result = made.run("report_quarantine")
+    verdict = verdicts(result)[ACCOUNTED]
+    assert not verdict.passed
+    assert "good" in (verdict.description or "")
+    assert shown(result)["uploads"]["accepted"] == 0
 
 
 def test_a_corrected_upload_leaves_the_table_by_itself(made: Bench, recording: Path) -> None:

@@ -131,7 +131,7 @@ class TestForgetting:
         for stage in STAGES:
             known = made.instance.get_materialized_partitions(dg.AssetKey(stage.name))
             assert {"first", "second"} <= known
-        assert LaunchedRuns(made.instance).last("bad") is not None
+        assert LaunchedRuns(made.instance, made.pipeline.store).last("bad") is not None
         assert looks(made) == []
         assert read_quarantine(_store(made), "bad") is not None
 

@@ -4,7 +4,8 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from demo_pipeline.discovery.decisions import Launch, Request
+from demo_pipeline.discovery.decisions import Request
+from demo_pipeline.discovery.launched import Ended, Launch, Outcome
 
 
 @dataclass
@@ -14,6 +15,13 @@ class Run:
     time: float
     read: float = float("inf")
     superseded: bool = False
+    lost: bool = False
+
+    @property
+    def outcome(self) -> Outcome:
+        if self.lost:
+            return Outcome.LOST
+        return Outcome.SUPERSEDED if self.superseded else Outcome.LIVE
 
 
 @dataclass
@@ -27,12 +35,16 @@ class Runs:
 
     before: Callable[[str], None] = lambda _: None
     by_id: dict[str, list[Run]] = field(default_factory=lambda: defaultdict(list))
+    _ends: list[str] = field(default_factory=list)
     _keys: set[str] = field(default_factory=set)
 
     def last(self, id: str) -> Launch | None:  # noqa: A002
         self.before("last")
         runs = self.by_id.get(id)
-        return Launch(runs[-1].fingerprint, runs[-1].superseded) if runs else None
+        if not runs:
+            return None
+        lost = sum(run.lost and run.fingerprint == runs[-1].fingerprint for run in runs)
+        return Launch(runs[-1].fingerprint, runs[-1].outcome, lost)
 
     def times(self, id: str, fingerprint: str) -> int:  # noqa: A002
         self.before("times")
@@ -41,6 +53,15 @@ class Runs:
     def has_run(self, run_key: str) -> bool:
         self.before("has_run")
         return run_key in self._keys
+
+    def ended(self, token: str | None) -> Ended:
+        self.before("ended")
+        return Ended(tuple(self._ends[int(token or 0) :]), str(len(self._ends)))
+
+    def lose(self, run: Run) -> None:
+        """It is cancelled, or dies without a word."""
+        run.lost = True
+        self._ends.append(run.id)
 
     def launch(self, request: Request, time: float = 0.0) -> Run | None:
         """The run, None when there is one with this key."""

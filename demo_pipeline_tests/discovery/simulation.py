@@ -1,5 +1,5 @@
-"""A world from a seed: people upload, the sensor and the daemon die, the ledger is deleted, the
-clock jumps back, tokens expire, pages change under the listing. Then: what was missed?
+"""A world from a seed: people upload, sensor, daemon and runs die, the ledger is deleted, the clock
+jumps back, tokens expire, pages change under the listing. Then: what was missed?
 
 Beside the real `tick`, the usual sensor over a last-modified cursor looks at the same bucket; it
 is spared the kills.
@@ -15,6 +15,7 @@ from pathlib import Path
 from random import Random
 
 from demo_pipeline.discovery.decisions import SUPERSEDED, Request, State, fingerprint_of
+from demo_pipeline.discovery.launched import MOST_LOST
 from demo_pipeline.discovery.ledger import Ledger
 from demo_pipeline.discovery.tick import Tick, tick
 from demo_pipeline.settings import DiscoverySettings
@@ -64,6 +65,7 @@ class Result:
         demonstrations: complete at the end.
         runs: launched by us.
         superseded: of those.
+        lost: of those; cancelled or dead.
         kills: of sensor or daemon.
         ledgers_lost: how often the ledger was deleted.
     """
@@ -74,6 +76,7 @@ class Result:
     demonstrations: int
     runs: int
     superseded: int
+    lost: int
     kills: int
     ledgers_lost: int
 
@@ -130,8 +133,10 @@ class World:
         self._peace, self._steps_left = True, None
         for _ in range(SETTLING):
             self._live(30)
-        while self._events:
+        peaceful = 0
+        while self._events or peaceful < 5:
             self._live(30)
+            peaceful = 0 if self._events else peaceful + 1
 
     def states(self) -> dict[str, State]:
         with Ledger.open(self._path) as ledger:
@@ -185,7 +190,9 @@ class World:
     def _read(self, run: Run) -> None:
         """The run re-checks what it was launched for; its outcome is told some time later."""
         run.read = self.time
-        if fingerprint_of(self.bucket.files(run.id)) != run.fingerprint:
+        if self.random.random() < 0.06:
+            self.runs.lose(run)
+        elif fingerprint_of(self.bucket.files(run.id)) != run.fingerprint:
             run.superseded = True
             self._at(self.time + self.random.uniform(0, 60), lambda: self._wish(run.id))
 
@@ -251,6 +258,7 @@ def simulate(seed: int, count: int) -> Result:
         demonstrations=sum(fingerprint is not None for fingerprint in final.values()),
         runs=len(runs),
         superseded=sum(run.superseded for run in runs),
+        lost=sum(run.lost for run in runs),
         kills=world.kills,
         ledgers_lost=world.ledgers_lost,
     )
@@ -270,19 +278,23 @@ def _figures(world: World, runs: Mapping[str, list[Run]], final: dict[str, str |
         each = runs.get(name, [])
         premature += sum(not _was_finished(world, run) for run in each)
         duplicates += sum(_again(*pair) for pair in itertools.pairwise(each))
-        if fingerprint is not None and not (each and _is_for(each[-1], fingerprint)):
+        if fingerprint is not None and not _has_run(each, fingerprint):
             missed += len(world.finished[name]) == 1
             missed_again += len(world.finished[name]) > 1
     return Figures(missed, missed_again, premature, duplicates)
 
 
-def _is_for(run: Run, fingerprint: str) -> bool:
-    return run.fingerprint == fingerprint and not run.superseded
+def _has_run(runs: list[Run], fingerprint: str) -> bool:
+    """Whether the last run was for it, and good, or one of as many as are tried."""
+    if not runs or runs[-1].fingerprint != fingerprint or runs[-1].superseded:
+        return False
+    lost = sum(run.lost for run in runs if run.fingerprint == fingerprint)
+    return not runs[-1].lost or lost >= MOST_LOST
 
 
 def _again(earlier: Run, later: Run) -> bool:
     """Whether the later run is for what the earlier one was for and had, or might still have."""
-    known = earlier.superseded and earlier.read <= later.time
+    known = (earlier.superseded or earlier.lost) and earlier.read <= later.time
     return earlier.fingerprint == later.fingerprint and not known
 
 

@@ -4,7 +4,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from demo_pipeline.discovery.accounting import account
+from demo_pipeline.discovery.accounting import Doubts, account, doubts
+from demo_pipeline.discovery.launched import Outcome
 from demo_pipeline.discovery.ledger import Ledger
 from demo_pipeline_tests.discovery.scene import Scene
 
@@ -66,6 +67,53 @@ def test_an_upload_that_discovery_does_not_know_breaks_the_sum_and_is_named(plac
     assert [(each.code, each.demonstration) for each in found.problems] == [
         ("unknown_upload", "unseen")
     ]
+
+
+def test_an_upload_that_came_since_the_last_look_is_pending_and_no_error(place):
+    with ledger_of(place) as ledger:
+        found = account(ledger, (), ["a", "b", "pending", "late"], watched=True)
+        assert ledger.looked() == place.now
+    assert found.balanced
+    assert found.pending == 2
+    assert [(str(each.severity), each.demonstration) for each in found.problems] == [
+        ("warning", "late")
+    ]
+
+
+class TestWhatBecameOfTheRuns:
+    def test_a_run_under_way_needs_no_trajectory_yet(self, place):
+        assert doubts(["a", "b"], {"a"}, place.runs) == Doubts()
+
+    def test_a_cancelled_run_that_is_made_up_for_is_pending(self, place):
+        place.runs.lose(place.runs.by_id["a"][-1])
+        doubted = doubts(["a", "b"], {"a"}, place.runs)
+        with ledger_of(place) as ledger:
+            found = account(ledger, (), None, doubted)
+        assert figures(found) == (5, 1, 1, 2, 1)
+        assert found.balanced
+
+    @pytest.mark.parametrize("made", [set(), {"a"}])
+    def test_one_that_was_cancelled_too_often_breaks_the_sum_and_is_named(self, place, made):
+        for _ in range(3):
+            place.runs.lose(place.runs.by_id["a"][-1])
+            place.go_on()
+        doubted = doubts(["a"], made, place.runs)
+        with ledger_of(place) as ledger:
+            found = account(ledger, (), None, doubted)
+            held = account(ledger, {"a"}, None, doubted)
+        assert not found.balanced
+        assert [(each.code, each.demonstration) for each in found.problems] == [
+            ("lost_upload", "a")
+        ]
+        assert held.balanced  # a record says why
+
+    def test_a_run_that_was_deleted_counts_by_what_it_made(self, place):
+        place.runs.by_id.clear()
+        assert doubts(["a", "b"], {"a"}, place.runs) == Doubts(lost=frozenset("b"))
+
+    def test_a_run_that_ended_well_and_made_nothing_is_named(self, place, monkeypatch):
+        monkeypatch.setattr(type(place.runs.by_id["a"][-1]), "outcome", Outcome.ENDED)
+        assert doubts(["a", "b"], {"a"}, place.runs) == Doubts(lost=frozenset("b"))
 
 
 def test_what_vanished_just_now_is_gone_and_named(place):

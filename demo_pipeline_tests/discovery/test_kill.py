@@ -36,6 +36,12 @@ def a_wish(scene: Scene) -> None:
     scene.wish("a", "retry")
 
 
+def a_lost_run(scene: Scene) -> None:
+    first_upload(scene)
+    scene.go_on(150)
+    scene.runs.lose(scene.runs.by_id["a"][-1])
+
+
 def run(story: Story, path: Path, step: int) -> tuple[list[str], bool]:
     """Runs by id after a death at this step, and whether there was one."""
     scene = Scene(path)
@@ -76,3 +82,7 @@ def test_while_it_requests_a_new_version(tmp_path):
 
 def test_while_it_grants_a_wish(tmp_path):
     check(a_wish, tmp_path, ["a", "a", "b"], steps=20)
+
+
+def test_while_it_makes_up_for_a_lost_run(tmp_path):
+    check(a_lost_run, tmp_path, ["a", "a", "b"], steps=20)

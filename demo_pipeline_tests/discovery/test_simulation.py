@@ -22,6 +22,7 @@ def test_all_that_can_go_wrong_went_wrong(results):
     assert sum(each.kills for each in results) > 20
     assert sum(each.ledgers_lost for each in results) >= 5
     assert sum(each.superseded for each in results) > 0
+    assert sum(each.lost for each in results) > 20
 
 
 def test_a_last_modified_cursor_fails_in_the_same_worlds(results):

@@ -19,7 +19,7 @@ NAMES = ("a", "b", "c d")
 
 
 class Uploads(RuleBasedStateMachine):
-    """Runs are for uploads that were quiet, never twice, and in the end for what lies there."""
+    """Runs are for quiet uploads, never twice but for a loss, in the end for what lies there."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,6 +59,13 @@ class Uploads(RuleBasedStateMachine):
             pass
         self.scene.before = lambda _: None
 
+    @rule(name=st.sampled_from(NAMES))
+    def lose_run(self, name: str) -> None:
+        """At most one of each upload's: three are the limit."""
+        runs = self.scene.runs.by_id.get(self._id(name), [])
+        if runs and not any(run.lost for run in runs):
+            self.scene.runs.lose(runs[-1])
+
     @rule()
     def lose_ledger(self) -> None:
         self.scene.lose_ledger()
@@ -67,8 +74,7 @@ class Uploads(RuleBasedStateMachine):
     def no_run_is_early_or_double(self) -> None:
         assert self.early == []
         for runs in self.scene.runs.by_id.values():
-            prints = [run.fingerprint for run in runs]
-            assert all(a != b for a, b in pairwise(prints))
+            assert all(a.fingerprint != b.fingerprint or a.lost for a, b in pairwise(runs))
 
     def teardown(self) -> None:
         for _ in range(9):
@@ -78,6 +84,7 @@ class Uploads(RuleBasedStateMachine):
             runs = self.scene.runs.by_id.get(self._id(name), [])
             if fingerprint_of(files):
                 assert runs[-1].fingerprint == fingerprint_of(files)
+                assert not runs[-1].lost
                 assert self.scene.state(self._id(name)) is State.ACCEPTED
             else:
                 there = {State.PENDING} if files else {State.GONE, None}

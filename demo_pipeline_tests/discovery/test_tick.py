@@ -247,6 +247,74 @@ class TestUploadingAgain:
         assert keys(scene.go_on()) == [f"{key}#1"]
 
 
+class TestRunsThatCameToNothing:
+    """A run was launched and accepted; then somebody cancelled it, or its machine went away."""
+
+    @pytest.fixture(autouse=True)
+    def _first(self, scene):
+        scene.upload("demo")
+        [self.first] = scene.go_on()
+
+    @staticmethod
+    def lose(scene):
+        scene.runs.lose(scene.runs.by_id["demo"][-1])
+
+    def test_it_is_made_up_for_at_the_next_look_and_only_once(self, scene):
+        assert scene.go_on() == []
+        self.lose(scene)
+        found = scene.look()
+        assert [(each.run_key, each.reason) for each in found.requests] == [
+            (f"{self.first.run_key}#1", "lost")
+        ]
+        scene.launch(found)
+        assert scene.go_on(1200) == []
+        assert scene.state("demo") is State.ACCEPTED
+
+    def test_it_was_lost_before_it_was_confirmed(self, scene):
+        scene.upload("demo", "2")
+        scene.look()
+        [key] = scene.launch(scene.look(61))
+        self.lose(scene)
+        assert keys(scene.go_on()) == [f"{key}#1"]
+
+    def test_the_third_loss_is_the_last_until_the_upload_changes(self, scene):
+        for attempt in (1, 2):
+            self.lose(scene)
+            assert keys(scene.go_on()) == [f"{self.first.run_key}#{attempt}"]
+        self.lose(scene)
+        assert scene.go_on(3600) == []
+        scene.lose_ledger()
+        assert scene.go_on(3600) == []
+        scene.upload("demo", "2")
+        assert [each.reason for each in scene.go_on()] == ["changed"]
+        self.lose(scene)
+        assert [each.reason for each in scene.go_on()] == ["lost"]
+
+    def test_a_retry_is_granted_also_after_that(self, scene):
+        for _ in range(3):
+            self.lose(scene)
+            scene.go_on()
+        scene.wish("demo", "retry")
+        assert [each.reason for each in scene.go_on()] == ["retry"]
+
+    def test_it_was_lost_together_with_the_ledger(self, scene):
+        scene.lose_ledger()
+        self.lose(scene)
+        assert [each.reason for each in scene.go_on()] == ["lost"]
+
+    def test_the_end_of_an_older_run_changes_nothing(self, scene):
+        older = scene.runs.by_id["demo"][-1]
+        scene.upload("demo", "2")
+        assert len(scene.go_on()) == 1
+        scene.runs.lose(older)
+        assert scene.go_on(1200) == []
+
+    def test_what_was_deleted_meanwhile_is_not_run(self, scene):
+        self.lose(scene)
+        scene.delete("demo")
+        assert scene.go_on(1200) == []
+
+
 class TestWishes:
     @pytest.fixture(autouse=True)
     def _first(self, scene):

@@ -16,6 +16,7 @@ from demo_pipeline.observation.pictures import Span
 from demo_pipeline.settings import ObservationSettings
 
 LOOK_BACK_S = 0.6  # before the approach, to know whether the screen was still
+MAX_GUARD_S = 1.0  # with a clock that nothing confirms, earlier still is another screen
 ANSWER_PX = 60  # around a click without a known target
 
 
@@ -29,7 +30,8 @@ class Target:
 
 def guard_seconds(clock: Clock, frame_s: float, settings: ObservationSettings) -> float:
     """How long before its press a frame lies at the latest: 50 ms, the clock's doubt, a frame."""
-    return max(settings.guard_ms / 1000, clock.uncertainty_ms / 1000, frame_s)
+    guard = max(settings.guard_ms / 1000, clock.uncertainty_ms / 1000, frame_s)
+    return min(guard, MAX_GUARD_S)
 
 
 def plan(

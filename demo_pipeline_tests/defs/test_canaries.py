@@ -19,6 +19,15 @@ from demo_pipeline_tests.uploads import BREAKING, TYPED, upload
 
 SECRET = "canary/5Zt9QmXw+never/to/be/written"  # noqa: S105 - it opens nothing
 
+# Dagster's capture of output leaves processes behind that watch threads which raise.
+INSTANCE = """
+telemetry:
+  enabled: false
+compute_logs:
+  module: dagster._core.storage.noop_compute_log_manager
+  class: NoOpComputeLogManager
+"""
+
 
 @pytest.fixture
 def left(tmp_path: Path, recording: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
@@ -88,7 +97,7 @@ def test_a_stage_that_dies_quoting_what_was_typed_is_told_without_its_words(
     """`demo-pipeline run`, with its workers in this process, where the defect is."""
     home = tmp_path / "home"
     home.mkdir()
-    (home / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
+    (home / "dagster.yaml").write_text(INSTANCE)
     upload(recording, tmp_path / "uploads", "one")
     monkeypatch.setenv("DAGSTER_HOME", str(home))
     for name in ("uploads", "store"):

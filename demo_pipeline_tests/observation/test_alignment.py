@@ -177,8 +177,9 @@ def test_a_start_line_that_the_pictures_contradict_stands_and_is_doubted(off_ms:
 
 
 def test_a_picture_lies_as_long_before_its_press_as_the_clock_is_unsure() -> None:
-    """An unsure clock costs nearness, never the answer."""
+    """But no longer than a second: without any evidence, meta.timestamp is what seed 000 says."""
     settings = ObservationSettings()
-    assert guard_seconds(documented_clock(0.0), 0.04, settings) == 2.5
+    assert guard_seconds(documented_clock(0.0), 0.04, settings) == 1.0
+    assert guard_seconds(Clock(0.0, "ffmpeg_start", 300.0), 0.04, settings) == 0.3
     assert guard_seconds(Clock(0.0, "pixels", 12.0), 0.1, settings) == 0.1
     assert guard_seconds(Clock(0.0, "pixels", 12.0), 0.01, settings) == 0.05

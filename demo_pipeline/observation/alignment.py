@@ -20,6 +20,7 @@ _MIN_SCORE = 0.3
 _MIN_CONTRAST = 2.0
 _PLATEAU = 0.85  # of the best score; the lags that reach it are the doubt
 _SUMMIT = 0.95  # of the best score; the middle of these lags is the answer
+_CLEARLY = 1.2  # times the share of an earlier scale makes a better one
 _PARTS = 4  # of a stretch, each of which should find the same lag
 _PART_MOVES = 6
 
@@ -41,10 +42,14 @@ def clock_from_pictures(
     frames, cells = np.array(changes.times), _Lookup(changes.packed(), changes.shape)
     lags = np.arange(-search_s, search_s + _LAG_STEP_S / 2, _LAG_STEP_S)
     best: Clock | None = None
+    least = 0.0
     for scale in scales:
+        if least >= 1.0:  # no share is larger
+            break
         seen = [_hits(cells, frames, track, documented, lag, scale=scale) for lag in lags]
         found = _peak(lags, [hits.share for hits in seen], documented, _frame_s(frames))
-        if found is not None and (best is None or (found.score or 0) > (best.score or 0) * 1.2):
+        if found is not None and (found.score or 0.0) > least:
+            least = (found.score or 0.0) * _CLEARLY
             agreement = _agreement(lags, seen, documented, found, frames)
             best = replace(found, event_scale=scale, agreement=agreement)
     if best is None:

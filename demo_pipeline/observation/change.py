@@ -3,6 +3,7 @@
 Belongs here: turning two pictures into "changed" or "still", and the cells that never rest.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import cv2
@@ -34,79 +35,96 @@ def flickering_cells(changes: ChangeMap) -> Cells | None:
     return busy
 
 
-class ScreenChange:
-    """Compares successive pictures of one recording."""
+@dataclass(frozen=True)
+class Difference:
+    """Where two pictures differ, and what that means.
 
-    def __init__(self, flickering: Cells | None) -> None:
-        self._flickering = flickering
+    Points and boxes are in video pixels. `cells` is (rows, columns), `count` how many of them are
+    set.
+    """
 
-    def cells(self, before: Luma, after: Luma, *, key_frame: bool) -> Cells:
-        """(rows, columns) that changed and do not flicker all the time."""
-        changed = changed_cells(before, after, KEY_FRAME_THRESHOLD if key_frame else THRESHOLD)
-        if self._flickering is not None and self._flickering.shape == changed.shape:
-            changed &= ~self._flickering
-        return changed
+    cells: Cells
+    count: int
 
-    def since(self, before: Luma, after: Luma, pointers: list[Point]) -> Cells:
-        """(rows, columns) in which two pictures some time apart differ, the pointer apart."""
-        changed = self.cells(before, after, key_frame=True)
-        for x, y in pointers:
-            _clear(changed, _around(x, y))
-        return changed
+    @property
+    def is_large(self) -> bool:
+        """Too much of the screen for hovering to have caused it."""
+        return self.count >= LARGE_SHARE * self.cells.size
 
-    def is_significant(self, changed: Cells, pointers: list[Point], target: Box | None) -> bool:
-        """More than noise, not counting the pointer, what it hovers over, and the target's box.
-
-        Points and box are in video pixels.
-        """
-        enough = max(4, SIGNIFICANT_SHARE * changed.size)
-        if changed.sum() < enough:
+    def is_significant(self, pointers: list[Point], target: Box | None) -> bool:
+        """More than noise, not counting the pointer, what it hovers over, and the target's box."""
+        enough = max(4, SIGNIFICANT_SHARE * self.cells.size)
+        if self.count < enough:
             return False
-        rest = changed.copy()
+        rest = self._without(pointers)
         if target is not None:
-            _clear(rest, target)
-        for x, y in pointers:
-            _clear(rest, _around(x, y))
-        if rest.sum() < enough:
+            rest[_cells_of(target)] = False
+        if _count(rest) < enough:
             return False
-        return bool(_without_hovered(rest, changed, pointers).sum() >= enough)
+        return _count(_without_hovered(rest, self.cells, pointers)) >= enough
 
-    def is_redrawn(self, changed: Cells, box: Box) -> bool:
-        """What changed in `box` (video pixels) belongs to a change that reaches beyond it.
+    def is_redrawn(self, box: Box) -> bool:
+        """What changed in `box` belongs to a change that reaches beyond it.
 
         A tick, a letter or a pressed look stays inside; a menu over it or a scrolled list does not.
         """
         rows, columns = _cells_of(box)
+        changed = self.cells
         joined = grown(grown(changed))
         labels: Labels = np.asarray(cv2.connectedComponents(joined.astype(np.uint8))[1], np.int32)
         inside = np.unique(labels[rows, columns][changed[rows, columns]])
         reaching = np.isin(labels, inside) & changed
         margin = slice(max(0, rows.start - 1), rows.stop + 1)
         reaching[margin, max(0, columns.start - 1) : columns.stop + 1] = False
-        return bool(reaching.sum() >= REDRAWN_CELLS)
+        return _count(reaching) >= REDRAWN_CELLS
 
-    def apart_from(self, changed: Cells, pointers: list[Point]) -> int:
+    def apart_from(self, pointers: list[Point]) -> int:
         """How many cells changed that are not around the pointer."""
-        rest = changed.copy()
-        for x, y in pointers:
-            _clear(rest, _around(x, y))
-        return int(rest.sum())
+        return _count(self._without(pointers)) if self.count else 0
 
-    def answers(self, changed: Cells, pointers: list[Point], box: Box) -> bool:
+    def answers(self, pointers: list[Point], box: Box) -> bool:
         """Something in `box` changed that is not the pointer, be it as small as a tick."""
-        rest = changed.copy()
+        if self.count < SMALL_CELLS:
+            return False
+        return _count(self._without(pointers)[_cells_of(box)]) >= SMALL_CELLS
+
+    def _without(self, pointers: list[Point]) -> Cells:
+        rest = self.cells.copy()
         for x, y in pointers:
-            _clear(rest, _around(x, y))
-        return bool(rest[_cells_of(box)].sum() >= SMALL_CELLS)
+            rest[_cells_of(_around(x, y))] = False
+        return rest
 
 
-def is_large(changed: Cells) -> bool:
-    """Too much of the screen for hovering to have caused it."""
-    return bool(changed.mean() >= LARGE_SHARE)
+class ScreenChange:
+    """Compares successive pictures of one recording."""
+
+    def __init__(self, flickering: Cells | None) -> None:
+        self._flickering = flickering
+
+    def between(self, before: Luma, after: Luma, *, key_frame: bool) -> Difference:
+        """What changed and does not flicker all the time."""
+        return _difference(self._cells(before, after, key_frame=key_frame))
+
+    def since(self, before: Luma, after: Luma, pointers: list[Point]) -> Difference:
+        """In what two pictures some time apart differ, the pointer apart."""
+        changed = self._cells(before, after, key_frame=True)
+        for x, y in pointers:
+            changed[_cells_of(_around(x, y))] = False
+        return _difference(changed)
+
+    def _cells(self, before: Luma, after: Luma, *, key_frame: bool) -> Cells:
+        changed = changed_cells(before, after, KEY_FRAME_THRESHOLD if key_frame else THRESHOLD)
+        if self._flickering is not None and self._flickering.shape == changed.shape:
+            changed &= ~self._flickering
+        return changed
 
 
-def _clear(cells: Cells, box: Box) -> None:
-    cells[_cells_of(box)] = False
+def _difference(cells: Cells) -> Difference:
+    return Difference(cells, _count(cells))
+
+
+def _count(cells: Cells) -> int:
+    return int(np.count_nonzero(cells))
 
 
 def _around(x: float, y: float) -> Box:

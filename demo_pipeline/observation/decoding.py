@@ -4,6 +4,7 @@ Belongs here: feeding choosers, writing PNGs, noting waits and the final picture
 frames of the actions in question, whatever the length of the video.
 """
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +13,13 @@ import numpy as np
 
 from demo_pipeline.actions.tables import Action
 from demo_pipeline.observation.approach import PointerPath
-from demo_pipeline.observation.change import SMALL_CELLS, Point, ScreenChange, is_large
+from demo_pipeline.observation.change import SMALL_CELLS, Difference, Point, ScreenChange
 from demo_pipeline.observation.choose import EFFECT_S, Chooser, Reason, Wanted
-from demo_pipeline.observation.clock import Cells
 from demo_pipeline.observation.evidence import Settled, WaitEvidence
 from demo_pipeline.observation.final import FINAL_FILE, FINAL_LOOK_S, FinalChooser
 from demo_pipeline.observation.pictures import Frame, Luma, Span, decode_spans
 from demo_pipeline.observation.plan import joined
-from demo_pipeline.observation.png import write_png
+from demo_pipeline.observation.png import PngWriter
 from demo_pipeline.observation.pointer import ShownPointer
 from demo_pipeline.observation.scan_pictures import ScanPictures
 from demo_pipeline.observation.waiting import is_wait, settled_at
@@ -76,6 +76,8 @@ class DecodePass:
         self._out = out
         self._frame_s = frame_s
         self._change = ScreenChange(settled.flickering)
+        self._moments: list[float] = self._times.tolist()
+        self._png = PngWriter()
         self._last: tuple[Luma, Frame] | None = None
         self._pending_pause: _Asked | None = None
         self.wheel = WheelVote(None, 0, 0, {})
@@ -99,18 +101,19 @@ class DecodePass:
         final = FinalChooser(final_from)
         for frame in decode_spans(self._video, self._scan, joined(spans, self._frame_s)):
             self.decoded += 1
-            luma, cells = self._compare(frame)
+            luma, difference = self._compare(frame)
             scans.offer(frame.time, luma)
             wheel.offer(frame.time, luma)
             while queue and frame.time > queue[0].chooser.wanted.span.end + 1e-9:
                 self._finish(queue.pop(0), answers, scans)
-            pointers = self._pointer.near(frame.time)
+            changed = difference is None or difference.count
+            pointers = self._pointer.near(frame.time) if changed else []
             for asked in queue:
                 if frame.time < asked.chooser.wanted.span.start - 1.5 * self._frame_s:
                     break
-                self._feed(asked, frame, cells, pointers)
+                self._feed(asked, frame, difference, pointers)
             if frame.time >= final_from:
-                self._feed_final(final, frame, cells, pointers)
+                self._feed_final(final, frame, difference, pointers)
             self._last = (luma, frame)
         for asked in queue:
             self._finish(asked, answers, scans)
@@ -120,18 +123,23 @@ class DecodePass:
         return [answers[one.action_index] for one in wanted]
 
     def _feed_final(
-        self, final: FinalChooser, frame: Frame, cells: Cells | None, pointers: list[Point]
+        self,
+        final: FinalChooser,
+        frame: Frame,
+        difference: Difference | None,
+        pointers: list[Point],
     ) -> None:
-        rest = cells is None or self._change.apart_from(cells, pointers) >= SMALL_CELLS
-        final.feed(frame, changed=self._significant(cells, pointers), small=rest)
+        changed = difference is None or difference.is_significant(pointers, None)
+        small = difference is None or difference.apart_from(pointers) >= SMALL_CELLS
+        final.feed(frame, changed=changed, small=small)
 
     def _final_start(self, wanted: Sequence[Wanted]) -> float:
         ends = [self._actions[one.action_index].end_ms for one in wanted]
         last = float(self._times[-1])
         return min(last, self._settled.clock.video_time(max(ends))) if ends else last
 
-    def _compare(self, frame: Frame) -> tuple[Luma, Cells | None]:
-        """The frame's luma, and what differs from the last one looked at; None at the beginning.
+    def _compare(self, frame: Frame) -> tuple[Luma, Difference | None]:
+        """The frame's luma, and its difference from the last one; None at the beginning.
 
         Over a gap, the pointer's old and new place are no difference.
         """
@@ -139,27 +147,24 @@ class DecodePass:
         if self._last is None or self._last[0].shape != luma.shape:
             return luma, None
         before, last = self._last
-        skipped = np.searchsorted(self._times, [last.time + 1e-9, frame.time - 1e-9])
-        if skipped[1] > skipped[0]:
+        following = bisect_left(self._moments, last.time + 1e-9)
+        if self._moments[following] < frame.time - 1e-9:
             pointers = [*self._pointer.near(last.time), *self._pointer.near(frame.time)]
             return luma, self._change.since(before, luma, pointers)
-        return luma, self._change.cells(before, luma, key_frame=frame.is_key)
-
-    def _significant(self, cells: Cells | None, pointers: list[Point]) -> bool:
-        return cells is None or self._change.is_significant(cells, pointers, None)
+        return luma, self._change.between(before, luma, key_frame=frame.is_key)
 
     def _feed(
-        self, asked: _Asked, frame: Frame, cells: Cells | None, pointers: list[Point]
+        self, asked: _Asked, frame: Frame, difference: Difference | None, pointers: list[Point]
     ) -> None:
         wanted = asked.chooser.wanted
-        changed = cells is None or self._change.is_significant(cells, pointers, wanted.target)
-        if cells is not None and wanted.answer and frame.time <= wanted.since + EFFECT_S:
-            changed |= self._change.answers(cells, pointers, wanted.answer)
-        large = cells is not None and is_large(cells)
+        changed = difference is None or difference.is_significant(pointers, wanted.target)
+        if difference is not None and wanted.answer and frame.time <= wanted.since + EFFECT_S:
+            changed |= difference.answers(pointers, wanted.answer)
+        large = difference is not None and difference.is_large
         asked.chooser.feed(frame, changed=changed, large=large)
         if large and changed and frame.time not in self.large_changes[-2:]:
             self.large_changes.append(frame.time)
-        if wanted.pause and cells is not None and cells.sum() >= 2:
+        if wanted.pause and difference is not None and difference.count >= SMALL_CELLS:
             asked.small.append(frame.time)
 
     def _finish(self, asked: _Asked, answers: dict[int, Answer], scans: ScanPictures) -> None:
@@ -185,8 +190,8 @@ class DecodePass:
         luma = frame.luma()
         if luma.shape == seen.luma.shape:
             pointers = [*self._pointer.near(seen.time), *self._pointer.near(frame.time)]
-            changed = self._change.since(seen.luma, luma, pointers)
-            self.redrawn[wanted.action_index] = self._change.is_redrawn(changed, wanted.target)
+            difference = self._change.since(seen.luma, luma, pointers)
+            self.redrawn[wanted.action_index] = difference.is_redrawn(wanted.target)
 
     def _drop_pause(self, answers: dict[int, Answer]) -> None:
         if self._pending_pause is not None:
@@ -223,7 +228,7 @@ class DecodePass:
         if frame is None:
             return Answer(wanted.action_index, Reason.MISSING)
         name = f"{wanted.action_index:03d}.png"
-        write_png(self._out / name, self._settled.canvas.fit(frame.rgb()))
+        self._png.write(self._out / name, self._settled.canvas.fit(frame.rgb()))
         leak, unavoidable, distance = self._pointer.leak(wanted, frame.time)
         return Answer(
             wanted.action_index,
@@ -280,4 +285,4 @@ class DecodePass:
             message = f"none of its {len(self._times)} frames decodes"
             remedy = "upload the recording again"
             raise DemonstrationError(Problem("no_frames", VIDEO_FILE, message, remedy=remedy))
-        write_png(self._out / FINAL_FILE, self._settled.canvas.fit(frame.rgb()))
+        self._png.write(self._out / FINAL_FILE, self._settled.canvas.fit(frame.rgb()))

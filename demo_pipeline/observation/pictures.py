@@ -49,16 +49,26 @@ class Frame:
         if picture.format.name not in _PLANAR:
             picture = picture.reformat(format="gray")
         plane = picture.planes[0]
-        rows = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
         turned = rotation(self.picture)
+        if not turned and plane.line_size % COLUMN_STEP == 0:
+            # The low byte of four: narrowing integers is twice as fast as a copy with a stride.
+            fours = np.frombuffer(plane, f"<u{COLUMN_STEP}")
+            fours = fours.reshape(-1, plane.line_size // COLUMN_STEP)
+            columns = -(-picture.width // COLUMN_STEP)
+            return fours[: picture.height : ROW_STEP, :columns].astype(np.uint8)
+        rows = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
         down, across = ROW_STEP, COLUMN_STEP
         if turned % 180:  # the steps are those of the upright picture
             down, across = across, down
         return upright(rows[: picture.height : down, : picture.width : across].copy(), turned)
 
     def rgb(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        """(height, width, 3), upright."""
-        return upright(self.picture.to_ndarray(format="rgb24"), rotation(self.picture))
+        """(height, width, 3), upright, not to be written to."""
+        picture = self.picture.reformat(format="rgb24")
+        plane = picture.planes[0]
+        rows = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
+        inside = rows[: picture.height, : picture.width * 3]
+        return upright(inside.reshape(*inside.shape[:1], -1, 3), rotation(self.picture))
 
 
 def rotation(picture: Any) -> int:

@@ -15,32 +15,43 @@ from isal import isal_zlib
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _UP = 2
 
+Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
-def encode_png(rgb: np.ndarray[Any, np.dtype[np.uint8]]) -> bytes:
-    """Encode a (height, width, 3) RGB picture."""
-    height, width, channels = rgb.shape
-    if channels != 3:
-        raise ValueError(f"expected 3 channels, got {channels}")
-    rows = np.empty((height, 1 + width * 3), np.uint8)
-    rows[:, 0] = _UP
-    flat = np.ascontiguousarray(rgb).reshape(height, width * 3)
-    rows[0, 1:] = flat[0]
-    np.subtract(flat[1:], flat[:-1], out=rows[1:, 1:])
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    data = isal_zlib.compress(rows.data, 1)
-    return _SIGNATURE + b"".join(
-        _chunk(kind, body) for kind, body in ((b"IHDR", header), (b"IDAT", data), (b"IEND", b""))
-    )
+
+class PngWriter:
+    """Encodes RGB pictures, (height, width, 3), one after the other.
+
+    What the filter writes to is kept for the next picture: as much fresh memory costs more than
+    filtering.
+    """
+
+    def __init__(self) -> None:
+        self._rows = np.empty((0, 0), np.uint8)
+
+    def write(self, path: Path, rgb: Pixels) -> None:
+        """Write a picture to a file."""
+        path.write_bytes(self.encode(rgb))
+
+    def encode(self, rgb: Pixels) -> bytes:
+        """The file's bytes. Raises ValueError when there are not three channels."""
+        height, width, channels = rgb.shape
+        if channels != 3:
+            raise ValueError(f"expected 3 channels, got {channels}")
+        if self._rows.shape != (height, 1 + width * 3):
+            self._rows = np.empty((height, 1 + width * 3), np.uint8)
+            self._rows[:, 0] = _UP
+        flat = np.ascontiguousarray(rgb).reshape(height, width * 3)
+        self._rows[0, 1:] = flat[0]
+        np.subtract(flat[1:], flat[:-1], out=self._rows[1:, 1:])
+        header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+        data = isal_zlib.compress(self._rows.data, 1)
+        chunks = ((b"IHDR", header), (b"IDAT", data), (b"IEND", b""))
+        return _SIGNATURE + b"".join(_chunk(kind, body) for kind, body in chunks)
 
 
 def _chunk(kind: bytes, body: bytes) -> bytes:
     checksum = zlib.crc32(body, zlib.crc32(kind))
     return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", checksum)
-
-
-def write_png(path: Path, rgb: np.ndarray[Any, np.dtype[np.uint8]]) -> None:
-    """Write a (height, width, 3) RGB picture."""
-    path.write_bytes(encode_png(rgb))
 
 
 def png_size(path: Path) -> tuple[int, int]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from demo_pipeline.observation.approach import Box
-from demo_pipeline.observation.change import ScreenChange
+from demo_pipeline.observation.change import Difference, ScreenChange
 from demo_pipeline.observation.pictures import COLUMN_STEP, ROW_STEP
 
 ROW = Box(200, 200, 300, 32)
@@ -23,7 +23,7 @@ def screen(*boxes: Box) -> Any:
     return luma
 
 
-def between(*boxes: Box, pointers: tuple[tuple[float, float], ...] = ()) -> Any:
+def between(*boxes: Box, pointers: tuple[tuple[float, float], ...] = ()) -> Difference:
     return COMPARE.since(screen(), screen(*boxes), list(pointers))
 
 
@@ -41,26 +41,26 @@ def text_in(row: Box) -> Box:
     ],
 )
 def test_what_changes_inside_a_target_leaves_it_where_it_is(drawn: tuple[Box, ...]) -> None:
-    assert not COMPARE.is_redrawn(between(*drawn), ROW)
+    assert not between(*drawn).is_redrawn(ROW)
 
 
 def test_a_menu_over_a_target_replaces_it() -> None:
-    assert COMPARE.is_redrawn(between(Box(240, 180, 200, 120)), ROW)
+    assert between(Box(240, 180, 200, 120)).is_redrawn(ROW)
 
 
 def test_rows_that_scroll_replace_each_other() -> None:
     rows = [Box(ROW.x, ROW.y + 32 * place, ROW.width, ROW.height) for place in range(-3, 4)]
-    assert COMPARE.is_redrawn(between(*map(text_in, rows)), ROW)
+    assert between(*map(text_in, rows)).is_redrawn(ROW)
 
 
 def test_the_pointer_alone_replaces_nothing() -> None:
     pointer = Box(300, 212, 16, 24)
-    assert not COMPARE.is_redrawn(between(pointer, pointers=((300, 212),)), ROW)
+    assert not between(pointer, pointers=((300, 212),)).is_redrawn(ROW)
 
 
 def test_a_tick_answers_a_click_but_is_no_change_of_the_screen() -> None:
     changed = between(Box(208, 208, 16, 16))
-    assert COMPARE.answers(changed, [], ROW)
-    assert not COMPARE.is_significant(changed, [], None)
-    assert not COMPARE.answers(changed, [], Box(600, 200, 100, 40))
-    assert not COMPARE.answers(changed, [(216, 216)], ROW)
+    assert changed.answers([], ROW)
+    assert not changed.is_significant([], None)
+    assert not changed.answers([], Box(600, 200, 100, 40))
+    assert not changed.answers([(216, 216)], ROW)

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.observation.png import encode_png, png_size, write_png
+from demo_pipeline.observation.png import PngWriter, png_size
+
+WRITER = PngWriter()
 
 
 @settings(max_examples=40, deadline=None)
@@ -19,21 +21,21 @@ def test_pixels_come_back_identical(width: int, height: int, seed: int, flat: bo
     rgb = np.random.default_rng(seed).integers(0, 256, (height, width, 3)).astype(np.uint8)
     if flat:
         rgb[:] = rgb[0, 0]
-    data = encode_png(rgb)
+    data = WRITER.encode(rgb)
     read = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
     assert (read[:, :, ::-1] == rgb).all()
-    assert encode_png(rgb.copy()) == data
+    assert WRITER.encode(rgb.copy()) == PngWriter().encode(rgb) == data
 
 
 def test_a_view_that_lies_otherwise_in_memory_is_the_same_picture() -> None:
     rgb = np.arange(60 * 40 * 3, dtype=np.uint32).astype(np.uint8).reshape(60, 40, 3)
     turned = np.rot90(rgb)
-    assert encode_png(turned) == encode_png(turned.copy())
+    assert WRITER.encode(turned) == WRITER.encode(turned.copy())
 
 
 def test_the_size_stands_in_the_header(tmp_path: Path) -> None:
     path = tmp_path / "one.png"
-    write_png(path, np.zeros((20, 30, 3), np.uint8))
+    PngWriter().write(path, np.zeros((20, 30, 3), np.uint8))
     assert png_size(path) == (30, 20)
 
 
@@ -47,4 +49,4 @@ def test_what_is_no_png_has_no_size(tmp_path: Path, data: bytes) -> None:
 
 def test_only_colour_pictures_are_encoded() -> None:
     with pytest.raises(ValueError, match="3 channels"):
-        encode_png(np.zeros((4, 4, 4), np.uint8))
+        WRITER.encode(np.zeros((4, 4, 4), np.uint8))

@@ -2,7 +2,8 @@
 
 Run: `.venv/bin/python benchmarks/stages.py [--minutes 10] [--rounds 3] [--keep DIR]`. The
 recording is made once (some minutes) and reused when `--keep` names the same folder. All figures
-come from one run on one machine; the ratio to the plain decode is what to compare.
+come from one run on one machine; the ratio to the plain decode of the same round is what to
+compare. The memory of a stage is the most that the process had held by its end in the first round.
 """
 
 import argparse
@@ -29,17 +30,19 @@ NAME = "long"
 
 
 class Cost(NamedTuple):
-    """Seconds of one measured piece of work."""
+    """Seconds of one measured piece of work, and the most memory the process held by its end."""
 
     wall: float
     cpu: float
+    peak_mb: float
 
 
 def measured(work: Callable[[], object]) -> Cost:
     """Run `work` once in this process."""
     wall, cpu = time.perf_counter(), time.process_time()
     work()
-    return Cost(time.perf_counter() - wall, time.process_time() - cpu)
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return Cost(time.perf_counter() - wall, time.process_time() - cpu, peak_mb)
 
 
 def decode(video: Path) -> None:
@@ -69,20 +72,24 @@ def _runner(pipeline: Pipeline, stage: Stage) -> Callable[[], object]:
 
 
 def report(costs: dict[str, list[Cost]]) -> None:
-    """Medians, and the ratio of CPU to the plain decode."""
-    base = statistics.median(cost.cpu for cost in costs["plain decode"])
-    print(f"{'':<16}{'wall s':>9}{'cpu s':>9}{'x decode':>10}")
-    total = 0.0
+    """Medians over the rounds: seconds, and CPU as a multiple of the round's plain decode."""
+    decodes = [cost.cpu for cost in costs["plain decode"]]
+    sums = [0.0] * len(decodes)
+    print(f"{'':<16}{'wall s':>9}{'cpu s':>9}{'x decode':>10}{'peak MB':>9}")
     for name, found in costs.items():
         if name == "contact_sheets":
-            print(f"{'to trajectories':<16}{'':>9}{total:>9.2f}{total / base:>10.2f}")
+            print(_row("to trajectories", sums, decodes))
+        cpu = [cost.cpu for cost in found]
+        if name != "plain decode":
+            sums = [before + more for before, more in zip(sums, cpu, strict=True)]
         wall = statistics.median(cost.wall for cost in found)
-        cpu = statistics.median(cost.cpu for cost in found)
-        total += 0.0 if name == "plain decode" else cpu
-        print(f"{name:<16}{wall:>9.2f}{cpu:>9.2f}{cpu / base:>10.2f}")
-    print(f"{'whole chain':<16}{'':>9}{total:>9.2f}{total / base:>10.2f}")
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"peak memory of this process: {peak:.0f} MB")
+        print(_row(name, cpu, decodes, f"{wall:.2f}") + f"{found[0].peak_mb:>9.0f}")
+    print(_row("whole chain", sums, decodes))
+
+
+def _row(name: str, cpu: list[float], decodes: list[float], wall: str = "") -> str:
+    ratio = statistics.median(one / base for one, base in zip(cpu, decodes, strict=True))
+    return f"{name:<16}{wall:>9}{statistics.median(cpu):>9.2f}{ratio:>10.2f}"
 
 
 def main() -> None:

@@ -80,7 +80,7 @@ ui: setup
 	@$(AT_HOME) $(BIN)/dagster dev --host 127.0.0.1 --port $(PORT)
 
 test: setup-dev
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 property: setup-dev
 	@PROPERTY_EXAMPLES=$(PROPERTY_EXAMPLES) $(BIN)/python -m pytest demo_pipeline_tests/actions/test_property.py

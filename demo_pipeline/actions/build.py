@@ -25,7 +25,7 @@ from demo_pipeline.actions.tables import (
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.events import REJECTED_FILE, read_events, schema_problems
 from demo_pipeline.recording.keys import public_name
-from demo_pipeline.recording.tables import LOG_FILE, REJECTED_SCHEMA
+from demo_pipeline.recording.tables import LOG_FILE, REJECTED_SCHEMA, read_table
 from demo_pipeline.settings import ActionSettings
 
 CODE_VERSION = "2"
@@ -41,7 +41,7 @@ def build_actions(
     `platform` is meta.platform: key names and the wheel's unit depend on it.
     """
     events = read_events(events_folder)
-    rejected = pq.read_table(events_folder / REJECTED_FILE, schema=REJECTED_SCHEMA)
+    rejected = read_table(events_folder / REJECTED_FILE, REJECTED_SCHEMA)
     inputs, repairs = repair(inputs_of(events), platform, settings)
     found = segment(inputs, platform, settings)
     write_actions(out / ACTIONS_FILE, found.actions)
@@ -143,9 +143,9 @@ def check_schemas(folder: Path) -> list[Problem]:
 
 def check_ledger(folder: Path, events_folder: Path) -> list[Problem]:
     """Every line of the log is in exactly one bucket, and action rows and ledger agree."""
-    ledger = pq.read_table(folder / LEDGER_FILE, schema=LEDGER_SCHEMA).to_pylist()
+    ledger = read_table(folder / LEDGER_FILE, LEDGER_SCHEMA).to_pylist()
     lines = read_events(events_folder)["event_index"].to_pylist()
-    rejected = pq.read_table(events_folder / REJECTED_FILE, schema=REJECTED_SCHEMA)
+    rejected = read_table(events_folder / REJECTED_FILE, REJECTED_SCHEMA)
     lines += rejected["line"].to_pylist()
     problems = []
     if sorted(lines) != [row["event_index"] for row in ledger]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from demo_pipeline.actions.inputs import DOWN, MOVE, UP, inputs_of, late_lines
 from demo_pipeline.actions.tables import (
@@ -24,6 +23,7 @@ from demo_pipeline.problems import Problem
 from demo_pipeline.recording.events import read_events, rejected_lines
 from demo_pipeline.recording.keys import public_name
 from demo_pipeline.recording.manifest import RecordingManifest
+from demo_pipeline.recording.tables import read_table
 
 _REPAIRS = {
     "phantom_modifier": "second releases of a modifier, logged as presses: dropped",
@@ -108,7 +108,7 @@ def story(events_folder: Path, actions_folder: Path, manifest: RecordingManifest
     `manifest` is that of `raw_recordings`; its meta.timestamp is where the seconds count from.
     """
     events = read_events(events_folder)
-    ledger = pq.read_table(actions_folder / LEDGER_FILE, schema=LEDGER_SCHEMA)
+    ledger = read_table(actions_folder / LEDGER_FILE, LEDGER_SCHEMA)
     actions = read_actions(actions_folder)
     reasons = dict(
         zip(ledger["event_index"].to_pylist(), ledger["reason"].to_pylist(), strict=True)

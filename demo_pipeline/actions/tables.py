@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from demo_pipeline.recording.tables import described_schema
+from demo_pipeline.recording.tables import described_schema, read_table
 
 ACTIONS_FILE = "actions.parquet"
 LEDGER_FILE = "ledger.parquet"
@@ -127,5 +127,5 @@ def write_actions(path: Path, actions: Sequence[Action]) -> None:
 
 def read_actions(folder: Path) -> list[Action]:
     """The actions of a committed output, in time order."""
-    rows = pq.read_table(folder / ACTIONS_FILE, schema=ACTIONS_SCHEMA).to_pylist()
+    rows = read_table(folder / ACTIONS_FILE, ACTIONS_SCHEMA).to_pylist()
     return [Action(**row) for row in rows]

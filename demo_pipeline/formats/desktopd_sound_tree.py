@@ -5,9 +5,10 @@ in `desktopd_tree` say.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from functools import cached_property
+from typing import Annotated, Any
 
 import msgspec
 
@@ -20,13 +21,20 @@ from demo_pipeline.formats.desktopd import (
 )
 
 _ID = re.compile(NODE_ID_PATTERN)
+_NUMBERED = [f"node_{number}" for number in range(4096)]  # more than most trees have
+_Size = Annotated[int, msgspec.Meta(ge=0)]
+
+
+def numbered_ids(count: int) -> list[str]:
+    """node_0, node_1, …: the ids of a tree that is numbered in document order."""
+    return _NUMBERED[:count] + [f"node_{number}" for number in range(len(_NUMBERED), count)]
 
 
 class _Bounds(msgspec.Struct, gc=False):
     x: int
     y: int
-    width: int
-    height: int
+    width: _Size
+    height: _Size
 
 
 class _Node(msgspec.Struct, gc=False):
@@ -55,11 +63,15 @@ _DECODER = msgspec.json.Decoder(_Tree)
 class SoundNodes(Mapping[str, Mapping[str, Any]]):
     """The nodes of a sound tree by id, as plain values without their children."""
 
-    def __init__(self, nodes: Mapping[str, _Node]) -> None:
+    def __init__(self, nodes: Sequence[_Node]) -> None:
         self._nodes = nodes
 
+    @cached_property
+    def _by_id(self) -> Mapping[str, _Node]:
+        return {node.id: node for node in self._nodes}
+
     def __getitem__(self, node_id: str) -> Mapping[str, Any]:
-        node = self._nodes[node_id]
+        node = self._by_id[node_id]
         return {
             "id": node.id,
             "role": node.role,
@@ -69,18 +81,26 @@ class SoundNodes(Mapping[str, Mapping[str, Any]]):
         }
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._nodes)
+        return iter(self._by_id)
 
     def __len__(self) -> int:
         return len(self._nodes)
 
     def unseen(self) -> list[str]:
         """Ids of nodes that are said to be visible and have no pixel on the canvas."""
+        visible = State.VISIBLE
         return [
             node.id
-            for node in self._nodes.values()
-            if not (0 <= node.bounds.x < CANVAS_WIDTH and 0 <= node.bounds.y < CANVAS_HEIGHT)
-            and _is_unseen(node)
+            for node in self._nodes
+            if (
+                (box := node.bounds).x >= CANVAS_WIDTH
+                or box.y >= CANVAS_HEIGHT
+                or box.x + box.width <= 0
+                or box.y + box.height <= 0
+            )
+            and box.width
+            and box.height
+            and visible in node.states
         ]
 
 
@@ -99,19 +119,22 @@ def read_sound_tree(data: bytes) -> SoundNodes | None:
         datetime.fromisoformat(tree.timestamp)
     except (msgspec.DecodeError, ValueError, RecursionError):
         return None
-    nodes: dict[str, _Node] = {}
-    count, pending = 0, [tree.root]
+    nodes: list[_Node] = []
+    pending = [tree.root]
     while pending:
         node = pending.pop()
-        nodes[node.id] = node
-        count += 1
-        if node.bounds.width < 0 or node.bounds.height < 0:
-            return None
+        nodes.append(node)
         if node.children:
-            pending.extend(reversed(node.children))
-    if count != len(nodes) or not all(map(_ID.fullmatch, nodes)) or not _is_whole(tree):
+            pending += node.children[::-1]
+    ids = [node.id for node in nodes]
+    if ids != numbered_ids(len(ids)) and not _are_ids(ids):
         return None
-    return SoundNodes(nodes)
+    return SoundNodes(nodes) if _is_whole(tree) else None
+
+
+def _are_ids(ids: Sequence[str]) -> bool:
+    """Each is of the right form, and none occurs twice."""
+    return len(set(ids)) == len(ids) and all(map(_ID.fullmatch, ids))
 
 
 def _is_whole(tree: _Tree) -> bool:
@@ -120,14 +143,3 @@ def _is_whole(tree: _Tree) -> bool:
     box = (root.bounds.x, root.bounds.y, root.bounds.width, root.bounds.height)
     is_canvas = (tree.screen.width, tree.screen.height) == size and box == (0, 0, *size)
     return is_canvas and root.role is Role.DESKTOP
-
-
-def _is_unseen(node: _Node) -> bool:
-    box = node.bounds
-    there = (
-        box.x < CANVAS_WIDTH
-        and box.y < CANVAS_HEIGHT
-        and box.x + box.width > 0
-        and box.y + box.height > 0
-    )
-    return not there and box.width > 0 and box.height > 0 and State.VISIBLE in node.states

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from demo_pipeline.collecting import seldom_collected
 from demo_pipeline.formats.deepjson import line_numbers
 from demo_pipeline.formats.desktopd import (
     CANVAS_HEIGHT,
@@ -40,6 +41,7 @@ _TRAJECTORY_FILES = {"task.json", "result.json", "final_screenshot.png", "steps"
 _OUR_FILES = {"manifest.json", "provenance.parquet"}  # beside the format, from this pipeline
 
 
+@seldom_collected()
 def validate_trajectory(path: Path, trajectory_id: str | None = None) -> list[Problem]:
     """What is wrong with one trajectory.
 
@@ -173,6 +175,7 @@ def check_png(path: Path, file: str) -> list[Problem]:
     return [Problem("screenshot_size", file, message, remedy="fit the picture to the canvas")]
 
 
+@seldom_collected()
 def validate_dataset(path: Path) -> list[Problem]:
     """What is wrong with a dataset: its index, its metadata, and every trajectory.
 

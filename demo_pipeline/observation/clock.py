@@ -14,7 +14,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from demo_pipeline.observation.pictures import COLUMN_STEP, ROW_STEP, Frame, Luma
+from demo_pipeline.observation.pictures import SAMPLE_STEP, Frame, Luma
 
 # One recording a process: OpenCV's own threads cost a quarter of the CPU time and save none.
 cv2.setNumThreads(1)
@@ -143,13 +143,13 @@ def changed_cells(before: Luma, after: Luma, threshold: int = _CHANGED) -> Cells
 
     A strip at the right or lower edge that is narrower than a cell belongs to none.
     """
-    high, wide = BLOCK // ROW_STEP, BLOCK // COLUMN_STEP
-    rows, columns = (side // size for side, size in zip(before.shape, (high, wide), strict=True))
-    inside = cv2.absdiff(before, after)[: rows * high, : columns * wide]
-    strips = reduce(np.maximum, (inside[first::high] for first in range(high)))
+    side = BLOCK // SAMPLE_STEP
+    rows, columns = (samples // side for samples in before.shape)
+    inside = cv2.absdiff(before, after)[: rows * side, : columns * side]
+    strips = reduce(np.maximum, (inside[first::side] for first in range(side)))
     if not strips.size or strips.max() <= threshold:
         return np.zeros((rows, columns), bool)
-    cells: Cells = (strips > threshold).view(f"u{wide}") != 0  # a cell's samples as one number
+    cells: Cells = (strips > threshold).view(f"u{side}") != 0  # a cell's samples as one number
     return cells
 
 

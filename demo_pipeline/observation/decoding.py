@@ -103,7 +103,7 @@ class DecodePass:
             self.decoded += 1
             luma, difference = self._compare(frame)
             scans.offer(frame.time, luma)
-            wheel.offer(frame.time, luma)
+            wheel.offer(frame)
             while queue and frame.time > queue[0].chooser.wanted.span.end + 1e-9:
                 self._finish(queue.pop(0), answers, scans)
             changed = difference is None or difference.count

@@ -4,6 +4,8 @@ Belongs here: what touches decoded frames. Not here: which frames are wanted (pl
 differences mean (clock.py, change.py).
 """
 
+import math
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +17,8 @@ from av.video.frame import PictureType
 
 from demo_pipeline.recording.video import PacketScan, open_video
 
-ROW_STEP = 2
-COLUMN_STEP = 4
+SAMPLE_STEP = 4  # pixels from one sample of the brightness to the next, both ways
+_B = int(PictureType.B)
 _PLANAR = frozenset({"yuv420p", "yuvj420p", "yuv422p", "yuv444p", "yuvj444p", "nv12", "gray"})
 
 Luma = np.ndarray[Any, np.dtype[np.uint8]]
@@ -43,24 +45,25 @@ class Frame:
         """Encoded without reference to other frames."""
         return bool(self.picture.key_frame)
 
-    def luma(self) -> Luma:
-        """Every 2nd row and every 4th column of the brightness, (rows, columns) uint8."""
+    def luma(self, down: int = SAMPLE_STEP) -> Luma:
+        """Every `down`-th row and every 4th column of the brightness, (rows, columns) uint8."""
         picture = self.picture
         if picture.format.name not in _PLANAR:
             picture = picture.reformat(format="gray")
         plane = picture.planes[0]
         turned = rotation(self.picture)
-        if not turned and plane.line_size % COLUMN_STEP == 0:
+        if not turned and plane.line_size % SAMPLE_STEP == 0:
             # The low byte of four: narrowing integers is twice as fast as a copy with a stride.
-            fours = np.frombuffer(plane, f"<u{COLUMN_STEP}")
-            fours = fours.reshape(-1, plane.line_size // COLUMN_STEP)
-            columns = -(-picture.width // COLUMN_STEP)
-            return fours[: picture.height : ROW_STEP, :columns].astype(np.uint8)
+            fours = np.frombuffer(plane, f"<u{SAMPLE_STEP}")
+            fours = fours.reshape(-1, plane.line_size // SAMPLE_STEP)
+            columns = -(-picture.width // SAMPLE_STEP)
+            return fours[: picture.height : down, :columns].astype(np.uint8)
         rows = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
-        down, across = ROW_STEP, COLUMN_STEP
+        steps = (down, SAMPLE_STEP)
         if turned % 180:  # the steps are those of the upright picture
-            down, across = across, down
-        return upright(rows[: picture.height : down, : picture.width : across].copy(), turned)
+            steps = (SAMPLE_STEP, down)
+        samples = rows[: picture.height : steps[0], : picture.width : steps[1]].copy()
+        return upright(samples, turned)
 
     def rgb(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
         """(height, width, 3), upright, not to be written to."""
@@ -86,32 +89,44 @@ def upright(
 def decode_spans(path: Path, scan: PacketScan, spans: Sequence[Span]) -> Iterator[Frame]:
     """Frames whose PTS lie in `spans` (ascending, disjoint), in presentation order.
 
-    Seeks only over gaps that hold a key frame. Leaves out, without an error, what does not decode
-    and what only conceals damage: callers compare what came with `scan`.
+    Seeks only over gaps that hold a key frame; in other gaps, frames that no other builds on are
+    not decoded. Leaves out, without an error, what does not decode and what only conceals damage:
+    callers compare what came with `scan`.
     """
+    wanted = list(_wanted(scan, spans))
     with open_video(path) as (container, stream):
-        film = _Film(container, stream, scan)
-        for span in spans:
-            inside = scan.pts[slice(*np.searchsorted(scan.times, _bounds(span)))]
-            if len(inside):
-                yield from film.frames(int(inside[0]), int(inside[-1]))
+        film = _Film(container, stream, scan, wanted)
+        for first, last in wanted:
+            yield from film.frames(first, last)
 
 
-def _bounds(span: Span) -> tuple[float, float]:
-    """Both ends wanted, whatever the last digit of a time."""
-    return span.start - 1e-9, span.end + 1e-9
+def _wanted(scan: PacketScan, spans: Sequence[Span]) -> Iterator[tuple[int, int]]:
+    """Yield the first and last PTS in each span, both ends wanted whatever a time's last digit."""
+    for span in spans:
+        bounds = (span.start - 1e-9, span.end + 1e-9)
+        inside = scan.pts[slice(*np.searchsorted(scan.times, bounds))]
+        if len(inside):
+            yield int(inside[0]), int(inside[-1])
 
 
 class _Film:
     """A video that is read forwards; `frames` may be asked for one stretch after the other."""
 
-    def __init__(self, container: Any, stream: Any, scan: PacketScan) -> None:
+    def __init__(
+        self,
+        container: Any,
+        stream: Any,
+        scan: PacketScan,
+        wanted: Sequence[tuple[int, int]],
+    ) -> None:
         self._container = container
         self._stream = stream
         self._scan = scan
         self._pictures: Iterator[Any] = iter(())
         self._position: int | None = None
         self._ahead: Any = None
+        self._edges = [edge for first, last in wanted for edge in (first, last + 1)]
+        self._low, self._high = math.inf, -math.inf
 
     def frames(self, first: int, last: int) -> Iterator[Frame]:
         """Frames of first <= PTS <= last that come after those that were taken already."""
@@ -124,15 +139,15 @@ class _Film:
             picture, self._ahead = self._ahead or next(self._pictures, None), None
             if picture is None:
                 return
-            if picture.pts > last:
+            pts = picture.pts
+            if pts > last:
                 self._ahead = picture
                 return
-            fresh = self._position is None or picture.pts > self._position
-            if fresh:
-                self._position = picture.pts
-            if fresh and picture.pts >= first:
-                yield Frame(picture.pts, picture.pts * base, picture)
-            if picture.pts == last:
+            if self._position is None or pts > self._position:
+                self._position = pts
+                if pts >= first:
+                    yield Frame(pts, pts * base, picture)
+            if pts == last:
                 return
 
     def _decoded(self, key: int) -> Iterator[Any]:
@@ -143,14 +158,26 @@ class _Film:
             reached = int(keys[following])
             try:
                 self._container.seek(reached, stream=self._stream)
-                for picture in self._container.decode(self._stream):
-                    if picture.pts is not None:
-                        reached = max(reached, picture.pts)
-                        yield picture
+                for packet in self._container.demux(self._stream):
+                    pts = packet.pts
+                    if pts is None or not self._low <= pts < self._high:
+                        self._enter(pts)
+                    for picture in packet.decode():
+                        if picture.pts is not None:
+                            reached = max(reached, picture.pts)
+                            yield picture
             except av.error.FFmpegError:
                 following = int(np.searchsorted(keys, reached, side="right"))
             else:
                 return
+
+    def _enter(self, pts: int | None) -> None:
+        """Decode all of a stretch that is wanted, of one between only what others are built on."""
+        edges = self._edges
+        position = bisect_right(edges, pts) if pts is not None else 1
+        self._low = edges[position - 1] if position else -math.inf
+        self._high = edges[position] if position < len(edges) else math.inf
+        self._stream.codec_context.skip_frame = "DEFAULT" if position % 2 else "NONREF"
 
 
 def _intact(pictures: Iterator[Any]) -> Iterator[Any]:
@@ -161,14 +188,15 @@ def _intact(pictures: Iterator[Any]) -> Iterator[Any]:
     broken = False
     waiting: list[Any] = []
     for picture in pictures:
-        if picture.pict_type == PictureType.B and not picture.is_corrupt:
+        corrupt = bool(picture.is_corrupt)
+        if picture.pict_type == _B and not corrupt:
             waiting.append(picture)
             continue
-        damaged = broken or bool(picture.is_corrupt)
-        if not damaged:
+        damaged = broken or corrupt
+        if waiting and not damaged:
             yield from waiting
         waiting = []
-        broken = bool(picture.is_corrupt) if picture.key_frame else damaged
+        broken = corrupt if picture.key_frame else damaged
         if not broken:
             yield picture
     if not broken:

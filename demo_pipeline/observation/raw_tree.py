@@ -6,8 +6,9 @@ canvas is tree.py's subject. What stands in text fields (`value`) is never read.
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -67,7 +68,7 @@ def places_of(nodes: Sequence[RawNode]) -> Places:
         else node.place
         for node in nodes
     ]
-    places = np.array(rows, float).reshape(-1, 4)
+    places = np.fromiter(chain.from_iterable(rows), float, 4 * len(rows)).reshape(-1, 4)
     usable = (np.abs(places) <= FARTHEST).all(axis=1) & (places[:, 2:] >= 0).all(axis=1)
     places[~usable] = math.nan
     return places
@@ -93,6 +94,14 @@ class Queries(msgspec.Struct):
     cursor: Cursor | None = None
 
 
+class Walk(NamedTuple):
+    """Nodes in document order; depths from 1; positions of parents, -1 at the top."""
+
+    nodes: list[RawNode]
+    depths: list[int]
+    parents: list[int]
+
+
 class RawScan(msgspec.Struct):
     """`data` of an axtree event."""
 
@@ -100,17 +109,24 @@ class RawScan(msgspec.Struct):
     focused_element: RawNode | None = None
     queries: Queries | None = None
 
-    def walk(self) -> Iterator[tuple[RawNode, int, int]]:
-        """(node, depth from 1, position of its parent or -1) in document order, by a stack."""
-        stack = [(node, 1, -1) for node in reversed(_listed(self.tree))]
-        position = 0
-        while stack:
-            node, depth, parent = stack.pop()
-            yield node, depth, parent
-            if node.children:
-                below = node.below()
-                stack += [(child, depth + 1, position) for child in reversed(below)]
-            position += 1
+    def walk(self) -> "Walk":
+        """Every node in document order, by a stack of what is left on each level."""
+        nodes, depths, parents = found = Walk([], [], [])
+        levels, above = [iter(_listed(self.tree))], [-1]
+        while levels:
+            depth, parent = len(levels), above[-1]
+            for node in levels[-1]:
+                nodes.append(node)
+                depths.append(depth)
+                parents.append(parent)
+                if node.children:
+                    above.append(len(nodes) - 1)
+                    levels.append(iter(node.below()))
+                    break
+            else:
+                levels.pop()
+                above.pop()
+        return found
 
     @property
     def cursor(self) -> Cursor | None:

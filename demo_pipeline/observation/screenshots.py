@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from demo_pipeline.actions.inputs import inputs_of
 from demo_pipeline.actions.tables import POINTER_TYPES, Action, read_actions
+from demo_pipeline.collecting import seldom_collected
 from demo_pipeline.formats.jsonfile import dump_json
 from demo_pipeline.observation.approach import Box, PointerPath
 from demo_pipeline.observation.canvas import Canvas
@@ -32,11 +33,11 @@ from demo_pipeline.observation.trees import TreeReader
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.events import read_events, read_scans, schema_problems
 from demo_pipeline.recording.manifest import RecordingManifest
-from demo_pipeline.recording.tables import described_schema
+from demo_pipeline.recording.tables import described_schema, read_table
 from demo_pipeline.recording.video import VIDEO_FILE, PacketScan, scan_packets
 from demo_pipeline.settings import ObservationSettings
 
-CODE_VERSION = "3"
+CODE_VERSION = "4"
 FRAMES_FILE = "frames.parquet"
 EVIDENCE_FILE = "evidence.json"
 
@@ -114,6 +115,7 @@ def _frame_seconds(times: Any) -> float:
     return float((times[-1] - times[0]) / (len(times) - 1)) if len(times) > 1 else 0.1
 
 
+@seldom_collected()
 def _targets(
     actions: Sequence[Action], scans: Sequence[ScanAt], reader: TreeReader, settled: Settled
 ) -> Mapping[int, Target]:
@@ -174,7 +176,7 @@ def _summary(rows: Sequence[dict[str, Any]], settled: Settled, work: DecodePass)
 
 def read_frames(folder: Path) -> list[dict[str, Any]]:
     """Rows of frames.parquet, one an action."""
-    table = pq.read_table(folder / FRAMES_FILE, schema=FRAMES_SCHEMA)
+    table = read_table(folder / FRAMES_FILE, FRAMES_SCHEMA)
     rows: list[dict[str, Any]] = table.to_pylist()
     return rows
 

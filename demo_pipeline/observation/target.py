@@ -28,8 +28,8 @@ def node_at(tree: StepTree, x: float, y: float) -> Element | None:
     under = [
         position
         for position in _positions_at(tree, x, y)
-        if tree.roles[position] not in _CONTAINERS
-        and "hidden" not in tree.states[position]
+        if tree.role_at(position) not in _CONTAINERS
+        and "hidden" not in tree.states_at(position)
         and not _is_whole_window(tree, position)
         and not _is_clipped(tree, position, x, y)
     ]
@@ -66,8 +66,8 @@ def _front_window(tree: StepTree, x: float, y: float) -> int | None:
     there = [
         position
         for position in _positions_at(tree, x, y)
-        if tree.roles[position] in _WINDOWS
-        and "hidden" not in tree.states[position]
+        if tree.role_at(position) in _WINDOWS
+        and "hidden" not in tree.states_at(position)
         and _window_of(tree, position) == position
     ]
     if len(there) < 2:
@@ -81,7 +81,7 @@ def _front_window(tree: StepTree, x: float, y: float) -> int | None:
 def _window_of(tree: StepTree, position: int) -> int | None:
     """Position of the outermost window around a node, itself included."""
     around = (position, *_ancestors(tree, position))
-    return next((at for at in reversed(around) if tree.roles[at] in _WINDOWS), None)
+    return next((at for at in reversed(around) if tree.role_at(at) in _WINDOWS), None)
 
 
 def _raw_role(tree: StepTree, position: int) -> str:
@@ -91,7 +91,7 @@ def _raw_role(tree: StepTree, position: int) -> str:
 def focused_node(tree: StepTree) -> Element | None:
     """The element that had the keyboard, where the scan knows it; never a window."""
     at = tree.focused
-    return None if at is None or tree.roles[at] in _CONTAINERS else tree.element(at)
+    return None if at is None or tree.role_at(at) in _CONTAINERS else tree.element(at)
 
 
 def text_node_at(tree: StepTree, x: float, y: float) -> Element | None:
@@ -100,7 +100,7 @@ def text_node_at(tree: StepTree, x: float, y: float) -> Element | None:
     if found is None:
         return None
     around = (found.position, *_ancestors(tree, found.position))
-    return next((tree.element(at) for at in around if tree.roles[at] in _TEXT_ROLES), None)
+    return next((tree.element(at) for at in around if tree.role_at(at) in _TEXT_ROLES), None)
 
 
 def agrees_with_cursor(tree: StepTree) -> bool | None:
@@ -139,12 +139,12 @@ def _ancestors(tree: StepTree, position: int) -> Iterator[int]:
 
 
 def _is_whole_window(tree: StepTree, position: int) -> bool:
-    if tree.roles[position] not in {"panel", "unknown"}:
+    if tree.role_at(position) not in {"panel", "unknown"}:
         return False
     area = _area(tree.box(position))
     if area >= _WHOLE * tree.screen[0] * tree.screen[1]:
         return True
-    windows = (at for at in _ancestors(tree, position) if tree.roles[at] == "window")
+    windows = (at for at in _ancestors(tree, position) if tree.role_at(at) == "window")
     window = next((box for at in windows if (box := tree.box(at)) is not None), None)
     return window is not None and 0 < _area(window) * _WHOLE <= area
 

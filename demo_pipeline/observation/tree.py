@@ -1,16 +1,14 @@
 """The UI tree of a step: a scan in seed 001's words, on the canvas.
 
-Belongs here: roles, states, bounds, ids in document order. Not here: which scan (scans.py), which
-node is the target (target.py).
+Belongs here: roles, states, bounds. Not here: which scan (scans.py), which node is the target
+(target.py), the form of the file (tree_json.py).
 """
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from functools import lru_cache
-from json.encoder import encode_basestring
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -18,6 +16,7 @@ import numpy as np
 from demo_pipeline.observation.canvas import Canvas
 from demo_pipeline.observation.raw_tree import Cursor, Places, RawNode, RawScan, places_of
 from demo_pipeline.observation.roles import UNKNOWN, canonical_role
+from demo_pipeline.observation.tree_json import Columns, tree_bytes
 
 _STATES_WHEN_TRUE = {
     "focused": "focused",
@@ -36,6 +35,8 @@ _STATES_WHEN_TRUE = {
 }
 _STATES_WHEN_FALSE = {"enabled": "disabled", "visible": "hidden"}
 _USUAL = frozenset({"enabled"})  # what is enabled is not worth a word
+
+_SIDES = ("x", "y", "width", "height")
 
 SPARSE_NODES = 5  # with an area; a window with nothing in it has fewer
 
@@ -66,32 +67,28 @@ class Element:
 class StepTree:
     """A mapped scan: one entry a node below the root in each list, in document order.
 
+    What a single node is can be asked (`role_at`, `states_at`, `element`) without mapping them all.
+
     Attributes:
         time_ms: the scan's time, or the press where there is no scan; epoch milliseconds.
+        platform: meta.platform, whose names of roles are asked first.
         raws: the recorder's nodes.
         parents: positions; -1 below the root.
         depths: 1 below the root.
         places: (nodes, 4) x, y, width, height in event space; NaN where a node is nowhere.
-        roles: seed 001's.
-        states: seed 001's.
         focused: position of what the recorder calls `focused_element`; None: not to be seen.
-        unknown_roles: raw role names in no table, with counts.
-        dropped_states: raw state names seed 001 has no word for, with counts.
         cursor: what the recorder itself found under the pointer, where it asked.
         readable: False where the scan could not be read and the tree is a root only.
     """
 
     time_ms: int
     canvas: Canvas
+    platform: str
     raws: Sequence[RawNode] = ()
     parents: Sequence[int] = ()
     depths: Sequence[int] = ()
     places: Places = field(default_factory=lambda: np.empty((0, 4)))
-    roles: Sequence[str] = ()
-    states: Sequence[Words] = ()
     focused: int | None = None
-    unknown_roles: Counter[str] = field(default_factory=Counter)
-    dropped_states: Counter[str] = field(default_factory=Counter)
     cursor: Cursor | None = None
     readable: bool = True
 
@@ -109,6 +106,56 @@ class StepTree:
         """So few nodes can be seen that the application told the recorder next to nothing."""
         return int((self.places[:, 2] * self.places[:, 3] > 0).sum()) < SPARSE_NODES
 
+    @cached_property
+    def roles(self) -> Sequence[str]:
+        """Seed 001's."""
+        known = self._known_roles
+        return [known[name] or UNKNOWN for name in self._raw_roles]
+
+    @cached_property
+    def states(self) -> Sequence[Words]:
+        """Seed 001's."""
+        words = {text: _words(text)[0] for text in set(self._raw_states)}
+        found = [words[text] for text in self._raw_states]
+        if self.focused is not None:
+            found[self.focused] = self.states_at(self.focused)
+        return found
+
+    @cached_property
+    def unknown_roles(self) -> Counter[str]:
+        """Raw role names in no table, with counts."""
+        names = {name for name, role in self._known_roles.items() if role is None}
+        return Counter(name for name in self._raw_roles if name in names) if names else Counter()
+
+    @cached_property
+    def dropped_states(self) -> Counter[str]:
+        """Raw state names seed 001 has no word for, with counts."""
+        dropped: Counter[str] = Counter()
+        for text, count in Counter(self._raw_states).items():
+            dropped.update(dict.fromkeys(_words(text)[1], count))
+        return dropped
+
+    @cached_property
+    def _raw_roles(self) -> Sequence[str]:
+        return [raw.role or "" for raw in self.raws]
+
+    @cached_property
+    def _known_roles(self) -> Mapping[str, str | None]:
+        return {name: canonical_role(name, self.platform) for name in set(self._raw_roles)}
+
+    @cached_property
+    def _raw_states(self) -> Sequence[bytes]:
+        return [bytes(raw.states) for raw in self.raws]
+
+    def role_at(self, position: int) -> str:
+        """One of `roles`."""
+        return canonical_role(self.raws[position].role or "", self.platform) or UNKNOWN
+
+    def states_at(self, position: int) -> Words:
+        """One of `states`."""
+        words = _words(bytes(self.raws[position].states))[0]
+        return words if position != self.focused or "focused" in words else ("focused", *words)
+
     def box(self, position: int) -> BoxTuple | None:
         """x, y, width, height in event space; None where the node is nowhere."""
         x, y, width, height = self.places[position].tolist()
@@ -116,79 +163,36 @@ class StepTree:
 
     def element(self, position: int) -> Element:
         """The node at a position."""
-        ((x, y, width, height),) = _bounds(self.places[position : position + 1], self.canvas)
+        bounds = _bounds(self.places[position : position + 1], self.canvas)
         return Element(
             position,
             f"node_{position + 1}",
-            self.roles[position],
+            self.role_at(position),
             _text(self.raws[position].name),
-            self.states[position],
-            {"x": x, "y": y, "width": width, "height": height},
+            self.states_at(position),
+            {side: value for side, (value,) in zip(_SIDES, bounds, strict=True)},
             self.box(position),
         )
 
     def to_bytes(self) -> bytes:
-        """ui_tree.json on one line with a final newline; written without recursion."""
-        size = f'"width":{self.canvas.width},"height":{self.canvas.height}'
-        head = (
-            f'{{"timestamp":"{iso_utc(self.time_ms)}","screen":{{{size}}},"root":{{"id":"node_0",'
-            f'"role":"desktop","name":"","bounds":{{"x":0,"y":0,{size}}},"states":[],"children":['
-        )
-        pieces = [head]
-        rows = zip(
-            self.depths,
-            self.roles,
-            self.raws,
-            _bounds(self.places, self.canvas),
-            self.states,
-            strict=True,
-        )
-        open_nodes = 0
-        for number, (depth, role, raw, (x, y, width, height), states) in enumerate(rows, 1):
-            closed = "" if depth > open_nodes else "]}" * (open_nodes - depth + 1) + ","
-            open_nodes = depth
-            name = encode_basestring(_text(raw.name)) if raw.name else '""'
-            pieces.append(
-                f'{closed}{{"id":"node_{number}","role":"{role}","name":{name},"bounds":{{"x":{x},'
-                f'"y":{y},"width":{width},"height":{height}}},"states":{_listed(states)},'
-                '"children":['
-            )
-        pieces.append("]}" * (open_nodes + 1) + "}\n")
-        return "".join(pieces).encode()
+        """ui_tree.json on one line with a final newline."""
+        names = [
+            name if (name := raw.name or "").isascii() else _text(name)  # spares most names a call
+            for raw in self.raws
+        ]
+        bounds = _bounds(self.places, self.canvas)
+        columns = Columns(self.depths, self.roles, names, bounds, self.states)
+        return tree_bytes(self.time_ms, (self.canvas.width, self.canvas.height), columns)
 
 
 def map_tree(scan: RawScan | None, time_ms: int, platform: str, canvas: Canvas) -> StepTree:
     """Map a scan (None: a root-only tree) to seed 001; arguments as in `StepTree`."""
     if scan is None:
-        return StepTree(time_ms, canvas)
-    rows = list(scan.walk())
-    raws = [raw for raw, _, _ in rows]
-    names = [raw.role or "" for raw in raws]
-    known = {name: canonical_role(name, platform) for name in set(names)}
-    texts = [bytes(raw.states) for raw in raws]
-    words = {text: _words(text) for text in set(texts)}
-    states = [words[text][0] for text in texts]
+        return StepTree(time_ms, canvas, platform)
+    raws, depths, parents = scan.walk()
     places = places_of(raws)
     focused = _focused(scan.focused_element, raws, places)
-    if focused is not None and "focused" not in states[focused]:
-        states[focused] = ("focused", *states[focused])
-    dropped: Counter[str] = Counter()
-    for text, count in Counter(texts).items():
-        dropped.update(dict.fromkeys(words[text][1], count))
-    return StepTree(
-        time_ms,
-        canvas,
-        raws,
-        [parent for _, _, parent in rows],
-        [depth for _, depth, _ in rows],
-        places,
-        [known[name] or UNKNOWN for name in names],
-        states,
-        focused,
-        Counter({n: count for n, count in Counter(names).items() if known[n] is None}),
-        dropped,
-        scan.cursor,
-    )
+    return StepTree(time_ms, canvas, platform, raws, parents, depths, places, focused, scan.cursor)
 
 
 def _focused(wanted: RawNode | None, raws: Sequence[RawNode], places: Places) -> int | None:
@@ -205,14 +209,14 @@ def _focused(wanted: RawNode | None, raws: Sequence[RawNode], places: Places) ->
 
 
 def _bounds(places: Places, canvas: Canvas) -> list[list[int]]:
-    """x, y, width, height on the canvas: each edge to its nearest pixel; zeros for nowhere."""
+    """Columns x, y, width, height on the canvas: edges to the nearest pixel; zeros for nowhere."""
     pad = np.array((canvas.pad_x, canvas.pad_y))
     factor = canvas.event_to_canvas
     first = np.rint(places[:, :2] * factor + pad)
     last = np.rint((places[:, :2] + places[:, 2:]) * factor + pad)
     found = np.nan_to_num(np.hstack([first, np.maximum(0, last - first)]))
-    rows: list[list[int]] = found.astype(np.int64).tolist()
-    return rows
+    columns: list[list[int]] = found.astype(np.int64).T.tolist()
+    return columns
 
 
 @lru_cache(maxsize=4096)
@@ -233,19 +237,8 @@ def _words(states: bytes) -> tuple[Words, Words]:
     return tuple(dict.fromkeys(words)), tuple(dropped)
 
 
-@lru_cache(maxsize=4096)
-def _listed(words: Words) -> str:
-    return json.dumps(words, separators=(",", ":"))
-
-
 def _text(value: str | None) -> str:
     """A name as valid text: recorders write null, and lone surrogates exist."""
     if value is None or value.isascii():
         return value or ""
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def iso_utc(time_ms: float) -> str:
-    """Epoch milliseconds as ISO 8601 in UTC with milliseconds."""
-    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
-    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")

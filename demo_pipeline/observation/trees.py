@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from demo_pipeline.actions.tables import POINTER_TYPES, Action, read_actions
+from demo_pipeline.collecting import seldom_collected
 from demo_pipeline.formats.desktopd_tree import check_tree_bytes
 from demo_pipeline.formats.jsonfile import JsonFileError, read_bytes
 from demo_pipeline.observation.canvas import Canvas
-from demo_pipeline.observation.collecting import seldom_collected
 from demo_pipeline.observation.evidence import Evidence
 from demo_pipeline.observation.focus import Keyboard
 from demo_pipeline.observation.scans import InForce, ScanAt, read_scan, scan_in_force
@@ -25,7 +25,7 @@ from demo_pipeline.observation.tree import Element, StepTree, map_tree
 from demo_pipeline.problems import DemonstrationError, Problem, errors
 from demo_pipeline.recording.events import read_scans, schema_problems
 from demo_pipeline.recording.files import place
-from demo_pipeline.recording.tables import described_schema
+from demo_pipeline.recording.tables import described_schema, read_table
 
 CODE_VERSION = "3"
 TREES_FILE = "trees.parquet"
@@ -78,14 +78,14 @@ class TreeReader:
         if self._last is not None and self._last[0] == scan.event_index:
             return self._last[1]
         try:
-            with seldom_collected():
-                tree = map_tree(read_scan(self._log, scan), scan.time_ms, self._platform, canvas)
+            tree = map_tree(read_scan(self._log, scan), scan.time_ms, self._platform, canvas)
         except DemonstrationError:
             return replace(map_tree(None, press_ms, self._platform, canvas), readable=False)
         self._last = (scan.event_index, tree)
         return tree
 
 
+@seldom_collected()
 def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of the chain
     log: Path,
     platform: str,
@@ -135,8 +135,7 @@ class _Writer:
         if self._last is not None and self._last[0] is tree:
             place(self._last[1], path)
         else:
-            with seldom_collected():
-                path.write_bytes(tree.to_bytes())
+            path.write_bytes(tree.to_bytes())
         self._last = (tree, path)
 
 
@@ -208,10 +207,11 @@ def _summary(rows: Sequence[dict[str, Any]], unknown: Counter[str]) -> dict[str,
 
 def read_tree_rows(folder: Path) -> list[dict[str, Any]]:
     """Rows of trees.parquet, one an action."""
-    rows: list[dict[str, Any]] = pq.read_table(folder / TREES_FILE, schema=TREES_SCHEMA).to_pylist()
+    rows: list[dict[str, Any]] = read_table(folder / TREES_FILE, TREES_SCHEMA).to_pylist()
     return rows
 
 
+@seldom_collected()
 def check_trees(folder: Path, actions_folder: Path) -> list[Problem]:
     """Every action has a tree that seed 001 accepts, and its target is in it."""
     problems = schema_problems(folder / TREES_FILE, TREES_SCHEMA)
@@ -228,8 +228,7 @@ def check_trees(folder: Path, actions_folder: Path) -> list[Problem]:
         if path.is_file() and path.stat().st_ino in seen:
             continue
         try:
-            with seldom_collected():
-                found = check_tree_bytes(read_bytes(path, row["file"]), row["file"])[1]
+            found = check_tree_bytes(read_bytes(path, row["file"]), row["file"])[1]
         except JsonFileError as error:
             problems.append(Problem("bad_tree", row["file"], str(error)))
             continue

@@ -15,10 +15,12 @@ import numpy as np
 from demo_pipeline.actions.tables import Action
 from demo_pipeline.observation.canvas import Canvas
 from demo_pipeline.observation.clock import Cells, Clock
-from demo_pipeline.observation.pictures import COLUMN_STEP, ROW_STEP, Luma, Span
+from demo_pipeline.observation.pictures import SAMPLE_STEP, Frame, Luma, Span
 
 MOST_SCROLLS = 12  # spread over the recording; a vote needs no more
 AFTER_S = 0.5  # smooth scrolling runs on after the last notch
+ROW_STEP, COLUMN_STEP = 2, SAMPLE_STEP  # lines of text need a closer look
+_BEFORE_S = 1.0  # how far back the picture may lie that the first one of a scroll is compared with
 _REACH_X, _REACH_Y = 640, 360  # around the pointer, video pixels
 _CHANGED = 12  # of 255
 _LEAST_ROWS, _LEAST_COLUMNS = 24, 12  # with a change; 48 video pixels each
@@ -86,17 +88,21 @@ class ScrollWatch:
         self._last: Luma | None = None
         self.spans = [scroll.span for scroll in self._scrolls]
 
-    def offer(self, time: float, luma: Luma) -> None:
+    def offer(self, frame: Frame) -> None:
         """Take the next frame in presentation order."""
+        time = frame.time
         while self._next < len(self._scrolls) and self._scrolls[self._next].span.end < time:
             self._next += 1
-        if self._next < len(self._scrolls):
-            scroll = self._scrolls[self._next]
-            looking = time > scroll.span.start and scroll.moved.total() < _MOST_FRAMES
-            if self._last is not None and looking:
-                moved = content_moved(self._last, luma, scroll.place)
-                if moved is not None:
-                    scroll.moved[moved] += 1
+        scroll = self._scrolls[self._next] if self._next < len(self._scrolls) else None
+        if scroll is None or time < scroll.span.start - _BEFORE_S:
+            self._last = None
+            return
+        luma = frame.luma(ROW_STEP)
+        looking = time > scroll.span.start and scroll.moved.total() < _MOST_FRAMES
+        if self._last is not None and looking:
+            moved = content_moved(self._last, luma, scroll.place)
+            if moved is not None:
+                scroll.moved[moved] += 1
         self._last = luma
 
     def vote(self) -> WheelVote:

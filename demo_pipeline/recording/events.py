@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.lines import BUFFER_BYTES
@@ -19,6 +18,7 @@ from demo_pipeline.recording.tables import (
     REJECTED_SCHEMA,
     TREES_SCHEMA,
     TableWriter,
+    read_table,
 )
 from demo_pipeline.settings import RecordingSettings
 
@@ -83,12 +83,12 @@ def _event_row(event: Event) -> tuple[Any, ...]:
 
 def read_events(folder: Path) -> pa.Table:
     """events.parquet of a committed output, in line order."""
-    return pq.read_table(folder / EVENTS_FILE, schema=EVENTS_SCHEMA)
+    return read_table(folder / EVENTS_FILE, EVENTS_SCHEMA)
 
 
 def read_scans(folder: Path) -> list[dict[str, Any]]:
     """Rows of trees.parquet: where each scan lies in the log and when it ran."""
-    rows: list[dict[str, Any]] = pq.read_table(folder / TREES_FILE, schema=TREES_SCHEMA).to_pylist()
+    rows: list[dict[str, Any]] = read_table(folder / TREES_FILE, TREES_SCHEMA).to_pylist()
     return rows
 
 
@@ -105,7 +105,7 @@ def schema_problems(path: Path, schema: pa.Schema) -> list[Problem]:
     remedy = "this is a defect of the pipeline: report it with the demonstration"
     if not path.is_file():
         return [Problem("missing_table", path.name, "was not written", remedy=remedy)]
-    table = pq.read_table(path)
+    table = read_table(path)
     problems = []
     if not table.schema.equals(schema, check_metadata=False):
         message = f"expected columns {schema.names}, found {table.schema.names} (or other types)"
@@ -121,8 +121,8 @@ def schema_problems(path: Path, schema: pa.Schema) -> list[Problem]:
 
 def check_accounting(folder: Path, log: Path) -> list[Problem]:
     """Every line of the log is an event or a rejected line, exactly once."""
-    events = pq.read_table(folder / EVENTS_FILE, columns=["event_index"])
-    rejected = pq.read_table(folder / REJECTED_FILE, columns=["line"])
+    events = read_table(folder / EVENTS_FILE, columns=["event_index"])
+    rejected = read_table(folder / REJECTED_FILE, columns=["line"])
     indexes = events.column(0).to_pylist() + rejected.column(0).to_pylist()
     lines = count_lines(log)
     if sorted(indexes) == list(range(1, lines + 1)):
@@ -164,7 +164,7 @@ def require_input(summary: dict[str, Any], demonstration: str) -> list[Problem]:
 
 def rejected_lines(folder: Path) -> list[Problem]:
     """One problem a rejected line, the first hundred."""
-    rows = pq.read_table(folder / REJECTED_FILE, schema=REJECTED_SCHEMA).to_pylist()
+    rows = read_table(folder / REJECTED_FILE, REJECTED_SCHEMA).to_pylist()
     remedy = "the rest of the log was read; upload a whole log to get this line too"
     return [
         Problem(

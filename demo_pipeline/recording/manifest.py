@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from demo_pipeline.formats.demonstration import Meta, read_meta
 from demo_pipeline.formats.jsonfile import dump_json
+from demo_pipeline.hashing import file_digest
 from demo_pipeline.problems import DemonstrationError, Problem, Severity
 from demo_pipeline.recording.tables import LOG_FILE
 from demo_pipeline.recording.video import VIDEO_FILE, VideoProbe, probe_video
@@ -146,9 +147,8 @@ def _id_warning(meta: Meta, name: str) -> list[Problem]:
 
 def fingerprint_file(path: Path) -> FileFingerprint:
     """Size and SHA-256 of a file."""
-    with path.open("rb") as stream:
-        digest = hashlib.file_digest(stream, "sha256")
-        return FileFingerprint(name=path.name, size=stream.tell(), sha256=digest.hexdigest())
+    size, sha256 = file_digest(path)
+    return FileFingerprint(name=path.name, size=size, sha256=sha256)
 
 
 def combined_fingerprint(files: Sequence[FileFingerprint]) -> str:

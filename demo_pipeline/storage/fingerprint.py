@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from demo_pipeline.hashing import file_digest
 from demo_pipeline.storage.demonstrations import FILES, folder_files
 from demo_pipeline.storage.objects import Objects
-from demo_pipeline.storage.versions import digest
 
 
 class ListedFile(NamedTuple):
@@ -63,5 +63,5 @@ def of_folder(folder: Path) -> str:
     A recording's manifest has the same over all three as its `fingerprint`.
     """
     present = (name for name in sorted(FILES) if (folder / name).is_file())
-    text = "".join(f"{name} {digest(folder / name)}\n" for name in present)
+    text = "".join(f"{name} {file_digest(folder / name).sha256}\n" for name in present)
     return hashlib.sha256(text.encode()).hexdigest()

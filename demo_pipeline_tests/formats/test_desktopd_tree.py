@@ -2,11 +2,12 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from demo_pipeline.formats.desktopd import UINode
-from demo_pipeline.formats.desktopd_sound_tree import read_sound_tree
+from demo_pipeline.formats.desktopd_sound_tree import numbered_ids, read_sound_tree
 from demo_pipeline.formats.desktopd_tree import check_tree, check_tree_bytes, is_plainly_sound
 from demo_pipeline.formats.jsonfile import json_bytes, parse_json
 from demo_pipeline.problems import errors
@@ -100,6 +101,50 @@ def test_the_fast_reading_and_the_models_agree(
     assert fast is None or not errors(slow)
     for name, node in (fast or {}).items():
         assert node == {key: slow_nodes[name][key] for key in node}
+
+
+def test_ids_need_not_count_the_nodes_but_each_is_another() -> None:
+    for ids, sound in (
+        (("node_2", "node_1"), True),
+        (("node_7000", "node_x"), False),
+        (("node_1", "node_1"), False),
+        (("node_0", "node_1"), False),
+    ):
+        data = json_bytes(tree_of(*(GOOD | {"id": one} for one in ids)))
+        nodes = read_sound_tree(data)
+        assert (nodes is not None) == sound
+        assert bool(errors(check_tree_bytes(data, "ui_tree.json")[1])) != sound
+        if nodes is not None:
+            assert (list(nodes), len(nodes)) == (["node_0", *ids], 3)
+            assert nodes["node_1"]["id"] == "node_1"
+
+
+def test_more_nodes_than_most_trees_have_are_numbered() -> None:
+    assert numbered_ids(0) == []
+    assert numbered_ids(9000) == [f"node_{number}" for number in range(9000)]
+
+
+@pytest.mark.parametrize(
+    ("box", "outside"),
+    [
+        ((1919, 1079, 5, 5), False),
+        ((1920, 0, 5, 5), True),
+        ((0, 1080, 5, 5), True),
+        ((-5, 0, 5, 5), True),
+        ((-5, 0, 6, 5), False),
+        ((0, -5, 5, 5), True),
+        ((0, 1080, 0, 5), False),
+    ],
+)
+def test_only_what_has_no_pixel_on_the_screen_is_outside(
+    box: tuple[int, ...], *, outside: bool
+) -> None:
+    bounds = dict(zip(("x", "y", "width", "height"), box, strict=True))
+    for states, expected in ((["visible"], outside), (["hidden"], False), ([], False)):
+        data = json_bytes(tree_of(GOOD | {"bounds": bounds, "states": states}))
+        assert read_sound_tree(data) is not None
+        found = [problem.code for problem in check_tree_bytes(data, "ui_tree.json")[1]]
+        assert found == ["node_outside"] * expected
 
 
 def test_a_usual_tree_is_read_fast_and_a_deep_one_is_read() -> None:

@@ -12,6 +12,7 @@ from demo_pipeline.observation import settling
 from demo_pipeline.observation.alignment import clock_from_pictures, reconciled, with_drift
 from demo_pipeline.observation.clock import ChangeMap, Clock, PointerTrack, documented_clock
 from demo_pipeline.observation.onsets import clock_from_clicks
+from demo_pipeline.observation.pictures import SAMPLE_STEP
 from demo_pipeline.observation.plan import guard_seconds
 from demo_pipeline.settings import ObservationSettings
 from demo_pipeline_tests.builders.form import SMALL, script
@@ -22,7 +23,7 @@ from demo_pipeline_tests.observation.made import observe
 
 FPS = 20
 FRAME_S = 1 / FPS
-ROWS, COLUMNS = 180, 160  # 360 x 640 video pixels
+ROWS, COLUMNS = 360 // SAMPLE_STEP, 640 // SAMPLE_STEP
 START_MS = 1_767_603_600_000.0
 
 
@@ -61,8 +62,8 @@ def film(
         late = jump_s if number > seconds * FPS * 0.7 else 0.0
         x, y = path_at(time / rate + lag_s + late)
         luma = np.zeros((ROWS, COLUMNS), np.uint8)
-        row, column = int(y // 2), int(x // 4)
-        luma[row : row + 8, column : column + 4] = 255
+        row, column = int(y // SAMPLE_STEP), int(x // SAMPLE_STEP)
+        luma[row : row + 4, column : column + 4] = 255
         changes.add(_Picture(time, luma))
     return changes
 
@@ -140,7 +141,8 @@ def answered(lag_s: float, *, answers: bool = True) -> tuple[ChangeMap, PointerT
         luma = np.zeros((ROWS, COLUMNS), np.uint8)
         for at, (x, y) in zip(times - lag_s, places, strict=True):
             if answers and at + 0.06 <= time < at + 0.46:
-                luma[int(y // 2) : int(y // 2) + 10, int(x // 4) : int(x // 4) + 10] = 200
+                row, column = int(y // SAMPLE_STEP), int(x // SAMPLE_STEP)
+                luma[row : row + 5, column : column + 10] = 200
         changes.add(_Picture(time, luma))
     return changes, PointerTrack(START_MS + times * 1000, places[:, 0], places[:, 1])
 

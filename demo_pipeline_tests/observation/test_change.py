@@ -7,7 +7,7 @@ import pytest
 
 from demo_pipeline.observation.approach import Box
 from demo_pipeline.observation.change import Difference, ScreenChange
-from demo_pipeline.observation.pictures import COLUMN_STEP, ROW_STEP
+from demo_pipeline.observation.pictures import SAMPLE_STEP
 
 ROW = Box(200, 200, 300, 32)
 COMPARE = ScreenChange(None)
@@ -15,10 +15,10 @@ COMPARE = ScreenChange(None)
 
 def screen(*boxes: Box) -> Any:
     """The luma of a grey screen of 1280x720 with dark boxes."""
-    luma = np.full((720 // ROW_STEP, 1280 // COLUMN_STEP), 200, np.uint8)
+    luma = np.full((720 // SAMPLE_STEP, 1280 // SAMPLE_STEP), 200, np.uint8)
     for box in boxes:
-        top, left = int(box.y) // ROW_STEP, int(box.x) // COLUMN_STEP
-        down, across = int(box.height) // ROW_STEP, int(box.width) // COLUMN_STEP
+        top, left = int(box.y) // SAMPLE_STEP, int(box.x) // SAMPLE_STEP
+        down, across = int(box.height) // SAMPLE_STEP, int(box.width) // SAMPLE_STEP
         luma[top : top + down, left : left + across] = 40
     return luma
 

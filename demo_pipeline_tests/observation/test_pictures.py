@@ -77,6 +77,18 @@ def test_single_instants_far_apart(filmed: tuple[Path, PacketScan]) -> None:
     assert [read_frame_number(frame.rgb()) for frame in got] == wanted
 
 
+def test_what_is_passed_over_in_between_changes_no_pixel(
+    filmed: tuple[Path, PacketScan],
+) -> None:
+    path, scan = filmed
+    whole = list(decode_spans(path, scan, [Span(-1, SECONDS + 1)]))
+    chosen = range(1, len(whole), 23)
+    sparse = list(decode_spans(path, scan, [Span(whole[n].time, whole[n].time) for n in chosen]))
+    assert [frame.pts for frame in sparse] == [whole[n].pts for n in chosen]
+    for number, frame in zip(chosen, sparse, strict=True):
+        assert np.array_equal(frame.rgb(), whole[number].rgb())
+
+
 def test_a_span_between_two_frames_is_empty_and_costs_the_next_nothing(tmp_path: Path) -> None:
     path = tmp_path / "recording.mp4"
     film(path, FILMS["constant_gop_250"])
@@ -121,4 +133,4 @@ def test_turned_video_is_read_as_a_player_shows_it(tmp_path: Path) -> None:
     assert turned.rgb().shape == (SIZE[0], SIZE[1], 3)
     assert (turned.rgb() == np.rot90(level.rgb(), -1)).all()
     height, width = turned.luma().shape
-    assert (height, width) == (SIZE[0] // 2, SIZE[1] // 4)
+    assert (height, width) == (SIZE[0] // 4, SIZE[1] // 4)

@@ -78,7 +78,7 @@ def logged(path: Path, *lines: bytes) -> list[ScanAt]:
 
 
 def names(scan: RawScan) -> list[str | None]:
-    return [raw.name for raw, _, _ in scan.walk()]
+    return [raw.name for raw in scan.walk().nodes]
 
 
 def test_one_scan_is_read_by_its_place(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_deep_trees_are_read_and_walked(tmp_path: Path, depth: int) -> None:
     text = '{"children":[' * depth + "{}" + "]}" * depth
     log = tmp_path / "input_log.jsonl"
     (one,) = logged(log, f'{{"event":"axtree","data":{{"tree":[{text}]}}}}'.encode())
-    levels = [level for _, level, _ in read_scan(log, one).walk()]
+    levels = read_scan(log, one).walk().depths
     assert levels == list(range(1, depth + 2))
 
 
@@ -139,5 +139,5 @@ def test_boxes_in_every_form(box: Any, expected: Any) -> None:
     read = decode_scan(json.dumps({"data": plain}).encode())
     assert read is not None
     for scan in (scan_of(plain), read):
-        ((*place,),) = places_of([raw for raw, _, _ in scan.walk()]).tolist()
+        ((*place,),) = places_of(scan.walk().nodes).tolist()
         assert place == (list(expected) if expected else pytest.approx([math.nan] * 4, nan_ok=True))

@@ -1,5 +1,6 @@
 """Scans in the words of the trajectory format."""
 
+import json
 from dataclasses import asdict
 from typing import Any
 
@@ -40,6 +41,33 @@ def test_whatever_a_recorder_writes_becomes_a_valid_tree(tops: list[dict[str, An
         {**n, "position": at, "box": tree.box(at), "states": tuple(n["states"]), "children": 0}
         for at, n in enumerate(nodes[1:])
     ]
+
+
+@settings(deadline=None)
+@given(st.lists(raw_nodes, max_size=3))
+def test_one_node_can_be_asked_for_without_the_others(tops: list[dict[str, Any]]) -> None:
+    whole, piecemeal = mapped(tops, focused=tops[0] if tops else None), mapped(tops)
+    asked = mapped(tops, focused=tops[0] if tops else None)
+    positions = range(len(asked))
+    assert [asked.role_at(at) for at in positions] == whole.roles
+    assert [asked.states_at(at) for at in positions] == whole.states
+    unfocused = [words for at, words in enumerate(whole.states) if at != whole.focused]
+    assert [piecemeal.states_at(at) for at in positions if at != whole.focused] == unfocused
+
+
+@settings(deadline=None)
+@given(st.lists(raw_nodes, max_size=3))
+def test_a_tree_is_one_line_of_plain_json(tops: list[dict[str, Any]]) -> None:
+    tree = mapped(tops)
+    plain = json.dumps(document_of(tree), ensure_ascii=False, separators=(",", ":"))
+    assert tree.to_bytes().decode() == plain + "\n"
+
+
+def test_names_may_hold_whatever_json_is_made_of() -> None:
+    names = ['"}\n', "}\n{", '],"children":[', "a\\", "\x00\x1f\x7f\u2028", "Grüße 🙂", "\t\r\b\f"]
+    tree = mapped([node("Pane", (0, 0, 9, 9), *(node("Text", name=name) for name in names))])
+    written = everything(document_of(tree)["root"])
+    assert [one["name"] for one in written[2:]] == names
 
 
 def test_the_root_is_the_desktop_and_the_time_is_the_scans() -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import av
 import cv2
 import numpy as np
 import pytest
@@ -13,8 +14,8 @@ from demo_pipeline.actions.tables import Action
 from demo_pipeline.datasets.provenance import read_provenance
 from demo_pipeline.observation.canvas import fit_canvas
 from demo_pipeline.observation.clock import documented_clock
-from demo_pipeline.observation.pictures import COLUMN_STEP, ROW_STEP
-from demo_pipeline.observation.wheel import ScrollWatch, content_moved
+from demo_pipeline.observation.pictures import Frame
+from demo_pipeline.observation.wheel import COLUMN_STEP, ROW_STEP, ScrollWatch, content_moved
 from demo_pipeline_tests.builders.desktop import Box, Desktop, Widget
 from demo_pipeline_tests.builders.form import SMALL
 from demo_pipeline_tests.builders.recording import write_recording
@@ -32,10 +33,15 @@ def page(seed: int = 1) -> np.ndarray:
     return cv2.resize(coarse, (3200, 2400), interpolation=cv2.INTER_LINEAR)
 
 
-def screen(picture: np.ndarray, down: int = 0, right: int = 0) -> np.ndarray:
-    """The luma of what shows when the view lies this far down and right on the page."""
+def view(picture: np.ndarray, down: int = 0, right: int = 0) -> np.ndarray:
+    """What shows when the view lies this far down and right on the page."""
     top, left = 800 + down, 900 + right
-    return picture[top : top + HEIGHT : ROW_STEP, left : left + WIDTH : COLUMN_STEP].copy()
+    return picture[top : top + HEIGHT, left : left + WIDTH].copy()
+
+
+def screen(picture: np.ndarray, down: int = 0, right: int = 0) -> np.ndarray:
+    """The luma of a view."""
+    return view(picture, down, right)[::ROW_STEP, ::COLUMN_STEP].copy()
 
 
 @pytest.mark.parametrize("pixels", [4, 16, 52, 120])
@@ -79,7 +85,8 @@ def watched(actions: list[Action], *views: tuple[float, int, int]) -> ScrollWatc
     watch = ScrollWatch(actions, documented_clock(0.0), CANVAS)
     film = page()
     for time, down, right in views:
-        watch.offer(time, screen(film, down, right))
+        picture = av.VideoFrame.from_ndarray(view(film, down, right), format="gray")
+        watch.offer(Frame(round(time * 1000), time, picture))
     return watch
 
 

@@ -1,6 +1,7 @@
 """Python's own garbage collector, held back where it can find nothing.
 
-Belongs here: the one context for it.
+Belongs here: the one context for it, which decorates functions as well. A leaf that every package
+may import.
 """
 
 import gc

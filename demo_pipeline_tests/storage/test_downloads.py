@@ -5,6 +5,7 @@ import os
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from typing import Any, BinaryIO
 
 import pytest
@@ -16,7 +17,7 @@ from demo_pipeline.storage.s3_client import S3CallError, S3Client
 from demo_pipeline.storage.s3_objects import S3Objects
 from demo_pipeline_tests.builders.s3_server import SECRET_KEY, S3Server
 
-OLD, NEW = os.urandom(3 * 2**20 + 5), os.urandom(3 * 2**20 + 5)
+OLD, NEW = (Random(seed).randbytes(3 * 2**20 + 5) for seed in (1, 2))
 KEY = "a/recording.mp4"
 
 
@@ -91,7 +92,11 @@ def test_a_server_that_knows_no_if_match_is_found_out(
     refuse(objects, etag, folder)
 
 
-@pytest.mark.parametrize("sent", [OLD[:10], OLD[: 2**20] + NEW[2**20 :], OLD + b"more"])
+@pytest.mark.parametrize(
+    "sent",
+    [OLD[:10], OLD[: 2**20] + NEW[2**20 :], OLD + b"more"],
+    ids=["torn", "mixed", "longer"],
+)
 def test_a_torn_or_mixed_body_is_found_out(moto_url: str, folder: Path, sent: bytes) -> None:
     """Even when every header says that all is well."""
 
@@ -168,7 +173,7 @@ def test_what_is_put_arrives_with_its_md5(moto_url: str) -> None:
 
 
 @pytest.mark.parametrize("in_place", [True, False])
-@pytest.mark.parametrize("data", [NEW, NEW[:100]])
+@pytest.mark.parametrize("data", [NEW, NEW[:100]], ids=["as long", "shorter"])
 def test_a_file_swapped_after_the_first_piece_is_noticed(
     tmp_path: Path, folder: Path, data: bytes, *, in_place: bool
 ) -> None:

@@ -99,7 +99,7 @@ class ScreenChange:
     """Compares successive pictures of one recording."""
 
     def __init__(self, flickering: Cells | None) -> None:
-        self._flickering = flickering
+        self._quiet = None if flickering is None else ~flickering
 
     def between(self, before: Luma, after: Luma, *, key_frame: bool) -> Difference:
         """What changed and does not flicker all the time."""
@@ -114,8 +114,8 @@ class ScreenChange:
 
     def _cells(self, before: Luma, after: Luma, *, key_frame: bool) -> Cells:
         changed = changed_cells(before, after, KEY_FRAME_THRESHOLD if key_frame else THRESHOLD)
-        if self._flickering is not None and self._flickering.shape == changed.shape:
-            changed &= ~self._flickering
+        if self._quiet is not None and self._quiet.shape == changed.shape:
+            changed &= self._quiet
         return changed
 
 

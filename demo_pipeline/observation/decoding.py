@@ -106,8 +106,8 @@ class DecodePass:
             wheel.offer(frame)
             while queue and frame.time > queue[0].chooser.wanted.span.end + 1e-9:
                 self._finish(queue.pop(0), answers, scans)
-            changed = difference is None or difference.count
-            pointers = self._pointer.near(frame.time) if changed else []
+            noted = difference is None or difference.count >= SMALL_CELLS
+            pointers = self._pointer.near(frame.time) if noted else []
             for asked in queue:
                 if frame.time < asked.chooser.wanted.span.start - 1.5 * self._frame_s:
                     break

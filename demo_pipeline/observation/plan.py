@@ -15,7 +15,7 @@ from demo_pipeline.observation.evidence import Settled
 from demo_pipeline.observation.pictures import Span
 from demo_pipeline.settings import ObservationSettings
 
-LOOK_BACK_S = 0.4  # before the approach, to know whether the screen was still
+LOOK_BACK_S = 0.3  # before the approach, to know whether the screen was still
 MAX_GUARD_S = 1.0  # with a clock that nothing confirms, earlier still is another screen
 ANSWER_PX = 60  # around a click without a known target
 

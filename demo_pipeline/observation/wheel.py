@@ -20,7 +20,6 @@ from demo_pipeline.observation.pictures import SAMPLE_STEP, Frame, Luma, Span
 MOST_SCROLLS = 12  # spread over the recording; a vote needs no more
 AFTER_S = 0.5  # smooth scrolling runs on after the last notch
 ROW_STEP, COLUMN_STEP = 2, SAMPLE_STEP  # lines of text need a closer look
-_BEFORE_S = 1.0  # how far back the picture may lie that the first one of a scroll is compared with
 _REACH_X, _REACH_Y = 640, 360  # around the pointer, video pixels
 _CHANGED = 12  # of 255
 _LEAST_ROWS, _LEAST_COLUMNS = 24, 12  # with a change; 48 video pixels each
@@ -85,7 +84,8 @@ class ScrollWatch:
         chosen = np.linspace(0, len(found) - 1, min(MOST_SCROLLS, len(found))).round().astype(int)
         self._scrolls = [found[at] for at in dict.fromkeys(chosen.tolist())]
         self._next = 0
-        self._last: Luma | None = None
+        self._last: Frame | None = None
+        self._luma: Luma | None = None
         self.spans = [scroll.span for scroll in self._scrolls]
 
     def offer(self, frame: Frame) -> None:
@@ -93,17 +93,17 @@ class ScrollWatch:
         time = frame.time
         while self._next < len(self._scrolls) and self._scrolls[self._next].span.end < time:
             self._next += 1
+        last, self._last = self._last, frame
+        before, self._luma = self._luma, None
         scroll = self._scrolls[self._next] if self._next < len(self._scrolls) else None
-        if scroll is None or time < scroll.span.start - _BEFORE_S:
-            self._last = None
+        if scroll is None or last is None or time <= scroll.span.start:
             return
-        luma = frame.luma(ROW_STEP)
-        looking = time > scroll.span.start and scroll.moved.total() < _MOST_FRAMES
-        if self._last is not None and looking:
-            moved = content_moved(self._last, luma, scroll.place)
+        if scroll.moved.total() < _MOST_FRAMES:
+            self._luma = frame.luma(ROW_STEP)
+            before = last.luma(ROW_STEP) if before is None else before
+            moved = content_moved(before, self._luma, scroll.place)
             if moved is not None:
                 scroll.moved[moved] += 1
-        self._last = luma
 
     def vote(self) -> WheelVote:
         """The sign that most scrolls speak for, if nearly all of them do."""

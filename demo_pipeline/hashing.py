@@ -9,9 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-_SETTLED_NS = (
-    2_000_000_000  # a further write within a tick of the file system's clock shows nowhere
-)
+_SETTLED_NS = 2_000_000_000  # two writes within one tick of a coarse clock look like one
 
 
 class FileDigest(NamedTuple):

@@ -172,7 +172,10 @@ class _Film:
                 return
 
     def _enter(self, pts: int | None) -> None:
-        """Decode all of a stretch that is wanted, of one between only what others are built on."""
+        """Decode all of a stretch that is wanted, of one between only what others are built on.
+
+        A packet without a time may belong to what is wanted.
+        """
         edges = self._edges
         position = bisect_right(edges, pts) if pts is not None else 1
         self._low = edges[position - 1] if position else -math.inf

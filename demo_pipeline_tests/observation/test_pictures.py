@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from demo_pipeline.observation.pictures import Span, decode_spans
-from demo_pipeline.recording.video import PacketScan, scan_packets
+from demo_pipeline.observation.pictures import Span, _Film, decode_spans
+from demo_pipeline.recording.video import PacketScan, open_video, scan_packets
 from demo_pipeline_tests.builders.frame_numbers import read_frame_number, stamp
 from demo_pipeline_tests.builders.video import VideoOptions, encode, frame_schedule
 from demo_pipeline_tests.observation.made import cut_video, turn_video
@@ -87,6 +87,19 @@ def test_what_is_passed_over_in_between_changes_no_pixel(
     assert [frame.pts for frame in sparse] == [whole[n].pts for n in chosen]
     for number, frame in zip(chosen, sparse, strict=True):
         assert np.array_equal(frame.rgb(), whole[number].rgb())
+
+
+def test_between_the_spans_only_what_others_are_built_on_is_decoded(tmp_path: Path) -> None:
+    path = tmp_path / "recording.mp4"
+    film(path, FILMS["b_frames"])
+    scan = scan_packets(path)
+    last = int(scan.pts[-1])
+    with open_video(path) as (container, stream):
+        decoded = list(
+            _Film(container, stream, scan, [(last, last)])._decoded(int(scan.key_pts[0]))
+        )
+    assert decoded[-1].pts == last
+    assert len(decoded) < 0.75 * len(scan.pts)
 
 
 def test_a_span_between_two_frames_is_empty_and_costs_the_next_nothing(tmp_path: Path) -> None:

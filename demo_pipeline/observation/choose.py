@@ -85,7 +85,7 @@ class Chooser:
         self.latest = frame
         self.times.append(frame.time)
         if changed:
-            self._changed_since_best |= large or not self._had_settled(frame)
+            self._changed_since_best |= large or not self.minds_only_large(frame)
             self._arrival = frame
             return
         if frame.time < self.wanted.approach:
@@ -100,8 +100,8 @@ class Chooser:
         self.best, self.reason = frame, Reason.PRE_MOVE if early else Reason.SETTLED
         self._changed_since_best = False
 
-    def _had_settled(self, frame: Frame) -> bool:
-        """The hand was on its way and had set out from a still screen: this change is its own."""
+    def minds_only_large(self, frame: Frame) -> bool:
+        """The hand is on its way and had set out from a still screen: small changes are its own."""
         wanted = self.wanted
         return (
             frame.time >= wanted.approach

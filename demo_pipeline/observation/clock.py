@@ -106,7 +106,7 @@ class ChangeMap:
 
     def add(self, frame: Frame) -> None:
         """Take the next frame in presentation order; one of another size is passed over."""
-        luma = frame.luma()
+        luma = frame.luma
         if self._last is not None and luma.shape != self._last.shape:
             return
         self.times.append(frame.time)
@@ -145,6 +145,8 @@ def changed_cells(before: Luma, after: Luma, threshold: int = _CHANGED) -> Cells
     """
     side = BLOCK // SAMPLE_STEP
     rows, columns = (samples // side for samples in before.shape)
+    if before.size and cv2.norm(before, after, cv2.NORM_INF) <= threshold:
+        return np.zeros((rows, columns), bool)
     inside = cv2.absdiff(before, after)[: rows * side, : columns * side]
     strips = reduce(np.maximum, (inside[first::side] for first in range(side)))
     if not strips.size or strips.max() <= threshold:

@@ -4,7 +4,6 @@ Belongs here: feeding choosers, writing PNGs, noting waits and the final picture
 frames of the actions in question, whatever the length of the video.
 """
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,15 +12,16 @@ import numpy as np
 
 from demo_pipeline.actions.tables import Action
 from demo_pipeline.observation.approach import PointerPath
-from demo_pipeline.observation.change import SMALL_CELLS, Difference, Point, ScreenChange
+from demo_pipeline.observation.change import SMALL_CELLS, ScreenChange
 from demo_pipeline.observation.choose import EFFECT_S, Chooser, Reason, Wanted
 from demo_pipeline.observation.evidence import Settled, WaitEvidence
 from demo_pipeline.observation.final import FINAL_FILE, FINAL_LOOK_S, FinalChooser
-from demo_pipeline.observation.pictures import Frame, Luma, Span, decode_spans
+from demo_pipeline.observation.pictures import Frame, Span, decode_spans
 from demo_pipeline.observation.plan import joined
 from demo_pipeline.observation.png import PngWriter
 from demo_pipeline.observation.pointer import ShownPointer
 from demo_pipeline.observation.scan_pictures import ScanPictures
+from demo_pipeline.observation.transition import Transition
 from demo_pipeline.observation.waiting import is_wait, settled_at
 from demo_pipeline.observation.wheel import ScrollWatch, WheelVote
 from demo_pipeline.problems import DemonstrationError, Problem
@@ -76,9 +76,8 @@ class DecodePass:
         self._out = out
         self._frame_s = frame_s
         self._change = ScreenChange(settled.flickering)
-        self._moments: list[float] = self._times.tolist()
         self._png = PngWriter()
-        self._last: tuple[Luma, Frame] | None = None
+        self._last: Frame | None = None
         self._pending_pause: _Asked | None = None
         self.wheel = WheelVote(None, 0, 0, {})
         self.waits: list[WaitEvidence] = []
@@ -101,20 +100,19 @@ class DecodePass:
         final = FinalChooser(final_from)
         for frame in decode_spans(self._video, self._scan, joined(spans, self._frame_s)):
             self.decoded += 1
-            luma, difference = self._compare(frame)
-            scans.offer(frame.time, luma)
+            scans.offer(frame)
             wheel.offer(frame)
             while queue and frame.time > queue[0].chooser.wanted.span.end + 1e-9:
                 self._finish(queue.pop(0), answers, scans)
-            noted = difference is None or difference.count >= SMALL_CELLS
-            pointers = self._pointer.near(frame.time) if noted else []
+            shown = Transition(self._last, frame, self._times, self._change, self._pointer)
             for asked in queue:
                 if frame.time < asked.chooser.wanted.span.start - 1.5 * self._frame_s:
                     break
-                self._feed(asked, frame, difference, pointers)
+                self._feed(asked, shown)
             if frame.time >= final_from:
-                self._feed_final(final, frame, difference, pointers)
-            self._last = (luma, frame)
+                self._feed_final(final, shown)
+            self._last = frame
+            del shown  # a frame more that is held makes decoding the next a tenth slower
         for asked in queue:
             self._finish(asked, answers, scans)
         self._drop_pause(answers)
@@ -122,46 +120,29 @@ class DecodePass:
         self.wheel = wheel.vote()
         return [answers[one.action_index] for one in wanted]
 
-    def _feed_final(
-        self,
-        final: FinalChooser,
-        frame: Frame,
-        difference: Difference | None,
-        pointers: list[Point],
-    ) -> None:
+    @staticmethod
+    def _feed_final(final: FinalChooser, shown: Transition) -> None:
+        difference, pointers = shown.difference, shown.pointers
         changed = difference is None or difference.is_significant(pointers, None)
         small = difference is None or difference.apart_from(pointers) >= SMALL_CELLS
-        final.feed(frame, changed=changed, small=small)
+        final.feed(shown.frame, changed=changed, small=small)
 
     def _final_start(self, wanted: Sequence[Wanted]) -> float:
         ends = [self._actions[one.action_index].end_ms for one in wanted]
         last = float(self._times[-1])
         return min(last, self._settled.clock.video_time(max(ends))) if ends else last
 
-    def _compare(self, frame: Frame) -> tuple[Luma, Difference | None]:
-        """The frame's luma, and its difference from the last one; None at the beginning.
-
-        Over a gap, the pointer's old and new place are no difference.
-        """
-        luma = frame.luma()
-        if self._last is None or self._last[0].shape != luma.shape:
-            return luma, None
-        before, last = self._last
-        following = bisect_left(self._moments, last.time + 1e-9)
-        if self._moments[following] < frame.time - 1e-9:
-            pointers = [*self._pointer.near(last.time), *self._pointer.near(frame.time)]
-            return luma, self._change.since(before, luma, pointers)
-        return luma, self._change.between(before, luma, key_frame=frame.is_key)
-
-    def _feed(
-        self, asked: _Asked, frame: Frame, difference: Difference | None, pointers: list[Point]
-    ) -> None:
-        wanted = asked.chooser.wanted
+    def _feed(self, asked: _Asked, shown: Transition) -> None:
+        chooser, wanted, frame = asked.chooser, asked.chooser.wanted, shown.frame
+        if chooser.minds_only_large(frame) and not (wanted.pause or shown.may_be_large):
+            chooser.feed(frame, changed=False, large=False)
+            return
+        difference, pointers = shown.difference, shown.pointers
         changed = difference is None or difference.is_significant(pointers, wanted.target)
         if difference is not None and wanted.answer and frame.time <= wanted.since + EFFECT_S:
             changed |= difference.answers(pointers, wanted.answer)
         large = difference is not None and difference.is_large
-        asked.chooser.feed(frame, changed=changed, large=large)
+        chooser.feed(frame, changed=changed, large=large)
         if large and changed and frame.time not in self.large_changes[-2:]:
             self.large_changes.append(frame.time)
         if wanted.pause and difference is not None and difference.count >= SMALL_CELLS:
@@ -187,10 +168,9 @@ class DecodePass:
             return
         if self._settled.clock.uncertainty_ms > SURE_MS:
             return
-        luma = frame.luma()
-        if luma.shape == seen.luma.shape:
+        if frame.luma.shape == seen.luma.shape:
             pointers = [*self._pointer.near(seen.time), *self._pointer.near(frame.time)]
-            difference = self._change.since(seen.luma, luma, pointers)
+            difference = self._change.since(seen.luma, frame.luma, pointers)
             self.redrawn[wanted.action_index] = difference.is_redrawn(wanted.target)
 
     def _drop_pause(self, answers: dict[int, Answer]) -> None:
@@ -280,7 +260,7 @@ class DecodePass:
     def _write_final(self, final: FinalChooser) -> None:
         """The last frame stands in where none follows the last action, then any that decodes."""
         frame = final.best or self._frame_at(len(self._times) - 1)
-        frame = frame or (self._last[1] if self._last else self._frame_at(0))
+        frame = frame or self._last or self._frame_at(0)
         if frame is None:
             message = f"none of its {len(self._times)} frames decodes"
             remedy = "upload the recording again"

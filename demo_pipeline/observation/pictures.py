@@ -8,6 +8,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,12 @@ from av.video.frame import PictureType
 from demo_pipeline.recording.video import PacketScan, open_video
 
 SAMPLE_STEP = 4  # pixels from one sample of the brightness to the next, both ways
+GLANCE_STEP = 24  # rows from one to the next in a glance, on average
 _B = int(PictureType.B)
 _PLANAR = frozenset({"yuv420p", "yuvj420p", "yuv422p", "yuv444p", "yuvj444p", "nv12", "gray"})
 
 Luma = np.ndarray[Any, np.dtype[np.uint8]]
+Rows = np.ndarray[Any, np.dtype[np.intp]]
 
 
 @dataclass(frozen=True)
@@ -45,25 +48,47 @@ class Frame:
         """Encoded without reference to other frames."""
         return bool(self.picture.key_frame)
 
-    def luma(self, down: int = SAMPLE_STEP) -> Luma:
+    @cached_property
+    def luma(self) -> Luma:
+        """Every 4th row and column of the brightness, (rows, columns) uint8; computed once."""
+        return self.samples(SAMPLE_STEP)
+
+    @cached_property
+    def glance(self) -> Luma:
+        """A few rows of the brightness; `luma` where that is as cheap."""
+        return self._narrowed(_few_rows(self.picture.height)) if self._is_plain else self.luma
+
+    def samples(self, down: int) -> Luma:
         """Every `down`-th row and every 4th column of the brightness, (rows, columns) uint8."""
+        if self._is_plain:
+            return self._narrowed(slice(0, self.picture.height, down))
         picture = self.picture
         if picture.format.name not in _PLANAR:
             picture = picture.reformat(format="gray")
         plane = picture.planes[0]
         turned = rotation(self.picture)
-        if not turned and plane.line_size % SAMPLE_STEP == 0:
-            # The low byte of four: narrowing integers is twice as fast as a copy with a stride.
-            fours = np.frombuffer(plane, f"<u{SAMPLE_STEP}")
-            fours = fours.reshape(-1, plane.line_size // SAMPLE_STEP)
-            columns = -(-picture.width // SAMPLE_STEP)
-            return fours[: picture.height : down, :columns].astype(np.uint8)
         rows = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
         steps = (down, SAMPLE_STEP)
         if turned % 180:  # the steps are those of the upright picture
             steps = (SAMPLE_STEP, down)
         samples = rows[: picture.height : steps[0], : picture.width : steps[1]].copy()
         return upright(samples, turned)
+
+    @property
+    def _is_plain(self) -> bool:
+        """Upright, and its rows begin at multiples of a sample's step."""
+        picture = self.picture
+        if picture.format.name not in _PLANAR or rotation(picture):
+            return False
+        return bool(picture.planes[0].line_size % SAMPLE_STEP == 0)
+
+    def _narrowed(self, rows: slice | Rows) -> Luma:
+        """The low byte of four: narrowing integers is twice as fast as a copy with a stride."""
+        plane = self.picture.planes[0]
+        fours = np.frombuffer(plane, f"<u{SAMPLE_STEP}")
+        fours = fours.reshape(-1, plane.line_size // SAMPLE_STEP)
+        columns = -(-self.picture.width // SAMPLE_STEP)
+        return fours[rows, :columns].astype(np.uint8)
 
     def rgb(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
         """(height, width, 3), upright, not to be written to."""
@@ -72,6 +97,14 @@ class Frame:
         rows = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
         inside = rows[: picture.height, : picture.width * 3]
         return upright(inside.reshape(*inside.shape[:1], -1, 3), rotation(self.picture))
+
+
+@lru_cache(maxsize=8)
+def _few_rows(height: int) -> Rows:
+    """Row numbers of a glance, irregular: lines of text at any distance must not fall between."""
+    golden = (5**0.5 - 1) / 2
+    numbers = np.arange(max(1, height // GLANCE_STEP))
+    return ((numbers + numbers * golden % 1) * GLANCE_STEP).astype(np.intp)
 
 
 def rotation(picture: Any) -> int:

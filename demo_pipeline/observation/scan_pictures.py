@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from demo_pipeline.observation.choose import Wanted
-from demo_pipeline.observation.pictures import Luma, Span
+from demo_pipeline.observation.pictures import Frame, Luma, Span
 
 _FRAMES_OLD = 3  # a hiccup of the recorder; older frames may lack what the scan saw
 
@@ -29,17 +29,17 @@ class ScanPictures:
     def __init__(self, wanted: Sequence[Wanted], frame_s: float) -> None:
         self._due = sorted({one.scan for one in wanted if one.scan is not None})
         self._old = _FRAMES_OLD * frame_s
-        self._last: Seen | None = None
+        self._last: Frame | None = None
         self._kept: dict[float, Seen] = {}
         self.spans = [Span(time, time + 1.5 * frame_s) for time in self._due]
 
-    def offer(self, time: float, luma: Luma) -> None:
+    def offer(self, frame: Frame) -> None:
         """Take the next frame in presentation order."""
-        while self._due and self._due[0] < time:
+        last, self._last = self._last, frame
+        while self._due and self._due[0] < frame.time:
             due = self._due.pop(0)
-            if self._last is not None and due - self._last.time <= self._old:
-                self._kept[due] = self._last
-        self._last = Seen(luma, time)
+            if last is not None and due - last.time <= self._old:
+                self._kept[due] = Seen(last.luma, last.time)
 
     def at(self, scan: float | None) -> Seen | None:
         """The picture of a scan; forgets those of earlier ones, since questions come in order."""

@@ -99,8 +99,8 @@ class ScrollWatch:
         if scroll is None or last is None or time <= scroll.span.start:
             return
         if scroll.moved.total() < _MOST_FRAMES:
-            self._luma = frame.luma(ROW_STEP)
-            before = last.luma(ROW_STEP) if before is None else before
+            self._luma = frame.samples(ROW_STEP)
+            before = last.samples(ROW_STEP) if before is None else before
             moved = content_moved(before, self._luma, scroll.place)
             if moved is not None:
                 scroll.moved[moved] += 1

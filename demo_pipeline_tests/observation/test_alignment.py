@@ -32,10 +32,7 @@ class _Picture:
 
     def __init__(self, time: float, luma: np.ndarray) -> None:
         self.time = time
-        self._luma = luma
-
-    def luma(self) -> np.ndarray:
-        return self._luma
+        self.luma = luma
 
 
 def path_at(seconds: Any) -> tuple[Any, Any]:

@@ -2,12 +2,15 @@
 
 from typing import Any
 
+import av
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from demo_pipeline.observation.approach import Box
-from demo_pipeline.observation.change import Difference, ScreenChange
-from demo_pipeline.observation.pictures import SAMPLE_STEP
+from demo_pipeline.observation.change import Difference, ScreenChange, may_be_large
+from demo_pipeline.observation.pictures import SAMPLE_STEP, Frame
 
 ROW = Box(200, 200, 300, 32)
 COMPARE = ScreenChange(None)
@@ -64,3 +67,39 @@ def test_a_tick_answers_a_click_but_is_no_change_of_the_screen() -> None:
     assert not changed.is_significant([], None)
     assert not changed.answers([], Box(600, 200, 100, 40))
     assert not changed.answers([(216, 216)], ROW)
+
+
+def page(seed: int, area: Box, line: int) -> Frame:
+    """A white screen of 1920x1080 with letters in an area, in lines of that many pixels."""
+    random = np.random.default_rng(seed)
+    grey = np.full((1080, 1920), 255, np.uint8)
+    high = max(5, round(line * 0.45))
+    left, right = int(area.x), int(area.x + area.width)
+    for top in range(int(area.y), int(area.y + area.height) - high, line):
+        ink = random.random((high, right - left)) < 0.25
+        grey[top : top + high, left:right][ink] = 40
+    return Frame(seed, float(seed), av.VideoFrame.from_ndarray(grey, format="gray"))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.integers(0, 1200),
+    st.integers(0, 500),
+    st.integers(240, 700),
+    st.integers(180, 560),
+    st.integers(11, 64),
+)
+def test_no_page_of_text_changes_between_the_rows_of_a_glance(
+    x: int, y: int, width: int, height: int, line: int
+) -> None:
+    area = Box(x, y, width, height)
+    before, after = page(1, area, line), page(2, area, line)
+    if COMPARE.between(before.luma, after.luma, key_frame=False).is_large:
+        assert may_be_large(before.glance, after.glance)
+
+
+def test_a_pointer_and_what_it_lights_up_is_not_large_at_a_glance() -> None:
+    before, after = page(1, Box(0, 0, 0, 0), 20), page(1, Box(400, 300, 24, 24), 6)
+    assert before.glance.size < before.luma.size / 5
+    assert not may_be_large(before.glance, after.glance)
+    assert may_be_large(before.glance, page(1, Box(0, 0, 1920, 1080), 20).glance)

@@ -31,6 +31,32 @@ def test_the_last_still_frame_before_the_hand_sets_out() -> None:
     assert chosen({1.0: True}) == (3.9, Reason.PRE_MOVE)
 
 
+@given(
+    st.dictionaries(st.integers(0, 59).map(lambda tenth: tenth / 10), st.booleans()),
+    st.integers(0, 50),
+    st.integers(0, 50),
+)
+def test_who_minds_only_large_changes_answers_the_same_without_the_small_ones(
+    changes: dict[float, bool], since: int, approach: int
+) -> None:
+    both = []
+    for spared in (False, True):
+        wanted = Wanted(
+            0, 5.0, since / 10, 4.9, min(approach / 10, 4.9), None, None, Span(since / 10, 4.9)
+        )
+        chooser = Chooser(wanted)
+        for tenth in range(60):
+            frame = Frame(tenth, tenth / 10, NOWHERE)
+            changed, large = frame.time in changes, changes.get(frame.time, False)
+            if spared and not large and chooser.minds_only_large(frame):
+                changed = False
+            chooser.feed(frame, changed=changed, large=large)
+        chooser.finish()
+        still = chooser.still_s(chooser.best) if chooser.best else None
+        both.append((chooser.best, chooser.reason, still))
+    assert both[0] == both[1]
+
+
 def test_hovering_on_the_way_changes_nothing() -> None:
     assert chosen({4.3: False, 4.6: False}) == (3.9, Reason.PRE_MOVE)
 

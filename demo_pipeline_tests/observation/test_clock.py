@@ -114,10 +114,7 @@ class _Picture:
 
     def __init__(self, time: float, luma: np.ndarray) -> None:
         self.time = time
-        self._luma = luma
-
-    def luma(self) -> np.ndarray:
-        return self._luma
+        self.luma = luma
 
 
 def test_points_far_outside_the_picture_are_no_evidence_and_no_trouble() -> None:

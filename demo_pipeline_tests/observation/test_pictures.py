@@ -145,5 +145,5 @@ def test_turned_video_is_read_as_a_player_shows_it(tmp_path: Path) -> None:
     (turned,) = decode_spans(path, scan_packets(path), [Span(1, 1)])
     assert turned.rgb().shape == (SIZE[0], SIZE[1], 3)
     assert (turned.rgb() == np.rot90(level.rgb(), -1)).all()
-    height, width = turned.luma().shape
+    height, width = turned.luma.shape
     assert (height, width) == (SIZE[0] // 4, SIZE[1] // 4)

@@ -2,10 +2,11 @@
 
 from typing import Any
 
+import av
 import numpy as np
 
 from demo_pipeline.observation.choose import Wanted
-from demo_pipeline.observation.pictures import Span
+from demo_pipeline.observation.pictures import Frame, Span
 from demo_pipeline.observation.scan_pictures import ScanPictures
 
 NOWHERE: Any = None
@@ -20,7 +21,8 @@ def wanted(*scans: float | None) -> list[Wanted]:
 
 def shown(scans: ScanPictures, times: list[float]) -> None:
     for time in times:
-        scans.offer(time, np.full((2, 2), round(time * 10), np.uint8))
+        grey = np.full((64, 64), round(time * 10), np.uint8)
+        scans.offer(Frame(0, time, av.VideoFrame.from_ndarray(grey, format="gray")))
 
 
 def test_a_scan_is_seen_by_the_last_frame_no_later_than_it() -> None:

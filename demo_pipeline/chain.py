@@ -8,7 +8,7 @@ from pathlib import Path
 
 from demo_pipeline.actions import build as actions
 from demo_pipeline.datasets import contact_sheets, osworld_links, trajectories
-from demo_pipeline.observation import screenshots, trees
+from demo_pipeline.observation import screenshots, tree_checks, trees
 from demo_pipeline.pipeline import Check, Stage, Summary, Work
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording import events, manifest
@@ -192,18 +192,18 @@ STAGES: tuple[Stage, ...] = (
             Check(
                 "trees_schema",
                 "Every tree is one that seed 001 accepts, one an action.",
-                lambda work, out: trees.check_trees(out, work.folders["actions"]),
+                lambda work, out: tree_checks.check_trees(out, work.folders["actions"]),
             ),
             Check(
                 "known_roles",
                 "At most 1 % of nodes have a role in no table.",
-                lambda _, out: trees.check_known_roles(out),
+                lambda _, out: tree_checks.check_known_roles(out),
                 blocking=False,
             ),
             Check(
                 "cursor_agrees",
                 "Our hit test finds what the recorder's own found under the pointer.",
-                lambda _, out: trees.check_cursor(out),
+                lambda _, out: tree_checks.check_cursor(out),
                 blocking=False,
             ),
         ),
@@ -220,7 +220,9 @@ STAGES: tuple[Stage, ...] = (
             Check(
                 "desktopd_trajectory",
                 "The folder is a seed 001 trajectory: files, sizes, bounds, ids, targets.",
-                lambda work, out: trajectories.check_trajectory(out, work.demonstration),
+                lambda work, out: trajectories.check_trajectory(
+                    out, work.demonstration, work.folders["ui_trees"]
+                ),
             ),
             Check(
                 "provenance_schema",

@@ -106,10 +106,11 @@ def _made(pipeline: Pipeline, stage: Stage, meant: Meant, *, force: bool) -> Mad
 
 
 def _make(pipeline: Pipeline, stage: Stage, meant: Meant, *, force: bool) -> Made:
-    with _opened(pipeline, stage, meant.demonstration) as (work, inputs):
+    with _opened(pipeline, stage, meant.demonstration) as (work, inputs, versions):
         recipe = _recipe(pipeline, stage, inputs)
 
         def build(staging: Staging) -> Summary:
+            staging.lenders.extend(versions)
             with _downloaded(pipeline, stage, work, inputs) as ready:
                 return stage.build(ready, staging.path)
 
@@ -126,8 +127,8 @@ def _make(pipeline: Pipeline, stage: Stage, meant: Meant, *, force: bool) -> Mad
 @contextmanager
 def _opened(
     pipeline: Pipeline, stage: Stage, demonstration: str
-) -> Iterator[tuple[Work, dict[str, str]]]:
-    """The stage's inputs as local folders, and what its recipe says of them."""
+) -> Iterator[tuple[Work, dict[str, str], list[Version]]]:
+    """The stage's inputs as local folders, what its recipe says of them, and their versions."""
     folders: dict[str, Path] = {}
     versions: dict[str, Version] = {}
     copies = pipeline.uploads.copies
@@ -148,7 +149,7 @@ def _opened(
         work = Work(
             demonstration, name, upload, recording, folders, pipeline.settings, link, copies
         )
-        yield work, _inputs(pipeline, stage, demonstration, versions, link)
+        yield work, _inputs(pipeline, stage, demonstration, versions, link), [*versions.values()]
 
 
 @contextmanager

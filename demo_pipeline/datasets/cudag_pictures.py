@@ -10,7 +10,7 @@ from pathlib import Path
 import cv2
 
 from demo_pipeline.formats.cudag import RU_MAX, CudagMetadata
-from demo_pipeline.recording.files import place
+from demo_pipeline.links import place
 from demo_pipeline.settings import DatasetSettings
 
 _POINT = (0, 0, 255)  # BGR

@@ -23,13 +23,14 @@ from demo_pipeline.datasets.steps import Step, Steps, steps_of
 from demo_pipeline.formats.desktopd import Difficulty, ModelInfo, Result, Task
 from demo_pipeline.formats.desktopd_validator import validate_trajectory
 from demo_pipeline.formats.jsonfile import dump_json
+from demo_pipeline.links import place
 from demo_pipeline.observation.evidence import Evidence
 from demo_pipeline.observation.final import FINAL_FILE
 from demo_pipeline.observation.screenshots import read_evidence, read_frames
+from demo_pipeline.observation.tree_checks import checked_targets
 from demo_pipeline.observation.trees import read_tree_rows
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.events import read_events, schema_problems
-from demo_pipeline.recording.files import place
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.settings import TrajectorySettings
 
@@ -195,9 +196,12 @@ def _summary(
     }
 
 
-def check_trajectory(folder: Path, demonstration: str) -> list[Problem]:
-    """The written folder is a seed 001 trajectory of `demonstration`, warnings included."""
-    return validate_trajectory(folder, demonstration)
+def check_trajectory(folder: Path, demonstration: str, trees_folder: Path) -> list[Problem]:
+    """The written folder is a seed 001 trajectory of `demonstration`, warnings included.
+
+    A step's tree that is a file of `trees_folder` under a second name was checked there.
+    """
+    return validate_trajectory(folder, demonstration, checked_targets(trees_folder))
 
 
 def check_provenance(folder: Path) -> list[Problem]:

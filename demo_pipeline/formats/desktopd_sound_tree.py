@@ -7,7 +7,6 @@ in `desktopd_tree` say.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
 from typing import Annotated, Any
 
 import msgspec
@@ -66,12 +65,11 @@ class SoundNodes(Mapping[str, Mapping[str, Any]]):
     def __init__(self, nodes: Sequence[_Node]) -> None:
         self._nodes = nodes
 
-    @cached_property
-    def _by_id(self) -> Mapping[str, _Node]:
-        return {node.id: node for node in self._nodes}
-
     def __getitem__(self, node_id: str) -> Mapping[str, Any]:
-        node = self._by_id[node_id]
+        # One or two nodes of a tree are asked for: numbering them all would cost more.
+        node = next((node for node in self._nodes if node.id == node_id), None)
+        if node is None:
+            raise KeyError(node_id)
         return {
             "id": node.id,
             "role": node.role,
@@ -81,7 +79,7 @@ class SoundNodes(Mapping[str, Mapping[str, Any]]):
         }
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._by_id)
+        return (node.id for node in self._nodes)
 
     def __len__(self) -> int:
         return len(self._nodes)

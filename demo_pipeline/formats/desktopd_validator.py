@@ -6,7 +6,7 @@ Everything is reported, nothing raised; links are followed.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,6 +32,7 @@ from demo_pipeline.formats.desktopd_tree import Nodes, check_action, check_tree_
 from demo_pipeline.formats.document import line_of
 from demo_pipeline.formats.image_probe import probe_image
 from demo_pipeline.formats.jsonfile import JsonFileError, decode_text, read_bytes
+from demo_pipeline.links import FileId, file_id
 from demo_pipeline.problems import Problem, Severity
 
 __all__ = ["check_png", "validate_dataset", "validate_sft", "validate_trajectory"]
@@ -40,22 +41,30 @@ _STEP_FILES = {"screenshot.png", "ui_tree.json", "action.json"}
 _TRAJECTORY_FILES = {"task.json", "result.json", "final_screenshot.png", "steps"}
 _OUR_FILES = {"manifest.json", "provenance.parquet"}  # beside the format, from this pipeline
 
+Checked = Mapping[FileId, Nodes]
+"""Trees that were read before and are sound → the nodes in them that actions may name."""
+
 
 @seldom_collected()
-def validate_trajectory(path: Path, trajectory_id: str | None = None) -> list[Problem]:
+def validate_trajectory(
+    path: Path, trajectory_id: str | None = None, checked: Checked | None = None
+) -> list[Problem]:
     """What is wrong with one trajectory.
 
     Args:
         path: its folder, or a link to it.
         trajectory_id: what result.json must say; None: the folder's name.
+        checked: trees that are not read again.
 
     Returns:
         Problems by file, relative to `path`, each with `demonstration` set; empty when all is well.
     """
-    return _trajectory(path, trajectory_id)[1]
+    return _trajectory(path, trajectory_id, checked)[1]
 
 
-def _trajectory(path: Path, trajectory_id: str | None = None) -> tuple[Summary, list[Problem]]:
+def _trajectory(
+    path: Path, trajectory_id: str | None = None, checked: Checked | None = None
+) -> tuple[Summary, list[Problem]]:
     name = path.name if trajectory_id is None else trajectory_id
     task, problems = read_document(Task, path / "task.json", "task.json")
     result, found = read_document(Result, path / "result.json", "result.json")
@@ -65,7 +74,7 @@ def _trajectory(path: Path, trajectory_id: str | None = None) -> tuple[Summary, 
     problems += _numbering(path, folders)
     problems += _lined(_totals(name, task, result, len(folders)), path, "")
     for number, folder in folders:
-        problems += _step(number, folder, f"steps/{folder.name}")
+        problems += _step(number, folder, f"steps/{folder.name}", checked or {})
     problems += check_png(path / "final_screenshot.png", "final_screenshot.png")
     summary = Summary(len(folders), task, result)
     return summary, [replace(problem, demonstration=name) for problem in problems]
@@ -115,10 +124,10 @@ def _totals(name: str, task: Task | None, result: Result | None, steps: int) -> 
         yield _warning("expected_steps", "task.json", message)
 
 
-def _step(number: int, folder: Path, name: str) -> Iterator[Problem]:
+def _step(number: int, folder: Path, name: str, checked: Checked) -> Iterator[Problem]:
     yield from _strangers(folder, _STEP_FILES, name)
     yield from check_png(folder / "screenshot.png", f"{name}/screenshot.png")
-    nodes, problems = _tree(folder / "ui_tree.json", f"{name}/ui_tree.json")
+    nodes, problems = _tree(folder / "ui_tree.json", f"{name}/ui_tree.json", checked)
     yield from problems
     file = f"{name}/action.json"
     action, problems = read_document(Action, folder / "action.json", file)
@@ -151,8 +160,11 @@ def _lined(problems: Iterable[Problem], folder: Path, prefix: str) -> Iterator[P
         yield replace(problem, line=line_of(line_numbers(text), field))
 
 
-def _tree(path: Path, file: str) -> tuple[Nodes | None, list[Problem]]:
+def _tree(path: Path, file: str, checked: Checked) -> tuple[Nodes | None, list[Problem]]:
     """The nodes, or None when the file cannot be read, and what is wrong with it."""
+    known = file_id(path)
+    if known is not None and known in checked:
+        return checked[known], []
     try:
         return check_tree_bytes(read_bytes(path, file), file)
     except JsonFileError as error:

@@ -1,6 +1,6 @@
 """The `ui_trees` stage: the tree in force at each action, and the element it was meant for.
 
-Belongs here: reading each needed scan once, NNN.json, trees.parquet, the stage's checks.
+Belongs here: reading each needed scan once, NNN.json, trees.parquet. Not here: its checks.
 """
 
 from collections import Counter
@@ -14,24 +14,19 @@ import pyarrow.parquet as pq
 
 from demo_pipeline.actions.tables import POINTER_TYPES, Action, read_actions
 from demo_pipeline.collecting import seldom_collected
-from demo_pipeline.formats.desktopd_tree import check_tree_bytes
-from demo_pipeline.formats.jsonfile import JsonFileError, read_bytes
+from demo_pipeline.links import place
 from demo_pipeline.observation.canvas import Canvas
 from demo_pipeline.observation.evidence import Evidence
 from demo_pipeline.observation.focus import Keyboard
 from demo_pipeline.observation.scans import InForce, ScanAt, read_scan, scan_in_force
 from demo_pipeline.observation.target import agrees_with_cursor, node_at
 from demo_pipeline.observation.tree import Element, StepTree, map_tree
-from demo_pipeline.problems import DemonstrationError, Problem, errors
-from demo_pipeline.recording.events import read_scans, schema_problems
-from demo_pipeline.recording.files import place
+from demo_pipeline.problems import DemonstrationError
+from demo_pipeline.recording.events import read_scans
 from demo_pipeline.recording.tables import described_schema, read_table
 
 CODE_VERSION = "3"
 TREES_FILE = "trees.parquet"
-UNKNOWN_SHARE = 0.01
-CURSOR_SHARE = 0.5  # recorders' own hit tests are wrong at times: outside windows, one level up
-CURSOR_SCANS = 4
 
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("action_index", pa.int32(), False, "row of actions.parquet"),
@@ -61,6 +56,10 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
 )
 
 TREES_SCHEMA = described_schema(_COLUMNS)
+
+
+Row = dict[str, Any]
+"""A row of trees.parquet."""
 
 
 class TreeReader:
@@ -209,53 +208,3 @@ def read_tree_rows(folder: Path) -> list[dict[str, Any]]:
     """Rows of trees.parquet, one an action."""
     rows: list[dict[str, Any]] = read_table(folder / TREES_FILE, TREES_SCHEMA).to_pylist()
     return rows
-
-
-@seldom_collected()
-def check_trees(folder: Path, actions_folder: Path) -> list[Problem]:
-    """Every action has a tree that seed 001 accepts, and its target is in it."""
-    problems = schema_problems(folder / TREES_FILE, TREES_SCHEMA)
-    if problems:
-        return problems
-    rows = read_tree_rows(folder)
-    expected = [action.action_index for action in read_actions(actions_folder)]
-    if [row["action_index"] for row in rows] != expected:
-        message = f"{len(rows)} rows for {len(expected)} actions, or in another order"
-        problems.append(Problem("trees_rows", TREES_FILE, message))
-    seen: set[int] = set()
-    for row in rows:
-        path = folder / row["file"]
-        if path.is_file() and path.stat().st_ino in seen:
-            continue
-        try:
-            found = check_tree_bytes(read_bytes(path, row["file"]), row["file"])[1]
-        except JsonFileError as error:
-            problems.append(Problem("bad_tree", row["file"], str(error)))
-            continue
-        seen.add(path.stat().st_ino)
-        problems.extend(errors(found))
-    return problems
-
-
-def check_known_roles(folder: Path) -> list[Problem]:
-    """At most 1 % of nodes may have a role that no table knows."""
-    rows = read_tree_rows(folder)
-    nodes = sum(row["nodes"] for row in rows)
-    unknown = sum(row["unknown_roles"] for row in rows)
-    if unknown <= UNKNOWN_SHARE * nodes:
-        return []
-    message = f"{unknown} of {nodes} nodes have a role in no table"
-    remedy = "add the recorder's role names to observation/roles.json"
-    return [Problem("unknown_roles", TREES_FILE, message, remedy=remedy)]
-
-
-def check_cursor(folder: Path) -> list[Problem]:
-    """Our hit test finds what the recorder's own `queries.cursor` found, in most scans."""
-    rows = read_tree_rows(folder)
-    asked = {row["scan_event"]: row for row in rows if row["cursor_agrees"] is not None}
-    agreed = sum(row["cursor_agrees"] for row in asked.values())
-    if len(asked) < CURSOR_SCANS or agreed >= CURSOR_SHARE * len(asked):
-        return []
-    message = f"in {len(asked) - agreed} of {len(asked)} scans the recorder found another element"
-    remedy = "compare the targets on the contact sheet; coordinates and trees may not fit together"
-    return [Problem("cursor_differs", TREES_FILE, message, remedy=remedy)]

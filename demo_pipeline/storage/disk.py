@@ -7,9 +7,11 @@ happens, so that a test can end the process at any of them. What is written is t
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from demo_pipeline.links import FileId, file_id
 
 Hook = Callable[[str, Path], None]
 
@@ -58,12 +60,12 @@ class Disk:
         finally:
             os.close(handle)
 
-    def sync_tree(self, path: Path) -> None:
-        """Sync every regular file and folder under `path`, the deepest first."""
+    def sync_tree(self, path: Path, synced: Container[FileId] = ()) -> None:
+        """Sync every folder and regular file under `path` but those `synced`, the deepest first."""
         for folder, _, files in os.walk(path, topdown=False):
             for name in sorted(files):
                 file = Path(folder, name)
-                if not file.is_symlink():
+                if not file.is_symlink() and file_id(file) not in synced:
                     self.sync(file)
             self.sync(Path(folder))
 

@@ -30,6 +30,7 @@ from demo_pipeline.storage.versions import (
     describe_files,
     is_linked,
     is_whole,
+    lent_files,
     load_version,
     missing_output,
     verify_version,
@@ -93,14 +94,15 @@ class LocalStore:
         output = staging.output
         if not staging.path.is_dir():
             raise StorageError(f"{output}: this staged directory is committed or gone; stage again")
-        files = describe_files(output, staging.path, staging.links)
+        lent = lent_files(self._layout, staging.lenders)
+        files = describe_files(output, staging.path, staging.links, lent)
         manifest = make_manifest(
             output, recipe, files=files, links=staging.links, summary=summary, checks=checks
         )
         data = manifest.to_bytes()
         version = Version(version_id(data), Manifest.model_validate_json(data))
         self._disk.write(staging.directory / MANIFEST, data)
-        self._disk.sync_tree(staging.directory)
+        self._disk.sync_tree(staging.directory, synced=lent)
         with self._disk.lock(self._layout.lock(output)):
             self._require_free(output)
             self._require_links(staging)

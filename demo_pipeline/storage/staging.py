@@ -20,12 +20,15 @@ class Staging:
         layout: of the local tree it lies in.
         directory: what becomes the version's directory.
         links: path under `path` → the version linked there.
+        lenders: versions whose files may stand under `path` as hard links; what they are is known
+            from their manifests, and they are on the disk already.
     """
 
     output: str
     layout: Layout
     directory: Path
     links: dict[str, LinkEntry] = field(default_factory=dict)
+    lenders: list[Version] = field(default_factory=list)
 
     @property
     def path(self) -> Path:

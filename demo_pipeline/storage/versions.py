@@ -6,11 +6,12 @@ Belongs here: what a directory holds against what its manifest says. Nothing her
 import hashlib
 import os
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from pydantic import ValidationError
 
+from demo_pipeline.links import FileId
 from demo_pipeline.problems import Problem
 from demo_pipeline.storage.errors import StorageError, making
 from demo_pipeline.storage.layout import CONTENT, MANIFEST, Layout
@@ -73,8 +74,22 @@ def tree(content: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
                     yield f"{prefix}{entry.name}", entry
 
 
-def describe_files(output: str, content: Path, linked: Iterable[str]) -> list[FileEntry]:
-    """Size and digest of every file of a staged directory, sorted by path.
+def lent_files(layout: Layout, lenders: Iterable[Version]) -> dict[FileId, FileEntry]:
+    """The files of committed versions that are there in their size."""
+    found: dict[FileId, FileEntry] = {}
+    for version in lenders:
+        content = layout.version(version.output, version.id) / CONTENT
+        for file in version.manifest.files:
+            status = _plain(content / file.path)
+            if status is not None and status.st_size == file.size:
+                found[status.st_dev, status.st_ino] = file
+    return found
+
+
+def describe_files(
+    output: str, content: Path, linked: Iterable[str], lent: Mapping[FileId, FileEntry]
+) -> list[FileEntry]:
+    """Size and digest of every file of a staged directory, sorted by path; `lent` are known.
 
     Raises:
         StorageError: an entry is neither a plain file nor one of the `linked` paths, or has a name
@@ -86,8 +101,10 @@ def describe_files(output: str, content: Path, linked: Iterable[str]) -> list[Fi
         if entry.is_symlink() and path in expected:
             expected.discard(path)
         elif entry.is_file(follow_symlinks=False) and _is_unicode(path):
-            size = entry.stat(follow_symlinks=False).st_size
-            files.append(FileEntry(path=path, size=size, sha256=digest(Path(entry.path))))
+            status = entry.stat(follow_symlinks=False)
+            known = lent.get((status.st_dev, status.st_ino))
+            sha256 = known.sha256 if known else digest(Path(entry.path))
+            files.append(FileEntry(path=path, size=status.st_size, sha256=sha256))
         else:
             raise StorageError(
                 f"{output}: {path!r} is no plain file with a Unicode name; "
@@ -163,11 +180,17 @@ def _unexpected(version: Version, content: Path) -> list[Problem]:
 
 def _size(path: Path) -> int | None:
     """Bytes of a plain file, None for anything else."""
+    status = _plain(path)
+    return status.st_size if status else None
+
+
+def _plain(path: Path) -> os.stat_result | None:
+    """What the file system says of a plain file, None for anything else."""
     try:
         status = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return status.st_size if stat.S_ISREG(status.st_mode) else None
+    return status if stat.S_ISREG(status.st_mode) else None
 
 
 def _is_unicode(path: str) -> bool:

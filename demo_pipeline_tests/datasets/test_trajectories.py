@@ -54,7 +54,7 @@ def with_meta(store: Path, **meta: Any) -> RecordingManifest:
 def test_the_folder_is_a_valid_trajectory(store: Path, tmp_path: Path) -> None:
     summary = build(store, tmp_path / "first")
     assert errors(validate_trajectory(tmp_path / "first", "first")) == []
-    assert errors(check_trajectory(tmp_path / "first", "first")) == []
+    assert errors(check_trajectory(tmp_path / "first", "first", store / "ui_trees" / "first")) == []
     names = sorted(path.name for path in (tmp_path / "first").iterdir())
     assert names == [
         "final_screenshot.png",
@@ -67,6 +67,41 @@ def test_the_folder_is_a_valid_trajectory(store: Path, tmp_path: Path) -> None:
     assert steps == ["000", "001", "002", "003"]
     assert summary["steps"] == 4
     assert summary["success"] is True
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_target_that_the_tree_does_not_hold_is_found_in_links_and_in_copies(
+    store: Path, tmp_path: Path, *, copied: bool
+) -> None:
+    trees = store / "ui_trees" / "first"
+    build(store, tmp_path / "first")
+    for tree in (tmp_path / "first" / "steps").glob("*/ui_tree.json") if copied else ():
+        data = tree.read_bytes()
+        tree.unlink()
+        tree.write_bytes(data)
+    assert errors(check_trajectory(tmp_path / "first", "first", trees)) == []
+    file = next(
+        path
+        for path in sorted((tmp_path / "first").glob("steps/*/action.json"))
+        if json.loads(path.read_bytes())["target_element"]
+    )
+    action = json.loads(file.read_bytes())
+    action["target_element"]["name"] = "another"
+    file.write_text(json.dumps(action), encoding="utf-8")
+    (problem,) = errors(check_trajectory(tmp_path / "first", "first", trees))
+    assert (problem.code, problem.file) == (
+        "target_differs",
+        f"steps/{file.parent.name}/action.json",
+    )
+
+
+def test_a_tree_that_is_not_the_one_that_was_checked_is_read(store: Path, tmp_path: Path) -> None:
+    build(store, tmp_path / "first")
+    tree = tmp_path / "first" / "steps" / "001" / "ui_tree.json"
+    tree.unlink()
+    tree.write_text('{"root": 7}', encoding="utf-8")
+    found = errors(check_trajectory(tmp_path / "first", "first", store / "ui_trees" / "first"))
+    assert "steps/001/ui_tree.json" in {problem.file for problem in found}
 
 
 def test_the_task_and_the_result_say_what_was_done(store: Path, tmp_path: Path) -> None:

@@ -6,13 +6,8 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.observation.trees import (
-    build_ui_trees,
-    check_cursor,
-    check_known_roles,
-    check_trees,
-    read_tree_rows,
-)
+from demo_pipeline.observation.tree_checks import check_cursor, check_known_roles, check_trees
+from demo_pipeline.observation.trees import build_ui_trees, read_tree_rows
 from demo_pipeline.recording.events import build_events
 from demo_pipeline.settings import Settings
 from demo_pipeline_tests.builders.desktop import Box
@@ -176,3 +171,21 @@ def test_a_tree_that_was_spoilt_is_named(plain: Observed, trees: Path, tmp_path:
     (tmp_path / "001.json").unlink()
     files = {problem.file for problem in check_trees(tmp_path, plain.out / "actions")}
     assert files == {"000.json", "001.json"}
+
+
+def test_a_target_that_its_tree_does_not_hold_is_named(
+    plain: Observed, trees: Path, tmp_path: Path
+) -> None:
+    for path in trees.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    first, *_, last = (row for row in read_tree_rows(trees) if row["target_id"])
+    changes = ((first, first["target_id"], "node_9999"), (last, last["target_name"], "Other"))
+    for row, old, new in changes:
+        file = tmp_path / row["file"]
+        text = file.read_text(encoding="utf-8")
+        file.write_text(text.replace(f'"{old}"', f'"{new}"'), encoding="utf-8")
+    problems = check_trees(tmp_path, plain.out / "actions")
+    assert {(one.code, one.file) for one in problems} == {
+        ("target_differs", first["file"]),
+        ("target_differs", last["file"]),
+    }

@@ -3,6 +3,7 @@ import pickle
 
 import pytest
 
+from demo_pipeline.links import place
 from demo_pipeline.storage.disk import Disk
 from demo_pipeline.storage.local import LocalStore
 from demo_pipeline.storage.store import MissingOutput, StorageError, open_store
@@ -54,6 +55,42 @@ def test_the_same_bytes_have_the_same_version_in_every_store(tmp_path):
     assert again == versions[0]
     assert len(list((tmp_path / "one/.versions/sft").iterdir())) == 1
     assert list((tmp_path / "one/.staging/sft").iterdir()) == []
+
+
+def test_files_that_another_version_lends_are_neither_hashed_nor_synced_again(tmp_path):
+    synced = []
+    disk = Disk(lambda call, path: synced.append(path.name) if call == "fsync" else None)
+    store = LocalStore(tmp_path / "store", disk)
+    lender = put(store, "trees/d1", FILES)
+    source = tmp_path / "store/trees/d1"
+    synced.clear()
+    with store.stage("steps/d1") as staging:
+        staging.lenders.append(lender)
+        write(staging.path, {"own.txt": "own"})
+        place(source / "a.txt", staging.path / "linked.txt")
+        (staging.path / "copied.txt").write_bytes((source / "a.txt").read_bytes())
+        version = store.commit(staging, recipe(), {})
+    entries = {entry.path: entry for entry in version.manifest.files}
+    assert entries["linked.txt"].sha256 == entries["copied.txt"].sha256
+    assert entries["linked.txt"].size == entries["copied.txt"].size == 5
+    assert {"own.txt", "copied.txt"} <= set(synced)
+    assert "linked.txt" not in synced
+    assert seen(store, "steps/d1") == {"own.txt": "own", "linked.txt": "alpha"} | {
+        "copied.txt": "alpha"
+    }
+    assert store.verify("steps/d1") == []
+
+
+def test_a_lent_file_that_was_spoilt_is_told_in_both_versions(tmp_path):
+    store = LocalStore(tmp_path / "store")
+    lender = put(store, "trees/d1", FILES)
+    (tmp_path / "store/trees/d1/a.txt").write_text("olpha")
+    with store.stage("steps/d1") as staging:
+        staging.lenders.append(lender)
+        place(tmp_path / "store/trees/d1/a.txt", staging.path / "linked.txt")
+        store.commit(staging, recipe(), {})
+    for output in ("trees/d1", "steps/d1"):
+        assert [problem.code for problem in store.verify(output)] == ["changed_file"]
 
 
 def test_equal_content_has_equal_fingerprints_whatever_made_it(either):

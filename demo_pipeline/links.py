@@ -1,11 +1,15 @@
 """Files that stand in two places.
 
-Belongs here: the one way to have the same immutable bytes under a second name.
+Belongs here: the one way to have the same immutable bytes under a second name, and to tell that two
+names are of one file.
 """
 
 import os
 import shutil
 from pathlib import Path
+
+FileId = tuple[int, int]
+"""Device and inode: what all names of one file have in common, for as long as one of them is."""
 
 
 def place(source: Path, destination: Path) -> None:
@@ -17,3 +21,12 @@ def place(source: Path, destination: Path) -> None:
         os.link(source.resolve() if source.is_symlink() else source, destination)
     except OSError:
         shutil.copyfile(source, destination)
+
+
+def file_id(path: Path) -> FileId | None:
+    """What file a name is of, links followed; None without one."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

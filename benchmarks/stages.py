@@ -80,10 +80,13 @@ def _runner(pipeline: Pipeline, stage: Stage) -> Callable[[], object]:
 
 
 def report(costs: dict[str, list[Cost]]) -> None:
-    """Medians over the rounds: seconds, and CPU as a multiple of the round's plain decode."""
+    """Medians over the rounds: seconds, and CPU as a multiple of the round's plain decode.
+
+    Beside that multiple, its least and its largest of any round.
+    """
     decodes = [cost.cpu for cost in costs["plain decode"]]
     sums = [0.0] * len(decodes)
-    print(f"{'':<16}{'wall s':>9}{'cpu s':>9}{'x decode':>10}{'peak MB':>9}")
+    print(f"{'':<16}{'wall s':>9}{'cpu s':>9}{'x decode':>10}{'of rounds':>13}{'peak MB':>9}")
     for name, found in costs.items():
         if name == "contact_sheets":
             print(_row("to trajectories", sums, decodes))
@@ -96,8 +99,9 @@ def report(costs: dict[str, list[Cost]]) -> None:
 
 
 def _row(name: str, cpu: list[float], decodes: list[float], wall: str = "") -> str:
-    ratio = statistics.median(one / base for one, base in zip(cpu, decodes, strict=True))
-    return f"{name:<16}{wall:>9}{statistics.median(cpu):>9.2f}{ratio:>10.2f}"
+    ratios = [one / base for one, base in zip(cpu, decodes, strict=True)]
+    ratio, spread = statistics.median(ratios), f"{min(ratios):.2f}-{max(ratios):.2f}"
+    return f"{name:<16}{wall:>9}{statistics.median(cpu):>9.2f}{ratio:>10.2f}{spread:>13}"
 
 
 def main() -> None:

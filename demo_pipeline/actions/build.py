@@ -143,20 +143,27 @@ def check_schemas(folder: Path) -> list[Problem]:
 
 def check_ledger(folder: Path, events_folder: Path) -> list[Problem]:
     """Every line of the log is in exactly one bucket, and action rows and ledger agree."""
-    ledger = read_table(folder / LEDGER_FILE, LEDGER_SCHEMA).to_pylist()
+    ledger = read_table(folder / LEDGER_FILE, LEDGER_SCHEMA)
+    indexes, buckets, owners = (
+        ledger[name].to_pylist() for name in ("event_index", "bucket", "action_index")
+    )
     lines = read_events(events_folder)["event_index"].to_pylist()
     rejected = read_table(events_folder / REJECTED_FILE, REJECTED_SCHEMA)
     lines += rejected["line"].to_pylist()
     problems = []
-    if sorted(lines) != [row["event_index"] for row in ledger]:
-        message = f"{len(lines)} lines, {len(ledger)} rows in the ledger, or other line numbers"
+    if sorted(lines) != indexes:
+        message = f"{len(lines)} lines, {len(indexes)} rows in the ledger, or other line numbers"
         problems.append(Problem("ledger_sum", LOG_FILE, message, remedy=_DEFECT))
-    stray = {row["bucket"] for row in ledger} - set(BUCKETS)
+    stray = set(buckets) - set(BUCKETS)
     if stray:
         message = f"unknown buckets {sorted(stray)}"
         problems.append(Problem("ledger_bucket", LEDGER_FILE, message, remedy=_DEFECT))
     claimed = [(i, a.action_index) for a in read_actions(folder) for i in a.events]
-    booked = [(r["event_index"], r["action_index"]) for r in ledger if r["bucket"] == "action"]
+    booked = [
+        (index, owner)
+        for index, bucket, owner in zip(indexes, buckets, owners, strict=True)
+        if bucket == "action"
+    ]
     if sorted(claimed) != sorted(booked):
         message = "the events of the actions are not the events the ledger gives them"
         problems.append(Problem("ledger_actions", LEDGER_FILE, message, remedy=_DEFECT))

@@ -6,6 +6,7 @@ times as fast as OpenCV's default and 27 % smaller on screen pictures.
 
 import struct
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from isal import isal_zlib
 
 _SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _UP = 2
+_BAND = 64  # rows; fit a processor's own cache
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -21,12 +23,11 @@ Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 class PngWriter:
     """Encodes RGB pictures, (height, width, 3), one after the other.
 
-    What the filter writes to is kept for the next picture: as much fresh memory costs more than
-    filtering.
+    A picture is filtered and deflated some rows at a time: its 6 MB need no second place.
     """
 
     def __init__(self) -> None:
-        self._rows = np.empty((0, 0), np.uint8)
+        self._filtered = np.empty((0, 0), np.uint8)
 
     def write(self, path: Path, rgb: Pixels) -> None:
         """Write a picture to a file."""
@@ -37,16 +38,26 @@ class PngWriter:
         height, width, channels = rgb.shape
         if channels != 3:
             raise ValueError(f"expected 3 channels, got {channels}")
-        if self._rows.shape != (height, 1 + width * 3):
-            self._rows = np.empty((height, 1 + width * 3), np.uint8)
-            self._rows[:, 0] = _UP
+        if self._filtered.shape[1] != 1 + width * 3:
+            self._filtered = np.full((_BAND, 1 + width * 3), _UP, np.uint8)
         flat = np.ascontiguousarray(rgb).reshape(height, width * 3)
-        self._rows[0, 1:] = flat[0]
-        np.subtract(flat[1:], flat[:-1], out=self._rows[1:, 1:])
+        deflate = isal_zlib.compressobj(1)
+        data = [deflate.compress(band.data) for band in self._bands(flat)]
         header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-        data = isal_zlib.compress(self._rows.data, 1)
-        chunks = ((b"IHDR", header), (b"IDAT", data), (b"IEND", b""))
+        body = b"".join((*data, deflate.flush()))
+        chunks = ((b"IHDR", header), (b"IDAT", body), (b"IEND", b""))
         return _SIGNATURE + b"".join(_chunk(kind, body) for kind, body in chunks)
+
+    def _bands(self, flat: Pixels) -> Iterator[Pixels]:
+        """Yield rows, each begun by its filter's number, less the row above; in the same memory."""
+        above = np.zeros_like(flat[0])
+        for top in range(0, len(flat), _BAND):
+            rows = flat[top : top + _BAND]
+            filtered = self._filtered[: len(rows)]
+            np.subtract(rows[0], above, out=filtered[0, 1:])
+            np.subtract(rows[1:], rows[:-1], out=filtered[1:, 1:])
+            above = rows[-1]
+            yield filtered
 
 
 def _chunk(kind: bytes, body: bytes) -> bytes:

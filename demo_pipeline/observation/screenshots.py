@@ -37,7 +37,7 @@ from demo_pipeline.recording.tables import described_schema, read_table
 from demo_pipeline.recording.video import VIDEO_FILE, PacketScan, scan_packets
 from demo_pipeline.settings import ObservationSettings
 
-CODE_VERSION = "4"
+CODE_VERSION = "5"
 FRAMES_FILE = "frames.parquet"
 EVIDENCE_FILE = "evidence.json"
 

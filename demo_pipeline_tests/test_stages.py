@@ -27,7 +27,7 @@ from demo_pipeline.stages import (
 from demo_pipeline.storage.demonstrations import changed_while_read
 from demo_pipeline.storage.fingerprint import of_upload
 from demo_pipeline.storage.quarantine import list_quarantine, read_quarantine
-from demo_pipeline.storage.store import MissingOutput
+from demo_pipeline.storage.store import MissingOutput, StorageError
 from demo_pipeline.storage.uploads import Uploads
 from demo_pipeline_tests.made_chain import contents, copy_of, open_pipeline, run_chain
 
@@ -45,6 +45,19 @@ def redone(pipeline: Pipeline, demonstration: str = "first") -> list[str]:
 
 
 # --- what is redone
+
+
+def test_a_tree_that_was_spoilt_after_it_was_checked_reaches_no_trajectory(root: Path) -> None:
+    pipeline = open_pipeline(root)
+    tree = root / "store" / "ui_trees" / "first" / "000.json"
+    text = tree.read_text(encoding="utf-8")
+    tree.write_text(text.replace('"timestamp":"2', '"timestamp":"1'), encoding="utf-8")
+    with pytest.raises(StorageError, match=r"ui_trees/first/000\.json was changed"):
+        run_stage(pipeline, BY_NAME["trajectories"], "first", force=True)
+    run_stage(pipeline, BY_NAME["ui_trees"], "first", force=True)
+    made = run_stage(pipeline, BY_NAME["trajectories"], "first", force=True)
+    assert made.status == "made"
+    assert pipeline.store.verify("trajectories/first") == []
 
 
 def test_the_second_run_has_nothing_to_do(root: Path) -> None:

@@ -197,9 +197,10 @@ def _summary(
 
 
 def check_trajectory(folder: Path, demonstration: str, trees_folder: Path) -> list[Problem]:
-    """The written folder is a seed 001 trajectory of `demonstration`, warnings included.
+    """The written folder is a seed 001 trajectory of `demonstration`.
 
-    A step's tree that is a file of `trees_folder` under a second name was checked there.
+    A step's tree that is a file of `trees_folder` under a second name was checked there, and its
+    warnings were told there.
     """
     return validate_trajectory(folder, demonstration, checked_targets(trees_folder))
 

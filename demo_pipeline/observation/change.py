@@ -19,7 +19,7 @@ REDRAWN_CELLS = 4  # of a change around a target that also touches the target
 FLICKER_FRAMES = 8  # in a short video a share alone is soon reached
 FLICKER_SHARE = 0.05  # a cell that changes in this share of frames tells nothing
 LARGE_SHARE = 0.02  # a window or a dialog; hovering lights up less
-GLANCE_SHARE = LARGE_SHARE / 16  # one sample of a cell's four, in a quarter of the rows due
+GLANCE_SHARE = LARGE_SHARE / 8  # one sample of a cell's four, in half of the rows due
 THRESHOLD = 24  # of 255; an encoder refines a still picture by less
 KEY_FRAME_THRESHOLD = 48  # a key frame encodes the whole picture anew
 POINTER_PX = 40  # the pointer's own picture, video pixels around its hot spot
@@ -121,7 +121,7 @@ class ScreenChange:
 
 
 def may_be_large(before: Luma, after: Luma) -> bool:
-    """Whether two glances at successive frames, neither a key frame, differ by a large change."""
+    """False when glances at two successive frames tell that no large change lies between them."""
     if before.shape != after.shape:
         return True
     differing = np.count_nonzero(cv2.absdiff(before, after) > THRESHOLD)

@@ -58,7 +58,7 @@ class Chooser:
     """Takes frames of `wanted.span` in order; `best` and `reason` stand after `finish`.
 
     `latest` is the newest frame that could have been chosen, `times` are those of all of them, and
-    `changes` those of changes.
+    `changes` those of the changes it was told of.
     """
 
     wanted: Wanted
@@ -104,7 +104,8 @@ class Chooser:
         """The hand is on its way and had set out from a still screen: small changes are its own."""
         wanted = self.wanted
         return (
-            frame.time >= wanted.approach
+            not wanted.pause
+            and frame.time >= wanted.approach
             and wanted.approach - wanted.since >= EFFECT_S
             and self.best is not None
             and not self._changed_since_best

@@ -134,7 +134,7 @@ class DecodePass:
 
     def _feed(self, asked: _Asked, shown: Transition) -> None:
         chooser, wanted, frame = asked.chooser, asked.chooser.wanted, shown.frame
-        if chooser.minds_only_large(frame) and not (wanted.pause or shown.may_be_large):
+        if chooser.minds_only_large(frame) and not shown.may_be_large:
             chooser.feed(frame, changed=False, large=False)
             return
         difference, pointers = shown.difference, shown.pointers

@@ -57,7 +57,7 @@ class Transition:
     def may_be_large(self) -> bool:
         """False when a few rows tell that `difference` is not large."""
         before, frame = self.before, self.frame
-        if before is None or frame.is_key or not self._is_next(before):
+        if before is None or not self._is_next(before):
             return True
         return may_be_large(before.glance, frame.glance)
 

@@ -25,7 +25,7 @@ from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording.events import read_scans
 from demo_pipeline.recording.tables import described_schema, read_table
 
-CODE_VERSION = "3"
+CODE_VERSION = "4"
 TREES_FILE = "trees.parquet"
 
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (

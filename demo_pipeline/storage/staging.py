@@ -20,8 +20,8 @@ class Staging:
         layout: of the local tree it lies in.
         directory: what becomes the version's directory.
         links: path under `path` → the version linked there.
-        lenders: versions whose files may stand under `path` as hard links; what they are is known
-            from their manifests, and they are on the disk already.
+        lenders: versions whose files may stand under `path` as hard links. These are on the disk
+            already; a commit refuses those that are no longer what their manifests say.
     """
 
     output: str

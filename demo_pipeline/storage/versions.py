@@ -7,11 +7,12 @@ import hashlib
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from demo_pipeline.links import FileId
+from demo_pipeline.links import FileId, file_id
 from demo_pipeline.problems import Problem
 from demo_pipeline.storage.errors import StorageError, making
 from demo_pipeline.storage.layout import CONTENT, MANIFEST, Layout
@@ -74,26 +75,34 @@ def tree(content: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
                     yield f"{prefix}{entry.name}", entry
 
 
-def lent_files(layout: Layout, lenders: Iterable[Version]) -> dict[FileId, FileEntry]:
-    """The files of committed versions that are there in their size."""
-    found: dict[FileId, FileEntry] = {}
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """A file of a committed version, which has been on the disk since that commit."""
+
+    output: str
+    file: FileEntry
+
+
+def lent_files(layout: Layout, lenders: Iterable[Version]) -> dict[FileId, Lent]:
+    """The files of committed versions."""
+    found: dict[FileId, Lent] = {}
     for version in lenders:
         content = layout.version(version.output, version.id) / CONTENT
         for file in version.manifest.files:
-            status = _plain(content / file.path)
-            if status is not None and status.st_size == file.size:
-                found[status.st_dev, status.st_ino] = file
+            identity = file_id(content / file.path)
+            if identity is not None:
+                found[identity] = Lent(version.output, file)
     return found
 
 
 def describe_files(
-    output: str, content: Path, linked: Iterable[str], lent: Mapping[FileId, FileEntry]
+    output: str, content: Path, linked: Iterable[str], lent: Mapping[FileId, Lent]
 ) -> list[FileEntry]:
-    """Size and digest of every file of a staged directory, sorted by path; `lent` are known.
+    """Size and digest of every file of a staged directory, sorted by path.
 
     Raises:
-        StorageError: an entry is neither a plain file nor one of the `linked` paths, or has a name
-            that is not Unicode.
+        StorageError: a `lent` file is no longer what its version says; an entry is neither a plain
+            file nor one of the `linked` paths, or has a name that is not Unicode.
     """
     expected = set(linked)
     files: list[FileEntry] = []
@@ -102,9 +111,11 @@ def describe_files(
             expected.discard(path)
         elif entry.is_file(follow_symlinks=False) and _is_unicode(path):
             status = entry.stat(follow_symlinks=False)
-            known = lent.get((status.st_dev, status.st_ino))
-            sha256 = known.sha256 if known else digest(Path(entry.path))
+            sha256 = digest(Path(entry.path))
             files.append(FileEntry(path=path, size=status.st_size, sha256=sha256))
+            known = lent.get((status.st_dev, status.st_ino))
+            if known is not None and known.file.sha256 != sha256:
+                raise StorageError(f"{output}: {_changed(known)}")
         else:
             raise StorageError(
                 f"{output}: {path!r} is no plain file with a Unicode name; "
@@ -113,6 +124,11 @@ def describe_files(
     if expected:
         raise StorageError(f"{output}: the link {min(expected)!r} was removed after it was made")
     return sorted(files, key=lambda file: file.path)
+
+
+def _changed(lent: Lent) -> str:
+    name, again = ascii(lent.file.path)[1:-1], making(lent.output)
+    return f"{lent.output}/{name} was changed since it was made; make it again by force: `{again}`"
 
 
 def verify_version(
@@ -180,17 +196,11 @@ def _unexpected(version: Version, content: Path) -> list[Problem]:
 
 def _size(path: Path) -> int | None:
     """Bytes of a plain file, None for anything else."""
-    status = _plain(path)
-    return status.st_size if status else None
-
-
-def _plain(path: Path) -> os.stat_result | None:
-    """What the file system says of a plain file, None for anything else."""
     try:
         status = path.lstat()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return status if stat.S_ISREG(status.st_mode) else None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
 
 
 def _is_unicode(path: str) -> bool:

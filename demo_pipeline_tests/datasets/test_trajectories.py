@@ -32,7 +32,11 @@ def store(made_root: Path) -> Path:
 
 
 def build(
-    store: Path, out: Path, manifest: RecordingManifest | None = None, shots: Path | None = None
+    store: Path,
+    out: Path,
+    manifest: RecordingManifest | None = None,
+    shots: Path | None = None,
+    trees: Path | None = None,
 ) -> dict[str, Any]:
     out.mkdir()
     return build_trajectory(
@@ -40,7 +44,7 @@ def build(
         store / "events" / "first",
         store / "actions" / "first",
         shots or store / "screenshots" / "first",
-        store / "ui_trees" / "first",
+        trees or store / "ui_trees" / "first",
         out,
         TrajectorySettings(),
     )
@@ -102,6 +106,17 @@ def test_a_tree_that_is_not_the_one_that_was_checked_is_read(store: Path, tmp_pa
     tree.write_text('{"root": 7}', encoding="utf-8")
     found = errors(check_trajectory(tmp_path / "first", "first", store / "ui_trees" / "first"))
     assert "steps/001/ui_tree.json" in {problem.file for problem in found}
+
+
+def test_a_tree_that_was_checked_is_not_read_again(store: Path, tmp_path: Path) -> None:
+    """A commit proves that its bytes are those that were checked."""
+    trees = tmp_path / "ui_trees"
+    shutil.copytree(store / "ui_trees" / "first", trees)
+    build(store, tmp_path / "first", trees=trees)
+    linked = tmp_path / "first" / "steps" / "001" / "ui_tree.json"
+    linked.write_text("{", encoding="utf-8")
+    assert errors(check_trajectory(tmp_path / "first", "first", trees)) == []
+    assert errors(validate_trajectory(tmp_path / "first", "first")) != []
 
 
 def test_the_task_and_the_result_say_what_was_done(store: Path, tmp_path: Path) -> None:

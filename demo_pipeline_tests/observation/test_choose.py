@@ -57,6 +57,15 @@ def test_who_minds_only_large_changes_answers_the_same_without_the_small_ones(
     assert both[0] == both[1]
 
 
+def test_a_pause_minds_every_change() -> None:
+    """What keeps changing, however little, is what a wait waits for."""
+    for pause in (False, True):
+        wanted = Wanted(0, 3.0, 0.0, 3.0, 2.0, None, None, Span(0, 5), pause=pause)
+        chooser = Chooser(wanted)
+        chooser.feed(Frame(0, 1.9, NOWHERE), changed=False, large=False)
+        assert chooser.minds_only_large(Frame(1, 2.1, NOWHERE)) is not pause
+
+
 def test_hovering_on_the_way_changes_nothing() -> None:
     assert chosen({4.3: False, 4.6: False}) == (3.9, Reason.PRE_MOVE)
 

@@ -11,14 +11,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from demo_pipeline.links import place
 from demo_pipeline.storage.disk import Disk
 from demo_pipeline.storage.local import LocalStore
 from demo_pipeline.storage.store import Store
-from demo_pipeline_tests.storage.making_outputs import put
+from demo_pipeline_tests.storage.making_outputs import put, recipe
 
 OLD = {"a.txt": "old", "deep/b.txt": "old"}
 NEW = {"a.txt": "new", "deep/b.txt": "new"}
-OUTPUT = "events/d1"
+OUTPUT, LENDER = "events/d1", "lenders/d1"
 DOCUMENT = "quarantine/d1.json"
 KILLED = 7
 
@@ -56,8 +57,23 @@ def broken(store: Store) -> None:
     (Path(store.url) / OUTPUT / "deep/b.txt").unlink()
 
 
+def lender(store: Store) -> None:
+    put(store, OUTPUT, OLD)
+    put(store, LENDER, NEW)
+
+
 def commit(store: Store) -> None:
     put(store, OUTPUT, NEW)
+
+
+def commit_lent(store: Store) -> None:
+    """The new files are those of another version."""
+    with store.open(LENDER) as (folder, version), store.stage(OUTPUT) as staging:
+        staging.lenders.append(version)
+        for path in NEW:
+            (staging.path / path).parent.mkdir(exist_ok=True)
+            place(folder / path, staging.path / path)
+        store.commit(staging, recipe(), {"files": len(NEW)})
 
 
 def document(store: Store) -> None:
@@ -71,6 +87,7 @@ def collect(store: Store) -> None:
 SCENARIOS: dict[str, tuple[Callable[[Store], None], Callable[[Store], None]]] = {
     "first": (nothing, commit),
     "replace": (old, commit),
+    "lent": (lender, commit_lent),
     "return": (old_after_new, commit),
     "repair": (broken, commit),
     "document": (old, document),

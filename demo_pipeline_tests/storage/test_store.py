@@ -57,7 +57,7 @@ def test_the_same_bytes_have_the_same_version_in_every_store(tmp_path):
     assert list((tmp_path / "one/.staging/sft").iterdir()) == []
 
 
-def test_files_that_another_version_lends_are_neither_hashed_nor_synced_again(tmp_path):
+def test_files_that_another_version_lends_are_not_synced_again(tmp_path):
     synced = []
     disk = Disk(lambda call, path: synced.append(path.name) if call == "fsync" else None)
     store = LocalStore(tmp_path / "store", disk)
@@ -81,16 +81,16 @@ def test_files_that_another_version_lends_are_neither_hashed_nor_synced_again(tm
     assert store.verify("steps/d1") == []
 
 
-def test_a_lent_file_that_was_spoilt_is_told_in_both_versions(tmp_path):
+def test_a_lent_file_that_was_spoilt_is_refused(tmp_path):
     store = LocalStore(tmp_path / "store")
-    lender = put(store, "trees/d1", FILES)
-    (tmp_path / "store/trees/d1/a.txt").write_text("olpha")
-    with store.stage("steps/d1") as staging:
+    lender = put(store, "ui_trees/d1", FILES)
+    (tmp_path / "store/ui_trees/d1/deep/b.txt").write_text("bota")
+    with store.stage("trajectories/d1") as staging:
         staging.lenders.append(lender)
-        place(tmp_path / "store/trees/d1/a.txt", staging.path / "linked.txt")
-        store.commit(staging, recipe(), {})
-    for output in ("trees/d1", "steps/d1"):
-        assert [problem.code for problem in store.verify(output)] == ["changed_file"]
+        place(tmp_path / "store/ui_trees/d1/deep/b.txt", staging.path / "linked.txt")
+        with pytest.raises(StorageError, match=r"ui_trees/d1/deep/b\.txt was changed.*--select"):
+            store.commit(staging, recipe(), {})
+    assert store.current("trajectories/d1") is None
 
 
 def test_equal_content_has_equal_fingerprints_whatever_made_it(either):

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from demo_pipeline_tests.builders.desktop import Box, Desktop, ScreenState, Widget
 from demo_pipeline_tests.builders.form import DESKTOP, SMALL, frames_of, script
 from demo_pipeline_tests.builders.frame_numbers import BITS, blocks, read_frame_number, stamp
-from demo_pipeline_tests.builders.long import long_recording
+from demo_pipeline_tests.builders.long import light_video, long_recording
 from demo_pipeline_tests.builders.recording import (
     perform,
     write_recording,
@@ -149,7 +149,7 @@ def test_the_same_script_gives_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_a_long_recording_is_as_long_and_as_large_as_asked(tmp_path: Path) -> None:
-    truth = long_recording(tmp_path / "demo", minutes=0.3, steps=6, fps=5, log_mb=3)
+    truth = long_recording(tmp_path / "demo", minutes=0.3, steps=6, video=light_video(5), log_mb=3)
     assert len(truth.actions) == 6
     assert (truth.end_ms - truth.timestamp_ms) / 1000 == pytest.approx(18, rel=0.15)
     size = (tmp_path / "demo" / "input_log.jsonl").stat().st_size

@@ -24,12 +24,11 @@ from demo_pipeline.discovery.decisions import accept, described, fingerprint_of
 from demo_pipeline.discovery.ledger import Ledger
 from demo_pipeline.discovery.tick import Tick, tick
 from demo_pipeline.settings import DiscoverySettings
-from demo_pipeline.storage.demonstrations import all_objects
-from demo_pipeline.storage.objects import PAGE, ObjectInfo, Page
-from demo_pipeline.storage.s3_objects import S3Objects
-from demo_pipeline.storage.uploads import FILES
-from demo_pipeline_tests.builders.s3_server import seaweed_server
+from demo_pipeline.storage.objects.object_store import PAGE, ObjectInfo, Page
+from demo_pipeline.storage.objects.s3_objects import S3Objects
+from demo_pipeline.storage.uploads.upload_listing import FILES, all_objects
 from demo_pipeline_tests.discovery.dagster_like import Runs
+from demo_pipeline_tests.simulator.s3_server import seaweed_server
 
 
 class Many:

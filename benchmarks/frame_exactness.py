@@ -17,16 +17,16 @@ from typing import Any, NamedTuple
 
 import cv2
 
-from demo_pipeline.observation.pictures import Span, decode_spans
-from demo_pipeline.recording.video import scan_packets
+from demo_pipeline.observation.frames.video_frames import Span, decode_spans
+from demo_pipeline.recording.video_probe import scan_packets
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from demo_pipeline_tests.builders.form import DESKTOP
-from demo_pipeline_tests.builders.frame_numbers import read_frame_number
-from demo_pipeline_tests.builders.recording import RecordingOptions, perform
-from demo_pipeline_tests.builders.screen import Painter
-from demo_pipeline_tests.builders.script import Script, click
-from demo_pipeline_tests.builders.video import VideoOptions, encode, frame_schedule
+from demo_pipeline_tests.simulator.form import DESKTOP
+from demo_pipeline_tests.simulator.frame_numbers import read_frame_number
+from demo_pipeline_tests.simulator.recording import RecordingOptions, perform
+from demo_pipeline_tests.simulator.screen import Painter
+from demo_pipeline_tests.simulator.script import Script, click
+from demo_pipeline_tests.simulator.video import VideoOptions, encode, frame_schedule
 
 WANTED = 200
 TICKS = 90_000

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from demo_pipeline_tests.builders.desktop import Box
-from demo_pipeline_tests.builders.trees import node
+from demo_pipeline_tests.simulator.desktop import Box
+from demo_pipeline_tests.simulator.trees import node
 
 MOVES = 36_000
 SCANS = 200

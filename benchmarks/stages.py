@@ -21,13 +21,13 @@ from typing import NamedTuple
 
 import av
 
-from demo_pipeline.chain import STAGES
-from demo_pipeline.pipeline import Pipeline, Stage
+from demo_pipeline.pipeline.context import Stage, Workspace
+from demo_pipeline.pipeline.demonstration_stages import STAGES
+from demo_pipeline.pipeline.runner import run_stage
 from demo_pipeline.settings import Settings
-from demo_pipeline.stages import run_stage
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from demo_pipeline_tests.builders.long import light_video, long_recording, usual_video
+from demo_pipeline_tests.simulator.long import light_video, long_recording, usual_video
 
 NAME = "long"
 
@@ -63,7 +63,7 @@ def rounds_of(uploads: Path, rounds: int) -> dict[str, list[Cost]]:
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as store:
             settings = Settings(uploads=str(uploads), store=store)
-            pipeline = Pipeline.open(settings)
+            pipeline = Workspace.open(settings)
             before = measured(_decoder(uploads))
             for stage in STAGES:
                 costs.setdefault(stage.name, []).append(measured(_runner(pipeline, stage)))
@@ -77,7 +77,7 @@ def _decoder(uploads: Path) -> Callable[[], object]:
     return lambda: decode(uploads / NAME / "recording.mp4")
 
 
-def _runner(pipeline: Pipeline, stage: Stage) -> Callable[[], object]:
+def _runner(pipeline: Workspace, stage: Stage) -> Callable[[], object]:
     return lambda: run_stage(pipeline, stage, NAME)
 
 

@@ -54,7 +54,7 @@ class ActionSettings(Section):
     click_max_ms: int = Field(500, description="a longer still press is a click, flagged long")
     multi_click_ms: int = Field(500, description="between presses; Windows' and GTK's default")
     scroll_gap_ms: int = Field(1000, description="a longer gap starts a new scroll")
-    pre_move_gap_ms: int = Field(300, description="a pause this long breaks a pointer run")
+    pointer_rest_ms: int = Field(300, description="a pause this long breaks a pointer run")
     pause_ms: int = Field(2000, description="no input of any kind for this long is a pause")
     split_typing_at_pauses: bool = False
     typing_pause_ms: int = Field(2000, description="only with split_typing_at_pauses")
@@ -73,8 +73,8 @@ class ObservationSettings(Section):
 
     canvas_width: int = 1920
     canvas_height: int = 1080
-    guard_ms: int = Field(50, description="a frame lies at least this long before its press")
-    search_lag_s: float = Field(3.5, description="how far the video's clock may be off")
+    min_lead_ms: int = Field(50, description="a frame lies at least this long before its press")
+    max_clock_offset_s: float = Field(3.5, description="how far the video's clock may be off")
     pointer_radius_px: int = Field(40, description="closer than this to the target is near")
 
 
@@ -121,7 +121,7 @@ class DatasetSettings(Section):
     )
     jpeg_quality: int = Field(90, ge=1, le=100)
     licence: str = Field("unknown", description="in the dataset cards, e.g. cc-by-4.0")
-    message_calls: Literal["text", "structured"] = Field(
+    tool_call_format: Literal["text", "structured"] = Field(
         "text", description="messages: calls as text of the turn, or as its `tool_calls`"
     )
     scroll_positive: Literal["up", "down"] = "up"
@@ -142,7 +142,7 @@ class DatasetSettings(Section):
 class DiscoverySettings(Section):
     """How uploads are noticed, and what one look may cost. In no fingerprint, like execution."""
 
-    quiet_seconds: float = Field(
+    stable_seconds: float = Field(
         60, ge=0, description="unchanged for so long by our own clock: complete; 0: at once"
     )
     complete_marker: str = Field(
@@ -153,7 +153,7 @@ class DiscoverySettings(Section):
     polls_per_tick: int = Field(500, ge=1, description="demonstrations listed by themselves")
     requests_per_tick: int = Field(100, ge=1, description="Dagster's sensors time out on more")
     interval_seconds: int = Field(30, ge=1, description="between two looks")
-    rebuild_after_seconds: float = Field(
+    max_dataset_age_seconds: float = Field(
         900, ge=0, description="new trajectories wait no longer for those still being made"
     )
 

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline_tests.builders.form import SMALL, script
-from demo_pipeline_tests.builders.recording import write_recording
-from demo_pipeline_tests.builders.s3_server import S3Server, moto_server, seaweed_server
-from demo_pipeline_tests.builders.script import click, type_text
-from demo_pipeline_tests.made_chain import DEMOS, open_pipeline, run_chain, write_demos
+from demo_pipeline.storage.store.bucket_store import BucketStore
+from demo_pipeline.storage.store.local_store import LocalStore
+from demo_pipeline_tests.made_pipeline import DEMOS, open_pipeline, run_chain, write_demos
+from demo_pipeline_tests.simulator.form import SMALL, script
+from demo_pipeline_tests.simulator.recording import write_recording
+from demo_pipeline_tests.simulator.s3_server import S3Server, moto_server, seaweed_server
+from demo_pipeline_tests.simulator.script import click, type_text
+from demo_pipeline_tests.storage.memory_objects import MemoryObjects
 from demo_pipeline_tests.uploads import TYPED
 
 
@@ -70,3 +73,11 @@ def seaweedfs_url(seaweedfs: S3Server) -> Iterator[str]:
     """URL of a new bucket on SeaweedFS, which the environment leads to."""
     with seaweedfs.connected():
         yield seaweedfs.make_bucket()
+
+
+@pytest.fixture(params=["local", "bucket"])
+def either(request, tmp_path):
+    """An empty store of each kind, for what is true of all."""
+    if request.param == "local":
+        return LocalStore(tmp_path / "store")
+    return BucketStore(MemoryObjects(shuffle=1), tmp_path / "cache")

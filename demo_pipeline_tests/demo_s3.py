@@ -19,13 +19,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from demo_pipeline.console import say
-from demo_pipeline.defs.progress import progress
-from demo_pipeline.pipeline import Pipeline
+from demo_pipeline.cli.console import print_line
+from demo_pipeline.defs.freshness import progress
+from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.pipeline.quarantine import list_quarantine
 from demo_pipeline.settings import Settings
-from demo_pipeline.storage.quarantine import list_quarantine
-from demo_pipeline.storage.uploads import FILES
-from demo_pipeline_tests.builders.s3_server import is_free, seaweed_server
+from demo_pipeline.storage.uploads.upload_listing import FILES
 from demo_pipeline_tests.defs.daemon import (
     LOG,
     ROOT,
@@ -35,6 +34,7 @@ from demo_pipeline_tests.defs.daemon import (
     runs_of,
     wait_for,
 )
+from demo_pipeline_tests.simulator.s3_server import is_free, seaweed_server
 from demo_pipeline_tests.uploads import tear_meta, upload
 
 RECORDINGS = ROOT / "data" / "recordings"
@@ -49,7 +49,7 @@ class Story:
     """What is still to be uploaded, and what has been told, so that it is told once."""
 
     instance: Any
-    pipeline: Pipeline
+    pipeline: Workspace
     files: list[tuple[str, Path]]
     begun: float = field(default_factory=time.monotonic)
     told: set[str] = field(default_factory=set)
@@ -67,7 +67,7 @@ class Story:
     def tell(self, line: str) -> None:
         if line not in self.told:
             self.told.add(line)
-            say(f"{time.monotonic() - self.begun:4.0f} s  {line}")
+            print_line(f"{time.monotonic() - self.begun:4.0f} s  {line}")
 
     def _upload(self, key: str, path: Path) -> None:
         self.pipeline.uploads.objects.put(key, path)
@@ -102,7 +102,7 @@ def main() -> int:
     parser.add_argument("--keep", action="store_true", help="leave it running until Ctrl-C")
     asked = parser.parse_args()
     if not is_free(asked.port):
-        say(f"Port {asked.port} is taken; name another: make demo-s3 PORT=3001")
+        print_line(f"Port {asked.port} is taken; name another: make demo-s3 PORT=3001")
         return 1
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory(prefix="demo-s3-") as folder, suppress(KeyboardInterrupt):
@@ -119,20 +119,20 @@ def demonstrate(folder: Path, port: int, *, keep: bool) -> int:
         configure(folder, server.make_bucket("uploads"), server.make_bucket("store"))
         instance = stack.enter_context(dagster_home(folder / "home"))
         ui = f"http://127.0.0.1:{port}"
-        say(f"SeaweedFS at {server.endpoint} with the buckets uploads and store; UI at {ui}")
+        print_line(f"SeaweedFS at {server.endpoint} with the buckets uploads and store; UI at {ui}")
         command = ("dagster", "dev", "--host", "127.0.0.1", "--port", str(port))
         dagster = stack.enter_context(dagster_process(command, folder / "home"))
-        story = Story(instance, Pipeline.open(Settings()), files_of(folder / "recordings"))
+        story = Story(instance, Workspace.open(Settings()), files_of(folder / "recordings"))
         try:
             wait_for(dagster, story.step, "the datasets", _PATIENCE)
         except TimeoutError as error:
-            say(f"{error}\n{(folder / 'home' / LOG).read_text(errors='replace')[-3000:]}")
+            print_line(f"{error}\n{(folder / 'home' / LOG).read_text(errors='replace')[-3000:]}")
             return 1
         failed = judge(story, folder / "exported")
         for line in failed:
-            say(f"NOT AS IT SHOULD BE: {line}")
+            print_line(f"NOT AS IT SHOULD BE: {line}")
         if keep:
-            say(f"Still running: {ui} (Ctrl-C ends it)")
+            print_line(f"Still running: {ui} (Ctrl-C ends it)")
             with suppress(KeyboardInterrupt):
                 dagster.wait()
     return 1 if failed else 0
@@ -148,7 +148,7 @@ def configure(folder: Path, uploads: str, store: str) -> None:
         "DEMO_PIPELINE_UPLOADS": uploads,
         "DEMO_PIPELINE_STORE": store,
         "DEMO_PIPELINE_CACHE": str(folder / "cache"),
-        "DEMO_PIPELINE_DISCOVERY__QUIET_SECONDS": "3",
+        "DEMO_PIPELINE_DISCOVERY__STABLE_SECONDS": "3",
         "DEMO_PIPELINE_DISCOVERY__INTERVAL_SECONDS": "2",
     }
 
@@ -175,7 +175,7 @@ def judge(story: Story, exported: Path) -> list[str]:
     store = story.pipeline.store
     outputs = [name for root in DATASETS for name in store.outputs(root)]
     for name in outputs:
-        say(f"        {store.url}/{name}")
+        print_line(f"        {store.url}/{name}")
     wrong += [line for line in (command("export", str(exported)),) if line]
     wrong += [line for name in outputs if (line := command("validate", str(exported / name)))]
     return wrong
@@ -183,7 +183,7 @@ def judge(story: Story, exported: Path) -> list[str]:
 
 def command(*arguments: str) -> str:
     """Run `demo-pipeline`; empty when it ends well."""
-    say(f"$ demo-pipeline {arguments[0]} {Path(arguments[1]).name}")
+    print_line(f"$ demo-pipeline {arguments[0]} {Path(arguments[1]).name}")
     script = f"{sysconfig.get_path('scripts')}/demo-pipeline"
     ended = subprocess.run((script, *arguments), check=False, cwd=ROOT)
     return f"demo-pipeline {arguments[0]}: exit code {ended.returncode}" * bool(ended.returncode)

@@ -8,30 +8,26 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[1] / "demo_pipeline"
 MODULES = sorted(PACKAGE.rglob("*.py"))
+ROOT_FILES = {"__init__.py", "settings.py", "problems.py", "definitions.py"}
+LEAVES = {"settings", "problems"}
+BELOW = LEAVES | {"common"}
 MAY_IMPORT = {
-    "recording": {"hashing", "settings", "problems", "formats"},
-    "formats": {"collecting", "links", "problems"},
-    "storage": {"hashing", "links", "settings", "problems"},
-    "discovery": {"settings", "problems", "storage"},
-    "actions": {"settings", "problems", "recording"},
-    "observation": {
-        "collecting",
-        "links",
-        "settings",
-        "problems",
-        "formats",
-        "recording",
-        "actions",
-    },
-    "datasets": {"links", "settings", "problems", "formats", "recording", "actions", "observation"},
-    "problems.py": set(),
-    "collecting.py": set(),
-    "hashing.py": set(),
-    "links.py": set(),
-    "settings.py": set(),
-    "console.py": set(),
-    "pipeline.py": {"settings", "problems", "recording", "storage", "datasets"},
+    "settings": set(),
+    "problems": set(),
+    "common": LEAVES,
+    "formats": BELOW,
+    "recording": BELOW | {"formats"},
+    "actions": BELOW | {"formats", "recording"},
+    "observation": BELOW | {"formats", "recording", "actions"},
+    "datasets": BELOW | {"formats", "recording", "actions", "observation"},
+    "storage": BELOW,
+    "discovery": BELOW | {"storage"},
 }
+MAY_IMPORT["pipeline"] = BELOW | (set(MAY_IMPORT) - {"settings", "problems"})
+MAY_IMPORT["defs"] = MAY_IMPORT["pipeline"] | {"pipeline"}
+MAY_IMPORT["cli"] = MAY_IMPORT["defs"] | {"defs"}
+MAY_IMPORT["definitions"] = MAY_IMPORT["cli"] - {"cli"}
+THREE_LEVELS = {"formats", "observation", "storage"}
 LONGEST_MODULE, LONGEST_FUNCTION = 300, 50
 
 
@@ -54,43 +50,76 @@ def ours(path: Path) -> set[str]:
     return {place for place in places if not place.startswith("__")}
 
 
-def room(path: Path) -> str:
-    return path.relative_to(PACKAGE).parts[0]
+def layer(path: Path) -> str:
+    """The folder or top module that a file belongs to; `__init__` for the package's own."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def dagster_allowed(path: Path) -> bool:
-    return room(path) in {"defs", "definitions.py"}
+def public_names(path: Path) -> Iterator[str]:
+    """Names that a module defines for others: functions, classes and constants."""
+    for node in ast.parse(path.read_bytes()).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            names = [node.name]
+        elif isinstance(node, ast.Assign):
+            names = [target.id for target in node.targets if isinstance(target, ast.Name)]
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names = [node.target.id]
+        else:
+            names = []
+        yield from (name for name in names if not name.startswith("_"))
 
 
-def test_each_folder_imports_only_what_it_is_given() -> None:
+def test_the_package_root_holds_four_files() -> None:
+    assert {path.name for path in PACKAGE.glob("*.py")} == ROOT_FILES
+
+
+def test_every_module_is_under_a_layer_rule_and_follows_it() -> None:
+    modules = [path for path in MODULES if path != PACKAGE / "__init__.py"]
+    assert {layer(path) for path in modules} == set(MAY_IMPORT)
     wrong = {
         str(path.relative_to(PACKAGE)): sorted(strangers)
-        for path in MODULES
-        if room(path) in MAY_IMPORT
-        and (strangers := ours(path) - MAY_IMPORT[room(path)] - {room(path).removesuffix(".py")})
+        for path in modules
+        if (strangers := ours(path) - MAY_IMPORT[layer(path)] - {layer(path)})
     }
     assert wrong == {}
 
 
-def test_every_folder_with_a_rule_exists_and_every_folder_but_defs_has_one() -> None:
-    folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-    assert folders == {name for name in MAY_IMPORT if not name.endswith(".py")} | {"defs"}
+def test_the_layers_form_no_cycle() -> None:
+    for name, below in MAY_IMPORT.items():
+        assert all(name not in MAY_IMPORT[other] for other in below), name
 
 
 def test_only_the_orchestration_layer_knows_dagster() -> None:
     knowing = {path for path in MODULES if any(n.split(".")[0] == "dagster" for n in imports(path))}
     assert knowing
-    assert [path for path in knowing if not dagster_allowed(path)] == []
+    assert {layer(path) for path in knowing} <= {"defs", "definitions"}
 
 
-def test_nothing_below_it_imports_the_orchestration_layer() -> None:
-    above = {"defs", "definitions.py", "cli.py"}
-    below = [path for path in MODULES if room(path) not in above]
-    assert [str(path) for path in below if {"defs", "definitions", "cli"} & ours(path)] == []
+def test_there_are_two_levels_and_a_third_only_in_the_large_packages() -> None:
+    depths = {path: len(path.relative_to(PACKAGE).parts) for path in MODULES}
+    deep = [path for path, depth in depths.items() if depth > 2 + (layer(path) in THREE_LEVELS)]
+    assert deep == []
 
 
-def test_there_are_two_levels_and_no_more() -> None:
-    assert [p for p in MODULES if len(p.relative_to(PACKAGE).parts) > 2] == []
+def test_a_public_name_is_defined_in_one_module() -> None:
+    places: dict[str, list[str]] = {}
+    for path in MODULES:
+        for name in set(public_names(path)):
+            places.setdefault(name, []).append(str(path.relative_to(PACKAGE)))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_a_module_name_repeats_only_where_formats_have_the_same_part() -> None:
+    places: dict[str, list[Path]] = {}
+    for path in MODULES:
+        if path.name != "__init__.py":
+            places.setdefault(path.stem, []).append(path)
+    twice = [
+        [str(path.relative_to(PACKAGE)) for path in found]
+        for found in places.values()
+        if len(found) > 1 and any(path.parent.parent.name != "formats" for path in found)
+    ]
+    assert twice == []
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(PACKAGE)))

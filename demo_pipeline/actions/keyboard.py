@@ -6,10 +6,10 @@ how long modifiers are held (holds.py), how characters join into typed text (joi
 
 from dataclasses import dataclass
 
-from demo_pipeline.actions.holds import REPEAT_START_MS, Holds
+from demo_pipeline.actions.gestures import Token, TokenKind
 from demo_pipeline.actions.inputs import Input
-from demo_pipeline.actions.tokens import Token, TokenKind
-from demo_pipeline.recording.keys import Key, Layout, lookup
+from demo_pipeline.actions.modifiers import REPEAT_START_MS, ModifierTracker
+from demo_pipeline.recording.key_names import Key, KeyboardLayout, lookup
 
 REPEAT_GAP_MS = 600
 SHORTCUT_MODIFIERS = frozenset({"ctrl", "alt", "win", "command", "fn"})
@@ -50,9 +50,9 @@ class Keyboard:
         reasons: event index → why it is part of no action.
     """
 
-    def __init__(self, platform: str, layout: Layout, holds: Holds) -> None:
+    def __init__(self, platform: str, layout: KeyboardLayout, holds: ModifierTracker) -> None:
         self._platform = platform
-        self._layout: Layout = layout
+        self._layout: KeyboardLayout = layout
         self._holds = holds
         self._down: dict[str, _Press] = {}
         self._presses = 0

@@ -6,10 +6,10 @@ tokens (join.py).
 
 from dataclasses import dataclass, field
 
-from demo_pipeline.actions.holds import Holds
+from demo_pipeline.actions.gestures import Token, TokenKind
 from demo_pipeline.actions.inputs import DOWN, MOVE, UP, WHEEL, Input
+from demo_pipeline.actions.modifiers import ModifierTracker
 from demo_pipeline.actions.repair import distance
-from demo_pipeline.actions.tokens import Token, TokenKind
 from demo_pipeline.settings import ActionSettings
 
 BUTTONS = {"left": "left", "right": "right", "middle": "middle", "center": "middle"}
@@ -26,7 +26,7 @@ class _Press:
 class Pointer:
     """Reads pointer and wheel events in time order; `tokens` and `reasons` are its findings."""
 
-    def __init__(self, settings: ActionSettings, holds: Holds) -> None:
+    def __init__(self, settings: ActionSettings, holds: ModifierTracker) -> None:
         self._settings = settings
         self._holds = holds
         self._presses: dict[str, _Press] = {}

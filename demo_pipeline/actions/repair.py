@@ -9,9 +9,9 @@ buttons that never came up in holds.py and pointer.py, where their effect is kno
 from dataclasses import dataclass, field, replace
 from math import hypot
 
-from demo_pipeline.actions.copies import find_copies
+from demo_pipeline.actions.dedupe import find_copies
 from demo_pipeline.actions.inputs import DOWN, KEY_DOWN, KEY_UP, MOVE, UP, WHEEL, Input, late_lines
-from demo_pipeline.recording.keys import lookup
+from demo_pipeline.recording.key_names import lookup
 from demo_pipeline.settings import ActionSettings
 
 _DRAG_HOLD_MS = 200  # with no move logged, a press this long or a jump this far was a drag

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from demo_pipeline import __version__
-from demo_pipeline.datasets.charts import FOLDER
-from demo_pipeline.datasets.facts import Facts
+from demo_pipeline.datasets.charts import CHARTS_FOLDER
+from demo_pipeline.datasets.dataset_stats import DatasetStats
 from demo_pipeline.settings import DatasetSettings
 
 CARD = "README.md"
@@ -19,7 +19,7 @@ _CHARTS = ("actions", "lengths", "applications", "resolutions", "splits")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class CardKind:
     """What differs between the cards.
 
     Attributes:
@@ -42,7 +42,10 @@ class Kind:
 
 
 def card(
-    kind: Kind, facts: Facts, settings: DatasetSettings, left_out: Mapping[str, Mapping[str, int]]
+    kind: CardKind,
+    facts: DatasetStats,
+    settings: DatasetSettings,
+    left_out: Mapping[str, Mapping[str, int]],
 ) -> str:
     """The text of a card.
 
@@ -74,7 +77,7 @@ def card(
     return "\n\n".join(parts) + "\n"
 
 
-def _front_matter(kind: Kind, facts: Facts, settings: DatasetSettings) -> str:
+def _front_matter(kind: CardKind, facts: DatasetStats, settings: DatasetSettings) -> str:
     lines = [
         f"license: {_yaml(settings.licence)}",
         f"pretty_name: {_yaml(f'{settings.name_prefix}: {kind.title}')}",
@@ -118,7 +121,7 @@ def _made(settings: DatasetSettings) -> str:
     )
 
 
-def _counts(kind: Kind, facts: Facts, left_out: Mapping[str, Mapping[str, int]]) -> str:
+def _counts(kind: CardKind, facts: DatasetStats, left_out: Mapping[str, Mapping[str, int]]) -> str:
     rows = [
         (kind.unit, facts.samples),
         ("trajectories", facts.trajectories),
@@ -132,7 +135,7 @@ def _counts(kind: Kind, facts: Facts, left_out: Mapping[str, Mapping[str, int]])
     return _table(("what", "count"), rows)
 
 
-def _tables(kind: Kind, facts: Facts) -> Iterable[str]:
+def _tables(kind: CardKind, facts: DatasetStats) -> Iterable[str]:
     if facts.splits:
         rows = [
             (name, split.samples, split.trajectories, split.tasks)
@@ -146,7 +149,7 @@ def _tables(kind: Kind, facts: Facts) -> Iterable[str]:
     yield "### Applications"
     yield _table(("application", "trajectories"), _most(facts.applications))
     shown = [name for name in _CHARTS if name != "splits" or facts.splits]
-    yield "\n".join(f"![{name}]({FOLDER}/{name}.png)" for name in shown)
+    yield "\n".join(f"![{name}]({CHARTS_FOLDER}/{name}.png)" for name in shown)
 
 
 def _most(counts: Mapping[str, int]) -> list[tuple[str, int]]:
@@ -156,7 +159,7 @@ def _most(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return [*rows[:_SHOWN], *more]
 
 
-def _leaks(kind: Kind, facts: Facts, settings: DatasetSettings) -> str:
+def _leaks(kind: CardKind, facts: DatasetStats, settings: DatasetSettings) -> str:
     rule = "take part (`include_leaky`)" if settings.include_leaky else "are left out of training"
     leaks = facts.leaks
     unavoidable = leaks.share(leaks.unavoidable_leaks)

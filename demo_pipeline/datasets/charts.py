@@ -11,9 +11,9 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
-from demo_pipeline.datasets.facts import Facts
+from demo_pipeline.datasets.dataset_stats import DatasetStats
 
-FOLDER = "plots"
+CHARTS_FOLDER = "plots"
 MOST_BARS = 15
 _WIDTH, _ROW, _TOP, _MARGIN, _LABELS, _VALUES = 640, 26, 44, 14, 190, 70
 _INK, _PALE, _BAR = (60, 50, 40), (232, 228, 224), (176, 120, 60)  # BGR
@@ -21,7 +21,7 @@ _FONT = cv2.FONT_HERSHEY_SIMPLEX
 _BINS = ((1, 1), (2, 5), (6, 10), (11, 15), (16, 25), (26, 50), (51, 100))
 
 
-def charts(facts: Facts) -> dict[str, bytes]:
+def charts(facts: DatasetStats) -> dict[str, bytes]:
     """The charts of a dataset as PNG bytes, by file name without `.png`."""
     splits = {name: split.samples for name, split in facts.splits.items()}
     wanted: dict[str, tuple[str, Mapping[str, int]]] = {
@@ -35,19 +35,19 @@ def charts(facts: Facts) -> dict[str, bytes]:
     return {name: bar_chart(title, bars) for name, (title, bars) in wanted.items()}
 
 
-def write_charts(out: Path, facts: Facts) -> list[str]:
+def write_charts(out: Path, facts: DatasetStats) -> list[str]:
     """Write `plots/<name>.png` below `out`; the paths in order."""
-    folder = out / FOLDER
+    folder = out / CHARTS_FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     drawn = charts(facts)
     for name, png in drawn.items():
         (folder / f"{name}.png").write_bytes(png)
-    return [f"{FOLDER}/{name}.png" for name in drawn]
+    return [f"{CHARTS_FOLDER}/{name}.png" for name in drawn]
 
 
 def charts_of(out: Path) -> dict[str, bytes]:
     """The charts that were written for a dataset, PNG bytes by name."""
-    return {path.stem: path.read_bytes() for path in sorted((out / FOLDER).glob("*.png"))}
+    return {path.stem: path.read_bytes() for path in sorted((out / CHARTS_FOLDER).glob("*.png"))}
 
 
 def bar_chart(title: str, bars: Mapping[str, int]) -> bytes:

@@ -11,10 +11,10 @@ from typing import Any
 import cv2
 import numpy as np
 
-from demo_pipeline.datasets.preview import source_of, tiles_of
+from demo_pipeline.common.image_header import probe_image
 from demo_pipeline.datasets.selection import Row, load_rows
-from demo_pipeline.formats.image_probe import probe_image
-from demo_pipeline.observation.preview import contact_sheet, encode_jpeg, sheet_size
+from demo_pipeline.datasets.thumbnails import source_of, tiles_of
+from demo_pipeline.observation.contact_sheet_image import contact_sheet, encode_jpeg, sheet_size
 from demo_pipeline.problems import Problem
 
 CODE_VERSION = "1"

@@ -8,32 +8,33 @@ from dataclasses import dataclass
 from typing import Any
 
 from demo_pipeline.datasets.selection import Row
-from demo_pipeline.formats.cudag import ToolCall, to_ru
-from demo_pipeline.formats.desktopd import (
-    Action,
-    ActionType,
+from demo_pipeline.formats.cudag.models import to_ru
+from demo_pipeline.formats.cudag.tool_calls import ToolCall
+from demo_pipeline.formats.desktopd.step_actions import (
     ClickParameters,
     DragParameters,
     HotkeyParameters,
     ScrollParameters,
+    StepAction,
     TypeParameters,
     WaitParameters,
     points,
 )
+from demo_pipeline.formats.desktopd.vocabulary import ActionType
 from demo_pipeline.settings import DatasetSettings
 
 Size = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Deed:
+class ActionCalls:
     """An action in the tool's words; `note` says what they cannot, and is empty when they can."""
 
     calls: tuple[ToolCall, ...]
     note: str
 
 
-def tool_calls(action: Action, size: Size, settings: DatasetSettings) -> tuple[ToolCall, ...]:
+def tool_calls(action: StepAction, size: Size, settings: DatasetSettings) -> tuple[ToolCall, ...]:
     """The table of formats notes, section 4: an action as one or, for a drag, two calls.
 
     Args:
@@ -54,7 +55,9 @@ def tool_calls(action: Action, size: Size, settings: DatasetSettings) -> tuple[T
     return (_pointing_call(action, places[0], settings),)
 
 
-def _pointing_call(action: Action, place: dict[str, Any], settings: DatasetSettings) -> ToolCall:
+def _pointing_call(
+    action: StepAction, place: dict[str, Any], settings: DatasetSettings
+) -> ToolCall:
     match action.parameters:
         case ScrollParameters(direction=direction, amount=amount):
             name = "scroll" if direction in ("up", "down") else "hscroll"
@@ -71,33 +74,33 @@ def _sign(direction: str, settings: DatasetSettings) -> int:
     return 1 if direction in ("right", settings.scroll_positive) else -1
 
 
-def task_type(action: Action, calls: tuple[ToolCall, ...]) -> str:
+def task_type(action: StepAction, calls: tuple[ToolCall, ...]) -> str:
     """Kebab-case name of the action: left-click, triple-click, drag, scroll, hotkey and so on."""
     if action.action_type is ActionType.CLICK:
         return calls[0].action.replace("_", "-")
     return action.action_type.value.replace("_", "-")
 
 
-def describe(action: Action, row: Row, size: Size, settings: DatasetSettings) -> Deed:
+def describe(action: StepAction, row: Row, size: Size, settings: DatasetSettings) -> ActionCalls:
     """What was done, as the history tells it."""
     calls = tool_calls(action, size, settings)
     if is_off_screen(action, row, size):
         bare = tuple(_without_place(call) for call in calls[:1])
-        return Deed(bare, " outside the recorded screen")
+        return ActionCalls(bare, " outside the recorded screen")
     given = action.parameters.members()
     notes = []
     if modifiers := given.get("modifiers"):
         notes.append(f" while holding {' + '.join(modifiers)}")
     if isinstance(action.parameters, DragParameters) and given.get("button") in ("right", "middle"):
         notes.append(f" with the {given['button']} button")
-    return Deed(calls, "".join(notes))
+    return ActionCalls(calls, "".join(notes))
 
 
 def _without_place(call: ToolCall) -> ToolCall:
     return ToolCall(call.action, {k: v for k, v in call.arguments.items() if k != "coordinate"})
 
 
-def is_off_screen(action: Action, row: Row, size: Size) -> bool:
+def is_off_screen(action: StepAction, row: Row, size: Size) -> bool:
     """Whether an action with a place has it outside the picture."""
     places = points(action)
     inside = all(0 <= x < size[0] and 0 <= y < size[1] for x, y in places)

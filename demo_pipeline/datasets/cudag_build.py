@@ -13,40 +13,26 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
+from demo_pipeline.common.json_files import dump_json
 from demo_pipeline.datasets.cudag_config import (
     configuration,
-    dataset_directory_name,
     directory_name,
     generated_at,
 )
 from demo_pipeline.datasets.cudag_files import REPORT_FILE, split_report, write_companions
-from demo_pipeline.datasets.cudag_pictures import (
-    annotate,
-    image_suffix,
-    place_image,
-    place_picture,
-)
+from demo_pipeline.datasets.cudag_images import annotate, image_suffix, place_image, place_picture
 from demo_pipeline.datasets.cudag_records import (
     PROVENANCE_COLUMNS,
     STEP_EXCLUSIONS,
-    Draft,
+    RecordDraft,
     drafts,
 )
-from demo_pipeline.datasets.planning import Sights, plan_splits
-from demo_pipeline.datasets.selection import (
-    Candidate,
-    DatasetTrajectory,
-    Selection,
-    load,
-    select,
-)
+from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory, Selection, load, select
+from demo_pipeline.datasets.split_plan import CrossSplitGuard, plan_splits
 from demo_pipeline.datasets.splits import Split, SplitPlan
-from demo_pipeline.formats.cudag import neutralise, render_tool_calls
-from demo_pipeline.formats.jsonfile import dump_json
+from demo_pipeline.formats.cudag.tool_calls import escape_markers, render_tool_calls
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.settings import DatasetSettings
-
-__all__ = ["CudagSummary", "DatasetTrajectory", "build_cudag", "dataset_directory_name"]
 
 _DATA = (Split.TRAIN, Split.VAL, Split.HELD_OUT)
 
@@ -119,19 +105,21 @@ def _prepare(out: Path) -> None:
         (out / folder).mkdir(parents=True)
 
 
-def _sights(selection: Selection, plan: SplitPlan, settings: DatasetSettings) -> Sights:
+def _sights(selection: Selection, plan: SplitPlan, settings: DatasetSettings) -> CrossSplitGuard:
     """What could be shown and asked in two splits: prompts are compared as they are written."""
     splits: dict[str, set[Split]] = {}
     for candidate in selection.chosen:
         prompt = _asked(candidate.instruction, settings)
         splits.setdefault(prompt, set()).add(plan.splits[candidate.source.id])
     instructions = {candidate.instruction for candidate in selection.chosen}
-    return Sights(frozenset(one for one in instructions if len(splits[_asked(one, settings)]) > 1))
+    return CrossSplitGuard(
+        frozenset(one for one in instructions if len(splits[_asked(one, settings)]) > 1)
+    )
 
 
 def _asked(instruction: str, settings: DatasetSettings) -> str:
     """The part of a prompt that depends on the instruction: none where targets are named."""
-    return "" if settings.prompt_style == "grounding" else neutralise(instruction)[0]
+    return "" if settings.prompt_style == "grounding" else escape_markers(instruction)[0]
 
 
 @dataclass(slots=True)
@@ -141,7 +129,7 @@ class _Writer:
     out: Path
     settings: DatasetSettings
     stack: ExitStack
-    sights: Sights
+    sights: CrossSplitGuard
     files: dict[Split, TextIO] = field(init=False)
     records: Counter[Split] = field(default_factory=Counter)
     tasks: Counter[str] = field(default_factory=Counter)
@@ -170,14 +158,14 @@ class _Writer:
             return
         instruction = trajectory.task.instruction
         if self.settings.prompt_style != "grounding":
-            self.escaped["prompts"] += neutralise(instruction)[1]
+            self.escaped["prompts"] += escape_markers(instruction)[1]
         for draft in drafts(trajectory, rows, self.settings, self.excluded):
             if self.sights.leaks(instruction, draft.prompt, draft.screenshot, split):
                 self.excluded["split_leak"] += 1
             else:
                 self._write(draft, split)
 
-    def _write(self, draft: Draft, split: Split) -> None:
+    def _write(self, draft: RecordDraft, split: Split) -> None:
         if split is Split.TEST:
             self._write_test(draft)
         elif not self._write_record(draft, split):
@@ -188,7 +176,7 @@ class _Writer:
         self.escaped["prompts"] += draft.markers
         self.escaped["tool_calls"] += render_tool_calls(draft.calls)[1]
 
-    def _write_record(self, draft: Draft, split: Split) -> bool:
+    def _write_record(self, draft: RecordDraft, split: Split) -> bool:
         suffix = image_suffix(self.settings)
         image = self.out / "images" / f"{draft.id}{suffix}"
         if not place_image(draft.screenshot, image, self.settings):
@@ -198,7 +186,7 @@ class _Writer:
         self.files[split].write(draft.training_record(suffix).line() + "\n")
         return True
 
-    def _write_test(self, draft: Draft) -> None:
+    def _write_test(self, draft: RecordDraft) -> None:
         start = ",\n" if self.records[Split.TEST] else "[\n"
         entry = json.dumps(draft.test().model_dump(mode="json"), ensure_ascii=False)
         self.files[Split.TEST].write(start + entry)

@@ -12,7 +12,7 @@ from typing import Any
 from demo_pipeline.datasets.prompts import scroll_rule, system_prompt
 from demo_pipeline.datasets.selection import EPOCH, DatasetTrajectory, newest_recording
 from demo_pipeline.datasets.splits import SplitPlan
-from demo_pipeline.formats.cudag import DIRECTORY_PATTERN, GENERATOR
+from demo_pipeline.formats.cudag.models import DIRECTORY_PATTERN, GENERATOR
 from demo_pipeline.settings import NAME_PART, DatasetSettings
 
 _STAMP = "%Y%m%d_%H%M%S"

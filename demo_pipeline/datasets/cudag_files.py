@@ -9,10 +9,10 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from demo_pipeline.common.json_files import dump_json
 from demo_pipeline.datasets.cudag_config import split_ratios
 from demo_pipeline.datasets.prompts import system_prompt, tool_schema
 from demo_pipeline.datasets.splits import Split, SplitPlan
-from demo_pipeline.formats.jsonfile import dump_json
 from demo_pipeline.settings import DatasetSettings
 
 REPORT_FILE = "splits.json"

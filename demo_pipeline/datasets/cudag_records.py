@@ -10,34 +10,31 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from demo_pipeline.datasets.cudag_actions import Deed, describe, is_off_screen, task_type
+from demo_pipeline.common.image_header import png_size
+from demo_pipeline.datasets.cudag_actions import ActionCalls, describe, is_off_screen, task_type
 from demo_pipeline.datasets.prompts import grounding_prompt, history_line, human_prompt
 from demo_pipeline.datasets.selection import Row
-from demo_pipeline.formats.cudag import (
+from demo_pipeline.formats.cudag.models import (
     IMAGE_TOKEN,
     CudagMetadata,
     CudagRecord,
     CudagTest,
     ExpectedAction,
     TestMetadata,
-    ToolCall,
     Turn,
     box_to_ru,
     cudag_id,
-    neutralise,
-    render_tool_calls,
     tolerance_ru,
 )
-from demo_pipeline.formats.desktopd import (
-    CANVAS_HEIGHT,
-    CANVAS_WIDTH,
-    Action,
+from demo_pipeline.formats.cudag.tool_calls import ToolCall, escape_markers, render_tool_calls
+from demo_pipeline.formats.desktopd.reader import StepFiles, Trajectory
+from demo_pipeline.formats.desktopd.step_actions import (
     Parameters,
     ScrollParameters,
+    StepAction,
     points,
 )
-from demo_pipeline.formats.desktopd_reader import StepFiles, Trajectory
-from demo_pipeline.formats.image_probe import png_size
+from demo_pipeline.formats.desktopd.vocabulary import CANVAS_HEIGHT, CANVAS_WIDTH
 from demo_pipeline.settings import DatasetSettings
 
 STEP_EXCLUSIONS = (
@@ -56,7 +53,7 @@ Size = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class RecordDraft:
     """One record before it is known where it goes.
 
     Attributes:
@@ -100,7 +97,7 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class Aim:
+class TargetTolerance:
     """How large a target is: tolerance and box [x0, y0, x1, y1], both in RU."""
 
     tolerance: Size
@@ -112,7 +109,7 @@ def drafts(
     rows: Mapping[int, Row],
     settings: DatasetSettings,
     counts: Counter[str],
-) -> Iterator[Draft]:
+) -> Iterator[RecordDraft]:
     """Yield a record a step, then the `terminate` record on the final screenshot.
 
     Args:
@@ -146,7 +143,7 @@ def drafts(
 
 
 def _exclusion(
-    step: StepFiles, row: Row, found: Size | None, deed: Deed, settings: DatasetSettings
+    step: StepFiles, row: Row, found: Size | None, deed: ActionCalls, settings: DatasetSettings
 ) -> str:
     """Why no record is made from a step, the first reason that holds; empty when one is."""
     if is_off_screen(step.action, row, found or (CANVAS_WIDTH, CANVAS_HEIGHT)):
@@ -162,11 +159,14 @@ def _exclusion(
 
 
 def _prompt(
-    trajectory: Trajectory, action: Action | None, history: Sequence[str], settings: DatasetSettings
+    trajectory: Trajectory,
+    action: StepAction | None,
+    history: Sequence[str],
+    settings: DatasetSettings,
 ) -> tuple[str, int]:
     """What is asked, and the markers made harmless in it beside those of the instruction."""
     if settings.prompt_style == "grounding" and action is not None:
-        return neutralise(grounding_prompt(action))
+        return escape_markers(grounding_prompt(action))
     told = history if settings.prompt_style == "history" else ()
     return human_prompt(trajectory.task.instruction, told), 0
 
@@ -177,12 +177,12 @@ def _draft(
     asked: tuple[str, int],
     calls: tuple[ToolCall, ...],
     metadata: CudagMetadata,
-) -> Draft:
+) -> RecordDraft:
     name = f"{cudag_id(trajectory.id)}_{metadata.step_index:03d}"
-    return Draft(name, screenshot, asked[0], calls, metadata, asked[1])
+    return RecordDraft(name, screenshot, asked[0], calls, metadata, asked[1])
 
 
-def _end(trajectory: Trajectory, asked: tuple[str, int], size: Size) -> Draft:
+def _end(trajectory: Trajectory, asked: tuple[str, int], size: Size) -> RecordDraft:
     """The `terminate` record: a step after the last."""
     success = trajectory.result.success
     index = trajectory.steps[-1].index + 1 if trajectory.steps else 0
@@ -199,7 +199,7 @@ def _end(trajectory: Trajectory, asked: tuple[str, int], size: Size) -> Draft:
 
 
 def _metadata(
-    trajectory: Trajectory, step: StepFiles, deed: Deed, size: Size, aim: Aim
+    trajectory: Trajectory, step: StepFiles, deed: ActionCalls, size: Size, aim: TargetTolerance
 ) -> CudagMetadata:
     action = step.action
     places = points(action)
@@ -221,14 +221,16 @@ def _metadata(
     )
 
 
-def _aim(parameters: Parameters, row: Row, size: Size, settings: DatasetSettings) -> Aim:
+def _aim(
+    parameters: Parameters, row: Row, size: Size, settings: DatasetSettings
+) -> TargetTolerance:
     """Tolerance: half the target an axis, a default without one; a scroll hits a region."""
     target = [row[f"target_{part}"] for part in ("x", "y", "width", "height")]
     known = None not in target
     box = box_to_ru(target[0], target[1], target[2], target[3], size) if known else (0, 0, 0, 0)
     if isinstance(parameters, ScrollParameters):
-        return Aim((settings.scroll_tolerance, settings.scroll_tolerance), box)
+        return TargetTolerance((settings.scroll_tolerance, settings.scroll_tolerance), box)
     if not known:
-        return Aim((settings.default_tolerance, settings.default_tolerance), box)
+        return TargetTolerance((settings.default_tolerance, settings.default_tolerance), box)
     limits = (settings.tolerance_min, settings.tolerance_max)
-    return Aim(tolerance_ru(target[2], target[3], size, limits), box)
+    return TargetTolerance(tolerance_ru(target[2], target[3], size, limits), box)

@@ -13,15 +13,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from demo_pipeline.datasets.leaks import LeakRates, check_leak_rates, leak_rates
+from demo_pipeline.common.json_files import dump_json
+from demo_pipeline.datasets.pointer_leaks import LeakRates, check_leak_rates, leak_rates
 from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA
 from demo_pipeline.datasets.selection import DatasetTrajectory, Row, load, ordered
 from demo_pipeline.datasets.split_files import plain
-from demo_pipeline.formats.desktopd import Creator, Index, IndexEntry, Metadata
-from demo_pipeline.formats.desktopd_reader import Trajectory
-from demo_pipeline.formats.jsonfile import dump_json
+from demo_pipeline.formats.desktopd.models import Creator, Index, IndexEntry, Metadata
+from demo_pipeline.formats.desktopd.reader import Trajectory
 from demo_pipeline.problems import DemonstrationError, Problem
-from demo_pipeline.recording.tables import described_schema
+from demo_pipeline.recording.event_tables import described_schema
 from demo_pipeline.settings import DatasetSettings, TrajectorySettings
 
 STEPS_FILE = "steps.parquet"
@@ -220,6 +220,6 @@ def _metadata(tally: _Tally, settings: DatasetSettings, created_by: tuple[str, s
     )
 
 
-def check_leaks(out: Path, settings: TrajectorySettings) -> list[Problem]:
+def check_dataset_leaks(out: Path, settings: TrajectorySettings) -> list[Problem]:
     """Over the whole dataset, no more pictures give answers away than the settings allow."""
     return check_leak_rates(out / STEPS_FILE, settings)

@@ -13,21 +13,20 @@ from typing import Any
 
 import pyarrow as pa
 
+from demo_pipeline.common.json_files import dump_json
 from demo_pipeline.datasets.cudag_records import (
     PROVENANCE_COLUMNS,
     STEP_EXCLUSIONS,
-    Draft,
+    RecordDraft,
     drafts,
 )
-from demo_pipeline.datasets.planning import Sights, plan_splits
 from demo_pipeline.datasets.prompts import system_prompt, tool_schema
 from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory, load, select
 from demo_pipeline.datasets.split_files import SplitFiles, plain
+from demo_pipeline.datasets.split_plan import CrossSplitGuard, plan_splits
 from demo_pipeline.datasets.splits import Split
-from demo_pipeline.formats.cudag import render_tool_calls
-from demo_pipeline.formats.cudag_calls import render_json
-from demo_pipeline.formats.jsonfile import dump_json
-from demo_pipeline.formats.messages import SCHEMA_FILE, committed_schema
+from demo_pipeline.formats.cudag.tool_calls import render_json, render_tool_calls
+from demo_pipeline.formats.messages.models import SCHEMA_FILE, committed_schema
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.settings import DatasetSettings
 
@@ -57,7 +56,7 @@ class MessagesSummary:
     problems: tuple[Problem, ...]
 
 
-def table_schema(settings: DatasetSettings) -> pa.Schema:
+def messages_table_schema(settings: DatasetSettings) -> pa.Schema:
     """The columns of the Parquet files: those of a line, one type each."""
     turn = [("role", pa.string()), ("content", pa.list_(_PART))]
     turn += [("tool_calls", pa.list_(_CALL))] if _structured(settings) else []
@@ -83,15 +82,15 @@ def build_messages(
     Args:
         trajectories: committed and valid ones, in any order.
         out: directory to write into; it is made.
-        settings: what takes part, the splits, and the form of the calls (`message_calls`).
+        settings: what takes part, the splits, and the form of the calls (`tool_call_format`).
     """
     selection = select(trajectories, settings)
     splits = plan_splits(selection, settings).splits
-    sights = Sights.of(selection, splits, told=settings.prompt_style != "grounding")
+    sights = CrossSplitGuard.of(selection, splits, told=settings.prompt_style != "grounding")
     excluded: Counter[str] = Counter(dict.fromkeys(STEP_EXCLUSIONS, 0))
     left_out, problems = selection.excluded.copy(), list(selection.problems)
     written: set[str] = set()
-    with SplitFiles(out, table_schema(settings)) as files:
+    with SplitFiles(out, messages_table_schema(settings)) as files:
         for candidate in selection.chosen:
             split = splits[candidate.source.id]
             try:
@@ -118,7 +117,9 @@ def build_messages(
     )
 
 
-def message_line(draft: Draft, candidate: Candidate, settings: DatasetSettings) -> dict[str, Any]:
+def message_line(
+    draft: RecordDraft, candidate: Candidate, settings: DatasetSettings
+) -> dict[str, Any]:
     """One record as the export writes it; see `formats.messages.MessagesRecord`."""
     inside = draft.screenshot.relative_to(candidate.source.path).as_posix()
     user = [{"type": "image"}, _text(draft.prompt)]
@@ -146,18 +147,18 @@ def message_prompt(settings: DatasetSettings) -> str:
 
 
 def _structured(settings: DatasetSettings) -> bool:
-    return settings.message_calls == "structured"
+    return settings.tool_call_format == "structured"
 
 
 def _text(text: str) -> dict[str, str]:
     return {"type": "text", "text": plain(text)}
 
 
-def _answer_in_text(draft: Draft) -> dict[str, Any]:
+def _answer_in_text(draft: RecordDraft) -> dict[str, Any]:
     return {"role": "assistant", "content": [_text(render_tool_calls(draft.calls)[0])]}
 
 
-def _answer(draft: Draft) -> dict[str, Any]:
+def _answer(draft: RecordDraft) -> dict[str, Any]:
     functions = [call.as_dict() for call in draft.calls]
     calls = [
         {

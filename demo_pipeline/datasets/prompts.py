@@ -7,15 +7,19 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from demo_pipeline.formats.cudag import RU_MAX, TOOL_NAME, ToolCall, neutralise
-from demo_pipeline.formats.cudag_calls import render_json
-from demo_pipeline.formats.desktopd import (
-    Action,
-    ActionType,
-    ClickParameters,
-    Role,
-    ScrollParameters,
+from demo_pipeline.formats.cudag.tool_calls import (
+    RU_MAX,
+    TOOL_NAME,
+    ToolCall,
+    escape_markers,
+    render_json,
 )
+from demo_pipeline.formats.desktopd.step_actions import (
+    ClickParameters,
+    ScrollParameters,
+    StepAction,
+)
+from demo_pipeline.formats.desktopd.vocabulary import ActionType, Role
 from demo_pipeline.settings import DatasetSettings
 
 _ACTIONS = {
@@ -99,12 +103,12 @@ def history_line(number: int, calls: Sequence[ToolCall], note: str) -> str:
         note: what the calls cannot say, or empty.
     """
     told = [render_json(call.named_arguments())[0] for call in calls]
-    return f"{number}. {' then '.join(told)}{neutralise(note)[0]}"
+    return f"{number}. {' then '.join(told)}{escape_markers(note)[0]}"
 
 
 def human_prompt(instruction: str, history: Sequence[str]) -> str:
     """The instruction and the previous actions, without the image's mark; no marker left in it."""
-    text, _ = neutralise(instruction)
+    text, _ = escape_markers(instruction)
     return "\n".join([text, "", "Previous actions:", *history]) if history else text
 
 
@@ -129,7 +133,7 @@ _ROLE_WORDS = {
 }
 
 
-def grounding_prompt(action: Action) -> str:
+def grounding_prompt(action: StepAction) -> str:
     """What to do to which element, as `Click the Search button`; markers are left as they are.
 
     Empty when no words would say it: there is no target, it has no name, or the action is more than
@@ -142,7 +146,7 @@ def grounding_prompt(action: Action) -> str:
     return f"{verb} the {name} {_ROLE_WORDS.get(target.role, target.role.value)}"
 
 
-def _verb(action: Action) -> str:
+def _verb(action: StepAction) -> str:
     match action.parameters:
         case ClickParameters(button=button, clicks=clicks):
             if button != "left":

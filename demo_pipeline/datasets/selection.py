@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 
 from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA, read_provenance
-from demo_pipeline.formats.desktopd import Result, Task
-from demo_pipeline.formats.desktopd_reader import Trajectory, read_document, read_trajectory
+from demo_pipeline.formats.desktopd.models import Result, Task
+from demo_pipeline.formats.desktopd.reader import Trajectory, read_document, read_trajectory
 from demo_pipeline.problems import DemonstrationError, Problem, errors
 from demo_pipeline.settings import DatasetSettings
 

@@ -14,12 +14,12 @@ from typing import Any
 import pyarrow as pa
 
 from demo_pipeline.datasets.cudag_actions import is_off_screen
-from demo_pipeline.datasets.planning import Sights, plan_splits
 from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory, Row, load, select
 from demo_pipeline.datasets.split_files import SplitFiles, plain
+from demo_pipeline.datasets.split_plan import CrossSplitGuard, plan_splits
 from demo_pipeline.datasets.splits import Split
-from demo_pipeline.formats.desktopd import CANVAS_HEIGHT, CANVAS_WIDTH
-from demo_pipeline.formats.desktopd_reader import StepFiles, Trajectory
+from demo_pipeline.formats.desktopd.reader import StepFiles, Trajectory
+from demo_pipeline.formats.desktopd.vocabulary import CANVAS_HEIGHT, CANVAS_WIDTH
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.settings import DatasetSettings
 
@@ -88,7 +88,7 @@ def build_sft(
     """
     selection = select(trajectories, settings)
     splits = plan_splits(selection, settings).splits
-    sights = Sights.of(selection, splits)
+    sights = CrossSplitGuard.of(selection, splits)
     excluded: Counter[str] = Counter(dict.fromkeys(STEP_EXCLUSIONS, 0))
     left_out, problems = selection.excluded.copy(), list(selection.problems)
     written: set[str] = set()
@@ -152,7 +152,9 @@ def _exclusion(step: StepFiles, row: Row, settings: DatasetSettings) -> str:
     return "leak" if row["leak"] and not settings.include_leaky else ""
 
 
-def _leaks(sample: Mapping[str, Any], candidate: Candidate, split: Split, sights: Sights) -> bool:
+def _leaks(
+    sample: Mapping[str, Any], candidate: Candidate, split: Split, sights: CrossSplitGuard
+) -> bool:
     seen = sample["input"]
     inside = str(seen["screenshot"]).removeprefix(f"trajectories/{candidate.source.id}/")
     prompt = f"{seen['instruction']}\n{json.dumps(seen['history'])}"

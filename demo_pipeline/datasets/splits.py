@@ -10,10 +10,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from demo_pipeline.formats.osworld import normalise_app
+from demo_pipeline.formats.osworld.task import normalise_app
 from demo_pipeline.settings import DatasetSettings
 
-SMALL = 20
+FEW_GROUPS = 20
 
 
 class Split(StrEnum):
@@ -34,7 +34,7 @@ class SplitPlan:
         groups: split of every group.
         members: group of every trajectory.
         filled: groups that were moved to a split that would have been empty, in order. Only
-            datasets of fewer than `SMALL` groups have any, and only they may move groups later.
+            datasets of fewer than `FEW_GROUPS` groups have any; only they may move groups later.
         empty: wanted splits that stay empty because there are too few groups.
         absent: held-out applications that no trajectory has.
     """
@@ -82,7 +82,7 @@ def assign_splits(
     """Place every group.
 
     A group with a trajectory of a held-out application is held out whole. Any other goes where its
-    hash falls among the cumulative ratios of train, val and test. With fewer than `SMALL` such
+    hash falls among the cumulative ratios of train, val and test. With fewer than `FEW_GROUPS` such
     groups, a wanted split (ratio above 0) that is empty takes the group whose hash is nearest to
     it, unless that would empty another split.
 
@@ -100,7 +100,7 @@ def assign_splits(
         for group in sorted(set(groups.values()) - apart)
     }
     placed = {group: _place(at, intervals) for group, at in position.items()}
-    filled = _fill(placed, position, intervals) if len(placed) < SMALL else ()
+    filled = _fill(placed, position, intervals) if len(placed) < FEW_GROUPS else ()
     present = set(placed.values())
     placed.update(dict.fromkeys(apart, Split.HELD_OUT))
     return SplitPlan(

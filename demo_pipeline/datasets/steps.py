@@ -8,12 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from demo_pipeline.actions.tables import Action
-from demo_pipeline.formats import desktopd
-from demo_pipeline.formats.desktopd import ActionType, TargetElement
-from demo_pipeline.formats.desktopd_actions import PARAMETERS
-from demo_pipeline.observation.canvas import Canvas
-from demo_pipeline.observation.evidence import Evidence, WheelEvidence
+from demo_pipeline.actions.action_tables import Action
+from demo_pipeline.formats.desktopd.step_actions import PARAMETERS, StepAction, TargetElement
+from demo_pipeline.formats.desktopd.vocabulary import ActionType
+from demo_pipeline.observation.calibration.canvas import Canvas
+from demo_pipeline.observation.calibration.evidence import Evidence, WheelEvidence
 
 Row = Mapping[str, Any]
 
@@ -23,7 +22,7 @@ class Step:
     """An action that became a step, with its rows of the frames and trees tables."""
 
     action: Action
-    written: desktopd.Action
+    written: StepAction
     frame: Row
     tree: Row
 
@@ -36,7 +35,7 @@ class Steps:
     left_out: Mapping[str, int]
 
 
-def steps_of(
+def build_steps(
     actions: Sequence[Action], frames: Sequence[Row], trees: Sequence[Row], evidence: Evidence
 ) -> Steps:
     """Number the steps. Left out and counted: thinking pauses, off-screen, no picture."""
@@ -52,7 +51,7 @@ def steps_of(
             continue
         target = _target(tree)
         kind, parameters = _parameters(action, canvas, waits)
-        written = desktopd.Action(
+        written = StepAction(
             step_index=len(steps),
             action_type=kind,
             parameters=PARAMETERS[kind].model_validate(parameters),

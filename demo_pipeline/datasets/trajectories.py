@@ -14,21 +14,22 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from demo_pipeline.actions.tables import read_actions
-from demo_pipeline.datasets.instruction import Assignment, assignment_of
-from demo_pipeline.datasets.leaks import check_leak_rates, leak_rates
-from demo_pipeline.datasets.osworld_links import NO_CATALOG, Link
+from demo_pipeline.actions.action_tables import read_actions
+from demo_pipeline.common.hardlinks import link_or_copy
+from demo_pipeline.common.json_files import dump_json
+from demo_pipeline.datasets.pointer_leaks import check_leak_rates, leak_rates
 from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA, write_provenance
-from demo_pipeline.datasets.steps import Step, Steps, steps_of
-from demo_pipeline.formats.desktopd import Difficulty, ModelInfo, Result, Task
-from demo_pipeline.formats.desktopd_validator import validate_trajectory
-from demo_pipeline.formats.jsonfile import dump_json
-from demo_pipeline.links import place
-from demo_pipeline.observation.evidence import Evidence
-from demo_pipeline.observation.final import FINAL_FILE
-from demo_pipeline.observation.screenshots import read_evidence, read_frames
-from demo_pipeline.observation.tree_checks import checked_targets
-from demo_pipeline.observation.trees import read_tree_rows
+from demo_pipeline.datasets.steps import Step, Steps, build_steps
+from demo_pipeline.datasets.task_matching import NO_CATALOG, TaskMatch
+from demo_pipeline.datasets.task_text import Assignment, assignment_of
+from demo_pipeline.formats.desktopd.models import ModelInfo, Result, Task
+from demo_pipeline.formats.desktopd.validator import validate_trajectory
+from demo_pipeline.formats.desktopd.vocabulary import Difficulty
+from demo_pipeline.observation.calibration.evidence import Evidence
+from demo_pipeline.observation.frames.final_frame import FINAL_FILE
+from demo_pipeline.observation.frames.screenshots import read_evidence, read_frames
+from demo_pipeline.observation.trees.tree_checks import checked_targets
+from demo_pipeline.observation.trees.ui_trees import read_tree_rows
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.events import read_events, schema_problems
 from demo_pipeline.recording.manifest import RecordingManifest
@@ -49,7 +50,7 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
     trees_folder: Path,
     out: Path,
     settings: TrajectorySettings,
-    link: Link = NO_CATALOG,
+    link: TaskMatch = NO_CATALOG,
 ) -> dict[str, Any]:
     """Write task.json, steps/, result.json, final_screenshot.png and provenance.parquet.
 
@@ -60,7 +61,7 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
     evidence = read_evidence(screenshots_folder)
     assignment = assignment_of(manifest.parsed_meta())
     frames, trees = read_frames(screenshots_folder), read_tree_rows(trees_folder)
-    found = steps_of(actions, frames, trees, evidence)
+    found = build_steps(actions, frames, trees, evidence)
     if not found.steps:
         raise DemonstrationError(_no_steps(manifest, found))
     task = _task(assignment, len(found.steps), settings, link)
@@ -71,8 +72,8 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
     for step in found.steps:
         folder = out / "steps" / f"{step.written.step_index:03d}"
         folder.mkdir(parents=True)
-        place(screenshots_folder / step.frame["file"], folder / "screenshot.png")
-        place(trees_folder / step.tree["file"], folder / "ui_tree.json")
+        link_or_copy(screenshots_folder / step.frame["file"], folder / "screenshot.png")
+        link_or_copy(trees_folder / step.tree["file"], folder / "ui_tree.json")
         dump_json(folder / "action.json", step.written)
     rows = [
         _provenance(step, manifest, assignment, evidence) | _linked(link) for step in found.steps
@@ -92,7 +93,9 @@ def _no_steps(manifest: RecordingManifest, found: Steps) -> Problem:
     )
 
 
-def _task(assignment: Assignment, steps: int, settings: TrajectorySettings, link: Link) -> Task:
+def _task(
+    assignment: Assignment, steps: int, settings: TrajectorySettings, link: TaskMatch
+) -> Task:
     difficulty = Difficulty.HARD
     if steps <= settings.medium_steps:
         difficulty = Difficulty.MEDIUM
@@ -165,7 +168,7 @@ def _provenance(
     }
 
 
-def _linked(link: Link) -> dict[str, Any]:
+def _linked(link: TaskMatch) -> dict[str, Any]:
     return {
         "osworld_task_id": link.task_id,
         "osworld_match": link.match,
@@ -210,6 +213,6 @@ def check_provenance(folder: Path) -> list[Problem]:
     return schema_problems(folder / PROVENANCE_FILE, PROVENANCE_SCHEMA)
 
 
-def check_leaks(folder: Path, settings: TrajectorySettings) -> list[Problem]:
+def check_trajectory_leaks(folder: Path, settings: TrajectorySettings) -> list[Problem]:
     """No more pictures give their answers away than the settings allow."""
     return check_leak_rates(folder / PROVENANCE_FILE, settings)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import duckdb
 
-from demo_pipeline.datasets.facts import quoted
+from demo_pipeline.datasets.dataset_stats import quoted
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,11 @@ the pipeline itself are in upkeep.py.
 
 import dagster as dg
 
-from demo_pipeline.aggregates import AGGREGATES
-from demo_pipeline.chain import STAGES
-from demo_pipeline.dataset_statistics import DATASET_STATISTICS
-from demo_pipeline.osworld import OSWORLD_TASKS
-from demo_pipeline.quarantine_table import QUARANTINE
+from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
+from demo_pipeline.pipeline.dataset_statistics import DATASET_STATISTICS
+from demo_pipeline.pipeline.demonstration_stages import STAGES
+from demo_pipeline.pipeline.quarantine_table import QUARANTINE
+from demo_pipeline.pipeline.task_catalog import OSWORLD_TASKS
 
 demonstration_job = dg.define_asset_job(
     "process_demonstration",
@@ -20,7 +20,7 @@ demonstration_job = dg.define_asset_job(
 
 datasets_job = dg.define_asset_job(
     "build_datasets",
-    selection=[*(aggregate.name for aggregate in AGGREGATES), DATASET_STATISTICS],
+    selection=[*(aggregate.name for aggregate in DATASET_STAGES), DATASET_STATISTICS],
     description="SFT samples, messages, CUDAG, the index and statistics, from what is committed.",
 )
 

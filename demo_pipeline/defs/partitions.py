@@ -16,7 +16,7 @@ def unregistered(instance: dg.DagsterInstance, ids: Iterable[str]) -> list[str]:
     return [key for key in dict.fromkeys(ids) if key not in known]
 
 
-def register(instance: dg.DagsterInstance, ids: Iterable[str]) -> list[str]:
+def register_partitions(instance: dg.DagsterInstance, ids: Iterable[str]) -> list[str]:
     """Register ids that are not yet known; returns those, in order."""
     new = unregistered(instance, ids)
     if new:

@@ -11,10 +11,11 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
+from demo_pipeline.pipeline.build_if_stale import BuildResult
+from demo_pipeline.pipeline.quarantine import QuarantineRecord
 from demo_pipeline.problems import Problem, Severity
-from demo_pipeline.recording.tables import column_descriptions
-from demo_pipeline.storage.making import CheckOutcome, Made
-from demo_pipeline.storage.quarantine import QuarantineRecord
+from demo_pipeline.recording.event_tables import column_descriptions
+from demo_pipeline.storage.store.version_manifest import CheckOutcome
 
 _SHOWN = 20
 
@@ -40,7 +41,7 @@ def _value(value: Any) -> dg.MetadataValue:
             return dg.MetadataValue.json(value)
 
 
-def made_metadata(made: Made, location: str) -> dict[str, dg.MetadataValue]:
+def made_metadata(made: BuildResult, location: str) -> dict[str, dg.MetadataValue]:
     """The summary of an output, where it lies, and which version it is."""
     entries = metadata_of(made.summary)
     entries["path"] = dg.MetadataValue.path(location)
@@ -53,7 +54,7 @@ def made_metadata(made: Made, location: str) -> dict[str, dg.MetadataValue]:
     return entries
 
 
-def table_schema(schema: pa.Schema) -> dg.TableSchema:
+def column_schema(schema: pa.Schema) -> dg.TableSchema:
     """A Parquet schema as the UI shows it."""
     descriptions = column_descriptions(schema)
     return dg.TableSchema(

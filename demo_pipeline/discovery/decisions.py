@@ -9,19 +9,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from demo_pipeline.discovery.launched import Launch, Launched, Outcome
+from demo_pipeline.discovery.run_history import Launch, RunHistory, RunOutcome
 from demo_pipeline.settings import DiscoverySettings
-from demo_pipeline.storage.demonstrations import FILES
-from demo_pipeline.storage.fingerprint import listing_fingerprint
-from demo_pipeline.storage.objects import ObjectInfo
+from demo_pipeline.storage.objects.object_store import ObjectInfo
+from demo_pipeline.storage.uploads.fingerprint import listing_fingerprint
+from demo_pipeline.storage.uploads.upload_listing import FILES
 
-SUPERSEDED = Outcome.SUPERSEDED.value  # a wish with this reason asks to look again, not for a run
+SUPERSEDED = (
+    RunOutcome.SUPERSEDED.value
+)  # a wish with this reason asks to look again, not for a run
 _PATIENCE = 10  # an abandoned upload is still looked at every so many quiet times
 
 File = tuple[str, str, int, int]  # name, ETag, bytes, whole seconds of `modified`
 
 
-class State(StrEnum):
+class UploadState(StrEnum):
     """Where a demonstration stands. `accepted`: a run was launched for what lies there."""
 
     PENDING = "pending"
@@ -48,13 +50,13 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class UploadRecord:
     """What is known of one folder of the uploads.
 
     Attributes:
         name: the folder's own name.
         id: safe id; several names may meet on one.
-        state: see `State`.
+        state: see `UploadState`.
         files: of `FILES`, those there when the folder was last looked at.
         fingerprint: of those files when they were all there, else None.
         since: when that fingerprint was first seen and no file was written since.
@@ -68,7 +70,7 @@ class Entry:
 
     name: str
     id: str
-    state: State = State.PENDING
+    state: UploadState = UploadState.PENDING
     files: tuple[File, ...] = ()
     fingerprint: str | None = None
     since: float = 0.0
@@ -81,7 +83,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class UploadObservation:
     """One look at one folder.
 
     Attributes:
@@ -100,7 +102,7 @@ class Sight:
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class LedgerClock:
     """The ledger's time, which never runs backwards.
 
     Attributes:
@@ -114,14 +116,14 @@ class Clock:
     debt: float = 0.0
 
 
-def advance(clock: Clock, now: float) -> Clock:
+def advance(clock: LedgerClock, now: float) -> LedgerClock:
     """The clock at machine time `now`; a jump back, and its undoing, count as no time at all."""
     passed = now - clock.wall
     if passed < 0:
-        return Clock(clock.time, now, clock.debt - passed)
+        return LedgerClock(clock.time, now, clock.debt - passed)
     if clock.debt and passed >= clock.debt:
-        return Clock(clock.time + passed - clock.debt, now)
-    return Clock(clock.time + passed, now, clock.debt)
+        return LedgerClock(clock.time + passed - clock.debt, now)
+    return LedgerClock(clock.time + passed, now, clock.debt)
 
 
 def described(name: str, info: ObjectInfo) -> File:
@@ -135,7 +137,9 @@ def fingerprint_of(files: Iterable[File]) -> str | None:
     return listing_fingerprint(listed) if len(listed) == len(FILES) else None
 
 
-def observe(entry: Entry, sight: Sight, sweep: int, settings: DiscoverySettings) -> Entry:
+def observe(
+    entry: UploadRecord, sight: UploadObservation, sweep: int, settings: DiscoverySettings
+) -> UploadRecord:
     """What is known after a look; it stays accepted or requested only if nothing changed.
 
     Args:
@@ -156,25 +160,27 @@ def observe(entry: Entry, sight: Sight, sweep: int, settings: DiscoverySettings)
         return entry
     return replace(
         entry,
-        state=State.PENDING,
+        state=UploadState.PENDING,
         fingerprint=fingerprint,
         since=sight.ended,
         run_key=None,
-        due=sight.ended + settings.quiet_seconds,
+        due=sight.ended + settings.stable_seconds,
     )
 
 
-def is_complete(entry: Entry, sight: Sight, launched_before: bool, quiet_seconds: float) -> bool:
+def is_complete(
+    entry: UploadRecord, sight: UploadObservation, launched_before: bool, stable_seconds: float
+) -> bool:
     """Whether an upload with all its files may be taken: quiet long enough, or marked.
 
     A marker speaks for the first upload only: beside a later one it may be the first one's.
     """
     if sight.marked and not launched_before:
         return True
-    return not quiet_seconds or sight.began - entry.since >= quiet_seconds
+    return not stable_seconds or sight.began - entry.since >= stable_seconds
 
 
-def reason_to_run(entry: Entry, last: Launch | None, wish: str | None) -> str | None:
+def reason_to_run(entry: UploadRecord, last: Launch | None, wish: str | None) -> str | None:
     """Why a complete upload needs a run; None when the last run was for it, and not lost."""
     if wish is not None:
         return wish
@@ -182,12 +188,12 @@ def reason_to_run(entry: Entry, last: Launch | None, wish: str | None) -> str | 
         return None if entry.accepted == entry.fingerprint else "new"
     if last.fingerprint != entry.fingerprint:
         return "changed"
-    return last.outcome.value if last.superseded or last.made_up_for else None
+    return last.outcome.value if last.superseded or last.should_retry else None
 
 
-def next_run_key(launched: Launched, entry: Entry, fingerprint: str) -> str:
+def next_run_key(launched: RunHistory, entry: UploadRecord, fingerprint: str) -> str:
     """The key of a run that is not launched yet; the same until it is."""
-    if entry.state is State.REQUESTED and entry.run_key is not None:
+    if entry.state is UploadState.REQUESTED and entry.run_key is not None:
         return entry.run_key
     before = launched.times(entry.id, fingerprint)
     while launched.has_run(key := _run_key(entry.id, fingerprint, before)):
@@ -195,29 +201,35 @@ def next_run_key(launched: Launched, entry: Entry, fingerprint: str) -> str:
     return key
 
 
-def accept(entry: Entry) -> Entry:
+def accept(entry: UploadRecord) -> UploadRecord:
     """A run was launched for what lies there."""
-    return replace(entry, state=State.ACCEPTED, accepted=entry.fingerprint, run_key=None, due=None)
+    return replace(
+        entry, state=UploadState.ACCEPTED, accepted=entry.fingerprint, run_key=None, due=None
+    )
 
 
-def look_again(entry: Entry, time: float) -> Entry:
+def look_again(entry: UploadRecord, time: float) -> UploadRecord:
     """As if its files had only just been seen to change."""
-    return replace(entry, state=State.PENDING, fingerprint=None, run_key=None, due=time)
+    return replace(entry, state=UploadState.PENDING, fingerprint=None, run_key=None, due=time)
 
 
 def _run_key(demonstration: str, fingerprint: str, before: int) -> str:
     return f"{demonstration}@{fingerprint[:16]}" + (f"#{before}" if before else "")
 
 
-def _incomplete(entry: Entry, sight: Sight, settings: DiscoverySettings) -> Entry:
+def _incomplete(
+    entry: UploadRecord, sight: UploadObservation, settings: DiscoverySettings
+) -> UploadRecord:
     """Waits half as long as nothing has happened: an upload under way is looked at every time."""
-    wait = min((sight.ended - entry.changed) / 2, _PATIENCE * settings.quiet_seconds)
+    wait = min((sight.ended - entry.changed) / 2, _PATIENCE * settings.stable_seconds)
     due = sight.ended + wait
-    return replace(entry, state=State.PENDING, fingerprint=None, run_key=None, due=due)
+    return replace(entry, state=UploadState.PENDING, fingerprint=None, run_key=None, due=due)
 
 
-def _absent(entry: Entry, sight: Sight, sweep: int, settings: DiscoverySettings) -> Entry:
+def _absent(
+    entry: UploadRecord, sight: UploadObservation, sweep: int, settings: DiscoverySettings
+) -> UploadRecord:
     if sweep != entry.missing_sweep:
         entry = replace(entry, missing=entry.missing + 1, missing_sweep=sweep)
     entry = _incomplete(entry, sight, settings)
-    return replace(entry, state=State.GONE, due=None) if entry.missing >= 2 else entry
+    return replace(entry, state=UploadState.GONE, due=None) if entry.missing >= 2 else entry

@@ -10,9 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from demo_pipeline.discovery.bookmarks import Kind, Listing
+from demo_pipeline.discovery.cursors import Listing, ListingKind
 from demo_pipeline.discovery.database import open_database
-from demo_pipeline.discovery.decisions import SUPERSEDED, Clock, Entry, State, advance
+from demo_pipeline.discovery.decisions import (
+    SUPERSEDED,
+    LedgerClock,
+    UploadRecord,
+    UploadState,
+    advance,
+)
 from demo_pipeline.discovery.rows import (
     BIT,
     COLUMNS,
@@ -71,17 +77,17 @@ class Ledger:
         statement = "INSERT OR REPLACE INTO wishes (id, reason, run_key) VALUES (?, ?, NULL)"
         self._connection.execute(statement, (id, reason))
 
-    def states(self) -> dict[str, State]:
+    def states(self) -> dict[str, UploadState]:
         """Every id ever seen; of those that several folders meet on, the first not gone."""
         rows = self._connection.execute(
             "SELECT id, state FROM demonstrations ORDER BY state = 'gone' DESC, name DESC"
         )
-        return {key: State(state) for key, state in rows}
+        return {key: UploadState(state) for key, state in rows}
 
-    def counts(self) -> dict[State, int]:
+    def counts(self) -> dict[UploadState, int]:
         """How many folders are in each state."""
         rows = self._connection.execute("SELECT state, count(*) FROM demonstrations GROUP BY state")
-        return dict.fromkeys(State, 0) | {State(state): count for state, count in rows}
+        return dict.fromkeys(UploadState, 0) | {UploadState(state): count for state, count in rows}
 
     def collisions(self) -> dict[str, tuple[str, ...]]:
         """Ids that several folders meet on, with the folders' names, sorted."""
@@ -99,7 +105,7 @@ class Ledger:
         """The ledger's time at machine time `now`; wakes those that somebody wished for."""
         with self.transaction():
             row = self._connection.execute("SELECT time, wall, debt FROM clock").fetchone()
-            clock = advance(Clock(*row), now) if row else Clock(now, now)
+            clock = advance(LedgerClock(*row), now) if row else LedgerClock(now, now)
             self._connection.execute(
                 "INSERT OR REPLACE INTO clock VALUES (1, ?, ?, ?)",
                 (clock.time, clock.wall, clock.debt),
@@ -158,11 +164,11 @@ class Ledger:
             (demonstration,) if run_key is None else (demonstration, run_key),
         )
 
-    def requested(self, limit: int) -> list[Entry]:
+    def requested(self, limit: int) -> list[UploadRecord]:
         """Those a run was requested for, longest waiting first."""
         return self._select("WHERE state = 'requested' ORDER BY due, name LIMIT ?", limit)
 
-    def due(self, time: float, limit: int, *, complete: bool) -> list[Entry]:
+    def due(self, time: float, limit: int, *, complete: bool) -> list[UploadRecord]:
         """Those to look at by `time`, longest waiting first, with all files there or without."""
         return self._select(
             "WHERE (fingerprint IS NULL) = ? AND due <= ? ORDER BY due, name LIMIT ?",
@@ -171,16 +177,16 @@ class Ledger:
             limit,
         )
 
-    def entries(self, names: Sequence[str]) -> dict[str, Entry]:
+    def entries(self, names: Sequence[str]) -> dict[str, UploadRecord]:
         """What is known of these folders, by name."""
-        found: dict[str, Entry] = {}
+        found: dict[str, UploadRecord] = {}
         for start in range(0, len(names), _AT_ONCE):
             part = [write_text(name) for name in names[start : start + _AT_ONCE]]
             marks = ", ".join("?" * len(part))
             found |= {each.name: each for each in self._select(f"WHERE name IN ({marks})", *part)}
         return found
 
-    def save(self, entries: Iterable[Entry]) -> None:
+    def save(self, entries: Iterable[UploadRecord]) -> None:
         """Write what is known of folders, new or known."""
         columns = f"{COLUMNS}, expected"
         marks = ", ".join("?" * (columns.count(",") + 1))
@@ -208,7 +214,7 @@ class Ledger:
             (time, sweep),
         )
 
-    def listing(self, kind: Kind) -> Listing:
+    def listing(self, kind: ListingKind) -> Listing:
         """How far the listing has come."""
         row = self._connection.execute(
             "SELECT token, number, failures FROM listings WHERE kind = ?", (kind,)
@@ -218,7 +224,7 @@ class Ledger:
         token, number, failures = row
         return Listing(None if token is None else read_text(token), number, failures)
 
-    def set_listing(self, kind: Kind, listing: Listing) -> None:
+    def set_listing(self, kind: ListingKind, listing: Listing) -> None:
         """Remember how far the listing has come."""
         token = None if listing.token is None else write_text(listing.token)
         self._connection.execute(
@@ -226,6 +232,6 @@ class Ledger:
             (kind, token, listing.number, listing.failures),
         )
 
-    def _select(self, where: str, *values: Any) -> list[Entry]:
+    def _select(self, where: str, *values: Any) -> list[UploadRecord]:
         statement = f"SELECT {COLUMNS} FROM demonstrations {where}"  # noqa: S608 - constants
         return [read_entry(row) for row in self._connection.execute(statement, values)]

@@ -8,19 +8,21 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 
-from demo_pipeline.discovery.bookmarks import Kind, Listing
-from demo_pipeline.discovery.decisions import Entry, File, State, described, look_again
+from demo_pipeline.discovery.cursors import Listing, ListingKind
+from demo_pipeline.discovery.decisions import File, UploadRecord, UploadState, described, look_again
 from demo_pipeline.discovery.ledger import Ledger
-from demo_pipeline.discovery.watch import Watch
-from demo_pipeline.storage.demonstrations import FILES
+from demo_pipeline.discovery.tick_budget import TickBudget
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.ids import safe_id
-from demo_pipeline.storage.objects import Objects, Page
+from demo_pipeline.storage.objects.object_store import Objects, Page
+from demo_pipeline.storage.uploads.upload_listing import FILES
 
 _PATIENCE = 3  # refusals of one token; then it counts as expired and the listing starts again
 
 
-def list_folders(objects: Objects, ledger: Ledger, watch: Watch, pages: int, until: float) -> int:
+def list_folders(
+    objects: Objects, ledger: Ledger, watch: TickBudget, pages: int, until: float
+) -> int:
     """Take some pages of folders.
 
     Args:
@@ -39,7 +41,7 @@ def list_folders(objects: Objects, ledger: Ledger, watch: Watch, pages: int, unt
         _take_names(ledger, [name for name in names if _is_shown(name)], watch.start)
 
     return _go_on(
-        Kind.FOLDERS,
+        ListingKind.FOLDERS,
         fetch=objects.list_prefixes,
         take=take,
         ledger=ledger,
@@ -49,7 +51,7 @@ def list_folders(objects: Objects, ledger: Ledger, watch: Watch, pages: int, unt
     )
 
 
-def sweep(objects: Objects, ledger: Ledger, watch: Watch, pages: int, until: float) -> int:
+def sweep(objects: Objects, ledger: Ledger, watch: TickBudget, pages: int, until: float) -> int:
     """The same over all objects. At the end of one sweep whatever it did not see is woken."""
 
     def take(page: Page, listing: Listing) -> None:
@@ -58,7 +60,7 @@ def sweep(objects: Objects, ledger: Ledger, watch: Watch, pages: int, until: flo
             ledger.wake_unseen(listing.number, watch.start)
 
     return _go_on(
-        Kind.SWEEP,
+        ListingKind.SWEEP,
         fetch=objects.list_page,
         take=take,
         ledger=ledger,
@@ -69,12 +71,12 @@ def sweep(objects: Objects, ledger: Ledger, watch: Watch, pages: int, until: flo
 
 
 def _go_on(
-    kind: Kind,
+    kind: ListingKind,
     *,
     fetch: Callable[[str, str | None], Page],
     take: Callable[[Page, Listing], None],
     ledger: Ledger,
-    watch: Watch,
+    watch: TickBudget,
     pages: int,
     until: float,
 ) -> int:
@@ -108,14 +110,14 @@ def _is_shown(name: str) -> bool:
     return name != "" and not name.startswith(".")
 
 
-def _new(name: str, time: float) -> Entry:
-    return Entry(name, safe_id(name), changed=time, due=time)
+def _new(name: str, time: float) -> UploadRecord:
+    return UploadRecord(name, safe_id(name), changed=time, due=time)
 
 
-def _take_names(ledger: Ledger, names: list[str], time: float) -> dict[str, Entry]:
+def _take_names(ledger: Ledger, names: list[str], time: float) -> dict[str, UploadRecord]:
     """Note what is new or returned; what is now known of all of them."""
     known = ledger.entries(names)
-    returned = [each for each in known.values() if each.missing or each.state is State.GONE]
+    returned = [each for each in known.values() if each.missing or each.state is UploadState.GONE]
     noted = [_new(name, time) for name in names if name not in known]
     noted += [_returned(each, time) for each in returned]
     ledger.save(noted)
@@ -135,17 +137,17 @@ def _take_objects(ledger: Ledger, page: Page, number: int, time: float) -> None:
     ledger.mark_seen(number, found.items())
 
 
-def _differs(entry: Entry, files: dict[str, File]) -> bool:
+def _differs(entry: UploadRecord, files: dict[str, File]) -> bool:
     return any(file not in entry.files for file in files.values())
 
 
-def _woken(entry: Entry, time: float) -> Entry:
+def _woken(entry: UploadRecord, time: float) -> UploadRecord:
     soon = time if entry.due is None else min(entry.due, time)
-    if entry.state is State.PENDING:  # whatever was quiet is no longer
+    if entry.state is UploadState.PENDING:  # whatever was quiet is no longer
         return look_again(entry, soon)
     return replace(entry, due=soon)
 
 
-def _returned(entry: Entry, time: float) -> Entry:
-    state = State.PENDING if entry.state is State.GONE else entry.state
+def _returned(entry: UploadRecord, time: float) -> UploadRecord:
+    state = UploadState.PENDING if entry.state is UploadState.GONE else entry.state
     return replace(entry, state=state, missing=0, missing_sweep=-1, due=time)

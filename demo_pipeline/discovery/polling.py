@@ -7,12 +7,12 @@ is asked before the ledger is written, in one transaction a demonstration.
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from demo_pipeline.discovery.bookmarks import Kind
+from demo_pipeline.discovery.cursors import ListingKind
 from demo_pipeline.discovery.decisions import (
-    Entry,
     Request,
-    Sight,
-    State,
+    UploadObservation,
+    UploadRecord,
+    UploadState,
     accept,
     described,
     is_complete,
@@ -21,18 +21,18 @@ from demo_pipeline.discovery.decisions import (
     observe,
     reason_to_run,
 )
-from demo_pipeline.discovery.launched import Launch, Launched
 from demo_pipeline.discovery.ledger import Ledger
-from demo_pipeline.discovery.watch import Watch
+from demo_pipeline.discovery.run_history import Launch, RunHistory
+from demo_pipeline.discovery.tick_budget import TickBudget
 from demo_pipeline.settings import DiscoverySettings
-from demo_pipeline.storage.demonstrations import FILES
 from demo_pipeline.storage.errors import StorageError
-from demo_pipeline.storage.objects import Objects
+from demo_pipeline.storage.objects.object_store import Objects
+from demo_pipeline.storage.uploads.upload_listing import FILES
 
 _MAX_ERRORS = 3  # of a look; then the place is taken to be out of order
 
 
-def look(objects: Objects, name: str, marker: str, watch: Watch) -> Sight:
+def look(objects: Objects, name: str, marker: str, watch: TickBudget) -> UploadObservation:
     """What lies in one folder, in one request unless it holds more than a page.
 
     Raises:
@@ -48,7 +48,7 @@ def look(objects: Objects, name: str, marker: str, watch: Watch) -> Sight:
         found = {each: info for each, info in heads.items() if info is not None}
     present = bool(page.objects or page.token or found)
     files = tuple(described(each, found[each]) for each in FILES if each in found)
-    return Sight(files, present, marker in found, began, watch.time())
+    return UploadObservation(files, present, marker in found, began, watch.time())
 
 
 class Poller:
@@ -71,9 +71,9 @@ class Poller:
         self,
         objects: Objects,
         ledger: Ledger,
-        launched: Launched,
+        launched: RunHistory,
         settings: DiscoverySettings,
-        watch: Watch,
+        watch: TickBudget,
     ) -> None:
         self.requests: list[Request] = []
         self.complete: list[str] = []
@@ -96,13 +96,15 @@ class Poller:
 
     def poll(self, colliding: Collection[str]) -> None:
         """Look at those that are due: the complete first, as far as runs may be requested."""
-        sweep = self._ledger.listing(Kind.SWEEP).number
+        sweep = self._ledger.listing(ListingKind.SWEEP).number
         for complete in (True, False):
             left = self._settings.polls_per_tick - self.polls
             due = self._ledger.due(self._watch.start, max(1, left), complete=complete)
             self._poll_each(due, sweep, colliding)
 
-    def _poll_each(self, due: Sequence[Entry], sweep: int, colliding: Collection[str]) -> None:
+    def _poll_each(
+        self, due: Sequence[UploadRecord], sweep: int, colliding: Collection[str]
+    ) -> None:
         for done, entry in enumerate(due):
             full = len(self.requests) >= self._settings.requests_per_tick
             late = done > 0 and self._watch.spent() >= self._settings.seconds_per_tick
@@ -114,31 +116,36 @@ class Poller:
             except StorageError as error:
                 self._watch.errors.append(str(error))
                 self._failed += 1
-                due_again = self._watch.time() + self._settings.quiet_seconds
+                due_again = self._watch.time() + self._settings.stable_seconds
                 self._ledger.save([replace(entry, due=due_again)])
                 continue
             seen = observe(entry, sight, sweep, self._settings)
             self._decide(seen, sight, colliding, full=full)
 
     def _decide(
-        self, entry: Entry, sight: Sight, colliding: Collection[str], *, full: bool
+        self,
+        entry: UploadRecord,
+        sight: UploadObservation,
+        colliding: Collection[str],
+        *,
+        full: bool,
     ) -> None:
         """Write what is now known and, for a complete upload, what follows from it."""
-        quiet = self._settings.quiet_seconds
+        quiet = self._settings.stable_seconds
         if entry.fingerprint is None:
             self._write(entry)
         elif entry.id in colliding:
-            accepted = entry.state is State.ACCEPTED
+            accepted = entry.state is UploadState.ACCEPTED
             self._write(replace(entry, due=None if accepted else sight.ended + quiet))
         elif full or not is_complete(entry, sight, self._was_launched(entry, sight), quiet):
             self._write(replace(entry, due=entry.since + quiet))
         else:
             self._take(entry, entry.fingerprint, sight.ended)
 
-    def _was_launched(self, entry: Entry, sight: Sight) -> bool:
+    def _was_launched(self, entry: UploadRecord, sight: UploadObservation) -> bool:
         return sight.marked and self._launched.last(entry.id) is not None
 
-    def _take(self, entry: Entry, fingerprint: str, time: float) -> None:
+    def _take(self, entry: UploadRecord, fingerprint: str, time: float) -> None:
         """Request a run for a complete upload, unless the last one was for it."""
         last = self._launched.last(entry.id)
         reason = reason_to_run(entry, last, self._wish(entry.id))
@@ -146,7 +153,9 @@ class Poller:
             self._write(accept(entry))
         else:
             key = next_run_key(self._launched, entry, fingerprint)
-            self._write(replace(entry, state=State.REQUESTED, run_key=key, due=time), granted=key)
+            self._write(
+                replace(entry, state=UploadState.REQUESTED, run_key=key, due=time), granted=key
+            )
             self.requests.append(Request(entry.id, key, fingerprint, reason))
         self.complete.append(entry.id)
 
@@ -157,19 +166,19 @@ class Poller:
             self._ledger.forget_wishes(demonstration, key)
         return next((reason for reason, _ in self._ledger.wishes(demonstration)), None)
 
-    def _write(self, entry: Entry, granted: str | None = None) -> None:
+    def _write(self, entry: UploadRecord, granted: str | None = None) -> None:
         with self._ledger.transaction():
             self._ledger.save([entry])
             if granted is not None:
                 self._ledger.grant(entry.id, granted)
-            if entry.state is State.GONE:
+            if entry.state is UploadState.GONE:
                 self._ledger.forget_wishes(entry.id, None)
 
 
-def _confirmed(entry: Entry, last: Launch | None, watch: Watch) -> Entry:
+def _confirmed(entry: UploadRecord, last: Launch | None, watch: TickBudget) -> UploadRecord:
     """Accepted, unless the run that was requested has come to nothing already."""
     if last is None or last.fingerprint != entry.fingerprint:
         return accept(entry)
     if last.superseded:
         return look_again(entry, watch.time())
-    return replace(accept(entry), due=watch.start if last.made_up_for else None)
+    return replace(accept(entry), due=watch.start if last.should_retry else None)

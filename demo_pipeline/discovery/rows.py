@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from demo_pipeline.discovery.decisions import Entry, File, State
-from demo_pipeline.storage.demonstrations import FILES
+from demo_pipeline.discovery.decisions import File, UploadRecord, UploadState
+from demo_pipeline.storage.uploads.upload_listing import FILES
 
 COLUMNS = (
     "name, id, state, files, fingerprint, since, changed, run_key, accepted, missing, "
@@ -18,13 +18,13 @@ _FILES = msgspec.json.Decoder(tuple[File, ...])
 BIT = {name: 1 << place for place, name in enumerate(FILES)}
 
 
-def read_entry(row: tuple[Any, ...]) -> Entry:
+def read_entry(row: tuple[Any, ...]) -> UploadRecord:
     """The entry that a row of `COLUMNS` holds."""
     name, key, state, files, *rest = row
-    return Entry(read_text(name), key, State(state), _FILES.decode(files), *rest)
+    return UploadRecord(read_text(name), key, UploadState(state), _FILES.decode(files), *rest)
 
 
-def write_entry(entry: Entry) -> tuple[Any, ...]:
+def write_entry(entry: UploadRecord) -> tuple[Any, ...]:
     """Values for `COLUMNS` and, last, the bits of the files that are there."""
     return (
         write_text(entry.name),

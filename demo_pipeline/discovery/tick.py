@@ -10,17 +10,17 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from demo_pipeline.discovery.bookmarks import Kind
-from demo_pipeline.discovery.decisions import Request, State
-from demo_pipeline.discovery.endings import wake_lost
-from demo_pipeline.discovery.launched import Launched
+from demo_pipeline.discovery.cursors import ListingKind
+from demo_pipeline.discovery.decisions import Request, UploadState
 from demo_pipeline.discovery.ledger import Ledger
 from demo_pipeline.discovery.listing import list_folders, sweep
+from demo_pipeline.discovery.lost_runs import wake_lost
 from demo_pipeline.discovery.polling import Poller
-from demo_pipeline.discovery.watch import Watch
+from demo_pipeline.discovery.run_history import RunHistory
+from demo_pipeline.discovery.tick_budget import TickBudget
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.storage.errors import StorageError
-from demo_pipeline.storage.objects import Objects
+from demo_pipeline.storage.objects.object_store import Objects
 
 _SHARES = (0.2, 0.4, 0.6)  # of the seconds, after which confirming, listing and sweeping end
 
@@ -43,7 +43,7 @@ class Tick:
     new_ids: tuple[str, ...]
     requests: tuple[Request, ...]
     collisions: dict[str, tuple[str, ...]]
-    states: dict[State, int]
+    states: dict[UploadState, int]
     sweep: int
     pages: int
     polls: int
@@ -59,7 +59,7 @@ class Tick:
 def tick(  # noqa: PLR0917 - what a look needs, in the order of its story
     objects: Objects,
     ledger: Ledger,
-    launched: Launched,
+    launched: RunHistory,
     now: float,
     settings: DiscoverySettings,
     clock: Callable[[], float] = time.monotonic,
@@ -79,7 +79,7 @@ def tick(  # noqa: PLR0917 - what a look needs, in the order of its story
             `Tick.errors` instead.
     """
     try:
-        return _tick(objects, ledger, launched, settings, Watch(ledger.begin(now), clock))
+        return _tick(objects, ledger, launched, settings, TickBudget(ledger.begin(now), clock))
     except sqlite3.Error as error:
         raise StorageError(f"the ledger of uploads cannot be used: {error}; see its disk") from None
 
@@ -87,9 +87,9 @@ def tick(  # noqa: PLR0917 - what a look needs, in the order of its story
 def _tick(
     objects: Objects,
     ledger: Ledger,
-    launched: Launched,
+    launched: RunHistory,
     settings: DiscoverySettings,
-    watch: Watch,
+    watch: TickBudget,
 ) -> Tick:
     confirming, listing, sweeping = (share * settings.seconds_per_tick for share in _SHARES)
     poller = Poller(objects, ledger, launched, settings, watch)
@@ -104,7 +104,7 @@ def _tick(
         requests=tuple(poller.requests),
         collisions={key: tuple(map(_printable, names)) for key, names in collisions.items()},
         states=ledger.counts(),
-        sweep=ledger.listing(Kind.SWEEP).number,
+        sweep=ledger.listing(ListingKind.SWEEP).number,
         pages=pages,
         polls=poller.polls,
         errors=tuple(watch.errors),

@@ -10,23 +10,23 @@ from typing import Any
 import pyarrow as pa
 
 from demo_pipeline.problems import Problem
-from demo_pipeline.recording.lines import BUFFER_BYTES
-from demo_pipeline.recording.log import TREE, Event, Rejected, parse_log
-from demo_pipeline.recording.tables import (
+from demo_pipeline.recording.event_tables import (
     EVENTS_SCHEMA,
     LOG_FILE,
     REJECTED_SCHEMA,
-    TREES_SCHEMA,
+    SCANS_SCHEMA,
     TableWriter,
     read_table,
 )
+from demo_pipeline.recording.input_log import TREE, Event, Rejected, parse_log
+from demo_pipeline.recording.log_lines import BUFFER_BYTES
 from demo_pipeline.settings import RecordingSettings
 
 CODE_VERSION = "1"
 EVENTS_FILE = "events.parquet"
 REJECTED_FILE = "rejected.parquet"
-TREES_FILE = "trees.parquet"
-SCHEMAS = {EVENTS_FILE: EVENTS_SCHEMA, REJECTED_FILE: REJECTED_SCHEMA, TREES_FILE: TREES_SCHEMA}
+SCANS_FILE = "trees.parquet"
+SCHEMAS = {EVENTS_FILE: EVENTS_SCHEMA, REJECTED_FILE: REJECTED_SCHEMA, SCANS_FILE: SCANS_SCHEMA}
 _REPORTED = 5
 _REPORTED_LINES = 100
 
@@ -40,7 +40,7 @@ def build_events(log: Path, out: Path, settings: RecordingSettings) -> dict[str,
         log.open("rb", buffering=BUFFER_BYTES) as stream,
         TableWriter(out / EVENTS_FILE, EVENTS_SCHEMA) as events,
         TableWriter(out / REJECTED_FILE, REJECTED_SCHEMA) as rejected,
-        TableWriter(out / TREES_FILE, TREES_SCHEMA) as trees,
+        TableWriter(out / SCANS_FILE, SCANS_SCHEMA) as trees,
     ):
         for item in parse_log(stream, settings):
             if isinstance(item, Rejected):
@@ -88,11 +88,11 @@ def read_events(folder: Path) -> pa.Table:
 
 def read_scans(folder: Path) -> list[dict[str, Any]]:
     """Rows of trees.parquet: where each scan lies in the log and when it ran."""
-    rows: list[dict[str, Any]] = read_table(folder / TREES_FILE, TREES_SCHEMA).to_pylist()
+    rows: list[dict[str, Any]] = read_table(folder / SCANS_FILE, SCANS_SCHEMA).to_pylist()
     return rows
 
 
-def check_schemas(folder: Path) -> list[Problem]:
+def check_event_tables(folder: Path) -> list[Problem]:
     """The written tables have exactly the columns, types and nullability of `tables.py`."""
     problems = []
     for name, schema in SCHEMAS.items():

@@ -15,12 +15,12 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from demo_pipeline.formats.demonstration import Meta, read_meta
-from demo_pipeline.formats.jsonfile import dump_json
-from demo_pipeline.hashing import file_digest
+from demo_pipeline.common.hashing import file_digest
+from demo_pipeline.common.json_files import dump_json
+from demo_pipeline.formats.demonstration.meta import Meta, read_meta
 from demo_pipeline.problems import DemonstrationError, Problem, Severity
-from demo_pipeline.recording.tables import LOG_FILE
-from demo_pipeline.recording.video import VIDEO_FILE, VideoProbe, probe_video
+from demo_pipeline.recording.event_tables import LOG_FILE
+from demo_pipeline.recording.video_probe import VIDEO_FILE, VideoProbe, probe_video
 from demo_pipeline.settings import RecordingSettings
 
 CODE_VERSION = "1"

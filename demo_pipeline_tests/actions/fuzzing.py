@@ -15,22 +15,22 @@ from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import NoReturn
 
-from demo_pipeline.actions.build import build_actions, check_ledger
-from demo_pipeline.actions.build import check_schemas as check_action_schemas
-from demo_pipeline.actions.story import story
-from demo_pipeline.actions.telling import render
+from demo_pipeline.actions.build_actions import build_actions, check_ledger
+from demo_pipeline.actions.build_actions import check_action_tables as check_action_schemas
+from demo_pipeline.actions.timeline import build_timeline
+from demo_pipeline.actions.timeline_text import render
+from demo_pipeline.recording.event_tables import LOG_FILE
 from demo_pipeline.recording.events import (
     build_events,
     check_accounting,
-    check_schemas,
+    check_event_tables,
     count_lines,
 )
-from demo_pipeline.recording.log import Event, parse_log
+from demo_pipeline.recording.input_log import Event, parse_log
 from demo_pipeline.recording.manifest import FileFingerprint, RecordingManifest
-from demo_pipeline.recording.tables import LOG_FILE
-from demo_pipeline.recording.video import VideoProbe
+from demo_pipeline.recording.video_probe import VideoProbe
 from demo_pipeline.settings import ActionSettings, RecordingSettings
-from demo_pipeline_tests.builders.mutations import PLATFORMS, mutated_line, mutated_log
+from demo_pipeline_tests.simulator.mutations import PLATFORMS, mutated_line, mutated_log
 
 BATCH = 500
 LOG_CPU_SECONDS = 10.0  # a log of a thousand lines takes some 50 ms
@@ -76,12 +76,12 @@ def fuzz_log(seed: int, number: int) -> Counter[str]:
         build_actions(folder, folder, platform, ActionSettings())
         problems = [
             *check_accounting(folder, folder / LOG_FILE),
-            *check_schemas(folder),
+            *check_event_tables(folder),
             *check_action_schemas(folder),
             *check_ledger(folder, folder),
         ]
         assert problems == []
-        told = story(folder, folder, manifest_for(platform))
+        told = build_timeline(folder, folder, manifest_for(platform))
         assert sum(one.lines for one in told.ledger) == told.lines == count_lines(folder / LOG_FILE)
         assert render(told)
     return Counter({one.bucket: one.lines for one in told.ledger})

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Literal
 
-from demo_pipeline_tests.builders.keys import Platform, key_name, stroke
+from demo_pipeline_tests.simulator.keys import Platform, key_name, stroke
 
 Told = tuple[Any, ...]  # what an action is, in a form that compares
 

@@ -5,11 +5,11 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
+from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.actions.inputs import INPUT_KINDS, Input, in_order
 from demo_pipeline.actions.repair import Repairs, repair
-from demo_pipeline.actions.segment import Segmentation, segment
-from demo_pipeline.actions.tables import Action
-from demo_pipeline.recording.log import Event, parse_log
+from demo_pipeline.actions.segmentation import Segmentation, segment
+from demo_pipeline.recording.input_log import Event, parse_log
 from demo_pipeline.settings import ActionSettings, RecordingSettings
 
 Line = dict[str, Any]

@@ -7,14 +7,8 @@ from random import Random
 
 import pytest
 
-from demo_pipeline_tests.actions.fuzzing import (
-    BATCH,
-    fuzz_lines,
-    fuzz_log,
-    limited,
-    quotes,
-)
-from demo_pipeline_tests.builders.mutations import good_logs, mutated_line, mutated_log
+from demo_pipeline_tests.actions.fuzzing import BATCH, fuzz_lines, fuzz_log, limited, quotes
+from demo_pipeline_tests.simulator.mutations import good_logs, mutated_line, mutated_log
 
 SEED = 20_000
 LINES = 20_000

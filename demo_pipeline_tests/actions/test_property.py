@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.actions.build import build_actions, check_ledger, check_schemas
-from demo_pipeline.actions.tables import Action, read_actions
+from demo_pipeline.actions.action_tables import Action, read_actions
+from demo_pipeline.actions.build_actions import build_actions, check_action_tables, check_ledger
 from demo_pipeline.recording.events import build_events, check_accounting
 from demo_pipeline.settings import ActionSettings, RecordingSettings
 from demo_pipeline_tests.actions.person import Intent, Person, Recorder, log_of
-from demo_pipeline_tests.builders.keys import Platform
+from demo_pipeline_tests.simulator.keys import Platform
 
 PRINTABLE = "".join(chr(code) for code in range(32, 127))
 ALONE = ("enter", "tab", "esc", "up", "down", "left", "right", "home", "end", "f5", "f11",
@@ -123,7 +123,7 @@ def found_in(log: bytes, platform: str) -> tuple[list[Action], list[str]]:
         build_actions(folder, folder, platform, ActionSettings())
         problems = [
             *check_accounting(folder, folder / "input_log.jsonl"),
-            *check_schemas(folder),
+            *check_action_tables(folder),
             *check_ledger(folder, folder),
         ]
         return read_actions(folder), [str(problem) for problem in problems]

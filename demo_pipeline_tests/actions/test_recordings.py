@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.actions.tables import Action
+from demo_pipeline.actions.action_tables import Action
 from demo_pipeline_tests.actions.streams import told
 from demo_pipeline_tests.actions.test_property import found_in
-from demo_pipeline_tests.builders.recording import perform
-from demo_pipeline_tests.builders.samples import SAMPLES
-from demo_pipeline_tests.builders.script import IntendedAction, Performance
+from demo_pipeline_tests.simulator.recording import perform
+from demo_pipeline_tests.simulator.samples import SAMPLES
+from demo_pipeline_tests.simulator.script import IntendedAction, Performance
 
 RECORDINGS = Path(__file__).resolve().parents[2] / "data" / "recordings"
 

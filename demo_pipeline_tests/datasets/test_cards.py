@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.datasets.card_kinds import (
+from demo_pipeline.datasets.card_content import (
     cudag_card,
     describe_cudag,
     describe_index,
@@ -19,18 +19,18 @@ from demo_pipeline.datasets.card_kinds import (
 )
 from demo_pipeline.datasets.charts import bar_chart
 from demo_pipeline.datasets.cudag_build import build_cudag
-from demo_pipeline.datasets.facts import Facts, cudag_facts, sft_facts
+from demo_pipeline.datasets.dataset_stats import DatasetStats, cudag_facts, sft_facts
 from demo_pipeline.datasets.index import build_index
-from demo_pipeline.datasets.leaks import LeakRates
 from demo_pipeline.datasets.messages import build_messages
+from demo_pipeline.datasets.pointer_leaks import LeakRates
 from demo_pipeline.datasets.sft import build_sft
-from demo_pipeline.formats.cudag_validator import validate_cudag
+from demo_pipeline.formats.cudag.validator import validate_cudag
 from demo_pipeline.problems import errors
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, snapshot
 
 SETTINGS = DatasetSettings(licence="cc-by-4.0", include_leaky=True)
-NOTHING = Facts(0, 0, 0, LeakRates(), {}, {}, {}, {}, {}, {})
+NOTHING = DatasetStats(0, 0, 0, LeakRates(), {}, {}, {}, {}, {}, {})
 
 
 @pytest.fixture(scope="module")

@@ -6,14 +6,14 @@ from pathlib import Path
 import cv2
 import pytest
 
-from demo_pipeline.datasets import contact_sheets, preview
+from demo_pipeline.datasets import contact_sheets, thumbnails
 from demo_pipeline.datasets.contact_sheets import (
     COLUMNS,
     TILE_WIDTH,
     build_contact_sheets,
     check_contact_sheets,
 )
-from demo_pipeline.observation.preview import sheet_size
+from demo_pipeline.observation.contact_sheet_image import sheet_size
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, snapshot
 
@@ -100,7 +100,7 @@ def test_a_folder_that_is_no_trajectory_is_said(tmp_path):
 
 
 def test_what_is_written_above_a_step(folder):
-    tiles, _ = preview.tiles_of("demo", folder)
+    tiles, _ = thumbnails.tiles_of("demo", folder)
     assert (tiles[0].heading, tiles[0].caption) == ("0 click:", "backoff, 120 ms, tree fresh")
     assert (tiles[0].leak, tiles[5].leak, tiles[1].leak) == ("LEAK", "UNAVOIDABLE", "")
     assert tiles[5].caption == "pre_move, no lead, tree fresh"
@@ -111,14 +111,14 @@ def test_what_is_written_above_a_step(folder):
 @pytest.mark.parametrize(
     ("view", "count", "shown"),
     [
-        (preview.overview, 13, [0, 2, 5, 7, 10, 12]),
-        (preview.beginning, 13, [0, 1, 2, 3, 4, 5]),
-        (preview.overview, 2, [0, 1]),
-        (preview.beginning, 1, [0]),
+        (thumbnails.overview, 13, [0, 2, 5, 7, 10, 12]),
+        (thumbnails.beginning, 13, [0, 1, 2, 3, 4, 5]),
+        (thumbnails.overview, 2, [0, 1]),
+        (thumbnails.beginning, 1, [0]),
     ],
 )
 def test_the_small_views_show_six_steps(tmp_path, monkeypatch, view, count, shown):
     seen = []
-    monkeypatch.setattr(preview, "contact_sheet", lambda tiles, *_: seen.extend(tiles))
+    monkeypatch.setattr(thumbnails, "contact_sheet", lambda tiles, *_: seen.extend(tiles))
     view("demo", trajectory(tmp_path, [CLICK] * count))
     assert [tile.heading for tile in seen] == [f"{number} click:" for number in shown]

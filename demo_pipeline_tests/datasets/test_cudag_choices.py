@@ -4,9 +4,10 @@ import json
 
 import cv2
 
-from demo_pipeline.datasets.cudag_build import build_cudag, dataset_directory_name
-from demo_pipeline.formats.cudag import read_records, read_tests
-from demo_pipeline.formats.cudag_validator import validate_cudag
+from demo_pipeline.datasets.cudag_build import build_cudag
+from demo_pipeline.datasets.cudag_config import dataset_directory_name
+from demo_pipeline.formats.cudag.models import read_records, read_tests
+from demo_pipeline.formats.cudag.validator import validate_cudag
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import (
     CLICK,

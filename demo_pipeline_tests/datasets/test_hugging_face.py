@@ -9,7 +9,7 @@ from typing import Any
 import cv2
 import pytest
 
-from demo_pipeline.datasets.card_kinds import describe_cudag, describe_messages, describe_sft
+from demo_pipeline.datasets.card_content import describe_cudag, describe_messages, describe_sft
 from demo_pipeline.datasets.cudag_build import build_cudag
 from demo_pipeline.datasets.messages import build_messages
 from demo_pipeline.datasets.sft import build_sft
@@ -49,7 +49,7 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
         build(demos, root / name, DatasetSettings())
         describe(root / name, DatasetSettings(), provenance, {})
     for style in STYLES:
-        settings = DatasetSettings(message_calls=style)
+        settings = DatasetSettings(tool_call_format=style)
         build_messages(demos, root / style, settings)
         describe_messages(root / style, settings, provenance, {})
     for name in ("sft", "messages", *STYLES):

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from demo_pipeline.datasets import index as index_module
-from demo_pipeline.datasets.index import build_index, check_leaks
+from demo_pipeline.datasets.index import build_index, check_dataset_leaks
 from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA
 from demo_pipeline.settings import DatasetSettings, TrajectorySettings
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, snapshot
@@ -67,10 +67,12 @@ def test_leak_rates_of_all_trajectories_together_are_in_the_metadata(demos, tmp_
     summary = build_index(demos, tmp_path / "out", DatasetSettings(), BY)
     counts = json.loads((tmp_path / "out" / "metadata.json").read_text())["counts"]
     assert {name: counts[name] for name in RATES} == RATES == summary.leaks.as_dict()
-    assert [one.code for one in check_leaks(tmp_path / "out", TrajectorySettings())] == [
+    assert [one.code for one in check_dataset_leaks(tmp_path / "out", TrajectorySettings())] == [
         "avoidable_leak_rate"
     ]
-    assert check_leaks(tmp_path / "out", TrajectorySettings(max_avoidable_leak_rate=0.1)) == []
+    assert (
+        check_dataset_leaks(tmp_path / "out", TrajectorySettings(max_avoidable_leak_rate=0.1)) == []
+    )
 
 
 def test_all_provenance_lies_in_one_table(demos, tmp_path):

@@ -8,8 +8,8 @@ import pytest
 
 from demo_pipeline.datasets.cudag_build import build_cudag
 from demo_pipeline.datasets.messages import build_messages
-from demo_pipeline.formats.messages import committed_schema, messages_schema
-from demo_pipeline.formats.messages_validator import validate_messages
+from demo_pipeline.formats.messages.models import committed_schema, messages_schema
+from demo_pipeline.formats.messages.validator import validate_messages
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import (
     CLICK,
@@ -19,7 +19,7 @@ from demo_pipeline_tests.datasets.builders import (
     snapshot,
 )
 
-STRUCTURED = DatasetSettings(message_calls="structured")
+STRUCTURED = DatasetSettings(tool_call_format="structured")
 
 
 def all_lines(out: Path) -> list[dict]:

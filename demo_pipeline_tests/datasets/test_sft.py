@@ -7,7 +7,7 @@ import pytest
 
 from demo_pipeline.datasets.cudag_build import build_cudag
 from demo_pipeline.datasets.sft import SFT_SCHEMA, build_sft
-from demo_pipeline.formats.desktopd import SftSample
+from demo_pipeline.formats.desktopd.models import SftSample
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import (
     CLICK,

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from demo_pipeline.datasets.splits import (
-    SMALL,
+    FEW_GROUPS,
     Split,
     assign_splits,
     connected_groups,
@@ -30,7 +30,7 @@ def test_every_trajectory_is_placed_and_no_group_lies_in_two_splits(groups, seed
         assert plan.splits[trajectory] is plan.groups[group]
 
 
-@given(st.sets(NAMES, min_size=SMALL, max_size=40), st.sets(NAMES, max_size=20))
+@given(st.sets(NAMES, min_size=FEW_GROUPS, max_size=40), st.sets(NAMES, max_size=20))
 @settings(max_examples=60, deadline=None)
 def test_new_groups_never_move_old_ones(old, new):
     before = assign_splits({name: name for name in old}, DatasetSettings())
@@ -44,10 +44,10 @@ def test_new_groups_never_move_old_ones(old, new):
 def test_a_split_stays_empty_only_when_no_other_can_spare_a_group(groups):
     plan = assign_splits(groups, DatasetSettings())
     members = [list(plan.groups.values()).count(split) for split in Split]
-    if len(plan.groups) < SMALL and plan.empty:
+    if len(plan.groups) < FEW_GROUPS and plan.empty:
         assert max(members) <= 1
     if len(plan.groups) >= 3:
-        assert bool(plan.empty) == (len(plan.groups) >= SMALL and 0 in members[:3])
+        assert bool(plan.empty) == (len(plan.groups) >= FEW_GROUPS and 0 in members[:3])
 
 
 def test_three_demonstrations_fill_three_splits_and_the_plan_says_how():

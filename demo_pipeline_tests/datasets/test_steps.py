@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.actions.tables import Action
-from demo_pipeline.datasets.steps import Steps, steps_of
-from demo_pipeline.observation.canvas import fit_canvas
-from demo_pipeline.observation.evidence import (
+from demo_pipeline.actions.action_tables import Action
+from demo_pipeline.datasets.steps import Steps, build_steps
+from demo_pipeline.observation.calibration.canvas import fit_canvas
+from demo_pipeline.observation.calibration.evidence import (
     CanvasEvidence,
     ClockEvidence,
     Evidence,
@@ -44,7 +44,7 @@ def stepped(
     )
     files = [None if n in missing else f"{n:03d}.png" for n in range(len(actions))]
     frames = [{"file": file} for file in files]
-    return steps_of(actions, frames, [target] * len(actions), evidence)
+    return build_steps(actions, frames, [target] * len(actions), evidence)
 
 
 @pytest.mark.parametrize(

@@ -14,12 +14,12 @@ from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA, read_provenance
 from demo_pipeline.datasets.trajectories import (
     PROVENANCE_FILE,
     build_trajectory,
-    check_leaks,
     check_provenance,
     check_trajectory,
+    check_trajectory_leaks,
 )
-from demo_pipeline.formats.desktopd_validator import validate_trajectory
-from demo_pipeline.observation.screenshots import FRAMES_FILE, FRAMES_SCHEMA, read_frames
+from demo_pipeline.formats.desktopd.validator import validate_trajectory
+from demo_pipeline.observation.frames.screenshots import FRAMES_FILE, FRAMES_SCHEMA, read_frames
 from demo_pipeline.problems import DemonstrationError, errors
 from demo_pipeline.recording.manifest import RecordingManifest, read_manifest
 from demo_pipeline.settings import TrajectorySettings
@@ -245,11 +245,11 @@ def test_leaks_become_rates_and_a_warning(
     rows = read_provenance(tmp_path / "out" / PROVENANCE_FILE)
     assert [row["unavoidable"] for row in rows] == [unavoidable, unavoidable, False, False]
     assert rows[0]["pointer_distance_px"] == 3.0
-    problems = check_leaks(tmp_path / "out", TrajectorySettings())
+    problems = check_trajectory_leaks(tmp_path / "out", TrajectorySettings())
     assert problems[0].code.startswith(code)
     assert "2 of 3 pointing actions" in problems[0].message
     loose = TrajectorySettings(max_leak_rate=1, max_avoidable_leak_rate=1)
-    assert check_leaks(tmp_path / "out", loose) == []
+    assert check_trajectory_leaks(tmp_path / "out", loose) == []
 
 
 def test_a_table_of_another_form_is_found(tmp_path: Path) -> None:

@@ -15,10 +15,10 @@ from dagster._core.storage.tags import (
     RUN_KEY_TAG,
 )
 
-from demo_pipeline.defs.build import build_defs
-from demo_pipeline.defs.partitions import register
-from demo_pipeline.osworld import CATALOG_OUTPUT, run_catalog
-from demo_pipeline.pipeline import Pipeline
+from demo_pipeline.defs.code_location import build_defs
+from demo_pipeline.defs.partitions import register_partitions
+from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.pipeline.task_catalog import CATALOG_OUTPUT, run_catalog
 from demo_pipeline.settings import DiscoverySettings, ExecutionSettings, Settings
 from demo_pipeline_tests.datasets.builders import snapshot
 
@@ -36,8 +36,8 @@ class Bench:
         return Path(self.settings.uploads)
 
     @property
-    def pipeline(self) -> Pipeline:
-        return Pipeline.open(self.settings)
+    def pipeline(self) -> Workspace:
+        return Workspace.open(self.settings)
 
     def run(
         self, job: str, key: str | None = None, only: tuple[str, ...] = (), **tags: str
@@ -54,7 +54,7 @@ class Bench:
     def process(self, key: str, **tags: str) -> Result:
         """One demonstration, registered first and compared with the OSWorld tasks."""
         self.catalogue()
-        register(self.instance, [key])
+        register_partitions(self.instance, [key])
         return self.run("process_demonstration", key, **tags)
 
     def process_range(self, first: str, last: str) -> Result:
@@ -96,7 +96,7 @@ def bench(
         store=str(root / "store"),
         osworld_tasks=str(root / "tasks"),
         execution=ExecutionSettings(**execution),
-        discovery=DiscoverySettings(quiet_seconds=0),
+        discovery=DiscoverySettings(stable_seconds=0),
     )
     with _instance(root / "home", kept=kept) as instance:
         yield Bench(settings, build_defs(settings), instance)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.chain import STAGES
-from demo_pipeline.storage.quarantine import list_quarantine
+from demo_pipeline.pipeline.demonstration_stages import STAGES
+from demo_pipeline.pipeline.quarantine import list_quarantine
 from demo_pipeline_tests.defs.bench import Bench, Result, bench, failures, materialized, verdicts
 from demo_pipeline_tests.defs.bench import values as shown
 from demo_pipeline_tests.uploads import spoil_log, tear_meta, upload

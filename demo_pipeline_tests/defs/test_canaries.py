@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.chain import STAGES
-from demo_pipeline.cli import main
-from demo_pipeline.defs import demonstrations, running
-from demo_pipeline.defs.build import build_defs
+from demo_pipeline.cli.app import main
+from demo_pipeline.defs import demonstration_assets, local_execution
+from demo_pipeline.defs.code_location import build_defs
+from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline_tests.defs.bench import Bench, bench, launched, ticked
 from demo_pipeline_tests.uploads import BREAKING, TYPED, upload
@@ -83,7 +83,7 @@ def crash(monkeypatch: pytest.MonkeyPatch, stage: str, error: Exception) -> None
         raise error from LookupError(str(error))
 
     stages = [replace(one, build=build) if one.name == stage else one for one in STAGES]
-    monkeypatch.setattr(demonstrations, "STAGES", stages)
+    monkeypatch.setattr(demonstration_assets, "STAGES", stages)
 
 
 @pytest.mark.parametrize("stage", ["raw_recordings", "actions"])
@@ -103,7 +103,7 @@ def test_a_stage_that_dies_quoting_what_was_typed_is_told_without_its_words(
     for name in ("uploads", "store"):
         monkeypatch.setenv(f"DEMO_PIPELINE_{name.upper()}", str(tmp_path / name))
     monkeypatch.setenv("DEMO_PIPELINE_OSWORLD_TASKS", str(tmp_path / "tasks"))
-    monkeypatch.setattr(running, "_pool", ThreadPoolExecutor)
+    monkeypatch.setattr(local_execution, "_pool", ThreadPoolExecutor)
     monkeypatch.setattr(sys, "argv", ["demo-pipeline", "run"])
     crash(monkeypatch, stage, ValueError(f"cannot place {TYPED!r}"))
     with pytest.raises(SystemExit) as ended:
@@ -125,5 +125,7 @@ def test_an_error_of_storage_keeps_its_words_and_loses_its_cause(
         upload(recording, made.uploads, "one")
         crash(monkeypatch, "events", StorageError("the disk is full; make room"))
         result = replace(made, definitions=build_defs(made.settings)).process("one")
-        assert running._errors(result) == ["events: StorageError: the disk is full; make room"]
+        assert local_execution._errors(result) == [
+            "events: StorageError: the disk is full; make room"
+        ]
     assert holding((tmp_path / "home").rglob("*"), "LookupError: ") == []

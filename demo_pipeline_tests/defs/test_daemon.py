@@ -13,14 +13,14 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from demo_pipeline.pipeline import Pipeline
+from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.settings import Settings
-from demo_pipeline.storage.uploads import FILES
-from demo_pipeline_tests.builders.form import SMALL, script
-from demo_pipeline_tests.builders.recording import write_recording
-from demo_pipeline_tests.builders.s3_server import SECRET_KEY, S3Server
-from demo_pipeline_tests.builders.script import click
+from demo_pipeline.storage.uploads.upload_listing import FILES
 from demo_pipeline_tests.defs.daemon import Run, dagster_home, dagster_process, runs_of, wait_for
+from demo_pipeline_tests.simulator.form import SMALL, script
+from demo_pipeline_tests.simulator.recording import write_recording
+from demo_pipeline_tests.simulator.s3_server import SECRET_KEY, S3Server
+from demo_pipeline_tests.simulator.script import click
 
 DEMO = "20260301_080000"
 KINDS = ("folder", "bucket")
@@ -43,7 +43,7 @@ class Story:
 
     def upload(self, recording: Path) -> None:
         """The three files, or those that are there, one after the other."""
-        objects = Pipeline.open(self.settings).uploads.objects
+        objects = Workspace.open(self.settings).uploads.objects
         for file in filter(lambda name: (recording / name).is_file(), FILES):
             objects.put(f"{DEMO}/{file}", recording / file)
 
@@ -68,7 +68,7 @@ def story(root: Path, uploads: str) -> Iterator[Story]:
         "DEMO_PIPELINE_STORE": str(root / "store"),
         "DEMO_PIPELINE_CACHE": str(root / "cache"),
         "DEMO_PIPELINE_OSWORLD_TASKS": str(root / "tasks"),
-        "DEMO_PIPELINE_DISCOVERY__QUIET_SECONDS": "0",
+        "DEMO_PIPELINE_DISCOVERY__STABLE_SECONDS": "0",
         "DEMO_PIPELINE_DISCOVERY__INTERVAL_SECONDS": "1",
     }
     with ExitStack() as stack:
@@ -131,7 +131,7 @@ class TestWhileTheDaemonRuns:
     def test_the_datasets_hold_the_demonstration(
         self, stories: dict[str, Story], kind: str
     ) -> None:
-        store = Pipeline.open(stories[kind].settings).store
+        store = Workspace.open(stories[kind].settings).store
         assert store.outputs("trajectories") == [f"trajectories/{DEMO}"]
         with store.open("dataset") as (folder, _):
             assert (folder / "trajectories" / DEMO / "task.json").is_file()

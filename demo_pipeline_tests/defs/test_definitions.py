@@ -6,10 +6,10 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from demo_pipeline.actions.tables import ACTIONS_SCHEMA
-from demo_pipeline.aggregates import AGGREGATES
-from demo_pipeline.chain import STAGES
-from demo_pipeline.defs.build import build_defs
+from demo_pipeline.actions.action_tables import ACTIONS_SCHEMA
+from demo_pipeline.defs.code_location import build_defs
+from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
+from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.settings import ExecutionSettings, Settings
 from demo_pipeline.storage.errors import StorageError
 
@@ -106,7 +106,7 @@ def test_every_stage_and_dataset_has_a_blocking_check(definitions: dg.Definition
     checks = {key: graph.get_check_spec(key) for key in graph.asset_check_keys}
     assert all(spec.description for spec in checks.values())
     blocking = {key.asset_key.path[-1] for key, spec in checks.items() if spec.blocking}
-    datasets = {one.name for one in AGGREGATES}
+    datasets = {one.name for one in DATASET_STAGES}
     stages = {stage.name for stage in STAGES} - {SHEETS}  # a picture for people stops nothing
     assert blocking == stages | datasets | {
         "osworld_tasks",

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from demo_pipeline.discovery.decisions import File, described
 from demo_pipeline.storage.errors import StorageError
-from demo_pipeline.storage.objects import PAGE, ObjectInfo, Page
+from demo_pipeline.storage.objects.object_store import PAGE, ObjectInfo, Page
 
 
 class Bucket:

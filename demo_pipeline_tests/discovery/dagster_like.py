@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from demo_pipeline.discovery.decisions import Request
-from demo_pipeline.discovery.launched import Ended, Launch, Outcome
+from demo_pipeline.discovery.run_history import Ended, Launch, RunOutcome
 
 
 @dataclass
@@ -18,10 +18,10 @@ class Run:
     lost: bool = False
 
     @property
-    def outcome(self) -> Outcome:
+    def outcome(self) -> RunOutcome:
         if self.lost:
-            return Outcome.LOST
-        return Outcome.SUPERSEDED if self.superseded else Outcome.LIVE
+            return RunOutcome.LOST
+        return RunOutcome.SUPERSEDED if self.superseded else RunOutcome.LIVE
 
 
 @dataclass

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from random import Random
 
-from demo_pipeline.storage.uploads import FILES
+from demo_pipeline.storage.uploads.upload_listing import FILES
 
 QUIET = 60.0  # seconds; the gaps within one upload are shorter
 _LONGEST_GAP = 0.97 * QUIET

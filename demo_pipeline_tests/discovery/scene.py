@@ -5,15 +5,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from demo_pipeline.discovery.decisions import Request, State
+from demo_pipeline.discovery.decisions import Request, UploadState
 from demo_pipeline.discovery.ledger import Ledger
 from demo_pipeline.discovery.tick import Tick, tick
 from demo_pipeline.settings import DiscoverySettings
-from demo_pipeline.storage.objects import Objects
-from demo_pipeline.storage.uploads import FILES
+from demo_pipeline.storage.objects.object_store import Objects
+from demo_pipeline.storage.uploads.upload_listing import FILES
 from demo_pipeline_tests.discovery.bucket import Bucket
 from demo_pipeline_tests.discovery.dagster_like import Runs
-from demo_pipeline_tests.discovery.dying import DyingLedger
+from demo_pipeline_tests.discovery.dying_ticks import DyingLedger
 
 QUIET = 60
 
@@ -71,7 +71,7 @@ class Scene:
             launched += [each for each in found.requests if self.runs.launch(each, self.now)]
         return launched
 
-    def state(self, name: str) -> State | None:
+    def state(self, name: str) -> UploadState | None:
         with Ledger.open(self.path) as ledger:
             return ledger.states().get(name)
 

@@ -14,19 +14,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from demo_pipeline.discovery.decisions import SUPERSEDED, Request, State, fingerprint_of
-from demo_pipeline.discovery.launched import MOST_LOST
+from demo_pipeline.discovery.decisions import SUPERSEDED, Request, UploadState, fingerprint_of
 from demo_pipeline.discovery.ledger import Ledger
+from demo_pipeline.discovery.run_history import MOST_LOST
 from demo_pipeline.discovery.tick import Tick, tick
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline_tests.discovery.bucket import Bucket
 from demo_pipeline_tests.discovery.dagster_like import Run, Runs
-from demo_pipeline_tests.discovery.dying import DyingLedger, Killed
+from demo_pipeline_tests.discovery.dying_ticks import DyingLedger, Killed
 from demo_pipeline_tests.discovery.people import QUIET, Change, people
 
 SETTINGS = DiscoverySettings(
-    quiet_seconds=QUIET,
+    stable_seconds=QUIET,
     pages_per_tick=5,
     seconds_per_tick=20,
     polls_per_tick=60,
@@ -138,7 +138,7 @@ class World:
             self._live(30)
             peaceful = 0 if self._events else peaceful + 1
 
-    def states(self) -> dict[str, State]:
+    def states(self) -> dict[str, UploadState]:
         with Ledger.open(self._path) as ledger:
             return ledger.states()
 
@@ -264,12 +264,12 @@ def simulate(seed: int, count: int) -> Result:
     )
 
 
-def _truth(world: World, name: str) -> tuple[State | None, ...]:
+def _truth(world: World, name: str) -> tuple[UploadState | None, ...]:
     """States that are right at the end; a ledger made anew never knew those that are gone."""
     files = world.bucket.files(name)
     if not files:
-        return (State.GONE, None)
-    return (State.PENDING if fingerprint_of(files) is None else State.ACCEPTED,)
+        return (UploadState.GONE, None)
+    return (UploadState.PENDING if fingerprint_of(files) is None else UploadState.ACCEPTED,)
 
 
 def _figures(world: World, runs: Mapping[str, list[Run]], final: dict[str, str | None]) -> Figures:

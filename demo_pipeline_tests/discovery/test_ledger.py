@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from demo_pipeline.discovery.decisions import Entry, State
+from demo_pipeline.discovery.decisions import UploadRecord, UploadState
 from demo_pipeline.discovery.ledger import Ledger
 from demo_pipeline.discovery.tick import tick
 from demo_pipeline.storage.errors import StorageError
@@ -25,7 +25,7 @@ def wish_and_fail(ledger: Ledger) -> None:
 
 
 def is_whole_again(scene: Scene) -> bool:
-    return scene.go_on() == [] and scene.state("demo") is State.ACCEPTED
+    return scene.go_on() == [] and scene.state("demo") is UploadState.ACCEPTED
 
 
 @pytest.mark.parametrize("damage", [b"", b"not a database", b"SQLite format 3\0" + b"x" * 5000])
@@ -88,7 +88,7 @@ def test_what_is_written_in_a_transaction_that_fails_is_not_kept(scene):
 def test_names_that_are_no_text_are_kept(scene):
     name = "caf\udce9"
     with Ledger.open(scene.path) as ledger:
-        entry = Entry(name, "cafe", files=(("meta.json", "etag", 2**40, 7),), due=1.5)
+        entry = UploadRecord(name, "cafe", files=(("meta.json", "etag", 2**40, 7),), due=1.5)
         ledger.save([entry])
         assert ledger.entries([name, "other"]) == {name: entry}
         assert ledger.due(2.0, 10, complete=False) == [entry]

@@ -8,11 +8,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from demo_pipeline.discovery.decisions import File, State, fingerprint_of
+from demo_pipeline.discovery.decisions import File, UploadState, fingerprint_of
 from demo_pipeline.storage.ids import safe_id
-from demo_pipeline.storage.uploads import FILES
+from demo_pipeline.storage.uploads.upload_listing import FILES
 from demo_pipeline_tests.discovery.bucket import Bucket
-from demo_pipeline_tests.discovery.dying import Fuse, Killed
+from demo_pipeline_tests.discovery.dying_ticks import Fuse, Killed
 from demo_pipeline_tests.discovery.scene import Scene
 
 NAMES = ("a", "b", "c d")
@@ -85,9 +85,9 @@ class Uploads(RuleBasedStateMachine):
             if fingerprint_of(files):
                 assert runs[-1].fingerprint == fingerprint_of(files)
                 assert not runs[-1].lost
-                assert self.scene.state(self._id(name)) is State.ACCEPTED
+                assert self.scene.state(self._id(name)) is UploadState.ACCEPTED
             else:
-                there = {State.PENDING} if files else {State.GONE, None}
+                there = {UploadState.PENDING} if files else {UploadState.GONE, None}
                 assert self.scene.state(self._id(name)) in there
         self.no_run_is_early_or_double()
         self._folder.cleanup()
@@ -102,7 +102,7 @@ class Uploads(RuleBasedStateMachine):
             return
         if request.fingerprint != fingerprint_of(self.scene.bucket.files(name)):
             self.early.append(name)
-        if 0 <= self.scene.now - self.changed[name] < self.scene.settings.quiet_seconds:
+        if 0 <= self.scene.now - self.changed[name] < self.scene.settings.stable_seconds:
             self.early.append(name)
 
     @staticmethod

@@ -5,12 +5,12 @@ import re
 
 import pytest
 
-from demo_pipeline.discovery.decisions import SUPERSEDED, State, fingerprint_of
+from demo_pipeline.discovery.decisions import SUPERSEDED, UploadState, fingerprint_of
 from demo_pipeline.discovery.ledger import Ledger
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.storage.errors import StorageError
-from demo_pipeline.storage.folder_objects import FolderObjects
-from demo_pipeline.storage.uploads import FILES
+from demo_pipeline.storage.objects.folder_objects import FolderObjects
+from demo_pipeline.storage.uploads.upload_listing import FILES
 from demo_pipeline_tests.discovery.bucket import Bucket
 from demo_pipeline_tests.discovery.scene import Scene
 
@@ -59,7 +59,7 @@ class TestUploading:
     def test_two_files_are_no_upload_however_long_they_lie_there(self, scene):
         scene.upload("demo", files=FILES[:2])
         assert scene.go_on(7200) == []
-        assert scene.state("demo") is State.PENDING
+        assert scene.state("demo") is UploadState.PENDING
         scene.upload("demo", files=FILES[2:])
         assert len(scene.go_on()) == 1
 
@@ -81,7 +81,7 @@ class TestUploading:
         assert len(scene.go_on()) == 1
 
     def test_quiet_seconds_of_zero_take_what_is_there(self, scene):
-        scene.settings = DiscoverySettings(quiet_seconds=0)
+        scene.settings = DiscoverySettings(stable_seconds=0)
         scene.upload("demo")
         assert len(scene.look().requests) == 1
 
@@ -101,10 +101,10 @@ class TestLaunching:
         scene.look()
         first, second = scene.look(61), scene.look()
         assert keys(first.requests) == keys(second.requests)
-        assert scene.state("demo") is State.REQUESTED
+        assert scene.state("demo") is UploadState.REQUESTED
         scene.launch(second)
         assert scene.look().requests == ()
-        assert scene.state("demo") is State.ACCEPTED
+        assert scene.state("demo") is UploadState.ACCEPTED
         assert scene.go_on(3600) == []
 
     def test_an_upload_that_changes_before_its_run_is_launched_waits_again(self, scene):
@@ -127,7 +127,7 @@ class TestLaunching:
         scene.go_on()
         scene.lose_ledger()
         assert scene.go_on() == []
-        assert scene.state("demo") is State.ACCEPTED
+        assert scene.state("demo") is UploadState.ACCEPTED
 
     def test_a_run_history_that_was_pruned_brings_nothing_back(self, scene):
         scene.upload("demo")
@@ -169,7 +169,7 @@ class TestUploadingAgain:
         scene.look()
         scene.upload("demo", "1")
         assert scene.go_on() == []
-        assert scene.state("demo") is State.ACCEPTED
+        assert scene.state("demo") is UploadState.ACCEPTED
 
     def test_the_same_bytes_under_new_etags_are_run(self, scene):
         scene.upload("demo", "1-in-two-parts")
@@ -178,28 +178,28 @@ class TestUploadingAgain:
     def test_a_file_that_is_deleted_makes_it_pending_and_runs_nothing(self, scene):
         scene.delete("demo", FILES[:1])
         assert scene.go_on(1200) == []
-        assert scene.state("demo") is State.PENDING
+        assert scene.state("demo") is UploadState.PENDING
         scene.upload("demo", "1", FILES[:1])
         assert scene.go_on() == []
-        assert scene.state("demo") is State.ACCEPTED
+        assert scene.state("demo") is UploadState.ACCEPTED
 
     def test_gone_after_two_sweeps_and_back_again(self, scene):
         scene.delete("demo")
         scene.look()
-        assert scene.state("demo") is State.PENDING
+        assert scene.state("demo") is UploadState.PENDING
         scene.look()
-        assert scene.state("demo") is State.GONE
+        assert scene.state("demo") is UploadState.GONE
         assert scene.look(600).polls == 0
         scene.upload("demo", "2")
         assert len(scene.go_on()) == 1
-        assert scene.state("demo") is State.ACCEPTED
+        assert scene.state("demo") is UploadState.ACCEPTED
 
     def test_what_comes_back_as_it_was_needs_no_run(self, scene):
         scene.delete("demo")
         scene.go_on()
         scene.upload("demo")
         assert scene.go_on() == []
-        assert scene.state("demo") is State.ACCEPTED
+        assert scene.state("demo") is UploadState.ACCEPTED
 
     @pytest.mark.parametrize("lost", [False, True])
     def test_a_superseded_run_is_made_up_for_though_the_upload_is_as_it_was(self, scene, lost):
@@ -237,7 +237,7 @@ class TestUploadingAgain:
         assert scene.look(61).requests == ()
         assert told
         assert scene.go_on() == []
-        assert scene.state("demo") is State.ACCEPTED
+        assert scene.state("demo") is UploadState.ACCEPTED
 
     def test_a_superseded_run_that_ended_before_it_was_confirmed(self, scene):
         scene.upload("demo", "2")
@@ -268,7 +268,7 @@ class TestRunsThatCameToNothing:
         ]
         scene.launch(found)
         assert scene.go_on(1200) == []
-        assert scene.state("demo") is State.ACCEPTED
+        assert scene.state("demo") is UploadState.ACCEPTED
 
     def test_it_was_lost_before_it_was_confirmed(self, scene):
         scene.upload("demo", "2")
@@ -382,7 +382,7 @@ class TestListings:
         scene.upload("demo-3", "2", ("meta.json",))
         scene.delete("demo-4")
         assert [each.id for each in scene.go_on(900)] == ["demo-3"]
-        assert scene.state("demo-4") is State.GONE
+        assert scene.state("demo-4") is UploadState.GONE
 
     def test_a_folder_with_more_than_a_page_of_other_things(self, scene):
         scene.bucket = Bucket(page=5)
@@ -410,11 +410,11 @@ class TestListings:
         scene.upload("demo", files=("deep/meta.json", "notes.txt"))
         assert scene.go_on() == []
         with Ledger.open(scene.path) as ledger:
-            assert ledger.states() == {"demo": State.PENDING}
+            assert ledger.states() == {"demo": UploadState.PENDING}
 
     def test_a_look_is_bounded_and_the_rest_is_not_forgotten(self, scene):
         scene.settings = DiscoverySettings(
-            pages_per_tick=2, polls_per_tick=7, requests_per_tick=3, quiet_seconds=30
+            pages_per_tick=2, polls_per_tick=7, requests_per_tick=3, stable_seconds=30
         )
         scene.bucket = Bucket(page=4)
         for number in range(20):
@@ -479,7 +479,7 @@ class TestNames:
         scene.objects = FolderObjects(root)
         for _ in range(10):
             scene.look()
-            assert scene.state("demo") is State.PENDING
+            assert scene.state("demo") is UploadState.PENDING
 
 
 def test_the_cursor_is_short_and_for_people(scene):

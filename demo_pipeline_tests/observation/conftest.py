@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline_tests.builders.form import SMALL, script
-from demo_pipeline_tests.builders.recording import write_recording
-from demo_pipeline_tests.builders.script import (
+from demo_pipeline_tests.observation.made import Observed, observe
+from demo_pipeline_tests.simulator.form import SMALL, script
+from demo_pipeline_tests.simulator.recording import write_recording
+from demo_pipeline_tests.simulator.script import (
     click,
     drag,
     hotkey,
@@ -16,8 +17,7 @@ from demo_pipeline_tests.builders.script import (
     type_text,
     wait_for_screen,
 )
-from demo_pipeline_tests.builders.video import VideoOptions
-from demo_pipeline_tests.observation.made import Observed, observe
+from demo_pipeline_tests.simulator.video import VideoOptions
 
 ACTS = (
     click("Agree"),

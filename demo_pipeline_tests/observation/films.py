@@ -14,17 +14,18 @@ import av
 import numpy as np
 from numpy.typing import NDArray
 
-from demo_pipeline.observation.clock import Clock
-from demo_pipeline_tests.builders.form import script
-from demo_pipeline_tests.builders.frame_numbers import read_frame_number, stamp
-from demo_pipeline_tests.builders.recording import (
+from demo_pipeline.observation.calibration.clock import Clock
+from demo_pipeline_tests.observation.made import Observed, observe
+from demo_pipeline_tests.simulator.form import script
+from demo_pipeline_tests.simulator.frame_numbers import read_frame_number, stamp
+from demo_pipeline_tests.simulator.recording import (
     GroundTruth,
     RecordingOptions,
     write_documents,
     write_recording,
 )
-from demo_pipeline_tests.builders.screen import Painter
-from demo_pipeline_tests.builders.script import (
+from demo_pipeline_tests.simulator.screen import Painter
+from demo_pipeline_tests.simulator.script import (
     IntendedAction,
     Script,
     click,
@@ -32,8 +33,7 @@ from demo_pipeline_tests.builders.script import (
     right_click,
     type_text,
 )
-from demo_pipeline_tests.builders.video import Frame, VideoOptions, encode
-from demo_pipeline_tests.observation.made import Observed, observe
+from demo_pipeline_tests.simulator.video import Frame, VideoOptions, encode
 
 _FORM = script(
     click("Agree"),
@@ -165,8 +165,8 @@ class Rule:
         if not asked:
             return max((f for f in self.shown if f.time <= limit + 1e-6), key=lambda f: f.time)
         run = [f for f in asked if self._still(f, asked[-1])]
-        set_out = min(limit, self.clock.video_time(self._set_out(action, since)))
-        before = [frame for frame in run if frame.time < set_out]
+        approach_start = min(limit, self.clock.video_time(self._set_out(action, since)))
+        before = [frame for frame in run if frame.time < approach_start]
         return before[-1] if before else run[0]
 
     def _guard(self) -> float:

@@ -8,14 +8,18 @@ from typing import Any
 import av
 import cv2
 
-from demo_pipeline.actions.build import build_actions
-from demo_pipeline.actions.tables import Action, read_actions
-from demo_pipeline.observation.evidence import Evidence
-from demo_pipeline.observation.screenshots import build_screenshots, read_evidence, read_frames
+from demo_pipeline.actions.action_tables import Action, read_actions
+from demo_pipeline.actions.build_actions import build_actions
+from demo_pipeline.observation.calibration.evidence import Evidence
+from demo_pipeline.observation.frames.screenshots import (
+    build_screenshots,
+    read_evidence,
+    read_frames,
+)
 from demo_pipeline.recording.events import build_events
 from demo_pipeline.recording.manifest import build_manifest, read_manifest
 from demo_pipeline.settings import Settings
-from demo_pipeline_tests.builders.recording import GroundTruth
+from demo_pipeline_tests.simulator.recording import GroundTruth
 
 _TURNED_CLOCKWISE = (  # by quarters, as phones write it
     (1, 0, 0, 0, 1, 0),

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from demo_pipeline.formats.jsonfile import parse_json
-from demo_pipeline.observation.canvas import Canvas, fit_canvas
-from demo_pipeline.observation.raw_tree import scan_of
-from demo_pipeline.observation.tree import StepTree, map_tree
+from demo_pipeline.common.json_files import parse_json
+from demo_pipeline.observation.calibration.canvas import Canvas, fit_canvas
+from demo_pipeline.observation.trees.raw_tree import scan_of
+from demo_pipeline.observation.trees.step_tree import StepTree, map_tree
 
 SCREEN = (1920, 1080)
 FULL = fit_canvas(SCREEN, 1.0, SCREEN)

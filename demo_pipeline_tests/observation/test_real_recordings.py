@@ -10,27 +10,27 @@ from typing import Any
 import pytest
 
 from demo_pipeline.actions.inputs import inputs_of
-from demo_pipeline.observation.alignment import clock_from_pictures
-from demo_pipeline.observation.approach import PointerPath
-from demo_pipeline.observation.clock import (
+from demo_pipeline.observation.calibration.clock import (
     ChangeMap,
     Clock,
     PointerTrack,
     documented_clock,
 )
-from demo_pipeline.observation.evidence import Evidence
-from demo_pipeline.observation.pictures import Span, decode_spans
-from demo_pipeline.observation.screenshots import read_evidence, read_frames
+from demo_pipeline.observation.calibration.evidence import Evidence
+from demo_pipeline.observation.calibration.pointer_alignment import clock_from_pictures
+from demo_pipeline.observation.frames.pointer_path import PointerPath
+from demo_pipeline.observation.frames.screenshots import read_evidence, read_frames
+from demo_pipeline.observation.frames.video_frames import Span, decode_spans
 from demo_pipeline.recording.events import build_events, read_events
-from demo_pipeline.recording.video import scan_packets
+from demo_pipeline.recording.video_probe import scan_packets
 from demo_pipeline.settings import ObservationSettings, RecordingSettings
-from demo_pipeline_tests.builders.form import SMALL, script
-from demo_pipeline_tests.builders.recording import GroundTruth
-from demo_pipeline_tests.builders.screen import Painter
-from demo_pipeline_tests.builders.script import click
-from demo_pipeline_tests.builders.video import VideoOptions, encode
-from demo_pipeline_tests.made_chain import open_pipeline, run_chain
+from demo_pipeline_tests.made_pipeline import open_pipeline, run_chain
 from demo_pipeline_tests.observation import films
+from demo_pipeline_tests.simulator.form import SMALL, script
+from demo_pipeline_tests.simulator.recording import GroundTruth
+from demo_pipeline_tests.simulator.screen import Painter
+from demo_pipeline_tests.simulator.script import click
+from demo_pipeline_tests.simulator.video import VideoOptions, encode
 
 RECORDINGS = Path(__file__).resolve().parents[2] / "data" / "recordings"
 TICKETS, SHOPPING = "20261121_212358", "20261121_212801"
@@ -77,7 +77,7 @@ class Watched:
     def clock(self, lag_ms: float) -> Clock | None:
         """What the pictures say when every event is `lag_ms` later."""
         track = replace(self.track, times=self.track.times + lag_ms)
-        reach = ObservationSettings().search_lag_s
+        reach = ObservationSettings().max_clock_offset_s
         return clock_from_pictures(self.changes, track, self.documented, [1.0], reach)
 
 

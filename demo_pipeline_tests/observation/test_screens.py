@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from demo_pipeline_tests.builders.desktop import Desktop
-from demo_pipeline_tests.builders.form import DESKTOP, script
-from demo_pipeline_tests.builders.recording import RecordingOptions, write_documents
-from demo_pipeline_tests.builders.script import click, double_click, right_click
-from demo_pipeline_tests.builders.video import VideoOptions, encode
-from demo_pipeline_tests.made_chain import open_pipeline, run_chain
+from demo_pipeline_tests.made_pipeline import open_pipeline, run_chain
+from demo_pipeline_tests.simulator.desktop import Desktop
+from demo_pipeline_tests.simulator.form import DESKTOP, script
+from demo_pipeline_tests.simulator.recording import RecordingOptions, write_documents
+from demo_pipeline_tests.simulator.script import click, double_click, right_click
+from demo_pipeline_tests.simulator.video import VideoOptions, encode
 
 STORY = script(click("Agree"), right_click("Rows/c"), click("Name"), double_click("Load"))
 TARGETS = ("Agree", "Rows/c", "Name", "Load")

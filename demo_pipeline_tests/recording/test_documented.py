@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.actions.build import build_actions, check_ledger
-from demo_pipeline.actions.tables import read_actions
+from demo_pipeline.actions.action_tables import read_actions
+from demo_pipeline.actions.build_actions import build_actions, check_ledger
 from demo_pipeline.recording.events import build_events, read_events, read_scans
 from demo_pipeline.recording.manifest import build_manifest, read_manifest
 from demo_pipeline.settings import ActionSettings, RecordingSettings

@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from demo_pipeline.recording.event_tables import EVENTS_SCHEMA, TableWriter, column_descriptions
 from demo_pipeline.recording.events import (
     EVENTS_FILE,
     REJECTED_FILE,
+    SCANS_FILE,
     SCHEMAS,
-    TREES_FILE,
     build_events,
     check_accounting,
-    check_schemas,
+    check_event_tables,
     count_lines,
     read_events,
     read_scans,
     require_input,
 )
-from demo_pipeline.recording.tables import EVENTS_SCHEMA, TableWriter, column_descriptions
 from demo_pipeline.settings import RecordingSettings
 
 RECORDINGS = Path(__file__).resolve().parents[2] / "data" / "recordings"
@@ -60,7 +60,7 @@ def test_every_line_is_a_row(tmp_path: Path) -> None:
     assert summary["rejected_by_reason"] == {"blank_line": 1, "invalid_json": 1}
     assert summary["first_rejected"][0] == "input_log.jsonl:3: line is blank"
     assert check_accounting(tmp_path, tmp_path / "input_log.jsonl") == []
-    assert check_schemas(tmp_path) == []
+    assert check_event_tables(tmp_path) == []
 
 
 def test_values_come_through(tmp_path: Path) -> None:
@@ -134,8 +134,10 @@ def test_a_lost_row_is_noticed(tmp_path: Path) -> None:
 
 def test_a_missing_table_is_noticed(tmp_path: Path) -> None:
     built(tmp_path, LOG)
-    (tmp_path / TREES_FILE).unlink()
-    assert [(p.code, p.file) for p in check_schemas(tmp_path)] == [("missing_table", TREES_FILE)]
+    (tmp_path / SCANS_FILE).unlink()
+    assert [(p.code, p.file) for p in check_event_tables(tmp_path)] == [
+        ("missing_table", SCANS_FILE)
+    ]
 
 
 def test_another_column_type_is_noticed(tmp_path: Path) -> None:
@@ -144,7 +146,7 @@ def test_another_column_type_is_noticed(tmp_path: Path) -> None:
     column = table.schema.get_field_index("x")
     changed = table.set_column(column, "x", table["x"].cast(pa.float32()))
     pq.write_table(changed, tmp_path / EVENTS_FILE)
-    assert [problem.code for problem in check_schemas(tmp_path)] == ["wrong_schema"]
+    assert [problem.code for problem in check_event_tables(tmp_path)] == ["wrong_schema"]
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,7 @@ from typing import Any
 import pytest
 
 from demo_pipeline.problems import DemonstrationError
-from demo_pipeline.recording.manifest import (
-    FILES,
-    build_manifest,
-    read_manifest,
-    verified_file,
-)
+from demo_pipeline.recording.manifest import FILES, build_manifest, read_manifest, verified_file
 from demo_pipeline.settings import RecordingSettings
 
 RECORDINGS = Path(__file__).resolve().parents[2] / "data" / "recordings"

@@ -2,8 +2,8 @@
 
 import shutil
 
-from demo_pipeline.storage.bucket_store import BucketStore
 from demo_pipeline.storage.errors import StorageError
+from demo_pipeline.storage.store.bucket_store import BucketStore
 from demo_pipeline_tests.storage.faulty import Fault, FaultyObjects
 from demo_pipeline_tests.storage.making_outputs import put
 from demo_pipeline_tests.storage.memory_objects import START, MemoryObjects

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 from demo_pipeline.storage.errors import StorageError
-from demo_pipeline.storage.objects import PAGE, ObjectInfo, Objects, Page
+from demo_pipeline.storage.objects.object_store import PAGE, ObjectInfo, Objects, Page
 
 Kind = Literal["before", "after", "cut", "swap"]
 T = TypeVar("T")

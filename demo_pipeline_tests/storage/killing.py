@@ -11,15 +11,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from demo_pipeline.links import place
-from demo_pipeline.storage.disk import Disk
-from demo_pipeline.storage.local import LocalStore
-from demo_pipeline.storage.store import Store
+from demo_pipeline.common.hardlinks import link_or_copy
+from demo_pipeline.storage.store.disk import Disk
+from demo_pipeline.storage.store.local_store import LocalStore
+from demo_pipeline.storage.store.store import Store
 from demo_pipeline_tests.storage.making_outputs import put, recipe
 
 OLD = {"a.txt": "old", "deep/b.txt": "old"}
 NEW = {"a.txt": "new", "deep/b.txt": "new"}
-OUTPUT, LENDER = "events/d1", "lenders/d1"
+OUTPUT, LENDER = "events/d1", "hardlink_sources/d1"
 DOCUMENT = "quarantine/d1.json"
 KILLED = 7
 
@@ -69,10 +69,10 @@ def commit(store: Store) -> None:
 def commit_lent(store: Store) -> None:
     """The new files are those of another version."""
     with store.open(LENDER) as (folder, version), store.stage(OUTPUT) as staging:
-        staging.lenders.append(version)
+        staging.hardlink_sources.append(version)
         for path in NEW:
             (staging.path / path).parent.mkdir(exist_ok=True)
-            place(folder / path, staging.path / path)
+            link_or_copy(folder / path, staging.path / path)
         store.commit(staging, recipe(), {"files": len(NEW)})
 
 

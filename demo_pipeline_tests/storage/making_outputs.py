@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from demo_pipeline.storage.making import Recipe
-from demo_pipeline.storage.store import Store, Version
+from demo_pipeline.storage.store.store import Store
+from demo_pipeline.storage.store.version_manifest import Recipe, Version
 
 Files = Mapping[str, str]
 

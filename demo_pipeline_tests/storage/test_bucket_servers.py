@@ -4,7 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from demo_pipeline.storage.store import MissingOutput, open_store
+from demo_pipeline.storage.errors import MissingOutput
+from demo_pipeline.storage.store.store import open_store
 from demo_pipeline_tests.storage.making_outputs import put, seen
 
 FILES = {"a.txt": "alpha", "deep/b ü.txt": "beta", "empty": ""}

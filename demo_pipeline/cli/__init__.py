@@ -1,0 +1,1 @@
+"""The console script demo-pipeline, one module a command group."""

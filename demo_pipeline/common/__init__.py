@@ -1,0 +1,1 @@
+"""Small helpers that exist once: Parquet, JSON, PNG, hard links, hashing."""

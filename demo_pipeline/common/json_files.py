@@ -1,0 +1,160 @@
+"""JSON files: bytes in, plain values out, and back.
+
+Belongs here: reading that says file and line of what is wrong, and writing that gives the same
+bytes for the same value. What the values mean is for the modules of the formats.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pydantic import BaseModel
+
+from demo_pipeline.common import deep_json
+from demo_pipeline.formats.base_model import Document
+
+JSON = Mapping[str, Any] | Sequence[Any] | str | int | float | bool | None
+
+
+class JsonFileError(ValueError):
+    """A file is no JSON that can be used.
+
+    Attributes:
+        file: the name the file was read under.
+        line: 1-based line, where one can be named.
+        message: what is wrong; never a piece of the content.
+    """
+
+    def __init__(self, file: str, line: int | None, message: str) -> None:
+        self.file, self.line, self.message = file, line, message
+        super().__init__(f"{file}:{line}: {message}" if line else f"{file}: {message}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self.file, self.line, self.message))
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError("Number is too large")
+    return number
+
+
+def _constant(_name: str) -> NoReturn:
+    raise ValueError("NaN and Infinity are no JSON")
+
+
+_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_constant)
+
+
+def decode_text(data: bytes, file: str) -> str:
+    """UTF-8 text of a file's bytes, without a byte order mark.
+
+    Raises:
+        JsonFileError: the bytes are no UTF-8.
+    """
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise JsonFileError(file, line, "not UTF-8 text") from None
+
+
+def parse_json(data: bytes | str, file: str) -> Any:
+    """The value of a JSON document, of any depth; of two equal keys the last counts.
+
+    Args:
+        data: the whole file; a byte order mark is skipped.
+        file: the name that errors carry.
+
+    Raises:
+        JsonFileError: no UTF-8, no JSON, or a number that is not finite.
+    """
+    text = decode_text(data, file) if isinstance(data, bytes) else data.removeprefix("\ufeff")
+    try:
+        try:
+            return _DECODER.decode(text)
+        except json.JSONDecodeError:
+            raise
+        except (ValueError, RecursionError):
+            # Neither says where: the slower decoder does, and knows no limit of depth.
+            return deep_json.decode(text, _DECODER.decode)
+    except json.JSONDecodeError as error:
+        raise JsonFileError(file, error.lineno, f"not valid JSON: {error.msg}") from None
+
+
+def load_json(path: Path, file: str | None = None) -> Any:
+    """The value of a JSON file; see `parse_json`.
+
+    Args:
+        path: the file.
+        file: the name that errors carry; default: the last part of `path`.
+
+    Raises:
+        JsonFileError: the file cannot be read, or is no JSON.
+    """
+    name = path.name if file is None else file
+    return parse_json(read_bytes(path, name), name)
+
+
+def read_bytes(path: Path, file: str) -> bytes:
+    """A file's bytes.
+
+    Raises:
+        JsonFileError: the file is missing or cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise JsonFileError(file, None, f"cannot be read: {error.strerror}") from None
+
+
+def json_bytes(value: BaseModel | JSON, *, compact: bool = False) -> bytes:
+    """The bytes `dump_json` writes.
+
+    UTF-8 with a final newline; keys in the order they were declared; two spaces a level, or one
+    line when compact. A lone surrogate, which UTF-8 has no bytes for, is written as its escape.
+
+    Raises:
+        ValueError: a number is not finite.
+        TypeError: a value has no JSON form.
+    """
+    indent = None if compact else 2
+    separators = (",", ":") if compact else (",", ": ")
+    try:
+        text = json.dumps(
+            value,
+            default=_expand,
+            ensure_ascii=False,
+            allow_nan=False,
+            indent=indent,
+            separators=separators,
+        )
+    except RecursionError:
+        text = deep_json.encode(value, _expand_or_keep, indent=indent)
+    # `backslashreplace` writes a surrogate as \udXXX, which is also JSON's escape.
+    return text.encode("utf-8", "backslashreplace") + b"\n"
+
+
+def dump_json(path: Path, value: BaseModel | JSON, *, compact: bool = False) -> None:
+    """Write a value as a JSON file, making its folder; see `json_bytes` for form and errors."""
+    data = json_bytes(value, compact=compact)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
+def _expand_or_keep(value: Any) -> Any:
+    return _expand(value) if isinstance(value, BaseModel | Mapping) else value
+
+
+def _expand(value: Any) -> Any:
+    """One level of a value that `json` does not know."""
+    if isinstance(value, Document):
+        return value.members()
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json")
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(f"a {type(value).__name__} has no JSON form")

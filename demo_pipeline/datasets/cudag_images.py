@@ -1,0 +1,69 @@
+"""The pictures of a CUDAG dataset: put in place, and drawn on for people.
+
+Belongs here: links, copies and annotation. Which picture belongs to which record is decided in
+`cudag_records`.
+"""
+
+import shutil
+from pathlib import Path
+
+import cv2
+
+from demo_pipeline.common.hardlinks import link_or_copy
+from demo_pipeline.formats.cudag.models import CudagMetadata
+from demo_pipeline.formats.cudag.tool_calls import RU_MAX
+from demo_pipeline.settings import DatasetSettings
+
+_POINT = (0, 0, 255)  # BGR
+_BOX = (0, 200, 0)
+_FAST = (cv2.IMWRITE_PNG_COMPRESSION, 1, cv2.IMWRITE_PNG_FILTER, cv2.IMWRITE_PNG_FILTER_UP)
+
+
+def image_suffix(settings: DatasetSettings) -> str:
+    """How the names of training images end."""
+    return ".jpg" if settings.images == "jpeg" else ".png"
+
+
+def place_image(source: Path, target: Path, settings: DatasetSettings) -> bool:
+    """Put a training image in place, in the form that the settings want.
+
+    Returns:
+        Whether it is there; a picture that does not decode gives no JPEG.
+    """
+    if settings.images != "jpeg":
+        place_picture(source, target, copy=settings.images == "copy")
+        return True
+    picture = cv2.imread(str(source), cv2.IMREAD_COLOR)
+    if picture is None:
+        return False
+    return bool(
+        cv2.imwrite(str(target), picture, [cv2.IMWRITE_JPEG_QUALITY, settings.jpeg_quality])
+    )
+
+
+def place_picture(source: Path, target: Path, *, copy: bool = False) -> None:
+    """Put a PNG in place as it is: a hard link where wanted and possible, else a copy."""
+    if copy:
+        shutil.copyfile(source, target)
+    else:
+        link_or_copy(source, target)
+
+
+def annotate(source: Path, target: Path, metadata: CudagMetadata) -> bool:
+    """Draw the target point, the tolerance box and a drag's way on a copy of the picture.
+
+    Returns:
+        Whether there was anything to draw on; a picture that does not decode is left out.
+    """
+    picture = cv2.imread(str(source), cv2.IMREAD_COLOR)
+    if picture is None:
+        return False
+    x, y = metadata.real_coords
+    width, height = metadata.image_size
+    half_x = round(metadata.tolerance[0] * width / RU_MAX)
+    half_y = round(metadata.tolerance[1] * height / RU_MAX)
+    cv2.rectangle(picture, (x - half_x, y - half_y), (x + half_x, y + half_y), _BOX, 2)
+    if metadata.task_type == "drag":
+        cv2.arrowedLine(picture, (x, y), metadata.end_coords, _POINT, 2)
+    cv2.circle(picture, (x, y), 4, _POINT, -1)
+    return bool(cv2.imwrite(str(target), picture, _FAST))

@@ -1,0 +1,232 @@
+"""What is in a dataset, counted with SQL over its files: the numbers of cards, charts and checks.
+
+Belongs here: `DatasetStats`, and the queries that make them from a relation of samples and the
+provenance of the trajectories. No row passes through Python.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from demo_pipeline.actions.action_tables import POINTER_TYPES
+from demo_pipeline.datasets.pointer_leaks import LeakRates
+from demo_pipeline.problems import Problem
+
+# A relation of samples has these columns; `split` is NULL where a dataset has no splits.
+_SFT = "SELECT trajectory_id, step_index, split, application, action_type AS kind FROM {files}"
+_MESSAGES = (
+    "SELECT trajectory_id, step_index, parse_filename(filename, true) AS split, application,"
+    " task_type AS kind FROM {files}"
+)
+_INDEX = (
+    "SELECT s.trajectory_id, s.step_index, NULL::VARCHAR AS split, t.application,"
+    " s.action_type AS kind FROM {files} s JOIN {trajectories} t USING (trajectory_id)"
+)
+_CUDAG_METADATA = (
+    "STRUCT(trajectory_id VARCHAR, step_index BIGINT, application VARCHAR, task_type VARCHAR)"
+)
+_CUDAG = (
+    "SELECT metadata.trajectory_id, metadata.step_index, parse_filename(filename, true) AS split,"
+    " metadata.application, metadata.task_type AS kind FROM {files}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SplitStats:
+    """How much one split holds."""
+
+    samples: int
+    trajectories: int
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetStats:
+    """What is in a dataset.
+
+    Attributes:
+        samples: steps, or records made of them.
+        trajectories: with at least one sample.
+        tasks: split groups of these.
+        leaks: samples of pointing actions whose picture shows the pointer at the target already.
+        splits: by name, in the order train, val, test, held_out; empty where there are none.
+        actions: samples by kind of action, the most frequent first.
+        applications: trajectories by application, the most frequent first.
+        platforms: trajectories by platform.
+        resolutions: trajectories by size of the recorded screen, `1920x1080`.
+        lengths: trajectories by number of samples.
+    """
+
+    samples: int
+    trajectories: int
+    tasks: int
+    leaks: LeakRates
+    splits: dict[str, SplitStats]
+    actions: dict[str, int]
+    applications: dict[str, int]
+    platforms: dict[str, int]
+    resolutions: dict[str, int]
+    lengths: dict[int, int]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain JSON values."""
+        lengths = {str(length): count for length, count in self.lengths.items()}
+        return {**asdict(self), "lengths": lengths, **self.leaks.as_dict()}
+
+
+@contextmanager
+def engine() -> Iterator[duckdb.DuckDBPyConnection]:
+    """DuckDB in memory, which reads local files and fetches nothing."""
+    connection = duckdb.connect(
+        config={
+            "threads": 1,
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+        }
+    )
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def quoted(paths: Sequence[Path | str]) -> str:
+    """Paths as a list of SQL strings."""
+    return "[" + ", ".join("'" + str(path).replace("'", "''") + "'" for path in paths) + "]"
+
+
+def _table(paths: Sequence[Path], options: str = "") -> str:
+    return f"read_parquet({quoted(paths)}{options})"
+
+
+def sft_facts(out: Path, provenance: Sequence[Path]) -> tuple[DatasetStats, list[Problem]]:
+    """DatasetStats of `samples.parquet`, and where a task lies in two splits."""
+    return _measure(_SFT.format(files=_table([out / "samples.parquet"])), provenance)
+
+
+def messages_facts(out: Path, provenance: Sequence[Path]) -> tuple[DatasetStats, list[Problem]]:
+    """The same of the Parquet files of a messages export."""
+    files = sorted(out.glob("*.parquet"))
+    return _measure(_MESSAGES.format(files=_table(files, ", filename = true")), provenance)
+
+
+def cudag_facts(out: Path, provenance: Sequence[Path]) -> tuple[DatasetStats, list[Problem]]:
+    """The same of the JSON files of a CUDAG dataset."""
+    names = ("train.jsonl", "val.jsonl", "held_out.jsonl", "test/test.json")
+    files = quoted([out / name for name in names if (out / name).is_file()])
+    columns = f"{{metadata: '{_CUDAG_METADATA}'}}"
+    reading = f"read_json({files}, columns = {columns}, format = 'auto', filename = true)"
+    return _measure(_CUDAG.format(files=reading), provenance)
+
+
+def index_facts(out: Path) -> DatasetStats:
+    """The same of a trajectory dataset's `steps.parquet` and `trajectories.parquet`."""
+    steps = out / "steps.parquet"
+    trajectories = _table([out / "trajectories.parquet"])
+    samples = _INDEX.format(files=_table([steps]), trajectories=trajectories)
+    return _measure(samples, [steps])[0]
+
+
+def _measure(samples: str, provenance: Sequence[Path]) -> tuple[DatasetStats, list[Problem]]:
+    with engine() as sql:
+        sql.execute(f"CREATE TABLE samples AS {samples}")
+        _read_provenance(sql, provenance)
+        sql.execute(_PER_TRAJECTORY)
+        count, trajectories, tasks = sql.execute(_TOTALS).fetchall()[0]
+        facts = DatasetStats(
+            samples=count,
+            trajectories=trajectories,
+            tasks=tasks,
+            leaks=LeakRates(*sql.execute(_LEAKS, [sorted(POINTER_TYPES)]).fetchall()[0]),
+            splits={name: SplitStats(*rest) for name, *rest in sql.execute(_SPLITS).fetchall()},
+            actions=dict(sql.execute(_counted("kind", "samples")).fetchall()),
+            applications=dict(sql.execute(_counted("application", "demos")).fetchall()),
+            platforms=dict(sql.execute(_counted("platform", "demos")).fetchall()),
+            resolutions=dict(sql.execute(_counted("resolution", "demos")).fetchall()),
+            lengths=dict(sql.execute(_LENGTHS).fetchall()),
+        )
+        torn = sql.execute(_TORN).fetchall()
+    return facts, [_torn(str(group), str(splits)) for group, splits in torn]
+
+
+def _read_provenance(sql: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
+    """Make the table `provenance`; a file that cannot be read costs only itself."""
+    sql.execute(_NO_PROVENANCE)
+    try:
+        _insert(sql, paths)
+    except duckdb.Error:
+        for path in paths:
+            with suppress(duckdb.Error):
+                _insert(sql, [path])
+
+
+def _insert(sql: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
+    if paths:
+        # By name: a table written before a column was known has NULL there.
+        source = _table(paths, ", union_by_name = true")
+        taken = f"COLUMNS('^({'|'.join(_PROVENANCE)})$')"
+        sql.execute(f"INSERT INTO provenance BY NAME SELECT {taken} FROM {source}")  # noqa: S608 - ours
+
+
+def _torn(group: str, splits: str) -> Problem:
+    message = f"task {group!r} lies in more than one split: {splits}"
+    return Problem("torn_task", "README.md", message, remedy="build the dataset again")
+
+
+def _counted(column: str, table: str) -> str:
+    return f"SELECT {column}, count(*) FROM {table} WHERE {column} IS NOT NULL {_MOST_FIRST}"  # noqa: S608 - ours
+
+
+_MOST_FIRST = "GROUP BY 1 ORDER BY 2 DESC, 1"
+_PROVENANCE = {
+    "trajectory_id": "VARCHAR",
+    "step_index": "INTEGER",
+    "action_type": "VARCHAR",
+    "leak": "BOOLEAN",
+    "unavoidable": "BOOLEAN",
+    "split_group": "VARCHAR",
+    "platform": "VARCHAR",
+    "scale": "DOUBLE",
+    "pad_x": "DOUBLE",
+    "pad_y": "DOUBLE",
+}
+_NO_PROVENANCE = (
+    f"CREATE TABLE provenance ({', '.join(f'{name} {kind}' for name, kind in _PROVENANCE.items())})"
+)
+# The canvas is 1920x1080; a screen is what lies between the bars, undone by the scale.
+_PER_TRAJECTORY = """
+CREATE TABLE demos AS
+SELECT s.trajectory_id, s.application, s.split, s.samples, p.split_group, p.platform,
+       CASE WHEN p.scale > 0 THEN
+            round((1920 - 2 * p.pad_x) / p.scale)::BIGINT || 'x'
+            || round((1080 - 2 * p.pad_y) / p.scale)::BIGINT END AS resolution
+FROM (SELECT trajectory_id, min(application) AS application, split, count(*) AS samples
+      FROM samples GROUP BY trajectory_id, split) s
+LEFT JOIN (SELECT trajectory_id, min(split_group) AS split_group, min(platform) AS platform,
+                  min(scale) AS scale, min(pad_x) AS pad_x, min(pad_y) AS pad_y
+           FROM provenance GROUP BY trajectory_id) p USING (trajectory_id)
+"""
+_TOTALS = """
+SELECT (SELECT count(*) FROM samples), (SELECT count(DISTINCT trajectory_id) FROM demos),
+       (SELECT count(DISTINCT split_group) FROM demos)
+"""
+_LEAKS = """
+SELECT count(*), count(*) FILTER (leak), count(*) FILTER (leak AND unavoidable)
+FROM samples JOIN provenance USING (trajectory_id, step_index)
+WHERE list_contains(?, action_type)
+"""
+_SPLITS = """
+SELECT split, sum(samples)::BIGINT, count(*), count(DISTINCT split_group)
+FROM demos WHERE split IS NOT NULL GROUP BY split
+ORDER BY list_position(['train', 'val', 'test', 'held_out'], split)
+"""
+_LENGTHS = "SELECT samples, count(*) FROM demos GROUP BY 1 ORDER BY 1"
+_TORN = """
+SELECT split_group, string_agg(DISTINCT split, ', ' ORDER BY split) FROM demos
+WHERE split_group IS NOT NULL GROUP BY split_group HAVING count(DISTINCT split) > 1 ORDER BY 1
+LIMIT 20
+"""

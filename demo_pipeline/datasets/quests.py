@@ -1,0 +1,99 @@
+"""Quests as OSWorld task files, one a demonstration.
+
+Belongs here: writing `examples/<application>/<trajectory_id>.json` and `test_all.json`, so that
+OSWorld's tools find them as they find their own, and the check of what was written.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from demo_pipeline.common.json_files import dump_json
+from demo_pipeline.datasets.selection import DatasetTrajectory, load_rows, ordered
+from demo_pipeline.datasets.task_text import slug
+from demo_pipeline.formats.desktopd.models import Task
+from demo_pipeline.formats.desktopd.reader import read_document
+from demo_pipeline.formats.osworld.task import OsworldTask, write_task
+from demo_pipeline.formats.osworld.task_folder import EXAMPLES, LIST_FILE, entries, read_task_folder
+from demo_pipeline.problems import DemonstrationError, Problem, errors
+
+_NO_APPLICATION = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class QuestSummary:
+    """What was written.
+
+    Attributes:
+        tasks: task files.
+        domains: how many of them, by folder.
+        without_quest: recordings of nobody's request, which give none.
+        unreadable: trajectories that give none because they cannot be read.
+        problems: why they cannot.
+    """
+
+    tasks: int
+    domains: dict[str, int]
+    without_quest: int
+    unreadable: int
+    problems: tuple[Problem, ...]
+
+
+def build_quests(trajectories: Sequence[DatasetTrajectory], out: Path) -> QuestSummary:
+    """Write a task file for each demonstration whose instruction came from a quest.
+
+    The id is the trajectory's, the snapshot its application. Nothing judges a quest: `evaluator` is
+    null, and there is nothing to prepare: `config` is empty (formats notes, section 3). Whether the
+    demonstration succeeded makes no difference to what was asked.
+    """
+    listed: dict[str, list[str]] = defaultdict(list)
+    without, problems, unreadable = 0, list[Problem](), 0
+    for source in ordered(trajectories):
+        try:
+            task = _task(source)
+        except DemonstrationError as error:
+            problems.extend(error.problems)
+            unreadable += 1
+            continue
+        if task is None:
+            without += 1
+            continue
+        domain = slug(task.snapshot or _NO_APPLICATION)
+        listed[domain].append(task.id)
+        write_task(out / EXAMPLES / domain / f"{task.id}.json", task)
+    dump_json(out / LIST_FILE, dict(sorted(listed.items())))
+    counts = {domain: len(ids) for domain, ids in sorted(listed.items())}
+    return QuestSummary(sum(counts.values()), counts, without, unreadable, tuple(problems))
+
+
+def _task(source: DatasetTrajectory) -> OsworldTask | None:
+    task, problems = read_document(Task, source.path / "task.json", "task.json")
+    if task is None:
+        named = [replace(problem, demonstration=source.id) for problem in errors(problems)]
+        raise DemonstrationError(named)
+    rows = load_rows(source, ("instruction_source",))
+    if not any(row["instruction_source"].startswith("quest.") for row in rows[:1]):
+        return None
+    apps = [] if task.application == _NO_APPLICATION else [task.application]
+    return OsworldTask(
+        id=source.id,
+        snapshot=apps[0] if apps else None,
+        instruction=task.instruction,
+        related_apps=apps,
+        trajectory=f"trajectories/{source.id}",
+        evaluator=None,
+    )
+
+
+def check_quests(folder: Path) -> list[Problem]:
+    """Every file is a sound, listed task whose evaluator is null."""
+    read = read_task_folder(folder)
+    problems = [*read.problems]
+    for entry in entries(read):
+        problems += entry.problems
+        if entry.task is not None and entry.task.evaluator is not None:
+            message = "evaluator: nothing judges a quest; expected null"
+            remedy = "this is a defect of the pipeline: report it"
+            problems.append(Problem("quest_evaluator", entry.source.file, message, remedy=remedy))
+    return problems

@@ -1,0 +1,70 @@
+"""`build_defs`: all definitions for given settings, so that anybody can make their own."""
+
+from collections.abc import Sequence
+
+import dagster as dg
+
+from demo_pipeline.defs import (
+    dataset_assets,
+    demonstration_assets,
+    quarantine_asset,
+    statistics_asset,
+    task_catalog_asset,
+)
+from demo_pipeline.defs.dataset_sensor import build_rebuild_datasets
+from demo_pipeline.defs.demonstration_catalog import demonstration_catalog
+from demo_pipeline.defs.failure_sensor import quarantine_changed, quarantine_failures
+from demo_pipeline.defs.jobs import ASSET_JOBS
+from demo_pipeline.defs.maintenance import UPKEEP_JOBS, weekly_prune
+from demo_pipeline.defs.upload_sensor import build_new_uploads
+from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.settings import Settings
+
+
+def build_defs(
+    settings: Settings, extra_sensors: Sequence[dg.SensorDefinition] = ()
+) -> dg.Definitions:
+    """Assets, checks, jobs, sensors and the schedule over the roots that `settings` name.
+
+    Args:
+        settings: every path and threshold.
+        extra_sensors: more sensors, e.g. to tell people of failures. With `dagster-slack`
+            installed, in a module of your own that `workspace.yaml` names instead of
+            `demo_pipeline.definitions`::
+
+                defs = build_defs(
+                    Settings(),
+                    [
+                        make_slack_on_run_failure_sensor(
+                            "#demonstrations",
+                            os.environ["SLACK_TOKEN"],
+                            default_status=dg.DefaultSensorStatus.RUNNING,
+                        )
+                    ],
+                )
+
+            `dagster.make_email_on_run_failure_sensor` does the same by mail.
+    """
+    seconds = settings.discovery.interval_seconds
+    return dg.Definitions(
+        assets=[
+            demonstration_catalog,
+            quarantine_asset.quarantine_asset,
+            task_catalog_asset.osworld_tasks,
+            *demonstration_assets.build_demonstration_assets(settings.execution.partitions_per_run),
+            *dataset_assets.build_dataset_assets(),
+            statistics_asset.statistics_asset,
+        ],
+        jobs=[*ASSET_JOBS, *UPKEEP_JOBS],
+        schedules=[weekly_prune],
+        sensors=[
+            task_catalog_asset.build_tasks_changed(seconds),
+            build_new_uploads(seconds),
+            build_rebuild_datasets(seconds),
+            quarantine_failures,
+            quarantine_changed,
+            *extra_sensors,
+        ],
+        resources={"pipeline": Workspace.open(settings)},
+        executor=dg.in_process_executor,
+    )

@@ -1,0 +1,96 @@
+"""Which finished runs can be forgotten without anybody noticing.
+
+Belongs here: what has to stay, and the deleting. When, upkeep.py says.
+"""
+
+import datetime as dt
+from collections.abc import Iterable, Iterator
+
+import dagster as dg
+
+from demo_pipeline.defs.instance_runs import newest_launch
+from demo_pipeline.defs.tags import PARTITION_NAME_TAG
+from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
+from demo_pipeline.pipeline.dataset_statistics import DATASET_STATISTICS
+from demo_pipeline.pipeline.demonstration_stages import STAGES
+from demo_pipeline.pipeline.quarantine_table import QUARANTINE
+from demo_pipeline.pipeline.task_catalog import OSWORLD_TASKS
+
+_FINISHED = (
+    dg.DagsterRunStatus.SUCCESS,
+    dg.DagsterRunStatus.FAILURE,
+    dg.DagsterRunStatus.CANCELED,
+)
+_MATERIALIZATION = dg.DagsterEventType.ASSET_MATERIALIZATION
+_PAGE = 500
+_UNPARTITIONED = (
+    *(aggregate.name for aggregate in DATASET_STAGES),
+    DATASET_STATISTICS,
+    OSWORLD_TASKS,
+    QUARANTINE,
+    "demonstration_catalog",
+)
+
+
+def prune_runs(instance: dg.DagsterInstance, before: float) -> list[str]:
+    """Delete finished runs created before `before`, with their events; their ids.
+
+    Kept are the run of every partition's and dataset's newest materialisation, since deleting it
+    would show as never made, and of every partition the newest run and the newest that was launched
+    for an upload, since it says which one that was.
+
+    Args:
+        instance: whose runs.
+        before: epoch seconds.
+    """
+    kept = set(_runs_behind_assets(instance))
+    partitions: set[str] = set()
+    gone = []
+    for run in list(_old_runs(instance, before)):
+        key = run.tags.get(PARTITION_NAME_TAG)
+        if key is not None and key not in partitions:
+            partitions.add(key)
+            kept |= set(_newest(instance, key))
+        if run.run_id not in kept:
+            instance.delete_run(run.run_id)
+            gone.append(run.run_id)
+    return gone
+
+
+def _old_runs(instance: dg.DagsterInstance, before: float) -> Iterator[dg.DagsterRun]:
+    moment = dt.datetime.fromtimestamp(before, dt.UTC)
+    old = dg.RunsFilter(statuses=_FINISHED, created_before=moment)
+    cursor = None
+    while records := instance.get_run_records(old, limit=_PAGE, cursor=cursor):
+        yield from (record.dagster_run for record in records)
+        cursor = records[-1].dagster_run.run_id
+
+
+def _newest(instance: dg.DagsterInstance, partition: str) -> Iterator[str]:
+    of_it = dg.RunsFilter(tags={PARTITION_NAME_TAG: partition})
+    yield from instance.get_run_ids(of_it, limit=1)
+    launch = newest_launch(instance, partition)
+    if launch is not None:
+        yield launch.run_id
+
+
+def _runs_behind_assets(instance: dg.DagsterInstance) -> Iterator[str]:
+    for stage in STAGES:
+        key = dg.AssetKey(stage.name)
+        ids = instance.get_latest_storage_id_by_partition(key, _MATERIALIZATION)
+        yield from _runs_of(instance, key, sorted(ids.values()))
+    records = instance.get_asset_records([dg.AssetKey(name) for name in _UNPARTITIONED])
+    for record in records:
+        if record.asset_entry.last_materialization is not None:
+            yield record.asset_entry.last_materialization.run_id
+
+
+def _runs_of(
+    instance: dg.DagsterInstance, key: dg.AssetKey, storage_ids: list[int]
+) -> Iterable[str]:
+    for start in range(0, len(storage_ids), _PAGE):
+        wanted = dg.AssetRecordsFilter(
+            asset_key=key, storage_ids=storage_ids[start : start + _PAGE]
+        )
+        for record in instance.fetch_materializations(wanted, limit=_PAGE).records:
+            yield record.run_id

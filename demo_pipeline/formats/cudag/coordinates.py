@@ -1,0 +1,98 @@
+"""Whether the coordinates of a CUDAG record agree: those of its calls with those of its metadata.
+
+Belongs here: the range of RU and the invariant RU(real_coords, image_size) = coordinate (seed 003,
+Coordinate System; formats notes, section 4).
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from demo_pipeline.common.json_files import JsonFileError, parse_json
+from demo_pipeline.formats.cudag.fault import CudagFault, Scope
+from demo_pipeline.formats.cudag.models import to_ru
+from demo_pipeline.formats.cudag.tool_calls import RU_MAX, is_number, is_pair
+
+_ABSENT = (("real_coords", "tolerance", "end_coords"), ("end_coords",), ())
+_LOOSE_BLOCK = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
+
+
+def raw_calls(turn: str) -> list[object]:
+    """The JSON values between the marks of a turn, whatever stands around them."""
+    values: list[object] = []
+    for block in _LOOSE_BLOCK.finditer(turn):
+        try:
+            values.append(parse_json(block.group(1), "tool call"))
+        except JsonFileError:
+            continue
+    return values
+
+
+def place_faults(calls: Sequence[object], metadata: object) -> Iterator[CudagFault]:
+    """Everything wrong with where a record points.
+
+    Args:
+        calls: the record's tool calls in order, as parsed JSON of any kind.
+        metadata: the record's metadata, as parsed JSON of any kind.
+    """
+    points = list(_coordinates(calls))
+    if not all(map(_in_range, points)):
+        remedy = "normalise the pixel by the image's size"
+        yield CudagFault("coordinate", "coordinate must be [x, y] from 0 to 1000", remedy)
+    elif isinstance(metadata, dict):
+        yield from _agreement(points, metadata)
+        yield from _nowhere(metadata, _ABSENT[min(len(points), 2)])
+
+
+def _coordinates(calls: Sequence[object]) -> Iterator[Any]:
+    for call in calls:
+        arguments = call.get("arguments") if isinstance(call, dict) else None
+        if isinstance(arguments, dict) and "coordinate" in arguments:
+            yield arguments["coordinate"]
+
+
+def _in_range(value: object) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == 2
+        and all(is_number(part) and 0 <= part <= RU_MAX for part in value)
+    )
+
+
+def _agreement(points: Sequence[Any], metadata: dict[str, Any]) -> Iterator[CudagFault]:
+    has = metadata.get("has_coordinate")
+    if isinstance(has, bool) and has != bool(points):
+        told = f"metadata.has_coordinate is {str(has).lower()}, the calls say otherwise"
+        yield CudagFault("has_coordinate", told, scope=Scope.OURS)
+    size = metadata.get("image_size")
+    if not isinstance(size, list) or not is_pair(size) or min(size) <= 0:
+        return
+    for key, point in zip(("real_coords", "end_coords"), points, strict=False):
+        pixel = metadata.get(key)
+        if isinstance(pixel, list) and is_pair(pixel):
+            yield from _invariant(key, pixel, point, (size[0], size[1]))
+
+
+def _invariant(
+    key: str, pixel: Sequence[int], point: Sequence[float], size: tuple[int, int]
+) -> Iterator[CudagFault]:
+    if not (0 <= pixel[0] < size[0] and 0 <= pixel[1] < size[1]):
+        message = f"metadata.{key} {list(pixel)} lies outside the image {list(size)}"
+        yield CudagFault("outside_image", message, scope=Scope.SHARED)
+        return
+    wanted = to_ru(pixel[0], pixel[1], size)
+    off = max(abs(wanted[0] - point[0]), abs(wanted[1] - point[1]))
+    if off:
+        message = f"metadata.{key} is {list(wanted)} in RU, the coordinate is {list(point)}"
+        remedy = "real_coords are the truth: round(pixel / size * 1000) an axis"
+        scope = Scope.SHARED if off > 1 else Scope.OURS
+        yield CudagFault("ru_invariant", message, remedy, scope)
+
+
+def _nowhere(metadata: dict[str, Any], keys: Sequence[str]) -> Iterator[CudagFault]:
+    """A place that an action does not have is zeros (formats notes, section 4, the table)."""
+    for key in keys:
+        value = metadata.get(key)
+        if isinstance(value, list) and is_pair(value) and any(value):
+            message = f"metadata.{key} must be [0, 0] for an action without that coordinate"
+            yield CudagFault("no_coordinate", message, scope=Scope.OURS)

@@ -1,0 +1,206 @@
+"""The CUDAG dataset (seed 003): names, coordinates and records.
+
+Belongs here: what the files of a CUDAG dataset hold, as models, and the RU arithmetic. The tool
+calls inside a record lie in `cudag_calls`, the checks in `cudag_validator`.
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from demo_pipeline.common.json_files import JsonFileError, load_json, parse_json
+from demo_pipeline.formats.base_model import explain, field_name
+from demo_pipeline.formats.cudag.tool_calls import (
+    RU_MAX,
+)
+from demo_pipeline.problems import DemonstrationError, Problem
+
+GENERATOR = "demo_pipeline"
+IMAGE_TOKEN = "<image>"  # noqa: S105 - a trainer's placeholder
+ID_PATTERN = re.compile(r"[A-Za-z0-9_-]+")
+DIRECTORY_PATTERN = re.compile(
+    r"[A-Za-z0-9_][A-Za-z0-9._]*(-[A-Za-z0-9._]+)*"
+    r"--[A-Za-z0-9_][A-Za-z0-9._]*(-[A-Za-z0-9._]+)*"
+    r"--[0-9]{8}_[0-9]{6}"
+)
+Pair = tuple[int, int]
+RuBox = tuple[int, int, int, int]
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+def to_ru(x: float, y: float, size: Pair) -> Pair:
+    """Pixel → RU (seed 003, Coordinate System): `int(round(px / size * 1000))`, an axis a side.
+
+    Args:
+        x: pixels from the left; outside [0, width - 1] it is clamped first.
+        y: pixels from the top; outside [0, height - 1] it is clamped first.
+        size: width and height of the image, pixels.
+    """
+    return _axis(x, size[0]), _axis(y, size[1])
+
+
+def _axis(pixel: float, size: int) -> int:
+    return round(min(max(pixel, 0), size - 1) / size * RU_MAX)
+
+
+def box_to_ru(x: float, y: float, width: float, height: float, size: Pair) -> RuBox:
+    """A pixel box as [x0, y0, x1, y1] in RU, clamped to the image."""
+    return (*to_ru(x, y, size), *to_ru(x + width, y + height, size))
+
+
+def tolerance_ru(width: float, height: float, size: Pair, limits: Pair) -> Pair:
+    """Half a box's size an axis, in RU, clamped to `limits` (least, most)."""
+    low, high = limits
+    half_x = round(width / 2 / size[0] * RU_MAX)
+    half_y = round(height / 2 / size[1] * RU_MAX)
+    return min(max(half_x, low), high), min(max(half_y, low), high)
+
+
+def cudag_id(name: str) -> str:
+    """A name in the alphabet of CUDAG ids.
+
+    Other characters than letters, digits, `_` and `-` become `_`; when there were any, `_` and 6
+    hex digits of the name's SHA-256 follow, so that two names never become one.
+    """
+    safe = re.sub(r"[^A-Za-z0-9_-]", "_", name)
+    if safe == name:
+        return name
+    return f"{safe}_{hashlib.sha256(name.encode()).hexdigest()[:6]}"
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, populate_by_name=True)
+
+
+class Turn(_Frozen):
+    """One side of a conversation."""
+
+    speaker: Literal["human", "gpt"] = Field(alias="from")
+    value: str
+
+
+class CudagMetadata(BaseModel):
+    """What a record says about itself. We write every key with one type; others may not.
+
+    Attributes:
+        task_type: kebab-case name of the action.
+        real_coords: pixels of the stored image; [0, 0] for actions without a place.
+        tolerance: RU an axis.
+        image_size: width and height of the stored image, pixels; [0, 0] when not given.
+        has_coordinate: whether the action has a place.
+        end_coords: where a drag ends, pixels of the stored image; else [0, 0].
+        scroll_direction: up, down, left, right, or empty.
+        scroll_amount: notches.
+        trajectory_id: the demonstration.
+        step_index: 0-based; the number of steps for the closing `terminate`.
+        application: normalised name.
+        reasoning: a plain sentence.
+        target_bbox: [x0, y0, x1, y1] of the target in RU; [0, 0, 0, 0] without one.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    task_type: str
+    real_coords: Pair = (0, 0)
+    tolerance: Pair = (0, 0)
+    image_size: Pair = (0, 0)
+    has_coordinate: bool = False
+    end_coords: Pair = (0, 0)
+    scroll_direction: str = ""
+    scroll_amount: int = 0
+    trajectory_id: str = ""
+    step_index: int = 0
+    application: str = ""
+    reasoning: str = ""
+    target_bbox: RuBox = (0, 0, 0, 0)
+
+
+class TestMetadata(CudagMetadata):
+    """The same for a test, plus the calls after the first (a drag's second half)."""
+
+    __test__ = False
+
+    additional_tool_calls: tuple[dict[str, Any], ...] = ()
+
+
+class CudagRecord(_Frozen):
+    """One line of `data.jsonl`, `train.jsonl`, `val.jsonl` or `held_out.jsonl`."""
+
+    id: str
+    image: str
+    conversations: tuple[Turn, Turn]
+    metadata: CudagMetadata
+
+    def line(self) -> str:
+        """The line as written, without its end."""
+        return json.dumps(self.model_dump(mode="json", by_alias=True), ensure_ascii=False)
+
+
+class ExpectedAction(_Frozen):
+    """The tool call that a test wants."""
+
+    name: str
+    arguments: dict[str, Any]
+
+
+class CudagTest(_Frozen):
+    """One entry of `test/test.json`."""
+
+    test_id: str
+    screenshot: str
+    prompt: str
+    expected_action: ExpectedAction
+    tolerance: Pair
+    metadata: TestMetadata
+
+
+def read_records(path: Path) -> Iterator[CudagRecord]:
+    """The records of a JSON Lines file, one at a time.
+
+    Raises:
+        DemonstrationError: a line is not a record; names the file, the line and the keys.
+    """
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                yield _read(CudagRecord, line, path, number)
+
+
+def read_tests(path: Path) -> list[CudagTest]:
+    """The entries of `test.json`.
+
+    Raises:
+        DemonstrationError: the file is no list of tests; the line is the entry's 1-based index.
+    """
+    try:
+        entries = load_json(path)
+    except JsonFileError as error:
+        raise DemonstrationError(_invalid(path, error.line, error.message)) from None
+    if not isinstance(entries, list):
+        raise DemonstrationError(_invalid(path, None, "must be a list of tests"))
+    return [_read(CudagTest, entry, path, number) for number, entry in enumerate(entries, start=1)]
+
+
+def _read(model: type[_Model], source: object, path: Path, number: int) -> _Model:
+    try:
+        value = parse_json(source, path.name) if isinstance(source, bytes) else source
+        return model.model_validate(value)
+    except JsonFileError as error:
+        raise DemonstrationError(_invalid(path, number, error.message)) from None
+    except ValidationError as error:
+        told = [f"{field_name(location)}: {message}" for location, message in explain(error)]
+        raise DemonstrationError(_invalid(path, number, "; ".join(told))) from None
+
+
+def _invalid(path: Path, line: int | None, message: str) -> Problem:
+    return Problem("invalid_record", path.name, message, line, remedy="validate the dataset")
+
+
+def dump_tests(tests: Sequence[CudagTest]) -> list[dict[str, Any]]:
+    """The entries as plain JSON values, as `test.json` holds them."""
+    return [test.model_dump(mode="json") for test in tests]

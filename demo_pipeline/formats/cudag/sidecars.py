@@ -1,0 +1,82 @@
+"""The files beside the records in a CUDAG dataset of ours: do they say what the records are?
+
+Belongs here: `system_prompt.txt`, `tools.json` and LLaMA-Factory's `dataset_info.json`, which other
+makers need not have.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from demo_pipeline.common.json_files import JsonFileError, decode_text, load_json, read_bytes
+from demo_pipeline.formats.cudag.fault import CudagFault, Scope
+from demo_pipeline.formats.cudag.tool_calls import ARGUMENTS, TOOL_NAME
+
+_REMEDY = "build the dataset again"
+Placed = tuple[str, int | None, CudagFault]
+
+
+def companion_faults(root: Path, config: Mapping[str, Any]) -> Iterator[Placed]:
+    """Everything wrong with these files, as (file, line, fault).
+
+    Args:
+        root: the dataset's directory.
+        config: its parsed `config.json`.
+    """
+    checks: Mapping[str, Callable[[Path, str], Iterator[str]]] = {
+        "system_prompt.txt": lambda path, name: _prompt_faults(path, name, config),
+        "tools.json": _tool_faults,
+        "dataset_info.json": _info_faults,
+    }
+    for name, check in checks.items():
+        if not (root / name).is_file():
+            message = f"Missing required file: {name}"
+            yield "./", None, CudagFault("missing_file", message, _REMEDY, Scope.OURS)
+            continue
+        try:
+            for message in check(root / name, name):
+                yield name, None, CudagFault("companion", message, _REMEDY, Scope.OURS)
+        except JsonFileError as error:
+            yield name, error.line, CudagFault("invalid_json", error.message, _REMEDY, Scope.OURS)
+
+
+def _prompt_faults(path: Path, name: str, config: Mapping[str, Any]) -> Iterator[str]:
+    text, wanted = decode_text(read_bytes(path, name), name), config.get("system_prompt")
+    if isinstance(wanted, str) and text.removesuffix("\n") != wanted:
+        yield "is not the system_prompt of config.json"
+
+
+def _tool_faults(path: Path, name: str) -> Iterator[str]:
+    """One function schema whose actions are those that records may use."""
+    tools = load_json(path, name)
+    tool = tools[0] if isinstance(tools, list) and len(tools) == 1 else None
+    function = _member(tool, "function")
+    if _member(function, "name") != TOOL_NAME:
+        yield f"must be a list of one function, {TOOL_NAME}"
+        return
+    action = _member(_member(_member(function, "parameters"), "properties"), "action")
+    names = _member(action, "enum")
+    if not isinstance(names, list) or sorted(map(str, names)) != sorted(ARGUMENTS):
+        yield f"the action must be one of {', '.join(ARGUMENTS)}"
+
+
+def _member(value: object, key: str) -> object:
+    return value.get(key) if isinstance(value, dict) else None
+
+
+def _info_faults(path: Path, name: str) -> Iterator[str]:
+    """Every file of records has an entry, and every entry a file."""
+    entries = load_json(path, name)
+    if not isinstance(entries, dict):
+        yield "must be a JSON object"
+        return
+    named = [_member(entry, "file_name") for entry in entries.values()]
+    there = [
+        file for file in ("train.jsonl", "val.jsonl", "held_out.jsonl") if _is_file(path, file)
+    ]
+    if sorted(map(str, named)) != sorted(there):
+        yield f"must have one entry for each of {', '.join(there)}"
+
+
+def _is_file(path: Path, name: str) -> bool:
+    return (path.parent / name).is_file()

@@ -1,0 +1,1 @@
+"""The Training Gym recording: meta.json and input_log.jsonl."""

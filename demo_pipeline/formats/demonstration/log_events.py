@@ -1,0 +1,177 @@
+"""The events that a demonstration's log documents, to the letter.
+
+Belongs here: seed 000's event models and the check against them. Reading a whole log fast, without
+losing a line that deviates, is the business of the recording package.
+"""
+
+from collections.abc import Generator, Iterator
+from enum import StrEnum
+from itertools import islice
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field, ValidationError
+
+from demo_pipeline.formats.base_model import MAX_PROBLEMS, Document, Number, explain, field_name
+
+
+class EventType(StrEnum):
+    """The events seed 000 documents."""
+
+    AXTREE = "axtree"
+    MOUSEMOVE = "mousemove"
+    MOUSEDOWN = "mousedown"
+    MOUSEUP = "mouseup"
+    MOUSEWHEEL = "mousewheel"
+    KEYDOWN = "keydown"
+    KEYUP = "keyup"
+
+
+class Documented(Document):
+    """A part of an event in the documented form: every key, no other."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class PointerData(Documented):
+    """Where the pointer is, in screen pixels."""
+
+    x: Number
+    y: Number
+
+
+class ButtonData(PointerData):
+    """A press or release of a mouse button, e.g. `Left`."""
+
+    button: str = Field(min_length=1)
+
+
+class WheelData(Documented):
+    """A turn of the wheel: positive scrolls down, 120 a notch."""
+
+    delta: Number
+
+
+class KeyData(Documented):
+    """A key by its Windows or Mac name."""
+
+    key: str = Field(min_length=1)
+
+
+class BoundingBox(PointerData):
+    """Position and size in screen pixels."""
+
+    width: Number
+    height: Number
+
+
+class AxStates(Documented):
+    """What a node can do now."""
+
+    enabled: bool
+    keyboard_focusable: bool
+    visible: bool
+
+
+class AxNode(Documented):
+    """One element of an accessibility tree; `children` are nodes, checked one by one."""
+
+    bbox: BoundingBox
+    children: list[Any]
+    description: str
+    name: str
+    role: str
+    states: AxStates
+    value: str
+
+
+class AxQuery(Documented):
+    """The element at a position; null when nothing is there."""
+
+    element: Any
+    position: PointerData
+
+
+class AxTreeData(Documented):
+    """A scan of the screen. `duration` in ms; `focused_element` and `tree` hold nodes."""
+
+    duration: Number = Field(ge=0)
+    focused_element: Any
+    queries: dict[str, AxQuery]
+    tree: list[Any]
+
+
+class LogEvent(Documented):
+    """A line of input_log.jsonl; `time` in epoch milliseconds."""
+
+    event: Annotated[EventType, Field(strict=False)]
+    data: dict[str, Any]
+    time: int = Field(ge=0)
+
+
+EVENT_DATA: dict[EventType, type[Documented]] = {
+    EventType.AXTREE: AxTreeData,
+    EventType.MOUSEMOVE: PointerData,
+    EventType.MOUSEDOWN: ButtonData,
+    EventType.MOUSEUP: ButtonData,
+    EventType.MOUSEWHEEL: WheelData,
+    EventType.KEYDOWN: KeyData,
+    EventType.KEYUP: KeyData,
+}
+
+
+def validate_event(value: Any) -> list[str]:
+    """How an event deviates from the documented form; empty when it does not.
+
+    Args:
+        value: one parsed line of input_log.jsonl.
+
+    Returns:
+        `field: what was expected`, at most `MAX_PROBLEMS`; never a logged value.
+    """
+    return list(islice(_event_faults(value), MAX_PROBLEMS))
+
+
+def _event_faults(value: Any) -> Iterator[str]:
+    event = yield from _model_faults(LogEvent, value, "")
+    if not isinstance(event, LogEvent):
+        return
+    data = yield from _model_faults(EVENT_DATA[event.event], event.data, "data")
+    if isinstance(data, AxTreeData):
+        for where, root in _roots(data):
+            yield from _node_faults(root, where)
+
+
+def _roots(data: AxTreeData) -> Iterator[tuple[str, Any]]:
+    """Yield (name, node) for every node that hangs under none; nothing found is no fault."""
+    if data.focused_element is not None:
+        yield "data.focused_element", data.focused_element
+    for key, query in data.queries.items():
+        if query.element is not None:
+            yield f"data.queries.{key}.element", query.element
+    for index, node in enumerate(data.tree):
+        yield f"data.tree[{index}]", node
+
+
+def _node_faults(root: Any, where: str) -> Iterator[str]:
+    """Faults of a tree of any depth; nodes are named by their number in document order."""
+    pending = [root]
+    number = 0
+    while pending:
+        name = f"{where} node {number}" if number else where
+        node = yield from _model_faults(AxNode, pending.pop(), name)
+        if isinstance(node, AxNode):
+            pending.extend(reversed(node.children))
+        number += 1
+
+
+def _model_faults(
+    model: type[Documented], value: Any, where: str
+) -> Generator[str, None, Documented | None]:
+    """Yield each fault with its field; return the model when there is none."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        for location, message in explain(error):
+            name = ".".join(part for part in (where, field_name(location)) if part)
+            yield f"{name or 'event'}: {message}"
+        return None

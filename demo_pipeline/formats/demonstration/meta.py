@@ -1,0 +1,176 @@
+"""A Training Gym demonstration: its metadata, meta.json, read tolerantly.
+
+Belongs here: seed 000 as models, and what real recorders do differently. The documented events are
+`demonstration_events`'s and can be had from here too.
+"""
+
+import re
+from typing import Annotated, Any
+
+from pydantic import (
+    AliasChoices,
+    AwareDatetime,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
+
+from demo_pipeline.common.json_files import JsonFileError, decode_text, parse_json
+from demo_pipeline.formats.base_model import Document, Number, check
+from demo_pipeline.problems import DemonstrationError, Problem, Severity
+
+STATUSES = ("completed", "in-progress", "aborted", "recording")
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_LONG_FRACTION = re.compile(r"(\.[0-9]{6})[0-9]+")
+# A string (left alone, closed or not) or a comment.
+_STRING_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*')
+
+
+def _timestamp_text(value: Any) -> Any:
+    """Python counts microseconds; recorders write nanoseconds."""
+    if isinstance(value, int | float):
+        raise ValueError("Input should be ISO 8601 text with an offset, not a number")  # noqa: TRY004
+    return _LONG_FRACTION.sub(r"\1", value) if isinstance(value, str) else value
+
+
+class Tolerant(Document):
+    """A part of meta.json. A null where text is due means absent; numbers pass for text."""
+
+    model_config = ConfigDict(strict=False, coerce_numbers_to_str=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _clean(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        # UTF-8 has no bytes for a lone surrogate, and one bad letter should not cost the file.
+        return {
+            key: _SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
+            for key, value in data.items()
+            if value is not None or key not in cls.model_fields
+        }
+
+
+class Monitor(Tolerant):
+    """The main display, in pixels."""
+
+    width: int = Field(gt=0)
+    height: int = Field(gt=0)
+
+
+class Reward(Tolerant):
+    """What the quest paid: `time` in epoch milliseconds, `max_reward` in $VIRAL."""
+
+    time: Number | None = None
+    max_reward: Number | None = None
+
+
+class Quest(Tolerant):
+    """The task the person was given. `content` is the request in natural language."""
+
+    title: str = ""
+    app: str = ""
+    icon_url: str = ""
+    objectives: list[str] = Field(default_factory=list)
+    content: str = ""
+    pool_id: str = ""
+    reward: Reward | None = None
+
+
+class Meta(Tolerant):
+    """meta.json. Only `timestamp` is required; what is absent has its type's empty value.
+
+    Attributes:
+        timestamp: when the demonstration was recorded, to the microsecond.
+        timestamp_raw: the same as written, to the recorder's last digit.
+        duration_seconds: length of the demonstration.
+        status: `completed`, `in-progress`, `aborted`, in the field also `recording`.
+        primary_monitor: None when the recorder did not say; also read from `monitor`.
+        reason: why it ended: `done`, `fail`, or None.
+        quest: None for a free recording.
+    """
+
+    id: str = ""
+    timestamp: Annotated[AwareDatetime, BeforeValidator(_timestamp_text)]
+    timestamp_raw: str = Field("", exclude=True)
+    duration_seconds: Number = 0
+    status: str = ""
+    title: str = ""
+    description: str = ""
+    platform: str = ""
+    arch: str = ""
+    version: str = ""
+    locale: str = ""
+    primary_monitor: Monitor | None = Field(
+        None, validation_alias=AliasChoices("primary_monitor", "monitor")
+    )
+    reason: str | None = None
+    quest: Quest | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _keep_raw(cls, data: Any) -> Any:
+        if not isinstance(data, dict) or not isinstance(data.get("timestamp"), str):
+            return data
+        return {"timestamp_raw": data["timestamp"], **data}
+
+    def members(self) -> dict[str, Any]:
+        """The object as meta.json has it, the time stamp as the recorder wrote it."""
+        return super().members() | {"timestamp": self.timestamp_raw or self.timestamp.isoformat()}
+
+
+def read_meta(data: bytes, file: str = "meta.json") -> tuple[Meta, list[Problem]]:
+    """The metadata of a demonstration, and what was odd about it.
+
+    `//` comments are accepted, as in the documented example. Unknown keys are kept in silence:
+    every recorder has some.
+
+    Args:
+        data: the file's bytes, UTF-8, with or without a byte order mark.
+        file: what problems are filed under.
+
+    Raises:
+        DemonstrationError: no JSON object, or a field of the wrong type, with its line.
+    """
+    try:
+        text = decode_text(data, file)
+        value, problems, text = _parse_with_comments(text, file)
+    except JsonFileError as error:
+        remedy = "restore meta.json from the recorder"
+        problem = Problem("invalid_json", file, error.message, line=error.line, remedy=remedy)
+        raise DemonstrationError(problem) from None
+    if not isinstance(value, dict):
+        raise DemonstrationError(
+            Problem("invalid_json", file, "expected a JSON object", line=1, remedy="see seed 000")
+        )
+    meta, findings = check(Meta, value, file, text)
+    if meta is None:
+        raise DemonstrationError(findings)
+    if meta.status and meta.status not in STATUSES:
+        expected = ", ".join(STATUSES)
+        problems.append(_warning("unknown_status", file, f"status is none of {expected}"))
+    return meta, problems
+
+
+def _parse_with_comments(text: str, file: str) -> tuple[Any, list[Problem], str]:
+    """The value, a warning when there were comments, and the text without them."""
+    try:
+        return parse_json(text, file), [], text
+    except JsonFileError:
+        bare = _STRING_OR_COMMENT.sub(_without_comment, text)
+        if bare == text:
+            raise
+    first = next(m for m in _STRING_OR_COMMENT.finditer(text) if m[0].startswith("//"))
+    line = text.count("\n", 0, first.start()) + 1
+    warning = _warning("json_comments", file, "`//` comments are no JSON; they were skipped", line)
+    return parse_json(bare, file), [warning], bare
+
+
+def _without_comment(match: re.Match[str]) -> str:
+    return "" if match[0].startswith("//") else match[0]
+
+
+def _warning(code: str, file: str, message: str, line: int | None = None) -> Problem:
+    return Problem(code, file, message, line=line, severity=Severity.WARNING)

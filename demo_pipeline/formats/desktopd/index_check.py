@@ -1,0 +1,102 @@
+"""Validating index.json against itself and against the trajectories it lists.
+
+Belongs here: totals, duplicates, and index <-> folders <-> results (seed 001, section 5).
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from demo_pipeline.common.deep_json import Location, line_numbers
+from demo_pipeline.common.json_files import decode_text, read_bytes
+from demo_pipeline.formats.base_model import line_of
+from demo_pipeline.formats.desktopd.models import Index, IndexEntry, Result, Task
+from demo_pipeline.formats.desktopd.reader import read_document
+from demo_pipeline.problems import Problem, Severity
+
+IndexFault = tuple[str, Location, str]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexCounts:
+    """What an index has to agree with; None for what could not be read."""
+
+    steps: int
+    task: Task | None
+    result: Result | None
+
+
+def check_index(path: Path, summaries: Mapping[str, IndexCounts]) -> list[Problem]:
+    """What is wrong with index.json.
+
+    Args:
+        path: the file.
+        summaries: what was found in each trajectory folder, by its name.
+
+    Returns:
+        Problems filed under `index.json`, each with the line of the entry.
+    """
+    index, problems = read_document(Index, path, "index.json")
+    if index is None:
+        return problems
+    lines = line_numbers(decode_text(read_bytes(path, "index.json"), "index.json"))
+    faults = [*_counts(index), *_against_folders(index, summaries)]
+    problems += [
+        Problem(code, "index.json", message, line_of(lines, where), remedy="build the index again")
+        for code, where, message in faults
+    ]
+    if index.version != "1.0":
+        message = "version: only 1.0 is known"
+        problems.append(Problem("version", "index.json", message, severity=Severity.WARNING))
+    return problems
+
+
+def _counts(index: Index) -> Iterator[IndexFault]:
+    successful = sum(entry.success for entry in index.trajectories)
+    entries = len(index.trajectories)
+    actual = {
+        "total_trajectories": entries,
+        "successful": successful,
+        "failed": entries - successful,
+    }
+    for key, count in actual.items():
+        stated = getattr(index, key)
+        if stated != count:
+            yield "index_count", (key,), f"{key}: {stated}, but the entries make {count}"
+
+
+def _against_folders(index: Index, summaries: Mapping[str, IndexCounts]) -> Iterator[IndexFault]:
+    times = Counter(entry.id for entry in index.trajectories)
+    for number, entry in enumerate(index.trajectories):
+        where: Location = ("trajectories", number)
+        if times[entry.id] > 1:
+            yield (
+                "index_duplicate",
+                (*where, "id"),
+                f"{entry.id!r} is listed {times[entry.id]} times",
+            )
+        if entry.id not in summaries:
+            yield "index_folder", (*where, "id"), f"{entry.id!r} has no folder in trajectories/"
+            continue
+        for key, stated, actual in _disagreements(entry, summaries[entry.id]):
+            name = f"trajectories[{number}].{key}"
+            yield (
+                "index_differs",
+                (*where, key),
+                f"{name}: {stated!r}, but its files say {actual!r}",
+            )
+    for name in sorted(summaries.keys() - times.keys()):
+        yield "index_missing", ("trajectories",), f"trajectories/{name} is not listed"
+
+
+def _disagreements(entry: IndexEntry, summary: IndexCounts) -> Iterator[tuple[str, object, object]]:
+    task, result = summary.task, summary.result
+    actual: dict[str, object] = {"steps": summary.steps}
+    if result is not None:
+        actual["success"] = result.success
+    if task is not None:
+        actual |= {"task_id": task.task_id, "application": task.application}
+    for key, value in actual.items():
+        if getattr(entry, key) != value:
+            yield key, getattr(entry, key), value

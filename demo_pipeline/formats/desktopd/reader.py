@@ -1,0 +1,216 @@
+"""Reading an OSWorld-Desktopd dataset, ours or another's.
+
+Belongs here: from folders to models. Reading is tolerant: what can be loaded is loaded and what is
+odd comes back as a warning; whether the content is right is `desktopd_validator`'s question.
+"""
+
+import os
+import re
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from demo_pipeline.common.json_files import JsonFileError, decode_text, parse_json, read_bytes
+from demo_pipeline.formats.base_model import DocumentT, check
+from demo_pipeline.formats.desktopd.models import Index, Metadata, Result, Task
+from demo_pipeline.formats.desktopd.step_actions import StepAction
+from demo_pipeline.formats.desktopd.vocabulary import CANVAS_HEIGHT, CANVAS_WIDTH
+from demo_pipeline.problems import DemonstrationError, Problem, Severity, errors
+
+_STEP_NAME = re.compile(r"[0-9]+", re.ASCII)
+_PNG_HEADER = 24  # signature, length and type of IHDR, width, height
+
+
+@dataclass(frozen=True, slots=True)
+class StepFiles:
+    """One step: its number, its files, and its action. The pictures and trees stay on disk."""
+
+    index: int
+    folder: Path
+    screenshot: Path
+    ui_tree: Path
+    action: StepAction
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """One trajectory, steps in numeric order. `id` is the folder's name."""
+
+    id: str
+    path: Path
+    task: Task
+    result: Result
+    steps: tuple[StepFiles, ...]
+    final_screenshot: Path
+    warnings: tuple[Problem, ...] = field(default=(), compare=False)
+
+
+def read_document(
+    model: type[DocumentT], path: Path, file: str
+) -> tuple[DocumentT | None, list[Problem]]:
+    """The model of a JSON file, or None and why not; warnings about unknown keys in either case.
+
+    Args:
+        model: what the file should hold.
+        path: where it lies.
+        file: what problems are filed under.
+    """
+    try:
+        text = decode_text(read_bytes(path, file), file)
+        value = parse_json(text, file)
+    except JsonFileError as error:
+        return None, [json_problem(error, exists=path.is_file())]
+    return check(model, value, file, text)
+
+
+def json_problem(error: JsonFileError, *, exists: bool = True) -> Problem:
+    """The finding for a file that could not be loaded."""
+    if exists:
+        return Problem(
+            "invalid_json", error.file, error.message, error.line, remedy="write the file again"
+        )
+    return Problem("missing_file", error.file, "the file is missing", remedy="add the file")
+
+
+def step_folders(path: Path) -> list[tuple[int, Path]]:
+    """The step folders of a trajectory, (number, folder), in numeric order."""
+    steps = path / "steps"
+    names = os.listdir(steps) if steps.is_dir() else []  # noqa: PTH208 - names only, links followed
+    numbers = sorted((int(name), name) for name in names if _STEP_NAME.fullmatch(name))
+    return [(number, steps / name) for number, name in numbers if (steps / name).is_dir()]
+
+
+def read_trajectory(path: Path) -> Trajectory:
+    """One trajectory.
+
+    Pictures and trees are not opened beyond a picture's size; a missing one, a picture of another
+    size than 1920x1080 and unknown keys are warnings.
+
+    Args:
+        path: the trajectory's folder, or a link to it.
+
+    Raises:
+        DemonstrationError: task.json, result.json or an action.json is missing or not to be used;
+            problems name files relative to `path`.
+    """
+    task, problems = read_document(Task, path / "task.json", "task.json")
+    result, found = read_document(Result, path / "result.json", "result.json")
+    problems += found
+    steps: list[StepFiles] = []
+    for number, folder in step_folders(path):
+        file = f"steps/{folder.name}/action.json"
+        action, found = read_document(StepAction, folder / "action.json", file)
+        problems += found
+        if action is not None:
+            tree = folder / "ui_tree.json"
+            steps.append(StepFiles(number, folder, folder / "screenshot.png", tree, action))
+    problems = [replace(problem, demonstration=path.name) for problem in problems]
+    if task is None or result is None or errors(problems):
+        raise DemonstrationError(errors(problems))
+    final = path / "final_screenshot.png"
+    problems += _missing_or_odd(path, [*(file for step in steps for file in _seen(step)), final])
+    return Trajectory(path.name, path, task, result, tuple(steps), final, tuple(problems))
+
+
+def _seen(step: StepFiles) -> tuple[Path, Path]:
+    return step.screenshot, step.ui_tree
+
+
+def _missing_or_odd(path: Path, files: list[Path]) -> Iterator[Problem]:
+    """Yield a warning for each file that is missing and each picture of another size."""
+    for file in files:
+        message = "" if file.suffix == ".json" and file.is_file() else picture_oddity(file)
+        if message:
+            code = "missing_file" if message == "the file is missing" else "screenshot_size"
+            name = file.relative_to(path).as_posix()
+            yield Problem(code, name, message, severity=Severity.WARNING, demonstration=path.name)
+
+
+def picture_oddity(file: Path) -> str:
+    """What is odd about a screenshot, from its header alone; empty for a 1920x1080 PNG."""
+    if not file.is_file():
+        return "the file is missing"
+    with file.open("rb") as stream:
+        header = stream.read(_PNG_HEADER)
+    if len(header) < _PNG_HEADER or header[12:16] != b"IHDR":
+        return "the picture is no PNG"
+    width, height = struct.unpack_from(">II", header, 16)
+    if (width, height) == (CANVAS_WIDTH, CANVAS_HEIGHT):
+        return ""
+    return f"the picture is {width}x{height}, not {CANVAS_WIDTH}x{CANVAS_HEIGHT}"
+
+
+def read_index(path: Path) -> Index:
+    """The index of a dataset.
+
+    Args:
+        path: index.json, or the dataset's folder.
+
+    Raises:
+        DemonstrationError: missing, no JSON, or not an index.
+    """
+    file = path / "index.json" if path.is_dir() else path
+    index, problems = read_document(Index, file, file.name)
+    if index is None:
+        raise DemonstrationError(problems)
+    return index
+
+
+def read_metadata(path: Path) -> Metadata | None:
+    """metadata.json of a dataset folder; None when there is none, as in other people's data.
+
+    Raises:
+        DemonstrationError: the file is there and cannot be used.
+    """
+    file = path / "metadata.json"
+    if not file.exists():
+        return None
+    metadata, problems = read_document(Metadata, file, file.name)
+    if metadata is None:
+        raise DemonstrationError(problems)
+    return metadata
+
+
+def trajectory_folders(path: Path) -> list[Path]:
+    """The trajectory folders of a dataset, by name; links count."""
+    folder = path / "trajectories"
+    children = folder.iterdir() if folder.is_dir() else iter(())
+    return sorted(child for child in children if child.is_dir() and child.name[0] != ".")
+
+
+def read_dataset(
+    path: Path, on_error: Callable[[DemonstrationError], None] | None = None
+) -> Iterator[Trajectory]:
+    """Yield every trajectory of a dataset, by name. Neither index nor metadata is needed.
+
+    Args:
+        path: the dataset's folder.
+        on_error: told of each trajectory that cannot be read, which is then left out.
+
+    Raises:
+        DemonstrationError: at a trajectory that cannot be read, without `on_error`.
+    """
+    for folder in trajectory_folders(path):
+        try:
+            yield read_trajectory(folder)
+        except DemonstrationError as error:
+            if on_error is None:
+                raise
+            on_error(error)
+
+
+def iter_nodes(root: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], int]]:
+    """Yield (node, depth) in document order, at any depth of tree; the root has depth 0.
+
+    What is no object among the children is passed over.
+    """
+    pending: list[tuple[Mapping[str, Any], int]] = [(root, 0)]
+    while pending:
+        node, depth = pending.pop()
+        yield node, depth
+        children = node.get("children")
+        if isinstance(children, list | tuple):
+            below = [(child, depth + 1) for child in children if isinstance(child, Mapping)]
+            pending.extend(reversed(below))

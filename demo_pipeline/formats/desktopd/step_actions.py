@@ -1,0 +1,141 @@
+"""The actions of seed 001: what the hand did in a step, with what, and where.
+
+Belongs here: action.json and its parameters, one model an action type (section 2.3). Coordinates
+are pixels of the 1920x1080 canvas.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field, SerializeAsAny, ValidationError, ValidationInfo, field_validator
+
+from demo_pipeline.formats.base_model import Document, explain, field_name
+from demo_pipeline.formats.desktopd.vocabulary import (
+    ActionType,
+    Button,
+    Count,
+    NodeId,
+    RoleName,
+    Text,
+    Whole,
+)
+
+
+class TargetElement(Document):
+    """The node an action is aimed at: a node of the same step's tree."""
+
+    id: NodeId
+    role: RoleName
+    name: str
+
+
+class Parameters(Document):
+    """What an action needs; optional keys that are None are not written."""
+
+    left_out_when_none: ClassVar[frozenset[str]] = frozenset({"clicks", "modifiers", "button"})
+
+
+class PointParameters(Parameters):
+    """`double_click` and `right_click`."""
+
+    x: Whole
+    y: Whole
+    modifiers: list[Text] | None = None
+
+
+class ClickParameters(Parameters):
+    """`click`; a triple click has `clicks: 3`."""
+
+    x: Whole
+    y: Whole
+    button: Button = "left"
+    clicks: Literal[3] | None = None
+    modifiers: list[Text] | None = None
+
+
+class TypeParameters(Parameters):
+    """`type`."""
+
+    text: str
+
+
+class HotkeyParameters(Parameters):
+    """`hotkey`: keys held together, in the order of pressing."""
+
+    keys: list[Text] = Field(min_length=1)
+
+
+class ScrollParameters(Parameters):
+    """`scroll`: `amount` in notches."""
+
+    x: Whole
+    y: Whole
+    direction: Literal["up", "down", "left", "right"]
+    amount: Whole = Field(gt=0)
+    modifiers: list[Text] | None = None
+
+
+class DragParameters(Parameters):
+    """`drag`; no `button` means left."""
+
+    start_x: Whole
+    start_y: Whole
+    end_x: Whole
+    end_y: Whole
+    button: Button | None = None
+    modifiers: list[Text] | None = None
+
+
+class WaitParameters(Parameters):
+    """`wait`."""
+
+    seconds: float = Field(gt=0)
+
+
+PARAMETERS: Mapping[ActionType, type[Parameters]] = {
+    ActionType.CLICK: ClickParameters,
+    ActionType.DOUBLE_CLICK: PointParameters,
+    ActionType.RIGHT_CLICK: PointParameters,
+    ActionType.TYPE: TypeParameters,
+    ActionType.HOTKEY: HotkeyParameters,
+    ActionType.SCROLL: ScrollParameters,
+    ActionType.DRAG: DragParameters,
+    ActionType.WAIT: WaitParameters,
+}
+
+
+class StepAction(Document):
+    """action.json. `parameters` are checked by `action_type`; a JSON object becomes their model."""
+
+    step_index: Count
+    action_type: Annotated[ActionType, Field(strict=False)]
+    parameters: SerializeAsAny[Parameters]
+    target_element: TargetElement | None = None
+    reasoning: str
+
+    @field_validator("parameters", mode="plain")
+    @classmethod
+    def _by_type(cls, value: Any, info: ValidationInfo) -> Parameters:
+        model = PARAMETERS.get(info.data.get("action_type", ""))
+        if model is None:
+            return Parameters()  # the fault is the type's; the action fails on that
+        if isinstance(value, model):
+            return value
+        try:
+            return model.model_validate(value.members() if isinstance(value, Parameters) else value)
+        except ValidationError as error:
+            faults = "; ".join(
+                f"{field_name(location) or model.__name__}: {message}"
+                for location, message in explain(error)
+            )
+            raise ValueError(f"for this action_type, {faults}") from None
+
+
+def points(action: StepAction) -> list[tuple[int, int]]:
+    """The points an action touches, (x, y) in canvas pixels: none, one, or a drag's two."""
+    parameters = action.parameters
+    if isinstance(parameters, DragParameters):
+        return [(parameters.start_x, parameters.start_y), (parameters.end_x, parameters.end_y)]
+    if isinstance(parameters, PointParameters | ClickParameters | ScrollParameters):
+        return [(parameters.x, parameters.y)]
+    return []

@@ -1,0 +1,104 @@
+"""The words and sizes of seed 001: roles, states, action types, and the canvas.
+
+Belongs here: closed vocabularies and the primitive field types that the Desktopd models share.
+"""
+
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+CANVAS_WIDTH = 1920
+CANVAS_HEIGHT = 1080
+NODE_ID_PATTERN = r"^node_[0-9]+$"
+
+
+class Role(StrEnum):
+    """What a UI node is (seed 001, section 7)."""
+
+    DESKTOP = "desktop"
+    WINDOW = "window"
+    DIALOG = "dialog"
+    PANEL = "panel"
+    TOOLBAR = "toolbar"
+    MENUBAR = "menubar"
+    MENU = "menu"
+    MENUITEM = "menuitem"
+    BUTTON = "button"
+    CHECKBOX = "checkbox"
+    RADIOBUTTON = "radiobutton"
+    TEXTFIELD = "textfield"
+    TEXTAREA = "textarea"
+    COMBOBOX = "combobox"
+    LISTBOX = "listbox"
+    LISTITEM = "listitem"
+    TAB = "tab"
+    TABPANEL = "tabpanel"
+    TREEVIEW = "treeview"
+    TREEITEM = "treeitem"
+    TABLE = "table"
+    TABLECELL = "tablecell"
+    SCROLLBAR = "scrollbar"
+    SLIDER = "slider"
+    PROGRESSBAR = "progressbar"
+    LABEL = "label"
+    LINK = "link"
+    IMAGE = "image"
+    ICON = "icon"
+    SEPARATOR = "separator"
+    TOOLTIP = "tooltip"
+    STATUSBAR = "statusbar"
+    TASKBAR = "taskbar"
+    UNKNOWN = "unknown"
+
+
+class ElementState(StrEnum):
+    """What a UI node's condition is (seed 001, section 7)."""
+
+    FOCUSED = "focused"
+    SELECTED = "selected"
+    CHECKED = "checked"
+    DISABLED = "disabled"
+    EXPANDED = "expanded"
+    COLLAPSED = "collapsed"
+    VISIBLE = "visible"
+    HIDDEN = "hidden"
+    EDITABLE = "editable"
+    READONLY = "readonly"
+    PRESSED = "pressed"
+    ACTIVE = "active"
+
+
+class ActionType(StrEnum):
+    """What the hand does (seed 001, section 2.3)."""
+
+    CLICK = "click"
+    DOUBLE_CLICK = "double_click"
+    RIGHT_CLICK = "right_click"
+    TYPE = "type"
+    HOTKEY = "hotkey"
+    SCROLL = "scroll"
+    DRAG = "drag"
+    WAIT = "wait"
+
+
+class Difficulty(StrEnum):
+    """How long a task is."""
+
+    EASY = "easy"
+    MEDIUM = "medium"
+    HARD = "hard"
+
+
+def _whole(value: Any) -> Any:
+    """Other writers' JSON says 500.0 for 500."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Text = Annotated[str, Field(min_length=1)]
+Whole = Annotated[int, BeforeValidator(_whole)]
+Count = Annotated[int, BeforeValidator(_whole), Field(ge=0)]
+NodeId = Annotated[str, Field(pattern=NODE_ID_PATTERN)]
+RoleName = Annotated[Role, Field(strict=False)]
+StateName = Annotated[ElementState, Field(strict=False)]
+Button = Literal["left", "right", "middle"]

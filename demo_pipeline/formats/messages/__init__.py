@@ -1,0 +1,1 @@
+"""Chat messages with images and tool calls."""

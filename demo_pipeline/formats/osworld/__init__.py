@@ -1,0 +1,1 @@
+"""OSWorld task files."""

@@ -1,0 +1,238 @@
+"""A folder of OSWorld task files: `examples/<domain>/<id>.json` and `test_all.json`.
+
+Belongs here: which files of a folder are tasks, ordinary or risk, and what is wrong with the folder
+as a whole. What a task says is `osworld`'s.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from demo_pipeline.common.deep_json import line_numbers
+from demo_pipeline.common.json_files import JsonFileError, decode_text, parse_json, read_bytes
+from demo_pipeline.formats.base_model import limited, line_of
+from demo_pipeline.formats.osworld.task import RISK_FOLDER, OsworldTask, RiskTask, examine_task
+from demo_pipeline.problems import Problem, Severity
+
+EXAMPLES = "examples"
+LIST_FILE = "test_all.json"
+MAX_TASK_BYTES = 16 * 2**20  # the largest real one has 20 kB
+_SETS = (("", False), ("evaluation_examples/", False), (f"{RISK_FOLDER}/", True))
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFile:
+    """One file that should be a task.
+
+    Attributes:
+        file: path in the folder, `/`-separated.
+        domain: name of the folder it lies in; empty directly under `examples`.
+        risk: it lies among risk tasks.
+        listed: its `test_all.json` names it.
+        data: its bytes.
+    """
+
+    file: str
+    domain: str
+    risk: bool
+    listed: bool
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class TaskFolder:
+    """What lies in a folder: the files by path, and what is wrong with it as a whole."""
+
+    files: tuple[TaskFile, ...]
+    problems: tuple[Problem, ...]
+
+    def fingerprint(self) -> str:
+        """SHA-256 over all that can change what is made of the folder."""
+        rows = [
+            [one.file, one.domain, one.risk, one.listed, hashlib.sha256(one.data).hexdigest()]
+            for one in self.files
+        ]
+        found = [problem.as_dict() for problem in self.problems]
+        return hashlib.sha256(json.dumps([rows, found]).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class TaskEntry:
+    """A file, its task (None when it is unusable), and what is odd about it."""
+
+    source: TaskFile
+    task: OsworldTask | RiskTask | None
+    problems: tuple[Problem, ...]
+
+
+def read_task_folder(root: Path) -> TaskFolder:
+    """Every task file under `root`, ordinary and risk.
+
+    Ordinary tasks lie in `examples/` or `evaluation_examples/examples/`, risk tasks in
+    `evaluation_risk_examples/examples/`, or in `examples/` when `root` itself bears that name.
+    Nothing is raised: what cannot be read is a problem. A folder that is not there is empty.
+    """
+    files: list[TaskFile] = []
+    problems: list[Problem] = []
+    for prefix, risk in _SETS:
+        risky = risk or (not prefix and root.name == RISK_FOLDER)
+        try:
+            if not prefix and root.exists() and not root.is_dir():
+                problems.append(_not_a_folder())
+            _read_set(root, prefix, risky, files, problems)
+        except OSError as error:
+            problems.append(_unreadable(prefix.rstrip("/") or ".", error))
+    return TaskFolder(tuple(sorted(files, key=lambda one: one.file)), tuple(problems))
+
+
+def entries(folder: TaskFolder) -> list[TaskEntry]:
+    """The tasks of a folder by path; the second file with the id of another draws a warning."""
+    first: dict[str, str] = {}
+    found = []
+    for source in folder.files:
+        task, problems = examine_task(source.data, source.file, risk=source.risk)
+        if task is not None:
+            other = first.setdefault(task.id, source.file)
+            if other != source.file:
+                message = f"id: the same as in {other}"
+                problems.append(_warning("duplicate_id", source.file, message, "give it its own"))
+        found.append(TaskEntry(source, task, tuple(problems)))
+    return found
+
+
+def validate_task_folder(root: Path) -> list[Problem]:
+    """What is wrong with a folder of task files and with each of them."""
+    folder = read_task_folder(root)
+    problems = [*folder.problems]
+    if not folder.files and not problems:
+        message = "holds no task file"
+        remedy = f"put tasks in {EXAMPLES}/<domain>/<id>.json"
+        problems.append(Problem("no_tasks", ".", message, remedy=remedy))
+    return problems + [problem for entry in entries(folder) for problem in entry.problems]
+
+
+def _read_set(
+    root: Path, prefix: str, risk: bool, files: list[TaskFile], problems: list[Problem]
+) -> None:
+    """Add the tasks of one `examples` folder and what is wrong with it."""
+    base = root / prefix
+    listed, found = _read_list(base / LIST_FILE, prefix + LIST_FILE)
+    problems += found
+    read = list(_task_files(base / EXAMPLES, f"{prefix}{EXAMPLES}/", problems))
+    there = {(domain, Path(file).stem) for file, domain, _ in read}
+    for file, domain, data in read:
+        name = (domain, Path(file).stem)
+        files.append(TaskFile(file, domain, risk, name in (listed or {}), data))
+        if listed is not None and name not in listed:
+            problems.append(_warning("unlisted_task", file, f"is not named in {LIST_FILE}"))
+    if listed is None and not found and read:
+        message = "is missing; every task file found is taken"
+        problems.append(_warning("missing_list", prefix + LIST_FILE, message))
+    absent = [
+        Problem(
+            "missing_task",
+            prefix + LIST_FILE,
+            f"{domain}/{task}: is named here and has no file",
+            line,
+            remedy="add the task file, or take its id out of the list",
+        )
+        for (domain, task), line in (listed or {}).items()
+        if (domain, task) not in there
+    ]
+    problems += limited(absent)
+
+
+def _task_files(
+    examples: Path, prefix: str, problems: list[Problem]
+) -> Iterator[tuple[str, str, bytes]]:
+    """Yield (file, domain, bytes) of each `.json` file directly in `examples` or a domain."""
+    for entry in _children(examples, prefix, problems):
+        name = _printable(entry.name)
+        if entry.suffix == ".json":
+            yield from _task_file(entry, f"{prefix}{name}", "", problems)
+        elif entry.is_dir():
+            for path in _children(entry, f"{prefix}{name}/", problems):
+                file = f"{prefix}{name}/{_printable(path.name)}"
+                if path.suffix == ".json":
+                    yield from _task_file(path, file, name, problems)
+                elif path.is_dir():
+                    problems.append(_warning("nested_folder", file, "is not looked into"))
+
+
+def _task_file(
+    path: Path, file: str, domain: str, problems: list[Problem]
+) -> Iterator[tuple[str, str, bytes]]:
+    try:
+        if not path.is_file():
+            message = "is no regular file"
+        elif path.stat().st_size > MAX_TASK_BYTES:
+            message = f"is larger than {MAX_TASK_BYTES} bytes"
+        else:
+            yield file, domain, path.read_bytes()
+            return
+    except OSError as error:
+        message = f"cannot be read: {error.strerror}"
+    problems.append(Problem("unreadable_file", file, message, remedy="restore the task file"))
+
+
+def _children(folder: Path, name: str, problems: list[Problem]) -> list[Path]:
+    """What lies in a folder, by name, hidden entries left out."""
+    try:
+        return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        problems.append(_unreadable(name.rstrip("/"), error))
+        return []
+
+
+def _read_list(
+    path: Path, file: str
+) -> tuple[Mapping[tuple[str, str], int | None] | None, list[Problem]]:
+    """(domain, id) → line of what a `test_all.json` names; None when there is no usable one."""
+    if not path.exists():
+        return None, []
+    try:
+        text = decode_text(read_bytes(path, file), file)
+        value = parse_json(text, file)
+    except JsonFileError as error:
+        remedy = "restore the list: domain → ids"
+        return None, [Problem("invalid_json", file, error.message, error.line, remedy=remedy)]
+    lines = line_numbers(text)
+    if not isinstance(value, dict):
+        message = "expected an object: domain → list of ids"
+        return None, [Problem("invalid_list", file, message, 1, remedy="restore the list")]
+    listed: dict[tuple[str, str], int | None] = {}
+    problems = []
+    for domain, ids in value.items():
+        if not isinstance(ids, list) or not all(isinstance(one, str) for one in ids):
+            line = line_of(lines, (domain,))
+            message = f"{_printable(domain)}: expected a list of ids"
+            problems.append(Problem("invalid_list", file, message, line, remedy="correct the list"))
+            continue
+        for place, one in enumerate(ids):
+            name = (_printable(domain), _printable(one))
+            listed.setdefault(name, line_of(lines, (domain, place)))
+    return listed, problems
+
+
+def _printable(name: str) -> str:
+    r"""A name with bytes that are no UTF-8 written `\udcNN`."""
+    return name.encode("utf-8", "backslashreplace").decode()
+
+
+def _not_a_folder() -> Problem:
+    message = "is no folder; task files lie in examples/<domain>/<id>.json"
+    return Problem("not_a_folder", ".", message, remedy="name a folder")
+
+
+def _unreadable(folder: str, error: OSError) -> Problem:
+    message = f"cannot be read: {error.strerror}"
+    remedy = "let the pipeline read this folder"
+    return Problem("unreadable_folder", folder, message, remedy=remedy)
+
+
+def _warning(code: str, file: str, message: str, remedy: str = "") -> Problem:
+    return Problem(code, file, message, remedy=remedy, severity=Severity.WARNING)

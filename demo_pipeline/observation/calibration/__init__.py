@@ -1,0 +1,1 @@
+"""Clock offset, canvas and scale of a recording."""

@@ -1,0 +1,140 @@
+"""What the video proves about a recording: what later stages take from the one that decodes.
+
+Belongs here: the model of evidence.json. How its clock is found is settling.py's subject.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Literal, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from demo_pipeline.observation.calibration.canvas import Canvas
+from demo_pipeline.observation.calibration.clock import Cells, Clock
+from demo_pipeline.observation.frames.scroll_motion import WheelVote
+
+_DECIMALS = 6
+
+
+class ClockEvidence(BaseModel):
+    """How event times map to the video; units as in `clock.Clock`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    origin_ms: float
+    method: str
+    uncertainty_ms: float
+    documented_offset_ms: float
+    score: float | None
+    moves: int
+    agreement: float | None = None
+    rate: float = 1.0
+    drift_ppm: float | None = None
+    pictures_ms: float | None = None
+
+
+class CanvasEvidence(BaseModel):
+    """How event space maps to the canvas; units as in `canvas.Canvas`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    width: int
+    height: int
+    video_width: int
+    video_height: int
+    event_scale: float
+    scale: float
+    pad_x: int
+    pad_y: int
+    scale_method: Literal["pixels", "monitor", "assumed"] = Field(
+        "assumed", description="who says how the log's coordinates lie on the video"
+    )
+
+
+class WaitEvidence(BaseModel):
+    """A pause that was a wait."""
+
+    model_config = ConfigDict(frozen=True)
+
+    action_index: int
+    seconds: float = Field(description="without input")
+    settled_s: float = Field(description="video time at which the screen came to rest")
+
+
+class WheelEvidence(BaseModel):
+    """Where the pictures show the wheel to scroll; see `wheel.WheelVote`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    positive: Literal["up", "down"] | None = None
+    votes: int = 0
+    agreeing: int = 0
+    sideways: dict[int, Literal["left", "right"]] = Field(default_factory=dict)
+
+
+class Evidence(BaseModel):
+    """evidence.json: what later stages take from the one stage that decodes."""
+
+    model_config = ConfigDict(frozen=True)
+
+    clock: ClockEvidence
+    canvas: CanvasEvidence
+    wheel: WheelEvidence = WheelEvidence()
+    waits: tuple[WaitEvidence, ...]
+    screen_changes_s: tuple[float, ...] = Field(description="video times of large changes")
+    redrawn: tuple[int, ...] = Field(
+        (), description="actions whose place on the screen was redrawn after their scan began"
+    )
+    unmoved: tuple[int, ...] = Field(
+        (), description="actions whose place on the screen still looks as their scan saw it"
+    )
+
+    def as_clock(self) -> Clock:
+        """The clock itself."""
+        return Clock(**self.clock.model_dump(), event_scale=self.canvas.event_scale)
+
+    def as_canvas(self) -> Canvas:
+        """The canvas itself."""
+        return Canvas(**self.canvas.model_dump(exclude={"scale_method"}))
+
+
+class Findings(Protocol):
+    """What the decode pass found. `redrawn`: action index → whether its place changed."""
+
+    wheel: WheelVote
+    waits: list[WaitEvidence]
+    large_changes: list[float]
+    redrawn: dict[int, bool]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The clock, the canvas, and the cells that always change."""
+
+    clock: Clock
+    canvas: Canvas
+    scale_method: Literal["pixels", "monitor", "assumed"]
+    flickering: Cells | None
+
+    def evidence(self, findings: Findings) -> Evidence:
+        """As the model that is written."""
+        clock, canvas = self.clock, self.canvas
+        return Evidence(
+            clock=ClockEvidence(
+                origin_ms=round(clock.origin_ms, _DECIMALS),
+                method=clock.method,
+                uncertainty_ms=clock.uncertainty_ms,
+                documented_offset_ms=round(clock.documented_offset_ms, _DECIMALS),
+                score=clock.score,
+                moves=clock.moves,
+                agreement=clock.agreement,
+                rate=clock.rate,
+                drift_ppm=clock.drift_ppm,
+                pictures_ms=clock.pictures_ms,
+            ),
+            canvas=CanvasEvidence(**asdict(canvas), scale_method=self.scale_method),
+            wheel=WheelEvidence(**asdict(findings.wheel)),
+            waits=tuple(findings.waits),
+            screen_changes_s=tuple(round(time, _DECIMALS) for time in findings.large_changes),
+            redrawn=tuple(index for index, changed in findings.redrawn.items() if changed),
+            unmoved=tuple(index for index, changed in findings.redrawn.items() if not changed),
+        )

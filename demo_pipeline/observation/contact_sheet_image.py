@@ -1,0 +1,127 @@
+"""Pictures for people: steps as tiles of a sheet, each its frame with its action drawn on it.
+
+Belongs here: tiles, captions and the grid. What is drawn on a frame is in marks.py. Colours are
+BGR, sizes are pixels of the sheet.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import cv2
+import numpy as np
+
+from demo_pipeline.formats.desktopd.step_actions import StepAction
+from demo_pipeline.formats.desktopd.vocabulary import CANVAS_HEIGHT, CANVAS_WIDTH
+from demo_pipeline.observation.overlay import (
+    DARK,
+    RED,
+    WHITE,
+    Colour,
+    Picture,
+    draw_action,
+    place_label,
+    text_size,
+    write,
+)
+
+TITLE_HEIGHT = 40
+_AMBER: Colour = (40, 150, 235)
+_GREY: Colour = (200, 200, 200)
+_EDGE = 6
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One step.
+
+    Attributes:
+        screenshot: its PNG.
+        heading: which step it is.
+        caption: one short line about its picture; never what was typed.
+        action: what is drawn on the picture.
+        box: (x, y, width, height) of the target on the canvas.
+        leak: why the picture may show the answer; empty when it does not.
+    """
+
+    screenshot: Path
+    heading: str
+    caption: str
+    action: StepAction
+    box: tuple[int, int, int, int] | None = None
+    leak: Literal["", "LEAK", "UNAVOIDABLE"] = ""
+
+
+def sheet_size(tiles: int, columns: int, width: int, *, titled: bool) -> tuple[int, int]:
+    """(width, height) of a sheet of so many tiles."""
+    rows = max(1, -(-tiles // columns))
+    high = _caption_height(width) + _picture_height(width)
+    return columns * width, rows * high + (TITLE_HEIGHT if titled else 0)
+
+
+def contact_sheet(tiles: Sequence[Tile], columns: int, width: int, title: str = "") -> Picture:
+    """A grid of `columns` tiles, each `width` pixels wide, below its title; (h, w, 3) BGR.
+
+    Each screenshot is read once; one that cannot be read is a dark tile that says so.
+    """
+    across, down = sheet_size(len(tiles), columns, width, titled=bool(title))
+    sheet: Picture = np.full((down, across, 3), DARK, np.uint8)
+    if title:
+        scale = next((s for s in (0.7, 0.6, 0.5) if text_size(title, s)[0] < across - 24), 0.4)
+        write(sheet, title, (12, 26), scale, WHITE)
+    top = TITLE_HEIGHT if title else 0
+    high = _caption_height(width) + _picture_height(width)
+    for number, tile in enumerate(tiles):
+        row, column = divmod(number, columns)
+        y, x = top + row * high, column * width
+        _draw_tile(sheet[y : y + high, x : x + width], tile)
+    return sheet
+
+
+def encode_jpeg(picture: Picture, quality: int = 70) -> bytes:
+    """JPEG bytes of a BGR picture."""
+    _, data = cv2.imencode(".jpg", picture, [cv2.IMWRITE_JPEG_QUALITY, quality])
+    return data.tobytes()
+
+
+def _caption_height(width: int) -> int:
+    return 44 if width >= 360 else 38
+
+
+def _picture_height(width: int) -> int:
+    return round(CANVAS_HEIGHT * width / CANVAS_WIDTH)
+
+
+def _draw_tile(place: Picture, tile: Tile) -> None:
+    width = place.shape[1]
+    captions = _caption_height(width)
+    size = 0.5 if width >= 360 else 0.38
+    write(place, tile.heading, (_EDGE, captions // 2 - 4), size, WHITE)
+    write(place, tile.caption, (_EDGE, captions - 8), size * 0.9, _GREY)
+    if tile.leak:
+        _draw_flag(place, tile.leak, captions // 2 - 4, size)
+    # A hair's breadth of ground on the right and below parts neighbours that look alike.
+    inner = (width - 2, _picture_height(width) - 2)
+    place[captions : captions + inner[1], : inner[0]] = _frame(tile, width)[: inner[1], : inner[0]]
+
+
+def _draw_flag(place: Picture, flag: str, line: int, size: float) -> None:
+    wide, high = text_size(flag, size)
+    left = place.shape[1] - wide - 2 * _EDGE
+    colour = RED if flag == "LEAK" else _AMBER
+    corner = (place.shape[1] - 4, line + 4)
+    cv2.rectangle(place, (left - 2, line - high - 4), corner, colour, cv2.FILLED)
+    write(place, flag, (left + 3, line), size, WHITE if flag == "LEAK" else DARK)
+
+
+def _frame(tile: Tile, width: int) -> Picture:
+    height = _picture_height(width)
+    raw = cv2.imread(str(tile.screenshot)) if tile.screenshot.is_file() else None
+    if raw is None:
+        dark: Picture = np.full((height, width, 3), DARK, np.uint8)
+        place_label(dark, "the picture cannot be read", [], 0.42)
+        return dark
+    small: Picture = cv2.resize(raw, (width, height), interpolation=cv2.INTER_AREA)
+    draw_action(small, tile.action, width / CANVAS_WIDTH, tile.box)
+    return small

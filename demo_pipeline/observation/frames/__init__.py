@@ -1,0 +1,1 @@
+"""The decode pass, frame choice, change detection and waits."""

@@ -1,0 +1,220 @@
+"""The wheel's sign, from what the pictures show: content that moves up was scrolled down.
+
+Belongs here: measuring how the screen around the pointer moves during scrolls, and the vote over a
+recording (formats note "The wheel"). The rules without pictures are actions/wheel.py's.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import cv2
+import numpy as np
+
+from demo_pipeline.actions.action_tables import Action
+from demo_pipeline.observation.calibration.canvas import Canvas
+from demo_pipeline.observation.calibration.clock import Cells, Clock
+from demo_pipeline.observation.frames.video_frames import SAMPLE_STEP, Frame, Luma, Span
+
+MOST_SCROLLS = 12  # spread over the recording; a vote needs no more
+AFTER_S = 0.5  # smooth scrolling runs on after the last notch
+ROW_STEP, COLUMN_STEP = 2, SAMPLE_STEP  # lines of text need a closer look
+_REACH_X, _REACH_Y = 640, 360  # around the pointer, video pixels
+_CHANGED = 12  # of 255
+_LEAST_ROWS, _LEAST_COLUMNS = 24, 12  # with a change; 48 video pixels each
+_OVERLAP = 0.35  # of the changed region must show in both pictures
+_MATCH = 0.8  # correlation of the content with itself, moved
+_LEAD = 0.08  # by which it beats the best in the opposite direction
+_LEAD_OVER_REST = 0.05
+_SURE = 0.75  # share of the votes
+_SIDEWAYS_FRAMES = 2
+_MOST_FRAMES = 6  # with movement, of one scroll
+
+Floats32 = np.ndarray[Any, np.dtype[Any]]
+Direction = Literal["up", "down", "left", "right"]
+_OPPOSITE: Mapping[str, Direction] = {"up": "down", "down": "up", "left": "right", "right": "left"}
+
+
+@dataclass(frozen=True)
+class WheelVote:
+    """What the scrolls of a recording say together.
+
+    Attributes:
+        positive: where a positive delta scrolls; None: the pictures do not say.
+        votes: scrolls in which the content was seen to move along the screen's height.
+        agreeing: those that say `positive`.
+        sideways: action index → direction, where the content moved across instead.
+    """
+
+    positive: Literal["up", "down"] | None
+    votes: int
+    agreeing: int
+    sideways: Mapping[int, Literal["left", "right"]]
+
+
+@dataclass
+class _Scroll:
+    action_index: int
+    span: Span
+    place: tuple[float, float]
+    delta: float
+    moved: Counter[Direction]
+
+
+class ScrollWatch:
+    """Offered every frame in order, measures the content's movement during some scrolls."""
+
+    def __init__(self, actions: Sequence[Action], clock: Clock, canvas: Canvas) -> None:
+        found = [
+            _Scroll(
+                action.action_index,
+                Span(
+                    clock.video_time(action.press_ms),
+                    min(clock.video_time(action.end_ms) + AFTER_S, until),
+                ),
+                canvas.to_video(action.x, action.y),
+                action.wheel_sum,
+                Counter(),
+            )
+            for action, until in zip(actions, _next_presses(actions, clock), strict=True)
+            if action.action_type == "scroll" and action.wheel_sum
+            if action.x is not None and action.y is not None
+        ]
+        chosen = np.linspace(0, len(found) - 1, min(MOST_SCROLLS, len(found))).round().astype(int)
+        self._scrolls = [found[at] for at in dict.fromkeys(chosen.tolist())]
+        self._next = 0
+        self._last: Frame | None = None
+        self._luma: Luma | None = None
+        self.spans = [scroll.span for scroll in self._scrolls]
+
+    def offer(self, frame: Frame) -> None:
+        """Take the next frame in presentation order."""
+        time = frame.time
+        while self._next < len(self._scrolls) and self._scrolls[self._next].span.end < time:
+            self._next += 1
+        last, self._last = self._last, frame
+        before, self._luma = self._luma, None
+        scroll = self._scrolls[self._next] if self._next < len(self._scrolls) else None
+        if scroll is None or last is None or time <= scroll.span.start:
+            return
+        if scroll.moved.total() < _MOST_FRAMES:
+            self._luma = frame.samples(ROW_STEP)
+            before = last.samples(ROW_STEP) if before is None else before
+            moved = content_moved(before, self._luma, scroll.place)
+            if moved is not None:
+                scroll.moved[moved] += 1
+
+    def vote(self) -> WheelVote:
+        """The sign that most scrolls speak for, if nearly all of them do."""
+        positive: Counter[Literal["up", "down"]] = Counter()
+        sideways: dict[int, Literal["left", "right"]] = {}
+        for scroll in self._scrolls:
+            went = _scrolled(scroll.moved)
+            if went == "left" or went == "right":  # noqa: PLR1714 - so that the type is known
+                sideways[scroll.action_index] = went
+            elif went is not None:
+                positive["up" if (went == "up") == (scroll.delta > 0) else "down"] += 1
+        votes = positive.total()
+        if not votes:
+            return WheelVote(None, 0, 0, sideways)
+        winner, agreeing = positive.most_common(1)[0]
+        return WheelVote(winner if agreeing >= _SURE * votes else None, votes, agreeing, sideways)
+
+
+def _next_presses(actions: Sequence[Action], clock: Clock) -> list[float]:
+    """When the action after each began, video seconds: what moves from then on is its doing."""
+    following = [clock.video_time(action.press_ms) for action in actions[1:]]
+    return [*following, np.inf][: len(actions)]
+
+
+def _scrolled(moved: Counter[Direction]) -> Direction | None:
+    """Where one scroll went: against its content, in nearly all of the frames that moved.
+
+    Sideways only where several frames say so and none contradicts: few scrolls are.
+    """
+    if not moved:
+        return None
+    direction, count = moved.most_common(1)[0]
+    if direction in {"left", "right"} and (count < _SIDEWAYS_FRAMES or count < moved.total()):
+        return None
+    return _OPPOSITE[direction] if count >= _SURE * moved.total() else None
+
+
+def content_moved(before: Luma, after: Luma, place: tuple[float, float]) -> Direction | None:
+    """Where what surrounds a point went from one frame to the next; None when that is not clear.
+
+    `place` is in video pixels.
+    """
+    if before.shape != after.shape:
+        return None
+    first, second = _around(before, place), _around(after, place)
+    changed = _differ(first, second)
+    rows, columns = (np.flatnonzero(changed.any(axis=axis)) for axis in (1, 0))
+    if len(rows) < _LEAST_ROWS or len(columns) < _LEAST_COLUMNS:
+        return None  # a scroll bar alone, or a highlight
+    high, wide = slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1)
+    down = _shift(first[high][:, columns], second[high][:, columns])
+    if down:
+        return "down" if down > 0 else "up"
+    across = _shift(first[rows][:, wide].T, second[rows][:, wide].T)
+    if across:
+        return "right" if across > 0 else "left"
+    return None
+
+
+def _around(luma: Luma, place: tuple[float, float]) -> Luma:
+    x, y = int(place[0] // COLUMN_STEP), int(place[1] // ROW_STEP)
+    wide, high = _REACH_X // COLUMN_STEP, _REACH_Y // ROW_STEP
+    return luma[max(0, y - high) : max(0, y + high), max(0, x - wide) : max(0, x + wide)]
+
+
+def _differ(first: Luma, second: Luma) -> Cells:
+    differs: Cells = np.maximum(first, second) - np.minimum(first, second) > _CHANGED
+    return differs
+
+
+def _shift(before: Luma, after: Luma) -> int:
+    """Rows by which the content went down, negative: up; 0 when it rests or that is not clear.
+
+    The lag at which the two correlate best, by far better than at rest and than at any lag in the
+    opposite direction. Flat areas, such as a highlighted row, do not count.
+    """
+    if min(before.shape) < _LEAST_COLUMNS:
+        return 0
+    found = _correlations(_texture(before), _texture(after))
+    middle, farthest = len(before) - 1, int(len(before) * (1 - _OVERLAP))
+    up = found[middle - farthest : middle][::-1]
+    down = found[middle + 1 : middle + 1 + farthest]
+    best, opposite, sign = (down, up, 1) if down.max() > up.max() else (up, down, -1)
+    top = float(best.max())
+    if top < _MATCH or top - opposite.max() < _LEAD or top - found[middle] < _LEAD_OVER_REST:
+        return 0
+    return sign * (int(best.argmax()) + 1)
+
+
+def _texture(luma: Luma) -> Floats32:
+    """Edges and letters, slightly blurred against the grid's coarseness; flat areas are 0."""
+    values = luma.astype(np.float32)
+    texture: Floats32 = cv2.blur(values, (3, 3)) - cv2.blur(values, (1, 21))
+    return texture
+
+
+def _correlations(before: Floats32, after: Floats32) -> Floats32:
+    """(2n - 1,): normalised correlation of n rows with n rows moved down by -(n - 1) … n - 1."""
+    rows = len(before)
+    length = 2 * rows
+    spectrum = np.fft.rfft(before, length, axis=0).conj() * np.fft.rfft(after, length, axis=0)
+    cross = np.fft.irfft(spectrum.sum(axis=1), length)
+    products = np.concatenate([cross[length - rows + 1 :], cross[:rows]])
+    energy = [np.concatenate([[0.0], np.cumsum((one**2).sum(axis=1))]) for one in (before, after)]
+    shifts = np.arange(1 - rows, rows)
+    kept = rows - np.abs(shifts)
+    upper = [total[kept] for total in energy]
+    lower = [total[-1] - total[rows - kept] for total in energy]
+    first, second = (
+        np.where(shifts > 0, upper[0], lower[0]),
+        np.where(shifts > 0, lower[1], upper[1]),
+    )
+    found: Floats32 = products / np.sqrt(np.maximum(first * second, 1e-6))
+    return found

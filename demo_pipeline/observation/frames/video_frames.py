@@ -1,0 +1,238 @@
+"""Frames as numbers: decoding in presentation order, a sparse luma for comparing, RGB for keeping.
+
+Belongs here: what touches decoded frames. Not here: which frames are wanted (plan.py), what their
+differences mean (clock.py, change.py).
+"""
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import av
+import numpy as np
+from av.video.frame import PictureType
+
+from demo_pipeline.recording.video_probe import PacketScan, open_video
+
+SAMPLE_STEP = 4  # pixels from one sample of the brightness to the next, both ways
+GLANCE_ROWS, GLANCE_PERIOD = (0, 12, 20), 32  # no strip of 12 rows lies between, nor text
+_B = int(PictureType.B)
+_PLANAR = frozenset({"yuv420p", "yuvj420p", "yuv422p", "yuv444p", "yuvj444p", "nv12", "gray"})
+
+Luma = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of video time, seconds, both ends wanted."""
+
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One decoded frame: its PTS in seconds and the decoder's own picture."""
+
+    pts: int
+    time: float
+    picture: Any
+
+    @property
+    def is_key(self) -> bool:
+        """Encoded without reference to other frames."""
+        return bool(self.picture.key_frame)
+
+    @cached_property
+    def luma(self) -> Luma:
+        """Every 4th row and column of the brightness, (rows, columns) uint8; computed once."""
+        return self.samples(SAMPLE_STEP)
+
+    @cached_property
+    def glance(self) -> Luma:
+        """Three eighths of the rows of `luma`; all of them where a row is not cheaply had."""
+        if not self._is_plain:
+            return self.luma
+        return np.concatenate([self._narrowed(first, GLANCE_PERIOD) for first in GLANCE_ROWS])
+
+    def samples(self, down: int) -> Luma:
+        """Every `down`-th row and every 4th column of the brightness, (rows, columns) uint8."""
+        if self._is_plain:
+            return self._narrowed(0, down)
+        picture = self.picture
+        if picture.format.name not in _PLANAR:
+            picture = picture.reformat(format="gray")
+        plane = picture.planes[0]
+        turned = rotation(self.picture)
+        rows = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
+        steps = (down, SAMPLE_STEP)
+        if turned % 180:  # the steps are those of the upright picture
+            steps = (SAMPLE_STEP, down)
+        samples = rows[: picture.height : steps[0], : picture.width : steps[1]].copy()
+        return upright(samples, turned)
+
+    @property
+    def _is_plain(self) -> bool:
+        """Upright, and its rows begin at multiples of a sample's step."""
+        picture = self.picture
+        if picture.format.name not in _PLANAR or rotation(picture):
+            return False
+        return bool(picture.planes[0].line_size % SAMPLE_STEP == 0)
+
+    def _narrowed(self, first: int, step: int) -> Luma:
+        """The low byte of four: narrowing integers is twice as fast as a copy with a stride."""
+        plane = self.picture.planes[0]
+        fours = np.frombuffer(plane, f"<u{SAMPLE_STEP}")
+        fours = fours.reshape(-1, plane.line_size // SAMPLE_STEP)
+        columns = -(-self.picture.width // SAMPLE_STEP)
+        return fours[first : self.picture.height : step, :columns].astype(np.uint8)
+
+    def rgb(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """(height, width, 3), upright, not to be written to."""
+        picture = self.picture.reformat(format="rgb24")
+        plane = picture.planes[0]
+        rows = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
+        inside = rows[: picture.height, : picture.width * 3]
+        return upright(inside.reshape(*inside.shape[:1], -1, 3), rotation(self.picture))
+
+
+def rotation(picture: Any) -> int:
+    """Degrees counter-clockwise that a player turns the picture, a multiple of 90."""
+    return int(getattr(picture, "rotation", 0) or 0) % 360
+
+
+def upright(
+    pixels: np.ndarray[Any, np.dtype[np.uint8]], degrees: int
+) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Turn an array as a player would."""
+    return np.ascontiguousarray(np.rot90(pixels, degrees // 90)) if degrees else pixels
+
+
+def decode_spans(path: Path, scan: PacketScan, spans: Sequence[Span]) -> Iterator[Frame]:
+    """Frames whose PTS lie in `spans` (ascending, disjoint), in presentation order.
+
+    Seeks only over gaps that hold a key frame; in other gaps, frames that no other builds on are
+    not decoded. Leaves out, without an error, what does not decode and what only conceals damage:
+    callers compare what came with `scan`.
+    """
+    wanted = list(_wanted(scan, spans))
+    with open_video(path) as (container, stream):
+        film = _Film(container, stream, scan, wanted)
+        for first, last in wanted:
+            yield from film.frames(first, last)
+
+
+def _wanted(scan: PacketScan, spans: Sequence[Span]) -> Iterator[tuple[int, int]]:
+    """Yield the first and last PTS in each span, both ends wanted whatever a time's last digit."""
+    for span in spans:
+        bounds = (span.start - 1e-9, span.end + 1e-9)
+        inside = scan.pts[slice(*np.searchsorted(scan.times, bounds))]
+        if len(inside):
+            yield int(inside[0]), int(inside[-1])
+
+
+class _Film:
+    """A video that is read forwards; `frames` may be asked for one stretch after the other."""
+
+    def __init__(
+        self,
+        container: Any,
+        stream: Any,
+        scan: PacketScan,
+        wanted: Sequence[tuple[int, int]],
+    ) -> None:
+        self._container = container
+        self._stream = stream
+        self._scan = scan
+        self._pictures: Iterator[Any] = iter(())
+        self._position: int | None = None
+        self._ahead: Any = None
+        self._edges = [edge for first, last in wanted for edge in (first, last + 1)]
+        self._low, self._high = math.inf, -math.inf
+
+    def frames(self, first: int, last: int) -> Iterator[Frame]:
+        """Frames of first <= PTS <= last that come after those that were taken already."""
+        key = _key_before(self._scan, first)
+        if self._position is None or key > self._position:
+            self._pictures = _intact(self._decoded(key))
+            self._ahead = None
+        base = float(self._scan.time_base)
+        while True:
+            picture, self._ahead = self._ahead or next(self._pictures, None), None
+            if picture is None:
+                return
+            pts = picture.pts
+            if pts > last:
+                self._ahead = picture
+                return
+            if self._position is None or pts > self._position:
+                self._position = pts
+                if pts >= first:
+                    yield Frame(pts, pts * base, picture)
+            if pts == last:
+                return
+
+    def _decoded(self, key: int) -> Iterator[Any]:
+        """Pictures from a key frame on; where the decoder gives up, from the next key frame."""
+        keys = self._scan.key_pts
+        following = int(np.searchsorted(keys, key))
+        while following < len(keys):
+            reached = int(keys[following])
+            try:
+                self._container.seek(reached, stream=self._stream)
+                for packet in self._container.demux(self._stream):
+                    pts = packet.pts
+                    if pts is None or not self._low <= pts < self._high:
+                        self._enter(pts)
+                    for picture in packet.decode():
+                        if picture.pts is not None:
+                            reached = max(reached, picture.pts)
+                            yield picture
+            except av.error.FFmpegError:
+                following = int(np.searchsorted(keys, reached, side="right"))
+            else:
+                return
+
+    def _enter(self, pts: int | None) -> None:
+        """Decode all of a stretch that is wanted, of one between only what others are built on.
+
+        A packet without a time may belong to what is wanted.
+        """
+        edges = self._edges
+        position = bisect_right(edges, pts) if pts is not None else 1
+        self._low = edges[position - 1] if position else -math.inf
+        self._high = edges[position] if position < len(edges) else math.inf
+        self._stream.codec_context.skip_frame = "DEFAULT" if position % 2 else "NONREF"
+
+
+def _intact(pictures: Iterator[Any]) -> Iterator[Any]:
+    """Leave out pictures that conceal damage, and up to the next key frame what builds on them.
+
+    A B-frame is built on the next frame of another kind, so that it waits for that one.
+    """
+    broken = False
+    waiting: list[Any] = []
+    for picture in pictures:
+        corrupt = bool(picture.is_corrupt)
+        if picture.pict_type == _B and not corrupt:
+            waiting.append(picture)
+            continue
+        damaged = broken or corrupt
+        if waiting and not damaged:
+            yield from waiting
+        waiting = []
+        broken = corrupt if picture.key_frame else damaged
+        if not broken:
+            yield picture
+    if not broken:
+        yield from waiting
+
+
+def _key_before(scan: PacketScan, pts: int) -> int:
+    """PTS of the last key frame no later than `pts`, of the first one before them all."""
+    position = int(np.searchsorted(scan.key_pts, pts, side="right"))
+    return int(scan.key_pts[max(0, position - 1)])

@@ -1,0 +1,1 @@
+"""Accessibility scans, hit tests and UI trees."""

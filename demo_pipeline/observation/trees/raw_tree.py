@@ -1,0 +1,228 @@
+"""A scan as the recorder wrote it: typed nodes, decoded fast where the scan is regular.
+
+Belongs here: reading one scan's JSON in every form that recorders write. What its nodes mean on the
+canvas is tree.py's subject. What stands in text fields (`value`) is never read.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import msgspec
+import numpy as np
+
+from demo_pipeline.common.json_files import JsonFileError, parse_json
+
+FARTHEST = 1e9  # pixels; what lies beyond is damage
+_NUMBERS = frozenset({int, float})
+
+NOWHERE = (math.nan,) * 4
+
+Places = np.ndarray[Any, np.dtype[np.float64]]
+"""(nodes, 4): x, y, width, height in event space; NaN where a node is nowhere."""
+
+
+class RawBox(msgspec.Struct, gc=False):
+    """`bbox` as an object."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+class RawNode(msgspec.Struct, gc=False):
+    """One node. `states` is JSON text, so that equal texts need be read once only."""
+
+    role: str | None = None
+    name: str | None = None
+    bbox: RawBox | list[float] | None = None
+    states: msgspec.Raw = msgspec.Raw(b"")
+    children: "list[RawNode] | RawNode | None" = None
+
+    @property
+    def place(self) -> tuple[float, float, float, float]:
+        """x, y, width, height in event space; NaN without a usable box.
+
+        On some macOS recorders it is a list [left, top, right, bottom].
+        """
+        bbox = self.bbox
+        if type(bbox) is RawBox:
+            return bbox.x, bbox.y, bbox.width, bbox.height
+        if type(bbox) is list and len(bbox) == 4:
+            return bbox[0], bbox[1], bbox[2] - bbox[0], bbox[3] - bbox[1]
+        return NOWHERE
+
+    def below(self) -> "list[RawNode]":
+        """Its children; macOS recorders write a single child as an object."""
+        return _listed(self.children)
+
+
+def places_of(nodes: Sequence[RawNode]) -> Places:
+    """Where nodes are. AT-SPI's sizes of -1 mean nowhere, and so does what is too far to be."""
+    rows = [
+        (box.x, box.y, box.width, box.height)
+        if type(box := node.bbox) is RawBox  # spares most nodes the property
+        else node.place
+        for node in nodes
+    ]
+    places = np.fromiter(chain.from_iterable(rows), float, 4 * len(rows)).reshape(-1, 4)
+    usable = (np.abs(places) <= FARTHEST).all(axis=1) & (places[:, 2:] >= 0).all(axis=1)
+    places[~usable] = math.nan
+    return places
+
+
+class Cursor(msgspec.Struct):
+    """What the recorder itself found under the pointer, and where that was."""
+
+    element: RawNode | None = None
+    position: "Position | None" = None
+
+
+class Position(msgspec.Struct):
+    """A point in event space."""
+
+    x: float
+    y: float
+
+
+class Queries(msgspec.Struct):
+    """The recorder's own hit tests; only the one at the pointer is read."""
+
+    cursor: Cursor | None = None
+
+
+class Walk(NamedTuple):
+    """Nodes in document order; depths from 1; positions of parents, -1 at the top."""
+
+    nodes: list[RawNode]
+    depths: list[int]
+    parents: list[int]
+
+
+class RawScan(msgspec.Struct):
+    """`data` of an axtree event."""
+
+    tree: list[RawNode] | RawNode | None = None
+    focused_element: RawNode | None = None
+    queries: Queries | None = None
+
+    def walk(self) -> "Walk":
+        """Every node in document order, by a stack of what is left on each level."""
+        nodes, depths, parents = found = Walk([], [], [])
+        levels, above = [iter(_listed(self.tree))], [-1]
+        while levels:
+            depth, parent = len(levels), above[-1]
+            for node in levels[-1]:
+                nodes.append(node)
+                depths.append(depth)
+                parents.append(parent)
+                if node.children:
+                    above.append(len(nodes) - 1)
+                    levels.append(iter(node.below()))
+                    break
+            else:
+                levels.pop()
+                above.pop()
+        return found
+
+    @property
+    def cursor(self) -> Cursor | None:
+        """What lay under the pointer, where the recorder asked."""
+        return self.queries.cursor if self.queries else None
+
+
+class _Event(msgspec.Struct):
+    data: RawScan
+
+
+_DECODER = msgspec.json.Decoder(_Event)
+
+
+def decode_scan(line: bytes) -> RawScan | None:
+    """The scan in a line of the log, of any depth; None when the line is no axtree event.
+
+    A node of another shape than documented keeps what is usable of it.
+    """
+    try:
+        return _DECODER.decode(line).data
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        pass
+    try:
+        value = parse_json(line, "")
+    except JsonFileError:
+        return None
+    data = value.get("data") if isinstance(value, dict) else None
+    return scan_of(data) if isinstance(data, dict) else None
+
+
+def scan_of(data: Mapping[str, Any]) -> RawScan:
+    """A scan from plain values, whatever they are."""
+    queries = data.get("queries")
+    cursor = queries.get("cursor") if isinstance(queries, dict) else None
+    focused = data.get("focused_element")
+    return RawScan(
+        [_node_of(top) for top in _objects(data.get("tree"))],
+        _one_node(focused) if isinstance(focused, dict) else None,
+        Queries(_cursor_of(cursor)) if isinstance(cursor, dict) else None,
+    )
+
+
+def _cursor_of(value: Mapping[str, Any]) -> Cursor:
+    element, place = value.get("element"), value.get("position")
+    numbers: list[Any] = [place.get("x"), place.get("y")] if isinstance(place, dict) else []
+    usable = len(numbers) == 2 and all(map(_is_number, numbers))
+    return Cursor(
+        _one_node(element) if isinstance(element, dict) else None,
+        Position(*map(float, numbers)) if usable else None,
+    )
+
+
+def _node_of(value: Mapping[str, Any]) -> RawNode:
+    """A node with everything below it, by a stack."""
+    top = _one_node(value)
+    pending = [(top, value)]
+    while pending:
+        node, plain = pending.pop()
+        below = [(_one_node(child), child) for child in _objects(plain.get("children"))]
+        node.children = [child for child, _ in below]
+        pending += below
+    return top
+
+
+def _one_node(value: Mapping[str, Any]) -> RawNode:
+    role, name, states = value.get("role"), value.get("name"), value.get("states")
+    known = {str(k): bool(v) for k, v in states.items()} if isinstance(states, dict) else None
+    return RawNode(
+        str(role or ""),
+        name if isinstance(name, str) else "",
+        _box_of(value.get("bbox")),
+        msgspec.Raw(json.dumps(known).encode()) if known else msgspec.Raw(b""),
+    )
+
+
+def _box_of(value: Any) -> RawBox | list[float] | None:
+    if isinstance(value, dict):
+        sides: list[Any] = [value.get(name) for name in ("x", "y", "width", "height")]
+        return RawBox(*map(float, sides)) if all(map(_is_number, sides)) else None
+    if isinstance(value, list) and all(map(_is_number, value)):
+        return [float(side) for side in value]
+    return None
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in _NUMBERS and -FARTHEST <= value <= FARTHEST
+
+
+def _objects(value: Any) -> list[Mapping[str, Any]]:
+    if isinstance(value, list):
+        return [one for one in value if isinstance(one, dict)]
+    return [value] if isinstance(value, dict) else []
+
+
+def _listed(value: list[RawNode] | RawNode | None) -> list[RawNode]:
+    if value is None:
+        return []
+    return value if type(value) is list else [value]  # type: ignore[list-item]

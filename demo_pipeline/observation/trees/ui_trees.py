@@ -1,0 +1,210 @@
+"""The `ui_trees` stage: the tree in force at each action, and the element it was meant for.
+
+Belongs here: reading each needed scan once, NNN.json, trees.parquet. Not here: its checks.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from demo_pipeline.actions.action_tables import POINTER_TYPES, Action, read_actions
+from demo_pipeline.common.hardlinks import link_or_copy
+from demo_pipeline.common.python_gc import reduced_python_gc
+from demo_pipeline.observation.calibration.canvas import Canvas
+from demo_pipeline.observation.calibration.evidence import Evidence
+from demo_pipeline.observation.trees.hit_test import agrees_with_cursor, node_at
+from demo_pipeline.observation.trees.keyboard_focus import KeyboardFocus
+from demo_pipeline.observation.trees.scans import CurrentScan, ScanAt, read_scan, scan_in_force
+from demo_pipeline.observation.trees.step_tree import Element, StepTree, map_tree
+from demo_pipeline.problems import DemonstrationError
+from demo_pipeline.recording.event_tables import described_schema, read_table
+from demo_pipeline.recording.events import read_scans
+
+CODE_VERSION = "4"
+UI_TREES_FILE = "trees.parquet"
+
+_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
+    ("action_index", pa.int32(), False, "row of actions.parquet"),
+    ("file", pa.string(), False, "NNN.json"),
+    ("scan_event", pa.int64(), True, "line of the scan in input_log.jsonl; null: no scan"),
+    ("scan_ms", pa.int64(), True, "when the scan began, epoch milliseconds"),
+    ("duration_ms", pa.int64(), True, "how long it took, milliseconds"),
+    ("tree_age_ms", pa.int64(), True, "end of the scan to the press; negative: still running"),
+    ("freshness", pa.string(), False, "fresh, stale, changed, running, sparse, unreadable or none"),
+    ("nodes", pa.int32(), False, "below the root"),
+    ("unknown_roles", pa.int32(), False, "nodes whose role is in no table"),
+    ("dropped_states", pa.int32(), False, "states that seed 001 has no word for"),
+    ("target_id", pa.string(), True, "id in NNN.json; null: no element fits"),
+    ("target_role", pa.string(), True, "seed 001 role"),
+    ("target_name", pa.string(), True, "name of the element"),
+    ("target_x", pa.int32(), True, "box on the canvas, pixels"),
+    ("target_y", pa.int32(), True, "box on the canvas, pixels"),
+    ("target_width", pa.int32(), True, "box on the canvas, pixels"),
+    ("target_height", pa.int32(), True, "box on the canvas, pixels"),
+    ("target_method", pa.string(), False, "hit_test, focused, last_click or none"),
+    (
+        "cursor_agrees",
+        pa.bool_(),
+        True,
+        "our hit test at the scan's own pointer finds what the recorder found; null: not asked",
+    ),
+)
+
+UI_TREES_SCHEMA = described_schema(_COLUMNS)
+
+
+Row = dict[str, Any]
+"""A row of trees.parquet."""
+
+
+class TreeReader:
+    """Reads and maps scans of one log; keeps the last, since neighbouring steps share it."""
+
+    def __init__(self, log: Path, platform: str) -> None:
+        self._log = log
+        self._platform = platform
+        self._last: tuple[int, StepTree] | None = None
+
+    def tree(self, scan: ScanAt | None, press_ms: int, canvas: Canvas) -> StepTree:
+        """The mapped tree of `scan`; a root-only tree without one."""
+        if scan is None:
+            return map_tree(None, press_ms, self._platform, canvas)
+        if self._last is not None and self._last[0] == scan.event_index:
+            return self._last[1]
+        try:
+            tree = map_tree(read_scan(self._log, scan), scan.time_ms, self._platform, canvas)
+        except DemonstrationError:
+            return replace(map_tree(None, press_ms, self._platform, canvas), readable=False)
+        self._last = (scan.event_index, tree)
+        return tree
+
+
+@reduced_python_gc()
+def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of the chain
+    log: Path,
+    platform: str,
+    events_folder: Path,
+    actions_folder: Path,
+    evidence: Evidence,
+    out: Path,
+) -> dict[str, Any]:
+    """Write NNN.json for each action and trees.parquet; return a summary."""
+    scans = [ScanAt(**row) for row in read_scans(events_folder)]
+    reader = TreeReader(log, platform)
+    canvas = evidence.as_canvas()
+    unknown: Counter[str] = Counter()
+    rows = []
+    since = float("-inf")
+    keyboard, written = KeyboardFocus(), _Writer()
+    clock = evidence.as_clock()
+    changes = [clock.event_time(moment) for moment in evidence.screen_changes_s]
+    for action in read_actions(actions_folder):
+        force = scan_in_force(scans, action.press_ms, since, changes)
+        tree = reader.tree(force.scan, action.press_ms, canvas)
+        name = f"{action.action_index:03d}.json"
+        written.write(out / name, tree)
+        if action.action_type in POINTER_TYPES:
+            target, method = _hit(action, tree, force, evidence)
+        else:
+            target, method = keyboard.target(action, tree, force, changes)
+        rows.append(_row(action, name, force, tree, target=target, method=method))
+        unknown.update(tree.unknown_roles)
+        if action.action_type in POINTER_TYPES - {"scroll"}:
+            keyboard.clicked(action, known=target is not None)
+        if action.action_type != "pause":
+            since = max(since, action.end_ms)
+    table = pa.Table.from_pylist(rows, schema=UI_TREES_SCHEMA)
+    pq.write_table(table, out / UI_TREES_FILE, compression="zstd", compression_level=3)
+    return _summary(rows, unknown)
+
+
+class _Writer:
+    """Writes trees; of one that was just written, a further name is a link to the same bytes."""
+
+    def __init__(self) -> None:
+        self._last: tuple[StepTree, Path] | None = None
+
+    def write(self, path: Path, tree: StepTree) -> None:
+        """Write ui_tree.json of a step."""
+        if self._last is not None and self._last[0] is tree:
+            link_or_copy(self._last[1], path)
+        else:
+            path.write_bytes(tree.to_bytes())
+        self._last = (tree, path)
+
+
+def _hit(
+    action: Action, tree: StepTree, force: CurrentScan, evidence: Evidence
+) -> tuple[Element | None, str]:
+    """The node under the point, unless the screen there is no longer what the scan saw."""
+    if action.x is None or action.y is None or action.action_index in evidence.redrawn:
+        return None, "none"
+    if force.freshness == "changed" and action.action_index not in evidence.unmoved:
+        return None, "none"
+    found = node_at(tree, action.x, action.y)
+    return found, "hit_test" if found else "none"
+
+
+def _row(
+    action: Action,
+    name: str,
+    force: CurrentScan,
+    tree: StepTree,
+    *,
+    target: Element | None,
+    method: str,
+) -> dict[str, Any]:
+    scan = force.scan
+    bounds = target.bounds if target else {}
+    return {
+        "action_index": action.action_index,
+        "file": name,
+        "scan_event": scan.event_index if scan else None,
+        "scan_ms": scan.time_ms if scan else None,
+        "duration_ms": scan.duration_ms if scan else None,
+        "tree_age_ms": force.age_ms,
+        "freshness": _freshness(force, tree),
+        "nodes": len(tree),
+        "unknown_roles": tree.unknown_roles.total(),
+        "dropped_states": tree.dropped_states.total(),
+        "target_id": target.id if target else None,
+        "target_role": target.role if target else None,
+        "target_name": target.name if target else None,
+        "target_method": method,
+        **{f"target_{side}": bounds.get(side) for side in ("x", "y", "width", "height")},
+        "cursor_agrees": agrees_with_cursor(tree),
+    }
+
+
+def _freshness(force: CurrentScan, tree: StepTree) -> str:
+    if force.scan is None:
+        return force.freshness
+    if not tree.readable:
+        return "unreadable"
+    return "sparse" if tree.is_sparse else force.freshness
+
+
+def _summary(rows: Sequence[dict[str, Any]], unknown: Counter[str]) -> dict[str, Any]:
+    ages = sorted(row["tree_age_ms"] for row in rows if row["tree_age_ms"] is not None)
+    return {
+        "trees": len(rows),
+        "freshness": dict(sorted(Counter(row["freshness"] for row in rows).items())),
+        "median_age_ms": ages[len(ages) // 2] if ages else None,
+        "nodes": sum(row["nodes"] for row in rows),
+        "targets": sum(row["target_id"] is not None for row in rows),
+        "target_methods": dict(sorted(Counter(row["target_method"] for row in rows).items())),
+        "unknown_roles": dict(sorted(unknown.items())),
+        "cursor_checked": sum(row["cursor_agrees"] is not None for row in rows),
+        "cursor_agreed": sum(bool(row["cursor_agrees"]) for row in rows),
+    }
+
+
+def read_tree_rows(folder: Path) -> list[dict[str, Any]]:
+    """Rows of trees.parquet, one an action."""
+    rows: list[dict[str, Any]] = read_table(folder / UI_TREES_FILE, UI_TREES_SCHEMA).to_pylist()
+    return rows

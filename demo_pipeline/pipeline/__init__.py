@@ -1,0 +1,1 @@
+"""Stages, the runner that builds only what is stale, quarantine, validation of any path."""

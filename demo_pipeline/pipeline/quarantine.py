@@ -1,0 +1,199 @@
+"""Demonstrations that cannot go on, and why: one small document each.
+
+Belongs here: writing, reading and lifting those records. Who is quarantined, the stages decide.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
+
+from demo_pipeline.problems import Problem
+from demo_pipeline.storage.errors import StorageError
+from demo_pipeline.storage.ids import is_safe_id
+from demo_pipeline.storage.store.store import Store
+
+QUARANTINE_FOLDER = "quarantine"
+_SUFFIX = ".json"
+_NO_FINGERPRINT = "none"
+_SHORT = 16  # characters of a fingerprint in a document's name
+
+
+class QuarantineRecord(BaseModel):
+    """Why a demonstration stands still.
+
+    Attributes:
+        demonstration: safe id.
+        stage: which stage gave it up.
+        fingerprint: of the upload it was found in; None when it could not even be read.
+        tool_version: of this package.
+        attempts: how often this stage gave up these very files.
+        sequence: counts the records of a demonstration in a row; of two that stand after a crash
+            the higher is the newer.
+        problems: `Problem.as_dict` of each finding, in order.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    demonstration: str
+    stage: str
+    fingerprint: str | None = None
+    tool_version: str
+    attempts: int = Field(1, ge=1)
+    sequence: int = Field(1, ge=0)
+    problems: list[dict[str, JsonValue]] = Field(default_factory=list)
+
+    def after(self, earlier: "QuarantineRecord | None") -> Self:
+        """This record as the one that follows another, counted on."""
+        if earlier is None:
+            return self
+        same = (earlier.stage, earlier.fingerprint) == (self.stage, self.fingerprint)
+        attempts = earlier.attempts + 1 if same else 1
+        return self.model_copy(update={"attempts": attempts, "sequence": earlier.sequence + 1})
+
+
+def problem_dicts(problems: Iterable[Problem]) -> list[dict[str, JsonValue]]:
+    """Problems in the form that a record carries."""
+    return [problem.as_dict() for problem in problems]
+
+
+def quarantine(
+    store: Store,
+    demonstration: str,
+    stage: str,
+    fingerprint: str | None,
+    tool_version: str,
+    *,
+    problems: Sequence[Problem],
+) -> QuarantineRecord:
+    """Quarantine a demonstration, counting how often this stage gave up these very files.
+
+    Raises:
+        StorageError: its id is not safe.
+    """
+    record = QuarantineRecord(
+        demonstration=demonstration,
+        stage=stage,
+        fingerprint=fingerprint,
+        tool_version=tool_version,
+        problems=problem_dicts(problems),
+    )
+    counted = record.after(read_quarantine(store, demonstration))
+    write_quarantine(store, counted)
+    return counted
+
+
+def write_quarantine(store: Store, record: QuarantineRecord) -> None:
+    """Write or replace the record of one demonstration; those of other uploads of it go.
+
+    Raises:
+        StorageError: its id is not safe.
+    """
+    values = record.model_dump(mode="json")
+    text = json.dumps(values, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=1)
+    key = _key(record.demonstration, record.fingerprint)
+    _make_room(store, record.demonstration)
+    store.put_document(key, f"{text}\n".encode())
+    for other in _standing(store, record.demonstration):
+        if other != key:
+            store.delete_document(other)
+
+
+def _make_room(store: Store, demonstration: str) -> None:
+    """Move the old document of `a` when it has the name of the folder of `a.json`."""
+    other = demonstration.removesuffix(_SUFFIX)
+    if other == demonstration or store.get_document(f"{QUARANTINE_FOLDER}/{demonstration}") is None:
+        return
+    record = read_quarantine(store, other)
+    release(store, other)
+    if record is not None:
+        write_quarantine(store, record)
+
+
+def read_quarantine(store: Store, demonstration: str) -> QuarantineRecord | None:
+    """The newest standing record of one demonstration, None when it is not quarantined.
+
+    A document that is no record still quarantines: it comes back with one problem that says so.
+
+    Raises:
+        StorageError: its id is not safe.
+    """
+    keys = _standing(store, demonstration)
+    found = (_read(store, demonstration, key) for key in keys)
+    records = [record for record in found if record is not None]
+    return max(records, key=lambda record: record.sequence, default=None)
+
+
+def _read(store: Store, demonstration: str, key: str) -> QuarantineRecord | None:
+    data = store.get_document(key)
+    if data is None:
+        return None
+    try:
+        record = QuarantineRecord.model_validate_json(data)
+    except ValidationError:
+        return _unreadable(demonstration, key)
+    return record if record.demonstration == demonstration else _unreadable(demonstration, key)
+
+
+def release(store: Store, demonstration: str) -> bool:
+    """Lift the quarantine; whether there was one."""
+    lifted = [store.delete_document(key) for key in _standing(store, demonstration)]
+    return any(lifted)
+
+
+def list_quarantine(store: Store) -> list[QuarantineRecord]:
+    """All records, one a demonstration, sorted by it."""
+    ids = sorted({name for key in store.list_documents(QUARANTINE_FOLDER) if (name := _id_of(key))})
+    records = (read_quarantine(store, one) for one in ids)
+    return [record for record in records if record is not None]
+
+
+def without_fingerprint(store: Store) -> list[str]:
+    """Demonstrations whose record names no upload, sorted; no record is read for it."""
+    last = f"/{_NO_FINGERPRINT}{_SUFFIX}"
+    keys = (key for key in store.list_documents(QUARANTINE_FOLDER) if key.endswith(last))
+    return sorted(name for key in keys if (name := _id_of(key)))
+
+
+def _id_of(key: str) -> str | None:
+    """The demonstration that a document is about; None when it is no record's."""
+    name, _, document = key.removeprefix(f"{QUARANTINE_FOLDER}/").partition("/")
+    if not document:  # as it was before there was one a fingerprint: quarantine/<id>.json
+        name, document = name.removesuffix(_SUFFIX), name
+    return name if document.endswith(_SUFFIX) and is_safe_id(name) else None
+
+
+def _key(demonstration: str, fingerprint: str | None) -> str:
+    return f"{_folder(demonstration)}/{(fingerprint or _NO_FINGERPRINT)[:_SHORT]}{_SUFFIX}"
+
+
+def _standing(store: Store, demonstration: str) -> list[str]:
+    """The documents about one demonstration: of several uploads only after a crash."""
+    folder = _folder(demonstration)
+    nested = [key for key in store.list_documents(folder) if key.endswith(_SUFFIX)]
+    old = f"{folder}{_SUFFIX}"
+    return nested if store.get_document(old) is None else [*nested, old]
+
+
+def _folder(demonstration: str) -> str:
+    if not is_safe_id(demonstration):
+        raise StorageError(f"{demonstration!r} is no safe id; use `safe_id` on the folder's name")
+    return f"{QUARANTINE_FOLDER}/{demonstration}"
+
+
+def _unreadable(demonstration: str, key: str) -> QuarantineRecord:
+    problem = Problem(
+        "unreadable_record",
+        key,
+        "is no quarantine record",
+        remedy="release the demonstration and make it again",
+        demonstration=demonstration,
+    )
+    return QuarantineRecord(
+        demonstration=demonstration,
+        stage="",
+        tool_version="",
+        sequence=0,
+        problems=problem_dicts([problem]),
+    )

@@ -1,0 +1,247 @@
+"""The input log, line by line: bytes in, typed events or reasons for rejection out.
+
+Belongs here: the tolerant, strict-typed, streaming parser of input_log.jsonl. Trees are skipped
+over, never built. Not here: what the events mean (actions/), where rows are stored (tables.py).
+"""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import msgspec
+
+from demo_pipeline.recording.log_lines import LINE_END, is_utf8, split_lines
+from demo_pipeline.settings import RecordingSettings
+
+TREE = "axtree"
+POINTER_EVENTS = ("mousemove", "mousedown", "mouseup")
+KEY_EVENTS = ("keydown", "keyup")
+WHEEL = "mousewheel"
+DOCUMENTED = frozenset({*POINTER_EVENTS, *KEY_EVENTS, WHEEL, TREE})
+MAX_TIME_MS = 32_503_680_000_000  # the year 3000: later times are damage, not dates
+MAX_PIXELS = 10_000_000  # no desktop is as wide: such coordinates are damage
+MAX_DELTA = 1_000_000  # no hand turns a wheel by more between two lines
+_DEEP = 4_000  # JSON levels; a tree's node takes two, and every stack has room for them
+
+
+class _Data(msgspec.Struct, gc=False):
+    """Every field a documented event may carry; all else is skipped unread."""
+
+    x: float | None = None
+    y: float | None = None
+    button: str | None = None
+    delta: float | None = None
+    key: str | None = None
+    actual_char: str | None = None
+    duration: float | None = None
+
+
+class _Line(msgspec.Struct, gc=False):
+    event: str
+    time: int | float
+    data: _Data | None = None
+
+
+class _Envelope(msgspec.Struct):
+    event: str
+    time: int | float
+    data: msgspec.Raw = msgspec.Raw(b"null")
+
+
+_NO_DATA = _Data()
+_decode_line = msgspec.json.Decoder(_Line).decode
+_decode_envelope = msgspec.json.Decoder(_Envelope).decode
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """One accepted line. Units as in `tables.EVENTS_SCHEMA`."""
+
+    index: int
+    offset: int
+    length: int
+    event: str
+    time_ms: int
+    x: float | None = None
+    y: float | None = None
+    button: str | None = None
+    delta: float | None = None
+    key: str | None = None
+    actual_char: str | None = None
+    duration_ms: int | None = None
+    payload: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """One line that could not be understood, and why."""
+
+    line: int
+    offset: int
+    length: int
+    code: str
+    message: str
+
+
+class _LineError(Exception):
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def parse_log(stream: BinaryIO, settings: RecordingSettings) -> Iterator[Event | Rejected]:
+    """Yield one `Event` or `Rejected` for each line, in file order.
+
+    Lines end with LF; a CR before it and a BOM at the start of the file belong to no line. Memory
+    is bounded by `settings.max_line_bytes`. A file is best opened with `buffering=BUFFER_BYTES`:
+    scans are long lines, and come slowly through a small buffer.
+    """
+    for number, offset, length, line in split_lines(stream, settings.max_line_bytes):
+        if line is None:
+            message = f"line is longer than {settings.max_line_bytes} bytes"
+            yield Rejected(number, offset, length, "line_too_long", message)
+            continue
+        try:
+            parsed = _quickly(line)
+            if parsed is None:
+                yield _event(number, offset, line.rstrip(LINE_END))
+            else:
+                yield _documented(number, offset, length, parsed)
+        except _LineError as error:
+            yield Rejected(number, offset, length, error.code, str(error))
+
+
+def _quickly(line: bytes) -> _Line | None:
+    """A documented line decoded as it stands; None for all that wants a second look."""
+    try:
+        parsed = _decode_line(line)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
+    return parsed if parsed.event in DOCUMENTED and is_utf8(line) else None
+
+
+def _event(number: int, offset: int, line: bytes) -> Event:
+    """A line of any kind, without its end: as an event, or why it is none."""
+    if not line.strip():
+        raise _LineError("blank_line", "line is blank")
+    _check_utf8(line)
+    try:
+        return _understood(number, offset, line)
+    except RecursionError:
+        pass
+    with _recursion_limit(_DEEP):
+        try:
+            return _understood(number, offset, line)
+        except RecursionError:
+            raise _LineError("nested_too_deeply", "JSON is nested too deeply") from None
+
+
+def _understood(number: int, offset: int, line: bytes) -> Event:
+    try:
+        parsed = _decode_line(line)
+    except msgspec.ValidationError as error:
+        return _other(number, offset, line, str(error))
+    except msgspec.DecodeError as error:
+        raise _LineError("invalid_json", _without_content(str(error))) from None
+    except UnicodeError:
+        raise _LineError("invalid_text", "a string holds a broken escape") from None
+    if parsed.event not in DOCUMENTED:
+        return _other(number, offset, line, "")
+    return _documented(number, offset, len(line), parsed)
+
+
+def _documented(number: int, offset: int, length: int, line: _Line) -> Event:
+    event, data = line.event, line.data or _NO_DATA
+    x, y = data.x, data.y
+    time_ms = _time(line.time)
+    if event in POINTER_EVENTS:
+        _check_pointer(event, data)
+    elif event in KEY_EVENTS and not data.key:
+        raise _LineError("missing_field", f"{event} without data.key")
+    elif event == WHEEL:
+        _check_wheel(data.delta)
+    return Event(
+        index=number,
+        offset=offset,
+        length=length,
+        event=event,
+        time_ms=time_ms,
+        x=x if y is not None else None,
+        y=y if x is not None else None,
+        button=data.button,
+        delta=data.delta,
+        key=data.key,
+        actual_char=data.actual_char,
+        duration_ms=None if data.duration is None else _duration(data.duration),
+    )
+
+
+def _check_pointer(event: str, data: _Data) -> None:
+    x, y = data.x, data.y
+    if event == "mousemove" and (x is None or y is None):
+        raise _LineError("missing_field", f"{event} without data.x and data.y")
+    if event != "mousemove" and not data.button:
+        raise _LineError("missing_field", f"{event} without data.button")
+    if abs(x or 0) > MAX_PIXELS or abs(y or 0) > MAX_PIXELS:
+        raise _LineError("value_out_of_range", f"{event} lies more than {MAX_PIXELS} pixels away")
+
+
+def _check_wheel(delta: float | None) -> None:
+    if delta is None:
+        raise _LineError("missing_field", f"{WHEEL} without data.delta")
+    if abs(delta) > MAX_DELTA:
+        raise _LineError("value_out_of_range", f"{WHEEL} with a delta beyond {MAX_DELTA}")
+
+
+def _other(number: int, offset: int, line: bytes, complaint: str) -> Event:
+    """An event the seed does not list keeps its raw payload; a documented one has to conform."""
+    try:
+        envelope = _decode_envelope(line)
+    except (msgspec.DecodeError, UnicodeError):
+        raise _LineError("wrong_type", _without_content(complaint)) from None
+    if envelope.event in DOCUMENTED:
+        raise _LineError("wrong_type", _without_content(complaint))
+    return Event(
+        index=number,
+        offset=offset,
+        length=len(line),
+        event=envelope.event,
+        time_ms=_time(envelope.time),
+        payload=bytes(envelope.data).decode(),
+    )
+
+
+def _check_utf8(line: bytes) -> None:
+    if line.isascii():
+        return
+    try:
+        line.decode()
+    except UnicodeDecodeError as error:
+        message = f"byte {error.start} of the line is not UTF-8"
+        raise _LineError("invalid_utf8", message) from None
+
+
+def _time(value: float) -> int:
+    if not 0 <= value <= MAX_TIME_MS:
+        raise _LineError("time_out_of_range", "time is not epoch milliseconds before the year 3000")
+    return round(value)
+
+
+def _duration(value: float) -> int | None:
+    return round(value) if 0 <= value <= MAX_TIME_MS else None
+
+
+def _without_content(message: str) -> str:
+    """Decoder messages name fields and offsets; unknown enum values would quote the line."""
+    return message if "'" not in message and '"' not in message else "line does not fit the format"
+
+
+@contextmanager
+def _recursion_limit(limit: int) -> Iterator[None]:
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(limit, before))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)

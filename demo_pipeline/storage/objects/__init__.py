@@ -1,0 +1,1 @@
+"""Objects in a folder or an S3 bucket."""

@@ -1,0 +1,106 @@
+"""Walking a local folder in the order of keys, from any place on, reading no more than is asked.
+
+Belongs here: which entries under a root count as objects and folders.
+"""
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from demo_pipeline.storage.errors import StorageError
+
+Parts = tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FolderEntry:
+    """A file or folder under the root, links followed.
+
+    Attributes:
+        parts: of its key; entries are ordered by them.
+        status: of what a link leads to.
+    """
+
+    parts: Parts
+    status: os.stat_result
+
+    @property
+    def key(self) -> str:
+        """`/`-separated."""
+        return "/".join(self.parts)
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder."""
+        return stat.S_ISDIR(self.status.st_mode)
+
+
+def children(root: Path, folder: str, start: str = "", since: str = "") -> Iterator[FolderEntry]:
+    """Files and folders directly in `folder` (a key, empty for the root), by name.
+
+    Args:
+        root: where keys begin.
+        folder: nothing is yielded when it is none.
+        start: what the names begin with.
+        since: names before it are not looked at.
+
+    Raises:
+        StorageError: the folder may not be read.
+    """
+    base = tuple(folder.split("/")) if folder else ()
+    try:
+        with os.scandir(root / folder) as found:
+            names = sorted(one.name for one in found if one.name >= since)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except PermissionError:
+        place = ascii(folder) if folder else "the root"
+        raise StorageError(f"{place}: may not be listed; check its permissions") from None
+    real_root = root.resolve()
+    if not (root / folder).resolve().is_relative_to(real_root):
+        return
+    for name in names:
+        if name.startswith(".") or not name.startswith(start):
+            continue
+        status = _status(root / folder / name, real_root)
+        if status:
+            yield FolderEntry((*base, name), status)
+
+
+def files_after(root: Path, folder: str, start: str, after: Parts) -> Iterator[FolderEntry]:
+    """Every file in `folder`, at any depth, whose parts come after `after`.
+
+    Args:
+        root: where keys begin.
+        folder: a key, empty for the root.
+        start: what the names directly in `folder` begin with.
+        after: parts of a key; empty for the beginning.
+    """
+    depth = len(folder.split("/")) if folder else 0
+    base = tuple(folder.split("/")) if folder else ()
+    since = after[depth] if after[:depth] == base and len(after) > depth else ""
+    for entry in children(root, folder, start, since):
+        if entry.is_folder:
+            if not _leads_up(root.joinpath(*entry.parts)):
+                yield from files_after(root, entry.key, "", after)
+        elif entry.parts > after:
+            yield entry
+
+
+def _status(path: Path, real_root: Path) -> os.stat_result | None:
+    """What `path` leads to, None when it is neither file nor folder or lies outside the root."""
+    try:
+        if path.is_symlink() and not path.resolve().is_relative_to(real_root):
+            return None
+        status = path.stat()
+    except (OSError, RuntimeError):  # gone meanwhile, or a loop of links
+        return None
+    known = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
+    return status if known else None
+
+
+def _leads_up(path: Path) -> bool:
+    """Whether a folder is a link to one that it lies in."""
+    return path.is_symlink() and path.parent.resolve().is_relative_to(path.resolve())

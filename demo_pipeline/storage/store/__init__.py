@@ -1,0 +1,1 @@
+"""Immutable versions behind one pointer, in a folder or a bucket."""

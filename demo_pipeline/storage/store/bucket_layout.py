@@ -1,0 +1,102 @@
+"""Where each thing lies under a store's root in a bucket, and how many objects are gone through.
+
+Belongs here: keys and their reading, whole listings, and the bounded pool of threads that waits for
+the network. `versions/` is not hidden as in a local store: SeaweedFS lists no `.versions`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
+
+from demo_pipeline.storage.errors import StorageError
+from demo_pipeline.storage.ids import is_safe_id
+from demo_pipeline.storage.objects.object_store import ObjectInfo, Objects
+from demo_pipeline.storage.store.layout import CONTENT, MANIFEST, is_version_id, require_document
+
+VersionKey = tuple[str, str]  # output, version id
+VERSIONS, POINTERS, RETIRED, REMOVING = "versions/", "pointers/", "retired/", "removing/"
+WORKERS = 16
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def version_prefix(output: str, version: str) -> str:
+    """What the keys of one version begin with."""
+    return f"{VERSIONS}{output}/{version}/"
+
+
+def content_key(output: str, version: str, path: str) -> str:
+    """The key of one file of a version."""
+    return f"{version_prefix(output, version)}{CONTENT}/{path}"
+
+
+def manifest_key(output: str, version: str) -> str:
+    """The key of a version's manifest, which is written last."""
+    return f"{version_prefix(output, version)}{MANIFEST}"
+
+
+def pointer_key(output: str) -> str:
+    """The key of the object that says which version readers see."""
+    return f"{POINTERS}{output}"
+
+
+def retired_key(output: str, version: str) -> str:
+    """The key of the marker whose age is that of the last time the version was wanted."""
+    return f"{RETIRED}{output}/{version}"
+
+
+def removing_key(output: str, version: str) -> str:
+    """The key of the marker that is there while the version is being removed."""
+    return f"{REMOVING}{output}/{version}"
+
+
+def version_of(key: str) -> VersionKey | None:
+    """The version that an object below `versions/` belongs to; None for a foreign object."""
+    parts = key.removeprefix(VERSIONS).split("/")
+    for place in range(1, len(parts) - 1):
+        rest = parts[place + 1 :]
+        inside = rest == [MANIFEST] or (rest[0] == CONTENT and len(rest) > 1)
+        if is_version_id(parts[place]) and inside:
+            return "/".join(parts[:place]), parts[place]
+    return None
+
+
+def marked(key: str, folder: str) -> VersionKey | None:
+    """The version that a marker in a folder of markers speaks of; None for a foreign object."""
+    output, _, version = key.removeprefix(folder).rpartition("/")
+    return (output, version) if output and is_version_id(version) else None
+
+
+def is_output(name: str) -> bool:
+    """Whether an output may have this name."""
+    return all(map(is_safe_id, name.split("/")))
+
+
+def require_bucket_document(key: str) -> None:
+    """Refuse a key that no document may have, or that belongs to the store itself.
+
+    Raises:
+        StorageError: it is one of these.
+    """
+    require_document(key)
+    if key.startswith((VERSIONS, POINTERS, RETIRED, REMOVING)):
+        raise StorageError(f"{key!r} is no key of a document; the store keeps its own things there")
+
+
+def listing(objects: Objects, prefix: str) -> Iterator[ObjectInfo]:
+    """Every object whose key begins with `prefix`, in no order."""
+    token: str | None = None
+    while True:
+        page = objects.list_page(prefix, token)
+        yield from page.objects
+        token = page.token
+        if token is None:
+            return
+
+
+def in_parallel(function: Callable[[T], R], items: Sequence[T], workers: int = WORKERS) -> list[R]:
+    """The function's results in the items' order; the first error ends it, those begun finish."""
+    if len(items) < 2 or workers == 1:
+        return [function(item) for item in items]
+    with ThreadPoolExecutor(min(workers, len(items))) as pool:
+        return list(pool.map(function, items))

@@ -1,0 +1,137 @@
+"""The few things the local store does to a file system, each of them synced.
+
+Belongs here: durable writing, atomic moves and locks, with one hook that sees every call before it
+happens, so that a test can end the process at any of them. What is written is the store's business.
+"""
+
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from demo_pipeline.common.hardlinks import FileId, file_id
+
+Hook = Callable[[str, Path], None]
+
+
+def _no_hook(_call: str, _path: Path) -> None:
+    """Nothing watches."""
+
+
+class Disk:
+    """File-system calls of one store.
+
+    Args:
+        hook: called with the call's name and its path before each step.
+    """
+
+    def __init__(self, hook: Hook = _no_hook) -> None:
+        self._hook = hook
+
+    def make_folders(self, path: Path) -> None:
+        """Create `path` and its missing parents, each recorded in the folder above it."""
+        missing: list[Path] = []
+        while not path.is_dir():
+            missing.append(path)
+            path = path.parent
+        for folder in reversed(missing):
+            self._hook("mkdir", folder)
+            folder.mkdir(exist_ok=True)
+            self.sync(folder.parent)
+
+    def write(self, path: Path, data: bytes) -> None:
+        """Write a file that nobody reads yet, and sync it."""
+        self._hook("create", path)
+        with path.open("xb") as file:
+            self._hook("write", path)
+            file.write(data)
+            file.flush()
+            self._hook("fsync", path)
+            os.fsync(file.fileno())
+
+    def sync(self, path: Path) -> None:
+        """Put a file's bytes, or a folder's list of names, on the disk."""
+        self._hook("fsync", path)
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def sync_tree(self, path: Path, synced: Container[FileId] = ()) -> None:
+        """Sync every folder and regular file under `path` but those `synced`, the deepest first."""
+        for folder, _, files in os.walk(path, topdown=False):
+            for name in sorted(files):
+                file = Path(folder, name)
+                if not file.is_symlink() and file_id(file) not in synced:
+                    self.sync(file)
+            self.sync(Path(folder))
+
+    def replace(self, source: Path, target: Path) -> None:
+        """Move `source` over `target` in one step and record it in the folder it went to.
+
+        A file or link is replaced; a folder only when it is empty.
+        """
+        self._hook("rename", target)
+        source.replace(target)
+        self.sync(target.parent)
+
+    def link(self, path: Path, target: str) -> None:
+        """Make the symlink `path`."""
+        self._hook("symlink", path)
+        path.symlink_to(target)
+
+    def touch(self, path: Path) -> None:
+        """Note that something happened to `path` now; only collection looks at it."""
+        self._hook("touch", path)
+        os.utime(path)
+
+    def unlink(self, path: Path) -> None:
+        """Remove a file or link, if it is there."""
+        self._hook("unlink", path)
+        path.unlink(missing_ok=True)
+        self.sync(path.parent)
+
+    def remove_tree(self, path: Path) -> None:
+        """Remove a folder that nobody reads, if it is there."""
+        self._hook("rmtree", path)
+        with suppress(FileNotFoundError):  # somebody else is at it, too
+            shutil.rmtree(path)
+
+    @contextmanager
+    def lock(self, path: Path) -> Iterator[None]:
+        """Wait for, and hold, the lock file `path`; it ends with the process at the latest."""
+        self.make_folders(path.parent)
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(handle)
+
+    @contextmanager
+    def hold(self, folder: Path) -> Iterator[None]:
+        """Mark a folder as in use for as long as this lasts, even if it is renamed meanwhile."""
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_SH)
+            yield
+        finally:
+            os.close(handle)
+
+    def is_held(self, folder: Path) -> bool:
+        """Whether a living process holds `folder`; when that cannot be told, it does."""
+        try:
+            handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        else:
+            return False
+        finally:
+            os.close(handle)

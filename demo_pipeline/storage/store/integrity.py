@@ -1,0 +1,217 @@
+"""Reading versions back: is one there, is it whole, what is wrong with it.
+
+Belongs here: what a directory holds against what its manifest says. Nothing here writes.
+"""
+
+import hashlib
+import os
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from demo_pipeline.common.hardlinks import FileId, file_id
+from demo_pipeline.problems import Problem
+from demo_pipeline.storage.errors import StorageError, making
+from demo_pipeline.storage.store.layout import CONTENT, MANIFEST, StoreLayout
+from demo_pipeline.storage.store.version_manifest import (
+    FileEntry,
+    LinkEntry,
+    Manifest,
+    Version,
+    version_id,
+)
+
+
+def load_version(layout: StoreLayout, output: str, version: str) -> Version | None:
+    """The version with this id; None when its manifest is missing or is not what its id says."""
+    try:
+        data = (layout.version(output, version) / MANIFEST).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return read_version(data, output, version)
+
+
+def read_version(data: bytes, output: str, version: str) -> Version | None:
+    """The version with this id whose manifest has these bytes; None when it has others."""
+    if version_id(data) != version:
+        return None
+    try:
+        manifest = Manifest.model_validate_json(data)
+    except ValidationError:
+        return None
+    return Version(version, manifest) if manifest.output == output else None
+
+
+def is_whole(layout: StoreLayout, version: Version) -> bool:
+    """Whether every file is there in its size and every link leads to a version that is there."""
+    content = layout.version(version.output, version.id) / CONTENT
+    sized = all(_size(content / file.path) == file.size for file in version.manifest.files)
+    return (
+        content.is_dir()
+        and sized
+        and all(
+            is_linked(content / path, layout, link) for path, link in version.manifest.links.items()
+        )
+    )
+
+
+def is_linked(path: Path, layout: StoreLayout, link: LinkEntry) -> bool:
+    """Whether `path` is a link to the content of that version, and the version is there."""
+    try:
+        text = str(path.readlink())
+    except OSError:  # not there, or not a link
+        return False
+    manifest = layout.version(link.output, link.version) / MANIFEST
+    return text == layout.link(path, link.output, link.version) and manifest.is_file()
+
+
+def tree(content: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Every entry under `content` that is no folder, with its `/`-separated path; no order."""
+    folders = [("", content)]
+    while folders:
+        prefix, folder = folders.pop()
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append((f"{prefix}{entry.name}/", Path(entry.path)))
+                else:
+                    yield f"{prefix}{entry.name}", entry
+
+
+@dataclass(frozen=True, slots=True)
+class Lent:
+    """A file of a committed version, which has been on the disk since that commit."""
+
+    output: str
+    file: FileEntry
+
+
+def lent_files(layout: StoreLayout, hardlink_sources: Iterable[Version]) -> dict[FileId, Lent]:
+    """The files of committed versions."""
+    found: dict[FileId, Lent] = {}
+    for version in hardlink_sources:
+        content = layout.version(version.output, version.id) / CONTENT
+        for file in version.manifest.files:
+            identity = file_id(content / file.path)
+            if identity is not None:
+                found[identity] = Lent(version.output, file)
+    return found
+
+
+def describe_files(
+    output: str, content: Path, linked: Iterable[str], lent: Mapping[FileId, Lent]
+) -> list[FileEntry]:
+    """Size and digest of every file of a staged directory, sorted by path.
+
+    Raises:
+        StorageError: a `lent` file is no longer what its version says; an entry is neither a plain
+            file nor one of the `linked` paths, or has a name that is not Unicode.
+    """
+    expected = set(linked)
+    files: list[FileEntry] = []
+    for path, entry in tree(content):
+        if entry.is_symlink() and path in expected:
+            expected.discard(path)
+        elif entry.is_file(follow_symlinks=False) and _is_unicode(path):
+            status = entry.stat(follow_symlinks=False)
+            sha256 = digest(Path(entry.path))
+            files.append(FileEntry(path=path, size=status.st_size, sha256=sha256))
+            known = lent.get((status.st_dev, status.st_ino))
+            if known is not None and known.file.sha256 != sha256:
+                raise StorageError(f"{output}: {_changed(known)}")
+        else:
+            raise StorageError(
+                f"{output}: {path!r} is no plain file with a Unicode name; "
+                "write a copy, or link a version with `Staging.link`"
+            )
+    if expected:
+        raise StorageError(f"{output}: the link {min(expected)!r} was removed after it was made")
+    return sorted(files, key=lambda file: file.path)
+
+
+def _changed(lent: Lent) -> str:
+    name, again = ascii(lent.file.path)[1:-1], making(lent.output)
+    return f"{lent.output}/{name} was changed since it was made; make it again by force: `{again}`"
+
+
+def verify_version(
+    layout: StoreLayout, output: str, version: str, *, linked: bool = True
+) -> list[Problem]:
+    """Every difference between a version and its manifest; reads every byte.
+
+    With `linked`, the versions that it links to are verified too.
+    """
+    loaded = load_version(layout, output, version)
+    if loaded is None:
+        return [finding(output, "damaged_manifest", MANIFEST, "is missing or was changed")]
+    content = layout.version(output, version) / CONTENT
+    problems = [
+        found for file in loaded.manifest.files if (found := _file_problem(output, content, file))
+    ]
+    for path, link in loaded.manifest.links.items():
+        if not is_linked(content / path, layout, link):
+            problems.append(finding(output, "broken_link", path, f"no longer {link.output}"))
+        elif linked:
+            problems += verify_version(layout, link.output, link.version)
+    return problems + _unexpected(loaded, content)
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file, hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def missing_output(output: str) -> Problem:
+    """The finding that an output has no version at all."""
+    return finding(output, "missing_output", ".", "was never made, or was removed")
+
+
+def finding(output: str, code: str, file: str, message: str) -> Problem:
+    """What is wrong with a file of an output, and how to put it right."""
+    name = ascii(file)[1:-1]
+    remedy = f"make it again, by force if nothing else changed: `{making(output)}`"
+    return Problem(code, f"{output}/{name}", message, remedy=remedy)
+
+
+def _file_problem(output: str, content: Path, file: FileEntry) -> Problem | None:
+    size = _size(content / file.path)
+    if size is None:
+        return finding(output, "missing_file", file.path, "is missing")
+    if size != file.size:
+        message = f"has {size} bytes, expected {file.size}"
+        return finding(output, "changed_file", file.path, message)
+    if digest(content / file.path) != file.sha256:
+        return finding(output, "changed_file", file.path, "has another SHA-256 than recorded")
+    return None
+
+
+def _unexpected(version: Version, content: Path) -> list[Problem]:
+    known = {file.path for file in version.manifest.files} | set(version.manifest.links)
+    extra = (
+        sorted(path for path, _ in tree(content) if path not in known) if content.is_dir() else []
+    )
+    return [
+        finding(version.output, "unexpected_file", path, "was put there by something else")
+        for path in extra
+    ]
+
+
+def _size(path: Path) -> int | None:
+    """Bytes of a plain file, None for anything else."""
+    try:
+        status = path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    return status.st_size if stat.S_ISREG(status.st_mode) else None
+
+
+def _is_unicode(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,172 @@
+"""The store in a local folder: versions put in place whole, one link for readers.
+
+Belongs here: staging, committing and reading on a POSIX file system. A process that dies at any
+instant leaves the last good version and nothing that a reader can see.
+"""
+
+import os
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from demo_pipeline.problems import Problem
+from demo_pipeline.storage.errors import MissingOutput, StorageError
+from demo_pipeline.storage.store import documents, gc, install
+from demo_pipeline.storage.store.disk import Disk
+from demo_pipeline.storage.store.integrity import (
+    describe_files,
+    is_linked,
+    is_whole,
+    lent_files,
+    load_version,
+    missing_output,
+    verify_version,
+)
+from demo_pipeline.storage.store.layout import CONTENT, MANIFEST, StoreLayout, require_output
+from demo_pipeline.storage.store.staging import Staging
+from demo_pipeline.storage.store.version_manifest import (
+    CheckOutcome,
+    Manifest,
+    Recipe,
+    Version,
+    make_manifest,
+    version_id,
+)
+
+
+class LocalStore:
+    """A `Store` under one local folder, which is created by the first write.
+
+    Args:
+        root: the folder; everything of the store is on its file system.
+        disk: the calls it makes; tests give one that fails.
+    """
+
+    def __init__(self, root: Path, disk: Disk | None = None) -> None:
+        self._layout = StoreLayout(root.absolute())
+        self._disk = disk or Disk()
+
+    @property
+    def url(self) -> str:
+        """The root's path."""
+        return str(self._layout.root)
+
+    def current(self, output: str) -> Version | None:
+        """See `Store`."""
+        require_output(output)
+        pointed = self._layout.pointed(output)
+        version = load_version(self._layout, output, pointed) if pointed else None
+        return version if version and is_whole(self._layout, version) else None
+
+    @contextmanager
+    def open(self, output: str) -> Iterator[tuple[Path, Version]]:
+        """See `Store`: the version's own folder, which no later commit touches."""
+        version = self.current(output)
+        if version is None:
+            raise MissingOutput(output)
+        yield self._layout.version(output, version.id) / CONTENT, version
+
+    @contextmanager
+    def stage(self, output: str) -> Iterator[Staging]:
+        """See `Store`."""
+        require_output(output)
+        self._require_free(output)
+        staging = Staging(output, self._layout, self._layout.staged(output, secrets.token_hex(8)))
+        self._disk.make_folders(staging.directory)
+        try:
+            with self._disk.hold(staging.directory):
+                self._disk.make_folders(staging.path)
+                yield staging
+        finally:
+            self._disk.remove_tree(staging.directory)
+
+    def commit(
+        self,
+        staging: Staging,
+        recipe: Recipe,
+        summary: Mapping[str, JsonValue],
+        checks: Sequence[CheckOutcome] = (),
+    ) -> Version:
+        """See `Store`."""
+        output = staging.output
+        if not staging.path.is_dir():
+            raise StorageError(f"{output}: this staged directory is committed or gone; stage again")
+        lent = lent_files(self._layout, staging.hardlink_sources)
+        files = describe_files(output, staging.path, staging.links, lent)
+        manifest = make_manifest(
+            output, recipe, files=files, links=staging.links, summary=summary, checks=checks
+        )
+        data = manifest.to_bytes()
+        version = Version(version_id(data), Manifest.model_validate_json(data))
+        self._disk.write(staging.directory / MANIFEST, data)
+        self._disk.sync_tree(staging.directory, synced=lent)
+        with self._disk.lock(self._layout.lock(output)):
+            self._require_free(output)
+            self._require_links(staging)
+            broken = install.install(self._layout, self._disk, staging.directory, version)
+            install.publish(self._layout, self._disk, version)
+        if broken:
+            self._disk.remove_tree(broken)
+        return version
+
+    def outputs(self, prefix: str = "") -> list[str]:
+        """See `Store`."""
+        folder = prefix.rstrip("/")
+        if folder:
+            require_output(folder)
+        return sorted(name for name in self._layout.links(folder) if self._layout.pointed(name))
+
+    def remove(self, output: str) -> None:
+        """See `Store`."""
+        require_output(output)
+        if not self._layout.public(output).is_symlink():
+            return
+        with self._disk.lock(self._layout.lock(output)):
+            install.unpublish(self._layout, self._disk, output)
+
+    def verify(self, output: str) -> list[Problem]:
+        """See `Store`."""
+        require_output(output)
+        pointed = self._layout.pointed(output)
+        if pointed is None:
+            return [missing_output(output)]
+        return verify_version(self._layout, output, pointed)
+
+    def collect(self, grace_seconds: float, now: float) -> list[str]:
+        """See `Store`."""
+        return gc.collect_garbage(self._layout, self._disk, grace_seconds, now)
+
+    def put_document(self, key: str, data: bytes) -> None:
+        """See `Store`."""
+        documents.put(self._layout, self._disk, key, data)
+
+    def get_document(self, key: str) -> bytes | None:
+        """See `Store`."""
+        return documents.get(self._layout, key)
+
+    def delete_document(self, key: str) -> bool:
+        """See `Store`."""
+        return documents.delete(self._layout, self._disk, key)
+
+    def list_documents(self, prefix: str) -> list[str]:
+        """See `Store`."""
+        return documents.list_keys(self._layout, prefix)
+
+    def _require_free(self, output: str) -> None:
+        """Refuse to commit where something else stands."""
+        public = self._layout.public(output)
+        above = [path for path in public.parents if path.is_relative_to(self._layout.root)][:-1]
+        wrong = [path for path in above if path.is_symlink()]
+        wrong += [public] if os.path.lexists(public) and not public.is_symlink() else []
+        if wrong:
+            name = wrong[0].relative_to(self._layout.root).as_posix()
+            raise StorageError(f"{output}: {name} in the store was not made by it; move it away")
+
+    def _require_links(self, staging: Staging) -> None:
+        """Refuse links to versions that were collected meanwhile."""
+        for path, link in staging.links.items():
+            if not is_linked(staging.path / path, self._layout, link):
+                raise StorageError(f"{staging.output}: {link.output} changed meanwhile; run again")

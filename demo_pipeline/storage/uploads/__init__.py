@@ -1,0 +1,1 @@
+"""Uploaded recordings, in a folder or a bucket."""

@@ -1,0 +1,150 @@
+"""Uploads in a bucket: listed page by page, downloaded one demonstration at a time.
+
+Belongs here: what `Uploads` promises, over any `Objects`. Every file is read as the one object that
+was listed, or not at all.
+"""
+
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from demo_pipeline.problems import DemonstrationError
+from demo_pipeline.storage.errors import StorageError
+from demo_pipeline.storage.ids import safe_id
+from demo_pipeline.storage.objects.object_store import ObjectChangedError, ObjectInfo, Objects
+from demo_pipeline.storage.store.disk import Disk
+from demo_pipeline.storage.uploads import fingerprint
+from demo_pipeline.storage.uploads.fingerprint import ListedFile
+from demo_pipeline.storage.uploads.upload_listing import (
+    FILES,
+    UploadedDemonstration,
+    all_objects,
+    changed_while_read,
+    folder_files,
+    folder_names,
+    no_single_folder,
+)
+
+_ABANDONED_SECONDS = 3600.0  # a living reader holds its folder long before that
+
+
+class BucketUploads:
+    """See `Uploads`.
+
+    Args:
+        objects: the root.
+        cache: a local folder, made when needed, for what is downloaded; None: the system's
+            temporary one.
+    """
+
+    copies: Final = True
+
+    def __init__(self, objects: Objects, cache: Path | None = None) -> None:
+        self._objects = objects
+        self._cache = (cache or Path(tempfile.gettempdir()) / "demo_pipeline") / "uploads"
+        self._disk = Disk()
+
+    @property
+    def url(self) -> str:
+        """The root's URL, without credentials."""
+        return self._objects.url
+
+    @property
+    def objects(self) -> Objects:
+        """See `Uploads`."""
+        return self._objects
+
+    def list_demonstrations(self) -> list[UploadedDemonstration]:
+        """See `Uploads`: one listing of all objects, however many folders there are."""
+        files: dict[str, set[str]] = defaultdict(set)
+        for found in all_objects(self._objects):
+            name, slash, file = found.key.partition("/")
+            if slash and name and not name.startswith("."):
+                files[name] |= {file} & set(FILES)
+        single = {key: names[0] for key, names in _by_id(set(files)).items() if len(names) == 1}
+        return [_described(key, name, files[name]) for key, name in sorted(single.items())]
+
+    def collisions(self) -> dict[str, tuple[str, ...]]:
+        """See `Uploads`."""
+        folders = _by_id(folder_names(self._objects))
+        return {key: tuple(names) for key, names in sorted(folders.items()) if len(names) > 1}
+
+    def find(self, demonstration: str) -> UploadedDemonstration | None:
+        """See `Uploads`."""
+        names, files = folder_files(self._objects, demonstration)
+        return _described(demonstration, names[0], set(files)) if len(names) == 1 else None
+
+    def identity(self, demonstration: str) -> str | None:
+        """See `Uploads`: over names, ETags and sizes."""
+        return fingerprint.of_upload(self, demonstration)
+
+    @contextmanager
+    def open(self, demonstration: str, identity: str | None = None) -> Iterator[Path]:
+        """See `Uploads`: a private folder with the three files, or those of them that are there.
+
+        Raises:
+            StorageError: the bucket cannot be read, or the disk is full.
+        """
+        names, files = folder_files(self._objects, demonstration)
+        if len(names) != 1:
+            raise DemonstrationError(no_single_folder(demonstration, names))
+        listed = (ListedFile(name, found.etag, found.size) for name, found in files.items())
+        if identity is not None and fingerprint.listing_fingerprint(listed) != identity:
+            raise DemonstrationError(changed_while_read(demonstration, "."))
+        with self._private_folder() as folder:
+            for name, found in files.items():
+                self._fetch(demonstration, found, folder / name)
+            yield folder
+
+    def _fetch(self, demonstration: str, found: ObjectInfo, dest: Path) -> None:
+        try:
+            self._objects.fetch(found.key, found.etag, dest)
+        except ObjectChangedError:
+            raise DemonstrationError(changed_while_read(demonstration, dest.name)) from None
+        if dest.stat().st_size != found.size:
+            raise DemonstrationError(changed_while_read(demonstration, dest.name))
+
+    @contextmanager
+    def _private_folder(self) -> Iterator[Path]:
+        """A folder that is removed at the end, or by somebody else when this process dies."""
+        try:
+            self._cache.mkdir(parents=True, exist_ok=True)
+            self._sweep()
+            folder = Path(tempfile.mkdtemp(dir=self._cache))
+        except OSError as error:
+            raise StorageError(
+                f"the folder for downloads cannot be written to ({type(error).__name__}); "
+                "set DEMO_PIPELINE_CACHE to one that can"
+            ) from None
+        try:
+            with self._disk.hold(folder):
+                yield folder
+        finally:
+            self._disk.remove_tree(folder)
+
+    def _sweep(self) -> None:
+        """Remove what processes that died left behind."""
+        before = time.time() - _ABANDONED_SECONDS
+        for folder in self._cache.iterdir():
+            try:
+                old = folder.stat().st_mtime < before
+            except FileNotFoundError:  # its reader is done
+                continue
+            if old and not self._disk.is_held(folder):
+                self._disk.remove_tree(folder)
+
+
+def _by_id(names: set[str]) -> dict[str, list[str]]:
+    """Safe id → names of the folders that have it, sorted."""
+    folders: dict[str, list[str]] = defaultdict(list)
+    for name in sorted(names):
+        folders[safe_id(name)].append(name)
+    return folders
+
+
+def _described(key: str, name: str, files: set[str]) -> UploadedDemonstration:
+    return UploadedDemonstration(key, name, tuple(sorted(files)))

@@ -1,0 +1,173 @@
+"""Uploads in a local folder, read where they lie.
+
+Belongs here: finding the folders and refusing links that lead outside. Nothing here writes.
+"""
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.storage.errors import StorageError
+from demo_pipeline.storage.ids import safe_id
+from demo_pipeline.storage.objects.folder_objects import FolderObjects
+from demo_pipeline.storage.uploads import fingerprint
+from demo_pipeline.storage.uploads.upload_listing import (
+    FILES,
+    UploadedDemonstration,
+    changed_while_read,
+    is_plain,
+    no_single_folder,
+)
+
+
+class LocalUploads:
+    """Folders directly under one local root. Links that lead outside it are not followed."""
+
+    copies: Final = False
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    @property
+    def url(self) -> str:
+        """The root's path."""
+        return str(self._root)
+
+    @property
+    def objects(self) -> FolderObjects:
+        """See `Uploads`."""
+        return FolderObjects(self._root)
+
+    def identity(self, demonstration: str) -> str | None:
+        """See `Uploads`: over the bytes of the files that are there."""
+        try:
+            with self.open(demonstration) as folder:
+                return fingerprint.of_folder(folder)
+        except (DemonstrationError, OSError):
+            return None
+
+    def list_demonstrations(self) -> list[UploadedDemonstration]:
+        """See `Uploads`.
+
+        Raises:
+            StorageError: the root is not there.
+        """
+        single = {key: names[0] for key, names in self._folders().items() if len(names) == 1}
+        return [self._describe(key, name) for key, name in sorted(single.items())]
+
+    def collisions(self) -> dict[str, tuple[str, ...]]:
+        """See `Uploads`."""
+        several = {key: names for key, names in self._folders().items() if len(names) > 1}
+        return {key: tuple(map(_printable, names)) for key, names in sorted(several.items())}
+
+    def find(self, demonstration: str) -> UploadedDemonstration | None:
+        """See `Uploads`."""
+        names = self._names(demonstration)
+        return self._describe(demonstration, names[0]) if len(names) == 1 else None
+
+    @contextmanager
+    def open(self, demonstration: str, identity: str | None = None) -> Iterator[Path]:
+        """See `Uploads`: the folder itself."""
+        names = self._names(demonstration)
+        if len(names) != 1:
+            raise DemonstrationError(no_single_folder(demonstration, list(map(_printable, names))))
+        folder = self._root / names[0]
+        outside = [path for path in (folder, *(folder / f for f in FILES)) if self._leaves(path)]
+        if outside:
+            raise DemonstrationError([_leads_outside(demonstration, folder, p) for p in outside])
+        refused = {file: type(error).__name__ for file, error in _unreadable(folder)}
+        if refused:
+            raise DemonstrationError([_refused(demonstration, *one) for one in refused.items()])
+        if identity is not None and fingerprint.of_folder(folder) != identity:
+            raise DemonstrationError(changed_while_read(demonstration, "."))
+        yield folder
+
+    def _folders(self) -> dict[str, list[str]]:
+        """Safe id → names of the folders that have it, sorted."""
+        folders: dict[str, list[str]] = defaultdict(list)
+        try:
+            with os.scandir(self._root) as entries:
+                names = [entry.name for entry in entries if not entry.name.startswith(".")]
+        except (FileNotFoundError, NotADirectoryError):
+            raise StorageError(
+                f"{self._root}: no folder of uploads there; create it, or set DEMO_PIPELINE_UPLOADS"
+            ) from None
+        for name in sorted(names):
+            if (self._root / name).is_dir():
+                folders[safe_id(name)].append(name)
+        return folders
+
+    def _names(self, demonstration: str) -> list[str]:
+        """Names of the folders with this id, listing the root only when that is needed."""
+        if is_plain(demonstration) and self._root.is_dir():
+            return [demonstration] if (self._root / demonstration).is_dir() else []
+        return self._folders().get(demonstration, [])
+
+    def _describe(self, key: str, name: str) -> UploadedDemonstration:
+        folder = self._root / name
+        inside = () if self._leaves(folder) else FILES
+        files = (f for f in inside if _is_file(folder / f) and not self._leaves(folder / f))
+        return UploadedDemonstration(key, _printable(name), tuple(files))
+
+    def _leaves(self, path: Path) -> bool:
+        """Whether `path` is a link to somewhere outside the root."""
+        try:
+            return path.is_symlink() and not _within(path, self._root)
+        except PermissionError:  # of its folder; whoever opens that is told
+            return False
+
+
+def _within(path: Path, root: Path) -> bool:
+    try:
+        return path.resolve().is_relative_to(root.resolve())
+    except (OSError, RuntimeError):  # a loop of links
+        return False
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except PermissionError:  # of its folder
+        return False
+
+
+def _unreadable(folder: Path) -> Iterator[tuple[str, OSError]]:
+    """The files that are there and cannot be read, each with why; one byte is tried."""
+    for name in FILES:
+        try:
+            if (folder / name).is_file():
+                with (folder / name).open("rb") as file:
+                    file.read(1)
+        except FileNotFoundError:  # gone meanwhile
+            continue
+        except OSError as error:
+            yield name, error
+
+
+def _printable(name: str) -> str:
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def _leads_outside(demonstration: str, folder: Path, path: Path) -> Problem:
+    return Problem(
+        "link_outside",
+        "." if path == folder else path.name,
+        "is a link to somewhere outside the uploads, which is not followed",
+        remedy="put the file itself there",
+        demonstration=demonstration,
+    )
+
+
+def _refused(demonstration: str, file: str, why: str) -> Problem:
+    return Problem(
+        "unreadable_file",
+        file,
+        f"is there and cannot be read ({why})",
+        remedy="give the pipeline's user the right to read it and its folder, then run it again: "
+        "that right is not seen in a listing",
+        demonstration=demonstration,
+    )

@@ -1,0 +1,202 @@
+"""The stage as a whole: tables, ledger, its checks, and that nothing private is said."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from demo_pipeline.actions.action_tables import (
+    ACTIONS_FILE,
+    ACTIONS_SCHEMA,
+    LEDGER_FILE,
+    Action,
+    read_actions,
+    write_actions,
+)
+from demo_pipeline.actions.build_actions import build_actions, check_action_tables, check_ledger
+from demo_pipeline.recording.events import build_events
+from demo_pipeline.settings import ActionSettings, RecordingSettings
+from demo_pipeline_tests.actions.streams import (
+    Line,
+    chord,
+    click,
+    line,
+    move,
+    tap,
+    text_of,
+    typed,
+    wheel,
+)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path
+
+
+def made(folder: Path, log: bytes, platform: str = "linux", **settings: Any) -> dict[str, Any]:
+    (folder / "input_log.jsonl").write_bytes(log)
+    build_events(folder / "input_log.jsonl", folder, RecordingSettings())
+    return build_actions(folder, folder, platform, ActionSettings(**settings))
+
+
+def ledger(folder: Path) -> list[tuple[int, str, int | None, str]]:
+    rows = pq.read_table(folder / LEDGER_FILE).to_pylist()
+    return [(r["event_index"], r["bucket"], r["action_index"], r["reason"]) for r in rows]
+
+
+EVERYTHING: list[Line] = [
+    line(0, "axtree", duration=5, tree=[]),
+    move(10, 5, 5),
+    *click(100, 5, 5),
+    line(200, "ffmpeg_stderr", output="?"),
+    *tap(300, "Unknown(7)"),
+    wheel(500, 0),
+    *tap(600, "ShiftLeft"),
+    *tap(601, "ShiftLeft"),
+]
+
+
+def test_every_line_is_in_one_bucket(folder: Path) -> None:
+    made(folder, text_of(EVERYTHING) + b"\n{broken\n")
+    assert ledger(folder) == [
+        (1, "tree_scan", None, ""),
+        (2, "pointer_travel", None, ""),
+        (3, "action", 0, ""),
+        (4, "action", 0, ""),
+        (5, "other", None, "not_input"),
+        (6, "other", None, "unknown_key"),
+        (7, "other", None, "keyboard_state"),
+        (8, "repaired", None, "zero_delta"),
+        (9, "action", 1, ""),
+        (10, "action", 1, ""),
+        (11, "repaired", None, "hook_copy"),
+        (12, "repaired", None, "hook_copy"),
+        (13, "rejected", None, "blank_line"),
+        (14, "rejected", None, "invalid_json"),
+    ]
+    assert check_ledger(folder, folder) == check_action_tables(folder) == []
+
+
+def test_an_empty_log_has_no_actions_and_an_empty_ledger(folder: Path) -> None:
+    summary = made(folder, b"")
+    assert summary["actions"] == 0
+    assert read_actions(folder) == []
+    assert ledger(folder) == []
+    assert check_ledger(folder, folder) == check_action_tables(folder) == []
+
+
+def test_the_summary_counts(folder: Path) -> None:
+    lines = [move(0, 5, 5), *click(10), *click(3000), *typed(3500, "KeyA", "KeyB")]
+    summary = made(folder, text_of(lines))
+    assert (summary["actions"], summary["pauses"]) == (3, 1)
+    assert summary["by_type"] == {"click": 2, "type": 1}
+    assert summary["ledger"] == {"action": 8, "pointer_travel": 1}
+    assert summary["seconds"] == 3.67
+    assert summary["preview"] == [
+        "click(50, 60)",
+        "pause(2.9 s)",
+        "click(50, 60)",
+        "type(2 chars)",
+    ]
+
+
+def test_what_was_typed_is_told_to_nobody(folder: Path) -> None:
+    secret = [*typed(0, "KeyQ", "KeyZ"), *tap(500, "ñ"), *tap(700, "Unknown(95)"), *click(900)]
+    summary = made(folder, text_of(secret))
+    told = repr(summary)
+    assert "qz" not in told
+    assert "ñ" not in told
+    assert summary["unknown_keys"] == ["(unnamed)", "Unknown(95)"]
+    assert read_actions(folder)[0].text == "qz"
+
+
+def test_the_same_log_gives_the_same_bytes(tmp_path: Path) -> None:
+    folders = [tmp_path / "one", tmp_path / "two"]
+    for folder in folders:
+        folder.mkdir()
+        made(folder, text_of(EVERYTHING))
+    for name in (ACTIONS_FILE, LEDGER_FILE):
+        assert len({(folder / name).read_bytes() for folder in folders}) == 1
+
+
+def test_actions_survive_being_written(tmp_path: Path) -> None:
+    drag = Action(
+        "drag", 5, 9, [1, 2], x=1.5, y=2, end_x=3, end_y=4, button="left", modifiers=["ctrl"],
+        path=[{"x": 1.0, "y": 2.0, "time_ms": 6}], pre_move_ms=1, first_event=1, last_event=2,
+        flags=["long"],
+    )  # fmt: skip
+    pause = Action("pause", 9, 3009, [], action_index=1, seconds=3.0)
+    write_actions(tmp_path / ACTIONS_FILE, [drag, pause])
+    assert read_actions(tmp_path) == [drag, pause]
+    assert drag.describe() == "drag(2, 2 → 3, 4)"
+
+
+# --- the checks
+
+
+def rewritten(folder: Path, **changes: Any) -> None:
+    """Action rows with fields replaced in the last one."""
+    rows = pq.read_table(folder / ACTIONS_FILE).to_pylist()
+    rows[-1].update(changes)
+    pq.write_table(pa.Table.from_pylist(rows, schema=ACTIONS_SCHEMA), folder / ACTIONS_FILE)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"action_index": 5}, "row 1 has action_index 5"),
+        ({"press_ms": -1}, "action 1 begins before its predecessor"),
+        ({"end_ms": 0}, "action 1 ends before it begins"),
+        ({"events": []}, "action 1 has no raw events"),
+    ],
+)
+def test_the_schema_check_finds_impossible_actions(
+    folder: Path, changes: dict[str, Any], message: str
+) -> None:
+    made(folder, text_of([*click(100), *chord(900, "ControlLeft", "KeyS")]))
+    rewritten(folder, **changes)
+    assert [problem.message for problem in check_action_tables(folder)] == [message]
+
+
+def test_the_schema_check_finds_a_missing_table(folder: Path) -> None:
+    made(folder, text_of(click(0)))
+    (folder / LEDGER_FILE).unlink()
+    assert [problem.code for problem in check_action_tables(folder)] == ["missing_table"]
+
+
+def test_the_ledger_check_finds_a_claim_that_was_not_booked(folder: Path) -> None:
+    made(folder, text_of([*click(100), *click(3000)]))
+    rewritten(folder, events=[2, 3, 4])
+    assert [problem.code for problem in check_ledger(folder, folder)] == ["ledger_actions"]
+
+
+def test_the_ledger_check_finds_a_lost_line(folder: Path) -> None:
+    made(folder, text_of([move(0, 1, 1), *click(100)]))
+    table = pq.read_table(folder / LEDGER_FILE)
+    pq.write_table(table.slice(1), folder / LEDGER_FILE)
+    assert [problem.code for problem in check_ledger(folder, folder)] == ["ledger_sum"]
+
+
+# --- logs of a size and kind that a careless rule would choke on
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [wheel(n, 1) for n in range(8000)],
+        [tap(5 * n, "KeyA")[0] for n in range(8000)],
+        [line(5000 * n, "keydown", key="ShiftLeft") for n in range(8000)],
+        [line(3000 * n, "mousedown", button="Left", x=n, y=n) for n in range(8000)],
+        [line(3000 * n, "mouseup", button="Left") for n in range(8000)],
+        [one for n in range(2000) for one in (move(40 * n, n, n), *click(40 * n + 5, n, n))],
+    ],
+    ids=["wheel", "keys", "shifts", "presses", "releases", "clicks"],
+)
+@pytest.mark.parametrize("platform", ["windows", "macos"])
+def test_monotonous_logs_take_no_time(folder: Path, lines: list[Line], platform: str) -> None:
+    made(folder, text_of(lines), platform)
+    assert check_ledger(folder, folder) == []
+    assert sum(1 for _ in ledger(folder)) == len(lines)

@@ -1,0 +1,471 @@
+"""The console script as a person uses it, over real roots and a real Dagster home."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from demo_pipeline.cli.app import app, main
+from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.pipeline.quarantine import list_quarantine
+from demo_pipeline.settings import Settings
+from demo_pipeline_tests.datasets.builders import snapshot
+from demo_pipeline_tests.task_folders import put_tasks, task
+from demo_pipeline_tests.uploads import TYPED, lose_video, spoil_log, upload
+
+COMMANDS = sorted(
+    command.name or (command.callback.__name__ if command.callback else "")
+    for command in app.registered_commands
+)
+TASK = {
+    "id": "00000000-0000-0000-0000-000000000000",
+    "snapshot": "chrome",
+    "instruction": "Open the settings",
+    "source": "",
+    "config": [],
+    "related_apps": ["chrome"],
+    "evaluator": {"func": "exact_match"},
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """Uploads, store and Dagster home under one folder."""
+
+    root: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "DEMO_PIPELINE_UPLOADS": str(self.root / "uploads"),
+            "DEMO_PIPELINE_STORE": str(self.root / "store"),
+            "DEMO_PIPELINE_OSWORLD_TASKS": str(self.root / "tasks"),
+            "DAGSTER_HOME": str(self.root / "home"),
+        }
+
+    @property
+    def pipeline(self) -> Workspace:
+        places = {"uploads": str(self.root / "uploads"), "store": str(self.root / "store")}
+        return Workspace.open(Settings(**places))
+
+    def start(self, *arguments: str) -> Answer:
+        """The command in a process of its own, so that it can start workers."""
+        done = subprocess.run(
+            [sys.executable, "-m", "demo_pipeline.cli.app", *arguments],
+            env={**os.environ, **self.environment, "COLUMNS": "160"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return Answer(done.returncode, done.stdout, done.stderr)
+
+
+@dataclass(frozen=True)
+class Ran:
+    """Two good demonstrations and a bad one, run twice."""
+
+    place: Place
+    first: Answer
+    second: Answer
+    files: tuple[dict[str, bytes], dict[str, bytes]]
+
+
+Command = Callable[..., Answer]
+
+
+def make_place(root: Path) -> Place:
+    for name in ("uploads", "home"):
+        (root / name).mkdir(parents=True)
+    (root / "home" / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
+    return Place(root)
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory, recording: Path) -> Ran:
+    place = make_place(tmp_path_factory.mktemp("ran"))
+    for name in ("bad", "one", "two"):
+        upload(recording, place.root / "uploads", name)
+    spoil_log(place.root / "uploads" / "bad")
+    first = place.start("run", "--workers", "2")
+    before = snapshot(place.root / "store")
+    second = place.start("run", "--strict")
+    return Ran(place, first, second, (before, snapshot(place.root / "store")))
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Place:
+    return make_place(tmp_path / "place")
+
+
+@pytest.fixture
+def copied(ran: Ran, tmp_path: Path) -> Place:
+    shutil.copytree(ran.place.root, tmp_path / "copied", symlinks=True)
+    return Place(tmp_path / "copied")
+
+
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """The command in this process, with the roots of a place."""
+
+    def call(place: Place, *arguments: str, **settings: str) -> Answer:
+        for name, value in (place.environment | settings).items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(sys, "argv", ["demo-pipeline", *arguments])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            main()
+        shown = capsys.readouterr()
+        return Answer(int(ended.value.code or 0), shown.out, shown.err)
+
+    return call
+
+
+class TestHelp:
+    @pytest.mark.parametrize("name", COMMANDS)
+    def test_every_command_explains_itself(self, place: Place, command: Command, name: str) -> None:
+        answer = command(place, name, "--help")
+        assert answer.code == 0
+        assert f"demo-pipeline {name}" in answer.out
+        assert len(answer.out.split()) > 12
+
+    def test_the_whole_names_every_command_and_the_two_roots(
+        self, place: Place, command: Command
+    ) -> None:
+        shown = command(place, "--help").out
+        assert len(COMMANDS) >= 7
+        assert [name for name in COMMANDS if name not in shown] == []
+        assert "DEMO_PIPELINE_UPLOADS" in shown
+        assert "DEMO_PIPELINE_STORE" in shown
+
+    def test_version(self, place: Place, command: Command) -> None:
+        assert command(place, "--version").out.startswith("demo-pipeline ")
+
+
+class TestRegister:
+    def test_it_registers_each_upload_once_and_dagster_takes_the_partition_then(
+        self, place: Place, command: Command, recording: Path
+    ) -> None:
+        upload(recording, place.root / "uploads", "one")
+        first = command(place, "register")
+        assert first.code == 0
+        assert "registered one\n" in first.out
+        assert "1 demonstrations in" in first.out
+        again = command(place, "register")
+        assert "registered one\n" not in again.out
+        assert "0 newly registered" in again.out
+        words = ["asset", "materialize", "-m", "demo_pipeline.definitions"]
+        words += ["--select", "raw_recordings", "--partition", "one"]
+        done = subprocess.run(
+            [sys.executable, "-m", "dagster", *words],
+            env={**os.environ, **place.environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert place.pipeline.store.outputs() == ["recordings/one"]
+
+    def test_a_missing_dagster_home_is_said(self, place: Place, command: Command) -> None:
+        shutil.rmtree(place.root / "home")
+        answer = command(place, "register")
+        assert answer.code == 2
+        assert "no such directory" in answer.err
+
+
+class TestRun:
+    def test_the_good_ones_come_through_beside_the_bad_one(self, ran: Ran) -> None:
+        assert ran.first.code == 0, ran.first.err
+        assert "2 done, 1 quarantined, 0 up to date" in ran.first.out
+        store = ran.place.pipeline.store
+        assert store.outputs("trajectories") == ["trajectories/one", "trajectories/two"]
+        assert store.outputs("dataset") == ["dataset"]
+        assert store.outputs("osworld") == ["osworld/quests", "osworld/tasks"]
+
+    def test_the_bad_one_is_reported_with_file_and_line_and_remedy(self, ran: Ran) -> None:
+        [line] = [line for line in ran.first.err.splitlines() if line.startswith("bad ")]
+        assert line.startswith("bad events: input_log.jsonl:1: ")
+        assert line.endswith("(upload the log again)")
+
+    def test_the_tables_say_what_was_made_and_where(self, ran: Ran) -> None:
+        for word in ("one", "two", "quarantined", "notes", "trajectory_index", "2 trajectories"):
+            assert word in ran.first.out
+
+    def test_a_second_run_does_nothing_and_strict_holds_the_bad_one_against_it(
+        self, ran: Ran
+    ) -> None:
+        assert "0 done, 0 quarantined, 2 up to date" in ran.second.out
+        assert "1 more still quarantined" in ran.second.out
+        assert ran.second.code == 1
+        assert ran.files[0] == ran.files[1]
+
+    def test_a_task_file_that_is_added_links_its_demonstration(self, copied: Place) -> None:
+        put_tasks(copied.root / "tasks", {"os": [task("t-1", "PLEASE do what one says")]})
+        again = copied.start("run")
+        assert "1 done, 0 quarantined, 1 up to date" in again.out, again.err
+        linked = (copied.root / "store" / "trajectories" / "one" / "task.json").read_bytes()
+        assert json.loads(linked)["osworld_task_id"] == "t-1"
+
+    def test_the_quarantined_is_tried_again_on_request(self, copied: Place) -> None:
+        again = copied.start("run", "--retry")
+        assert "0 done, 1 quarantined, 2 up to date" in again.out
+        assert "still quarantined" not in again.out
+
+    def test_nothing_was_said_in_tracebacks(self, ran: Ran) -> None:
+        assert "Traceback" not in ran.first.err + ran.second.err
+
+    def test_an_unknown_id_is_a_usage_error(self, place: Place, command: Command) -> None:
+        answer = command(place, "run", "nobody")
+        assert answer.code == 2
+        assert "no recording nobody in" in answer.err
+
+    def test_without_any_upload_there_is_nothing_to_do(
+        self, place: Place, command: Command
+    ) -> None:
+        answer = command(place, "run")
+        assert answer.code == 0
+        assert "no trajectory is committed yet" in answer.out
+        assert "0 done, 0 quarantined, 0 up to date" in answer.out
+
+
+class TestInspect:
+    def test_it_tells_the_actions_and_what_became_of_every_line(
+        self, ran: Ran, command: Command
+    ) -> None:
+        answer = command(ran.place, "inspect", "one")
+        assert answer.code == 0
+        assert "Ledger:" in answer.out
+        assert f"type({len(TYPED)} chars)" in answer.out
+        assert TYPED not in answer.out
+
+    def test_one_that_was_never_processed_is_said(self, ran: Ran, command: Command) -> None:
+        answer = command(ran.place, "inspect", "nobody")
+        assert answer.code == 2
+        assert "--partition nobody" in answer.err
+
+
+class TestPrivacy:
+    def test_what_was_typed_is_in_the_training_data(self, ran: Ran) -> None:
+        assert any(TYPED.encode() in data for data in ran.files[0].values())
+
+    def test_dagster_has_recorded_the_runs_but_nothing_that_was_typed(self, ran: Ran) -> None:
+        recorded = snapshot(ran.place.root / "home")
+        assert any(b"trajectories of one: made" in data for data in recorded.values())
+        assert [name for name, data in recorded.items() if TYPED.encode() in data] == []
+
+    def test_neither_output_nor_quarantine_nor_manifests_repeat_it(
+        self, ran: Ran, command: Command
+    ) -> None:
+        said = [ran.first.out, ran.first.err, ran.second.out, ran.second.err]
+        bad = ran.place.root / "uploads" / "bad"
+        for arguments in (("quarantine",), ("validate", str(bad)), ("revalidate",)):
+            answer = command(ran.place, *arguments)
+            said += [answer.out, answer.err]
+        said += [record.model_dump_json() for record in list_quarantine(ran.place.pipeline.store)]
+        said += [
+            data.decode() for name, data in ran.files[0].items() if name.endswith("manifest.json")
+        ]
+        assert [text for text in said if TYPED in text] == []
+
+
+class TestQuarantine:
+    def test_it_lists_who_is_held_where_and_what_to_do(self, ran: Ran, command: Command) -> None:
+        answer = command(ran.place, "quarantine")
+        assert answer.code == 0
+        line, closing = answer.out.splitlines()
+        assert line.startswith("bad events input_log.jsonl:1: ")
+        assert "upload the log again" in line
+        assert closing == "1 quarantined"
+
+    def test_an_empty_store_has_none(self, place: Place, command: Command) -> None:
+        assert command(place, "quarantine").out == "0 quarantined\n"
+
+
+class TestExport:
+    def test_it_writes_plain_files_that_validate(
+        self, ran: Ran, command: Command, tmp_path: Path
+    ) -> None:
+        dest = tmp_path / "out"
+        answer = command(ran.place, "export", str(dest))
+        assert answer.code == 0
+        assert f"{dest}/dataset\n" in answer.out
+        assert [path for path in dest.rglob("*") if path.is_symlink()] == []
+        for name in ("dataset", "sft", f"datasets/{next((dest / 'datasets').iterdir()).name}"):
+            assert command(ran.place, "validate", str(dest / name)).code == 0
+
+    def test_a_folder_that_is_taken_is_refused(
+        self, ran: Ran, command: Command, tmp_path: Path
+    ) -> None:
+        (tmp_path / "mine").touch()
+        answer = command(ran.place, "export", str(tmp_path))
+        assert answer.code == 2
+        assert "is not empty" in answer.err
+
+    def test_nothing_to_export_is_said(
+        self, place: Place, command: Command, tmp_path: Path
+    ) -> None:
+        answer = command(place, "export", str(tmp_path / "out"))
+        assert answer.code == 2
+        assert "trajectory_index" in answer.err
+
+
+class TestKeepingTheStore:
+    def test_a_whole_store_is_well(self, ran: Ran, command: Command) -> None:
+        answer = command(ran.place, "revalidate")
+        assert answer.code == 0
+        assert answer.out.endswith(" outputs, 0 problems\n")
+
+    def test_one_changed_byte_is_found_and_named(self, copied: Place, command: Command) -> None:
+        file = copied.root / "store" / "trajectories" / "one" / "steps" / "000" / "screenshot.png"
+        data = file.read_bytes()
+        file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+        answer = command(copied, "revalidate")
+        assert answer.code == 1
+        assert "trajectories/one/steps/000/screenshot.png" in answer.out
+        assert "--partition one" in answer.out
+
+    def test_old_versions_go_and_current_ones_stay(self, copied: Place, command: Command) -> None:
+        copied.pipeline.store.remove("sft")
+        kept = command(copied, "prune")
+        assert kept.out == "0 old versions removed\n"
+        pruned = command(copied, "prune", "--grace-hours", "0")
+        assert (pruned.code, pruned.out) == (0, "1 old versions removed\n")
+        assert command(copied, "revalidate").code == 0
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+BROKEN: dict[str, Callable[[Path], None]] = {
+    "recording": lose_video,
+    "trajectory": lambda path: cut(path / "result.json"),
+    "dataset": lambda path: cut(path / "index.json"),
+    "cudag": lambda path: cut(path / "data.jsonl"),
+    "sft": lambda path: cut(path / "samples.jsonl"),
+    "osworld": cut,
+}
+
+
+class TestValidate:
+    @pytest.fixture
+    def good(self, ran: Ran, tmp_path: Path) -> dict[str, Path]:
+        """A plain copy of each kind of thing."""
+        store = ran.place.root / "store"
+        [cudag] = (store / "datasets").iterdir()
+        sources = {
+            "recording": ran.place.root / "uploads" / "one",
+            "trajectory": store / "trajectories" / "one",
+            "dataset": store / "dataset",
+            "cudag": cudag,
+            "sft": store / "sft",
+        }
+        found = {kind: tmp_path / kind / path.name for kind, path in sources.items()}
+        for kind, path in sources.items():
+            shutil.copytree(path, found[kind])
+        found["osworld"] = tmp_path / "a_task.json"
+        found["osworld"].write_text(json.dumps(TASK), encoding="utf-8")
+        return found
+
+    @pytest.mark.parametrize("kind", sorted(BROKEN))
+    def test_valid_is_0_and_invalid_is_1_for_people_and_for_tools(
+        self, place: Place, command: Command, good: dict[str, Path], kind: str
+    ) -> None:
+        path = good[kind]
+        answer = command(place, "validate", str(path), "--json")
+        report = json.loads(answer.out)
+        assert (answer.code, report["kind"], report["valid"]) == (0, kind, True)
+        BROKEN[kind](path)
+        answer = command(place, "validate", str(path))
+        assert answer.code == 1
+        assert answer.out.startswith("error: ")
+        assert f"{kind} invalid: " in answer.out
+        answer = command(place, "validate", str(path), "--json")
+        report = json.loads(answer.out)
+        assert (answer.code, report["valid"]) == (1, False)
+        assert {"code", "file", "line", "message", "remedy"} <= report["problems"][0].keys()
+
+    def test_what_cannot_be_checked_is_2(
+        self, place: Place, command: Command, tmp_path: Path
+    ) -> None:
+        missing = command(place, "validate", str(tmp_path / "nothing"))
+        assert (missing.code, missing.out) == (2, "")
+        assert "does not exist" in missing.err
+        (tmp_path / "[notes]").mkdir()
+        unknown = command(place, "validate", str(tmp_path / "[notes]"))
+        assert unknown.code == 2
+        assert "[notes]: none of recording," in unknown.err
+        assert command(place, "validate").code == 2
+        assert command(place, "validate", str(tmp_path), "--kind", "song").code == 2
+
+    def test_a_folder_may_be_named_from_inside(
+        self,
+        place: Place,
+        command: Command,
+        good: dict[str, Path],
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.chdir(good["cudag"])
+        assert command(place, "validate", ".").code == 0
+
+
+class TestSettings:
+    @pytest.mark.parametrize(
+        ("name", "value", "said"),
+        [
+            ("ACTIONS__CLICK_RADIUS_PX", "wide", "DEMO_PIPELINE_ACTIONS__CLICK_RADIUS_PX: "),
+            ("DATASETS__TRAIN_RATIO", "0.7", "add up to 1"),
+            ("ACTIONS", '{"wide":', '"actions"'),
+            ("STORE", "s3://key:secret@bucket/store", "take them out"),
+            ("UPLOADS", "gs://key:secret@bucket/in", "give a path"),
+            ("OSWORLD_TASKS", "s3://key:secret@bucket/tasks", "give a path"),
+        ],
+    )
+    def test_an_unusable_setting_is_a_usage_error_without_its_value(
+        self,
+        place: Place,
+        command: Command,
+        name: str,
+        value: str,
+        said: str,
+    ) -> None:
+        answer = command(place, "run", **{f"DEMO_PIPELINE_{name}": value})
+        assert answer.code == 2
+        assert said in answer.err
+        assert value not in answer.err
+        assert "secret" not in answer.err
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [("stor = 'x'", "DEMO_PIPELINE_STOR"), ("store = ", "no TOML")],
+    )
+    def test_an_unusable_file_is_a_usage_error(
+        self,
+        place: Place,
+        command: Command,
+        text: str,
+        said: str,
+    ) -> None:
+        file = place.root / "mine.toml"
+        file.write_text(text)
+        answer = command(place, "quarantine", DEMO_PIPELINE_CONFIG=str(file))
+        assert answer.code == 2
+        assert said in answer.err
+
+    def test_missing_uploads_are_said_with_a_way_out(self, place: Place, command: Command) -> None:
+        (place.root / "uploads").rmdir()
+        answer = command(place, "run")
+        assert answer.code == 2
+        assert "DEMO_PIPELINE_UPLOADS" in answer.err

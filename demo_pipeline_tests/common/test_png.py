@@ -1,0 +1,52 @@
+"""PNG files that any reader opens, the same for the same picture."""
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from demo_pipeline.common.png import PngWriter, png_size
+
+WRITER = PngWriter()
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    width=st.integers(1, 70), height=st.integers(1, 70), seed=st.integers(0, 9), flat=st.booleans()
+)
+def test_pixels_come_back_identical(width: int, height: int, seed: int, flat: bool) -> None:
+    rgb = np.random.default_rng(seed).integers(0, 256, (height, width, 3)).astype(np.uint8)
+    if flat:
+        rgb[:] = rgb[0, 0]
+    data = WRITER.encode(rgb)
+    read = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
+    assert (read[:, :, ::-1] == rgb).all()
+    assert WRITER.encode(rgb.copy()) == PngWriter().encode(rgb) == data
+
+
+def test_a_view_that_lies_otherwise_in_memory_is_the_same_picture() -> None:
+    rgb = np.arange(60 * 40 * 3, dtype=np.uint32).astype(np.uint8).reshape(60, 40, 3)
+    turned = np.rot90(rgb)
+    assert WRITER.encode(turned) == WRITER.encode(turned.copy())
+
+
+def test_the_size_stands_in_the_header(tmp_path: Path) -> None:
+    path = tmp_path / "one.png"
+    PngWriter().write(path, np.zeros((20, 30, 3), np.uint8))
+    assert png_size(path) == (30, 20)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff" + bytes(40)])
+def test_what_is_no_png_has_no_size(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "one.png"
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match="not a PNG"):
+        png_size(path)
+
+
+def test_only_colour_pictures_are_encoded() -> None:
+    with pytest.raises(ValueError, match="3 channels"):
+        WRITER.encode(np.zeros((4, 4, 4), np.uint8))

@@ -1,0 +1,33 @@
+"""The garbage collector is held back, and let go again."""
+
+import gc
+
+import pytest
+
+from demo_pipeline.common.python_gc import reduced_python_gc
+
+
+def test_the_collector_is_held_back_within_only() -> None:
+    usual = gc.get_threshold()
+    with reduced_python_gc():
+        held = gc.get_threshold()
+        with reduced_python_gc():
+            assert gc.get_threshold() == held
+        assert gc.get_threshold() == held
+    assert held[0] > usual[0]
+    assert gc.get_threshold() == usual
+
+
+def test_a_decorated_function_that_fails_lets_it_go() -> None:
+    usual, seen = gc.get_threshold(), []
+
+    @reduced_python_gc()
+    def failing() -> None:
+        seen.append(gc.get_threshold())
+        raise LookupError
+
+    for _ in range(2):
+        with pytest.raises(LookupError):
+            failing()
+    assert gc.get_threshold() == usual
+    assert all(threshold[0] > usual[0] for threshold in seen)

@@ -1,0 +1,93 @@
+"""Quests as task files: OSWorld's layout, nothing that pretends to judge them."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from demo_pipeline.datasets.quests import build_quests, check_quests
+from demo_pipeline.datasets.selection import DatasetTrajectory
+from demo_pipeline.formats.osworld.task import read_task
+from demo_pipeline.formats.osworld.task_folder import validate_task_folder
+from demo_pipeline_tests.datasets.builders import make_trajectory, snapshot
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> list[DatasetTrajectory]:
+    free = {0: {"instruction_source": "title"}}
+    return [
+        make_trajectory(tmp_path, "two", instruction="Open two", application="微信"),
+        make_trajectory(tmp_path, "one", instruction="Open one", success=False),
+        make_trajectory(tmp_path, "free", rows=free),
+        make_trajectory(tmp_path, "three", application="unknown", osworld="known"),
+    ]
+
+
+def test_each_quest_is_a_task_file_without_an_evaluator(
+    made: list[DatasetTrajectory], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    summary = build_quests(made, out)
+    assert check_quests(out) == validate_task_folder(out) == []
+    assert (summary.tasks, summary.without_quest, summary.unreadable) == (3, 1, 0)
+    assert json.loads((out / "examples" / "chrome" / "one.json").read_bytes()) == {
+        "id": "one",
+        "snapshot": "chrome",
+        "instruction": "Open one",
+        "source": None,
+        "config": [],
+        "related_apps": ["chrome"],
+        "evaluator": None,
+        "trajectory": "trajectories/one",
+    }
+    nowhere = read_task(out / "examples" / "unknown" / "three.json")
+    assert (nowhere.snapshot, nowhere.related_apps) == (None, [])
+
+
+def test_the_list_names_every_file_by_an_ascii_folder(
+    made: list[DatasetTrajectory], tmp_path: Path
+) -> None:
+    summary = build_quests(made, tmp_path / "out")
+    listed = json.loads((tmp_path / "out" / "test_all.json").read_bytes())
+    assert list(listed) == sorted(listed)
+    assert {domain: len(ids) for domain, ids in listed.items()} == summary.domains
+    [folder] = [domain for domain, ids in listed.items() if ids == ["two"]]
+    assert folder.isascii()
+    task = read_task(tmp_path / "out" / "examples" / folder / "two.json")
+    assert task.related_apps == ["微信"]
+
+
+def test_one_that_cannot_be_read_costs_only_itself(
+    made: list[DatasetTrajectory], tmp_path: Path
+) -> None:
+    (made[0].path / "task.json").write_text("{")
+    made[1].provenance.unlink()
+    summary = build_quests(made, tmp_path / "out")
+    assert (summary.tasks, summary.unreadable, len(summary.problems)) == (1, 2, 2)
+    assert {problem.demonstration for problem in summary.problems} == {"one", "two"}
+
+
+def test_no_quest_at_all_is_an_empty_list(tmp_path: Path) -> None:
+    assert build_quests([], tmp_path / "out").tasks == 0
+    assert check_quests(tmp_path / "out") == []
+    assert json.loads((tmp_path / "out" / "test_all.json").read_bytes()) == {}
+
+
+def test_the_order_of_discovery_changes_no_byte(
+    made: list[DatasetTrajectory], tmp_path: Path
+) -> None:
+    build_quests(made, tmp_path / "out")
+    build_quests(made[::-1], tmp_path / "again")
+    assert snapshot(tmp_path / "out") == snapshot(tmp_path / "again")
+
+
+def test_a_stand_in_for_an_evaluator_is_found(
+    made: list[DatasetTrajectory], tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    build_quests(made, out)
+    path = out / "examples" / "chrome" / "one.json"
+    task = json.loads(path.read_bytes())
+    path.write_text(json.dumps(task | {"evaluator": {"func": "infeasible"}}))
+    (out / "examples" / "unknown" / "three.json").unlink()
+    assert {problem.code for problem in check_quests(out)} == {"quest_evaluator", "missing_task"}

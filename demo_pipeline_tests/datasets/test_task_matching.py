@@ -1,0 +1,128 @@
+"""Which task a demonstration is of: by id, else by its instruction, else none."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from demo_pipeline.datasets.task_matching import (
+    NO_CATALOG,
+    NO_MATCH,
+    TaskIndex,
+    TaskMatch,
+    require_catalog,
+)
+from demo_pipeline.datasets.task_table import instruction_key
+from demo_pipeline.formats.demonstration.meta import Meta
+
+UID = "2f47cce1-8480-561c-95f4-f934cd708e24"
+SORT = "Sort the list by date."
+
+
+def row(name: str, instruction: str, kind: str = "ordinary", file: str = "") -> dict[str, Any]:
+    return {
+        "file": file or f"examples/os/{name}.json",
+        "kind": kind,
+        "task_id": name,
+        "instruction_key": instruction_key(instruction),
+    }
+
+
+INDEX = TaskIndex(
+    [
+        row("risky", SORT, "risk", "a.json"),
+        row("b-sort", SORT, file="c.json"),
+        row("a-sort", SORT, file="b.json"),
+        row(UID, "Open the mail."),
+        row("silent", " ... "),
+    ]
+)
+
+
+def meta(quest: dict[str, Any] | None = None, **values: Any) -> Meta:
+    given = {"timestamp": "2026-01-05T09:00:00Z", "title": "Something", **values}
+    return Meta.model_validate(given | ({"quest": quest} if quest is not None else {}))
+
+
+@pytest.mark.parametrize(
+    ("demonstration", "field"),
+    [
+        (meta({"content": SORT, "osworld_task_id": UID}), "quest.osworld_task_id"),
+        (meta({"content": SORT, "pool_id": UID}), "quest.pool_id"),
+        (meta({"content": SORT, "taskId": UID}), "quest.taskId"),
+        (meta({"content": SORT}, task_id=UID), "task_id"),
+        (meta(id=UID), "id"),
+    ],
+)
+def test_an_id_in_the_quest_or_beside_it_is_the_task(demonstration: Meta, field: str) -> None:
+    assert INDEX.link(demonstration) == TaskMatch(UID, "id", field, "ordinary", 1)
+
+
+@pytest.mark.parametrize(
+    "quest",
+    [
+        {"content": "Open it.", "task_id": UID.upper()},
+        {"content": "Open it.", "task_id": f"{UID} "},
+        {"content": "Open it.", "icon": UID},
+        {"content": "Open it.", "task_id": 5, "other_id": None, "list_id": [UID]},
+        {"content": f"Open {UID}"},
+    ],
+)
+def test_what_is_not_exactly_an_id_is_none(quest: dict[str, Any]) -> None:
+    assert INDEX.link(meta(quest)) == NO_MATCH
+
+
+def test_the_same_instruction_is_the_same_task_whatever_its_looks() -> None:
+    expected = TaskMatch(UID, "instruction", "quest.content", "ordinary", 1)
+    assert INDEX.link(meta({"content": "open the  <app>Mail</app>"})) == expected
+    assert INDEX.link(meta(title="OPEN THE MAIL!")).field == "title"
+
+
+def test_of_several_tasks_the_first_ordinary_one_is_taken_and_all_are_counted() -> None:
+    expected = TaskMatch("a-sort", "instruction", "quest.content", "ordinary", 3)
+    assert INDEX.link(meta({"content": SORT})) == expected
+
+
+@pytest.mark.parametrize(
+    "demonstration", [meta({"content": "..."}), meta({"content": "!"}), meta(title="")]
+)
+def test_blank_instructions_never_match(demonstration: Meta) -> None:
+    assert INDEX.link(demonstration) == NO_MATCH
+
+
+def test_without_a_catalog_that_is_what_is_said() -> None:
+    assert [p.code for p in require_catalog(NO_CATALOG)] == ["no_catalog"]
+    assert require_catalog(NO_MATCH) == []
+
+
+def test_what_a_trajectory_depends_on_is_its_own_link() -> None:
+    demonstration = meta({"content": "Open the mail."})
+    here = INDEX.link(demonstration)
+    fewer = TaskIndex([row(UID, "Open the mail.")]).link(demonstration)
+    assert here.fingerprint == fewer.fingerprint
+    others = [
+        NO_CATALOG,
+        NO_MATCH,
+        INDEX.link(meta({"content": SORT})),
+        TaskIndex([row(UID, "Open the mail.", "risk")]).link(demonstration),
+        TaskIndex([row(UID, "Open the mail."), row("x", "Open the mail.", "risk")]).link(
+            demonstration
+        ),
+    ]
+    assert len({one.fingerprint for one in [here, *others]}) == 6
+
+
+@given(st.permutations(range(5)), st.sampled_from([SORT, "Open the mail.", "Nothing."]))
+def test_the_order_of_the_rows_makes_no_difference(order: list[int], instruction: str) -> None:
+    rows = [
+        row("risky", SORT, "risk", "a.json"),
+        row("b-sort", SORT, file="c.json"),
+        row("a-sort", SORT, file="b.json"),
+        row(UID, "Open the mail."),
+        row("silent", "."),
+    ]
+    demonstration = meta({"content": instruction})
+    assert TaskIndex([rows[n] for n in order]).link(demonstration) == TaskIndex(rows).link(
+        demonstration
+    )

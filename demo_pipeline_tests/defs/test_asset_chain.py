@@ -1,0 +1,168 @@
+"""One demonstration from its upload to its trajectory, and what the UI shows of it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo_pipeline.defs.code_location import build_defs
+from demo_pipeline.pipeline.demonstration_stages import STAGES
+from demo_pipeline.pipeline.quarantine import list_quarantine
+from demo_pipeline.pipeline.validation import PathKind, validate
+from demo_pipeline.settings import ExecutionSettings
+from demo_pipeline_tests.defs.bench import (
+    Bench,
+    Result,
+    bench,
+    failures,
+    materialized,
+    values,
+    verdicts,
+)
+from demo_pipeline_tests.uploads import TYPED, upload
+
+NAMES = [stage.name for stage in STAGES]
+Files = dict[str, dict[str, bytes]]
+
+
+@dataclass(frozen=True)
+class Runs:
+    """The same demonstration three times: new, unchanged, and made again by force."""
+
+    bench: Bench
+    first: Result
+    again: Result
+    forced: Result
+    files: tuple[Files, Files, Files]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory, recording: Path) -> Iterator[Runs]:
+    with bench(tmp_path_factory.mktemp("chain")) as made:
+        upload(recording, made.uploads, "good")
+        results, files = [], []
+        for force in ("false", "false", "true"):
+            results.append(made.process("good", **{"demo_pipeline/force": force}))
+            files.append(made.files())
+        first, again, forced = results
+        yield Runs(made, first, again, forced, (files[0], files[1], files[2]))
+
+
+def of(result: Result, stage: str) -> dict[str, Any]:
+    return values(materialized(result)[stage, "good"])
+
+
+def test_every_stage_materializes_and_every_check_passes(runs: Runs) -> None:
+    assert runs.first.success
+    assert [name for name, _ in materialized(runs.first)] == NAMES
+    found = verdicts(runs.first)
+    assert set(found) == {check.name for stage in STAGES for check in stage.checks}
+    assert {name for name, verdict in found.items() if not verdict.passed} == set()
+    assert {verdict.description for verdict in found.values()} == {"nothing found"}
+
+
+@pytest.mark.parametrize(
+    ("stage", "expected"),
+    [
+        ("raw_recordings", {"status": "completed", "platform": "windows"}),
+        ("events", {"rejected_lines": 0}),
+        ("actions", {"actions": 3, "by_type": {"click": 2, "type": 1}}),
+        ("screenshots", {"pictures": 3}),
+        ("ui_trees", {"trees": 3}),
+        ("trajectories", {"steps": 3, "success": True, "application": "notes"}),
+        ("trajectories", {"pointer_actions": 2, "leak_rate": 0.0, "unavoidable_leak_rate": 0.0}),
+        ("contact_sheets", {"sheets": 1, "tiles": 3}),
+    ],
+)
+def test_metadata_is_worth_reading(runs: Runs, stage: str, expected: dict[str, Any]) -> None:
+    shown = of(runs.first, stage)
+    assert {key: shown[key] for key in expected} == expected
+    assert shown["outcome"] == "made"
+    assert shown["files"] >= 1
+    assert shown["output_bytes"] > 0
+    assert (Path(shown["path"])).is_dir()
+
+
+def test_what_a_stage_says_of_its_input_is_not_hidden_by_what_dagster_adds(runs: Runs) -> None:
+    upload_size = sum(file.stat().st_size for file in (runs.bench.uploads / "good").iterdir())
+    shown = of(runs.first, "raw_recordings")
+    assert shown["bytes"] == upload_size
+    assert shown["output_bytes"] != upload_size
+
+
+@pytest.mark.parametrize("stage", ["trajectories", "contact_sheets"])
+def test_the_trajectory_shows_its_steps_as_a_small_picture(runs: Runs, stage: str) -> None:
+    preview = of(runs.first, stage)["preview"]
+    assert preview.startswith("![steps](data:image/jpeg;base64,/9j/")
+    assert len(preview) < 100_000
+
+
+def test_pictures_stay_out_of_the_event_log_when_asked(runs: Runs) -> None:
+    hidden = runs.bench.settings.model_copy(
+        update={"execution": ExecutionSettings(contact_sheets_in_ui=False)}
+    )
+    result = replace(runs.bench, settings=hidden, definitions=build_defs(hidden)).process("good")
+    for name in ("trajectories", "contact_sheets"):
+        assert "preview" not in of(result, name)
+    assert (Path(of(result, "contact_sheets")["path"]) / "sheet.jpg").is_file()
+
+
+def test_a_preview_of_actions_counts_characters_and_shows_none(runs: Runs) -> None:
+    assert f"type({len(TYPED)} chars)" in of(runs.first, "actions")["preview"]
+
+
+def test_the_committed_folder_is_a_trajectory_with_the_typed_text(runs: Runs) -> None:
+    folder = Path(of(runs.first, "trajectories")["path"])
+    assert validate(folder, PathKind.TRAJECTORY, runs.bench.settings) == []
+    assert any(TYPED in file.read_text() for file in folder.glob("steps/*/action.json"))
+
+
+def test_nothing_is_done_twice(runs: Runs) -> None:
+    assert {of(runs.again, name)["outcome"] for name in NAMES} == {"unchanged"}
+    assert verdicts(runs.again).keys() == verdicts(runs.first).keys()
+
+
+def test_doing_it_again_by_force_changes_no_byte_and_no_version(runs: Runs) -> None:
+    assert {of(runs.forced, name)["outcome"] for name in NAMES} == {"made"}
+    assert runs.files[0] == runs.files[1] == runs.files[2]
+    for result in (runs.again, runs.forced):
+        for name in NAMES:
+            assert of(result, name)["version"] == of(runs.first, name)["version"]
+            assert data_version(result, name) == data_version(runs.first, name)
+
+
+def test_data_versions_are_the_contents_fingerprints(runs: Runs) -> None:
+    for stage in STAGES:
+        version = runs.bench.pipeline.store.current(stage.output("good"))
+        assert version is not None
+        assert data_version(runs.first, stage.name) == version.content[:16]
+
+
+def test_a_stage_that_was_deleted_comes_back_the_same(runs: Runs) -> None:
+    store = runs.bench.pipeline.store
+    store.remove("actions/good")
+    result = runs.bench.process("good")
+    outcomes = {name: of(result, name)["outcome"] for name in NAMES}
+    assert outcomes == dict.fromkeys(NAMES, "unchanged") | {"actions": "made"}
+    assert runs.bench.files() == runs.files[0]
+
+
+def test_nobody_is_quarantined(runs: Runs) -> None:
+    assert list_quarantine(runs.bench.pipeline.store) == []
+
+
+def test_a_stage_alone_asks_for_the_one_before_it(tmp_path: Path, recording: Path) -> None:
+    with bench(tmp_path) as made:
+        upload(recording, made.uploads, "good")
+        made.instance.add_dynamic_partitions("demonstrations", ["good"])
+        result = made.run("process_demonstration", "good", only=("events",))
+        said = failures(result)["events"].description
+        assert "recordings/good" in said
+        assert "materialise raw_recordings" in said
+        assert list_quarantine(made.pipeline.store) == []
+
+
+def data_version(result: Result, stage: str) -> str | None:
+    return (materialized(result)[stage, "good"].tags or {}).get("dagster/data_version")

@@ -1,0 +1,107 @@
+"""The dataset assets: from what is committed, and never in place of a good version."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from demo_pipeline.defs import dataset_assets
+from demo_pipeline.defs.code_location import build_defs
+from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, DatasetStage
+from demo_pipeline.pipeline.validation import PathKind, validate
+from demo_pipeline.problems import Problem, errors
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline_tests.defs.bench import Bench, bench, failures, materialized, values, verdicts
+from demo_pipeline_tests.uploads import upload
+
+KINDS = {
+    "sft_samples": PathKind.SFT,
+    "messages_dataset": PathKind.MESSAGES,
+    "cudag_dataset": PathKind.CUDAG,
+    "trajectory_index": PathKind.DATASET,
+    "osworld_quests": PathKind.OSWORLD,
+}
+PROBLEM = Problem("seen", "index.json", "does not fit", line=7, remedy="look at it")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory, recording: Path) -> Iterator[Bench]:
+    with bench(tmp_path_factory.mktemp("datasets")) as made:
+        for key in ("one", "two"):
+            upload(recording, made.uploads, key)
+            assert made.process(key).success
+        assert made.run("build_datasets").success
+        yield made
+
+
+def test_every_dataset_is_valid_and_says_what_it_holds(built: Bench) -> None:
+    made = materialized(built.run("build_datasets"))
+    for name, kind in KINDS.items():
+        shown = values(made[name, None])
+        assert shown["outcome"] == "unchanged"
+        assert shown["left_out"] == {"broken": 0, "quarantined": 0}
+        assert errors(validate(Path(shown["path"]), kind, built.settings)) == []
+    assert values(made["sft_samples", None])["samples"] == 6
+    assert values(made["trajectory_index", None])["trajectories"] == 2
+
+
+def test_the_charts_and_the_tables_are_shown(built: Bench) -> None:
+    made = materialized(built.run("build_datasets"))
+    for name in ("sft_samples", "messages_dataset", "cudag_dataset", "trajectory_index"):
+        shown = values(made[name, None])["plots"]
+        assert shown.count("data:image/png;base64,") == (4 if name == "trajectory_index" else 5)
+        assert len(shown) < 100_000
+    tables = values(made["dataset_statistics", None])
+    assert "| trajectories | successful |" in tables["overview"]
+    assert "| click | 4 |" in tables["actions"]
+
+
+def test_the_leak_rates_are_numbers_in_the_metadata_and_a_check(built: Bench) -> None:
+    result = built.run("build_datasets")
+    made = materialized(result)
+    rates = {"pointer_actions": 4, "leaks": 0, "leak_rate": 0.0, "unavoidable_leak_rate": 0.0}
+    for name in ("trajectory_index", "dataset_statistics"):
+        shown = values(made[name, None])
+        assert {key: shown[key] for key in rates} == rates
+    assert "| all | 4 | 0 |" in values(made["dataset_statistics", None])["leak_rates"]
+    assert verdicts(result)["leak_rate"].passed
+
+
+def test_building_again_by_force_changes_no_byte(built: Bench) -> None:
+    before = built.files()
+    made = materialized(built.run("build_datasets", **{"demo_pipeline/force": "true"}))
+    assert {values(one)["outcome"] for one in made.values()} == {"made"}
+    assert built.files() == before
+
+
+@pytest.mark.parametrize("aggregate", DATASET_STAGES, ids=lambda one: one.name)
+def test_without_a_trajectory_there_is_no_dataset_and_a_way_to_one(
+    tmp_path: Path, aggregate: DatasetStage
+) -> None:
+    with bench(tmp_path) as made:
+        result = made.run("build_datasets", only=(aggregate.name,))
+        said = failures(result)[aggregate.name].description
+        assert "no trajectory is committed yet" in said
+        assert "demo-pipeline run" in said
+        assert made.pipeline.store.outputs() == []
+
+
+def test_a_failed_check_is_shown_and_keeps_the_last_good_version(
+    built: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    strictest = [replace(one, check=lambda _: [PROBLEM]) for one in DATASET_STAGES]
+    monkeypatch.setattr(dataset_assets, "DATASET_STAGES", strictest)
+    settings = built.settings.model_copy(update={"datasets": DatasetSettings(seed=1)})
+    strict = replace(built, settings=settings, definitions=build_defs(settings))
+    before = built.pipeline.store.current("dataset")
+    result = strict.run("build_datasets", only=("trajectory_index",))
+    said = failures(result)["trajectory_index"]
+    assert "the last good version stays" in said.description
+    assert "index.json:7" in said.description
+    assert "look at it" in said.metadata["found"].value
+    verdict = verdicts(result)["desktopd_dataset"]
+    assert not verdict.passed
+    assert verdict.description == str(PROBLEM)
+    assert materialized(result) == {}
+    assert built.pipeline.store.current("dataset") == before

@@ -1,0 +1,165 @@
+"""The datasets follow the trajectories: after a batch, or while one goes on too long."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from demo_pipeline.defs import dataset_assets, dataset_sensor
+from demo_pipeline.defs.dataset_sensor import should_rebuild
+from demo_pipeline.defs.freshness import MOST_ATTEMPTS, Attempts, Progress, progress
+from demo_pipeline.storage.errors import StorageError
+from demo_pipeline_tests.defs.bench import Bench, bench, launched, ticked
+
+SETTLED = Progress(latest=9, built=5, waiting_since=100.0, processing=False, building=False)
+
+
+class TestDecision:
+    def test_a_change_is_built_when_nothing_is_processed_any_more(self) -> None:
+        assert should_rebuild(SETTLED, 101.0, 900, 30)[0]
+
+    def test_nothing_changed_nothing_is_built(self) -> None:
+        assert not should_rebuild(replace(SETTLED, built=9), 10_000.0, 900, 30)[0]
+
+    def test_a_batch_is_built_once_at_its_end_and_not_once_per_demonstration(self) -> None:
+        during = replace(SETTLED, processing=True)
+        assert not should_rebuild(during, 999.0, 900, 30)[0]
+        assert should_rebuild(during, 1000.0, 900, 30)[0]
+
+    def test_two_builds_are_never_under_way_at_once(self) -> None:
+        assert not should_rebuild(replace(SETTLED, building=True), 10_000.0, 900, 30)[0]
+
+    def test_what_failed_is_tried_again_after_pauses_that_double_and_not_for_ever(self) -> None:
+        pauses = []
+        for failed in range(1, MOST_ATTEMPTS):
+            after = replace(SETTLED, attempts=Attempts(failed, 1000.0))
+            pauses.append(
+                next(s for s in range(0, 1000, 10) if should_rebuild(after, 1000.0 + s, 900, 30)[0])
+            )
+        assert pauses == [30, 60, 120, 240]
+        rebuild, why = should_rebuild(
+            replace(SETTLED, attempts=Attempts(MOST_ATTEMPTS, 0.0)), 1e9, 900, 30
+        )
+        assert not rebuild
+        assert "by hand" in why
+
+    @given(st.integers(0, 5), st.integers(0, 5), st.floats(0, 2000), st.booleans(), st.booleans())
+    def test_a_change_is_built_within_the_patience_unless_it_is_being_built(
+        self,
+        latest: int,
+        built: int,
+        now: float,
+        processing: bool,
+        building: bool,
+    ) -> None:
+        state = Progress(latest, built, 0.0, processing, building)
+        rebuild, why = should_rebuild(state, now, 900, 30)
+        assert why
+        assert rebuild == (latest > built and not building and (not processing or now >= 900))
+
+
+@pytest.fixture
+def made(tmp_path: Path, made_root: Path) -> Iterator[Bench]:
+    """Two demonstrations are committed, and Dagster knows of neither."""
+    with bench(tmp_path, kept=True, source=made_root) as one:
+        yield one
+
+
+def came(made: Bench, key: str = "first") -> None:
+    """A trajectory was materialised."""
+    event = dg.AssetMaterialization("trajectories", partition=key)
+    made.instance.report_runless_asset_event(event)
+
+
+def under_way(made: Bench, job: str) -> dg.DagsterRun:
+    definition = made.definitions.resolve_job_def(job)
+    return made.instance.create_run_for_job(definition, status=dg.DagsterRunStatus.STARTED)
+
+
+def test_the_datasets_are_requested_once_a_change_and_what_is_built_is_not_built_again(
+    made: Bench,
+) -> None:
+    assert ticked(made, "rebuild_datasets").requests == ()
+    came(made)
+    came(made, "second")
+    [request] = ticked(made, "rebuild_datasets").requests
+    assert [one.run_key for one in ticked(made, "rebuild_datasets").requests] == [request.run_key]
+    assert launched(made, request, "build_datasets").success
+    assert "hold every trajectory" in ticked(made, "rebuild_datasets").skipped
+    made.run("register_uploads")
+    assert ticked(made, "rebuild_datasets").requests == ()
+    came(made)
+    assert {one.run_key for one in ticked(made, "rebuild_datasets").requests} != {request.run_key}
+
+
+def test_a_trajectory_that_came_while_the_datasets_were_built_is_not_forgotten(
+    made: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every dataset is newer than the trajectory then, and does not hold it."""
+    came(made)
+    run = dataset_assets.run_dataset_stage
+
+    def late(*given: Any, **more: Any) -> Any:
+        result = run(*given, **more)
+        came(made, "late")
+        return result
+
+    monkeypatch.setattr(dataset_assets, "run_dataset_stage", late)
+    assert made.run("build_datasets").success
+    assert len(ticked(made, "rebuild_datasets").requests) == 1
+
+
+def test_it_waits_for_the_demonstrations_under_way_but_not_for_ever(
+    made: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    came(made)
+    run = under_way(made, "process_demonstration")
+    assert "are being processed" in ticked(made, "rebuild_datasets").skipped
+    later = time.time() + made.settings.discovery.max_dataset_age_seconds
+    with monkeypatch.context() as patch:
+        patch.setattr(dataset_sensor.time, "time", lambda: later)
+        assert len(ticked(made, "rebuild_datasets").requests) == 1
+    made.instance.delete_run(run.run_id)
+    assert len(ticked(made, "rebuild_datasets").requests) == 1
+
+
+def test_a_build_under_way_is_not_doubled(made: Bench) -> None:
+    came(made)
+    under_way(made, "build_datasets")
+    assert "being built" in ticked(made, "rebuild_datasets").skipped
+
+
+def test_a_build_that_failed_is_requested_again_under_another_key(
+    made: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dagster drops a request whose key has a run, whatever became of that run."""
+    came(made)
+    monkeypatch.setattr(dataset_assets, "run_dataset_stage", refuse)
+    keys = []
+    later = time.time()
+    for _ in range(MOST_ATTEMPTS):
+        with monkeypatch.context() as patch:
+            patch.setattr(dataset_sensor.time, "time", lambda now=later: now)
+            [request] = ticked(made, "rebuild_datasets").requests
+        assert not launched(made, request, "build_datasets").success
+        assert "the next is in" in ticked(made, "rebuild_datasets").skipped or len(keys) == 4
+        keys.append(request.run_key)
+        later += 1000
+    assert len(set(keys)) == MOST_ATTEMPTS
+    assert "by hand" in ticked(made, "rebuild_datasets").skipped
+    came(made, "second")
+    assert len(ticked(made, "rebuild_datasets").requests) == 1
+
+
+def refuse(*_: object, **__: object) -> None:
+    raise StorageError("the bucket does not answer")
+
+
+def test_before_anything_has_run_there_is_nothing_to_build(made: Bench) -> None:
+    assert progress(made.instance) == Progress(0, 0, 0.0, processing=False, building=False)

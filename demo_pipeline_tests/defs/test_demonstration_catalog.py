@@ -1,0 +1,67 @@
+"""How uploads become known by the catalog."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from demo_pipeline.storage.uploads.upload_listing import FILES
+from demo_pipeline_tests.defs.bench import Bench, bench, failures, materialized, values, verdicts
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Bench]:
+    with bench(tmp_path) as one:
+        yield one
+
+
+def arrive(made: Bench, name: str, *files: str) -> None:
+    """An upload of which only the files' names matter."""
+    (made.uploads / name).mkdir(parents=True, exist_ok=True)
+    for file in files or FILES:
+        (made.uploads / name / file).write_bytes(b"x")
+
+
+def known(made: Bench) -> list[str]:
+    return list(made.instance.get_dynamic_partitions("demonstrations"))
+
+
+def test_it_registers_what_lies_there_and_lists_it(made: Bench) -> None:
+    arrive(made, "one")
+    arrive(made, "two", "meta.json")
+    shown = values(materialized(made.run("register_uploads"))["demonstration_catalog", None])
+    assert known(made) == ["one", "two"]
+    assert shown["demonstrations"] == 2
+    assert shown["newly_registered"] == "- one\n- two"
+    assert "| two | two | 1 of 3 |" in shown["table"]
+    again = values(materialized(made.run("register_uploads"))["demonstration_catalog", None])
+    assert again["newly_registered"] == "none"
+    assert known(made) == ["one", "two"]
+
+
+def test_two_folders_for_one_id_are_reported_and_neither_is_registered(made: Bench) -> None:
+    arrive(made, "a b")
+    arrive(made, "good")
+    [twin] = [one.id for one in made.pipeline.uploads.list_demonstrations() if "b" in one.id]
+    arrive(made, twin)
+    result = made.run("register_uploads")
+    assert result.success
+    verdict = verdicts(result)["ids_unique"]
+    assert not verdict.passed
+    assert verdict.severity is dg.AssetCheckSeverity.WARN
+    assert f"a b and {twin}" in (verdict.description or "")
+    assert "rename all but one of them" in (verdict.description or "")
+    assert known(made) == ["good"]
+
+
+def test_a_name_cannot_break_the_table(made: Bench) -> None:
+    arrive(made, "a|b")
+    shown = values(materialized(made.run("register_uploads"))["demonstration_catalog", None])
+    assert "| a\\|b |" in shown["table"]
+
+
+def test_missing_uploads_are_said_with_a_way_out(made: Bench) -> None:
+    made.uploads.rmdir()
+    said = failures(made.run("register_uploads"))["demonstration_catalog"]
+    assert "DEMO_PIPELINE_UPLOADS" in said.description

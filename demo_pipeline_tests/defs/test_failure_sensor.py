@@ -1,0 +1,255 @@
+"""Runs that died: each leaves a record that says where, and none blames what was typed."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import dagster as dg
+import pytest
+from dagster._core.execution.plan.objects import StepSuccessData
+
+from demo_pipeline.defs import demonstration_assets, failure_sensor
+from demo_pipeline.defs.code_location import build_defs
+from demo_pipeline.defs.failure_sensor import UnrecordedError, quarantine_failures, record_failure
+from demo_pipeline.defs.tags import WILL_RETRY_TAG
+from demo_pipeline.pipeline.crash_quarantine import record_crash
+from demo_pipeline.pipeline.demonstration_stages import STAGES
+from demo_pipeline.pipeline.quarantine import QuarantineRecord, list_quarantine, read_quarantine
+from demo_pipeline.storage.errors import StorageError
+from demo_pipeline_tests.defs.bench import Bench, Result, bench, launched, materialized, ticked
+from demo_pipeline_tests.uploads import TYPED, spoil_log, upload
+
+
+@pytest.fixture
+def made(tmp_path: Path, recording: Path) -> Iterator[Bench]:
+    with bench(tmp_path) as one:
+        upload(recording, one.uploads, "one")
+        yield one
+
+
+@pytest.fixture
+def broken(made: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """The stage `actions` has a defect whose words quote what was typed."""
+
+    def build(*_: object) -> dict[str, object]:
+        raise ZeroDivisionError(TYPED)
+
+    stages = [replace(one, build=build) if one.name == "actions" else one for one in STAGES]
+    monkeypatch.setattr(demonstration_assets, "STAGES", stages)
+    return replace(made, definitions=build_defs(made.settings))
+
+
+def told(made: Bench, run: dg.DagsterRun, event: dg.DagsterEvent) -> str:
+    """The sensor, told of a run that failed."""
+    context = dg.build_run_status_sensor_context(
+        sensor_name="quarantine_failures",
+        dagster_event=event,
+        dagster_instance=made.instance,
+        dagster_run=run,
+        resources={"pipeline": made.pipeline},
+    ).for_run_failure()
+    return record_failure(context, made.pipeline)
+
+
+def told_of(made: Bench, result: Result) -> str:
+    run = made.instance.get_run_by_id(result.run_id)
+    assert run is not None
+    return told(made, run, result.get_run_failure_event())
+
+
+def standing(made: Bench) -> QuarantineRecord:
+    [record] = list_quarantine(made.pipeline.store)
+    return record
+
+
+def test_a_crash_is_recorded_with_its_stage_and_without_its_words(broken: Bench) -> None:
+    result = broken.process("one")
+    assert list_quarantine(broken.pipeline.store) == []
+    assert "quarantined at actions" in told_of(broken, result)
+    record = standing(broken)
+    assert (record.stage, record.attempts) == ("actions", 1)
+    [problem] = record.problems
+    assert problem["code"] == "run_crashed"
+    assert "ZeroDivisionError" in str(problem["message"])
+    assert "retry_quarantined" in str(problem["remedy"])
+    assert TYPED not in record.model_dump_json()
+
+
+def test_a_crash_that_comes_again_is_counted_and_a_good_run_releases_it(
+    made: Bench, broken: Bench
+) -> None:
+    for attempts in (1, 2):
+        told_of(broken, broken.process("one"))
+        assert standing(broken).attempts == attempts
+    monkeypatched = demonstration_assets.STAGES
+    demonstration_assets.STAGES = STAGES
+    try:
+        whole = replace(made, definitions=build_defs(made.settings))
+        assert whole.process("one").success
+    finally:
+        demonstration_assets.STAGES = monkeypatched
+    assert list_quarantine(made.pipeline.store) == []
+
+
+def test_a_stage_that_gave_it_up_has_said_why_itself(made: Bench) -> None:
+    spoil_log(made.uploads / "one")
+    result = made.process("one")
+    before = standing(made)
+    assert "has said why" in told_of(made, result)
+    assert standing(made) == before
+
+
+def test_a_run_that_is_tried_once_more_is_not_over(broken: Bench) -> None:
+    result = broken.process("one")
+    broken.instance.add_run_tags(result.run_id, {WILL_RETRY_TAG: "true"})
+    assert "once more" in told_of(broken, result)
+    assert list_quarantine(broken.pipeline.store) == []
+
+
+def test_a_failure_heard_of_late_does_not_blame_what_came_through_since(
+    made: Bench, broken: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = broken.process("one")
+    monkeypatch.setattr(demonstration_assets, "STAGES", STAGES)
+    assert replace(made, definitions=build_defs(made.settings)).process("one").success
+    assert "another run came after" in told_of(made, result)
+    assert read_quarantine(made.pipeline.store, "one") is None
+
+
+def killed(made: Bench, *begun: str) -> tuple[dg.DagsterRun, dg.DagsterEvent]:
+    """A run whose process was killed: steps were begun, and monitoring failed the run."""
+    made.instance.add_dynamic_partitions("demonstrations", ["one"])
+    run = made.instance.create_run_for_job(
+        made.definitions.resolve_job_def("process_demonstration"),
+        tags={"dagster/partition": "one"},
+        status=dg.DagsterRunStatus.STARTED,
+    )
+    start, success = dg.DagsterEventType.STEP_START, dg.DagsterEventType.STEP_SUCCESS
+    for step in begun:
+        one = dg.DagsterEvent(start.value, run.job_name, step_key=step)
+        made.instance.report_dagster_event(one, run.run_id)
+        if step != begun[-1]:
+            done = StepSuccessData(duration_ms=1.0)
+            one = dg.DagsterEvent(
+                success.value, run.job_name, step_key=step, event_specific_data=done
+            )
+            made.instance.report_dagster_event(one, run.run_id)
+    made.instance.report_run_failed(run)
+    logs = made.instance.all_logs(run.run_id, of_type=dg.DagsterEventType.RUN_FAILURE)
+    event = logs[-1].dagster_event
+    assert event is not None
+    return run, event
+
+
+@pytest.mark.parametrize(
+    ("begun", "stage", "said"),
+    [
+        (("raw_recordings", "events", "screenshots"), "screenshots", "killed, or out of memory"),
+        ((), "raw_recordings", "never began"),
+    ],
+)
+def test_a_killed_process_is_recorded_at_the_step_it_was_in(
+    made: Bench, begun: tuple[str, ...], stage: str, said: str
+) -> None:
+    assert f"quarantined at {stage}" in told(made, *killed(made, *begun))
+    assert standing(made).stage == stage
+    assert said in str(standing(made).problems[0]["message"])
+
+
+def evaluated(made: Bench, cursor: str | None) -> str:
+    """A tick of the sensor as the daemon makes it; the next cursor."""
+    sensor = made.definitions.resolve_sensor_def(quarantine_failures.name)
+    with dg.build_sensor_context(
+        instance=made.instance,
+        cursor=cursor,
+        resources={"pipeline": made.pipeline},
+        definitions=made.definitions,
+    ) as context:
+        return str(sensor.evaluate_tick(context).cursor)
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[Bench]:
+    """Runs of this instance are found by their events."""
+    with bench(tmp_path, kept=True) as one:
+        yield one
+
+
+def die(made: Bench, *keys: str) -> None:
+    """Runs that the machine took with it."""
+    made.instance.add_dynamic_partitions("demonstrations", list(keys))
+    job = made.definitions.resolve_job_def("process_demonstration")
+    for key in keys:
+        tags, started = {"dagster/partition": key}, dg.DagsterRunStatus.STARTED
+        run = made.instance.create_run_for_job(job, tags=tags, status=started)
+        made.instance.report_run_failed(run)
+
+
+def test_a_failure_that_could_not_be_written_down_is_kept_for_the_next_tick(
+    kept: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Dagster goes past a failure whose sensor raised anything but an error of its own."""
+    cursor = evaluated(kept, None)
+    die(kept, "a", "b")
+    refused = []
+
+    def once(pipeline, demonstration, *rest):
+        if demonstration == "b" and not refused:
+            refused.append(demonstration)
+            raise StorageError("the bucket does not answer")
+        return record_crash(pipeline, demonstration, *rest)
+
+    monkeypatch.setattr(failure_sensor, "record_crash", once)
+    with pytest.raises(UnrecordedError, match="does not answer"):
+        evaluated(kept, cursor)
+    evaluated(kept, cursor)
+    held = list_quarantine(kept.pipeline.store)
+    assert [(one.demonstration, one.attempts) for one in held] == [("a", 1), ("b", 1)]
+
+
+def test_a_machine_that_went_away_with_many_runs_is_one_tick(kept: Bench) -> None:
+    cursor = evaluated(kept, None)
+    die(kept, "a", "b", "c", "d")
+    assert evaluated(kept, cursor) != cursor
+    assert [one.demonstration for one in list_quarantine(kept.pipeline.store)] == list("abcd")
+
+
+class TestTable:
+    def test_it_is_written_again_when_somebody_came_or_went(self, made: Bench) -> None:
+        assert len(ticked(made, "quarantine_changed").requests) == 1
+        self.write(made)
+        assert ticked(made, "quarantine_changed").requests == ()
+        spoil_log(made.uploads / "one")
+        made.process("one")
+        self.write(made)
+        assert ticked(made, "quarantine_changed").requests == ()
+
+    def test_it_is_written_again_when_another_stage_or_attempt_failed(self, made: Bench) -> None:
+        for stage in ("events", "screenshots", "screenshots"):
+            record_crash(made.pipeline, "one", stage, "KeyError")
+            self.write(made)
+        assert ticked(made, "quarantine_changed").requests == ()
+
+    def test_a_table_that_was_not_written_is_asked_for_again(
+        self, made: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        record_crash(made.pipeline, "one", "events", "KeyError")
+        [request] = ticked(made, "quarantine_changed").requests
+        run = self.launch(made, request)
+        assert "being written" in ticked(made, "quarantine_changed").skipped
+        made.instance.report_run_failed(run)
+        assert "attempt 1 failed" in ticked(made, "quarantine_changed").skipped
+        monkeypatch.setattr(failure_sensor, "_INTERVAL", 0)
+        self.write(made)
+        assert "every record" in ticked(made, "quarantine_changed").skipped
+
+    @staticmethod
+    def launch(made: Bench, request: dg.RunRequest) -> dg.DagsterRun:
+        job = made.definitions.resolve_job_def("report_quarantine")
+        started = dg.DagsterRunStatus.STARTED
+        return made.instance.create_run_for_job(job, tags=dict(request.tags), status=started)
+
+    @staticmethod
+    def write(made: Bench) -> None:
+        [request] = ticked(made, "quarantine_changed").requests
+        assert materialized(launched(made, request, "report_quarantine"))

@@ -1,0 +1,151 @@
+"""The table of the quarantined in the UI, and the sum that proves no upload was lost."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from demo_pipeline.defs.quarantine_asset import ACCOUNTED
+from demo_pipeline.pipeline.quarantine_table import QUARANTINE_SCHEMA, TABLE_FILE
+from demo_pipeline_tests.defs.bench import (
+    Bench,
+    Result,
+    bench,
+    cancel,
+    launched,
+    materialized,
+    ticked,
+    values,
+    verdicts,
+)
+from demo_pipeline_tests.uploads import spoil_log, tear_meta, upload
+
+
+@pytest.fixture
+def made(tmp_path: Path, recording: Path) -> Iterator[Bench]:
+    with bench(tmp_path) as one:
+        for name in ("bad", "good", "torn"):
+            upload(recording, one.uploads, name)
+        spoil_log(one.uploads / "bad")
+        tear_meta(one.uploads / "torn")
+        yield one
+
+
+def arrive(made: Bench) -> None:
+    """The sensor and the daemon, until nothing is asked for any more."""
+    made.catalogue()
+    for _ in range(4):
+        for request in ticked(made, "new_uploads").requests:
+            launched(made, request)
+
+
+def shown(result: Result) -> dict[str, Any]:
+    return values(materialized(result)["quarantine", None])
+
+
+def rows(made: Bench) -> list[dict[str, Any]]:
+    with made.pipeline.store.open("quarantine_table") as (folder, _):
+        table = pq.read_table(folder / TABLE_FILE)
+    assert table.schema.equals(QUARANTINE_SCHEMA)
+    found: list[dict[str, Any]] = table.to_pylist()
+    return found
+
+
+def test_the_ui_shows_who_stands_still_why_and_what_to_do(made: Bench) -> None:
+    arrive(made)
+    result = made.run("report_quarantine")
+    told = shown(result)
+    assert told["quarantined"] == 2
+    assert told["by_stage"] == {"events": 1, "raw_recordings": 1}
+    assert "| bad | events | no_events | input_log.jsonl | 1 |" in told["table"]
+    assert next((row["demonstration"], row["line"], row["byte"]) for row in rows(made)) == (
+        "bad",
+        1,
+        0,
+    )
+    assert all(row["remedy"] and row["message"] and row["fingerprint"] for row in rows(made))
+
+
+def test_every_upload_is_accounted_for_also_the_incomplete_and_the_gone(made: Bench) -> None:
+    arrive(made)
+    (made.uploads / "half").mkdir()
+    (made.uploads / "half" / "meta.json").write_text("{}")
+    shutil.rmtree(made.uploads / "good")
+    for _ in range(6):
+        ticked(made, "new_uploads")
+    result = made.run("report_quarantine")
+    assert verdicts(result)[ACCOUNTED].passed
+    assert shown(result)["uploads"] == {
+        "listed": 4,
+        "accepted": 0,
+        "quarantined": 2,
+        "pending": 1,
+        "gone": 1,
+    }
+
+
+def test_an_upload_that_nobody_has_seen_fails_the_check_and_is_named(made: Bench) -> None:
+    result = made.run("report_quarantine")
+    assert result.success
+    verdict = verdicts(result)[ACCOUNTED]
+    assert not verdict.passed
+    assert verdict.severity.value == "WARN"
+    assert "bad" in (verdict.description or "")
+    assert "new_uploads" in json.dumps(
+        {key: str(one.value) for key, one in verdict.metadata.items()}
+    )
+
+
+def test_an_upload_that_came_a_moment_ago_is_pending(made: Bench, recording: Path) -> None:
+    arrive(made)
+    upload(recording, made.uploads, "late")
+    result = made.run("report_quarantine")
+    assert verdicts(result)[ACCOUNTED].passed
+    assert shown(result)["uploads"]["pending"] == 1
+    assert shown(result)["uploads"]["listed"] == 4
+
+
+def test_a_run_that_was_cancelled_too_often_is_named(made: Bench) -> None:
+    arrive(made)
+    for name in ("bad", "torn"):
+        shutil.rmtree(made.uploads / name)
+    (made.uploads / "good" / "meta.json").touch()
+    cancelled = 0
+    while requests := [one for _ in range(4) for one in ticked(made, "new_uploads").requests]:
+        cancel(made, requests[0])
+        cancelled += 1
+        assert cancelled <= 3
+    assert cancelled == 3
+    result = made.run("report_quarantine")
+    verdict = verdicts(result)[ACCOUNTED]
+    assert not verdict.passed
+    assert "good" in (verdict.description or "")
+    assert shown(result)["uploads"]["accepted"] == 0
+
+
+def test_a_corrected_upload_leaves_the_table_by_itself(made: Bench, recording: Path) -> None:
+    arrive(made)
+    for name in ("bad", "torn"):
+        shutil.rmtree(made.uploads / name)
+        upload(recording, made.uploads, name)
+    arrive(made)
+    result = made.run("report_quarantine")
+    assert shown(result)["quarantined"] == 0
+    assert rows(made) == []
+    assert shown(result)["uploads"]["accepted"] == 3
+    assert verdicts(result)[ACCOUNTED].passed
+    version = made.pipeline.store.current("quarantine_table")
+    assert shown(made.run("report_quarantine"))["outcome"] == "unchanged"
+    assert made.pipeline.store.current("quarantine_table") == version
+
+
+def test_missing_uploads_are_said_and_the_table_is_written_all_the_same(made: Bench) -> None:
+    arrive(made)
+    shutil.rmtree(made.uploads)
+    result = made.run("report_quarantine")
+    assert not result.success
+    assert len(rows(made)) >= 2

@@ -1,0 +1,218 @@
+"""An upload that is replaced while a run reads it: the run ends well, and nobody is blamed."""
+
+import errno
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any
+
+import dagster as dg
+import pytest
+
+from demo_pipeline.defs import demonstration_assets
+from demo_pipeline.defs.instance_runs import InstanceRuns
+from demo_pipeline.defs.local_execution import DemonstrationOutcome, _process_one
+from demo_pipeline.defs.tags import FINGERPRINT_TAG, OUTCOME_TAG
+from demo_pipeline.pipeline.demonstration_stages import STAGES
+from demo_pipeline.pipeline.quarantine import list_quarantine
+from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.storage.uploads.fingerprint import of_upload
+from demo_pipeline_tests.defs.bench import (
+    Bench,
+    Result,
+    bench,
+    launched,
+    materialized,
+    ticked,
+    verdicts,
+)
+from demo_pipeline_tests.uploads import tear_meta, upload
+
+
+@pytest.fixture
+def made(tmp_path: Path, recording: Path) -> Iterator[Bench]:
+    with bench(tmp_path) as one:
+        upload(recording, one.uploads, "one")
+        yield one
+
+
+def tags(result: Result, made: Bench) -> dict[str, str]:
+    run = made.instance.get_run_by_id(result.run_id)
+    assert run is not None
+    return dict(run.tags)
+
+
+def skipped(result: Result) -> set[str | None]:
+    return {e.step_key for e in result.all_events if e.event_type_value == "STEP_SKIPPED"}
+
+
+def while_reading(monkeypatch: pytest.MonkeyPatch, stage: str, act: Callable[[], object]) -> None:
+    """Let something happen in the middle of a stage."""
+
+    def build(work: object, out: Path) -> object:
+        one = next(one for one in STAGES if one.name == stage)
+        act()
+        return one.build(work, out)  # type: ignore[arg-type]
+
+    stages = [replace(one, build=build) if one.name == stage else one for one in STAGES]
+    monkeypatch.setattr(demonstration_assets, "STAGES", stages)
+
+
+def assert_superseded(result: Result, made: Bench) -> None:
+    assert result.success
+    assert materialized(result) == {}
+    assert skipped(result) == {stage.name for stage in STAGES[1:]}
+    assert tags(result, made)[OUTCOME_TAG] == "superseded"
+    [record] = made.instance.fetch_observations(dg.AssetKey("raw_recordings"), limit=5).records
+    observed = record.asset_observation
+    assert observed is not None
+    assert (observed.partition, observed.metadata["outcome"].value) == ("one", "superseded")
+    said = verdicts(result)
+    assert set(said) == {check.name for check in STAGES[0].checks}
+    assert {one.severity for one in said.values()} == {dg.AssetCheckSeverity.WARN}
+    assert all("superseded" in (one.description or "") for one in said.values())
+    assert list_quarantine(made.pipeline.store) == []
+
+
+def test_an_upload_that_changed_before_the_run_began_supersedes_it(made: Bench) -> None:
+    listed = str(of_upload(made.pipeline.uploads, "one"))
+    (made.uploads / "one" / "meta.json").touch()
+    assert_superseded(made.process("one", **{FINGERPRINT_TAG: listed}), made)
+    assert made.pipeline.store.outputs("recordings") == []
+
+
+def test_an_upload_that_is_replaced_while_it_is_read_supersedes_the_run(
+    made: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = str(of_upload(made.pipeline.uploads, "one"))
+    while_reading(monkeypatch, "raw_recordings", lambda: tear_meta(made.uploads / "one"))
+    strict = replace(made, definitions=_again(made))
+    assert_superseded(strict.process("one", **{FINGERPRINT_TAG: listed}), made)
+
+
+def test_a_download_that_met_another_upload_supersedes_the_run_of_a_person_too(
+    made: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def torn() -> None:
+        (made.uploads / "one" / "meta.json").touch()
+        raise DemonstrationError(Problem("upload_changed", "recording.mp4", "changed"))
+
+    while_reading(monkeypatch, "raw_recordings", torn)
+    assert_superseded(replace(made, definitions=_again(made)).process("one"), made)
+
+
+def test_a_later_stage_that_finds_the_upload_replaced_stops_without_blame(
+    made: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = str(of_upload(made.pipeline.uploads, "one"))
+    log = made.uploads / "one" / "input_log.jsonl"
+    while_reading(monkeypatch, "events", lambda: log.write_bytes(b"{}\n"))
+    strict = replace(made, definitions=_again(made))
+    result = strict.process("one", **{FINGERPRINT_TAG: listed})
+    assert result.success
+    assert {name for name, _ in materialized(result)} == {"raw_recordings"}
+    assert tags(result, made)[OUTCOME_TAG] == "superseded"
+    assert list_quarantine(made.pipeline.store) == []
+
+
+def test_what_was_made_of_an_upload_that_was_replaced_meanwhile_is_not_committed(
+    made: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The bytes are good, and belong to another upload than the run was for."""
+    listed = str(of_upload(made.pipeline.uploads, "one"))
+    while_reading(monkeypatch, "raw_recordings", (made.uploads / "one" / "meta.json").touch)
+    strict = replace(made, definitions=_again(made))
+    assert_superseded(strict.process("one", **{FINGERPRINT_TAG: listed}), made)
+    assert made.pipeline.store.outputs("recordings") == []
+
+
+def test_a_file_that_may_not_be_read_is_told_once_and_not_tried_for_ever(
+    made: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It used to end every run as superseded, and each of those asked for the next."""
+    respect_modes(monkeypatch)
+    made.catalogue()
+    (made.uploads / "one" / "recording.mp4").chmod(0)
+    runs = [launched(made, one) for _ in range(8) for one in ticked(made, "new_uploads").requests]
+    [failed] = runs
+    assert not failed.success
+    assert OUTCOME_TAG not in tags(failed, made)
+    [record] = list_quarantine(made.pipeline.store)
+    [problem] = record.problems
+    assert (problem["code"], problem["file"]) == ("unreadable_file", "recording.mp4")
+    assert "right to read" in str(problem["remedy"])
+    (made.uploads / "one" / "recording.mp4").chmod(0o644)
+    assert made.process("one").success
+    assert list_quarantine(made.pipeline.store) == []
+
+
+def test_an_upload_that_is_only_broken_is_still_quarantined(made: Bench) -> None:
+    tear_meta(made.uploads / "one")
+    listed = str(of_upload(made.pipeline.uploads, "one"))
+    result = made.process("one", **{FINGERPRINT_TAG: listed})
+    assert not result.success
+    assert OUTCOME_TAG not in tags(result, made)
+    assert [one.demonstration for one in list_quarantine(made.pipeline.store)] == ["one"]
+
+
+def test_what_lies_there_now_is_taken_up_again(made: Bench) -> None:
+    requests = [one for _ in range(3) for one in ticked(made, "new_uploads").requests]
+    first = requests[0]
+    (made.uploads / "one" / "meta.json").touch()
+    made.catalogue()
+    assert launched(made, first).success
+    last = InstanceRuns(made.instance, made.pipeline.store).last("one")
+    assert last is not None
+    assert last.superseded
+    again = [one for _ in range(4) for one in ticked(made, "new_uploads").requests]
+    assert {one.partition_key for one in again} == {"one"}
+    assert {one.run_key for one in again} != {first.run_key}
+    assert {name for name, _ in materialized(launched(made, again[0]))} == {
+        stage.name for stage in STAGES
+    }
+    assert [one for _ in range(3) for one in ticked(made, "new_uploads").requests] == []
+
+
+def test_the_same_upload_come_back_is_taken_up_again_too(made: Bench) -> None:
+    """A run that met another upload is no proof that this one was read."""
+    first = next(one for _ in range(3) for one in ticked(made, "new_uploads").requests)
+    folder, aside = made.uploads / "one", made.uploads.parent / "aside"
+    shutil.move(folder, aside)
+    assert launched(made, first).success
+    shutil.move(aside, folder)
+    again = [one for _ in range(4) for one in ticked(made, "new_uploads").requests]
+    assert {one.tags[FINGERPRINT_TAG] for one in again} == {first.tags[FINGERPRINT_TAG]}
+    assert first.run_key not in {one.run_key for one in again}
+
+
+def test_the_command_line_says_so(
+    made: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "home" / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
+    with dg.DagsterInstance.get() as instance:
+        instance.add_dynamic_partitions("demonstrations", ["one"])
+    while_reading(monkeypatch, "raw_recordings", (made.uploads / "one" / "meta.json").touch)
+    outcome = _process_one(made.settings.model_dump(mode="json"), "one", force=False)
+    assert outcome == DemonstrationOutcome("one", "superseded", {}, outcome.reasons)
+    assert "run it again" in outcome.reasons[0]
+
+
+def respect_modes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody may read what has no mode bits for it, as it is for all but root."""
+    opened = Path.open
+
+    def refusing(path: Path, *args: Any, **kwargs: Any) -> IO[Any]:
+        if path.is_file() and not path.stat().st_mode & 0o444:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return opened(path, *args, **kwargs)
+
+    monkeypatch.setattr(Path, "open", refusing)
+
+
+def _again(made: Bench) -> dg.Definitions:
+    from demo_pipeline.defs.code_location import build_defs
+
+    return build_defs(made.settings)

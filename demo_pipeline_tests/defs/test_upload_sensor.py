@@ -1,0 +1,283 @@
+"""How uploads become partitions and runs: each complete one once, and none twice."""
+
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from demo_pipeline.defs import instance_runs
+from demo_pipeline.defs.instance_runs import (
+    FAILURE_GRACE_SECONDS,
+    InstanceRuns,
+    ledger_path,
+    open_ledger,
+)
+from demo_pipeline.defs.local_execution import _process_one
+from demo_pipeline.defs.tags import (
+    FINGERPRINT_TAG,
+    FORCE_TAG,
+    PARTITION_NAME_TAG,
+    RUN_KEY_TAG,
+    WILL_RETRY_TAG,
+)
+from demo_pipeline.defs.upload_sensor import build_new_uploads
+from demo_pipeline.discovery.decisions import UploadState
+from demo_pipeline.pipeline.crash_quarantine import record_crash
+from demo_pipeline.pipeline.quarantine import list_quarantine, read_quarantine
+from demo_pipeline.storage.uploads.fingerprint import of_upload
+from demo_pipeline.storage.uploads.upload_listing import FILES
+from demo_pipeline_tests.defs.bench import Bench, Ticked, bench, cancel, launched, ticked
+from demo_pipeline_tests.uploads import upload
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Bench]:
+    with bench(tmp_path) as one:
+        yield one
+
+
+def arrive(made: Bench, name: str, *files: str, content: bytes = b"x") -> None:
+    """An upload of which only the files' names matter."""
+    (made.uploads / name).mkdir(parents=True, exist_ok=True)
+    for file in files or FILES:
+        (made.uploads / name / file).write_bytes(content)
+
+
+def looked(made: Bench) -> Ticked:
+    """As many looks as it takes to see everything as it is, and the first that asks for runs."""
+    looks = [ticked(made, "new_uploads") for _ in range(3)]
+    return next((one for one in looks if one.requests), looks[-1])
+
+
+def known(made: Bench) -> list[str]:
+    return list(made.instance.get_dynamic_partitions("demonstrations"))
+
+
+def launch_all(made: Bench, found: Ticked) -> None:
+    for request in found.requests:
+        launched(made, request)
+
+
+class TestOneRunAnUpload:
+    def test_a_complete_upload_is_registered_and_requested_once(self, made: Bench) -> None:
+        arrive(made, "one")
+        arrive(made, "two")
+        found = looked(made)
+        assert sorted(map(str, found.keys)) == ["one", "two"]
+        assert sorted(known(made)) == ["one", "two"]
+        launch_all(made, found)
+        assert looked(made).requests == ()
+        arrive(made, "three")
+        assert looked(made).keys == ["three"]
+
+    def test_the_request_names_the_upload_it_is_for(self, made: Bench) -> None:
+        arrive(made, "one")
+        [request] = looked(made).requests
+        listed = of_upload(made.pipeline.uploads, "one")
+        assert request.tags[FINGERPRINT_TAG] == listed
+        assert request.run_key == f"one@{str(listed)[:16]}"
+
+    def test_an_incomplete_upload_waits_until_its_last_file_is_there(self, made: Bench) -> None:
+        arrive(made, "one", "meta.json", "input_log.jsonl")
+        assert looked(made).requests == ()
+        assert known(made) == []
+        arrive(made, "one")
+        assert looked(made).keys == ["one"]
+
+    def test_a_re_upload_is_requested_again_and_so_is_a_return_to_the_first(
+        self, made: Bench
+    ) -> None:
+        keys = []
+        shutil.copytree(_complete(made, "one"), made.uploads.parent / "first")
+        for source in (None, b"other", "first"):
+            if isinstance(source, bytes):
+                arrive(made, "one", content=source)
+            elif source:
+                shutil.rmtree(made.uploads / "one")
+                shutil.copytree(made.uploads.parent / source, made.uploads / "one")
+            for _ in range(4):
+                found = ticked(made, "new_uploads")
+                launch_all(made, found)
+                keys += [request.run_key for request in found.requests]
+        assert len(keys) == 3
+        assert len(set(keys)) == 3
+
+    def test_a_daemon_that_dies_before_launching_asks_for_the_same_run_again(
+        self, made: Bench
+    ) -> None:
+        arrive(made, "one")
+        [first] = looked(made).requests
+        [again] = ticked(made, "new_uploads").requests
+        assert again.run_key == first.run_key
+
+    def test_a_lost_ledger_launches_nothing_twice(self, made: Bench) -> None:
+        arrive(made, "one")
+        launch_all(made, looked(made))
+        path = ledger_path(made.instance, made.pipeline)
+        assert path.is_file()
+        for file in path.parent.iterdir():
+            file.unlink()
+        assert looked(made).requests == ()
+
+    def test_what_the_command_line_ran_is_not_launched_again(
+        self, tmp_path: Path, recording: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with bench(tmp_path) as made:
+            upload(recording, made.uploads, "one")
+            known_before = made.instance.add_dynamic_partitions("demonstrations", ["one"])
+            assert known_before is None
+            monkeypatch.setattr(dg.DagsterInstance, "get", lambda: _Open(made.instance))
+            values = made.settings.model_dump(mode="json")
+            assert _process_one(values, "one", force=False).status == "done"
+            assert looked(made).requests == ()
+            with open_ledger(made.instance, made.pipeline) as ledger:
+                assert ledger.states() == {"one": UploadState.ACCEPTED}
+            (made.uploads / "one" / "meta.json").touch()
+            assert looked(made).keys == ["one"]
+
+
+class _Open:
+    """An instance that somebody else closes."""
+
+    def __init__(self, instance: dg.DagsterInstance) -> None:
+        self.instance = instance
+
+    def __enter__(self) -> dg.DagsterInstance:
+        return self.instance
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def _complete(made: Bench, name: str) -> Path:
+    arrive(made, name)
+    return made.uploads / name
+
+
+class TestIds:
+    def test_a_folder_with_an_unsafe_name_runs_under_its_safe_id(self, made: Bench) -> None:
+        arrive(made, "my demo, take 2")
+        [key] = looked(made).keys
+        assert key is not None
+        assert key.startswith("my_demo_take_2-")
+        assert known(made) == [key]
+
+    def test_two_folders_for_one_id_are_both_quarantined_until_one_is_renamed(
+        self, made: Bench
+    ) -> None:
+        arrive(made, "a b")
+        [twin] = [str(key) for key in looked(made).keys]
+        arrive(made, twin)
+        assert looked(made).requests == ()
+        [record] = list_quarantine(made.pipeline.store)
+        assert record.demonstration == twin
+        assert record.problems[0]["code"] == "id_collision"
+        assert "a b" in str(record.problems[0]["file"])
+        ticked(made, "new_uploads")
+        assert list_quarantine(made.pipeline.store) == [record]  # the same, not one more attempt
+
+        shutil.rmtree(made.uploads / twin)
+        requests = [request for _ in range(6) for request in ticked(made, "new_uploads").requests]
+        assert {request.partition_key for request in requests} == {twin}
+        assert read_quarantine(made.pipeline.store, twin) is None
+
+
+def test_missing_uploads_are_a_reason_to_wait_not_a_crash(made: Bench) -> None:
+    made.uploads.rmdir()
+    found = ticked(made, "new_uploads")
+    assert found.requests == ()
+    assert "DEMO_PIPELINE_UPLOADS" in found.skipped
+
+
+def test_the_sensor_is_on_and_its_cursor_is_for_people_only(made: Bench) -> None:
+    assert build_new_uploads(30).default_status is dg.DefaultSensorStatus.RUNNING
+    arrive(made, "one")
+    assert len(str(looked(made).cursor)) < 1000
+    assert ticked(made, "new_uploads", cursor="nonsense").keys == ["one"]
+
+
+class TestRunsThatCameToNothing:
+    @pytest.fixture(autouse=True)
+    def _request(self, made: Bench) -> None:
+        arrive(made, "one")
+        [self.request] = looked(made).requests
+
+    def die(self, made: Bench) -> dg.DagsterRun:
+        """A run whose process is gone, of which no sensor is told."""
+        job = made.definitions.resolve_job_def("process_demonstration")
+        started = dg.DagsterRunStatus.STARTED
+        tags = {**self.request.tags, PARTITION_NAME_TAG: "one", RUN_KEY_TAG: _key(self.request)}
+        run = made.instance.create_run_for_job(job, tags=tags, status=started)
+        assert looked(made).requests == ()
+        made.instance.report_run_failed(run)
+        return run
+
+    def test_a_run_that_somebody_cancelled_is_made_up_for(self, made: Bench) -> None:
+        cancel(made, self.request)
+        [again] = looked(made).requests
+        assert again.run_key == f"{self.request.run_key}#1"
+        assert again.tags["demo_pipeline/reason"] == "lost"
+
+    def test_one_that_died_is_made_up_for_when_nobody_says_why(
+        self, made: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A run of the command line is not heard of by the sensor quarantine_failures."""
+        self.die(made)
+        assert looked(made).requests == ()  # it may be told any moment
+        _pass(monkeypatch, FAILURE_GRACE_SECONDS)
+        [again] = looked(made).requests
+        assert again.run_key == f"{self.request.run_key}#1"
+
+    def test_one_that_died_and_was_quarantined_waits_for_a_person(
+        self, made: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.die(made)
+        record_crash(made.pipeline, "one", "events", "MemoryError")
+        _pass(monkeypatch, 2 * FAILURE_GRACE_SECONDS)
+        assert looked(made).requests == ()
+
+    def test_one_that_dagster_tries_again_is_not_lost(
+        self, made: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run = self.die(made)
+        made.instance.add_run_tags(run.run_id, {WILL_RETRY_TAG: "true"})
+        _pass(monkeypatch, 2 * FAILURE_GRACE_SECONDS)
+        assert looked(made).requests == ()
+
+    def test_one_that_a_person_ran_again_is_not_lost(
+        self, made: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.die(made)
+        job = made.definitions.resolve_job_def("process_demonstration")
+        tags, done = {PARTITION_NAME_TAG: "one"}, dg.DagsterRunStatus.SUCCESS
+        made.instance.create_run_for_job(job, tags=tags, status=done)
+        _pass(monkeypatch, 2 * FAILURE_GRACE_SECONDS)
+        assert looked(made).requests == ()
+
+
+def _key(request: dg.RunRequest) -> str:
+    return str(request.run_key)
+
+
+def _pass(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    later = time.time() + seconds
+    monkeypatch.setattr(instance_runs.time, "time", lambda: later)
+
+
+class TestLaunchedRuns:
+    def test_a_run_that_a_person_starts_says_nothing_about_the_upload(self, made: Bench) -> None:
+        arrive(made, "one")
+        made.instance.add_dynamic_partitions("demonstrations", ["one"])
+        made.run("process_demonstration", "one", **{FINGERPRINT_TAG: "a" * 64})
+        made.run("process_demonstration", "one", **{FORCE_TAG: "true"})
+        runs = InstanceRuns(made.instance, made.pipeline.store)
+        last = runs.last("one")
+        assert last is not None
+        assert (last.fingerprint, last.superseded) == ("a" * 64, True)
+        assert runs.times("one", "a" * 64) == 1
+        assert runs.times("one", "b" * 64) == 0
+        assert runs.last("two") is None
+        assert not runs.has_run("one@aaaaaaaaaaaaaaaa")

@@ -1,0 +1,195 @@
+"""The CUDAG format: coordinates, names, tool calls and reading."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from demo_pipeline.formats.cudag.models import (
+    IMAGE_TOKEN,
+    CudagMetadata,
+    CudagRecord,
+    Turn,
+    box_to_ru,
+    cudag_id,
+    read_records,
+    read_tests,
+    to_ru,
+    tolerance_ru,
+)
+from demo_pipeline.formats.cudag.tool_calls import (
+    ARGUMENTS,
+    MARKER,
+    ToolCall,
+    ToolCallError,
+    escape_markers,
+    parse_tool_calls,
+    render_tool_calls,
+)
+from demo_pipeline.problems import DemonstrationError
+
+SEED_ANSWER = (
+    '<tool_call>\n{"name": "computer_use", "arguments": {"action": "left_click", '
+    '"coordinate": [342, 567]}}\n</tool_call>'
+)
+MARKERS = ["<image>", "<tool_call>", "</tool_call>", "<|im_start|>", "<|im_end|>", "<video>"]
+SIDE = st.integers(1, 5000)
+
+
+def test_the_seeds_example_coordinates():
+    assert to_ru(164, 306, (480, 540)) == (342, 567)
+
+
+@given(st.integers(-100, 6000), st.integers(-100, 6000), SIDE, SIDE)
+@settings(max_examples=100, deadline=None)
+def test_ru_is_the_rule_an_axis_and_stays_in_range(x, y, width, height):
+    got = to_ru(x, y, (width, height))
+    clamped = (min(max(x, 0), width - 1), min(max(y, 0), height - 1))
+    exact = (clamped[0] / width * 1000, clamped[1] / height * 1000)
+    assert all(0 <= part <= 1000 for part in got)
+    assert all(abs(g - e) <= 0.5 for g, e in zip(got, exact, strict=True))
+    assert got == to_ru(*clamped, (width, height))
+
+
+def test_a_box_and_its_tolerance():
+    assert box_to_ru(192, 108, 192, 108, (1920, 1080)) == (100, 100, 200, 200)
+    assert tolerance_ru(192, 108, (1920, 1080), (5, 100)) == (50, 50)
+    assert tolerance_ru(2, 1000, (1920, 1080), (5, 100)) == (5, 100)
+
+
+def test_ids_keep_their_alphabet_and_their_difference():
+    assert cudag_id("demo_1-a") == "demo_1-a"
+    assert cudag_id("a.b") != cudag_id("a_b")
+    assert cudag_id("a.b").startswith("a_b_")
+    assert len(cudag_id("a.b")) == len("a_b_") + 6
+
+
+@given(st.text(min_size=1, max_size=20), st.text(min_size=1, max_size=20))
+@settings(max_examples=100, deadline=None)
+def test_two_names_never_become_one_id(one, other):
+    assert set(cudag_id(one)) <= set(
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
+    )
+    assert (cudag_id(one) == cudag_id(other)) == (one == other)
+
+
+def test_a_call_is_written_as_in_the_seed_and_read_back():
+    call = ToolCall("left_click", {"coordinate": [342, 567]})
+    assert render_tool_calls([call]) == (SEED_ANSWER, 0)
+    assert parse_tool_calls(SEED_ANSWER) == [call]
+    assert parse_tool_calls(SEED_ANSWER)[0].coordinate == (342, 567)
+
+
+@given(st.lists(st.text(max_size=10) | st.sampled_from(MARKERS), max_size=6).map("".join))
+@settings(max_examples=150, deadline=None)
+def test_any_text_survives_and_leaves_no_marker(text):
+    calls = [ToolCall("type", {"text": text}), ToolCall("wait", {"time": 1.5})]
+    turn, escaped = render_tool_calls(calls)
+    assert parse_tool_calls(turn) == calls
+    assert turn.count("<tool_call>") == turn.count("</tool_call>") == 2
+    assert IMAGE_TOKEN not in turn
+    assert bool(escaped) == bool(MARKER.search(json.dumps(text, ensure_ascii=False)))
+    prompt, count = escape_markers(text)
+    assert not MARKER.search(prompt)
+    assert len(prompt) == len(text)
+    assert bool(count) == (prompt != text)
+
+
+def test_ordinary_angle_brackets_stay():
+    turn, escaped = render_tool_calls([ToolCall("type", {"text": "if a < b: é"})])
+    assert "if a < b: é" in turn
+    assert escaped == 0
+    assert escape_markers("a < b > c") == ("a < b > c", 0)
+    assert escape_markers("say <image> and <|im_start|>") == ("say [image] and [|im_start|]", 2)
+
+
+@pytest.mark.parametrize(
+    ("turn", "reason"),
+    [
+        ("", "nothing else"),
+        ("click it", "nothing else"),
+        (f"Sure.\n{SEED_ANSWER}", "nothing else"),
+        (f"{SEED_ANSWER}\nDone", "block 2"),
+        (f"{SEED_ANSWER}\n", "block 2"),
+        (f"{SEED_ANSWER}{SEED_ANSWER}", "block 2"),
+        (SEED_ANSWER.removesuffix("</tool_call>"), "nothing else"),
+        ("<tool_call>\n{oops}\n</tool_call>", "not valid JSON"),
+        ("<tool_call>\n[]\n</tool_call>", "must be an object"),
+        (SEED_ANSWER.replace("computer_use", "browser"), "name must be"),
+        (SEED_ANSWER.replace("left_click", "press"), "action must be one of"),
+        (SEED_ANSWER.replace("567", "1001"), "integers from 0 to 1000"),
+        (SEED_ANSWER.replace("567", "56.5"), "integers from 0 to 1000"),
+        (SEED_ANSWER.replace("567", "true"), "integers from 0 to 1000"),
+        (SEED_ANSWER.replace("[342, 567]", "null"), "integers from 0 to 1000"),
+        (SEED_ANSWER.replace("coordinate", "place"), "missing argument coordinate"),
+        (SEED_ANSWER.replace("left_click", "scroll"), "missing argument pixels"),
+    ],
+)
+def test_a_turn_outside_the_grammar_is_refused_with_its_reason(turn, reason):
+    with pytest.raises(ToolCallError, match=reason):
+        parse_tool_calls(turn)
+
+
+def test_a_refusal_never_quotes_what_was_typed():
+    secret = SEED_ANSWER.replace("left_click", "hunter2").replace("coordinate", "hunter2")
+    with pytest.raises(ToolCallError) as caught:
+        parse_tool_calls(secret)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_every_action_of_the_tool_has_a_rule():
+    assert set(ARGUMENTS) == {
+        "key",
+        "type",
+        "mouse_move",
+        "left_click",
+        "left_click_drag",
+        "right_click",
+        "middle_click",
+        "double_click",
+        "triple_click",
+        "scroll",
+        "hscroll",
+        "wait",
+        "terminate",
+        "answer",
+    }
+
+
+def test_a_record_is_written_with_every_key_and_read_back(tmp_path: Path):
+    turns = (Turn(speaker="human", value="<image>\nGo"), Turn(speaker="gpt", value=SEED_ANSWER))
+    record = CudagRecord(
+        id="a",
+        image="images/a.png",
+        conversations=turns,
+        metadata=CudagMetadata(task_type="left-click"),
+    )
+    path = tmp_path / "train.jsonl"
+    path.write_text(record.line() + "\n")
+    value = json.loads(record.line())
+    assert list(value) == ["id", "image", "conversations", "metadata"]
+    assert value["conversations"][0] == {"from": "human", "value": "<image>\nGo"}
+    assert sorted(value["metadata"]) == sorted(CudagMetadata.model_fields)
+    assert None not in value["metadata"].values()
+    assert list(read_records(path)) == [record]
+
+
+def test_reading_names_the_line_and_not_the_content(tmp_path: Path):
+    path = tmp_path / "train.jsonl"
+    path.write_text('\n{"id": "hunter2"}\n')
+    with pytest.raises(DemonstrationError, match=r"train\.jsonl:2: image") as caught:
+        list(read_records(path))
+    assert "hunter2" not in str(caught.value)
+    path.write_text("{")
+    with pytest.raises(DemonstrationError, match=r"train\.jsonl:1: not valid JSON"):
+        list(read_records(path))
+
+
+@pytest.mark.parametrize("text", ["{}", "[", '[{"test_id": 1}]'])
+def test_reading_tests_refuses_what_is_no_list_of_tests(tmp_path: Path, text: str):
+    path = tmp_path / "test.json"
+    path.write_text(text)
+    with pytest.raises(DemonstrationError, match=r"test\.json"):
+        read_tests(path)

@@ -1,0 +1,117 @@
+import base64
+
+import pytest
+
+from demo_pipeline.common.json_files import json_bytes, load_json, parse_json
+from demo_pipeline.formats.desktopd.models import SftInput, SftOutput, SftSample
+from demo_pipeline.formats.desktopd.reader import read_trajectory
+from demo_pipeline.formats.desktopd.sft_validator import validate_sft
+from demo_pipeline.formats.desktopd.step_actions import StepAction
+from demo_pipeline.problems import Severity
+from demo_pipeline_tests.formats.desktopd import good_dataset as good
+
+
+def samples(root):
+    """One sample a step, as section 6 of the seed makes them."""
+    trajectory = read_trajectory(root / "trajectories" / good.NAME)
+    made = []
+    for step in trajectory.steps:
+        history = [s.action.model_dump(mode="json") for s in trajectory.steps[: step.index]]
+        seen = SftInput(
+            instruction=trajectory.task.instruction,
+            screenshot=step.screenshot.relative_to(root).as_posix(),
+            ui_tree=load_json(step.ui_tree),
+            history=history,
+        )
+        answer = SftOutput(action=step.action, reasoning=step.action.reasoning)
+        made.append(SftSample(input=seen, output=answer))
+    return made
+
+
+@pytest.fixture
+def root(tmp_path):
+    return good.write_dataset(tmp_path / "dataset")
+
+
+def write(root, values):
+    path = root.parent / "sft" / "train.jsonl"
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(b"".join(json_bytes(value, compact=True) for value in values))
+    return path
+
+
+def test_samples_of_a_good_dataset_have_no_problem(root):
+    assert validate_sft(write(root, samples(root))) == []
+
+
+def test_a_sample_is_read_back_as_it_was_written(root):
+    for sample in samples(root):
+        value = parse_json(json_bytes(sample), "x")
+        assert SftSample.model_validate(value) == sample
+        assert list(value) == ["input", "output"]
+
+
+@pytest.mark.parametrize("prefix", ["", "data:image/png;base64,"])
+def test_pictures_may_be_inline_and_trees_referred_to(root, prefix):
+    value = parse_json(json_bytes(samples(root)[0]), "x")
+    value["input"]["screenshot"] = prefix + base64.b64encode(good.png()).decode()
+    value["input"]["ui_tree"] = f"trajectories/{good.NAME}/steps/000/ui_tree.json"
+    assert validate_sft(write(root, [value])) == []
+
+
+def test_without_a_dataset_paths_are_not_followed(tmp_path, root):
+    path = write(root, samples(root))
+    alone = tmp_path / "far" / "away" / "train.jsonl"
+    alone.parent.mkdir(parents=True)
+    alone.write_bytes(path.read_bytes())
+    found = validate_sft(alone)
+    assert [(p.code, p.severity) for p in found] == [("no_dataset", Severity.WARNING)]
+    assert validate_sft(alone, root) == []
+
+
+ACTION = StepAction.model_validate(good.actions()[0]).model_dump(mode="json")
+
+WRONG = [
+    (("input", "instruction"), "", "invalid_field", "input.instruction"),
+    (("input", "screenshot"), "../../etc/passwd", "screenshot", "not a path inside"),
+    (("input", "screenshot"), "/etc/passwd", "screenshot", "not a path inside"),
+    (("input", "screenshot"), "trajectories/none.png", "screenshot", "missing"),
+    (("input", "screenshot"), "iVBORw0KGgo!", "screenshot", "base64"),
+    (("input", "screenshot"), "iVBORw0KGgoA", "screenshot", "cut off"),
+    (("input", "ui_tree"), "../x.json", "ui_tree", "not a path inside"),
+    (("input", "ui_tree"), "trajectories/none.json", "missing_file", "input.ui_tree"),
+    (("input", "ui_tree"), None, "invalid_field", "input.ui_tree"),
+    (("input", "ui_tree", "root"), {}, "invalid_node", "input.ui_tree: node number 0"),
+    (("input", "history"), None, "invalid_field", "input.history"),
+    (("input", "history"), [{}], "invalid_field", "input.history[0]"),
+    (("input", "history"), [ACTION, ACTION], "history_order", "input.history[1]"),
+    (("input", "history"), [ACTION | {"step_index": 5}], "history_order", "input.history[0]"),
+    (("output", "action", "action_type"), "tap", "invalid_field", "output.action.action_type"),
+    (("output", "action", "parameters", "x"), 5000, "point_outside", "output.action"),
+    (("output", "action", "target_element", "id"), "node_77", "target_missing", "node_77"),
+    (("output", "reasoning"), "because", "reasoning_differs", "output.reasoning"),
+    (("output",), [], "invalid_field", "output"),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "code", "message"), WRONG)
+def test_one_wrong_thing_is_found_on_its_line(root, path, value, code, message):
+    values = [parse_json(json_bytes(sample), "x") for sample in samples(root)[:3]]
+    place = values[1]
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    found = validate_sft(write(root, values))
+    assert {p.location for p in found} == {"train.jsonl:2"}
+    assert any(p.code == code and message in p.message for p in found), found
+
+
+@pytest.mark.parametrize("line", [b"\n", b"{\n", b"null\n", b"\xff\n", b"[" * 50_000, b"[1e999]"])
+def test_a_bad_line_costs_the_others_nothing(root, line):
+    path = write(root, samples(root))
+    path.write_bytes(path.read_bytes() + line)
+    assert {p.location for p in validate_sft(path)} == {"train.jsonl:9"}
+
+
+def test_a_missing_file_is_a_finding(tmp_path):
+    assert [p.code for p in validate_sft(tmp_path / "none.jsonl")] == ["missing_file"]

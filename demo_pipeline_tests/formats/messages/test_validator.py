@@ -1,0 +1,161 @@
+"""Messages: each thing that can be wrong with a line is said, at that line, without a crash."""
+
+import copy
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from demo_pipeline.formats.messages.validator import validate_messages
+from demo_pipeline_tests.datasets.builders import picture
+
+WAIT = '{"name": "computer_use", "arguments": {"action": "wait", "time": 1}}'
+CALL = f"<tool_call>\n{WAIT}\n</tool_call>"
+GOOD: dict[str, Any] = {
+    "id": "demo_000",
+    "trajectory_id": "demo",
+    "step_index": 0,
+    "application": "chrome",
+    "task_type": "wait",
+    "messages": [
+        {"role": "system", "content": [{"type": "text", "text": "You act."}]},
+        {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "Wait"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": CALL}]},
+    ],
+    "images": ["images/a.png"],
+}
+Change = Callable[[dict[str, Any]], object]
+
+
+def structured(arguments: str) -> Change:
+    function = {"name": "computer_use", "arguments": arguments}
+    calls = [{"type": "function", "function": function}]
+    answer = {"role": "assistant", "content": [], "tool_calls": calls}
+    return lambda line: line["messages"].__setitem__(2, answer)
+
+
+def answer(text: str) -> Change:
+    return lambda line: line["messages"][2]["content"][0].update(text=text)
+
+
+def asked(text: str) -> Change:
+    return lambda line: line["messages"][1]["content"][1].update(text=text)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "a.png").write_bytes(picture(1, 64, 36))
+    (tmp_path / "images" / "cut.png").write_bytes(picture(1, 64, 36)[:-20])
+    for name in ("train", "val", "test"):
+        (tmp_path / f"{name}.jsonl").write_text("")
+    return tmp_path
+
+
+def found(root: Path, *lines: object) -> list[tuple[str, str]]:
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (root / "val.jsonl").write_text(text)
+    return [(problem.code, problem.location) for problem in validate_messages(root)]
+
+
+def test_good_lines_are_good_in_both_forms(root: Path) -> None:
+    second = copy.deepcopy(GOOD) | {
+        "id": "demo_001",
+        "tools": '[{"function": {"name": "computer_use"}}]',
+    }
+    structured('{"action": "wait", "time": 1}')(second)
+    assert found(root, GOOD, second) == []
+
+
+BAD: dict[str, tuple[str, Change]] = {
+    "no id": ("invalid_field", lambda line: line.pop("id")),
+    "an id with a space": ("invalid_field", lambda line: line.update(id="a b")),
+    "content that is a string": (
+        "invalid_field",
+        lambda line: line["messages"][1].update(content="Wait"),
+    ),
+    "a part of no known type": (
+        "invalid_field",
+        lambda line: line["messages"][1]["content"][0].update(type="video"),
+    ),
+    "a role of no known kind": (
+        "invalid_field",
+        lambda line: line["messages"][1].update(role="human"),
+    ),
+    "two user turns": ("roles", lambda line: line["messages"].insert(1, line["messages"][1])),
+    "no answer": ("roles", lambda line: line["messages"].pop()),
+    "system last": ("roles", lambda line: line["messages"].append(line["messages"].pop(0))),
+    "an image too many": ("image_count", lambda line: line["images"].append("images/a.png")),
+    "an image too few": ("image_count", lambda line: line["images"].clear()),
+    "a missing picture": ("image", lambda line: line.update(images=["images/b.png"])),
+    "a picture that is cut off": ("image", lambda line: line.update(images=["images/cut.png"])),
+    "a picture outside": ("image", lambda line: line.update(images=["../a.png"])),
+    "a path with a zero byte": ("image", lambda line: line.update(images=["a\0.png"])),
+    "a directory": ("image", lambda line: line.update(images=["images"])),
+    "prose for an answer": ("tool_call", answer("I would wait.")),
+    "words beside the call": ("tool_call", answer(f"{CALL}\nThere.")),
+    "a call with other arguments": ("tool_call", answer(CALL.replace("time", "seconds"))),
+    "no text at all": ("tool_call", lambda line: line["messages"][2]["content"].clear()),
+    "arguments that are no JSON": ("tool_call", structured("{")),
+    "arguments of no action": ("tool_call", structured('{"action": "fly"}')),
+    "arguments that are a list": ("tool_call", structured("[]")),
+    "a marker in the prompt": ("marker", asked("see <image>")),
+    "another tool": ("tools", lambda line: line.update(tools='[{"function": {"name": "bash"}}]')),
+    "tools that are no list": ("tools", lambda line: line.update(tools="7")),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_fault_is_told_at_its_line(root: Path, name: str) -> None:
+    code, change = BAD[name]
+    line = copy.deepcopy(GOOD) | {"id": "demo_001"}
+    change(line)
+    assert (code, "val.jsonl:2") in found(root, GOOD, line)
+
+
+def test_one_id_twice_is_told_with_the_other_place(root: Path) -> None:
+    (root / "train.jsonl").write_text(json.dumps(GOOD) + "\n")
+    assert found(root, GOOD) == [("duplicate_id", "val.jsonl:1")]
+    assert "train.jsonl:1" in validate_messages(root)[0].message
+
+
+def test_broken_and_missing_files_are_told(root: Path) -> None:
+    (root / "train.jsonl").unlink()
+    (root / "test.jsonl").write_bytes(b'{"a": \n\xff\n\n')
+    problems = validate_messages(root)
+    assert [(one.code, one.location) for one in problems] == [
+        ("missing_file", "train.jsonl"),
+        ("invalid_json", "test.jsonl:1"),
+        ("invalid_json", "test.jsonl:2"),
+        ("blank_line", "test.jsonl:3"),
+    ]
+
+
+def test_nothing_that_was_typed_is_repeated(root: Path) -> None:
+    secret = copy.deepcopy(GOOD)
+    answer('<tool_call>\n{"name": "hunter2", "arguments": "hunter2"}\n</tool_call>hunter2')(secret)
+    found(root, secret)
+    assert validate_messages(root)
+    assert "hunter2" not in "".join(map(str, validate_messages(root)))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(key=st.sampled_from(sorted(GOOD)), value=JSON)
+def test_no_value_anywhere_makes_it_crash(root: Path, key: str, value: object) -> None:
+    for problem in validate_messages(root) if found(root, {**GOOD, key: value}) else []:
+        assert problem.line == 1

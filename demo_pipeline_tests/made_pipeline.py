@@ -1,0 +1,57 @@
+"""Small recordings and the chain run on them, for tests of stages and datasets."""
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.pipeline.demonstration_stages import STAGE_BY_NAME, STAGES
+from demo_pipeline.pipeline.runner import run_stage
+from demo_pipeline.pipeline.task_catalog import run_catalog
+from demo_pipeline.settings import Settings
+from demo_pipeline_tests.simulator.form import SMALL, script
+from demo_pipeline_tests.simulator.recording import write_recording
+from demo_pipeline_tests.simulator.script import click, hotkey, scroll, type_text
+
+DEMOS = {
+    "first": (click("Agree"), click("Name"), type_text("Ab, c!"), scroll("Rows", 2)),
+    "second": (click("Rows/b"), hotkey("ctrl", "a"), click("Agree")),
+}
+
+
+def write_demos(uploads: Path) -> None:
+    """Two recordings of a few seconds each, of two tasks."""
+    for name, acts in DEMOS.items():
+        demonstration = replace(
+            script(*acts), title=f"The {name} task", content=f"Please do the {name} task."
+        )
+        write_recording(uploads / name, demonstration, SMALL)
+
+
+def open_pipeline(root: Path, **settings: object) -> Workspace:
+    """The pipeline over `root`/uploads, `root`/store and `root`/tasks, which need not be there."""
+    places = {"uploads": str(root / "uploads"), "store": str(root / "store")}
+    places |= {"osworld_tasks": str(root / "tasks")}
+    return Workspace.open(Settings(**places, **settings))
+
+
+def run_chain(pipeline: Workspace, demonstration: str) -> dict[str, str]:
+    """The catalog of OSWorld tasks, then every stage in order; name → status."""
+    run_catalog(pipeline)
+    return {stage.name: run_stage(pipeline, stage, demonstration).status for stage in STAGES}
+
+
+def copy_of(source: Path, destination: Path) -> Path:
+    """A made root to be changed; links stay links."""
+    shutil.copytree(source, destination, symlinks=True)
+    return destination
+
+
+def contents(pipeline: Workspace, demonstration: str) -> dict[str, dict[str, bytes]]:
+    """Stage → relative path → bytes of what readers see."""
+    found = {}
+    for name, stage in STAGE_BY_NAME.items():
+        with pipeline.store.open(stage.output(demonstration)) as (folder, _):
+            paths = sorted(path for path in folder.rglob("*") if path.is_file())
+            found[name] = {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+    return found

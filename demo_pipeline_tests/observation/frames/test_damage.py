@@ -1,0 +1,217 @@
+"""A film that is damaged costs the pictures it no longer holds, and never lends a neighbour's."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import av
+import pytest
+
+from demo_pipeline.observation.frames.screenshots import check_frames_present
+from demo_pipeline.observation.frames.video_frames import Span, decode_spans
+from demo_pipeline.recording.manifest import read_manifest
+from demo_pipeline.recording.video_probe import probe_video, scan_packets
+from demo_pipeline.settings import RecordingSettings
+from demo_pipeline_tests.observation import films
+from demo_pipeline_tests.observation.films import Rule, Shown, every_frame
+from demo_pipeline_tests.observation.made import Observed, cut_video, observe
+from demo_pipeline_tests.simulator.form import SMALL
+from demo_pipeline_tests.simulator.frame_numbers import read_frame_number
+from demo_pipeline_tests.simulator.video import VideoOptions
+
+GOP = 30
+SPEAKS_FOR_S = 0.5
+FILMS = {
+    "plain": VideoOptions(preset="ultrafast", gop=GOP),
+    "b_frames": VideoOptions(preset="veryfast", gop=GOP, b_frames=3),
+}
+Packets = list[tuple[int, int]]
+Damage = Callable[[bytearray, Packets, int], None]
+
+
+def one_byte(data: bytearray, packets: Packets, number: int) -> None:
+    """The decoder conceals it: the frame's neighbour shows through."""
+    at, size = packets[number]
+    data[at + size // 2] ^= 0xFF
+
+
+def noise(data: bytearray, packets: Packets, number: int) -> None:
+    at, size = packets[number]
+    data[at + 5 : at + size] = bytes((37 * n + 11) % 256 for n in range(size - 5))
+
+
+def nothing_left(data: bytearray, packets: Packets, number: int) -> None:
+    at, size = packets[number]
+    data[at : at + size] = bytes(size)
+
+
+def key_frame_torn(data: bytearray, packets: Packets, number: int) -> None:
+    at, size = packets[number // GOP * GOP]
+    data[at + size // 3 : at + size // 2] = bytes(size // 2 - size // 3)
+
+
+# What a decoder can notice: other bytes of other encodings happen to mean another picture.
+DAMAGES: tuple[tuple[str, Damage], ...] = (
+    ("plain", noise),
+    ("plain", nothing_left),
+    ("plain", key_frame_torn),
+    ("b_frames", one_byte),
+    ("b_frames", noise),
+    ("b_frames", nothing_left),
+)
+each_damage = pytest.mark.parametrize(
+    ("whole", "damage"),
+    DAMAGES,
+    indirect=["whole"],
+    ids=[f"{film}-{damage.__name__}" for film, damage in DAMAGES],
+)
+each_film = pytest.mark.parametrize("whole", sorted(FILMS), indirect=True)
+
+
+@pytest.fixture(scope="module")
+def wholes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Observed]:
+    options = replace(SMALL, ffmpeg_start_line=True)
+    return {
+        name: films.filmed(tmp_path_factory.mktemp(name), replace(options, video=video))
+        for name, video in FILMS.items()
+    }
+
+
+@pytest.fixture
+def whole(request: pytest.FixtureRequest, wholes: dict[str, Observed]) -> Observed:
+    return wholes[request.param]
+
+
+def named(whole: Observed) -> list[Shown]:
+    """What the rule names in the whole film, by action."""
+    rule = Rule(every_frame(whole.folder / "recording.mp4"), whole.truth, whole.evidence.as_clock())
+    return [rule.names(position) for position in range(len(whole.actions))]
+
+
+def packets_of(path: Path) -> Packets:
+    """(offset, bytes) of every packet in the order in which they are stored."""
+    with av.open(str(path)) as container:
+        return [(packet.pos, packet.size) for packet in container.demux(video=0) if packet.size]
+
+
+def damaged(whole: Observed, damage: Damage, number: int) -> bytes:
+    """The film with the packet of that number damaged."""
+    path = whole.folder / "recording.mp4"
+    data = bytearray(path.read_bytes())
+    damage(data, packets_of(path), number)
+    return bytes(data)
+
+
+def looked_at_again(whole: Observed, root: Path, video: bytes) -> Observed:
+    folder = root / "uploads" / "demo"
+    folder.mkdir(parents=True)
+    for name in ("input_log.jsonl", "meta.json"):
+        (folder / name).write_bytes((whole.folder / name).read_bytes())
+    (folder / "recording.mp4").write_bytes(video)
+    return observe(folder, root / "store", whole.truth)
+
+
+def assert_no_neighbour_in_silence(whole: Observed, seen: Observed) -> None:
+    """Each picture is the frame its row says, and shows the screen that the rule's frame shows.
+
+    Where the film no longer holds the rule's frame, another may speak for it for half a second, as
+    what it is.
+    """
+    for row, rightly in zip(seen.rows, named(whole), strict=True):
+        if row["file"] is None:
+            assert row["reason_code"] == "missing"
+            continue
+        assert read_frame_number(seen.picture(row["file"])) == row["frame"]
+        assert abs(row["pts"] - rightly.time) < SPEAKS_FOR_S
+        if row["frame"] != rightly.number:
+            assert row["reason_code"] == "backoff"
+        instants = [whole.truth.frames[n or 0].wall_ms for n in (row["frame"], rightly.number)]
+        one, other = map(whole.truth.timeline.at, instants)
+        assert one.state == other.state
+
+
+@each_damage
+def test_frames_that_conceal_damage_are_not_given_out(
+    whole: Observed, damage: Damage, tmp_path: Path
+) -> None:
+    """Neither they nor what is built on them, up to the next key frame; all others are."""
+    path = tmp_path / "recording.mp4"
+    scan = scan_packets(whole.folder / "recording.mp4")
+    path.write_bytes(damaged(whole, damage, 45))
+    got = list(decode_spans(path, scan, [Span(0, 99)]))
+    numbers = [int(n) for n in scan.pts.searchsorted([frame.pts for frame in got])]
+    assert [read_frame_number(frame.rgb()) for frame in got] == numbers
+    lost = set(range(len(scan.pts))) - set(numbers)
+    assert 5 < len(lost) <= GOP + 3
+    assert min(lost) >= 27
+    assert max(lost) == 59
+
+
+@each_damage
+def test_spans_after_damage_are_whole(whole: Observed, damage: Damage, tmp_path: Path) -> None:
+    """The first frame after a damaged stretch belongs to the span that asks for it."""
+    path = tmp_path / "recording.mp4"
+    scan = scan_packets(whole.folder / "recording.mp4")
+    path.write_bytes(damaged(whole, damage, 45))
+    asked = [(40, 47), (48, 52), (59, 59), (60, 60), (61, 64)]
+    spans = [Span(scan.times[first], scan.times[last]) for first, last in asked]
+    got = [read_frame_number(frame.rgb()) for frame in decode_spans(path, scan, spans)]
+    assert got == sorted(set(got))
+    assert got[-5:] == [60, 61, 62, 63, 64]
+
+
+@pytest.mark.parametrize("action", [1, 4])
+@each_damage
+def test_a_damaged_middle(whole: Observed, damage: Damage, action: int, tmp_path: Path) -> None:
+    """The film is damaged shortly before the frame that an action wants."""
+    wanted = named(whole)[action].number
+    assert wanted is not None
+    seen = looked_at_again(whole, tmp_path, damaged(whole, damage, wanted - 2))
+    assert_no_neighbour_in_silence(whole, seen)
+    elsewhere = [
+        (row["frame"], rightly.number)
+        for row, rightly in zip(seen.rows, named(whole), strict=True)
+        if (rightly.number or 0) // GOP != wanted // GOP
+    ]
+    assert elsewhere
+    assert [got for got, _ in elsewhere] == [number for _, number in elsewhere]
+
+
+@each_film
+@pytest.mark.parametrize("share", [0.3, 0.5])
+def test_a_truncated_film(whole: Observed, share: float, tmp_path: Path) -> None:
+    """An upload that broke off: the index at the front promises what is not there."""
+    fast = tmp_path / "fast.mp4"
+    cut_video(whole.folder / "recording.mp4", fast, 99, front=True)
+    data = fast.read_bytes()
+    seen = looked_at_again(whole, tmp_path, data[: round(len(data) * share)])
+    assert_no_neighbour_in_silence(whole, seen)
+    lost = [row["action_index"] for row in seen.rows if row["file"] is None]
+    assert lost
+    (problem,) = check_frames_present(seen.out / "screenshots")
+    assert problem.message.startswith(f"{len(lost)} actions")
+    assert ", ".join(map(str, lost)) in problem.message
+    _, warnings = probe_video(seen.folder / "recording.mp4", RecordingSettings())
+    manifest = read_manifest(seen.out / "recordings")
+    held, promised = manifest.video.frames, len(whole.truth.frames)
+    assert warnings
+    assert any(str(promised) in problem.message for problem in warnings)
+    assert held <= promised
+
+
+@each_film
+def test_a_film_shorter_than_its_events(whole: Observed, tmp_path: Path) -> None:
+    """The recorder's film ended seconds before its log."""
+    rightly = named(whole)
+    end = rightly[2].time + 0.1
+    cut_video(whole.folder / "recording.mp4", tmp_path / "cut.mp4", end)
+    seen = looked_at_again(whole, tmp_path, (tmp_path / "cut.mp4").read_bytes())
+    assert_no_neighbour_in_silence(whole, seen)
+    held = [row["frame"] for row in seen.rows]
+    assert held[:2] == [rightly[0].number, rightly[1].number]
+    assert held[-1] is None
+    (problem,) = check_frames_present(seen.out / "screenshots")
+    lost = [row["action_index"] for row in seen.rows if row["file"] is None]
+    assert f"{len(lost)} actions have no frame (actions {', '.join(map(str, lost))})" in (
+        problem.message
+    )

@@ -1,0 +1,119 @@
+"""Every picture is the frame that the rule names, whatever the film is like."""
+
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from demo_pipeline_tests.observation import films
+from demo_pipeline_tests.observation.films import Rule, every_frame
+from demo_pipeline_tests.observation.made import Observed, turn_video
+from demo_pipeline_tests.simulator.form import SMALL
+from demo_pipeline_tests.simulator.frame_numbers import read_frame_number
+from demo_pipeline_tests.simulator.recording import GroundTruth, RecordingOptions
+from demo_pipeline_tests.simulator.screen import Painter
+from demo_pipeline_tests.simulator.video import VideoOptions
+
+FRAME_MS = 1000 / 15
+START_LINE = replace(SMALL, ffmpeg_start_line=True)
+FILMS = {
+    f"{rate}_gop_{gop}_{b_frames}_b_{first_pts}": VideoOptions(
+        preset="ultrafast",
+        variable=rate == "variable",
+        gop=gop,
+        b_frames=b_frames,
+        first_pts=first_pts,
+    )
+    for rate, gop, b_frames, first_pts in product(
+        ("constant", "variable"), (30, 300), (0, 2), (0, 45_000, -45_000)
+    )
+}
+
+
+def check(observed: Observed, quarter_turns: int = 0) -> int:
+    """Pictures, frames.parquet, the file decoded from its start, and the rule agree.
+
+    Returns how many frames of the script the film hides at its start.
+    """
+    shown = every_frame(observed.folder / "recording.mp4", quarter_turns)
+    clock = observed.evidence.as_clock()
+    first = shown[0]
+    assert first.number is not None
+    off = clock.event_time(first.time) - observed.truth.frames[first.number].wall_ms
+    assert abs(off) < (1 if clock.method == "ffmpeg_start" else FRAME_MS)
+    rule = Rule(shown, observed.truth, clock)
+    assert [row["reason_code"] for row in observed.rows].count("missing") == 0
+    assert len(observed.rows) == len(observed.truth.actions) == 5
+    got = {}
+    for position, row in enumerate(observed.rows):
+        frame = shown[row["frame"]]
+        assert row["pts"] == pytest.approx(frame.time, abs=1e-6)
+        assert number_in(observed, row["file"]) == frame.number
+        got[position] = frame
+    assert got == {position: rule.names(position) for position in got}
+    return first.number
+
+
+def number_in(observed: Observed, name: str) -> int | None:
+    """The number on the screen that the canvas of a picture holds, its bars apart."""
+    canvas = observed.evidence.canvas
+    width, height = canvas.video_width * canvas.scale, canvas.video_height * canvas.scale
+    picture = observed.picture(name)[canvas.pad_y : canvas.pad_y + round(height)]
+    return read_frame_number(picture[:, canvas.pad_x : canvas.pad_x + round(width)])
+
+
+def recorded(film: str) -> RecordingOptions:
+    """With ffmpeg's own start in the log, but where the first frames of the film are hidden."""
+    return replace(SMALL, video=FILMS[film], ffmpeg_start_line=FILMS[film].first_pts >= 0)
+
+
+@pytest.mark.parametrize("film", sorted(FILMS))
+def test_every_picture_is_the_frame_that_the_rule_names(film: str, tmp_path: Path) -> None:
+    """Rate, distance of key frames, B-frames, and first PTS zero, late, or cut by an edit list."""
+    options = recorded(film)
+    observed = films.filmed(tmp_path, options)
+    method = "ffmpeg_start" if options.ffmpeg_start_line else "pixels"
+    assert observed.evidence.clock.method == method
+    hidden = check(observed)
+    assert (hidden > 2) == (options.video.first_pts < 0)
+
+
+@pytest.mark.parametrize("quarters", [1, 2, 3])
+def test_a_film_that_players_turn(quarters: int, tmp_path: Path) -> None:
+    def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
+        lying = tmp_path / "lying.mp4"
+        films.write_turned(lying, painter, truth, quarters)
+        turn_video(lying, path, -quarters)
+
+    observed = films.painted(tmp_path, START_LINE, write)
+    canvas = observed.evidence.canvas
+    assert (canvas.video_width, canvas.video_height) == (640, 360)
+    check(observed, quarters)
+
+
+def test_a_film_whose_sides_are_no_multiples_of_sixteen(tmp_path: Path) -> None:
+    observed = films.filmed(tmp_path, replace(START_LINE, width=1366, height=768))
+    check(observed)
+
+
+def test_a_film_of_odd_sides(tmp_path: Path) -> None:
+    odd = replace(START_LINE, width=641, height=361)
+    observed = films.painted(tmp_path, odd, films.write_444)
+    canvas = observed.evidence.canvas
+    assert (canvas.video_width, canvas.video_height) == (641, 361)
+    check(observed)
+
+
+def test_a_last_frame_that_is_short_is_the_final_picture(tmp_path: Path) -> None:
+    """The recorder was stopped at once: nothing but the last frame can be the final picture."""
+
+    def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
+        films.write_plain(path, painter, films.with_short_end(truth))
+
+    story = replace(films.STORY, tail_ms=100)
+    observed = films.painted(tmp_path, START_LINE, write, story)
+    check(replace(observed, truth=films.with_short_end(observed.truth)))
+    last = every_frame(observed.folder / "recording.mp4")[-1]
+    assert last.number == len(observed.truth.frames)
+    assert number_in(observed, "final.png") == last.number

@@ -1,0 +1,129 @@
+"""The before-frame rule, fed with frames that are nothing but times."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from demo_pipeline.observation.frames.frame_choice import FrameChooser, FrameRequest, Reason
+from demo_pipeline.observation.frames.video_frames import Frame, Span
+
+NOWHERE: Any = None
+
+
+def chosen(
+    changes: dict[float, bool], *, press: float = 5.0, since: float = 0.0, approach: float = 4.0
+) -> tuple[float | None, Reason]:
+    """The chosen time of ten frames a second; `changes`: time → large or not."""
+    limit = press - 0.1
+    wanted = FrameRequest(
+        0, press, since, limit, min(approach, limit), None, None, Span(since, limit)
+    )
+    chooser = FrameChooser(wanted)
+    for tenth in range(round((press + 1) * 10)):
+        time = tenth / 10
+        frame = Frame(tenth, time, NOWHERE)
+        chooser.feed(frame, changed=time in changes, large=changes.get(time, False))
+    chooser.finish()
+    return chooser.best.time if chooser.best else None, chooser.reason
+
+
+def test_the_last_still_frame_before_the_hand_sets_out() -> None:
+    assert chosen({1.0: True}) == (3.9, Reason.PRE_MOVE)
+
+
+@given(
+    st.dictionaries(st.integers(0, 59).map(lambda tenth: tenth / 10), st.booleans()),
+    st.integers(0, 50),
+    st.integers(0, 50),
+)
+def test_who_minds_only_large_changes_answers_the_same_without_the_small_ones(
+    changes: dict[float, bool], since: int, approach: int
+) -> None:
+    both = []
+    for spared in (False, True):
+        wanted = FrameRequest(
+            0, 5.0, since / 10, 4.9, min(approach / 10, 4.9), None, None, Span(since / 10, 4.9)
+        )
+        chooser = FrameChooser(wanted)
+        for tenth in range(60):
+            frame = Frame(tenth, tenth / 10, NOWHERE)
+            changed, large = frame.time in changes, changes.get(frame.time, False)
+            if spared and not large and chooser.minds_only_large(frame):
+                changed = False
+            chooser.feed(frame, changed=changed, large=large)
+        chooser.finish()
+        still = chooser.seconds_still(chooser.best) if chooser.best else None
+        both.append((chooser.best, chooser.reason, still))
+    assert both[0] == both[1]
+
+
+def test_a_pause_minds_every_change() -> None:
+    """What keeps changing, however little, is what a wait waits for."""
+    for pause in (False, True):
+        wanted = FrameRequest(0, 3.0, 0.0, 3.0, 2.0, None, None, Span(0, 5), pause=pause)
+        chooser = FrameChooser(wanted)
+        chooser.feed(Frame(0, 1.9, NOWHERE), changed=False, large=False)
+        assert chooser.minds_only_large(Frame(1, 2.1, NOWHERE)) is not pause
+
+
+def test_hovering_on_the_way_changes_nothing() -> None:
+    assert chosen({4.3: False, 4.6: False}) == (3.9, Reason.PRE_MOVE)
+
+
+def test_a_dialog_that_opens_on_the_way_is_waited_for() -> None:
+    assert chosen({4.3: True}) == (4.3, Reason.SETTLED)
+
+
+def test_the_previous_actions_effect_is_waited_for_while_the_hand_moves() -> None:
+    """Who moves on at once meets the effect on the way, however small."""
+    assert chosen({4.2: False}, since=3.8, approach=3.9) == (4.2, Reason.SETTLED)
+
+
+def test_an_effect_that_shows_just_before_the_hand_sets_out_was_there_in_time() -> None:
+    """The frame it arrives with is still too: nothing changes after it."""
+    assert chosen({3.9: True}, since=3.6, approach=3.95) == (3.9, Reason.PRE_MOVE)
+
+
+def test_a_frame_amid_a_change_is_never_taken_for_a_still_one() -> None:
+    assert chosen({4.2: True, 4.3: True}, since=3.8) == (4.3, Reason.SETTLED)
+
+
+def test_a_screen_that_never_rests_gives_its_last_frame() -> None:
+    always = {tenth / 10: True for tenth in range(60)}
+    assert chosen(always) == (4.9, Reason.BACKOFF)
+
+
+def test_frames_of_the_previous_action_are_not_for_this_one() -> None:
+    time, reason = chosen({}, since=4.55, approach=4.6)
+    assert time is not None
+    assert time >= 4.55
+    assert reason in {Reason.PRE_MOVE, Reason.SETTLED}
+
+
+def test_no_frame_in_time_is_no_frame() -> None:
+    assert chosen({}, since=4.95, press=5.0) == (None, Reason.MISSING)
+
+
+@settings(deadline=None)
+@given(
+    changes=st.dictionaries(st.integers(0, 70).map(lambda n: n / 10), st.booleans()),
+    press=st.floats(0.5, 6),
+    since=st.floats(0, 6),
+    approach=st.floats(0, 6),
+)
+def test_never_later_than_the_guard_nor_before_the_previous_action(
+    changes: dict[float, bool], press: float, since: float, approach: float
+) -> None:
+    time, reason = chosen(changes, press=press, since=since, approach=approach)
+    if time is None:
+        assert reason is Reason.MISSING
+    else:
+        assert since <= time <= press - 0.1 + 1e-6
+        assert reason in {Reason.PRE_MOVE, Reason.SETTLED, Reason.BACKOFF}
+
+
+@pytest.mark.parametrize("late", [4.95, 5.0, 5.5])
+def test_what_the_press_itself_changes_does_not_matter(late: float) -> None:
+    assert chosen({round(late, 1): True})[1] is Reason.PRE_MOVE

@@ -1,0 +1,142 @@
+"""Which picture a step gets, against the truth of made recordings."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo_pipeline.observation.frames.screenshots import (
+    check_frames_present,
+    check_pictures,
+    check_screenshot_leaks,
+    read_frames,
+)
+from demo_pipeline.settings import ObservationSettings
+from demo_pipeline_tests.observation.made import Observed, cut_video, observe
+from demo_pipeline_tests.simulator.frame_numbers import read_frame_number
+
+
+def pictured(one: Observed) -> list[tuple[dict[str, Any], int]]:
+    """(row, number of the frame that its picture shows)."""
+    found = [(row, read_frame_number(one.picture(row["file"]))) for row in one.rows if row["file"]]
+    assert all(number is not None for _, number in found)
+    return [(row, number or 0) for row, number in found]
+
+
+def test_the_picture_is_the_frame_that_the_row_names(observed: Observed) -> None:
+    rows = pictured(observed)
+    assert len(rows) > 8
+    for row, number in rows:
+        assert row["frame"] == number
+        assert row["pts"] == pytest.approx(observed.truth.frames[number].pts / 90_000, abs=1e-5)
+
+
+def test_no_picture_shows_the_press_or_later(observed: Observed) -> None:
+    presses = {action.action_index: action for action in observed.actions}
+    for row, number in pictured(observed):
+        action = presses[row["action_index"]]
+        shown = observed.truth.frames[number].wall_ms
+        if action.action_type != "pause":
+            assert shown < action.press_ms
+            guard = max(50.0, observed.evidence.clock.uncertainty_ms)
+            assert row["lead_ms"] >= guard - 0.001
+            assert observed.truth.timeline.at(shown).state.pressed == ""
+
+
+def test_a_picture_shows_what_the_previous_action_did(observed: Observed) -> None:
+    """The screen of the chosen frame is the one that the hand met, effects of before included."""
+    for row, number in pictured(observed):
+        action = next(a for a in observed.actions if a.action_index == row["action_index"])
+        if action.action_type == "pause" or row["reason_code"] == "backoff":
+            continue
+        shown = observed.truth.timeline.at(observed.truth.frames[number].wall_ms).state
+        met = observed.truth.timeline.at(action.press_ms).state
+        assert (shown.windows, shown.checked, shown.moved) == (met.windows, met.checked, met.moved)
+
+
+def test_waits_are_found_and_thinking_is_none(observed: Observed) -> None:
+    pauses = {pause.kind: pause for pause in observed.truth.pauses}
+    assert set(pauses) == {"wait", "think"}
+    (wait,) = observed.evidence.waits
+    action = observed.actions[wait.action_index]
+    assert action.press_ms == pytest.approx(pauses["wait"].start_ms, abs=60)
+    assert wait.seconds == pytest.approx(
+        (pauses["wait"].end_ms - pauses["wait"].start_ms) / 1000, abs=0.06
+    )
+    codes = [row["reason_code"] for row in observed.rows]
+    assert codes.count("pause") == 1
+
+
+def test_nothing_leaks_and_the_checks_agree(observed: Observed) -> None:
+    folder = observed.out / "screenshots"
+    assert check_screenshot_leaks(folder) == []
+    assert check_frames_present(folder) == []
+    assert check_pictures(folder, observed.out / "actions", ObservationSettings()) == []
+
+
+def test_the_final_picture_shows_the_last_effect(observed: Observed) -> None:
+    number = read_frame_number(observed.picture("final.png"))
+    assert number is not None
+    shown = observed.truth.timeline.at(observed.truth.frames[number].wall_ms).state
+    assert shown.checked == observed.truth.timeline.states[-1].checked
+
+
+def test_a_video_cut_short_leaves_the_steps_after_it_without_a_picture(
+    plain: Observed, tmp_path: Path
+) -> None:
+    folder = tmp_path / "demo"
+    folder.mkdir()
+    for name in ("input_log.jsonl", "meta.json"):
+        (folder / name).write_bytes((plain.folder / name).read_bytes())
+    cut = plain.rows[5]["pts"] + 0.5
+    cut_video(plain.folder / "recording.mp4", folder / "recording.mp4", cut)
+    short = observe(folder, tmp_path / "store", plain.truth)
+    for row in short.rows:
+        action = short.actions[row["action_index"]]
+        if short.evidence.as_clock().video_time(action.press_ms) > cut + 1:
+            assert row["reason_code"] in {"missing", "pause"}
+            assert row["file"] is None
+    lost = [row["action_index"] for row in short.rows if row["reason_code"] == "missing"]
+    assert len(lost) >= 3
+    (problem,) = check_frames_present(tmp_path / "store" / "screenshots")
+    assert f"{len(lost)} actions" in problem.message
+    settings = ObservationSettings()
+    assert check_pictures(short.out / "screenshots", short.out / "actions", settings) == []
+
+
+def test_an_action_before_the_video_begins_gets_no_picture(plain: Observed, tmp_path: Path) -> None:
+    """A recorder's video that starts seconds late never shows the screen before the first act."""
+    folder = tmp_path / "demo"
+    folder.mkdir()
+    for name in ("meta.json", "recording.mp4"):
+        (folder / name).write_bytes((plain.folder / name).read_bytes())
+    first = plain.truth.timestamp_ms + plain.evidence.clock.documented_offset_ms
+    early = round(first - 900)
+    press = '{{"event":"{}","data":{{"x":5,"y":5,"button":"Left"}},"time":{}}}\n'
+    lines = press.format("mousedown", early) + press.format("mouseup", early + 60)
+    log = (plain.folder / "input_log.jsonl").read_text(encoding="utf-8")
+    (folder / "input_log.jsonl").write_text(lines + log, encoding="utf-8")
+    late = observe(folder, tmp_path / "store", plain.truth)
+    assert (late.rows[0]["reason_code"], late.rows[0]["file"]) == ("missing", None)
+    assert late.rows[-1]["file"] is not None
+
+
+def test_the_same_recording_gives_the_same_bytes(plain: Observed, tmp_path: Path) -> None:
+    again = observe(plain.folder, tmp_path / "store", plain.truth)
+    first = plain.out / "screenshots"
+    names = sorted(path.name for path in first.iterdir())
+    assert names == sorted(path.name for path in (again.out / "screenshots").iterdir())
+    for name in names:
+        assert (first / name).read_bytes() == (again.out / "screenshots" / name).read_bytes()
+
+
+def test_damaged_pictures_are_named(plain: Observed, tmp_path: Path) -> None:
+    source = plain.out / "screenshots"
+    for path in source.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    victim = next(row["file"] for row in read_frames(source) if row["file"])
+    (tmp_path / victim).write_bytes(b"not a picture")
+    (tmp_path / "final.png").unlink()
+    problems = check_pictures(tmp_path, plain.out / "actions", ObservationSettings())
+    assert [problem.file for problem in problems] == [victim, "final.png"]
+    assert not any(str(tmp_path) in problem.message for problem in problems)

@@ -1,0 +1,167 @@
+"""The wheel's sign from moving content, and how it reaches the written scrolls."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import av
+import cv2
+import numpy as np
+import pytest
+
+from demo_pipeline.actions.action_tables import Action
+from demo_pipeline.datasets.provenance import read_provenance
+from demo_pipeline.observation.calibration.canvas import fit_canvas
+from demo_pipeline.observation.calibration.clock import documented_clock
+from demo_pipeline.observation.frames.scroll_motion import (
+    COLUMN_STEP,
+    ROW_STEP,
+    ScrollWatch,
+    content_moved,
+)
+from demo_pipeline.observation.frames.video_frames import Frame
+from demo_pipeline_tests.made_pipeline import open_pipeline, run_chain
+from demo_pipeline_tests.simulator.desktop import Box, Desktop, Widget
+from demo_pipeline_tests.simulator.form import SMALL
+from demo_pipeline_tests.simulator.recording import write_recording
+from demo_pipeline_tests.simulator.script import Script, click, scroll
+
+HEIGHT, WIDTH = 720, 1280
+MIDDLE = (640.0, 360.0)
+CANVAS = fit_canvas((WIDTH, HEIGHT), 1.0, (1920, 1080))
+
+
+def page(seed: int = 1) -> np.ndarray:
+    """A page far longer and wider than the screen, with text-like texture."""
+    coarse = np.random.default_rng(seed).integers(0, 255, (300, 400)).astype(np.uint8)
+    return cv2.resize(coarse, (3200, 2400), interpolation=cv2.INTER_LINEAR)
+
+
+def view(picture: np.ndarray, down: int = 0, right: int = 0) -> np.ndarray:
+    """What shows when the view lies this far down and right on the page."""
+    top, left = 800 + down, 900 + right
+    return picture[top : top + HEIGHT, left : left + WIDTH].copy()
+
+
+def screen(picture: np.ndarray, down: int = 0, right: int = 0) -> np.ndarray:
+    """The luma of a view."""
+    return view(picture, down, right)[::ROW_STEP, ::COLUMN_STEP].copy()
+
+
+@pytest.mark.parametrize("pixels", [4, 16, 52, 120])
+def test_content_is_seen_to_move_either_way(pixels: int) -> None:
+    film = page()
+    assert content_moved(screen(film), screen(film, down=pixels), MIDDLE) == "up"
+    assert content_moved(screen(film, down=pixels), screen(film), MIDDLE) == "down"
+    assert content_moved(screen(film), screen(film, right=pixels), MIDDLE) == "left"
+    assert content_moved(screen(film, right=pixels), screen(film), MIDDLE) == "right"
+
+
+def test_what_does_not_move_or_cannot_be_told_is_no_evidence() -> None:
+    film = page()
+    assert content_moved(screen(film), screen(film), MIDDLE) is None
+    assert content_moved(screen(film), screen(page(2)), MIDDLE) is None
+    rows = np.tile(np.repeat([0, 255], 10).astype(np.uint8), 60)[:, None].repeat(3200, axis=1)
+    striped = cv2.resize(rows, (3200, 2400))
+    assert content_moved(screen(striped), screen(striped, down=21), MIDDLE) is None
+    assert content_moved(screen(film)[:10], screen(film), MIDDLE) is None
+    assert content_moved(screen(film), screen(film, down=16), (-900.0, 5000.0)) is None
+
+
+def test_a_button_that_lights_up_is_no_movement() -> None:
+    before = screen(page())
+    after = before.copy()
+    after[170:190, 150:170] = 255
+    assert content_moved(before, after, MIDDLE) is None
+
+
+def scrolls(*deltas: float) -> list[Action]:
+    return [
+        Action(
+            "scroll", 1000 * n, 1000 * n + 200, [n], x=640, y=360, wheel_sum=delta, action_index=n
+        )
+        for n, delta in enumerate(deltas, 1)
+    ]
+
+
+def watched(actions: list[Action], *views: tuple[float, int, int]) -> ScrollWatch:
+    """A watch that saw the views (seconds, pixels down, pixels right)."""
+    watch = ScrollWatch(actions, documented_clock(0.0), CANVAS)
+    film = page()
+    for time, down, right in views:
+        picture = av.VideoFrame.from_ndarray(view(film, down, right), format="gray")
+        watch.offer(Frame(round(time * 1000), time, picture))
+    return watch
+
+
+def test_the_sign_is_what_most_scrolls_show() -> None:
+    """Positive deltas push the content down: positive is up."""
+    moving = [(1.0, 400, 0), (1.1, 380, 0), (2.0, 380, 0), (2.1, 410, 0), (3.0, 410, 0)]
+    vote = watched(scrolls(1, -1, 1), *moving, (3.2, 390, 0)).vote()
+    assert (vote.positive, vote.votes, vote.agreeing) == ("up", 3, 3)
+    documented = watched(scrolls(-120, 120), *moving[:4]).vote()
+    assert documented.positive == "down"
+
+
+def test_scrolls_that_contradict_each_other_decide_nothing() -> None:
+    vote = watched(scrolls(1, 1), (1.0, 0, 0), (1.1, 20, 0), (2.0, 20, 0), (2.1, 0, 0)).vote()
+    assert (vote.positive, vote.votes) == (None, 2)
+    assert watched(scrolls(1, 1), (1.0, 0, 0), (1.1, 0, 0)).vote().votes == 0
+
+
+def test_content_that_moves_before_the_scroll_is_not_its_doing() -> None:
+    assert (
+        watched(scrolls(1), (0.1, 0, 0), (0.2, 40, 0), (0.9, 40, 0), (1.1, 40, 0)).vote().votes == 0
+    )
+
+
+def test_content_that_moves_across_was_scrolled_sideways() -> None:
+    vote = watched(scrolls(1), (1.0, 0, 0), (1.1, 0, 30), (1.2, 0, 60)).vote()
+    assert vote.positive is None
+    assert dict(vote.sideways) == {1: "right"}
+
+
+def test_of_many_scrolls_some_all_over_the_recording_are_looked_at() -> None:
+    many = scrolls(*[1] * 200)
+    watch = ScrollWatch(many, documented_clock(0.0), CANVAS)
+    starts = [span.start for span in watch.spans]
+    assert len(starts) == 12
+    assert (starts[0], starts[-1]) == (1.0, 200.0)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_recorder_that_counts_the_other_way_is_seen_through(sign: int, tmp_path: Path) -> None:
+    """The same wheel in multiples of 120, which by rule is positive = down."""
+    folder = tmp_path / "uploads" / "demo"
+    random = Random(7)
+    rows = tuple("".join(random.choices("abcdehimnorstuw    ", k=36)) for _ in range(40))
+    desktop = Desktop(
+        (
+            Widget("Form", "window", Box(200, 100, 1200, 800)),
+            Widget("Agree", "check_box", Box(240, 200, 300, 50), "Form"),
+            Widget("Rows", "list", Box(240, 300, 900, 500), "Form", rows=rows),
+        )
+    )
+    acts = (click("Agree"), scroll("Rows", 3), click("Agree"), scroll("Rows", -2), click("Agree"))
+    write_recording(folder, Script(desktop, acts, seed=3), replace(SMALL, width=1280, height=720))
+    log = folder / "input_log.jsonl"
+    events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    for event in events:
+        if event["event"] == "mousewheel":
+            event["data"]["delta"] *= sign
+    log.write_text("\n".join(map(json.dumps, events)), encoding="utf-8")
+    pipeline = open_pipeline(tmp_path)
+    assert set(run_chain(pipeline, "demo").values()) == {"made"}
+    with pipeline.store.open("trajectories/demo") as (out, _):
+        written = [
+            json.loads(path.read_bytes()) for path in sorted(out.glob("steps/*/action.json"))
+        ]
+        rows = read_provenance(out / "provenance.parquet", ["action_type", "wheel_method"])
+    directions = [
+        one["parameters"]["direction"] for one in written if one["action_type"] == "scroll"
+    ]
+    assert directions == ["down", "up"]
+    assert [row["wheel_method"] for row in rows if row["action_type"] == "scroll"] == [
+        "evidence"
+    ] * 2

@@ -1,0 +1,149 @@
+"""Exactly the frames that were asked for, in order, from every kind of film."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from demo_pipeline.observation.frames.video_frames import Span, _Film, decode_spans
+from demo_pipeline.recording.video_probe import PacketScan, open_video, scan_packets
+from demo_pipeline_tests.observation.made import cut_video, turn_video
+from demo_pipeline_tests.simulator.frame_numbers import read_frame_number, stamp
+from demo_pipeline_tests.simulator.video import VideoOptions, encode, frame_schedule
+
+SIZE = (320, 180)
+SECONDS = 24
+FILMS = {
+    "constant_gop_30": VideoOptions(preset="ultrafast", gop=30),
+    "constant_gop_250": VideoOptions(preset="ultrafast", gop=250),
+    "variable": VideoOptions(preset="ultrafast", gop=30, variable=True),
+    "b_frames": VideoOptions(preset="veryfast", gop=30, b_frames=3, first_pts=9000),
+    "b_frames_variable": VideoOptions(preset="veryfast", gop=250, b_frames=2, variable=True),
+}
+times = st.floats(-1, SECONDS + 1)
+
+
+def film(path: Path, options: VideoOptions) -> None:
+    """Numbered grey pictures."""
+
+    def pictures() -> Iterator[tuple[int, NDArray[np.uint8]]]:
+        for frame in frame_schedule(options, 0, SECONDS * 1000):
+            planes = np.full((SIZE[1] * 3 // 2, SIZE[0]), 128, np.uint8)
+            stamp(planes[: SIZE[1]], frame.number)
+            yield frame.pts, planes
+
+    encode(path, pictures(), SIZE, options)
+
+
+@pytest.fixture(scope="module", params=sorted(FILMS))
+def filmed(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, PacketScan]:
+    path = tmp_path_factory.mktemp("films") / "recording.mp4"
+    film(path, FILMS[request.param])
+    return path, scan_packets(path)
+
+
+def disjoint(bounds: list[float]) -> list[Span]:
+    ordered = sorted(bounds)
+    return [Span(a, b) for a, b in zip(ordered[::2], ordered[1::2], strict=True)]
+
+
+@settings(max_examples=8, deadline=None)
+@given(bounds=st.lists(times, min_size=2, max_size=8, unique=True).filter(lambda b: not len(b) % 2))
+def test_spans_yield_their_frames_and_no_others(
+    filmed: tuple[Path, PacketScan], bounds: list[float]
+) -> None:
+    path, scan = filmed
+    spans = disjoint(bounds)
+    inside = np.zeros(len(scan.pts), bool)
+    for span in spans:
+        inside |= (scan.times >= span.start - 1e-9) & (scan.times <= span.end + 1e-9)
+    got = list(decode_spans(path, scan, spans))
+    assert [frame.pts for frame in got] == scan.pts[inside].tolist()
+    for frame in got[:2] + got[-2:]:
+        assert scan.pts[read_frame_number(frame.rgb())] == frame.pts
+
+
+def test_single_instants_far_apart(filmed: tuple[Path, PacketScan]) -> None:
+    path, scan = filmed
+    wanted = [3, 40, 41, 200, len(scan.pts) - 1]
+    spans = [Span(float(scan.times[n]), float(scan.times[n])) for n in wanted]
+    got = list(decode_spans(path, scan, spans))
+    assert [read_frame_number(frame.rgb()) for frame in got] == wanted
+
+
+def test_what_is_passed_over_in_between_changes_no_pixel(
+    filmed: tuple[Path, PacketScan],
+) -> None:
+    path, scan = filmed
+    whole = list(decode_spans(path, scan, [Span(-1, SECONDS + 1)]))
+    chosen = range(1, len(whole), 23)
+    sparse = list(decode_spans(path, scan, [Span(whole[n].time, whole[n].time) for n in chosen]))
+    assert [frame.pts for frame in sparse] == [whole[n].pts for n in chosen]
+    for number, frame in zip(chosen, sparse, strict=True):
+        assert np.array_equal(frame.rgb(), whole[number].rgb())
+
+
+def test_between_the_spans_only_what_others_are_built_on_is_decoded(tmp_path: Path) -> None:
+    path = tmp_path / "recording.mp4"
+    film(path, FILMS["b_frames"])
+    scan = scan_packets(path)
+    last = int(scan.pts[-1])
+    with open_video(path) as (container, stream):
+        decoded = list(
+            _Film(container, stream, scan, [(last, last)])._decoded(int(scan.key_pts[0]))
+        )
+    assert decoded[-1].pts == last
+    assert len(decoded) < 0.75 * len(scan.pts)
+
+
+def test_a_span_between_two_frames_is_empty_and_costs_the_next_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "recording.mp4"
+    film(path, FILMS["constant_gop_250"])
+    scan = scan_packets(path)
+    spans = [Span(1.001, 1.002), Span(1.05, 1.07)]
+    assert [round(f.time, 3) for f in decode_spans(path, scan, spans)] == [1.067]
+
+
+@pytest.mark.parametrize("share", [0.35, 0.6, 0.97])
+def test_a_truncated_file_ends_early_without_an_error(tmp_path: Path, share: float) -> None:
+    whole, path = tmp_path / "whole.mp4", tmp_path / "recording.mp4"
+    film(whole, FILMS["constant_gop_30"])
+    cut_video(whole, path, 99, front=True)
+    scan = scan_packets(path)
+    data = path.read_bytes()
+    path.write_bytes(data[: round(len(data) * share)])
+    got = [frame.pts for frame in decode_spans(path, scan, [Span(0, 5), Span(6, 99)])]
+    assert got == sorted(set(got))
+    assert len(got) < len(scan.pts)
+    assert 0 in got
+
+
+def test_bytes_damaged_in_the_middle_are_survived(tmp_path: Path) -> None:
+    path = tmp_path / "recording.mp4"
+    film(path, FILMS["constant_gop_30"])
+    scan = scan_packets(path)
+    data = bytearray(path.read_bytes())
+    middle = len(data) // 3
+    data[middle : middle + 3000] = bytes(3000)
+    path.write_bytes(data)
+    got = [frame.pts for frame in decode_spans(path, scan, [Span(0, 3), Span(20, 23)])]
+    assert got == sorted(set(got))
+    assert scan.pts[-20] in got
+
+
+def test_turned_video_is_read_as_a_player_shows_it(tmp_path: Path) -> None:
+    source, path = tmp_path / "level.mp4", tmp_path / "turned.mp4"
+    film(source, FILMS["constant_gop_30"])
+    turn_video(source, path)
+    (level,) = decode_spans(source, scan_packets(source), [Span(1, 1)])
+    (turned,) = decode_spans(path, scan_packets(path), [Span(1, 1)])
+    assert turned.rgb().shape == (SIZE[0], SIZE[1], 3)
+    assert (turned.rgb() == np.rot90(level.rgb(), -1)).all()
+    height, width = turned.luma.shape
+    assert (height, width) == (SIZE[0] // 4, SIZE[1] // 4)

@@ -1,0 +1,191 @@
+"""The `ui_trees` stage on made recordings: scans in force, targets as in the truth, checks."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo_pipeline.observation.trees.tree_checks import check_cursor, check_known_roles, check_trees
+from demo_pipeline.observation.trees.ui_trees import build_ui_trees, read_tree_rows
+from demo_pipeline.recording.events import build_events
+from demo_pipeline.settings import Settings
+from demo_pipeline_tests.observation.made import Observed
+from demo_pipeline_tests.simulator.desktop import Box
+
+
+def build(one: Observed, out: Path, log: Path | None = None) -> list[dict[str, Any]]:
+    """The trees of a recording, or of another log with the same actions."""
+    out.mkdir()
+    events = one.out / "events"
+    if log is not None:
+        events = out.parent / "events"
+        events.mkdir()
+        build_events(log, events, Settings().recording)
+    build_ui_trees(
+        log or one.folder / "input_log.jsonl",
+        "windows",
+        events,
+        one.out / "actions",
+        one.evidence,
+        out,
+    )
+    return read_tree_rows(out)
+
+
+@pytest.fixture(scope="module")
+def trees(plain: Observed, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("trees") / "out"
+    build(plain, out)
+    return out
+
+
+def with_scans(one: Observed, path: Path, change: Any) -> Path:
+    """The log with each scan's data changed, or dropped where `change` gives None."""
+    lines = []
+    for text in (one.folder / "input_log.jsonl").read_text(encoding="utf-8").splitlines():
+        event = json.loads(text)
+        if event["event"] != "axtree":
+            lines.append(text)
+        elif (data := change(event["data"])) is not None:
+            lines.append(f'{{"event":"axtree","time":{event["time"]},"data":{data}}}')
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+def test_targets_are_what_was_clicked(plain: Observed, trees: Path) -> None:
+    """Where the scan is as new as the screen, the hit test names the true widget."""
+    by_press = {action.press_ms: action for action in plain.truth.actions}
+    compared = 0
+    for row in read_tree_rows(trees):
+        action = plain.actions[row["action_index"]]
+        true = by_press.get(action.press_ms)
+        if true is None or true.target is None or row["target_method"] != "hit_test":
+            continue
+        scanned = plain.truth.timeline.at(row["scan_ms"]).state
+        if scanned.moved != plain.truth.timeline.at(action.press_ms).state.moved:
+            continue
+        assert (row["target_name"], row["target_role"]) == (true.target_name, true.target_role)
+        box = Box(*(row[f"target_{side}"] // 3 for side in ("x", "y", "width", "height")))
+        assert box == true.target
+        compared += 1
+    assert compared >= 4
+
+
+def test_typing_goes_to_the_field_that_was_clicked(plain: Observed, trees: Path) -> None:
+    rows = {row["action_index"]: row for row in read_tree_rows(trees)}
+    typed = next(a for a in plain.actions if a.action_type == "type")
+    row = rows[typed.action_index]
+    assert (row["target_name"], row["target_role"]) == ("Name", "textfield")
+    assert row["target_method"] in {"focused", "last_click"}
+
+
+def test_each_action_has_a_valid_tree_with_its_target(plain: Observed, trees: Path) -> None:
+    assert check_trees(trees, plain.out / "actions") == []
+    assert check_known_roles(trees) == []
+    for row in read_tree_rows(trees):
+        action = plain.actions[row["action_index"]]
+        assert row["scan_ms"] <= action.press_ms
+        assert row["freshness"] in {"fresh", "stale", "changed", "running"}
+        if row["target_id"]:
+            assert f'"{row["target_id"]}"' in (trees / row["file"]).read_text(encoding="utf-8")
+
+
+def test_what_stands_in_a_text_field_is_not_written(plain: Observed, trees: Path) -> None:
+    typed = next(a.text for a in plain.actions if a.action_type == "type")
+    assert typed
+    for path in trees.glob("*.json"):
+        assert typed not in path.read_text(encoding="utf-8")
+
+
+def test_a_log_without_scans_gives_roots_only(plain: Observed, tmp_path: Path) -> None:
+    log = with_scans(plain, tmp_path / "log.jsonl", lambda _: None)
+    rows = build(plain, tmp_path / "out", log)
+    assert {row["freshness"] for row in rows} == {"none"}
+    assert {row["nodes"] for row in rows} == {0}
+    assert {row["target_id"] for row in rows} == {None}
+    assert check_trees(tmp_path / "out", plain.out / "actions") == []
+
+
+@pytest.mark.parametrize("depth", [400, 1000])
+def test_trees_as_deep_as_web_pages_get_come_through(
+    plain: Observed, tmp_path: Path, depth: int
+) -> None:
+    box = '"bbox":{"x":0,"y":0,"width":300,"height":200}'
+    opened = f'{{"role":"Pane","name":"",{box},"children":['
+    text = f'{{"duration":50,"tree":[{opened * depth}{"]}" * depth}]}}'
+    log = with_scans(plain, tmp_path / "log.jsonl", lambda _: text)
+    rows = build(plain, tmp_path / "out", log)
+    assert {row["nodes"] for row in rows if row["freshness"] != "none"} == {depth}
+    assert check_trees(tmp_path / "out", plain.out / "actions") == []
+
+
+def test_roles_that_no_table_knows_fail_their_check(plain: Observed, tmp_path: Path) -> None:
+    def renamed(data: dict[str, Any]) -> str:
+        return json.dumps(data).replace('"role": "Button"', '"role": "Gizmo"')
+
+    log = with_scans(plain, tmp_path / "log.jsonl", renamed)
+    build(plain, tmp_path / "out", log)
+    (problem,) = check_known_roles(tmp_path / "out")
+    assert "role in no table" in problem.message
+
+
+@pytest.mark.parametrize("shift", [0, 200])
+def test_the_recorders_own_hit_tests_are_compared_with_ours(
+    plain: Observed, tmp_path: Path, shift: int
+) -> None:
+    """Trees whose boxes lie elsewhere than the coordinates say do not pass for right."""
+
+    def asked(data: dict[str, Any]) -> str:
+        button = {"role": "Button", "name": "Agree", "bbox": box(20, 30, 40, 12)}
+        moved = button | {"bbox": box(20 + shift, 30, 40, 12)}
+        window = {"role": "Window", "name": "w", "bbox": box(0, 0, 640, 360), "children": [moved]}
+        cursor = {"position": {"x": 30, "y": 35}, "element": button}
+        return json.dumps(data | {"tree": [window], "queries": {"cursor": cursor}})
+
+    log = with_scans(plain, tmp_path / "log.jsonl", asked)
+    rows = build(plain, tmp_path / "out", log)
+    assert {row["cursor_agrees"] for row in rows if row["scan_ms"]} == {shift == 0}
+    assert [one.code for one in check_cursor(tmp_path / "out")] == ["cursor_differs"] * (shift > 0)
+
+
+def test_a_scan_of_hardly_a_node_is_told_as_sparse(plain: Observed, tmp_path: Path) -> None:
+    """Applications without accessibility give a bare window."""
+
+    def bare(_: dict[str, Any]) -> str:
+        return json.dumps({"tree": [{"role": "Window", "name": "w", "bbox": box(0, 0, 640, 360)}]})
+
+    log = with_scans(plain, tmp_path / "log.jsonl", bare)
+    rows = build(plain, tmp_path / "out", log)
+    assert {row["freshness"] for row in rows if row["scan_ms"]} == {"sparse"}
+
+
+def box(x: int, y: int, width: int, height: int) -> dict[str, int]:
+    return {"x": x, "y": y, "width": width, "height": height}
+
+
+def test_a_tree_that_was_spoilt_is_named(plain: Observed, trees: Path, tmp_path: Path) -> None:
+    for path in trees.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    (tmp_path / "000.json").write_text('{"root": 7}', encoding="utf-8")
+    (tmp_path / "001.json").unlink()
+    files = {problem.file for problem in check_trees(tmp_path, plain.out / "actions")}
+    assert files == {"000.json", "001.json"}
+
+
+def test_a_target_that_its_tree_does_not_hold_is_named(
+    plain: Observed, trees: Path, tmp_path: Path
+) -> None:
+    for path in trees.iterdir():
+        (tmp_path / path.name).write_bytes(path.read_bytes())
+    first, *_, last = (row for row in read_tree_rows(trees) if row["target_id"])
+    changes = ((first, first["target_id"], "node_9999"), (last, last["target_name"], "Other"))
+    for row, old, new in changes:
+        file = tmp_path / row["file"]
+        text = file.read_text(encoding="utf-8")
+        file.write_text(text.replace(f'"{old}"', f'"{new}"'), encoding="utf-8")
+    problems = check_trees(tmp_path, plain.out / "actions")
+    assert {(one.code, one.file) for one in problems} == {
+        ("target_differs", first["file"]),
+        ("target_differs", last["file"]),
+    }

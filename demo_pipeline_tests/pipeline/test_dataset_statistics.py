@@ -1,0 +1,183 @@
+"""Statistics over a store: what is counted, what must agree, and what people can ask themselves."""
+
+import json
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from demo_pipeline.cli.stats import print_views, show
+from demo_pipeline.datasets.statistics_tables import QUERIES
+from demo_pipeline.datasets.views import VIEWS, present, views_sql
+from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.pipeline.dataset_stages import DATASET_STAGE_BY_NAME, run_dataset_stage
+from demo_pipeline.pipeline.dataset_statistics import (
+    COUNTED,
+    committed,
+    live,
+    opened_views,
+    run_query,
+    run_statistics,
+)
+from demo_pipeline.settings import DatasetSettings, Settings
+from demo_pipeline.storage.errors import MissingOutput
+from demo_pipeline_tests.made_pipeline import copy_of, open_pipeline
+
+NAMES = ("trajectory_index", "sft_samples", "messages_dataset")
+
+
+def build(pipeline: Workspace, *names: str) -> None:
+    for name in names:
+        assert run_dataset_stage(pipeline, DATASET_STAGE_BY_NAME[name]).status in {
+            "made",
+            "unchanged",
+        }
+
+
+@pytest.fixture(scope="module")
+def counted(made_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
+    """Two demonstrations and the datasets made of them; for reading."""
+    pipeline = open_pipeline(copy_of(made_root, tmp_path_factory.mktemp("counted") / "root"))
+    build(pipeline, *NAMES)
+    run_statistics(pipeline)
+    return pipeline
+
+
+@pytest.fixture
+def own(counted: Workspace, tmp_path: Path) -> Workspace:
+    """A copy to be changed."""
+    root = Path(counted.settings.store).parent
+    return open_pipeline(copy_of(root, tmp_path / "root"))
+
+
+def test_the_tables_count_what_is_in_the_index(counted: Workspace) -> None:
+    tables = live(counted)
+    with counted.store.open("dataset") as (folder, _):
+        index = json.loads((folder / "index.json").read_bytes())
+    [overview] = tables["overview"]
+    assert overview["trajectories"] == index["total_trajectories"] == 2
+    assert overview["steps"] == sum(entry["steps"] for entry in index["trajectories"])
+    assert sum(row["steps"] for row in tables["actions"]) == overview["steps"]
+    assert {row["platform"] for row in tables["screens"]} == {"windows"}
+    assert sum(row["samples"] for row in tables["sft_splits"]) > 0
+
+
+def test_the_leak_rates_are_those_of_the_index(counted: Workspace) -> None:
+    with counted.store.open("dataset") as (folder, _):
+        counts = json.loads((folder / "metadata.json").read_bytes())["counts"]
+    together, *by_action = live(counted)["leak_rates"]
+    rates = {name: counts[name] for name in together if name != "action_type"}
+    assert together == {"action_type": "all", **rates}
+    assert sum(row["pointer_actions"] for row in by_action) == counts["pointer_actions"] == 5
+    version = counted.store.current("statistics")
+    assert version is not None
+    assert {name: version.manifest.summary[name] for name in rates} == rates
+
+
+def test_a_table_from_before_leaks_were_told_apart_can_be_counted(tmp_path: Path) -> None:
+    (tmp_path / "dataset").mkdir()
+    rows = [{"trajectory_id": "a", "action_type": "click", "leak": n < 1} for n in range(4)]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "dataset" / "steps.parquet")
+    with opened_views(tmp_path) as (sql, there):
+        assert there == {"steps"}
+        [query] = [one for one in QUERIES if one.name == "leak_rates"]
+        together = sql.execute(query.sql).fetchall()[0]
+    assert together == ("all", 4, 1, 0, 0.25, 0.0)
+
+
+def test_what_is_committed_is_what_is_live_and_the_same_twice(counted: Workspace) -> None:
+    with counted.store.open("statistics") as (folder, version):
+        assert json.loads((folder / "statistics.json").read_bytes()) == live(counted)
+    assert run_statistics(counted).status == "unchanged"
+    again = run_statistics(counted, force=True)
+    assert (again.status, again.version) == ("made", version)
+    assert again.checks[0].passed
+
+
+def test_every_view_can_be_asked(counted: Workspace) -> None:
+    root = Path(counted.settings.store)
+    assert present(root) == {view.name for view in VIEWS}
+    for view in VIEWS:
+        [row] = run_query(counted, f"SELECT count(*) AS n FROM {view.name}")  # noqa: S608
+        assert row["n"] > 0 or view.name in {"rejected", "trees"}
+    joined = run_query(
+        counted,
+        "SELECT a.action_type, s.reason_code FROM actions a"
+        " JOIN steps s USING (trajectory_id, action_index)",
+    )
+    assert len(joined) == live(counted)["overview"][0]["steps"]
+
+
+def test_the_committed_script_works_in_any_duckdb_in_the_store(
+    counted: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(counted.settings.store)
+    script = Path("statistics/views.sql").read_text()
+    with duckdb.connect() as sql:
+        sql.execute(script)
+        assert sql.execute("SELECT count(*) FROM trajectories").fetchall() == [(2,)]
+        assert len(sql.execute("SELECT DISTINCT trajectory_id FROM frames").fetchall()) == 2
+
+
+def test_a_view_over_nothing_is_a_comment(tmp_path: Path) -> None:
+    script = views_sql(str(tmp_path), present(tmp_path))
+    with duckdb.connect() as sql:
+        sql.execute(script)
+        assert sql.execute("SELECT count(*) FROM duckdb_views() WHERE NOT internal").fetchall() == [
+            (0,)
+        ]
+    assert all(f"\n-- {view.name}: " in script for view in VIEWS)
+
+
+def test_datasets_made_with_other_splits_are_told_apart(own: Workspace) -> None:
+    for seed in range(1, 9):
+        root = Path(own.settings.store).parent
+        other = open_pipeline(root, datasets=DatasetSettings(seed=seed))
+        build(other, "messages_dataset")
+        [check] = run_statistics(own).checks
+        if not check.passed:
+            break
+    assert "different splits of sft and messages" in check.problems[0].message
+    assert check.problems[0].demonstration in {"first", "second"}
+    assert not check.blocking
+
+
+def test_without_an_index_it_says_how_to_make_one(tmp_path: Path) -> None:
+    (tmp_path / "uploads").mkdir()
+    with pytest.raises(MissingOutput, match="trajectory_index"):
+        run_statistics(open_pipeline(tmp_path))
+
+
+def test_only_what_is_there_is_counted(own: Workspace) -> None:
+    for name in COUNTED[1:]:
+        own.store.remove(name)
+    run_statistics(own)
+    tables = committed(own)
+    assert "actions" in tables
+    assert "sft_splits" not in tables
+
+
+def test_stats_prints_tables_json_views_and_answers(
+    counted: Workspace, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = counted.settings
+    assert show(settings, None, as_json=False) == 0
+    assert "overview" in capsys.readouterr().out
+    assert show(settings, None, as_json=True) == 0
+    assert json.loads(capsys.readouterr().out)["overview"][0]["trajectories"] == 2
+    assert show(settings, "SELECT count(*) AS n FROM steps", as_json=True) == 0
+    assert json.loads(capsys.readouterr().out)["answer"][0]["n"] > 0
+    assert print_views(settings) == 0
+    assert f"'{settings.store}/dataset/steps.parquet'" in capsys.readouterr().out
+
+
+def test_stats_of_an_empty_store_and_of_nonsense_are_no_crash(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = Settings(store=str(tmp_path / "it's"), uploads=str(tmp_path))
+    assert show(settings, None, as_json=False) == 1
+    assert "demo-pipeline run" in capsys.readouterr().err
+    assert show(settings, "SELEC", as_json=False) == 2
+    assert "SELEC" in capsys.readouterr().err

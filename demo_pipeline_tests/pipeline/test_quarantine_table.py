@@ -1,0 +1,79 @@
+"""The quarantine as a table: one row a problem, whatever a record lacks."""
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from demo_pipeline.pipeline.quarantine import QuarantineRecord, problem_dicts, quarantine, release
+from demo_pipeline.pipeline.quarantine_table import (
+    QUARANTINE_SCHEMA,
+    TABLE_FILE,
+    build_table,
+    check_table,
+    rows_of,
+    run_quarantine_table,
+)
+from demo_pipeline.problems import Problem
+from demo_pipeline_tests.made_pipeline import open_pipeline
+
+TORN = Problem("torn", "input_log.jsonl", "ends early", line=3, byte=7, remedy="send it again")
+
+
+def record(*problems: Problem, **values: object) -> QuarantineRecord:
+    given = {"demonstration": "d1", "stage": "events", "tool_version": "1", **values}
+    return QuarantineRecord.model_validate({**given, "problems": problem_dicts(problems)})
+
+
+def test_one_row_a_problem_with_what_the_record_says_of_all(tmp_path: Path) -> None:
+    records = [record(TORN, TORN, attempts=2), record(TORN, demonstration="d2")]
+    summary = build_table(records, tmp_path)
+    assert summary == {
+        "quarantined": 2,
+        "problems": 3,
+        "by_stage": {"events": 2},
+        "by_code": {"torn": 3},
+    }
+    table = pq.read_table(tmp_path / TABLE_FILE)
+    assert table.schema.equals(QUARANTINE_SCHEMA)
+    assert table.to_pylist()[0] == {
+        "demonstration": "d1",
+        "stage": "events",
+        "code": "torn",
+        "file": "input_log.jsonl",
+        "line": 3,
+        "byte": 7,
+        "frame": None,
+        "message": "ends early",
+        "remedy": "send it again",
+        "severity": "error",
+        "fingerprint": None,
+        "tool_version": "1",
+        "attempts": 2,
+    }
+    assert check_table(tmp_path) == []
+
+
+def test_a_record_from_elsewhere_still_fills_a_row() -> None:
+    odd = record().model_copy(update={"problems": [{"code": 5, "line": "three", "byte": True}]})
+    bare = record()
+    first, second = rows_of([odd, bare])
+    assert (first["code"], first["line"], first["byte"]) == ("", None, None)
+    assert (second["demonstration"], second["code"]) == ("d1", "unknown")
+
+
+def test_it_is_written_again_only_when_the_quarantine_changed(tmp_path: Path) -> None:
+    (tmp_path / "uploads").mkdir()
+    pipeline = open_pipeline(tmp_path)
+    assert run_quarantine_table(pipeline).summary["quarantined"] == 0
+    quarantine(pipeline.store, "d1", "events", "a" * 64, "1", problems=[TORN])
+    assert run_quarantine_table(pipeline).status == "made"
+    assert run_quarantine_table(pipeline).status == "unchanged"
+    quarantine(pipeline.store, "d1", "events", "a" * 64, "1", problems=[TORN])
+    assert run_quarantine_table(pipeline).status == "made"
+    release(pipeline.store, "d1")
+    assert run_quarantine_table(pipeline).summary == {
+        "quarantined": 0,
+        "problems": 0,
+        "by_stage": {},
+        "by_code": {},
+    }

@@ -1,0 +1,354 @@
+"""The chain of one demonstration: what is redone when, and what becomes of broken uploads."""
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo_pipeline.pipeline.context import Stage, StageContext, Summary, Workspace
+from demo_pipeline.pipeline.demonstration_stages import STAGE_BY_NAME, STAGES
+from demo_pipeline.pipeline.quarantine import list_quarantine, read_quarantine
+from demo_pipeline.pipeline.runner import is_up_to_date, run_stage
+from demo_pipeline.pipeline.superseded import SupersededError
+from demo_pipeline.pipeline.task_catalog import run_catalog
+from demo_pipeline.problems import DemonstrationError
+from demo_pipeline.settings import ActionSettings, TrajectorySettings
+from demo_pipeline.storage.errors import MissingOutput, StorageError
+from demo_pipeline.storage.uploads.fingerprint import of_upload
+from demo_pipeline.storage.uploads.upload_listing import changed_while_read
+from demo_pipeline.storage.uploads.uploads import Uploads
+from demo_pipeline_tests.made_pipeline import contents, copy_of, open_pipeline, run_chain
+
+LOG, META, VIDEO = "input_log.jsonl", "meta.json", "recording.mp4"
+
+
+@pytest.fixture
+def root(made_root: Path, tmp_path: Path) -> Path:
+    """A copy of two demonstrations taken to their trajectories."""
+    return copy_of(made_root, tmp_path / "root")
+
+
+def redone(pipeline: Workspace, demonstration: str = "first") -> list[str]:
+    return [name for name, status in run_chain(pipeline, demonstration).items() if status == "made"]
+
+
+# --- what is redone
+
+
+def test_a_tree_that_was_spoilt_after_it_was_checked_reaches_no_trajectory(root: Path) -> None:
+    pipeline = open_pipeline(root)
+    tree = root / "store" / "ui_trees" / "first" / "000.json"
+    text = tree.read_text(encoding="utf-8")
+    tree.write_text(text.replace('"timestamp":"2', '"timestamp":"1'), encoding="utf-8")
+    with pytest.raises(StorageError, match=r"ui_trees/first/000\.json was changed"):
+        run_stage(pipeline, STAGE_BY_NAME["trajectories"], "first", force=True)
+    run_stage(pipeline, STAGE_BY_NAME["ui_trees"], "first", force=True)
+    made = run_stage(pipeline, STAGE_BY_NAME["trajectories"], "first", force=True)
+    assert made.status == "made"
+    assert pipeline.store.verify("trajectories/first") == []
+
+
+def test_the_second_run_has_nothing_to_do(root: Path) -> None:
+    pipeline = open_pipeline(root)
+    before = contents(pipeline, "first")
+    assert is_up_to_date(pipeline, "first")
+    assert redone(pipeline) == []
+    assert contents(pipeline, "first") == before
+
+
+def test_made_again_everything_has_the_same_bytes(root: Path) -> None:
+    pipeline = open_pipeline(root)
+    before = contents(pipeline, "first")
+    for stage in STAGES:
+        made = run_stage(pipeline, stage, "first", force=True)
+        assert made.status == "made"
+    assert contents(pipeline, "first") == before
+
+
+@pytest.mark.parametrize(
+    ("stage", "file"),
+    [
+        ("events", "events.parquet"),
+        ("actions", "actions.parquet"),
+        ("screenshots", "001.png"),
+        ("ui_trees", "000.json"),
+        ("trajectories", "task.json"),
+        ("contact_sheets", "sheet.jpg"),
+    ],
+)
+def test_a_lost_file_is_made_again_and_nothing_else(root: Path, stage: str, file: str) -> None:
+    pipeline = open_pipeline(root)
+    before = contents(pipeline, "first")
+    with pipeline.store.open(STAGE_BY_NAME[stage].output("first")) as (folder, _):
+        (folder / file).unlink()
+    assert not is_up_to_date(pipeline, "first")
+    assert redone(pipeline) == [stage]
+    assert contents(pipeline, "first") == before
+
+
+def test_a_later_setting_redoes_no_earlier_stage(root: Path) -> None:
+    harder = TrajectorySettings(easy_steps=1, medium_steps=2)
+    pipeline = open_pipeline(root, trajectories=harder)
+    assert not is_up_to_date(pipeline, "first")
+    assert redone(pipeline) == ["trajectories", "contact_sheets"]
+    with pipeline.store.open("trajectories/first") as (folder, _):
+        assert json.loads((folder / "task.json").read_bytes())["difficulty"] == "hard"
+
+
+def test_a_stricter_limit_is_a_warning_and_changes_no_byte(root: Path) -> None:
+    before = contents(open_pipeline(root), "first")
+    pipeline = open_pipeline(root, trajectories=TrajectorySettings(max_leak_rate=0.9))
+    assert redone(pipeline) == ["trajectories"]
+    assert contents(pipeline, "first") == before
+
+
+def test_a_contact_sheet_is_made_of_the_trajectory_alone(root: Path) -> None:
+    pipeline = open_pipeline(root)
+    before = contents(pipeline, "first")["contact_sheets"]
+    shutil.rmtree(root / "uploads" / "first")
+    assert (
+        run_stage(pipeline, STAGE_BY_NAME["contact_sheets"], "first", force=True).status == "made"
+    )
+    assert contents(pipeline, "first")["contact_sheets"] == before
+
+
+def test_a_setting_that_changes_no_action_redoes_nothing_after_the_actions(root: Path) -> None:
+    pipeline = open_pipeline(root, actions=ActionSettings(pause_ms=2001))
+    assert redone(pipeline) == ["actions"]
+
+
+def test_a_changed_upload_is_noticed(root: Path) -> None:
+    pipeline = open_pipeline(root)
+    path = root / "uploads" / "first" / META
+    meta = json.loads(path.read_bytes())
+    meta["quest"]["content"] = "Please do something else."
+    path.write_text(json.dumps(meta), encoding="utf-8")
+    assert not is_up_to_date(pipeline, "first")
+    assert is_up_to_date(pipeline, "second")
+    assert redone(pipeline)[0] == "raw_recordings"
+    with pipeline.store.open("trajectories/first") as (folder, _):
+        task = json.loads((folder / "task.json").read_bytes())
+    assert task["instruction"] == "Please do something else."
+    assert is_up_to_date(pipeline, "first")
+
+
+def test_an_upload_changed_behind_the_manifest_stops_the_stages_that_read_it(root: Path) -> None:
+    pipeline = open_pipeline(root)
+    with (root / "uploads" / "first" / LOG).open("ab") as log:
+        log.write(b"\n")
+    with pytest.raises(DemonstrationError, match="changed since raw_recordings"):
+        run_stage(pipeline, STAGE_BY_NAME["events"], "first", force=True)
+    assert redone(pipeline)[:2] == ["raw_recordings", "events"]
+    assert list_quarantine(pipeline.store) == []
+
+
+def test_a_stage_without_its_inputs_says_which(root: Path) -> None:
+    shutil.rmtree(root / "store")
+    with pytest.raises(MissingOutput, match="recordings/first"):
+        run_stage(open_pipeline(root), STAGE_BY_NAME["events"], "first")
+
+
+def test_the_checks_are_written_with_what_they_looked_at(root: Path) -> None:
+    pipeline = open_pipeline(root)
+    for stage in STAGES:
+        version = pipeline.store.current(stage.output("first"))
+        assert version is not None
+        checks = {check.name: check for check in version.manifest.checks}
+        assert set(checks) == {check.name for check in stage.checks}
+        assert all(check.passed for check in checks.values())
+
+
+# --- broken uploads
+
+
+def _break_meta(folder: Path) -> None:
+    text = (folder / META).read_text(encoding="utf-8")
+    (folder / META).write_text(text.replace('"status":', '"status"', 1), encoding="utf-8")
+
+
+def _garbage_log(folder: Path) -> None:
+    (folder / LOG).write_bytes(b"\x00\xff garbage\n{half a line\n" * 30)
+
+
+def _no_instruction(folder: Path) -> None:
+    meta = json.loads((folder / META).read_bytes())
+    meta.update(title="", description="", quest=None)
+    (folder / META).write_text(json.dumps(meta), encoding="utf-8")
+
+
+BREAKS = {
+    "meta": (_break_meta, "raw_recordings", META, 5),
+    "no_video": (lambda folder: (folder / VIDEO).unlink(), "raw_recordings", VIDEO, None),
+    "no_meta": (lambda folder: (folder / META).unlink(), "raw_recordings", META, None),
+    "empty_video": (
+        lambda folder: (folder / VIDEO).write_bytes(b""),
+        "raw_recordings",
+        VIDEO,
+        None,
+    ),
+    "text_as_video": (
+        lambda folder: (folder / VIDEO).write_bytes(b"#EXTM3U\n/etc/hostname\n"),
+        "raw_recordings",
+        VIDEO,
+        None,
+    ),
+    "empty_log": (lambda folder: (folder / LOG).write_bytes(b""), "raw_recordings", LOG, 1),
+    "garbage": (_garbage_log, "events", LOG, 1),
+    "no_instruction": (_no_instruction, "trajectories", META, None),
+    "no_folder": (shutil.rmtree, "raw_recordings", ".", None),
+}
+
+
+@pytest.mark.parametrize("kind", sorted(BREAKS))
+def test_a_broken_upload_is_quarantined_and_released_when_corrected(root: Path, kind: str) -> None:
+    damage, stage, file, line = BREAKS[kind]
+    good = root / "good"
+    shutil.copytree(root / "uploads" / "first", good)
+    shutil.rmtree(root / "store")
+    pipeline = open_pipeline(root)
+    damage(root / "uploads" / "first")
+    with pytest.raises(DemonstrationError) as caught:
+        run_chain(pipeline, "first")
+    problem = caught.value.problems[0]
+    assert (problem.file, problem.line) == (file, line)
+    record = read_quarantine(pipeline.store, "first")
+    assert record is not None
+    assert record.stage == stage
+    assert record.problems[0]["file"] == file
+    assert record.problems[0]["demonstration"] == "first"
+    assert record.problems[0]["remedy"]
+    assert "garbage" not in json.dumps(record.problems)
+    assert str(root) not in json.dumps(record.problems)
+    assert "first" not in {name.partition("/")[2] for name in pipeline.store.outputs(stage)}
+
+    shutil.rmtree(root / "uploads" / "first", ignore_errors=True)
+    shutil.copytree(good, root / "uploads" / "first")
+    run_chain(pipeline, "first")
+    assert read_quarantine(pipeline.store, "first") is None
+    assert is_up_to_date(pipeline, "first")
+
+
+def test_readers_keep_the_last_good_version_of_what_broke(root: Path) -> None:
+    pipeline = open_pipeline(root)
+    before = contents(pipeline, "first")["trajectories"]
+    _garbage_log(root / "uploads" / "first")
+    with pytest.raises(DemonstrationError):
+        run_chain(pipeline, "first")
+    assert contents(pipeline, "first")["trajectories"] == before
+    assert not is_up_to_date(pipeline, "first")
+
+
+def test_a_few_bad_lines_cost_only_themselves(root: Path) -> None:
+    """Torn lines are warnings with their numbers; the demonstration goes on."""
+    pipeline = open_pipeline(root)
+    path = root / "uploads" / "first" / LOG
+    lines = path.read_bytes().splitlines()
+    path.write_bytes(b"\n".join([*lines[:4], b"{torn", *lines[4:], b'{"event":']))
+    assert set(run_chain(pipeline, "first").values()) <= {"made", "unchanged"}
+    version = pipeline.store.current("events/first")
+    assert version is not None
+    check = next(c for c in version.manifest.checks if c.name == "no_rejected_lines")
+    assert not check.passed
+    assert [problem.line for problem in check.problems] == [5, len(lines) + 2]
+    assert list_quarantine(pipeline.store) == []
+
+
+# --- uploads that change, or seem to
+
+
+class Unsteady:
+    """Uploads that tell the first stage of a change `times` times while their listing stays."""
+
+    def __init__(self, uploads: Uploads, times: int) -> None:
+        self._uploads, self.left = uploads, times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._uploads, name)
+
+    @contextmanager
+    def open(self, demonstration: str, identity: str | None = None) -> Iterator[Path]:
+        if self.left:
+            self.left -= 1
+            raise DemonstrationError(changed_while_read(demonstration, VIDEO))
+        with self._uploads.open(demonstration, identity) as folder:
+            yield folder
+
+
+def unsteady(root: Path, times: int) -> Workspace:
+    shutil.rmtree(root / "store")
+    pipeline = open_pipeline(root)
+    return replace(pipeline, uploads=Unsteady(pipeline.uploads, times))
+
+
+def test_bytes_that_never_are_what_the_listing_says_are_no_change_of_the_upload(root: Path) -> None:
+    """A server whose ETags fit nothing made every run superseded, and each asked for the next."""
+    pipeline = unsteady(root, 2)
+    listed = of_upload(pipeline.uploads, "first")
+    with pytest.raises(DemonstrationError, match="though its listing stayed the same"):
+        run_stage(pipeline, STAGES[0], "first", listed=listed)
+    record = read_quarantine(pipeline.store, "first")
+    assert record is not None
+    assert [(one["code"], one["file"]) for one in record.problems] == [("unreadable_file", VIDEO)]
+    assert pipeline.store.outputs() == []
+
+
+def test_a_download_that_was_torn_once_is_only_read_again(root: Path) -> None:
+    pipeline = unsteady(root, 1)
+    assert run_stage(pipeline, STAGES[0], "first").status == "made"
+    assert list_quarantine(pipeline.store) == []
+
+
+def _replaced(root: Path) -> Stage:
+    """The first stage, under which the upload is replaced by as good a one."""
+
+    def build(work: StageContext, out: Path) -> Summary:
+        (root / "uploads" / "first" / META).touch()
+        return STAGES[0].build(work, out)
+
+    return replace(STAGES[0], build=build)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_nothing_is_committed_of_an_upload_that_was_replaced_meanwhile(
+    root: Path, named: bool
+) -> None:
+    pipeline = open_pipeline(root)
+    before = contents(pipeline, "first")
+    version = pipeline.store.current("recordings/first")
+    listed = of_upload(pipeline.uploads, "first") if named else None
+    with pytest.raises(SupersededError):
+        run_stage(pipeline, _replaced(root), "first", force=True, listed=listed)
+    assert pipeline.store.current("recordings/first") == version
+    assert contents(pipeline, "first") == before
+    assert list_quarantine(pipeline.store) == []
+    assert run_stage(pipeline, STAGES[0], "first", force=True).status == "made"
+
+
+# --- a real recording
+
+
+def test_a_real_recording_comes_through_without_a_finding(tmp_path: Path) -> None:
+    """The committed web recording: its clock is off, its wheel counts the other way."""
+    samples = Path(__file__).resolve().parents[2] / "data" / "recordings"
+    shutil.copytree(samples / "20261121_212358", tmp_path / "uploads" / "20261121_212358")
+    pipeline = open_pipeline(tmp_path)
+    run_catalog(pipeline)
+    for stage in STAGES:
+        made = run_stage(pipeline, stage, "20261121_212358")
+        assert made.status == "made"
+        assert [str(p) for check in made.checks for p in check.problems] == []
+    version = pipeline.store.current("screenshots/20261121_212358")
+    assert version is not None
+    assert version.manifest.summary["avoidable_leaks"] == 0
+    with pipeline.store.open("trajectories/20261121_212358") as (folder, _):
+        steps = sorted((folder / "steps").iterdir())
+        actions = [json.loads((step / "action.json").read_bytes()) for step in steps]
+    scrolls = [a["parameters"] for a in actions if a["action_type"] == "scroll"]
+    assert [scroll["direction"] for scroll in scrolls] == ["down"]
+    assert len(actions) == 15
+    assert redone(pipeline, "20261121_212358") == []

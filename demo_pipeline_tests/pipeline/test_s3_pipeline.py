@@ -1,0 +1,66 @@
+"""The whole chain and the datasets in a bucket: the same versions as in a local store."""
+
+from pathlib import Path
+
+import pytest
+
+from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, run_dataset_stage
+from demo_pipeline.pipeline.dataset_statistics import live, run_query, run_statistics
+from demo_pipeline.pipeline.export import export_datasets
+from demo_pipeline.settings import Settings
+from demo_pipeline.storage.errors import StorageError
+from demo_pipeline_tests.made_pipeline import DEMOS, contents, copy_of, open_pipeline, run_chain
+
+
+def build(pipeline: Workspace) -> dict[str, str]:
+    """Every stage, dataset and the statistics; what became of each."""
+    found: dict[str, str] = {}
+    for name in DEMOS:
+        done = run_chain(pipeline, name)
+        found |= {f"{stage} {name}": status for stage, status in done.items()}
+    found |= {one.name: run_dataset_stage(pipeline, one).status for one in DATASET_STAGES}
+    return found | {"statistics": run_statistics(pipeline).status}
+
+
+def test_a_bucket_gets_the_very_versions_that_a_local_store_has(
+    made_root: Path, moto_url: str, tmp_path: Path
+) -> None:
+    local = open_pipeline(copy_of(made_root, tmp_path / "local"))
+    build(local)
+
+    def machine(name: str) -> Workspace:
+        return Workspace.open(
+            Settings(
+                uploads=local.settings.uploads,
+                store=f"{moto_url}/store",
+                cache=str(tmp_path / name),
+                osworld_tasks=local.settings.osworld_tasks,
+            )
+        )
+
+    bucket = machine("cache")
+    assert set(build(bucket).values()) == {"made"}
+    outputs = local.store.outputs()
+    assert bucket.store.outputs() == outputs
+    for output in outputs:
+        assert bucket.store.current(output) == local.store.current(output), output
+    other = machine("elsewhere")
+    assert set(build(other).values()) == {"unchanged"}
+    for name in DEMOS:
+        assert contents(other, name) == contents(local, name)
+    exported = [tmp_path / "out/local", tmp_path / "out/bucket"]
+    names = [
+        export_datasets(pipeline.store, dest)
+        for pipeline, dest in zip((local, other), exported, strict=True)
+    ]
+    assert names[0] == names[1]
+    assert files(exported[0]) == files(exported[1])
+    assert live(other) == live(local)
+    with pytest.raises(StorageError, match="demo-pipeline export"):
+        run_query(other, "SELECT 1")
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}

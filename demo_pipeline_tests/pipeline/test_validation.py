@@ -1,0 +1,127 @@
+"""One entrance to every validator: what a path is, and whether it is well."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from demo_pipeline.pipeline.validation import PathKind, kind_of, validate, validate_recording
+from demo_pipeline.problems import Severity, errors
+from demo_pipeline.settings import Settings
+from demo_pipeline_tests.formats.desktopd import good_dataset
+from demo_pipeline_tests.uploads import BREAKING, TYPED, upload
+
+
+@pytest.fixture
+def good(recording: Path, tmp_path: Path) -> Path:
+    return upload(recording, tmp_path, "good")
+
+
+@pytest.mark.parametrize(
+    ("names", "kind"),
+    [
+        (("index.json", "trajectories/"), PathKind.DATASET),
+        (("index.json", "metadata.json", "steps.parquet", "trajectories/"), PathKind.DATASET),
+        (("task.json", "result.json", "steps/", "provenance.parquet"), PathKind.TRAJECTORY),
+        (("task.json",), PathKind.TRAJECTORY),
+        (("data.jsonl", "train.jsonl", "val.jsonl", "config.json", "images/"), PathKind.CUDAG),
+        (("samples.jsonl", "trajectories/"), PathKind.SFT),
+        (("messages.schema.json", "train.jsonl", "val.jsonl", "trajectories/"), PathKind.MESSAGES),
+        (("meta.json",), PathKind.RECORDING),
+        (("input_log.jsonl", "meta.json", "recording.mp4"), PathKind.RECORDING),
+        (("examples/", "test_all.json"), PathKind.OSWORLD),
+        ((), None),
+        (("notes.txt", "pictures/"), None),
+    ],
+)
+def test_a_folder_is_known_by_its_files(
+    tmp_path: Path, names: tuple[str, ...], kind: PathKind | None
+) -> None:
+    for name in names:
+        if name.endswith("/"):
+            (tmp_path / name).mkdir()
+        else:
+            (tmp_path / name).touch()
+    assert kind_of(tmp_path) is kind
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("samples.jsonl", PathKind.SFT),
+        ("mine.jsonl", PathKind.SFT),
+        ("task-1.json", PathKind.OSWORLD),
+        ("test_all.json", None),
+        ("meta.json", None),
+        ("input_log.jsonl", None),
+        ("train.jsonl", None),
+        ("recording.mp4", None),
+        ("README", None),
+    ],
+)
+def test_a_file_is_known_by_its_name_unless_it_is_a_part(
+    tmp_path: Path, name: str, kind: PathKind | None
+) -> None:
+    (tmp_path / name).touch()
+    assert kind_of(tmp_path / name) is kind
+
+
+def test_whole_things_are_valid(good: Path, tmp_path: Path) -> None:
+    root = good_dataset.write_dataset(tmp_path / "dataset")
+    things = {good: PathKind.RECORDING, root: PathKind.DATASET}
+    things[root / "trajectories" / good_dataset.NAME] = PathKind.TRAJECTORY
+    for path, kind in things.items():
+        assert kind_of(path) is kind
+        assert errors(validate(path, kind, Settings())) == []
+
+
+@pytest.mark.parametrize("kind", PathKind)
+@pytest.mark.parametrize("what", ["nothing", "empty folder", "no text", "empty file"])
+def test_whatever_it_is_given_it_answers_with_problems(
+    tmp_path: Path, kind: PathKind, what: str
+) -> None:
+    path = tmp_path / "given.json"
+    if what == "empty folder":
+        path.mkdir()
+    elif what != "nothing":
+        path.write_bytes(b"" if what == "empty file" else b"\xff\xfe\x00{")
+    found = validate(path, kind, Settings())
+    assert found  # an empty file of samples is only a warning
+    assert all(problem.message for problem in found)
+
+
+class TestRecordings:
+    @pytest.mark.parametrize("what", sorted(BREAKING))
+    def test_what_is_broken_is_named_with_its_place(self, good: Path, what: str) -> None:
+        spoil, _, where = BREAKING[what]
+        spoil(good)
+        found = errors(validate_recording(good, Settings()))
+        assert found
+        assert found[0].location.startswith(where)
+        assert TYPED not in " ".join(map(str, found))
+
+    def test_every_rejected_line_is_an_error_with_its_number(self, good: Path) -> None:
+        log = good / "input_log.jsonl"
+        lines = log.read_bytes().splitlines()
+        lines[4:4] = [b"not json", b"[]"]
+        log.write_bytes(b"\n".join(lines) + b"\n")
+        found = errors(validate_recording(good, Settings()))
+        assert [problem.line for problem in found] == [5, 6]
+
+    def test_a_strange_id_is_only_a_warning(self, good: Path) -> None:
+        meta = json.loads((good / "meta.json").read_text(encoding="utf-8"))
+        (good / "meta.json").write_text(json.dumps(meta | {"id": "other"}), encoding="utf-8")
+        [problem] = validate_recording(good, Settings())
+        assert (problem.code, problem.severity) == ("id_differs", Severity.WARNING)
+
+    def test_a_missing_log_and_a_bad_meta_are_both_reported(self, good: Path) -> None:
+        (good / "input_log.jsonl").unlink()
+        (good / "meta.json").write_text("{", encoding="utf-8")
+        files = {problem.file for problem in errors(validate_recording(good, Settings()))}
+        assert files == {"input_log.jsonl", "meta.json"}
+
+    def test_a_trajectory_that_lost_a_picture_is_invalid(self, tmp_path: Path) -> None:
+        folder = good_dataset.write_trajectory(tmp_path / good_dataset.NAME)
+        shutil.rmtree(folder / "steps" / "000")
+        assert errors(validate(folder, PathKind.TRAJECTORY, Settings()))

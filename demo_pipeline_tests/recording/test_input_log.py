@@ -1,0 +1,330 @@
+"""The parser: one row a line whatever the line holds, and a reason for each that is refused."""
+
+import io
+import json
+import string
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from demo_pipeline.recording.input_log import Event, Rejected, parse_log
+from demo_pipeline.settings import RecordingSettings
+
+MOVE = b'{"event":"mousemove","data":{"x":1,"y":2},"time":1700000000000}'
+
+
+def parse(log: bytes, **chosen: Any) -> list[Event | Rejected]:
+    return list(parse_log(io.BytesIO(log), RecordingSettings(**chosen)))
+
+
+def one(log: bytes, **chosen: Any) -> Event:
+    [item] = parse(log, **chosen)
+    assert isinstance(item, Event), item
+    return item
+
+
+def refused(log: bytes, **chosen: Any) -> Rejected:
+    [item] = parse(log, **chosen)
+    assert isinstance(item, Rejected), item
+    return item
+
+
+def logged(event: str, time: Any = 1_700_000_000_000, **data: Any) -> bytes:
+    return json.dumps({"event": event, "data": data, "time": time}).encode()
+
+
+# --- the documented form
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('{"event":"mousemove","data":{"x":123,"y":456},"time":1234567890}', {"x": 123, "y": 456}),
+        (
+            '{"event":"mousedown","data":{"x":123,"y":456,"button":"Left"},"time":1234567890}',
+            {"x": 123, "y": 456, "button": "Left"},
+        ),
+        (
+            '{"event":"mouseup","data":{"x":123,"y":456,"button":"Left"},"time":1234567890}',
+            {"x": 123, "y": 456, "button": "Left"},
+        ),
+        ('{"event":"mousewheel","data":{"delta":-120},"time":1234567890}', {"delta": -120}),
+        ('{"event":"keydown","data":{"key":"A"},"time":1234567890}', {"key": "A"}),
+        ('{"event":"keyup","data":{"key":"A"},"time":1234567890}', {"key": "A"}),
+    ],
+)
+def test_documented_events(text: str, expected: dict[str, Any]) -> None:
+    item = one(text.encode())
+    assert item.event == json.loads(text)["event"]
+    assert item.time_ms == 1234567890
+    columns = ("x", "y", "button", "delta", "key")
+    assert {name: value for name in columns if (value := getattr(item, name)) is not None} == (
+        expected
+    )
+
+
+def test_the_documented_scan() -> None:
+    scan = {
+        "duration": 5645,
+        "focused_element": {"bbox": {"height": 600, "width": 800, "x": 722, "y": 335}},
+        "queries": {"cursor": {"element": {}, "position": {"x": 1270, "y": 688}}},
+        "tree": [],
+    }
+    item = one(logged("axtree", 1741119497902, **scan))
+    assert (item.event, item.time_ms, item.duration_ms) == ("axtree", 1741119497902, 5645)
+    assert (item.x, item.payload) == (None, None)
+
+
+def test_a_document_over_several_lines_is_as_many_refusals() -> None:
+    log = b'{\n  "event": "keyup",\n  "data": {"key": "A"},\n  "time": 5\n}\n'
+    assert [type(item) for item in parse(log)] == [Rejected] * 5
+
+
+# --- lines and offsets
+
+
+def test_lines_are_numbered_and_placed() -> None:
+    log = MOVE + b"\n\nno json\n" + MOVE + b"\r\n" + MOVE[:20]
+    numbers = [(i.index, i.offset, i.length) for i in parse(log) if isinstance(i, Event)]
+    assert numbers == [(1, 0, len(MOVE)), (4, len(MOVE) + 10, len(MOVE))]
+    bad = [(i.line, i.offset, i.length, i.code) for i in parse(log) if isinstance(i, Rejected)]
+    assert bad == [
+        (2, len(MOVE) + 1, 0, "blank_line"),
+        (3, len(MOVE) + 2, 7, "invalid_json"),
+        (5, 2 * len(MOVE) + 12, 20, "invalid_json"),
+    ]
+    for item in parse(log):
+        start, length = item.offset, item.length
+        assert log[start : start + length] in {MOVE, b"", b"no json", MOVE[:20]}
+
+
+def test_a_byte_order_mark_belongs_to_no_line() -> None:
+    item = one(b"\xef\xbb\xbf" + MOVE + b"\r\n")
+    assert (item.offset, item.length) == (3, len(MOVE))
+
+
+def test_a_byte_order_mark_further_down_is_refused() -> None:
+    assert [type(i) for i in parse(MOVE + b"\n\xef\xbb\xbf" + MOVE)] == [Event, Rejected]
+
+
+def test_the_last_line_needs_no_end() -> None:
+    assert len(parse(MOVE + b"\n" + MOVE)) == 2
+    assert len(parse(MOVE + b"\n" + MOVE + b"\n")) == 2
+    assert parse(b"") == []
+
+
+@pytest.mark.parametrize("end", [b"", b"\n", b"\r\n"])
+def test_the_longest_line_allowed(end: bytes) -> None:
+    assert one(MOVE + end, max_line_bytes=len(MOVE)).x == 1
+    long = refused(MOVE + end, max_line_bytes=len(MOVE) - 1)
+    assert (long.code, long.offset, long.length) == ("line_too_long", 0, len(MOVE))
+
+
+def test_a_line_far_too_long_costs_only_itself() -> None:
+    log = MOVE + b"\n" + b"x" * 3_000_000 + b"\r\n" + MOVE + b"\n"
+    first, long, last = parse(log, max_line_bytes=100)
+    assert isinstance(first, Event)
+    assert isinstance(long, Rejected)
+    assert (long.line, long.offset, long.length) == (2, len(MOVE) + 1, 3_000_000)
+    assert isinstance(last, Event)
+    assert (last.index, last.offset) == (3, len(MOVE) + 3_000_003)
+
+
+def test_a_scan_of_many_megabytes_is_read() -> None:
+    item = one(logged("axtree", duration=7, tree=[{"name": "n" * 1000}] * 5000))
+    assert item.duration_ms == 7
+    assert item.length > 5_000_000
+
+
+# --- what deviates and is accepted
+
+
+@pytest.mark.parametrize("event", ["mousedown", "mouseup"])
+def test_buttons_without_a_position(event: str) -> None:
+    item = one(logged(event, button="Left"))
+    assert (item.button, item.x, item.y) == ("Left", None, None)
+
+
+def test_half_a_position_is_none() -> None:
+    item = one(logged("mousedown", button="Left", x=5))
+    assert (item.x, item.y) == (None, None)
+
+
+def test_fractional_and_negative_points() -> None:
+    item = one(b'{"event":"mousemove","data":{"x":1.0,"y":-20.5},"time":5.0}')
+    assert (item.x, item.y, item.time_ms) == (1.0, -20.5, 5)
+
+
+def test_unknown_keys_are_no_matter() -> None:
+    text = b'{"v":2,"event":"keydown","data":{"key":"A","scan":[1,{}],"actual_char":"a"},"time":5}'
+    item = one(text)
+    assert (item.key, item.actual_char) == ("A", "a")
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        "mousedelta",
+        "joystickdown",
+        "joystickup",
+        "joystickaxis",
+        "ffmpeg_stderr",
+        "ffmpeg_stdout",
+        "axtree_interaction",
+        "axtree_pre_recording",
+        "axtree_post_recording",
+        "tomorrow",
+    ],
+)
+def test_events_no_seed_lists_keep_their_payload(event: str) -> None:
+    data = {"x": "left", "delta": [1, 2], "text": 'start: 1700000000.5 "é"', "nest": {"a": None}}
+    item = one(logged(event, **data))
+    assert item.event == event
+    assert item.payload is not None
+    assert json.loads(item.payload) == data
+    assert (item.x, item.delta) == (None, None)
+
+
+def test_an_unlisted_event_without_data() -> None:
+    assert one(b'{"event":"ping","time":5}').payload == "null"
+
+
+@pytest.mark.parametrize(
+    ("data", "duration"), [({"tree": {}}, None), ({"duration": -4}, None), ({"duration": 2.6}, 3)]
+)
+def test_scans_with_odd_durations(data: dict[str, Any], duration: int | None) -> None:
+    assert one(logged("axtree", **data)).duration_ms == duration
+
+
+def nested(levels: int, event: str = "axtree") -> bytes:
+    """A scan whose tree is `levels` deep: two levels of JSON each."""
+    tree = b'[{"role":"Pane","children":' * levels + b"[]" + b"}]" * levels
+    return b'{"event":"%s","data":{"duration":9,"tree":%s},"time":5}' % (event.encode(), tree)
+
+
+@pytest.mark.parametrize("levels", [1, 400, 900])
+def test_deep_trees(levels: int) -> None:
+    assert one(nested(levels)).duration_ms == 9
+
+
+def test_deep_payloads_of_unlisted_events() -> None:
+    item = one(nested(400, "axtree_interaction"))
+    assert item.payload is not None
+    assert item.payload.count("children") == 400
+
+
+def test_nesting_without_end_is_refused_and_the_rest_is_read() -> None:
+    log = nested(200_000) + b"\n" + b'{"event":"axtree","time":5,"data":' + b"[" * 500_000 + b"\n"
+    first, second, last = parse(log + MOVE)
+    assert isinstance(first, Rejected)
+    assert isinstance(second, Rejected)
+    assert {first.code, second.code} == {"nested_too_deeply"}
+    assert isinstance(last, Event)
+
+
+# --- what is refused
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (b"   ", "blank_line"),
+        (b"{", "invalid_json"),
+        (MOVE + MOVE, "invalid_json"),
+        (MOVE.replace(b'"x":1', b'"x":NaN'), "invalid_json"),
+        (MOVE.replace(b'"x":1', b'"x":Infinity'), "invalid_json"),
+        (MOVE.replace(b'"x":1', b'"x":1e999'), "wrong_type"),
+        (MOVE.replace(b'"x":1', b'"x":' + b"9" * 40), "value_out_of_range"),
+        (MOVE.replace(b"1700000000000", b"9" * 40), "time_out_of_range"),
+        (MOVE.replace(b"1700000000000", b"-1"), "time_out_of_range"),
+        (MOVE.replace(b"1700000000000", b'"1700000000000"'), "wrong_type"),
+        (MOVE.replace(b"1700000000000", b"null"), "wrong_type"),
+        (MOVE.replace(b'"x":1', b'"x":"1"'), "wrong_type"),
+        (MOVE.replace(b'"x":1', b'"x":true'), "wrong_type"),
+        (MOVE.replace(b"mousemove", b"mouse\xffmove"), "invalid_utf8"),
+        (b"[1,2]", "wrong_type"),
+        (b"null", "wrong_type"),
+        (b'{"data":{},"time":5}', "wrong_type"),
+        (b'{"event":"keydown","data":{"key":"A"}}', "wrong_type"),
+        (b'{"event":"keydown","data":[],"time":5}', "wrong_type"),
+        (b'{"event":"keydown","data":{},"time":5}', "missing_field"),
+        (b'{"event":"keydown","data":{"key":""},"time":5}', "missing_field"),
+        (b'{"event":"keydown","time":5}', "missing_field"),
+        (b'{"event":"mousemove","data":{"x":5},"time":5}', "missing_field"),
+        (b'{"event":"mousedown","data":{"x":5,"y":5},"time":5}', "missing_field"),
+        (b'{"event":"mousewheel","data":{},"time":5}', "missing_field"),
+        (b'{"event":"mousewheel","data":{"delta":1e9},"time":5}', "value_out_of_range"),
+        (b"\x00\x00\x00", "invalid_json"),
+    ],
+)
+def test_refusals_name_their_reason(line: bytes, code: str) -> None:
+    item = refused(line)
+    assert (item.code, item.line, item.offset, item.length) == (code, 1, 0, len(line))
+    assert item.message
+
+
+def test_a_broken_escape_is_refused() -> None:
+    assert refused(b'{"event":"keydown","data":{"key":"\\ud800"},"time":5}').code in {
+        "invalid_json",
+        "invalid_text",
+    }
+
+
+TYPED = "hunter2swordfish"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        f'{{"event":"keydown","data":{{"key":{{"{TYPED}":1}}}},"time":5}}',
+        f'{{"event":"keydown","data":{{"key":"A"}},"time":"{TYPED}"}}',
+        f'{{"event":"keydown","data":{{"key":"{TYPED}',
+        f'{{"event":"{TYPED}","data":{{}},"time":null}}',
+        TYPED,
+    ],
+)
+def test_refusals_never_quote_the_line(line: str) -> None:
+    assert TYPED not in refused(line.encode()).message
+
+
+# --- any bytes at all
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.binary(max_size=300))
+@example(b"\xef\xbb\xbf")
+@example(b"\r\r\n\n\r")
+@example(b"\n" * 5)
+def test_any_bytes_are_one_row_a_line(log: bytes) -> None:
+    check_rows(log)
+
+
+KEYS = st.sampled_from(["event", "data", "time", "x", "y", "key", "button", "delta", "duration"])
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(string.printable)
+    | st.sampled_from(["mousemove", "keydown", "axtree", "mousewheel", "mouseup"]),
+    lambda inner: st.lists(inner) | st.dictionaries(KEYS, inner),
+    max_leaves=5,
+)  # fmt: skip
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.dictionaries(KEYS, JSON), max_size=3), st.data())
+def test_hostile_json_is_one_row_a_line(lines: list[Any], data: st.DataObject) -> None:
+    log = bytearray("\n".join(map(json.dumps, lines)).encode())
+    for _ in range(data.draw(st.integers(0, 3))):
+        if log:
+            log[data.draw(st.integers(0, len(log) - 1))] = data.draw(st.integers(0, 255))
+    check_rows(bytes(log))
+
+
+def check_rows(log: bytes) -> None:
+    expected = log.count(b"\n") + (not log.endswith(b"\n") and bool(log))
+    for limit in (8, 10_000):
+        rows = parse(log, max_line_bytes=limit)
+        numbers = [row.index if isinstance(row, Event) else row.line for row in rows]
+        assert numbers == list(range(1, expected + 1))
+        for row in rows:
+            assert b"\n" not in log[row.offset : row.offset + row.length]

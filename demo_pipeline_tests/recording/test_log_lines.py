@@ -1,0 +1,60 @@
+"""Lines and UTF-8, fast: the quick ways agree with the plain ones on any bytes."""
+
+import io
+from random import Random
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from demo_pipeline.recording import input_log as parser
+from demo_pipeline.recording.input_log import parse_log
+from demo_pipeline.recording.log_lines import is_utf8, split_lines
+from demo_pipeline.settings import RecordingSettings
+from demo_pipeline_tests.simulator.mutations import mutated_line
+
+PIECES = st.sampled_from(
+    [b"a" * 15, b"\x00", "é".encode(), "価".encode(), "😀".encode(), b"\xed\xa0\x80", b"\xff",
+     b"\xf4\x90\x80\x80", b"\xc0\x80", b"\xe4\xbe", b"\xf0\x9f\x98", b"\x80"]
+)  # fmt: skip
+
+
+def decodes(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(PIECES | st.binary(max_size=4)).map(b"".join))
+@example(b"")
+def test_utf8_is_what_python_decodes(data: bytes) -> None:
+    assert is_utf8(data) == decodes(data)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.sampled_from([b"\r", b"\n", b"\r\n", b"xyz", b"\xef\xbb\xbf"])).map(b"".join))
+def test_lines_lie_where_a_plain_split_finds_them(log: bytes) -> None:
+    bare = log.removeprefix(b"\xef\xbb\xbf")
+    plain = [line.rstrip(b"\r\n") for line in bare.split(b"\n")]
+    if bare.endswith(b"\n") or not bare:
+        plain.pop()
+    if log and not bare:
+        plain = [b""]
+    found = list(split_lines(io.BytesIO(log), 1_000))
+    assert [log[start : start + length] for _, start, length, _ in found] == plain
+    assert [line.rstrip(b"\r\n") for *_, line in found if line is not None] == plain
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r\r\n"])
+def test_the_quick_way_decides_as_the_plain_one(
+    monkeypatch: pytest.MonkeyPatch, end: bytes
+) -> None:
+    random = Random(f"both ways {end!r}")
+    log = end.join(mutated_line(random) for _ in range(3_000))
+    quick = list(parse_log(io.BytesIO(log), RecordingSettings()))
+    monkeypatch.setattr(parser, "_quickly", lambda _line: None)
+    assert list(parse_log(io.BytesIO(log), RecordingSettings())) == quick
+    assert {type(row).__name__ for row in quick} == {"Event", "Rejected"}

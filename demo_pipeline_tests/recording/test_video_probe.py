@@ -1,0 +1,177 @@
+"""The probe of the video: what it counts, and what it says of files that are damaged."""
+
+from fractions import Fraction
+from pathlib import Path
+
+import av
+import numpy as np
+import pytest
+
+from demo_pipeline.problems import DemonstrationError, Severity
+from demo_pipeline.recording.video_probe import open_video, probe_video, scan_packets
+from demo_pipeline.settings import RecordingSettings
+from demo_pipeline_tests.simulator.video import TICKS, VideoOptions, encode
+
+SIZE = (64, 48)
+PLAIN = RecordingSettings()
+
+
+def film(
+    path: Path, pts: list[int], size: tuple[int, int] = SIZE, options: VideoOptions | None = None
+) -> Path:
+    """A film that flickers a little, a picture at each of `pts` (1/90000 s)."""
+    noise = np.random.default_rng(0)
+    scene = noise.integers(0, 200, (size[1] * 3 // 2, size[0]), dtype=np.uint8)
+    pictures = ((at, scene + noise.integers(0, 40, scene.shape, dtype=np.uint8)) for at in pts)
+    encode(path, pictures, size, options or VideoOptions(fps=10, gop=10))
+    return path
+
+
+def even(count: int, first: int = 0) -> list[int]:
+    return [first + n * TICKS // 10 for n in range(count)]
+
+
+@pytest.fixture
+def mp4(tmp_path: Path) -> Path:
+    return film(tmp_path / "recording.mp4", even(30))
+
+
+def failure(path: Path, chosen: RecordingSettings = PLAIN) -> str:
+    with pytest.raises(DemonstrationError) as caught:
+        probe_video(path, chosen)
+    [problem] = caught.value.problems
+    assert (problem.code, problem.file) == ("video_unreadable", "recording.mp4")
+    assert problem.remedy
+    assert str(path.parent) not in str(problem)
+    return problem.message
+
+
+def test_a_constant_rate(mp4: Path) -> None:
+    probe, problems = probe_video(mp4, PLAIN)
+    assert problems == []
+    assert (probe.codec, probe.width, probe.height) == ("h264", 64, 48)
+    assert (probe.frames, probe.declared_frames, probe.key_frames) == (30, 30, 3)
+    assert [probe.first_pts_s, probe.last_pts_s] == pytest.approx([0.0, 2.9])
+    assert (probe.variable_rate, probe.mean_fps) == (False, 10.0)
+    assert Fraction(probe.time_base) == Fraction(1, TICKS)
+    assert (probe.rotation, probe.pixel_format) == (0, "yuv420p")
+
+
+def test_a_variable_rate(tmp_path: Path) -> None:
+    pts = [0, 9000, 12_000, 40_000, 41_000, 80_000]
+    path = film(tmp_path / "recording.mp4", pts)
+    probe, problems = probe_video(path, PLAIN)
+    assert problems == []
+    assert (probe.variable_rate, probe.frames) == (True, 6)
+    assert scan_packets(path).pts.tolist() == pts
+
+
+def test_frames_are_in_the_order_they_are_shown(tmp_path: Path) -> None:
+    options = VideoOptions(fps=10, gop=12, b_frames=3)
+    path = film(tmp_path / "recording.mp4", even(24), options=options)
+    scan = scan_packets(path)
+    assert len(scan.pts) == 24
+    assert np.all(np.diff(scan.pts) > 0)
+    assert np.allclose(np.diff(scan.times), 0.1)
+    assert set(scan.key_pts) <= set(scan.pts)
+    assert probe_video(path, PLAIN)[1] == []
+
+
+def test_a_film_that_begins_late(tmp_path: Path) -> None:
+    path = film(tmp_path / "recording.mp4", even(5, first=90_000))
+    assert probe_video(path, PLAIN)[0].frames == 5
+    assert np.allclose(np.diff(scan_packets(path).times), 0.1)
+
+
+def test_a_single_frame(tmp_path: Path) -> None:
+    probe, problems = probe_video(film(tmp_path / "recording.mp4", [0]), PLAIN)
+    assert (probe.frames, probe.mean_fps, probe.variable_rate) == (1, 0.0, False)
+    assert problems == []
+
+
+# --- damage
+
+
+def test_a_file_cut_off_before_its_index(mp4: Path) -> None:
+    mp4.write_bytes(mp4.read_bytes()[:-2000])
+    assert "cannot be opened as MP4" in failure(mp4)
+
+
+def faststart(source: Path, target: Path) -> Path:
+    """The same film with its index first, so that it opens when its end is missing."""
+    with (
+        av.open(str(source)) as film_in,
+        av.open(str(target), "w", format="mp4", options={"movflags": "faststart"}) as film_out,
+    ):
+        stream = film_out.add_stream_from_template(film_in.streams.video[0])
+        for packet in film_in.demux(video=0):
+            if packet.dts is not None:
+                packet.stream = stream
+                film_out.mux(packet)
+    return target
+
+
+def test_a_film_whose_end_is_missing_says_so(mp4: Path, tmp_path: Path) -> None:
+    whole = faststart(mp4, tmp_path / "whole.mp4")
+    cut = tmp_path / "recording.mp4"
+    cut.write_bytes(whole.read_bytes()[: whole.stat().st_size * 2 // 3])
+    probe, problems = probe_video(cut, PLAIN)
+    assert 0 < probe.frames < 30
+    assert probe.declared_frames == 30
+    missing = [problem for problem in problems if problem.code == "frames_missing"]
+    assert [p.message for p in missing] == [f"declares 30 frames, holds {probe.frames}"]
+    assert {problem.severity for problem in problems} == {Severity.WARNING}
+
+
+def test_a_film_whose_last_frames_are_rubbish_says_so(mp4: Path, tmp_path: Path) -> None:
+    whole = faststart(mp4, tmp_path / "whole.mp4").read_bytes()
+    at = len(whole) * 9 // 10
+    bad = tmp_path / "recording.mp4"
+    bad.write_bytes(whole[:at] + bytes(len(whole) - at))
+    probe, problems = probe_video(bad, PLAIN)
+    assert probe.frames == 30
+    assert [problem.code for problem in problems] == ["video_damaged"]
+    assert problems[0].frame is not None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"not a video at all" * 100, b"#EXTM3U\nfile:///etc/hostname\n", b"\x00\x00\x00\x08ftyp"],
+)
+def test_what_is_no_video(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "recording.mp4"
+    path.write_bytes(content)
+    assert failure(path)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    assert "cannot be opened" in failure(tmp_path / "recording.mp4")
+
+
+def test_sound_without_pictures(tmp_path: Path) -> None:
+    path = tmp_path / "recording.mp4"
+    with av.open(str(path), "w", format="mp4") as output:
+        stream = output.add_stream("aac", rate=44_100)
+        silence = av.AudioFrame.from_ndarray(
+            np.zeros((1, 1024), np.float32), format="fltp", layout="mono"
+        )
+        silence.rate = 44_100
+        output.mux(stream.encode(silence))
+        output.mux(stream.encode(None))
+    assert failure(path) == "holds no video stream"
+
+
+def test_pictures_in_a_codec_nobody_knows(mp4: Path) -> None:
+    mp4.write_bytes(mp4.read_bytes().replace(b"avc1", b"zzz9"))
+    assert "codec" in failure(mp4)
+
+
+def test_limits(mp4: Path) -> None:
+    assert "are refused" in failure(mp4, RecordingSettings(max_video_pixels=64 * 48 - 1))
+    assert failure(mp4, RecordingSettings(max_video_seconds=2)) == "is longer than 2 s"
+    probe_video(mp4, RecordingSettings(max_video_pixels=64 * 48, max_video_seconds=3))
+
+
+def test_one_thread_decodes(mp4: Path) -> None:
+    with open_video(mp4) as (_, stream):
+        assert stream.thread_type.name == "NONE"

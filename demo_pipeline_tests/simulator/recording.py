@@ -1,0 +1,178 @@
+"""Writing a demonstration folder of seed 000, and the truth about what is in it."""
+
+import heapq
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from demo_pipeline_tests.simulator.arm import Wheel
+from demo_pipeline_tests.simulator.hand import Hand
+from demo_pipeline_tests.simulator.keys import Platform
+from demo_pipeline_tests.simulator.screen import Painter
+from demo_pipeline_tests.simulator.script import (
+    IntendedAction,
+    Pause,
+    Performance,
+    Script,
+    Timeline,
+)
+from demo_pipeline_tests.simulator.trees import scans
+from demo_pipeline_tests.simulator.video import Frame, VideoOptions, encode, frame_schedule
+
+_SYSTEMS: dict[Platform, tuple[str, str]] = {
+    "windows": ("x86_64", "10.0.26100"),
+    "macos": ("aarch64", "15.3.1"),
+    "linux": ("x86_64", "6.8"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingOptions:
+    """How a recorder writes a demonstration down.
+
+    Attributes:
+        platform: whose key and role names.
+        width, height: of the screen, even.
+        video: how the screen is filmed.
+        xy_on_buttons: whether presses and releases carry the pointer's position.
+        wheel: `documented` is 120 a notch, positive = down; `recorder` is 1, positive = up.
+        scan_every_s: from one accessibility scan to the next; None means no scans.
+        scan_padding: extra nodes in every scan, about 260 bytes each.
+        ffmpeg_start_line: log a line that states the first frame's epoch time.
+    """
+
+    platform: Platform = "windows"
+    width: int = 1920
+    height: int = 1080
+    video: VideoOptions = field(default_factory=VideoOptions)
+    xy_on_buttons: bool = True
+    wheel: Wheel = "documented"
+    scan_every_s: float | None = 3.0
+    scan_padding: int = 0
+    ffmpeg_start_line: bool = False
+
+
+@dataclass(frozen=True)
+class GroundTruth:
+    """What a perfect reader would find. Times are epoch milliseconds, boxes screen pixels.
+
+    `frames` are in presentation order; `timeline.at(ms)` is what the screen showed.
+    """
+
+    timestamp_ms: int
+    end_ms: int
+    screen: tuple[int, int]
+    actions: tuple[IntendedAction, ...]
+    pauses: tuple[Pause, ...]
+    frames: tuple[Frame, ...]
+    timeline: Timeline
+
+
+def perform(demonstration: Script, options: RecordingOptions) -> Performance:
+    """The script performed on the options' screen."""
+    size = (options.width, options.height)
+    hand = Hand(
+        demonstration,
+        size,
+        options.platform,
+        xy_on_buttons=options.xy_on_buttons,
+        wheel=options.wheel,
+    )
+    return hand.perform()
+
+
+def write_recording(dest: Path, demonstration: Script, options: RecordingOptions) -> GroundTruth:
+    """Write `dest`/input_log.jsonl, meta.json and recording.mp4; the folder's name is the id."""
+    truth = write_documents(dest, demonstration, options)
+    painter = Painter(demonstration.desktop.at(options.width, options.height))
+    pictures = _pictures(painter, truth, numbered=options.video.frame_numbers)
+    encode(dest / "recording.mp4", pictures, truth.screen, options.video)
+    return truth
+
+
+def write_documents(dest: Path, demonstration: Script, options: RecordingOptions) -> GroundTruth:
+    """The same without the video, for tests that need the log and the truth alone."""
+    performance = perform(demonstration, options)
+    dest.mkdir(parents=True, exist_ok=True)
+    with (dest / "input_log.jsonl").open("w", encoding="utf-8", newline="\n") as log:
+        for line in log_lines(performance, options):
+            log.write(log_text(line) + "\n")
+    meta = _meta(dest.name, demonstration, options, performance)
+    text = json.dumps(meta, ensure_ascii=False, indent=2) + "\n"
+    (dest / "meta.json").write_text(text, encoding="utf-8", newline="\n")
+    start, end = performance.start_ms, performance.end_ms
+    return GroundTruth(
+        timestamp_ms=start,
+        end_ms=end,
+        screen=(options.width, options.height),
+        actions=tuple(performance.actions),
+        pauses=tuple(performance.pauses),
+        frames=tuple(frame_schedule(options.video, start, end, demonstration.seed)),
+        timeline=performance.timeline,
+    )
+
+
+def log_text(line: dict[str, Any]) -> str:
+    """One line of the log, compact, without its end."""
+    return json.dumps(line, ensure_ascii=False, separators=(",", ":"))
+
+
+def log_lines(performance: Performance, options: RecordingOptions) -> Iterator[dict[str, Any]]:
+    """The log in the order it is written: a scan is written when it ends, under its start time."""
+    inputs = ((event["time"], event) for event in performance.events)
+    streams: list[Iterator[tuple[int, dict[str, Any]]]] = [inputs]
+    if options.scan_every_s is not None:
+        every = round(options.scan_every_s * 1000)
+        streams.append(scans(performance, options.platform, every, options.scan_padding))
+    if options.ffmpeg_start_line:
+        streams.append(iter([_start_line(performance, options)]))
+    for _, line in heapq.merge(*streams, key=lambda item: item[0]):
+        yield line
+
+
+def _start_line(performance: Performance, options: RecordingOptions) -> tuple[int, dict[str, Any]]:
+    first = performance.start_ms + round(options.video.video_start_s * 1000)
+    text = f"  Duration: N/A, start: {first / 1000:.6f}, bitrate: N/A\n"
+    return first, {"event": "ffmpeg_stderr", "data": {"output": text}, "time": first}
+
+
+def _meta(
+    identifier: str, script: Script, options: RecordingOptions, performance: Performance
+) -> dict[str, Any]:
+    arch, version = _SYSTEMS[options.platform]
+    return {
+        "id": identifier,
+        "timestamp": script.timestamp,
+        "duration_seconds": (performance.end_ms - performance.start_ms) // 1000,
+        "status": script.status,
+        "title": script.title,
+        "description": "",
+        "platform": options.platform,
+        "arch": arch,
+        "version": version,
+        "locale": "en-GB",
+        "primary_monitor": {"width": options.width, "height": options.height},
+        "reason": script.reason,
+        "quest": {
+            "title": script.title,
+            "app": script.app,
+            "icon_url": "",
+            "objectives": list(script.objectives),
+            "content": script.content,
+            "pool_id": "000000000000000000000000",
+            "reward": {"time": performance.end_ms, "max_reward": 5},
+        },
+    }
+
+
+def _pictures(
+    painter: Painter, truth: GroundTruth, *, numbered: bool
+) -> Iterator[tuple[int, NDArray[np.uint8]]]:
+    for frame in truth.frames:
+        number = frame.number if numbered else None
+        yield frame.pts, painter.planes(truth.timeline.at(frame.wall_ms), number)

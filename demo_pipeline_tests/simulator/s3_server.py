@@ -1,0 +1,163 @@
+"""Real S3 servers on this machine, for tests: moto in this process, SeaweedFS beside it.
+
+Both listen on the loopback interface only and are gone when the context ends.
+"""
+
+import logging
+import os
+import secrets
+import socket
+import subprocess
+import sysconfig
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from moto.server import ThreadedMotoServer
+
+from demo_pipeline.storage.objects.s3_client import S3Client
+
+ACCESS_KEY = "test-access-key"
+SECRET_KEY = "canary-secret-4f1c9e"  # noqa: S105 - looked for in messages, opens nothing
+_PORTS = range(12_000, 22_000)  # gRPC's lie 10,000 above; from 32,768 on Linux gives them away
+_PATIENCE = 30.0  # seconds
+
+
+@dataclass(frozen=True)
+class S3Server:
+    """A running server. `name` is `moto` or `seaweedfs`."""
+
+    name: str
+    endpoint: str
+    access_key: str = ACCESS_KEY
+    secret_key: str = field(default=SECRET_KEY, repr=False)
+
+    def environment(self) -> dict[str, str]:
+        """What a client's environment has to say."""
+        return {
+            "AWS_ENDPOINT_URL": self.endpoint,
+            "AWS_ACCESS_KEY_ID": self.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.secret_key,
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "NO_PROXY": "127.0.0.1",
+        }
+
+    @contextmanager
+    def connected(self) -> Iterator["S3Server"]:
+        """This process's environment leads to the server, and nowhere else."""
+        with pytest.MonkeyPatch.context() as patch:
+            for name in list(os.environ):
+                if name.startswith("AWS_"):
+                    patch.delenv(name)
+            for name, value in self.environment().items():
+                patch.setenv(name, value)
+            yield self
+
+    def make_bucket(self, name: str = "") -> str:
+        """The URL of a new bucket, by default of any name; only while `connected`."""
+        name = name or f"bucket-{secrets.token_hex(6)}"
+        S3Client(name).call("create_bucket")
+        return f"s3://{name}"
+
+
+@contextmanager
+def moto_server() -> Iterator[S3Server]:
+    """Moto in a thread, on a port of its choice."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # else a line a request
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        yield S3Server("moto", f"http://{host}:{port}")
+    finally:
+        server.stop()
+
+
+@contextmanager
+def seaweed_server(
+    folder: Path, access_key: str = ACCESS_KEY, secret_key: str = SECRET_KEY
+) -> Iterator[S3Server]:
+    """SeaweedFS in a process of its own, with its data in `folder`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    names = ("master.port", "volume.port", "filer.port", "s3.port", "admin.port", "metricsPort")
+    ports = _free_ports(len(names))
+    command = [
+        f"{sysconfig.get_path('scripts')}/weed",
+        "mini",
+        f"-dir={folder}",
+        "-ip=127.0.0.1",
+        "-ip.bind=127.0.0.1",
+    ]
+    command += [f"-{name}={port}" for name, port in zip(names, ports, strict=True)]
+    command += ["-master.telemetry=false", "-webdav=false", "-admin.ui=false"]
+    command += ["-s3.port.iceberg=0", "-s3.port.lance=0"]
+    server = S3Server("seaweedfs", f"http://127.0.0.1:{ports[3]}", access_key, secret_key)
+    home = {"PATH": os.environ.get("PATH", ""), "HOME": str(folder), "TMPDIR": str(folder)}
+    with ExitStack() as stack:
+        log = stack.enter_context((folder / "weed.log").open("wb"))
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=home | server.environment(),
+            stdout=log,
+            stderr=log,
+            start_new_session=True,  # Ctrl-C is for us, who end it after those that use it
+        )
+        stack.callback(_remove_sockets, ports)
+        stack.callback(process.wait)
+        stack.callback(process.kill)
+        _wait_until_ready(server, process, folder / "weed.log")
+        yield server
+
+
+def _wait_until_ready(server: S3Server, process: subprocess.Popen[bytes], log: Path) -> None:
+    end = time.monotonic() + _PATIENCE
+    while time.monotonic() < end and process.poll() is None:
+        if _answers(server):
+            return
+        time.sleep(0.1)
+    raise RuntimeError(f"SeaweedFS did not start; see {log}")
+
+
+def _answers(server: S3Server) -> bool:
+    try:
+        direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        direct.open(server.endpoint, timeout=2).close()
+    except urllib.error.HTTPError as error:
+        error.close()
+    except OSError:
+        return False
+    return True
+
+
+def _remove_sockets(ports: list[int]) -> None:
+    """What it leaves in the system's temporary folder when it is ended."""
+    for port in (*ports, *(port + 10_000 for port in ports)):
+        for path in Path(tempfile.gettempdir()).glob(f"seaweedfs-*-{port}.sock"):
+            path.unlink(missing_ok=True)
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that are free now, and whose gRPC twins 10,000 higher are free, too."""
+    found: list[int] = []
+    candidates = iter(_PORTS[secrets.randbelow(len(_PORTS) - 1000) :])
+    while len(found) < count:
+        port = next(candidates)
+        if all(map(is_free, (port, port + 10_000))):
+            found.append(port)
+    return found
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True

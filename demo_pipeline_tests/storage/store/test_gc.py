@@ -1,0 +1,100 @@
+import os
+import subprocess
+import sys
+
+from demo_pipeline.storage.store.store import open_store
+from demo_pipeline_tests.storage.making_outputs import put, recipe, seen, write
+
+DAY = 86_400.0
+LATER = 4e9  # epoch seconds, long after any file of these tests
+
+
+def age(root, seconds=LATER):
+    """Let everything in the store be last touched `seconds` after the epoch."""
+    for path in [root, *root.rglob("*")]:
+        os.utime(path, (seconds, seconds), follow_symlinks=False)
+
+
+def test_replaced_versions_go_after_the_grace_period_and_not_before(tmp_path):
+    store = open_store(str(tmp_path))
+    old = put(store, "sft", {"a": "old"})
+    put(store, "sft", {"a": "new"})
+    age(tmp_path)
+    assert store.collect(DAY, now=LATER + DAY) == []
+    assert store.collect(DAY, now=LATER + DAY + 1) == [f"sft@{old.id}"]
+    assert seen(store, "sft") == {"a": "new"}
+    assert store.collect(DAY, now=LATER + DAY + 1) == []
+
+
+def test_the_grace_period_begins_when_readers_are_led_elsewhere(tmp_path):
+    store = open_store(str(tmp_path))
+    put(store, "sft", {"a": "old"})
+    age(tmp_path, 0)
+    with store.open("sft") as (path, _):
+        put(store, "sft", {"a": "new"})
+        changed = (tmp_path / ".versions/sft").stat().st_mtime
+        assert store.collect(DAY, now=changed + 60) == []
+        assert (path / "a").read_text() == "old"
+
+
+def test_what_a_current_output_links_stays_through_any_number_of_links(tmp_path):
+    store = open_store(str(tmp_path))
+    first = put(store, "trajectories/d1", {"task.json": "first"})
+    index = put(store, "dataset", {}, {"trajectories/d1": first})
+    put(store, "datasets/all", {}, {"dataset": index})
+    second = put(store, "trajectories/d1", {"task.json": "second"})
+    put(store, "dataset", {}, {"trajectories/d1": second})
+    put(store, "trajectories/d1", {"task.json": "third"})
+    age(tmp_path)
+    assert store.collect(DAY, now=LATER + 2 * DAY) == []
+    assert seen(store, "datasets/all")["dataset/trajectories/d1/task.json"] == "first"
+    store.remove("datasets/all")
+    age(tmp_path)
+    removed = store.collect(DAY, now=LATER + 2 * DAY)
+    assert {name.partition("@")[0] for name in removed} == {
+        "datasets/all",
+        "dataset",
+        "trajectories/d1",
+    }
+    assert f"trajectories/d1@{first.id}" in removed
+    assert seen(store, "dataset") == {"trajectories/d1/task.json": "second"}
+
+
+def test_a_version_in_its_grace_period_keeps_what_it_links(tmp_path):
+    store = open_store(str(tmp_path))
+    first = put(store, "trajectories/d1", {"task.json": "first"})
+    index = put(store, "dataset", {}, {"trajectories/d1": first})
+    put(store, "trajectories/d1", {"task.json": "second"})
+    put(store, "dataset", {"index.json": "[]"})
+    age(tmp_path, 0)
+    os.utime(tmp_path / ".versions/dataset" / index.id, (LATER, LATER))
+    assert store.collect(DAY, now=LATER + 1) == []
+    assert store.collect(DAY, now=LATER + DAY + 1) == [
+        f"dataset@{index.id}",
+        f"trajectories/d1@{first.id}",
+    ]
+
+
+def test_staging_of_the_living_stays_and_of_the_dead_goes(tmp_path):
+    code = (
+        "import os, sys; from demo_pipeline.storage.store.store import open_store\n"
+        "with open_store(sys.argv[1]).stage('sft') as s: (s.path / 'a').touch(); os._exit(0)"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+    store = open_store(str(tmp_path))
+    (dead,) = (tmp_path / ".staging/sft").iterdir()
+    with store.stage("sft") as staging:
+        write(staging.path, {"a": "alive"})
+        age(tmp_path)
+        assert store.collect(DAY, now=LATER + 1) == []
+        assert store.collect(DAY, now=LATER + DAY + 1) == [f".staging/sft/{dead.name}"]
+        store.commit(staging, recipe(), {})
+    assert seen(store, "sft") == {"a": "alive"}
+
+
+def test_an_id_that_looks_like_a_version_is_not_taken_for_one(tmp_path):
+    store = open_store(str(tmp_path))
+    put(store, "events/0123456789abcdef", {"a": "kept"})
+    age(tmp_path)
+    assert store.collect(0, now=LATER + 1) == []
+    assert seen(store, "events/0123456789abcdef") == {"a": "kept"}

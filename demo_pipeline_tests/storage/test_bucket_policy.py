@@ -1,0 +1,87 @@
+"""The policy that the README gives is enough for the pipeline, and no more than that."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from botocore.session import get_session
+from moto.core.authorization import enable_iam_authentication
+
+from demo_pipeline import __version__
+from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.pipeline.demonstration_stages import STAGES
+from demo_pipeline.pipeline.quarantine import list_quarantine, quarantine, release
+from demo_pipeline.pipeline.runner import run_stage
+from demo_pipeline.settings import Settings
+from demo_pipeline.storage.errors import StorageError
+from demo_pipeline.storage.objects.s3_objects import S3Objects
+from demo_pipeline.storage.uploads.upload_listing import FILES
+from demo_pipeline_tests.simulator.s3_server import S3Server
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+UPLOADS, STORE = "s3://my-uploads/recordings", "s3://my-datasets/demo"
+
+
+def documented(first_key: str) -> Any:
+    """The JSON in the README that begins with this key."""
+    blocks = re.findall(r"```json\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    [found] = [value for value in map(json.loads, blocks) if next(iter(value)) == first_key]
+    return found
+
+
+@pytest.fixture
+def pipeline(
+    moto: S3Server, recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Workspace]:
+    """One upload, and a pipeline whose user has the README's policy and nothing else."""
+    with moto.connected():
+        for url in (UPLOADS, STORE):
+            moto.make_bucket(url.split("/")[2])
+        for file in FILES:
+            S3Objects(UPLOADS).put(f"one/{file}", recording / file)
+        iam = get_session().create_client("iam")
+        user = tmp_path.name
+        iam.create_user(UserName=user)
+        policy = json.dumps(documented("Version"))
+        iam.put_user_policy(UserName=user, PolicyName="README", PolicyDocument=policy)
+        key = iam.create_access_key(UserName=user)["AccessKey"]
+        with enable_iam_authentication(), monkeypatch.context() as patch:
+            patch.setenv("AWS_ACCESS_KEY_ID", key["AccessKeyId"])
+            patch.setenv("AWS_SECRET_ACCESS_KEY", key["SecretAccessKey"])
+            yield Workspace.open(Settings(uploads=UPLOADS, store=STORE, cache=str(tmp_path)))
+
+
+def test_the_documented_policy_is_enough(pipeline: Workspace) -> None:
+    assert [one.id for one in pipeline.uploads.list_demonstrations()] == ["one"]
+    for _ in range(2):
+        made = run_stage(pipeline, STAGES[0], "one", force=True)
+        assert made.status == "made"
+    output = STAGES[0].output("one")
+    assert pipeline.store.verify(output) == []
+    quarantine(pipeline.store, "one", "events", None, __version__, problems=[])
+    assert len(list_quarantine(pipeline.store)) == 1
+    assert release(pipeline.store, "one")
+    pipeline.store.remove(output)
+    pipeline.store.collect(0, 2e9)
+    assert pipeline.store.outputs() == []
+
+
+def test_the_uploads_cannot_be_written_with_it(pipeline: Workspace) -> None:
+    for key in ("one/meta.json", "two/meta.json"):
+        with pytest.raises(StorageError, match="access denied"):
+            pipeline.uploads.objects.put(key, b"x")
+        with pytest.raises(StorageError, match="access denied"):
+            pipeline.uploads.objects.delete(key)
+
+
+def test_the_documented_lifecycle_rule_is_one_that_s3_takes(moto: S3Server) -> None:
+    with moto.connected():
+        bucket = moto.make_bucket().removeprefix("s3://")
+        rules = documented("Rules")
+        s3 = get_session().create_client("s3")
+        s3.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration=rules)
+        [kept] = s3.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"]
+        assert kept["AbortIncompleteMultipartUpload"] == {"DaysAfterInitiation": 7}

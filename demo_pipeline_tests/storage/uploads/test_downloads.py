@@ -1,0 +1,241 @@
+"""Downloads from S3 and from folders: whole, of one object, or nothing under the final name."""
+
+import hashlib
+import os
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any, BinaryIO
+
+import pytest
+
+from demo_pipeline.storage.errors import StorageError
+from demo_pipeline.storage.objects.folder_objects import FolderObjects
+from demo_pipeline.storage.objects.object_store import ObjectChangedError
+from demo_pipeline.storage.objects.s3_client import S3CallError, S3Client
+from demo_pipeline.storage.objects.s3_objects import S3Objects
+from demo_pipeline_tests.simulator.s3_server import SECRET_KEY, S3Server
+
+OLD, NEW = (Random(seed).randbytes(3 * 2**20 + 5) for seed in (1, 2))
+KEY = "a/recording.mp4"
+
+
+class Interrupted(S3Client):
+    """A client whose downloads are interrupted by `between` after their first piece."""
+
+    between: Callable[[], object] = staticmethod(lambda: None)
+    lost: frozenset[str] = frozenset()
+
+    def call(self, method: str, key: str = "", **arguments: Any) -> dict[str, Any]:
+        kept = {name: value for name, value in arguments.items() if name not in self.lost}
+        return super().call(method, key, **kept)
+
+    def chunks(self, key: str, body: Any) -> Iterator[bytes]:
+        for n, chunk in enumerate(super().chunks(key, body)):
+            if n == 1:
+                self.between()
+            yield chunk
+
+
+@pytest.fixture(params=["moto", "seaweedfs"])
+def url(request: pytest.FixtureRequest) -> str:
+    return request.getfixturevalue(f"{request.param}_url")
+
+
+@pytest.fixture
+def client(url: str) -> Interrupted:
+    return Interrupted(url.removeprefix("s3://"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Where downloads go."""
+    (tmp_path / "downloads").mkdir()
+    return tmp_path / "downloads"
+
+
+def refuse(objects: S3Objects | FolderObjects, etag: str, folder: Path) -> None:
+    """The download is refused and leaves nothing, whatever stood there before."""
+    with pytest.raises(ObjectChangedError):
+        objects.fetch(KEY, etag, folder / "got")
+    assert list(folder.iterdir()) == []
+
+
+def test_an_object_swapped_after_the_first_piece_is_noticed(
+    url: str, client: Interrupted, folder: Path
+) -> None:
+    objects = S3Objects(url, client)
+    for data in (NEW, NEW[:100], OLD[:-1] + b"!"):
+        etag = objects.put(KEY, OLD).etag
+        client.between = lambda data=data: objects.put(KEY, data)  # type: ignore[misc]
+        refuse(objects, etag, folder)
+
+
+def test_an_object_deleted_after_the_first_piece_is_noticed(
+    url: str, client: Interrupted, folder: Path
+) -> None:
+    objects = S3Objects(url, client)
+    etag = objects.put(KEY, OLD).etag
+    client.between = lambda: objects.delete(KEY)
+    refuse(objects, etag, folder)
+
+
+def test_a_server_that_knows_no_if_match_is_found_out(
+    url: str, client: Interrupted, folder: Path
+) -> None:
+    """The answer names another ETag than was asked for."""
+    objects = S3Objects(url, client)
+    etag = objects.put(KEY, OLD).etag
+    objects.put(KEY, NEW)
+    client.lost = frozenset({"IfMatch"})
+    refuse(objects, etag, folder)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [OLD[:10], OLD[: 2**20] + NEW[2**20 :], OLD + b"more"],
+    ids=["torn", "mixed", "longer"],
+)
+def test_a_torn_or_mixed_body_is_found_out(moto_url: str, folder: Path, sent: bytes) -> None:
+    """Even when every header says that all is well."""
+
+    class Mixing(S3Client):
+        def chunks(self, key: str, body: Any) -> Iterator[bytes]:
+            list(super().chunks(key, body))
+            yield sent
+
+    objects = S3Objects(moto_url, Mixing(moto_url.removeprefix("s3://")))
+    refuse(objects, objects.put(KEY, OLD).etag, folder)
+
+
+def test_a_connection_that_breaks_leaves_nothing_and_is_tried_again(
+    moto_url: str, folder: Path
+) -> None:
+    class Breaking(S3Client):
+        breaks = 0
+
+        def chunks(self, key: str, body: Any) -> Iterator[bytes]:
+            for n, chunk in enumerate(super().chunks(key, body)):
+                yield chunk
+                if n == 0 and self.breaks:
+                    self.breaks -= 1
+                    assert len(list(folder.iterdir())) == 1
+                    assert not (folder / "got").exists()
+                    raise S3CallError(key, "ResponseStreamingError", 0)
+
+    client = Breaking(moto_url.removeprefix("s3://"))
+    objects = S3Objects(moto_url, client)
+    etag = objects.put(KEY, OLD).etag
+    client.breaks = 3
+    with pytest.raises(StorageError, match="ResponseStreamingError"):
+        objects.fetch(KEY, etag, folder / "got")
+    assert list(folder.iterdir()) == []
+    client.breaks = 2
+    objects.fetch(KEY, etag, folder / "got")
+    assert [path.name for path in folder.iterdir()] == ["got"]
+    assert (folder / "got").read_bytes() == OLD
+
+
+def test_a_multipart_upload_that_fails_is_taken_back(moto_url: str, tmp_path: Path) -> None:
+    class Failing(S3Client):
+        def call(self, method: str, key: str = "", **arguments: Any) -> dict[str, Any]:
+            if method == "upload_part" and arguments["PartNumber"] == 2:
+                raise S3CallError(key, "InternalError", 500)
+            return super().call(method, key, **arguments)
+
+    client = Failing(moto_url.removeprefix("s3://"))
+    (tmp_path / "large").write_bytes(bytes(11 * 2**20))
+    objects = S3Objects(moto_url, client, part_bytes=5 * 2**20)
+    with pytest.raises(S3CallError, match="InternalError"):
+        objects.put(KEY, tmp_path / "large")
+    assert objects.head(KEY) is None
+    assert "Uploads" not in client.call("list_multipart_uploads")
+
+
+def test_a_process_forked_from_a_connected_one_connects_itself(moto_url: str) -> None:
+    objects = S3Objects(moto_url)
+    objects.put(KEY, b"bytes")
+    child = os.fork()
+    if child == 0:
+        read = objects.read(KEY)
+        os._exit(0 if read and read[0] == b"bytes" else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert objects.head(KEY) is not None
+
+
+def test_what_is_put_arrives_with_its_md5(moto_url: str) -> None:
+    etag = S3Objects(moto_url).put(KEY, OLD).etag
+    assert etag == hashlib.md5(OLD, usedforsecurity=False).hexdigest()
+
+
+# --- folders
+
+
+@pytest.mark.parametrize("in_place", [True, False])
+@pytest.mark.parametrize("data", [NEW, NEW[:100]], ids=["as long", "shorter"])
+def test_a_file_swapped_after_the_first_piece_is_noticed(
+    tmp_path: Path, folder: Path, data: bytes, *, in_place: bool
+) -> None:
+    class Swapping(FolderObjects):
+        def chunks(self, file: BinaryIO) -> Iterator[bytes]:
+            for n, chunk in enumerate(super().chunks(file)):
+                if n == 1 and in_place:
+                    (self.root / KEY).write_bytes(data)
+                elif n == 1:
+                    self.put(KEY, data)
+                yield chunk
+
+    objects = Swapping(tmp_path / "root")
+    refuse(objects, objects.put(KEY, OLD).etag, folder)
+
+
+def test_a_place_that_cannot_be_written_to_is_said_without_its_path(tmp_path: Path) -> None:
+    objects = FolderObjects(tmp_path / "root")
+    etag = objects.put(KEY, OLD).etag
+    with pytest.raises(StorageError, match="got: could not be written: No such file") as caught:
+        objects.fetch(KEY, etag, tmp_path / "nowhere" / "got")
+    assert str(tmp_path) not in str(caught.value)
+
+
+# --- what is said when it fails
+
+
+def said(work: Callable[[], object]) -> str:
+    """All that a log shows of the failure, with its causes."""
+    with pytest.raises(StorageError) as caught:
+        work()
+    return "".join(traceback.format_exception(caught.value)) + repr(caught.value)
+
+
+def test_failures_say_what_to_do_and_no_secret(
+    seaweedfs: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with seaweedfs.connected():
+        bucket = seaweedfs.make_bucket()
+        texts = [said(lambda: S3Objects("s3://no-such-bucket").list_page())]
+        assert "no such bucket" in texts[-1]
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", f"{SECRET_KEY}-wrong")
+        texts.append(said(lambda: S3Objects(bucket).list_page()))
+        assert "AWS_SECRET_ACCESS_KEY" in texts[-1]
+        texts.append(said(lambda: S3Objects(bucket).put(KEY, b"")))
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
+        texts.append(said(lambda: S3Objects(bucket).read(KEY)))
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{SECRET_KEY}@127.0.0.1:1")
+        texts.append(said(lambda: S3Objects(bucket).list_page()))
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"no url {SECRET_KEY}")
+        texts.append(said(lambda: S3Objects(bucket).list_page()))
+        assert "AWS_ENDPOINT_URL" in texts[-1]
+    texts.append(said(lambda: S3Objects(f"s3://key:{SECRET_KEY}@bucket/prefix")))
+    assert not any(SECRET_KEY in text for text in texts)
+
+
+def test_without_credentials_it_says_so(monkeypatch: pytest.MonkeyPatch, moto: S3Server) -> None:
+    with moto.connected():
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+            monkeypatch.delenv(name)
+        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
+        monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+        with pytest.raises(StorageError, match="no credentials; set AWS_ACCESS_KEY_ID"):
+            S3Objects("s3://bucket").list_page()

@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from demo_pipeline.recording.event_tables import described_schema, read_table
+from demo_pipeline.common.parquet import described_schema, read_rows, write_rows
 
 ACTIONS_FILE = "actions.parquet"
 LEDGER_FILE = "ledger.parquet"
@@ -120,12 +119,9 @@ class Action:
 
 def write_actions(path: Path, actions: Sequence[Action]) -> None:
     """Write actions.parquet."""
-    rows = [asdict(action) for action in actions]
-    table = pa.Table.from_pylist(rows, schema=ACTIONS_SCHEMA)
-    pq.write_table(table, path, compression="zstd", compression_level=3)
+    write_rows(path, [asdict(action) for action in actions], ACTIONS_SCHEMA)
 
 
 def read_actions(folder: Path) -> list[Action]:
     """The actions of a committed output, in time order."""
-    rows = read_table(folder / ACTIONS_FILE, ACTIONS_SCHEMA).to_pylist()
-    return [Action(**row) for row in rows]
+    return [Action(**row) for row in read_rows(folder / ACTIONS_FILE, ACTIONS_SCHEMA)]

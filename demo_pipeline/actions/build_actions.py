@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from demo_pipeline.actions.action_tables import (
     ACTIONS_FILE,
@@ -22,9 +21,10 @@ from demo_pipeline.actions.action_tables import (
 from demo_pipeline.actions.inputs import INPUT_KINDS, MOVE, TREE, inputs_of
 from demo_pipeline.actions.repair import Repairs, repair
 from demo_pipeline.actions.segmentation import Segmentation, segment
+from demo_pipeline.common.parquet import read_table, schema_problems, write_table
 from demo_pipeline.problems import Problem
-from demo_pipeline.recording.event_tables import LOG_FILE, REJECTED_SCHEMA, read_table
-from demo_pipeline.recording.events import REJECTED_FILE, read_events, schema_problems
+from demo_pipeline.recording.event_tables import LOG_FILE, REJECTED_SCHEMA
+from demo_pipeline.recording.events import REJECTED_FILE, read_events
 from demo_pipeline.recording.key_names import public_name
 from demo_pipeline.settings import ActionSettings
 
@@ -46,7 +46,7 @@ def build_actions(
     found = segment(inputs, platform, settings)
     write_actions(out / ACTIONS_FILE, found.actions)
     ledger = _ledger(events, rejected, repairs, found)
-    pq.write_table(ledger, out / LEDGER_FILE, compression="zstd", compression_level=3)
+    write_table(out / LEDGER_FILE, ledger)
     return _summary(found, repairs, ledger)
 
 

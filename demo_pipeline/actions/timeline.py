@@ -19,8 +19,8 @@ from demo_pipeline.actions.action_tables import (
     read_actions,
 )
 from demo_pipeline.actions.inputs import DOWN, MOVE, UP, inputs_of, late_lines
+from demo_pipeline.common.parquet import read_table
 from demo_pipeline.problems import Problem
-from demo_pipeline.recording.event_tables import read_table
 from demo_pipeline.recording.events import read_events, rejected_lines
 from demo_pipeline.recording.key_names import public_name
 from demo_pipeline.recording.manifest import RecordingManifest

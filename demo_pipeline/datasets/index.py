@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from demo_pipeline.common.json_files import dump_json
+from demo_pipeline.common.parquet import TableWriter, described_schema, write_rows
 from demo_pipeline.datasets.pointer_leaks import LeakRates, check_leak_rates, leak_rates
 from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA
 from demo_pipeline.datasets.selection import DatasetTrajectory, Row, load, ordered
@@ -21,7 +21,6 @@ from demo_pipeline.datasets.split_files import plain
 from demo_pipeline.formats.desktopd.models import Creator, Index, IndexEntry, Metadata
 from demo_pipeline.formats.desktopd.reader import Trajectory
 from demo_pipeline.problems import DemonstrationError, Problem
-from demo_pipeline.recording.event_tables import described_schema
 from demo_pipeline.settings import DatasetSettings, TrajectorySettings
 
 STEPS_FILE = "steps.parquet"
@@ -80,19 +79,9 @@ def build_index(
     """
     out.mkdir(parents=True, exist_ok=True)
     tally = _Tally()
-    target = out / STEPS_FILE
-    done = False
-    try:
-        with pq.ParquetWriter(
-            target, PROVENANCE_SCHEMA, compression="zstd", compression_level=3
-        ) as table:
-            for source in ordered(trajectories):
-                _index_one(source, tally, table)
-        done = True
-    finally:
-        # The writer ends a file properly even when its body raised.
-        if not done:
-            target.unlink(missing_ok=True)
+    with TableWriter(out / STEPS_FILE, PROVENANCE_SCHEMA) as table:
+        for source in ordered(trajectories):
+            _index_one(source, tally, table)
     _write_index(out, tally)
     dump_json(out / "metadata.json", _metadata(tally, settings, created_by))
     good = tally.successful
@@ -111,9 +100,7 @@ def _write_index(out: Path, tally: "_Tally") -> None:
         trajectories=tally.entries,
     )
     dump_json(out / "index.json", index)
-    rows = pa.Table.from_pylist(tally.rows, schema=TRAJECTORIES_SCHEMA)
-    target = out / "trajectories.parquet"
-    pq.write_table(rows, target, compression="zstd", compression_level=3)
+    write_rows(out / "trajectories.parquet", tally.rows, TRAJECTORIES_SCHEMA)
 
 
 @dataclass(slots=True)
@@ -197,7 +184,7 @@ def _row(trajectory: Trajectory) -> dict[str, Any]:
     }
 
 
-def _index_one(source: DatasetTrajectory, tally: _Tally, table: pq.ParquetWriter) -> None:
+def _index_one(source: DatasetTrajectory, tally: _Tally, table: TableWriter) -> None:
     try:
         trajectory, by_step = load(source)
     except DemonstrationError as error:
@@ -206,7 +193,7 @@ def _index_one(source: DatasetTrajectory, tally: _Tally, table: pq.ParquetWriter
         return
     rows = [by_step[index] for index in sorted(by_step)]
     tally.add(trajectory, rows)
-    table.write_table(pa.Table.from_pylist(rows, schema=PROVENANCE_SCHEMA))
+    table.write(pa.Table.from_pylist(rows, schema=PROVENANCE_SCHEMA))
 
 
 def _metadata(tally: _Tally, settings: DatasetSettings, created_by: tuple[str, str]) -> Metadata:

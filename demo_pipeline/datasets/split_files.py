@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Any, Self, TextIO
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from demo_pipeline.common.parquet import TableWriter
 from demo_pipeline.datasets.splits import Split
 
 ALWAYS = (Split.TRAIN, Split.VAL, Split.TEST)
@@ -29,7 +29,7 @@ class SplitFiles:
     """Writes `<split>.jsonl` and `<split>.parquet`, and the same for all splits together.
 
     Train, val and test are written even when empty; held_out only when it has a sample. When the
-    body raises, no Parquet file is left: the writer would end a partial one properly.
+    body raises, no Parquet file is left.
 
     Args:
         out: folder to write into; it is made.
@@ -44,7 +44,7 @@ class SplitFiles:
         self.counts: Counter[Split] = Counter()
         self._out, self._schema, self._whole = out, schema, whole
         self._stack = ExitStack()
-        self._tables: dict[str, _Table] = {}
+        self._tables: dict[str, TableWriter] = {}
         self._lines: dict[str, TextIO] = {}
 
     def __enter__(self) -> Self:
@@ -57,7 +57,10 @@ class SplitFiles:
         path = self._out / f"{stem}.jsonl"
         file = path.open("w", encoding="utf-8", errors="replace", newline="\n")
         self._lines[stem] = self._stack.enter_context(file)
-        self._tables[stem] = _Table(self._out / f"{stem}.parquet", self._schema)
+        table = TableWriter(
+            self._out / f"{stem}.parquet", self._schema, _ROWS_IN_MEMORY, batch_characters=None
+        )
+        self._tables[stem] = self._stack.enter_context(table)
 
     def write(self, split: Split, line: Mapping[str, Any], row: Mapping[str, Any]) -> None:
         """Add one sample: `line` to the JSON Lines, `row` to the tables."""
@@ -66,7 +69,7 @@ class SplitFiles:
         text = json.dumps(line, ensure_ascii=False) + "\n"
         for stem in (split, *([self._whole] if self._whole else [])):
             self._lines[stem].write(text)
-            self._tables[stem].add(row)
+            self._tables[stem].append_row(row)
         self.counts[split] += 1
 
     def __exit__(
@@ -75,32 +78,4 @@ class SplitFiles:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._stack.close()
-        for table in self._tables.values():
-            table.close(keep=kind is None)
-
-
-class _Table:
-    """One Parquet file, written some rows at a time."""
-
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
-        self._path, self._schema = path, schema
-        self._rows: list[Mapping[str, Any]] = []
-        self._writer = pq.ParquetWriter(path, schema, compression="zstd", compression_level=3)
-
-    def add(self, row: Mapping[str, Any]) -> None:
-        self._rows.append(row)
-        if len(self._rows) >= _ROWS_IN_MEMORY:
-            self._flush()
-
-    def _flush(self) -> None:
-        if self._rows:
-            self._writer.write_table(pa.Table.from_pylist(self._rows, schema=self._schema))
-            self._rows = []
-
-    def close(self, *, keep: bool) -> None:
-        if keep:
-            self._flush()
-        self._writer.close()
-        if not keep:
-            self._path.unlink(missing_ok=True)
+        self._stack.__exit__(kind, error, trace)

@@ -13,15 +13,19 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from demo_pipeline.common.json_files import json_bytes
+from demo_pipeline.common.parquet import (
+    described_schema,
+    read_rows,
+    read_table,
+    schema_problems,
+    write_rows,
+)
 from demo_pipeline.datasets.task_text import plain
 from demo_pipeline.formats.osworld.task import Evaluator, OsworldTask, RiskTask, SetupStep
 from demo_pipeline.formats.osworld.task_folder import TaskEntry, TaskFolder, entries
 from demo_pipeline.problems import Problem, Severity
-from demo_pipeline.recording.event_tables import described_schema
-from demo_pipeline.recording.events import schema_problems
 
 CODE_VERSION = "1"
 CATALOG_FILE, PROBLEMS_FILE = "catalog.parquet", "problems.parquet"
@@ -97,8 +101,8 @@ def build_catalog(folder: TaskFolder, out: Path) -> dict[str, Any]:
     found = entries(folder)
     tasks = [_row(entry, entry.task) for entry in found if entry.task is not None]
     problems = [*folder.problems, *(problem for entry in found for problem in entry.problems)]
-    _write(out / CATALOG_FILE, tasks, CATALOG_SCHEMA)
-    _write(out / PROBLEMS_FILE, [_problem_row(one) for one in problems], PROBLEMS_SCHEMA)
+    write_rows(out / CATALOG_FILE, tasks, CATALOG_SCHEMA)
+    write_rows(out / PROBLEMS_FILE, [_problem_row(one) for one in problems], PROBLEMS_SCHEMA)
     kinds = Counter(row["kind"] for row in tasks)
     severities = Counter(str(problem.severity) for problem in problems)
     return {
@@ -109,11 +113,6 @@ def build_catalog(folder: TaskFolder, out: Path) -> dict[str, Any]:
         "errors": severities[str(Severity.ERROR)],
         "warnings": severities[str(Severity.WARNING)],
     }
-
-
-def _write(path: Path, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
-    table = pa.Table.from_pylist(rows, schema=schema)
-    pq.write_table(table, path, compression="zstd", compression_level=3)
 
 
 def _row(entry: TaskEntry, task: OsworldTask | RiskTask) -> dict[str, Any]:
@@ -177,9 +176,7 @@ def read_catalog(folder: Path, columns: list[str] | None = None) -> list[Mapping
     Raises:
         OSError, pyarrow.ArrowException: it is missing or no such table.
     """
-    table = pq.read_table(folder / CATALOG_FILE, columns=columns)
-    rows: list[Mapping[str, Any]] = table.to_pylist()
-    return rows
+    return [*read_rows(folder / CATALOG_FILE, columns=columns)]
 
 
 def check_catalog(folder: Path) -> list[Problem]:
@@ -188,7 +185,7 @@ def check_catalog(folder: Path) -> list[Problem]:
     problems += schema_problems(folder / PROBLEMS_FILE, PROBLEMS_SCHEMA)
     if problems:
         return problems
-    table = pq.read_table(folder / CATALOG_FILE, columns=["file", "task_id"])
+    table = read_table(folder / CATALOG_FILE, columns=["file", "task_id"])
     remedy = "this is a defect of the pipeline: report it"
     if pc.count_distinct(table["file"]).as_py() != table.num_rows:
         message = "a file has more than one row"
@@ -200,5 +197,5 @@ def check_catalog(folder: Path) -> list[Problem]:
 
 def found_problems(folder: Path) -> list[Problem]:
     """What `problems.parquet` says of the task files."""
-    rows = pq.read_table(folder / PROBLEMS_FILE).to_pylist()
+    rows = read_rows(folder / PROBLEMS_FILE)
     return [Problem(**{**row, "severity": Severity(row["severity"])}) for row in rows]

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from demo_pipeline.actions.action_tables import read_actions
 from demo_pipeline.common.hardlinks import link_or_copy
 from demo_pipeline.common.json_files import dump_json
+from demo_pipeline.common.parquet import schema_problems
 from demo_pipeline.datasets.pointer_leaks import check_leak_rates, leak_rates
 from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA, write_provenance
 from demo_pipeline.datasets.steps import Step, Steps, build_steps
@@ -31,7 +32,7 @@ from demo_pipeline.observation.frames.screenshots import read_evidence, read_fra
 from demo_pipeline.observation.trees.tree_checks import checked_targets
 from demo_pipeline.observation.trees.ui_trees import read_tree_rows
 from demo_pipeline.problems import DemonstrationError, Problem
-from demo_pipeline.recording.events import read_events, schema_problems
+from demo_pipeline.recording.events import read_events
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.settings import TrajectorySettings
 

@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterator
 
 import dagster as dg
-import pyarrow.parquet as pq
 
+from demo_pipeline.common.parquet import read_rows
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.demonstration_assets import OWNERS
 from demo_pipeline.defs.instance_runs import InstanceRuns, open_ledger
@@ -76,7 +76,7 @@ def quarantine_asset(
     )
     metadata = reporting.made_metadata(made, f"{pipeline.store.url}/{made.output}")
     with pipeline.store.open(made.output) as (folder, _):
-        rows = pq.read_table(folder / TABLE_FILE, columns=list(_SHOWN)).to_pylist()
+        rows = read_rows(folder / TABLE_FILE, QUARANTINE_SCHEMA, _SHOWN)
     metadata["table"] = reporting.records(rows)
     metadata["uploads"] = dg.MetadataValue.json(
         {

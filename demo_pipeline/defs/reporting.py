@@ -11,10 +11,10 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
+from demo_pipeline.common.parquet import column_descriptions
 from demo_pipeline.pipeline.build_if_stale import BuildResult
 from demo_pipeline.pipeline.quarantine import QuarantineRecord
 from demo_pipeline.problems import Problem, Severity
-from demo_pipeline.recording.event_tables import column_descriptions
 from demo_pipeline.storage.store.version_manifest import CheckOutcome
 
 _SHOWN = 20

@@ -12,12 +12,11 @@ from typing import Any
 import pyarrow as pa
 from pydantic import JsonValue
 
+from demo_pipeline.common.parquet import TableWriter, described_schema, schema_problems
 from demo_pipeline.pipeline.build_if_stale import BuildResult, build_if_stale
 from demo_pipeline.pipeline.context import Summary, Workspace
 from demo_pipeline.pipeline.quarantine import QuarantineRecord, list_quarantine
 from demo_pipeline.problems import Problem, errors
-from demo_pipeline.recording.event_tables import TableWriter, described_schema
-from demo_pipeline.recording.events import schema_problems
 from demo_pipeline.storage.store.staging import Staging
 from demo_pipeline.storage.store.version_manifest import CheckOutcome, Recipe
 
@@ -95,7 +94,7 @@ def build_table(records: Sequence[QuarantineRecord], out: Path) -> Summary:
     rows = rows_of(records)
     with TableWriter(out / TABLE_FILE, QUARANTINE_SCHEMA) as table:
         for row in rows:
-            table.append(tuple(row.values()))
+            table.append_row(row)
     return {
         "quarantined": len(records),
         "problems": len(rows),

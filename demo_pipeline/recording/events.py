@@ -9,14 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from demo_pipeline.common.parquet import TableWriter, read_rows, read_table, schema_problems
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.event_tables import (
     EVENTS_SCHEMA,
     LOG_FILE,
     REJECTED_SCHEMA,
     SCANS_SCHEMA,
-    TableWriter,
-    read_table,
 )
 from demo_pipeline.recording.input_log import TREE, Event, Rejected, parse_log
 from demo_pipeline.recording.log_lines import BUFFER_BYTES
@@ -88,34 +87,14 @@ def read_events(folder: Path) -> pa.Table:
 
 def read_scans(folder: Path) -> list[dict[str, Any]]:
     """Rows of trees.parquet: where each scan lies in the log and when it ran."""
-    rows: list[dict[str, Any]] = read_table(folder / SCANS_FILE, SCANS_SCHEMA).to_pylist()
-    return rows
+    return read_rows(folder / SCANS_FILE, SCANS_SCHEMA)
 
 
 def check_event_tables(folder: Path) -> list[Problem]:
-    """The written tables have exactly the columns, types and nullability of `tables.py`."""
+    """The written tables have exactly the columns, types and nullability of event_tables.py."""
     problems = []
     for name, schema in SCHEMAS.items():
         problems.extend(schema_problems(folder / name, schema))
-    return problems
-
-
-def schema_problems(path: Path, schema: pa.Schema) -> list[Problem]:
-    """How a Parquet file's schema or nulls differ from the declared ones."""
-    remedy = "this is a defect of the pipeline: report it with the demonstration"
-    if not path.is_file():
-        return [Problem("missing_table", path.name, "was not written", remedy=remedy)]
-    table = read_table(path)
-    problems = []
-    if not table.schema.equals(schema, check_metadata=False):
-        message = f"expected columns {schema.names}, found {table.schema.names} (or other types)"
-        problems.append(Problem("wrong_schema", path.name, message, remedy=remedy))
-        return problems
-    for field in schema:
-        nulls = table.column(field.name).null_count
-        if nulls and not field.nullable:
-            message = f"column {field.name}: {nulls} nulls where none may be"
-            problems.append(Problem("null_values", path.name, message, remedy=remedy))
     return problems
 
 
@@ -164,7 +143,7 @@ def require_input(summary: dict[str, Any], demonstration: str) -> list[Problem]:
 
 def rejected_lines(folder: Path) -> list[Problem]:
     """One problem a rejected line, the first hundred."""
-    rows = read_table(folder / REJECTED_FILE, REJECTED_SCHEMA).to_pylist()
+    rows = read_rows(folder / REJECTED_FILE, REJECTED_SCHEMA)
     remedy = "the rest of the log was read; upload a whole log to get this line too"
     return [
         Problem(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.recording.event_tables import EVENTS_SCHEMA, TableWriter, column_descriptions
+from demo_pipeline.common.parquet import column_descriptions
 from demo_pipeline.recording.events import (
     EVENTS_FILE,
     REJECTED_FILE,
@@ -161,35 +161,3 @@ def test_a_log_without_one_usable_line_is_an_error(tmp_path: Path, log: bytes, w
 
 def test_one_usable_line_is_enough(tmp_path: Path) -> None:
     assert require_input(built(tmp_path, b"junk\n" + LOG), "demo") == []
-
-
-# --- the writer
-
-
-def row(index: int, payload: str = "") -> tuple[Any, ...]:
-    return (index, 0, 0, "x", 5, None, None, None, None, None, None, payload)
-
-
-def test_rows_are_written_in_batches(tmp_path: Path) -> None:
-    path = tmp_path / "t.parquet"
-    with TableWriter(path, EVENTS_SCHEMA, batch_rows=4) as writer:
-        for index in range(10):
-            writer.append(row(index))
-    assert writer.rows == 10
-    assert pq.ParquetFile(path).num_row_groups == 3
-    assert pq.read_table(path)["event_index"].to_pylist() == list(range(10))
-
-
-def test_large_payloads_are_not_hoarded(tmp_path: Path) -> None:
-    path = tmp_path / "t.parquet"
-    with TableWriter(path, EVENTS_SCHEMA) as writer:
-        for index in range(6):
-            writer.append(row(index, "p" * 4 * 2**20))
-    assert pq.ParquetFile(path).num_row_groups == 3
-
-
-def test_a_failure_leaves_no_file_behind(tmp_path: Path) -> None:
-    path = tmp_path / "t.parquet"
-    with pytest.raises(ValueError, match="shorter"), TableWriter(path, EVENTS_SCHEMA) as writer:
-        writer.append((1, 2))
-    assert not path.exists()

@@ -11,12 +11,17 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import ValidationError
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action, read_actions
 from demo_pipeline.actions.inputs import inputs_of
 from demo_pipeline.common.json_files import dump_json
+from demo_pipeline.common.parquet import (
+    described_schema,
+    read_rows,
+    schema_problems,
+    write_rows,
+)
 from demo_pipeline.common.png import png_size
 from demo_pipeline.common.python_gc import reduced_python_gc
 from demo_pipeline.observation.calibration.calibrate import settle
@@ -31,8 +36,7 @@ from demo_pipeline.observation.trees.hit_test import node_at
 from demo_pipeline.observation.trees.scans import ScanAt, scan_in_force
 from demo_pipeline.observation.trees.ui_trees import TreeReader
 from demo_pipeline.problems import Problem
-from demo_pipeline.recording.event_tables import described_schema, read_table
-from demo_pipeline.recording.events import read_events, read_scans, schema_problems
+from demo_pipeline.recording.events import read_events, read_scans
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.recording.video_probe import VIDEO_FILE, PacketScan, scan_packets
 from demo_pipeline.settings import ObservationSettings
@@ -92,8 +96,7 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     )
     answers = work.run(asked)
     rows = [_row(answer, scan) for answer in answers]
-    table = pa.Table.from_pylist(rows, schema=FRAMES_SCHEMA)
-    pq.write_table(table, out / FRAMES_FILE, compression="zstd", compression_level=3)
+    write_rows(out / FRAMES_FILE, rows, FRAMES_SCHEMA)
     dump_json(out / EVIDENCE_FILE, settled.evidence(work))
     return _summary(rows, settled, work)
 
@@ -178,9 +181,7 @@ def _summary(
 
 def read_frames(folder: Path) -> list[dict[str, Any]]:
     """Rows of frames.parquet, one an action."""
-    table = read_table(folder / FRAMES_FILE, FRAMES_SCHEMA)
-    rows: list[dict[str, Any]] = table.to_pylist()
-    return rows
+    return read_rows(folder / FRAMES_FILE, FRAMES_SCHEMA)
 
 
 def read_evidence(folder: Path) -> Evidence:

@@ -10,6 +10,7 @@ from typing import Any
 from demo_pipeline.actions.action_tables import read_actions
 from demo_pipeline.common.hardlinks import FileId, file_id
 from demo_pipeline.common.json_files import JsonFileError, read_bytes
+from demo_pipeline.common.parquet import schema_problems
 from demo_pipeline.common.python_gc import reduced_python_gc
 from demo_pipeline.formats.desktopd.tree_validator import check_tree_bytes
 from demo_pipeline.observation.trees.ui_trees import (
@@ -19,7 +20,6 @@ from demo_pipeline.observation.trees.ui_trees import (
     read_tree_rows,
 )
 from demo_pipeline.problems import Problem
-from demo_pipeline.recording.events import schema_problems
 
 UNKNOWN_SHARE = 0.01
 CURSOR_SHARE = 0.5  # recorders' own hit tests are wrong at times: outside windows, one level up

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action, read_actions
 from demo_pipeline.common.hardlinks import link_or_copy
+from demo_pipeline.common.parquet import described_schema, read_rows, write_rows
 from demo_pipeline.common.python_gc import reduced_python_gc
 from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.calibration.evidence import Evidence
@@ -22,7 +22,6 @@ from demo_pipeline.observation.trees.keyboard_focus import KeyboardFocus
 from demo_pipeline.observation.trees.scans import CurrentScan, ScanAt, read_scan, scan_in_force
 from demo_pipeline.observation.trees.step_tree import Element, StepTree, map_tree
 from demo_pipeline.problems import DemonstrationError
-from demo_pipeline.recording.event_tables import described_schema, read_table
 from demo_pipeline.recording.events import read_scans
 
 CODE_VERSION = "4"
@@ -118,8 +117,7 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
             keyboard.clicked(action, known=target is not None)
         if action.action_type != "pause":
             since = max(since, action.end_ms)
-    table = pa.Table.from_pylist(rows, schema=UI_TREES_SCHEMA)
-    pq.write_table(table, out / UI_TREES_FILE, compression="zstd", compression_level=3)
+    write_rows(out / UI_TREES_FILE, rows, UI_TREES_SCHEMA)
     return _summary(rows, unknown)
 
 
@@ -206,5 +204,4 @@ def _summary(rows: Sequence[dict[str, Any]], unknown: Counter[str]) -> dict[str,
 
 def read_tree_rows(folder: Path) -> list[dict[str, Any]]:
     """Rows of trees.parquet, one an action."""
-    rows: list[dict[str, Any]] = read_table(folder / UI_TREES_FILE, UI_TREES_SCHEMA).to_pylist()
-    return rows
+    return read_rows(folder / UI_TREES_FILE, UI_TREES_SCHEMA)

@@ -10,7 +10,8 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-_PNG = b"\x89PNG\r\n\x1a\n"
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_PNG_HEAD = len(PNG_SIGNATURE) + 8 + 13  # length, type and data of the IHDR chunk
 _JPEG = b"\xff\xd8\xff"
 _NOT_FRAMES = (0xC4, 0xC8, 0xCC)
 
@@ -30,27 +31,31 @@ def probe_image(data: bytes) -> ImageInfo:
     Raises:
         ValueError: not a PNG or JPEG, cut off, or damaged; the message says which.
     """
-    if data.startswith(_PNG):
+    if data.startswith(PNG_SIGNATURE):
         return _png(data)
     if data.startswith(_JPEG):
         return _jpeg(data)
     raise ValueError("neither PNG nor JPEG" if data else "empty file")
 
 
-def png_size(path: Path) -> tuple[int, int] | None:
-    """Width and height in the header of a PNG file, pixels; None when there is no such file."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(len(_PNG) + 25)
-        info = _header(head[12:16], head[16:29]) if head.startswith(_PNG) else None
-    except (OSError, ValueError):
-        return None
-    return (info.width, info.height) if info else None
+def png_size(path: Path) -> tuple[int, int]:
+    """Width and height in pixels, from the header of a PNG file; nothing else of it is read.
+
+    Raises:
+        OSError: the file is missing or cannot be read.
+        ValueError: not a PNG file, or its header is damaged.
+    """
+    with path.open("rb") as file:
+        head = file.read(_PNG_HEAD)
+    if not head.startswith(PNG_SIGNATURE):
+        raise ValueError("not a PNG file")
+    info = _header(head[12:16], head[16:])
+    return info.width, info.height
 
 
 def _png(data: bytes) -> ImageInfo:
     """Walk the chunks (PNG specification, 5.3): length, type, data, CRC of type and data."""
-    view, position, info, pixels = memoryview(data), len(_PNG), None, False
+    view, position, info, pixels = memoryview(data), len(PNG_SIGNATURE), None, False
     while position + 12 <= len(data):
         (length,) = struct.unpack_from(">I", data, position)
         end = position + 12 + length

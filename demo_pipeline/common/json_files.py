@@ -8,14 +8,21 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
 from demo_pipeline.common import deep_json
-from demo_pipeline.formats.base_model import Document
 
 JSON = Mapping[str, Any] | Sequence[Any] | str | int | float | bool | None
+
+
+@runtime_checkable
+class HasMembers(Protocol):
+    """A model that is written as the members it names, one level, instead of a full dump."""
+
+    def members(self) -> dict[str, Any]:
+        """Key → value, in the order of the file."""
 
 
 class JsonFileError(ValueError):
@@ -151,7 +158,7 @@ def _expand_or_keep(value: Any) -> Any:
 
 def _expand(value: Any) -> Any:
     """One level of a value that `json` does not know."""
-    if isinstance(value, Document):
+    if isinstance(value, HasMembers):
         return value.members()
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 from isal import isal_zlib
 
-_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+from demo_pipeline.common.image_header import PNG_SIGNATURE
+
 _UP = 2
 _BAND = 64  # rows; fit a processor's own cache
 
@@ -46,7 +47,7 @@ class PngWriter:
         header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
         body = b"".join((*data, deflate.flush()))
         chunks = ((b"IHDR", header), (b"IDAT", body), (b"IEND", b""))
-        return _SIGNATURE + b"".join(_chunk(kind, body) for kind, body in chunks)
+        return PNG_SIGNATURE + b"".join(_chunk(kind, body) for kind, body in chunks)
 
     def _bands(self, flat: Pixels) -> Iterator[Pixels]:
         """Yield rows, each begun by its filter's number, less the row above; in the same memory."""
@@ -63,13 +64,3 @@ class PngWriter:
 def _chunk(kind: bytes, body: bytes) -> bytes:
     checksum = zlib.crc32(body, zlib.crc32(kind))
     return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", checksum)
-
-
-def png_size(path: Path) -> tuple[int, int]:
-    """(width, height) from the header. Raises ValueError when it is no PNG."""
-    with path.open("rb") as stream:
-        head = stream.read(24)
-    if len(head) < 24 or not head.startswith(_SIGNATURE) or head[12:16] != b"IHDR":
-        raise ValueError("not a PNG file")
-    width, height = struct.unpack(">II", head[16:24])
-    return width, height

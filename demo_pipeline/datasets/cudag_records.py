@@ -121,7 +121,7 @@ def drafts(
     history: list[str] = []
     for step in trajectory.steps:
         row = rows[step.index]
-        found = png_size(step.screenshot)
+        found = _readable_size(step.screenshot)
         size = found or (CANVAS_WIDTH, CANVAS_HEIGHT)
         deed = describe(step.action, row, size, settings)
         reason = _exclusion(step, row, found, deed, settings)
@@ -133,13 +133,21 @@ def drafts(
             asked = _prompt(trajectory, step.action, history, settings)
             yield _draft(trajectory, step.screenshot, asked, deed.calls, metadata)
         history.append(history_line(len(history) + 1, deed.calls, deed.note))
-    final = png_size(trajectory.final_screenshot)
+    final = _readable_size(trajectory.final_screenshot)
     if settings.prompt_style == "grounding":
         counts["not_grounded"] += 1
     elif final:
         yield _end(trajectory, _prompt(trajectory, None, history, settings), final)
     else:
         counts["missing_frame"] += 1
+
+
+def _readable_size(path: Path) -> tuple[int, int] | None:
+    """Width and height of a PNG file; None when it cannot be read."""
+    try:
+        return png_size(path)
+    except (OSError, ValueError):
+        return None
 
 
 def _exclusion(

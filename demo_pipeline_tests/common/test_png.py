@@ -1,14 +1,12 @@
 """PNG files that any reader opens, the same for the same picture."""
 
-from pathlib import Path
-
 import cv2
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.common.png import PngWriter, png_size
+from demo_pipeline.common.png import PngWriter
 
 WRITER = PngWriter()
 
@@ -31,20 +29,6 @@ def test_a_view_that_lies_otherwise_in_memory_is_the_same_picture() -> None:
     rgb = np.arange(60 * 40 * 3, dtype=np.uint32).astype(np.uint8).reshape(60, 40, 3)
     turned = np.rot90(rgb)
     assert WRITER.encode(turned) == WRITER.encode(turned.copy())
-
-
-def test_the_size_stands_in_the_header(tmp_path: Path) -> None:
-    path = tmp_path / "one.png"
-    PngWriter().write(path, np.zeros((20, 30, 3), np.uint8))
-    assert png_size(path) == (30, 20)
-
-
-@pytest.mark.parametrize("data", [b"", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff" + bytes(40)])
-def test_what_is_no_png_has_no_size(tmp_path: Path, data: bytes) -> None:
-    path = tmp_path / "one.png"
-    path.write_bytes(data)
-    with pytest.raises(ValueError, match="not a PNG"):
-        png_size(path)
 
 
 def test_only_colour_pictures_are_encoded() -> None:

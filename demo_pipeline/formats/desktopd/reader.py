@@ -6,12 +6,12 @@ odd comes back as a warning; whether the content is right is `desktopd_validator
 
 import os
 import re
-import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from demo_pipeline.common.image_header import png_size
 from demo_pipeline.common.json_files import JsonFileError, decode_text, parse_json, read_bytes
 from demo_pipeline.formats.base_model import DocumentT, check
 from demo_pipeline.formats.desktopd.models import Index, Metadata, Result, Task
@@ -20,7 +20,6 @@ from demo_pipeline.formats.desktopd.vocabulary import CANVAS_HEIGHT, CANVAS_WIDT
 from demo_pipeline.problems import DemonstrationError, Problem, Severity, errors
 
 _STEP_NAME = re.compile(r"[0-9]+", re.ASCII)
-_PNG_HEADER = 24  # signature, length and type of IHDR, width, height
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,11 +131,10 @@ def picture_oddity(file: Path) -> str:
     """What is odd about a screenshot, from its header alone; empty for a 1920x1080 PNG."""
     if not file.is_file():
         return "the file is missing"
-    with file.open("rb") as stream:
-        header = stream.read(_PNG_HEADER)
-    if len(header) < _PNG_HEADER or header[12:16] != b"IHDR":
-        return "the picture is no PNG"
-    width, height = struct.unpack_from(">II", header, 16)
+    try:
+        width, height = png_size(file)
+    except ValueError:
+        return "the picture is not a PNG"
     if (width, height) == (CANVAS_WIDTH, CANVAS_HEIGHT):
         return ""
     return f"the picture is {width}x{height}, not {CANVAS_WIDTH}x{CANVAS_HEIGHT}"

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action, read_actions
 from demo_pipeline.actions.inputs import inputs_of
+from demo_pipeline.common.image_header import png_size
 from demo_pipeline.common.json_files import dump_json
 from demo_pipeline.common.parquet import (
     described_schema,
@@ -22,7 +23,6 @@ from demo_pipeline.common.parquet import (
     schema_problems,
     write_rows,
 )
-from demo_pipeline.common.png import png_size
 from demo_pipeline.common.python_gc import reduced_python_gc
 from demo_pipeline.observation.calibration.calibrate import settle
 from demo_pipeline.observation.calibration.canvas import Canvas

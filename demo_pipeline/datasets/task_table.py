@@ -197,5 +197,4 @@ def check_catalog(folder: Path) -> list[Problem]:
 
 def found_problems(folder: Path) -> list[Problem]:
     """What `problems.parquet` says of the task files."""
-    rows = read_rows(folder / PROBLEMS_FILE)
-    return [Problem(**{**row, "severity": Severity(row["severity"])}) for row in rows]
+    return [Problem.from_dict(row) for row in read_rows(folder / PROBLEMS_FILE)]

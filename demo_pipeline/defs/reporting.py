@@ -150,16 +150,7 @@ def failure(problems: Iterable[Problem], stage: str, demonstration: str) -> dg.F
 def recorded(record: QuarantineRecord) -> list[Problem]:
     """The problems of a quarantine record."""
     return [
-        Problem(
-            str(values.get("code", "")),
-            str(values.get("file", "")),
-            str(values.get("message", "")),
-            line=line if isinstance(line := values.get("line"), int) else None,
-            frame=frame if isinstance(frame := values.get("frame"), int) else None,
-            remedy=str(values.get("remedy", "")),
-            demonstration=record.demonstration,
-        )
-        for values in record.problems
+        Problem.from_dict(values, demonstration=record.demonstration) for values in record.problems
     ]
 
 

@@ -5,7 +5,7 @@ storage/quarantine.py says.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,21 +50,13 @@ _NO_REASON: dict[str, JsonValue] = {"code": "unknown", "message": "no reason was
 def rows_of(records: Iterable[QuarantineRecord]) -> list[dict[str, Any]]:
     """One row a problem, in the order of the records; a record without one has one row still."""
     return [
-        _fitting({**problem, **{name: getattr(record, name) for name in _OF_RECORD}})
+        {
+            **Problem.from_dict(problem).as_dict(),
+            **{name: getattr(record, name) for name in _OF_RECORD},
+        }
         for record in records
         for problem in record.problems or [_NO_REASON]
     ]
-
-
-def _fitting(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns' values; what an old or foreign record has wrong is left empty."""
-    row: dict[str, Any] = {}
-    for field in QUARANTINE_SCHEMA:
-        kind = str if pa.types.is_string(field.type) else int
-        value = values.get(field.name)
-        fits = isinstance(value, kind) and not isinstance(value, bool)
-        row[field.name] = value if fits else (None if field.nullable else kind())
-    return row
 
 
 def run_quarantine_table(pipeline: Workspace, *, force: bool = False) -> BuildResult:

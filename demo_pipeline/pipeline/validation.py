@@ -15,7 +15,7 @@ from demo_pipeline.formats.messages.models import SCHEMA_FILE
 from demo_pipeline.formats.messages.validator import validate_messages
 from demo_pipeline.formats.osworld.task import validate_task_file
 from demo_pipeline.formats.osworld.task_folder import validate_task_folder
-from demo_pipeline.problems import DemonstrationError, Problem, Severity
+from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.event_tables import LOG_FILE
 from demo_pipeline.recording.input_log import Rejected, parse_log
 from demo_pipeline.recording.log_lines import BUFFER_BYTES
@@ -88,7 +88,7 @@ def validate_recording(path: Path, settings: Settings) -> list[Problem]:
     problems: list[Problem] = []
     try:
         manifest = examine(path, path.name, path.name, settings.recording)
-        problems.extend(_as_problem(warning) for warning in manifest.warnings)
+        problems.extend(Problem.from_dict(one, demonstration="") for one in manifest.warnings)
     except DemonstrationError as error:
         problems.extend(error.problems)
     log = path / LOG_FILE
@@ -100,16 +100,3 @@ def validate_recording(path: Path, settings: Settings) -> list[Problem]:
                 if isinstance(item, Rejected)
             )
     return problems
-
-
-def _as_problem(warning: Mapping[str, object]) -> Problem:
-    line, frame = warning.get("line"), warning.get("frame")
-    return Problem(
-        str(warning["code"]),
-        str(warning["file"]),
-        str(warning["message"]),
-        line=line if isinstance(line, int) else None,
-        frame=frame if isinstance(frame, int) else None,
-        remedy=str(warning.get("remedy", "")),
-        severity=Severity.WARNING,
-    )

@@ -58,6 +58,7 @@ def test_a_record_from_elsewhere_still_fills_a_row() -> None:
     bare = record()
     first, second = rows_of([odd, bare])
     assert (first["code"], first["line"], first["byte"]) == ("", None, None)
+    assert (first["message"], first["severity"]) == ("", "error")
     assert (second["demonstration"], second["code"]) == ("d1", "unknown")
 
 

@@ -1,8 +1,8 @@
-"""Whether bytes are a whole PNG or JPEG picture, and how large it is, without decoding pixels.
+"""Kind and size of PNG and JPEG images, and whether a file is complete, without decoding pixels.
 
-Belongs here: reading containers, for the validators. Decoding a 1080p PNG costs some 20 ms and lets
-a small file ask for gigabytes; walking its chunks and their checksums costs 1 ms and misses only
-damage that was given a correct checksum.
+Belongs here: parsing image containers. Decoding a 1080p PNG takes some 20 ms, and a small file can
+demand gigabytes; walking its chunks and their checksums takes 1 ms and misses only damage with a
+correct checksum.
 """
 
 import struct
@@ -13,12 +13,12 @@ from pathlib import Path
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PNG_HEAD = len(PNG_SIGNATURE) + 8 + 13  # length, type and data of the IHDR chunk
 _JPEG = b"\xff\xd8\xff"
-_NOT_FRAMES = (0xC4, 0xC8, 0xCC)
+_NOT_FRAMES = (0xC4, 0xC8, 0xCC)  # DHT, JPG, DAC: tables, not frame headers
 
 
 @dataclass(frozen=True, slots=True)
 class ImageInfo:
-    """What a container declares: `png` or `jpeg`, and width and height in pixels."""
+    """What an image declares: kind (`png` or `jpeg`), width and height in pixels."""
 
     kind: str
     width: int
@@ -26,10 +26,13 @@ class ImageInfo:
 
 
 def probe_image(data: bytes) -> ImageInfo:
-    """What the picture is.
+    """Kind and size of a complete image.
+
+    Args:
+        data: the whole file.
 
     Raises:
-        ValueError: not a PNG or JPEG, cut off, or damaged; the message says which.
+        ValueError: neither PNG nor JPEG, cut off, or damaged; the message says which.
     """
     if data.startswith(PNG_SIGNATURE):
         return _png(data)

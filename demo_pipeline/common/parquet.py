@@ -1,7 +1,7 @@
 """Parquet files: how they are written, read and checked against a declared schema.
 
-Belongs here: the compression settings and everything that opens a Parquet file. Not here: which
-columns a table has; the module that writes the table declares them.
+Belongs here: the compression settings and everything that opens a Parquet file. Not here: the
+columns of a table; the module that writes the table declares them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ from demo_pipeline.problems import Problem
 pa.set_memory_pool(pa.system_memory_pool())
 
 Column = tuple[str, pa.DataType, bool, str]
-"""Name, type, whether it may be null, and the meaning with its unit."""
+"""Name, type, whether it may be null, and the description with its unit."""
 
 _COMPRESSION = {"compression": "zstd", "compression_level": 3}
 _BATCH_CHARACTERS = 8 * 2**20  # raw payloads can be megabytes each
@@ -35,7 +35,7 @@ def described_schema(columns: Iterable[Column]) -> pa.Schema:
 
 
 def column_descriptions(schema: pa.Schema) -> Mapping[str, str]:
-    """Column name → meaning, as `described_schema` was given it."""
+    """Column name → description, for a schema made by `described_schema`."""
     return {field.name: field.metadata[b"description"].decode() for field in schema}
 
 
@@ -56,11 +56,11 @@ class TableWriter:
     Args:
         path: the file; its folder exists.
         schema: the columns.
-        batch_rows: so many rows are held in memory and become a row group.
-        batch_characters: so many characters of text end a batch earlier; None: no such limit.
+        batch_rows: number of rows that are held in memory and become a row group.
+        batch_characters: number of characters of text that end a batch earlier; None: no limit.
 
     Attributes:
-        rows: appended until now.
+        rows: number of rows written or held until now.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""Checks of one step's observation: the tree, and the action's place in it.
+"""Validating the UI tree of one step, and its action against the tree.
 
-Belongs here: what can be said of a UI tree and an action (seed 001, sections 2.2, 2.3 and 7)
-without opening another file. Messages name nodes by id or number, never by their text.
+Belongs here: rules that need no other file. Messages name nodes by id or number, never by their
+text.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -43,11 +43,11 @@ def check_tree_bytes(data: bytes, file: str) -> tuple[Nodes, list[Problem]]:
 
 
 def check_tree(value: Any, file: str, text: str = "") -> tuple[Nodes, list[Problem]]:
-    """The nodes of a tree by id, and what is wrong with it.
+    """The nodes of a tree by id, and the problems of the tree.
 
     Args:
         value: a parsed ui_tree.json.
-        file: what problems are filed under.
+        file: the file name in the problems.
         text: its JSON text, for line numbers.
 
     Returns:
@@ -62,7 +62,7 @@ def check_tree(value: Any, file: str, text: str = "") -> tuple[Nodes, list[Probl
 
 
 def _read_nodes(root: Any) -> tuple[TreeNodes, _Faults]:
-    """The valid nodes and what is wrong with the others; iterative, for trees of any depth."""
+    """The valid nodes and the faults of the others; iterative, for trees of any depth."""
     nodes: dict[str, TreeNode] = {}
     faults: list[tuple[str, str]] = []
     pending = [root]
@@ -72,8 +72,8 @@ def _read_nodes(root: Any) -> tuple[TreeNodes, _Faults]:
         node = convert_node(value)
         if node is None:
             node, messages = _modelled(value)
-            place = f"node number {number} in document order"
-            faults += [("invalid_node", f"{place}: {message}") for message in messages]
+            name = f"node number {number} in document order"
+            faults += [("invalid_node", f"{name}: {message}") for message in messages]
         if node is not None and nodes.setdefault(node.id, node) is not node:
             faults.append(("duplicate_node", f"id {node.id} occurs twice"))
         number += 1
@@ -84,7 +84,7 @@ def _read_nodes(root: Any) -> tuple[TreeNodes, _Faults]:
 
 
 def _modelled(value: Any) -> tuple[TreeNode | None, list[str]]:
-    """The node as `UINode` reads it, or what it objects to."""
+    """The node as `UINode` reads it, or why it is rejected."""
     try:
         node = UINode.model_validate(value)
     except ValidationError as error:
@@ -97,7 +97,7 @@ def _modelled(value: Any) -> tuple[TreeNode | None, list[str]]:
 def _problems(
     screen: tuple[int, int], nodes: TreeNodes, faults: _Faults, file: str
 ) -> Iterator[Problem]:
-    """Yield what is wrong with a tree, given the faults of its nodes."""
+    """Yield the problems of a tree, given the faults of its nodes."""
     if screen != (CANVAS_WIDTH, CANVAS_HEIGHT):
         message = f"screen is {screen[0]}x{screen[1]}, expected {CANVAS_WIDTH}x{CANVAS_HEIGHT}"
         yield Problem("screen_size", file, message, remedy="map the tree to the canvas")
@@ -117,21 +117,21 @@ def _root_warnings(root: TreeNode, file: str) -> Iterator[Problem]:
 
 
 def _off_canvas_warning(ids: Sequence[str], file: str) -> Iterator[Problem]:
-    """One warning a tree for the `ids` of nodes that are said to be visible and cannot be seen.
+    """One warning per tree for the `ids` of nodes with the state `visible` outside the screen.
 
-    Other displays, scrolled lists and minimised windows leave nodes outside the screen; the format
-    has the state `hidden`, or no state, for them.
+    Other displays, scrolled lists and minimised windows leave nodes outside the screen; the right
+    state for them is `hidden`, or none.
     """
     if ids:
-        count = f"{len(ids)} visible nodes lie" if len(ids) > 1 else "1 visible node lies"
+        count = f"{len(ids)} visible nodes are" if len(ids) > 1 else "1 visible node is"
         yield _warning("node_outside", file, f"{count} outside the screen, first {ids[0]}")
 
 
 def check_action(action: StepAction, nodes: Nodes | None, file: str) -> list[Problem]:
-    """What is wrong with an action, given the nodes of its step's tree (None: tree not known)."""
+    """The problems of an action, given the nodes of its step's tree (None: tree unknown)."""
     problems = list(_point_problems(action, file))
     if isinstance(action.parameters, TypeParameters) and not action.parameters.text:
-        problems.append(_warning("empty_text", file, "parameters.text: nothing is typed"))
+        problems.append(_warning("empty_text", file, "parameters.text: is empty"))
     if nodes is not None:
         problems += _target_problems(action, nodes, file)
     return problems
@@ -155,16 +155,16 @@ def _target_problems(action: StepAction, nodes: Nodes, file: str) -> Iterator[Pr
         return
     for key in ("role", "name"):
         if getattr(target, key) != node[key]:
-            message = f"target_element.{key}: differs from that of {target.id} in ui_tree.json"
+            message = f"target_element.{key}: differs from the {key} of {target.id} in ui_tree.json"
             yield Problem("target_differs", file, message, remedy=f"copy the node's {key}")
-    place = points(action)
-    if place and not _holds(node, *place[0]):
+    touched = points(action)
+    if touched and not _contains(node, *touched[0]):
         message = f"target_element: the point is outside the bounds of {target.id}"
         yield _warning("point_off_target", file, message)
 
 
-def _holds(node: Mapping[str, Any], x: float, y: float) -> bool:
-    """Whether the point is in the node's bounds, edges included (rounding may land on one)."""
+def _contains(node: Mapping[str, Any], x: float, y: float) -> bool:
+    """Whether the point is in the node's bounds; edges count, because of rounding."""
     box = node["bounds"]
     left, top = box["x"], box["y"]
     return bool(left <= x <= left + box["width"] and top <= y <= top + box["height"])

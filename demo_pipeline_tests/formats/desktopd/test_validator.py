@@ -136,7 +136,7 @@ WRONG: list[Wrong] = [
     (put(T + "result.json", ("model_info",), {}), "invalid_field", T + "result.json:7", "name"),
     (put(T + "result.json", ("success",), False), "index_differs", "index.json:10", "success"),
     (put(T + "task.json", ("application",), "gimp"), "index_differs", "index.json:12", "'gimp'"),
-    (put("index.json", ("total_trajectories",), 2), "index_count", "index.json:3", "make 1"),
+    (put("index.json", ("total_trajectories",), 2), "index_count", "index.json:3", "give 1"),
     (put("index.json", ("successful",), 0), "index_count", "index.json:4", "successful"),
     (put("index.json", ("failed",), 1), "index_count", "index.json:5", "failed"),
     (put("index.json", ("trajectories", 0, "steps"), 4), "index_differs", "index.json:11", "8"),
@@ -256,7 +256,7 @@ OFF = {
 }
 
 ODD: list[Wrong] = [
-    (remove("metadata.json"), "missing_file", "metadata.json", "what made it"),
+    (remove("metadata.json"), "missing_file", "metadata.json", "is unknown"),
     (put(T + "task.json", ("expected_steps",), 3), "expected_steps", T + "task.json", "8 step"),
     (put(T + "task.json", ("extra",), 1), "unknown_field", T + "task.json", "extra"),
     (put(ACTION, ("parameters", "zz"), 1), "unknown_field", ACTION, "zz"),

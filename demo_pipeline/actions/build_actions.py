@@ -22,8 +22,9 @@ from demo_pipeline.actions.action_tables import (
 from demo_pipeline.actions.inputs import INPUT_KINDS, MOVE, TREE, inputs_of
 from demo_pipeline.actions.repair import Repairs, repair
 from demo_pipeline.actions.segmentation import Segmentation, segment
+from demo_pipeline.common.recording_files import LOG_FILE
 from demo_pipeline.problems import Problem
-from demo_pipeline.recording.event_tables import LOG_FILE, REJECTED_SCHEMA, read_table
+from demo_pipeline.recording.event_tables import REJECTED_SCHEMA, read_table
 from demo_pipeline.recording.events import REJECTED_FILE, read_events, schema_problems
 from demo_pipeline.recording.key_names import public_name
 from demo_pipeline.settings import ActionSettings

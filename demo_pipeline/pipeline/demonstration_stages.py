@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from demo_pipeline.actions import build_actions as actions
+from demo_pipeline.common.recording_files import LOG_FILE, RECORDING_FILES, VIDEO_FILE
 from demo_pipeline.datasets import contact_sheets, task_matching, trajectories
 from demo_pipeline.observation.frames import screenshots
 from demo_pipeline.observation.trees import tree_checks, ui_trees
 from demo_pipeline.pipeline.context import Check, Stage, StageContext, Summary
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording import events, manifest
-from demo_pipeline.recording.event_tables import LOG_FILE
-from demo_pipeline.recording.video_probe import VIDEO_FILE
 from demo_pipeline.settings import Section
 
 
@@ -29,7 +28,7 @@ def _raw(work: StageContext, out: Path) -> Summary:
 def _check_raw(work: StageContext, out: Path) -> list[Problem]:
     written = manifest.read_manifest(out)
     folder = out if work.copies else work.upload
-    for name in manifest.FILES:
+    for name in RECORDING_FILES:
         manifest.verified_file(folder, name, written)
     return []
 

@@ -13,7 +13,6 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-LOG_FILE = "input_log.jsonl"
 # Arrow's own allocators keep what was freed: 25 MB in a process that has made a recording's tables.
 pa.set_memory_pool(pa.system_memory_pool())
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from demo_pipeline.common.recording_files import LOG_FILE
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.event_tables import (
     EVENTS_SCHEMA,
-    LOG_FILE,
     REJECTED_SCHEMA,
     SCANS_SCHEMA,
     TableWriter,

@@ -17,16 +17,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from demo_pipeline.common.hashing import file_digest
 from demo_pipeline.common.json_files import dump_json
+from demo_pipeline.common.recording_files import LOG_FILE, META_FILE, RECORDING_FILES, VIDEO_FILE
 from demo_pipeline.formats.demonstration.meta import Meta, read_meta
 from demo_pipeline.problems import DemonstrationError, Problem, Severity
-from demo_pipeline.recording.event_tables import LOG_FILE
-from demo_pipeline.recording.video_probe import VIDEO_FILE, VideoProbe, probe_video
+from demo_pipeline.recording.video_probe import VideoProbe, probe_video
 from demo_pipeline.settings import RecordingSettings
 
 CODE_VERSION = "1"
-META_FILE = "meta.json"
 MANIFEST_FILE = "manifest.json"
-FILES = (LOG_FILE, META_FILE, VIDEO_FILE)
 
 T = TypeVar("T")
 
@@ -97,7 +95,7 @@ def examine(
             "is missing" if not (folder / file).exists() else "is no regular file",
             remedy=f"upload {file} beside the other files",
         )
-        for file in FILES
+        for file in RECORDING_FILES
         if not (folder / file).is_file()
     ]
     problems: list[Problem] = list(missing)
@@ -114,7 +112,7 @@ def examine(
     if problems or meta is None or probe is None:
         raise DemonstrationError([replace(p, demonstration=demonstration) for p in problems])
     warnings = [*meta[1], *probe[1], *_id_warning(meta[0], name)]
-    files = tuple(fingerprint_file(folder / file) for file in FILES)
+    files = tuple(fingerprint_file(folder / file) for file in RECORDING_FILES)
     return RecordingManifest(
         id=demonstration,
         name=name,
@@ -187,7 +185,7 @@ def verified_file(folder: Path, name: str, manifest: RecordingManifest) -> Path:
 
 def keep_files(folder: Path, out: Path) -> None:
     """Let the three files be in `out`, too: by hard links, or copies where these cannot be."""
-    for name in FILES:
+    for name in RECORDING_FILES:
         try:
             os.link(folder / name, out / name)
         except OSError:

@@ -15,10 +15,10 @@ import av
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from demo_pipeline.common.recording_files import VIDEO_FILE
 from demo_pipeline.problems import DemonstrationError, Problem, Severity
 from demo_pipeline.settings import RecordingSettings
 
-VIDEO_FILE = "recording.mp4"
 _RE_RECORD = "upload the recording again; if it stays so, record the demonstration again"
 
 

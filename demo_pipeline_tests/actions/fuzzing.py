@@ -19,7 +19,7 @@ from demo_pipeline.actions.build_actions import build_actions, check_ledger
 from demo_pipeline.actions.build_actions import check_action_tables as check_action_schemas
 from demo_pipeline.actions.timeline import build_timeline
 from demo_pipeline.actions.timeline_text import render
-from demo_pipeline.recording.event_tables import LOG_FILE
+from demo_pipeline.common.recording_files import LOG_FILE
 from demo_pipeline.recording.events import (
     build_events,
     check_accounting,

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.problems import DemonstrationError
-from demo_pipeline.recording.manifest import FILES, build_manifest, read_manifest, verified_file
+from demo_pipeline.recording.manifest import build_manifest, read_manifest, verified_file
 from demo_pipeline.settings import RecordingSettings
 
 RECORDINGS = Path(__file__).resolve().parents[2] / "data" / "recordings"
@@ -49,7 +50,7 @@ def test_a_good_recording(upload: Path, out: Path) -> None:
     summary = build(upload, out)
     manifest = read_manifest(out)
     assert (manifest.id, manifest.name, manifest.warnings) == ("demo", SAMPLE, ())
-    assert [file.name for file in manifest.files] == list(FILES)
+    assert [file.name for file in manifest.files] == list(RECORDING_FILES)
     for file in manifest.files:
         data = (upload / file.name).read_bytes()
         assert (file.size, file.sha256) == (len(data), hashlib.sha256(data).hexdigest())
@@ -105,7 +106,9 @@ def test_another_id_in_the_meta_is_a_warning(upload: Path, out: Path) -> None:
 
 
 def test_nothing_there(tmp_path: Path, out: Path) -> None:
-    assert problems_of(tmp_path / "nowhere", out) == [("missing_file", name) for name in FILES]
+    assert problems_of(tmp_path / "nowhere", out) == [
+        ("missing_file", name) for name in RECORDING_FILES
+    ]
 
 
 def test_three_broken_files_are_three_problems(upload: Path, out: Path) -> None:
@@ -145,7 +148,7 @@ def test_a_meta_that_says_nothing_usable(upload: Path, out: Path, value: str) ->
 def test_a_file_is_verified_by_its_content(upload: Path, out: Path) -> None:
     build(upload, out)
     manifest = read_manifest(out)
-    for name in FILES:
+    for name in RECORDING_FILES:
         assert verified_file(upload, name, manifest) == upload / name
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.common.png import PngWriter
+from demo_pipeline.common.recording_files import VIDEO_FILE
 from demo_pipeline.observation.calibration.evidence import Calibration, WaitEvidence
 from demo_pipeline.observation.frames.change_detection import SMALL_CELLS, ScreenChange
 from demo_pipeline.observation.frames.final_frame import FINAL_FILE, FINAL_LOOK_S, FinalChooser
@@ -30,7 +31,7 @@ from demo_pipeline.observation.frames.video_frames import Frame, Span, decode_sp
 from demo_pipeline.observation.frames.waits import is_wait, settled_at
 from demo_pipeline.observation.trees.scan_frames import ScanPictures
 from demo_pipeline.problems import DemonstrationError, Problem
-from demo_pipeline.recording.video_probe import VIDEO_FILE, PacketScan
+from demo_pipeline.recording.video_probe import PacketScan
 
 SURE_MS = 250  # with a clock less sure, scans and scrolls are seen at another moment
 SPEAKS_FOR_S = 0.5  # a frame says nothing about a screen this much later, unless one follows it

@@ -19,6 +19,7 @@ from demo_pipeline.actions.inputs import inputs_of
 from demo_pipeline.common.json_files import dump_json
 from demo_pipeline.common.png import png_size
 from demo_pipeline.common.python_gc import reduced_python_gc
+from demo_pipeline.common.recording_files import VIDEO_FILE
 from demo_pipeline.observation.calibration.calibrate import settle
 from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.calibration.clock import PointerTrack
@@ -34,7 +35,7 @@ from demo_pipeline.problems import Problem
 from demo_pipeline.recording.event_tables import described_schema, read_table
 from demo_pipeline.recording.events import read_events, read_scans, schema_problems
 from demo_pipeline.recording.manifest import RecordingManifest
-from demo_pipeline.recording.video_probe import VIDEO_FILE, PacketScan, scan_packets
+from demo_pipeline.recording.video_probe import PacketScan, scan_packets
 from demo_pipeline.settings import ObservationSettings
 
 CODE_VERSION = "5"

@@ -19,6 +19,7 @@ from demo_pipeline.actions.action_tables import (
     read_actions,
 )
 from demo_pipeline.actions.inputs import DOWN, MOVE, UP, inputs_of, late_lines
+from demo_pipeline.actions.wheel import Vertical, positive_direction
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.event_tables import read_table
 from demo_pipeline.recording.events import read_events, rejected_lines
@@ -213,8 +214,7 @@ def _ledger_sums(ledger: pa.Table) -> tuple[LedgerSum, ...]:
 def _wheel(actions: Iterable[Action]) -> str:
     for action in actions:
         if action.wheel_sum is not None:
-            opposite = {"down": "up", "up": "down"}
-            direction = str(action.direction)
-            positive = direction if action.wheel_sum > 0 else opposite[direction]
+            direction: Vertical = "up" if action.direction == "up" else "down"
+            positive = positive_direction(action.wheel_sum, direction)
             return f"positive = {positive}, unit {action.wheel_unit}, by {action.wheel_method}"
     return ""

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from demo_pipeline.actions.action_tables import Action
+from demo_pipeline.actions.wheel import WheelVote
 from demo_pipeline.common.png import PngWriter
 from demo_pipeline.common.recording_files import VIDEO_FILE
 from demo_pipeline.observation.calibration.evidence import Calibration, WaitEvidence
@@ -25,7 +26,7 @@ from demo_pipeline.observation.frames.frame_choice import (
 from demo_pipeline.observation.frames.frame_diff import Transition
 from demo_pipeline.observation.frames.frame_requests import joined
 from demo_pipeline.observation.frames.pointer_path import PointerPath
-from demo_pipeline.observation.frames.scroll_motion import ScrollWatch, WheelVote
+from demo_pipeline.observation.frames.scroll_motion import ScrollWatch
 from demo_pipeline.observation.frames.shown_pointer import ShownPointer
 from demo_pipeline.observation.frames.video_frames import Frame, Span, decode_spans
 from demo_pipeline.observation.frames.waits import is_wait, settled_at
@@ -85,7 +86,7 @@ class DecodePass:
         self._png = PngWriter()
         self._last: Frame | None = None
         self._pending_pause: _Asked | None = None
-        self.wheel = WheelVote(None, 0, 0, {})
+        self.wheel = WheelVote()
         self.waits: list[WaitEvidence] = []
         self.large_changes: list[float] = []
         self.redrawn: dict[int, bool] = {}

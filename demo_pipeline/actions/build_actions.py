@@ -19,10 +19,11 @@ from demo_pipeline.actions.action_tables import (
     read_actions,
     write_actions,
 )
-from demo_pipeline.actions.inputs import INPUT_KINDS, MOVE, TREE, inputs_of
+from demo_pipeline.actions.inputs import inputs_of
 from demo_pipeline.actions.repair import Repairs, repair
 from demo_pipeline.actions.segmentation import Segmentation, segment
 from demo_pipeline.common.recording_files import LOG_FILE
+from demo_pipeline.formats.demonstration.event_types import INPUT_EVENTS, EventType
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.event_tables import REJECTED_SCHEMA, read_table
 from demo_pipeline.recording.events import REJECTED_FILE, read_events, schema_problems
@@ -90,11 +91,11 @@ def _bucket(
     reason = reasons.get(index)
     if reason is not None:
         return ("repaired" if reason in _REPAIRED else "other"), None, reason
-    if kind == TREE:
+    if kind == EventType.AXTREE:
         return "tree_scan", None, ""
-    if kind == MOVE:
+    if kind == EventType.MOUSEMOVE:
         return "pointer_travel", None, ""
-    return "other", None, "no_effect" if kind in INPUT_KINDS else "not_input"
+    return "other", None, "no_effect" if kind in INPUT_EVENTS else "not_input"
 
 
 def _summary(found: Segmentation, repairs: Repairs, ledger: pa.Table) -> dict[str, Any]:

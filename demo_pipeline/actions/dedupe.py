@@ -7,10 +7,16 @@ from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
-from demo_pipeline.actions.inputs import KEY_UP, MOVE, WHEEL, Input
+from demo_pipeline.actions.inputs import Input
+from demo_pipeline.formats.demonstration.event_types import (
+    BUTTON_EVENTS,
+    KEY_EVENTS,
+    EventType,
+)
 from demo_pipeline.recording.key_names import lookup
 
 _SHARE_OF_COPIES = 0.8  # of an event kind's originals must come n times before n is its factor
+_PRESSES = BUTTON_EVENTS | KEY_EVENTS
 _MIN_ORIGINALS = 3
 _LATE = 3  # once several hooks are known to be alive, their copies may come this much later
 
@@ -46,7 +52,7 @@ def find_copies(inputs: list[Input], window_ms: int) -> Copies:
         factor = factors.get(item.kind, 1)
         reach = window_ms * (_LATE if factor > 1 else 1)
         group = groups.get(_identity(item))
-        twice = item.kind not in {MOVE, WHEEL} and last_kind.get(item.name) == item.kind
+        twice = item.kind in _PRESSES and last_kind.get(item.name) == item.kind
         if group and item.time - group.time <= reach and (group.size < factor or twice):
             group.size += 1
             dropped.append(item.index)
@@ -79,9 +85,9 @@ def _group_sizes(inputs: Iterable[Input], window_ms: int) -> dict[str, Counter[i
     open_groups: dict[Hashable, _Group] = {}
     all_groups: list[tuple[str, _Group]] = []
     for item in inputs:
-        if item.kind == KEY_UP and lookup(item.name).modifier:
+        if item.kind == EventType.KEYUP and lookup(item.name).modifier:
             continue
-        if item.kind == WHEEL and not item.delta:
+        if item.kind == EventType.MOUSEWHEEL and not item.delta:
             continue
         group = open_groups.get(_identity(item))
         if group and item.time - group.time <= window_ms:

@@ -8,7 +8,8 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 
 from demo_pipeline.actions.gestures import Token, TokenKind
-from demo_pipeline.actions.inputs import DOWN, KEY_DOWN, KEY_UP, Input
+from demo_pipeline.actions.inputs import Input
+from demo_pipeline.formats.demonstration.event_types import EventType
 from demo_pipeline.recording.key_names import Key, lookup
 
 REPEAT_START_MS = 1100  # the longest delay before auto-repeat that systems offer is 1 s
@@ -140,11 +141,11 @@ def modifier_releases(inputs: list[Input]) -> dict[int, int]:
     lost: list[tuple[Input, int]] = []
     last_key = 0
     for position, item in enumerate(inputs):
-        if item.kind == KEY_UP:
+        if item.kind == EventType.KEYUP:
             held.pop(item.name, None)
-        elif item.kind == KEY_DOWN and not lookup(item.name).modifier:
+        elif item.kind == EventType.KEYDOWN and not lookup(item.name).modifier:
             last_key = position
-        elif item.kind == KEY_DOWN:
+        elif item.kind == EventType.KEYDOWN:
             again = held.get(item.name)
             if again is not None:
                 before = latest[item.name]
@@ -157,7 +158,8 @@ def modifier_releases(inputs: list[Input]) -> dict[int, int]:
     acted_on = [
         position
         for position, item in enumerate(inputs)
-        if item.kind == DOWN or (item.kind == KEY_DOWN and not lookup(item.name).modifier)
+        if item.kind == EventType.MOUSEDOWN
+        or (item.kind == EventType.KEYDOWN and not lookup(item.name).modifier)
     ]
     return {
         press.index: _last_effect(inputs, acted_on, press, position)

@@ -7,9 +7,10 @@ tokens (join.py).
 from dataclasses import dataclass, field
 
 from demo_pipeline.actions.gestures import Token, TokenKind
-from demo_pipeline.actions.inputs import DOWN, MOVE, UP, WHEEL, Input
+from demo_pipeline.actions.inputs import Input
 from demo_pipeline.actions.modifiers import ModifierTracker
 from demo_pipeline.actions.repair import distance
+from demo_pipeline.formats.demonstration.event_types import EventType
 from demo_pipeline.settings import ActionSettings
 
 BUTTONS = {"left": "left", "right": "right", "middle": "middle", "center": "middle"}
@@ -36,13 +37,13 @@ class Pointer:
 
     def read(self, item: Input) -> None:
         """Take one event."""
-        if item.kind == MOVE:
+        if item.kind == EventType.MOUSEMOVE:
             self._move(item)
-        elif item.kind == DOWN:
+        elif item.kind == EventType.MOUSEDOWN:
             self._down(item)
-        elif item.kind == UP:
+        elif item.kind == EventType.MOUSEUP:
             self._up(item)
-        elif item.kind == WHEEL:
+        elif item.kind == EventType.MOUSEWHEEL:
             self._wheel(item)
 
     def finish(self) -> None:

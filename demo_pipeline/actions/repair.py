@@ -6,17 +6,25 @@ takes inputs in time order and returns the inputs that stay. Copies are found in
 buttons that never came up in holds.py and pointer.py, where their effect is known.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import hypot
 
+from msgspec.structs import replace
+
 from demo_pipeline.actions.dedupe import find_copies
-from demo_pipeline.actions.inputs import DOWN, KEY_DOWN, KEY_UP, MOVE, UP, WHEEL, Input, late_lines
+from demo_pipeline.actions.inputs import Input, late_lines
+from demo_pipeline.formats.demonstration.event_types import (
+    BUTTON_EVENTS,
+    KEY_EVENTS,
+    POINTER_EVENTS,
+    EventType,
+)
 from demo_pipeline.recording.key_names import lookup
 from demo_pipeline.settings import ActionSettings
 
 _DRAG_HOLD_MS = 200  # with no move logged, a press this long or a jump this far was a drag
 _DRAG_JUMP_PX = 50.0
-_KEYS = frozenset({KEY_DOWN, KEY_UP})
+_WITH_POSITION = BUTTON_EVENTS | {EventType.MOUSEWHEEL}
 _SHIFT, _OTHER_SHIFT = "Shift", "RightShift"
 
 
@@ -58,9 +66,9 @@ def drop_phantom_modifiers(inputs: list[Input], repairs: Repairs, window_ms: int
     """
     ups: dict[str, int] = {}
     for item in inputs:
-        if item.kind == KEY_UP:
+        if item.kind == EventType.KEYUP:
             ups[item.name] = item.time
-        elif item.kind == KEY_DOWN and _is_state(item.name):
+        elif item.kind == EventType.KEYDOWN and _is_state(item.name):
             released = ups.get(item.name)
             if released is not None and item.time - released <= window_ms:
                 repairs.dropped[item.index] = "phantom_modifier"
@@ -86,13 +94,17 @@ def part_shifts(inputs: list[Input], repairs: Repairs) -> list[Input]:
     Two presses followed by two releases are two keys. The one name would end both holds with the
     first release, and what is typed until the second would lose its Shift.
     """
-    shifts = [n for n, item in enumerate(inputs) if item.name == _SHIFT and item.kind in _KEYS]
+    shifts = [n for n, item in enumerate(inputs) if item.name == _SHIFT and item.kind in KEY_EVENTS]
     renamed: list[int] = []
     pressed: list[int] = []
     for at, position in enumerate(shifts):
-        if inputs[position].kind == KEY_DOWN:
+        if inputs[position].kind == EventType.KEYDOWN:
             pressed.append(position)
-        elif len(pressed) > 1 and at + 1 < len(shifts) and inputs[shifts[at + 1]].kind == KEY_UP:
+        elif (
+            len(pressed) > 1
+            and at + 1 < len(shifts)
+            and inputs[shifts[at + 1]].kind == EventType.KEYUP
+        ):
             renamed += [pressed[1], position]
             pressed = pressed[:1]
         else:
@@ -119,16 +131,16 @@ def join_positions(
     pressed: dict[str, Input] = {}
     for item, after in zip(inputs, following, strict=True):
         current = item
-        if item.kind in {DOWN, UP, WHEEL} and item.x is None:
+        if item.kind in _WITH_POSITION and item.x is None:
             source = pointer or after
-            if item.kind == UP and platform in {"macos", ""}:
+            if item.kind == EventType.MOUSEUP and platform in {"macos", ""}:
                 source = _drag_end(item, after, pressed.get(item.name), pointer, settings)
             if source is not None:
                 current = replace(item, x=source.x, y=source.y)
-                repairs.joined_positions += item.kind in {DOWN, UP}
-        if current.kind == DOWN:
+                repairs.joined_positions += item.kind in BUTTON_EVENTS
+        if current.kind == EventType.MOUSEDOWN:
             pressed[item.name] = current
-        if current.kind in {MOVE, DOWN, UP} and current.x is not None:
+        if current.kind in POINTER_EVENTS and current.x is not None:
             pointer = current
         joined.append(current)
     return joined
@@ -140,7 +152,7 @@ def _next_positions(inputs: list[Input]) -> list[Input | None]:
     seen: Input | None = None
     for item in reversed(inputs):
         following.append(seen)
-        if item.kind in {MOVE, DOWN, UP} and item.x is not None:
+        if item.kind in POINTER_EVENTS and item.x is not None:
             seen = item
     return following[::-1]
 

@@ -5,18 +5,19 @@ keys), approaches and pauses. Not here: how tokens join into one action (join.py
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.actions.gestures import Token, TokenKind
 from demo_pipeline.actions.grouping import Grouper
-from demo_pipeline.actions.inputs import KEY_DOWN, KEY_UP, MOVE, Input
+from demo_pipeline.actions.inputs import Input
 from demo_pipeline.actions.keyboard import Keyboard
 from demo_pipeline.actions.modifiers import ModifierTracker
 from demo_pipeline.actions.pointer import Pointer
 from demo_pipeline.actions.wheel import wheel_rule
+from demo_pipeline.formats.demonstration.event_types import EventType
 from demo_pipeline.settings import ActionSettings
 
 _FUMBLE_MS = 1000  # a Shift tapped this close to typing was part of typing
@@ -36,7 +37,10 @@ def segment(inputs: list[Input], platform: str, settings: ActionSettings) -> Seg
     holds = ModifierTracker(inputs)
     keyboard = Keyboard(platform, settings.keyboard_layout, holds)
     pointer = Pointer(settings, holds)
-    readers = {KEY_DOWN: keyboard.down, KEY_UP: keyboard.up}
+    readers: dict[str, Callable[[Input], None]] = {
+        EventType.KEYDOWN: keyboard.down,
+        EventType.KEYUP: keyboard.up,
+    }
     for item in inputs:
         readers.get(item.kind, pointer.read)(item)
     holds.finish()
@@ -103,7 +107,7 @@ def _add_pre_moves(
 
     A rest breaks a run, and so does the pointer action before.
     """
-    times = [item.time for item in inputs if item.kind == MOVE]
+    times = [item.time for item in inputs if item.kind == EventType.MOUSEMOVE]
     begins: list[int] = []
     for position, time in enumerate(times):
         rested = not position or time - times[position - 1] >= settings.pointer_rest_ms

@@ -18,8 +18,9 @@ from demo_pipeline.actions.action_tables import (
     Action,
     read_actions,
 )
-from demo_pipeline.actions.inputs import DOWN, MOVE, UP, inputs_of, late_lines
+from demo_pipeline.actions.inputs import inputs_of, late_lines
 from demo_pipeline.actions.wheel import Vertical, positive_direction
+from demo_pipeline.formats.demonstration.event_types import BUTTON_EVENTS, POINTER_EVENTS
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.event_tables import read_table
 from demo_pipeline.recording.events import read_events, rejected_lines
@@ -193,9 +194,9 @@ def _joined_positions(events: pa.Table, reasons: Mapping[int, str]) -> int:
     rows = zip(*(events[name].to_pylist() for name in ("event_index", "event", "x")), strict=True)
     bare, placed = 0, False
     for index, kind, x in rows:
-        if kind in {MOVE, DOWN, UP} and x is not None:
+        if kind in POINTER_EVENTS and x is not None:
             placed = True
-        elif kind in {DOWN, UP} and reasons[index] != "hook_copy":
+        elif kind in BUTTON_EVENTS and reasons[index] != "hook_copy":
             bare += 1
     return bare if placed else 0
 

@@ -17,7 +17,8 @@ from demo_pipeline.formats.messages.validator import validate_messages
 from demo_pipeline.formats.osworld.task import validate_task_file
 from demo_pipeline.formats.osworld.task_folder import validate_task_folder
 from demo_pipeline.problems import DemonstrationError, Problem, Severity
-from demo_pipeline.recording.input_log import Rejected, parse_log
+from demo_pipeline.recording.event_tables import Rejected
+from demo_pipeline.recording.input_log import parse_log
 from demo_pipeline.recording.log_lines import BUFFER_BYTES
 from demo_pipeline.recording.manifest import examine
 from demo_pipeline.settings import Settings

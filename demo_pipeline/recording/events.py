@@ -4,21 +4,27 @@ Belongs here: running the parser into Parquet, the stage's own check, and readin
 """
 
 from collections import Counter
+from collections.abc import Iterator
+from itertools import starmap
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from demo_pipeline.common.recording_files import LOG_FILE
+from demo_pipeline.formats.demonstration.event_types import EventType
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.event_tables import (
     EVENTS_SCHEMA,
     REJECTED_SCHEMA,
     SCANS_SCHEMA,
+    Event,
+    Rejected,
     TableWriter,
     read_table,
 )
-from demo_pipeline.recording.input_log import TREE, Event, Rejected, parse_log
+from demo_pipeline.recording.input_log import parse_log
 from demo_pipeline.recording.log_lines import BUFFER_BYTES
 from demo_pipeline.settings import RecordingSettings
 
@@ -27,6 +33,9 @@ EVENTS_FILE = "events.parquet"
 REJECTED_FILE = "rejected.parquet"
 SCANS_FILE = "trees.parquet"
 SCHEMAS = {EVENTS_FILE: EVENTS_SCHEMA, REJECTED_FILE: REJECTED_SCHEMA, SCANS_FILE: SCANS_SCHEMA}
+_event_row, _rejected_row, _scan_row = (
+    attrgetter(*schema.names) for schema in (EVENTS_SCHEMA, REJECTED_SCHEMA, SCANS_SCHEMA)
+)
 _REPORTED = 5
 _REPORTED_LINES = 100
 
@@ -40,19 +49,19 @@ def build_events(log: Path, out: Path, settings: RecordingSettings) -> dict[str,
         log.open("rb", buffering=BUFFER_BYTES) as stream,
         TableWriter(out / EVENTS_FILE, EVENTS_SCHEMA) as events,
         TableWriter(out / REJECTED_FILE, REJECTED_SCHEMA) as rejected,
-        TableWriter(out / SCANS_FILE, SCANS_SCHEMA) as trees,
+        TableWriter(out / SCANS_FILE, SCANS_SCHEMA) as scans,
     ):
         for item in parse_log(stream, settings):
             if isinstance(item, Rejected):
                 reasons[item.code] += 1
                 if rejected.rows < _REPORTED:
                     reported.append(f"{LOG_FILE}:{item.line}: {item.message}")
-                rejected.append((item.line, item.offset, item.length, item.code, item.message))
+                rejected.append(_rejected_row(item))
                 continue
             kinds[item.event] += 1
             events.append(_event_row(item))
-            if item.event == TREE:
-                trees.append((item.index, item.offset, item.length, item.time_ms, item.duration_ms))
+            if item.event == EventType.AXTREE:
+                scans.append(_scan_row(item))
         lines = events.rows + rejected.rows
     return {
         "lines": lines,
@@ -64,26 +73,16 @@ def build_events(log: Path, out: Path, settings: RecordingSettings) -> dict[str,
     }
 
 
-def _event_row(event: Event) -> tuple[Any, ...]:
-    return (
-        event.index,
-        event.offset,
-        event.length,
-        event.event,
-        event.time_ms,
-        event.x,
-        event.y,
-        event.button,
-        event.delta,
-        event.key,
-        event.actual_char,
-        event.payload,
-    )
-
-
 def read_events(folder: Path) -> pa.Table:
     """events.parquet of a committed output, in line order."""
     return read_table(folder / EVENTS_FILE, EVENTS_SCHEMA)
+
+
+def event_rows(events: pa.Table) -> Iterator[Event]:
+    """The rows of an events table."""
+    return starmap(
+        Event, zip(*(events[name].to_pylist() for name in EVENTS_SCHEMA.names), strict=True)
+    )
 
 
 def read_scans(folder: Path) -> list[dict[str, Any]]:

@@ -7,19 +7,20 @@ over, never built. Not here: what the events mean (actions/), where rows are sto
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import BinaryIO
 
 import msgspec
 
+from demo_pipeline.formats.demonstration.event_types import (
+    KEY_EVENTS,
+    POINTER_EVENTS,
+    EventType,
+)
+from demo_pipeline.recording.event_tables import Event, Rejected
 from demo_pipeline.recording.log_lines import LINE_END, is_utf8, split_lines
 from demo_pipeline.settings import RecordingSettings
 
-TREE = "axtree"
-POINTER_EVENTS = ("mousemove", "mousedown", "mouseup")
-KEY_EVENTS = ("keydown", "keyup")
-WHEEL = "mousewheel"
-DOCUMENTED = frozenset({*POINTER_EVENTS, *KEY_EVENTS, WHEEL, TREE})
+_DOCUMENTED = frozenset(EventType)
 MAX_TIME_MS = 32_503_680_000_000  # the year 3000: later times are damage, not dates
 MAX_PIXELS = 10_000_000  # no desktop is as wide: such coordinates are damage
 MAX_DELTA = 1_000_000  # no hand turns a wheel by more between two lines
@@ -53,35 +54,6 @@ class _Envelope(msgspec.Struct):
 _NO_DATA = _Data()
 _decode_line = msgspec.json.Decoder(_Line).decode
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
-
-
-class Event(msgspec.Struct, frozen=True, gc=False):
-    """One accepted line. Units as in `tables.EVENTS_SCHEMA`."""
-
-    index: int
-    offset: int
-    length: int
-    event: str
-    time_ms: int
-    x: float | None = None
-    y: float | None = None
-    button: str | None = None
-    delta: float | None = None
-    key: str | None = None
-    actual_char: str | None = None
-    duration_ms: int | None = None
-    payload: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """One line that could not be understood, and why."""
-
-    line: int
-    offset: int
-    length: int
-    code: str
-    message: str
 
 
 class _LineError(Exception):
@@ -118,7 +90,7 @@ def _quickly(line: bytes) -> _Line | None:
         parsed = _decode_line(line)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
-    return parsed if parsed.event in DOCUMENTED and is_utf8(line) else None
+    return parsed if parsed.event in _DOCUMENTED and is_utf8(line) else None
 
 
 def _event(number: int, offset: int, line: bytes) -> Event:
@@ -146,7 +118,7 @@ def _understood(number: int, offset: int, line: bytes) -> Event:
         raise _LineError("invalid_json", _without_content(str(error))) from None
     except UnicodeError:
         raise _LineError("invalid_text", "a string holds a broken escape") from None
-    if parsed.event not in DOCUMENTED:
+    if parsed.event not in _DOCUMENTED:
         return _other(number, offset, line, "")
     return _documented(number, offset, len(line), parsed)
 
@@ -159,12 +131,12 @@ def _documented(number: int, offset: int, length: int, line: _Line) -> Event:
         _check_pointer(event, data)
     elif event in KEY_EVENTS and not data.key:
         raise _LineError("missing_field", f"{event} without data.key")
-    elif event == WHEEL:
+    elif event == EventType.MOUSEWHEEL:
         _check_wheel(data.delta)
     return Event(
-        index=number,
-        offset=offset,
-        length=length,
+        event_index=number,
+        byte_offset=offset,
+        byte_length=length,
         event=event,
         time_ms=time_ms,
         x=x if y is not None else None,
@@ -179,9 +151,9 @@ def _documented(number: int, offset: int, length: int, line: _Line) -> Event:
 
 def _check_pointer(event: str, data: _Data) -> None:
     x, y = data.x, data.y
-    if event == "mousemove" and (x is None or y is None):
+    if event == EventType.MOUSEMOVE and (x is None or y is None):
         raise _LineError("missing_field", f"{event} without data.x and data.y")
-    if event != "mousemove" and not data.button:
+    if event != EventType.MOUSEMOVE and not data.button:
         raise _LineError("missing_field", f"{event} without data.button")
     if abs(x or 0) > MAX_PIXELS or abs(y or 0) > MAX_PIXELS:
         raise _LineError("value_out_of_range", f"{event} lies more than {MAX_PIXELS} pixels away")
@@ -189,9 +161,11 @@ def _check_pointer(event: str, data: _Data) -> None:
 
 def _check_wheel(delta: float | None) -> None:
     if delta is None:
-        raise _LineError("missing_field", f"{WHEEL} without data.delta")
+        raise _LineError("missing_field", f"{EventType.MOUSEWHEEL} without data.delta")
     if abs(delta) > MAX_DELTA:
-        raise _LineError("value_out_of_range", f"{WHEEL} with a delta beyond {MAX_DELTA}")
+        raise _LineError(
+            "value_out_of_range", f"{EventType.MOUSEWHEEL} with a delta beyond {MAX_DELTA}"
+        )
 
 
 def _other(number: int, offset: int, line: bytes, complaint: str) -> Event:
@@ -200,12 +174,12 @@ def _other(number: int, offset: int, line: bytes, complaint: str) -> Event:
         envelope = _decode_envelope(line)
     except (msgspec.DecodeError, UnicodeError):
         raise _LineError("wrong_type", _without_content(complaint)) from None
-    if envelope.event in DOCUMENTED:
+    if envelope.event in _DOCUMENTED:
         raise _LineError("wrong_type", _without_content(complaint))
     return Event(
-        index=number,
-        offset=offset,
-        length=len(line),
+        event_index=number,
+        byte_offset=offset,
+        byte_length=len(line),
         event=envelope.event,
         time_ms=_time(envelope.time),
         payload=bytes(envelope.data).decode(),

@@ -20,13 +20,14 @@ from demo_pipeline.actions.build_actions import check_action_tables as check_act
 from demo_pipeline.actions.timeline import build_timeline
 from demo_pipeline.actions.timeline_text import render
 from demo_pipeline.common.recording_files import LOG_FILE
+from demo_pipeline.recording.event_tables import Event
 from demo_pipeline.recording.events import (
     build_events,
     check_accounting,
     check_event_tables,
     count_lines,
 )
-from demo_pipeline.recording.input_log import Event, parse_log
+from demo_pipeline.recording.input_log import parse_log
 from demo_pipeline.recording.manifest import FileFingerprint, RecordingManifest
 from demo_pipeline.recording.video_probe import VideoProbe
 from demo_pipeline.settings import ActionSettings, RecordingSettings
@@ -45,9 +46,9 @@ def fuzz_lines(seed: int, batch: int, count: int = BATCH) -> Counter[str]:
     with limited(f"lines of batch {batch}, seed {seed}"):
         rows = list(parse_log(io.BytesIO(log), RecordingSettings(max_line_bytes=limit)))
         for number, (row, line) in enumerate(zip(rows, lines_of(log), strict=True), 1):
-            index = row.index if isinstance(row, Event) else row.line
-            assert (index, row.length) == (number, len(line))
-            assert log[row.offset : row.offset + row.length] == line
+            index = row.event_index if isinstance(row, Event) else row.line
+            assert (index, row.byte_length) == (number, len(line))
+            assert log[row.byte_offset : row.byte_offset + row.byte_length] == line
             if not isinstance(row, Event):
                 assert not quotes(row.message, line), row.code
     return Counter("read" if isinstance(row, Event) else row.code for row in rows)

@@ -6,10 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from demo_pipeline.actions.action_tables import Action
-from demo_pipeline.actions.inputs import INPUT_KINDS, Input, in_order
+from demo_pipeline.actions.inputs import Input, as_input, in_order
 from demo_pipeline.actions.repair import Repairs, repair
 from demo_pipeline.actions.segmentation import Segmentation, segment
-from demo_pipeline.recording.input_log import Event, parse_log
+from demo_pipeline.formats.demonstration.event_types import INPUT_EVENTS
+from demo_pipeline.recording.event_tables import Event
+from demo_pipeline.recording.input_log import parse_log
 from demo_pipeline.settings import ActionSettings, RecordingSettings
 
 Line = dict[str, Any]
@@ -80,11 +82,8 @@ def inputs(lines: Iterable[Line]) -> list[Input]:
     found = []
     for item in parse_log(io.BytesIO(text_of(lines)), RecordingSettings()):
         assert isinstance(item, Event), item
-        if item.event in INPUT_KINDS:
-            name = item.button or item.key or ""
-            delta, char = item.delta or 0.0, item.actual_char or ""
-            event = Input(item.index, item.time_ms, item.event, item.x, item.y, name, delta, char)
-            found.append(event)
+        if item.event in INPUT_EVENTS:
+            found.append(as_input(item))
     return in_order(found)
 
 

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.recording.input_log import Event, Rejected, parse_log
+from demo_pipeline.recording.event_tables import Event, Rejected
+from demo_pipeline.recording.input_log import parse_log
 from demo_pipeline.settings import RecordingSettings
 
 MOVE = b'{"event":"mousemove","data":{"x":1,"y":2},"time":1700000000000}'
@@ -87,22 +88,28 @@ def test_a_document_over_several_lines_is_as_many_refusals() -> None:
 
 def test_lines_are_numbered_and_placed() -> None:
     log = MOVE + b"\n\nno json\n" + MOVE + b"\r\n" + MOVE[:20]
-    numbers = [(i.index, i.offset, i.length) for i in parse(log) if isinstance(i, Event)]
+    numbers = [
+        (i.event_index, i.byte_offset, i.byte_length) for i in parse(log) if isinstance(i, Event)
+    ]
     assert numbers == [(1, 0, len(MOVE)), (4, len(MOVE) + 10, len(MOVE))]
-    bad = [(i.line, i.offset, i.length, i.code) for i in parse(log) if isinstance(i, Rejected)]
+    bad = [
+        (i.line, i.byte_offset, i.byte_length, i.code)
+        for i in parse(log)
+        if isinstance(i, Rejected)
+    ]
     assert bad == [
         (2, len(MOVE) + 1, 0, "blank_line"),
         (3, len(MOVE) + 2, 7, "invalid_json"),
         (5, 2 * len(MOVE) + 12, 20, "invalid_json"),
     ]
     for item in parse(log):
-        start, length = item.offset, item.length
+        start, length = item.byte_offset, item.byte_length
         assert log[start : start + length] in {MOVE, b"", b"no json", MOVE[:20]}
 
 
 def test_a_byte_order_mark_belongs_to_no_line() -> None:
     item = one(b"\xef\xbb\xbf" + MOVE + b"\r\n")
-    assert (item.offset, item.length) == (3, len(MOVE))
+    assert (item.byte_offset, item.byte_length) == (3, len(MOVE))
 
 
 def test_a_byte_order_mark_further_down_is_refused() -> None:
@@ -119,7 +126,7 @@ def test_the_last_line_needs_no_end() -> None:
 def test_the_longest_line_allowed(end: bytes) -> None:
     assert one(MOVE + end, max_line_bytes=len(MOVE)).x == 1
     long = refused(MOVE + end, max_line_bytes=len(MOVE) - 1)
-    assert (long.code, long.offset, long.length) == ("line_too_long", 0, len(MOVE))
+    assert (long.code, long.byte_offset, long.byte_length) == ("line_too_long", 0, len(MOVE))
 
 
 def test_a_line_far_too_long_costs_only_itself() -> None:
@@ -127,15 +134,15 @@ def test_a_line_far_too_long_costs_only_itself() -> None:
     first, long, last = parse(log, max_line_bytes=100)
     assert isinstance(first, Event)
     assert isinstance(long, Rejected)
-    assert (long.line, long.offset, long.length) == (2, len(MOVE) + 1, 3_000_000)
+    assert (long.line, long.byte_offset, long.byte_length) == (2, len(MOVE) + 1, 3_000_000)
     assert isinstance(last, Event)
-    assert (last.index, last.offset) == (3, len(MOVE) + 3_000_003)
+    assert (last.event_index, last.byte_offset) == (3, len(MOVE) + 3_000_003)
 
 
 def test_a_scan_of_many_megabytes_is_read() -> None:
     item = one(logged("axtree", duration=7, tree=[{"name": "n" * 1000}] * 5000))
     assert item.duration_ms == 7
-    assert item.length > 5_000_000
+    assert item.byte_length > 5_000_000
 
 
 # --- what deviates and is accepted
@@ -261,7 +268,7 @@ def test_nesting_without_end_is_refused_and_the_rest_is_read() -> None:
 )
 def test_refusals_name_their_reason(line: bytes, code: str) -> None:
     item = refused(line)
-    assert (item.code, item.line, item.offset, item.length) == (code, 1, 0, len(line))
+    assert (item.code, item.line, item.byte_offset, item.byte_length) == (code, 1, 0, len(line))
     assert item.message
 
 
@@ -324,7 +331,7 @@ def check_rows(log: bytes) -> None:
     expected = log.count(b"\n") + (not log.endswith(b"\n") and bool(log))
     for limit in (8, 10_000):
         rows = parse(log, max_line_bytes=limit)
-        numbers = [row.index if isinstance(row, Event) else row.line for row in rows]
+        numbers = [row.event_index if isinstance(row, Event) else row.line for row in rows]
         assert numbers == list(range(1, expected + 1))
         for row in rows:
-            assert b"\n" not in log[row.offset : row.offset + row.length]
+            assert b"\n" not in log[row.byte_offset : row.byte_offset + row.byte_length]

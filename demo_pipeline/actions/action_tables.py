@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from demo_pipeline.recording.event_tables import described_schema, read_table
 
 ACTIONS_FILE = "actions.parquet"
-LEDGER_FILE = "ledger.parquet"
+ACCOUNTING_FILE = "ledger.parquet"
 
 ACTION_TYPES = (
     "click",
@@ -69,7 +69,7 @@ _LEDGER_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("reason", pa.string(), False, "why it is part of no action; empty when it is"),
 )
 
-LEDGER_SCHEMA = described_schema(_LEDGER_COLUMNS)
+ACCOUNTING_SCHEMA = described_schema(_LEDGER_COLUMNS)
 
 
 @dataclass

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from demo_pipeline.actions.action_tables import (
+    ACCOUNTING_FILE,
+    ACCOUNTING_SCHEMA,
     ACTIONS_FILE,
     ACTIONS_SCHEMA,
     BUCKETS,
-    LEDGER_FILE,
-    LEDGER_SCHEMA,
     read_actions,
     write_actions,
 )
@@ -48,7 +48,7 @@ def build_actions(
     found = segment(inputs, platform, settings)
     write_actions(out / ACTIONS_FILE, found.actions)
     ledger = _ledger(events, rejected, repairs, found)
-    pq.write_table(ledger, out / LEDGER_FILE, compression="zstd", compression_level=3)
+    pq.write_table(ledger, out / ACCOUNTING_FILE, compression="zstd", compression_level=3)
     return _summary(found, repairs, ledger)
 
 
@@ -69,12 +69,12 @@ def _ledger(
         )
     ]
     rows.sort(key=lambda row: row[0])
-    columns = zip(*rows, strict=True) if rows else [()] * len(LEDGER_SCHEMA)
+    columns = zip(*rows, strict=True) if rows else [()] * len(ACCOUNTING_SCHEMA)
     arrays = [
         pa.array(column, type=field.type)
-        for column, field in zip(columns, LEDGER_SCHEMA, strict=True)
+        for column, field in zip(columns, ACCOUNTING_SCHEMA, strict=True)
     ]
-    return pa.Table.from_arrays(arrays, schema=LEDGER_SCHEMA)
+    return pa.Table.from_arrays(arrays, schema=ACCOUNTING_SCHEMA)
 
 
 def _bucket(
@@ -122,7 +122,7 @@ def check_action_tables(folder: Path) -> list[Problem]:
     """The written tables fit `tables.py`, and the actions are in order and complete by type."""
     problems = [
         *schema_problems(folder / ACTIONS_FILE, ACTIONS_SCHEMA),
-        *schema_problems(folder / LEDGER_FILE, LEDGER_SCHEMA),
+        *schema_problems(folder / ACCOUNTING_FILE, ACCOUNTING_SCHEMA),
     ]
     if problems:
         return problems
@@ -143,9 +143,9 @@ def check_action_tables(folder: Path) -> list[Problem]:
     return problems
 
 
-def check_ledger(folder: Path, events_folder: Path) -> list[Problem]:
+def check_event_accounting(folder: Path, events_folder: Path) -> list[Problem]:
     """Every line of the log is in exactly one bucket, and action rows and ledger agree."""
-    ledger = read_table(folder / LEDGER_FILE, LEDGER_SCHEMA)
+    ledger = read_table(folder / ACCOUNTING_FILE, ACCOUNTING_SCHEMA)
     indexes, buckets, owners = (
         ledger[name].to_pylist() for name in ("event_index", "bucket", "action_index")
     )
@@ -159,7 +159,7 @@ def check_ledger(folder: Path, events_folder: Path) -> list[Problem]:
     stray = set(buckets) - set(BUCKETS)
     if stray:
         message = f"unknown buckets {sorted(stray)}"
-        problems.append(Problem("ledger_bucket", LEDGER_FILE, message, remedy=_DEFECT))
+        problems.append(Problem("ledger_bucket", ACCOUNTING_FILE, message, remedy=_DEFECT))
     claimed = [(i, a.action_index) for a in read_actions(folder) for i in a.events]
     booked = [
         (index, owner)
@@ -168,5 +168,5 @@ def check_ledger(folder: Path, events_folder: Path) -> list[Problem]:
     ]
     if sorted(claimed) != sorted(booked):
         message = "the events of the actions are not the events the ledger gives them"
-        problems.append(Problem("ledger_actions", LEDGER_FILE, message, remedy=_DEFECT))
+        problems.append(Problem("ledger_actions", ACCOUNTING_FILE, message, remedy=_DEFECT))
     return problems

@@ -22,7 +22,7 @@ _LATE = 3  # once several hooks are known to be alive, their copies may come thi
 
 
 @dataclass(frozen=True)
-class Copies:
+class Deduplicated:
     """What is left, the lines that were copies, and the factor of each kind that had some."""
 
     kept: list[Input]
@@ -36,7 +36,7 @@ class _Group:
     size: int = 1
 
 
-def find_copies(inputs: list[Input], window_ms: int) -> Copies:
+def deduplicate(inputs: list[Input], window_ms: int) -> Deduplicated:
     """Keep the first of each event that several hooks logged.
 
     The factor n is decided per kind of event, from how often an identical one follows within
@@ -63,7 +63,7 @@ def find_copies(inputs: list[Input], window_ms: int) -> Copies:
     gone = set(dropped)
     copied = sorted({item.kind for item in inputs if item.index in gone})
     reported = {kind: factors[kind] for kind in copied if factors.get(kind, 1) > 1}
-    return Copies(kept, tuple(dropped), reported)
+    return Deduplicated(kept, tuple(dropped), reported)
 
 
 def _identity(item: Input) -> Hashable:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 
-class TokenKind(StrEnum):
+class GestureKind(StrEnum):
     """What a token may become."""
 
     CLICK = "click"
@@ -19,7 +19,7 @@ class TokenKind(StrEnum):
 
 
 @dataclass
-class Token:
+class Gesture:
     """One indivisible piece of an action.
 
     Attributes:
@@ -32,7 +32,7 @@ class Token:
         char: the character a key produced; empty when the layout knows none.
     """
 
-    kind: TokenKind
+    kind: GestureKind
     start: int
     end: int
     index: int

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from math import hypot
 
 from demo_pipeline.actions.action_tables import Action
-from demo_pipeline.actions.gestures import Token, TokenKind
+from demo_pipeline.actions.gestures import Gesture, GestureKind
 from demo_pipeline.actions.wheel import WheelRule
 from demo_pipeline.settings import ActionSettings
 
-_TYPING = frozenset({TokenKind.CHAR, TokenKind.BACKSPACE})
+_TYPING = frozenset({GestureKind.CHAR, GestureKind.BACKSPACE})
 
 
 class Grouper:
@@ -23,24 +23,24 @@ class Grouper:
         self._settings = settings
         self._rule = rule
         self._reasons = reasons
-        self._open: list[Token] = []
+        self._open: list[Gesture] = []
         self._text: list[str] = []
         self._actions: list[Action] = []
 
-    def take(self, token: Token) -> None:
+    def take(self, token: Gesture) -> None:
         """Join `token` to the open group, or close that and begin another."""
         if self._open and not self._joins(token):
             self._close()
-        if token.kind is TokenKind.BACKSPACE and not self._text:
+        if token.kind is GestureKind.BACKSPACE and not self._text:
             self._close()
             self._actions.append(_hotkey(token))
             return
-        if token.kind is TokenKind.CHAR:
+        if token.kind is GestureKind.CHAR:
             self._text.append(token.char)
-        elif token.kind is TokenKind.BACKSPACE:
+        elif token.kind is GestureKind.BACKSPACE:
             self._text.pop()
         self._open.append(token)
-        if token.kind in {TokenKind.HOTKEY, TokenKind.DRAG}:
+        if token.kind in {GestureKind.HOTKEY, GestureKind.DRAG}:
             self._close()
 
     def finish(self) -> list[Action]:
@@ -48,18 +48,18 @@ class Grouper:
         self._close()
         return self._actions
 
-    def _joins(self, token: Token) -> bool:
+    def _joins(self, token: Gesture) -> bool:
         last = self._open[-1]
         if last.kind in _TYPING:
             paused = token.start - last.start > self._settings.typing_pause_ms
             return token.kind in _TYPING and not (paused and self._settings.split_typing_at_pauses)
         if last.kind is not token.kind or last.modifiers != token.modifiers:
             return False
-        if token.kind is TokenKind.CLICK:
+        if token.kind is GestureKind.CLICK:
             return self._is_multi_click(last, token)
-        return token.kind is TokenKind.WHEEL and self._continues_burst(last, token)
+        return token.kind is GestureKind.WHEEL and self._continues_burst(last, token)
 
-    def _is_multi_click(self, last: Token, token: Token) -> bool:
+    def _is_multi_click(self, last: Gesture, token: Gesture) -> bool:
         return (
             len(self._open) < 3
             and token.button == last.button == "left"
@@ -67,7 +67,7 @@ class Grouper:
             and _distance(self._open[0], token) <= self._settings.click_radius_px
         )
 
-    def _continues_burst(self, last: Token, token: Token) -> bool:
+    def _continues_burst(self, last: Gesture, token: Gesture) -> bool:
         return (
             (token.delta > 0) == (last.delta > 0)
             and token.start - last.start <= self._settings.scroll_gap_ms
@@ -82,16 +82,16 @@ class Grouper:
         kind = tokens[0].kind
         if kind in _TYPING:
             self._close_typing(tokens, text)
-        elif kind is TokenKind.HOTKEY:
+        elif kind is GestureKind.HOTKEY:
             self._actions.append(_hotkey(tokens[0]))
-        elif kind is TokenKind.WHEEL:
+        elif kind is GestureKind.WHEEL:
             self._actions.append(_scroll(tokens, self._rule))
-        elif kind is TokenKind.DRAG:
+        elif kind is GestureKind.DRAG:
             self._actions.append(_drag(tokens[0], self._settings))
         else:
             self._actions.append(_click(tokens))
 
-    def _close_typing(self, tokens: list[Token], text: str) -> None:
+    def _close_typing(self, tokens: list[Gesture], text: str) -> None:
         if text:
             action = _action("type", tokens)
             action.text, action.modifiers = text, []
@@ -103,13 +103,13 @@ class Grouper:
             self._reasons.update(dict.fromkeys(token.events, reason))
 
 
-def _distance(a: Token, b: Token) -> float:
+def _distance(a: Gesture, b: Gesture) -> float:
     if a.x is None or a.y is None or b.x is None or b.y is None:
         return 0.0
     return hypot(a.x - b.x, a.y - b.y)
 
 
-def _action(action_type: str, tokens: Sequence[Token]) -> Action:
+def _action(action_type: str, tokens: Sequence[Gesture]) -> Action:
     first = tokens[0]
     events = sorted({index for token in tokens for index in token.events})
     return Action(
@@ -126,13 +126,13 @@ def _action(action_type: str, tokens: Sequence[Token]) -> Action:
     )
 
 
-def _hotkey(token: Token) -> Action:
+def _hotkey(token: Gesture) -> Action:
     action = _action("hotkey", [token])
     action.keys, action.modifiers = list(token.keys), []
     return action
 
 
-def _click(tokens: list[Token]) -> Action:
+def _click(tokens: list[Gesture]) -> Action:
     button = tokens[0].button
     kind = "double_click" if len(tokens) == 2 else "click"
     action = _action("right_click" if button == "right" else kind, tokens)
@@ -140,7 +140,7 @@ def _click(tokens: list[Token]) -> Action:
     return action
 
 
-def _drag(token: Token, settings: ActionSettings) -> Action:
+def _drag(token: Gesture, settings: ActionSettings) -> Action:
     action = _action("drag", [token])
     action.button, action.end_x, action.end_y = token.button, token.end_x, token.end_y
     most = max(2, settings.drag_path_points)
@@ -152,7 +152,7 @@ def _drag(token: Token, settings: ActionSettings) -> Action:
     return action
 
 
-def _scroll(tokens: list[Token], rule: WheelRule) -> Action:
+def _scroll(tokens: list[Gesture], rule: WheelRule) -> Action:
     action = _action("scroll", tokens)
     total = sum(token.delta for token in tokens)
     action.direction, action.amount = rule.direction(total), rule.notches(total)

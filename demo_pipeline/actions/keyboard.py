@@ -6,7 +6,7 @@ how long modifiers are held (holds.py), how characters join into typed text (joi
 
 from dataclasses import dataclass
 
-from demo_pipeline.actions.gestures import Token, TokenKind
+from demo_pipeline.actions.gestures import Gesture, GestureKind
 from demo_pipeline.actions.inputs import Input
 from demo_pipeline.actions.modifiers import REPEAT_START_MS, ModifierTracker
 from demo_pipeline.recording.key_names import Key, KeyboardLayout, lookup
@@ -38,11 +38,11 @@ class _Press:
 
     time: int
     number: int
-    token: Token | None
+    token: Gesture | None
     repeating: bool = False
 
 
-class Keyboard:
+class KeyboardReader:
     """Reads keydown and keyup in time order; `tokens` and `reasons` are its findings.
 
     Attributes:
@@ -58,7 +58,7 @@ class Keyboard:
         self._presses = 0
         self._caps = False
         self._numlock = True
-        self.tokens: list[Token] = []
+        self.tokens: list[Gesture] = []
         self.reasons: dict[int, str] = {}
         self.unknown_keys: set[str] = set()
 
@@ -103,7 +103,7 @@ class Keyboard:
         press.time, press.repeating = item.time, True
         token = press.token
         acts = token is not None and (
-            token.kind in {TokenKind.CHAR, TokenKind.BACKSPACE}
+            token.kind in {GestureKind.CHAR, GestureKind.BACKSPACE}
             or (key.name in NAVIGATION and not SHORTCUT_MODIFIERS & set(token.modifiers))
         )
         if acts:
@@ -114,7 +114,7 @@ class Keyboard:
         else:
             self.reasons[item.index] = "keyboard_state"
 
-    def _press(self, key: Key, item: Input) -> Token | None:
+    def _press(self, key: Key, item: Input) -> Gesture | None:
         if key.name in LOCKS:
             self._caps ^= key.name == "capslock"
             self._numlock ^= key.name == "numlock"
@@ -124,7 +124,7 @@ class Keyboard:
             self.unknown_keys.add(key.name)
             self.reasons[item.index] = "unknown_key"
             return None
-        token = Token(TokenKind.HOTKEY, item.time, item.time, item.index, [])
+        token = Gesture(GestureKind.HOTKEY, item.time, item.time, item.index, [])
         held = self._holds.modify(token, item.time)
         token.events.append(item.index)
         token.modifiers = held
@@ -132,15 +132,15 @@ class Keyboard:
         self.tokens.append(token)
         return token
 
-    def _interpret(self, token: Token, key: Key, item: Input, held: set[str]) -> None:
+    def _interpret(self, token: Gesture, key: Key, item: Input, held: set[str]) -> None:
         text = self._text(key, item, held)
         if text is not None:
-            token.kind, token.char = TokenKind.CHAR, text
+            token.kind, token.char = GestureKind.CHAR, text
             if not text:
                 token.flags.add("unknown_character")
             return
         if key.name == "backspace" and not held - {"shift"}:
-            token.kind = TokenKind.BACKSPACE
+            token.kind = GestureKind.BACKSPACE
         name = key.name
         if key.keypad and not self._numlock:
             name = _KEYPAD_OFF.get(key.char, key.name)

@@ -7,7 +7,7 @@ modified key means (keyboard.py).
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
-from demo_pipeline.actions.gestures import Token, TokenKind
+from demo_pipeline.actions.gestures import Gesture, GestureKind
 from demo_pipeline.actions.inputs import Input
 from demo_pipeline.formats.demonstration.event_types import EventType
 from demo_pipeline.recording.key_names import Key, lookup
@@ -16,7 +16,7 @@ REPEAT_START_MS = 1100  # the longest delay before auto-repeat that systems offe
 STUCK_MS = 1000  # a modifier that never came up acts on one key, this soon after it
 TAP_MAX_MS = 1000  # a modifier held longer without effect was no tap
 ALTGR_WINDOW_MS = 5  # Windows logs AltGr as LeftCtrl and RightAlt at once
-_KEY_TOKENS = frozenset({TokenKind.CHAR, TokenKind.BACKSPACE, TokenKind.HOTKEY})
+_KEY_TOKENS = frozenset({GestureKind.CHAR, GestureKind.BACKSPACE, GestureKind.HOTKEY})
 
 
 @dataclass
@@ -27,7 +27,7 @@ class _Hold:
     raw: str
     start: int
     events: list[int]
-    used_by: list[Token] = field(default_factory=list)
+    used_by: list[Gesture] = field(default_factory=list)
 
 
 class ModifierTracker:
@@ -37,10 +37,10 @@ class ModifierTracker:
         self._let_go = modifier_releases(inputs)
         self._holds: dict[str, _Hold] = {}
         self._chord: list[_Hold] = []
-        self.tokens: list[Token] = []
+        self.tokens: list[Gesture] = []
         self.reasons: dict[int, str] = {}
 
-    def modify(self, token: Token, time: int) -> tuple[str, ...]:
+    def modify(self, token: Gesture, time: int) -> tuple[str, ...]:
         """Names of the modifiers held at `time`; what was not yet used becomes part of `token`.
 
         A key's token begins with the first modifier pressed for it; a pointer's with its button.
@@ -124,7 +124,7 @@ class ModifierTracker:
             self.reasons.update(dict.fromkeys(events, "modifier_without_effect"))
             return
         names = tuple(dict.fromkeys("alt" if h.name == "altgr" else h.name for h in unused))
-        token = Token(TokenKind.HOTKEY, first.start, time, first.events[0], events, keys=names)
+        token = Gesture(GestureKind.HOTKEY, first.start, time, first.events[0], events, keys=names)
         token.flags.add("modifier_tap")
         self.tokens.append(token)
 

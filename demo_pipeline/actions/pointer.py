@@ -6,7 +6,7 @@ tokens (join.py).
 
 from dataclasses import dataclass, field
 
-from demo_pipeline.actions.gestures import Token, TokenKind
+from demo_pipeline.actions.gestures import Gesture, GestureKind
 from demo_pipeline.actions.inputs import Input
 from demo_pipeline.actions.modifiers import ModifierTracker
 from demo_pipeline.actions.repair import distance
@@ -19,12 +19,12 @@ BUTTONS = {"left": "left", "right": "right", "middle": "middle", "center": "midd
 @dataclass
 class _Press:
     item: Input
-    token: Token
+    token: Gesture
     reach: float = 0.0
     moves: list[Input] = field(default_factory=list)
 
 
-class Pointer:
+class PointerReader:
     """Reads pointer and wheel events in time order; `tokens` and `reasons` are its findings."""
 
     def __init__(self, settings: ActionSettings, holds: ModifierTracker) -> None:
@@ -32,7 +32,7 @@ class Pointer:
         self._holds = holds
         self._presses: dict[str, _Press] = {}
         self._claimed: set[int] = set()
-        self.tokens: list[Token] = []
+        self.tokens: list[Gesture] = []
         self.reasons: dict[int, str] = {}
 
     def read(self, item: Input) -> None:
@@ -63,8 +63,8 @@ class Pointer:
             return
         if button in self._presses:
             self._unreleased(button)
-        token = Token(
-            TokenKind.CLICK,
+        token = Gesture(
+            GestureKind.CLICK,
             item.time,
             item.time,
             item.index,
@@ -91,7 +91,7 @@ class Pointer:
         token.events.extend([*mine, item.index])
         reach = max(press.reach, distance(press.item, item))
         if reach > self._settings.click_radius_px:
-            token.kind = TokenKind.DRAG
+            token.kind = GestureKind.DRAG
             token.end_x, token.end_y = item.x, item.y
             moves = [m for m in press.moves if m.x is not None and m.y is not None]
             token.path = [(float(m.x or 0), float(m.y or 0), m.time) for m in moves]
@@ -107,8 +107,8 @@ class Pointer:
         if not item.delta:
             self.reasons[item.index] = "zero_delta"
             return
-        token = Token(
-            TokenKind.WHEEL,
+        token = Gesture(
+            GestureKind.WHEEL,
             item.time,
             item.time,
             item.index,

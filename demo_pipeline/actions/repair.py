@@ -11,7 +11,7 @@ from math import hypot
 
 from msgspec.structs import replace
 
-from demo_pipeline.actions.dedupe import find_copies
+from demo_pipeline.actions.dedupe import deduplicate
 from demo_pipeline.actions.inputs import Input, late_lines
 from demo_pipeline.formats.demonstration.event_types import (
     BUTTON_EVENTS,
@@ -53,9 +53,9 @@ def repair(
     """All passes, in the order in which they depend on each other."""
     repairs = Repairs(late_lines=late_lines(inputs))
     inputs = drop_phantom_modifiers(inputs, repairs, settings.duplicate_window_ms)
-    inputs = drop_copies(inputs, repairs, settings.duplicate_window_ms)
-    inputs = part_shifts(inputs, repairs)
-    inputs = join_positions(inputs, repairs, platform, settings)
+    inputs = drop_duplicates(inputs, repairs, settings.duplicate_window_ms)
+    inputs = separate_shifts(inputs, repairs)
+    inputs = fill_positions(inputs, repairs, platform, settings)
     return inputs, repairs
 
 
@@ -80,15 +80,15 @@ def _is_state(name: str) -> bool:
     return key.modifier or key.name == "capslock"
 
 
-def drop_copies(inputs: list[Input], repairs: Repairs, window_ms: int) -> list[Input]:
+def drop_duplicates(inputs: list[Input], repairs: Repairs, window_ms: int) -> list[Input]:
     """Every event logged n times, because n hooks were alive: keep the first of each n."""
-    copies = find_copies(inputs, window_ms)
+    copies = deduplicate(inputs, window_ms)
     repairs.dropped.update(dict.fromkeys(copies.dropped, "hook_copy"))
     repairs.copy_factors = copies.factors
     return copies.kept
 
 
-def part_shifts(inputs: list[Input], repairs: Repairs) -> list[Input]:
+def separate_shifts(inputs: list[Input], repairs: Repairs) -> list[Input]:
     """Give the second of two Shift keys a name of its own: Windows recorders call both `Shift`.
 
     Two presses followed by two releases are two keys. The one name would end both holds with the
@@ -116,7 +116,7 @@ def part_shifts(inputs: list[Input], repairs: Repairs) -> list[Input]:
     return parted
 
 
-def join_positions(
+def fill_positions(
     inputs: list[Input], repairs: Repairs, platform: str, settings: ActionSettings
 ) -> list[Input]:
     """Give each press, release and wheel turn without a position the pointer's.

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
 from demo_pipeline.actions.action_tables import Action
-from demo_pipeline.actions.gestures import Token, TokenKind
+from demo_pipeline.actions.gestures import Gesture, GestureKind
 from demo_pipeline.actions.grouping import Grouper
 from demo_pipeline.actions.inputs import Input
-from demo_pipeline.actions.keyboard import Keyboard
+from demo_pipeline.actions.keyboard import KeyboardReader
 from demo_pipeline.actions.modifiers import ModifierTracker
-from demo_pipeline.actions.pointer import Pointer
+from demo_pipeline.actions.pointer import PointerReader
 from demo_pipeline.actions.wheel import wheel_rule
 from demo_pipeline.formats.demonstration.event_types import EventType
 from demo_pipeline.settings import ActionSettings
@@ -35,8 +35,8 @@ class Segmentation:
 def segment(inputs: list[Input], platform: str, settings: ActionSettings) -> Segmentation:
     """Join repaired inputs (in time order) into actions."""
     holds = ModifierTracker(inputs)
-    keyboard = Keyboard(platform, settings.keyboard_layout, holds)
-    pointer = Pointer(settings, holds)
+    keyboard = KeyboardReader(platform, settings.keyboard_layout, holds)
+    pointer = PointerReader(settings, holds)
     readers: dict[str, Callable[[Input], None]] = {
         EventType.KEYDOWN: keyboard.down,
         EventType.KEYUP: keyboard.up,
@@ -48,7 +48,7 @@ def segment(inputs: list[Input], platform: str, settings: ActionSettings) -> Seg
     reasons = keyboard.reasons | holds.reasons | pointer.reasons
     found = [*keyboard.tokens, *holds.tokens, *pointer.tokens]
     tokens = _without_fumbles(sorted(found, key=lambda t: (t.start, t.index)), reasons)
-    deltas = [token.delta for token in tokens if token.kind is TokenKind.WHEEL]
+    deltas = [token.delta for token in tokens if token.kind is GestureKind.WHEEL]
     joiner = Grouper(settings, wheel_rule(deltas, platform, settings), reasons)
     for token in tokens:
         joiner.take(token)
@@ -65,11 +65,11 @@ def _order(action: Action) -> tuple[int, int]:
     return action.press_ms, action.first_event
 
 
-def _without_fumbles(tokens: list[Token], reasons: dict[int, str]) -> list[Token]:
+def _without_fumbles(tokens: list[Gesture], reasons: dict[int, str]) -> list[Gesture]:
     """Modifiers tapped amid a drag are part of it; Shift tapped amid typing did nothing."""
-    typed = [token.start for token in tokens if token.kind is TokenKind.CHAR]
-    kept: list[Token] = []
-    drag: Token | None = None
+    typed = [token.start for token in tokens if token.kind is GestureKind.CHAR]
+    kept: list[Gesture] = []
+    drag: Gesture | None = None
     for token in tokens:
         if "modifier_tap" in token.flags:
             if drag is not None and token.start <= drag.end:
@@ -82,7 +82,7 @@ def _without_fumbles(tokens: list[Token], reasons: dict[int, str]) -> list[Token
             if near and token.keys == ("shift",):
                 reasons.update(dict.fromkeys(token.events, "modifier_without_effect"))
                 continue
-        if token.kind is TokenKind.DRAG:
+        if token.kind is GestureKind.DRAG:
             drag = token
         kept.append(token)
     return kept

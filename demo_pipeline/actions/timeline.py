@@ -12,9 +12,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from demo_pipeline.actions.action_tables import (
+    ACCOUNTING_FILE,
+    ACCOUNTING_SCHEMA,
     BUCKETS,
-    LEDGER_FILE,
-    LEDGER_SCHEMA,
     Action,
     read_actions,
 )
@@ -64,7 +64,7 @@ class TimelineEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class LedgerSum:
+class BucketCount:
     """How many log lines ended in a bucket for one reason; the reason may be empty."""
 
     bucket: str
@@ -98,7 +98,7 @@ class Timeline:
     repairs: tuple[str, ...]
     rejected: tuple[Problem, ...]
     rejected_total: int
-    ledger: tuple[LedgerSum, ...]
+    ledger: tuple[BucketCount, ...]
     lines: int
     unknown_keys: Mapping[str, int]
     wheel: str
@@ -112,7 +112,7 @@ def build_timeline(
     `manifest` is that of `raw_recordings`; its meta.timestamp is where the seconds count from.
     """
     events = read_events(events_folder)
-    ledger = read_table(actions_folder / LEDGER_FILE, LEDGER_SCHEMA)
+    ledger = read_table(actions_folder / ACCOUNTING_FILE, ACCOUNTING_SCHEMA)
     actions = read_actions(actions_folder)
     reasons = dict(
         zip(ledger["event_index"].to_pylist(), ledger["reason"].to_pylist(), strict=True)
@@ -206,9 +206,11 @@ def _unknown_keys(events: pa.Table, reasons: Mapping[int, str]) -> dict[str, int
     return dict(sorted(found.items()))
 
 
-def _ledger_sums(ledger: pa.Table) -> tuple[LedgerSum, ...]:
+def _ledger_sums(ledger: pa.Table) -> tuple[BucketCount, ...]:
     pairs = zip(ledger["bucket"].to_pylist(), ledger["reason"].to_pylist(), strict=True)
-    sums = [LedgerSum(bucket, reason, lines) for (bucket, reason), lines in Counter(pairs).items()]
+    sums = [
+        BucketCount(bucket, reason, lines) for (bucket, reason), lines in Counter(pairs).items()
+    ]
     return tuple(sorted(sums, key=lambda one: (BUCKETS.index(one.bucket), one.reason)))
 
 

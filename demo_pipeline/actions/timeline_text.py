@@ -6,7 +6,7 @@ Belongs here: headings, columns and their order. Not here: what is told (story.p
 from collections.abc import Iterator
 
 from demo_pipeline.actions.action_tables import BUCKETS
-from demo_pipeline.actions.timeline import LedgerSum, Timeline
+from demo_pipeline.actions.timeline import BucketCount, Timeline
 
 _REJECTED_SHOWN = 20
 
@@ -60,7 +60,7 @@ def _rejected(story: Timeline) -> Iterator[str]:
         yield f"and {more} more"
 
 
-def _ledger(sums: tuple[LedgerSum, ...]) -> Iterator[str]:
+def _ledger(sums: tuple[BucketCount, ...]) -> Iterator[str]:
     for bucket in BUCKETS:
         mine = [one for one in sums if one.bucket == bucket]
         reasons = ", ".join(f"{one.reason} {one.lines}" for one in mine if one.reason)

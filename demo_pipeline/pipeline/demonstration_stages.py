@@ -35,7 +35,7 @@ def _check_raw(work: StageContext, out: Path) -> list[Problem]:
 
 def _events(work: StageContext, out: Path) -> Summary:
     summary = events.build_events(work.file(LOG_FILE), out, work.settings.recording)
-    problems = events.require_input(summary, work.demonstration)
+    problems = events.require_events(summary, work.demonstration)
     if problems:
         raise DemonstrationError(problems)
     return summary
@@ -120,7 +120,7 @@ STAGES: tuple[Stage, ...] = (
             Check(
                 "every_line_accounted",
                 "Every line of the log is one event or one rejected line.",
-                lambda work, out: events.check_accounting(out, work.upload / LOG_FILE),
+                lambda work, out: events.check_line_accounting(out, work.upload / LOG_FILE),
             ),
             Check(
                 "no_rejected_lines",
@@ -147,7 +147,7 @@ STAGES: tuple[Stage, ...] = (
             Check(
                 "ledger_sums",
                 "Every raw event is in exactly one bucket of the ledger.",
-                lambda work, out: actions.check_ledger(out, work.folders["events"]),
+                lambda work, out: actions.check_event_accounting(out, work.folders["events"]),
             ),
         ),
     ),

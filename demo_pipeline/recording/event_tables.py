@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import Meta
 
-# Arrow's own allocators keep what was freed: 25 MB in a process that has made a recording's tables.
+# Arrow's own allocators keep freed memory: 25 MB after writing one recording's tables.
 pa.set_memory_pool(pa.system_memory_pool())
 
 _BATCH_CHARACTERS = 8 * 2**20  # raw payloads can be megabytes each
@@ -23,7 +23,7 @@ _POSITION = "screen pixels (points on macOS), origin of the main display"
 
 
 def described_schema(columns: Iterable[tuple[str, pa.DataType, bool, str]]) -> pa.Schema:
-    """A schema from (name, type, nullable, meaning with its unit) of each column."""
+    """A schema from (name, type, nullable, description with unit) of each column."""
     return pa.schema(
         [
             pa.field(name, kind, nullable=nullable, metadata={"description": text})
@@ -85,36 +85,36 @@ REJECTED_SCHEMA = _schema_of(Rejected, Rejected.__struct_fields__)
 def read_table(
     path: Path, schema: pa.Schema | None = None, columns: Sequence[str] | None = None
 ) -> pa.Table:
-    """One Parquet file.
+    """Read one Parquet file.
 
     Args:
         path: the file.
-        schema: what the table shall have: a column that the file lacks is null, one that the schema
-            lacks is left out, other types are cast. None: as written.
-        columns: names, all of them when None.
+        schema: the schema of the result: a column that the file lacks is filled with nulls, a
+            column that the schema lacks is left out, other types are cast. None: as in the file.
+        columns: names of the columns to read; None: all.
 
     Raises:
-        pa.ArrowInvalid: the file is no Parquet, or a value has no place in the schema's type.
+        pa.ArrowInvalid: the file is not valid Parquet, or a value does not fit the schema's type.
         OSError: the file is missing or cannot be read.
     """
-    # `pq.read_table` plans for many files and threads: its imports alone take 0.3 s of a process.
+    # `pq.read_table` plans for many files and threads: importing that alone takes 0.3 s.
     with pq.ParquetFile(path) as file:
-        known = file.schema_arrow if schema is None else schema
-        wanted = [field for field in known if columns is None or field.name in columns]
-        here = set(file.schema_arrow.names)
-        names = [field.name for field in wanted if field.name in here]
+        target = file.schema_arrow if schema is None else schema
+        fields = [field for field in target if columns is None or field.name in columns]
+        in_file = set(file.schema_arrow.names)
+        names = [field.name for field in fields if field.name in in_file]
         table = file.read(columns=names, use_threads=False)
     arrays = [
         table[field.name].cast(field.type)
-        if field.name in here
+        if field.name in in_file
         else pa.nulls(table.num_rows, field.type)
-        for field in wanted
+        for field in fields
     ]
-    return pa.Table.from_arrays(arrays, schema=pa.schema(wanted))
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
 class TableWriter:
-    """Streams rows into one Parquet file in batches; a file left by an error is removed."""
+    """Streams rows into one Parquet file in batches; removes the file after an error."""
 
     def __init__(self, path: Path, schema: pa.Schema, batch_rows: int = 32_768) -> None:
         self._path = path
@@ -163,5 +163,5 @@ class TableWriter:
 
 
 def column_descriptions(schema: pa.Schema) -> Mapping[str, str]:
-    """What each column means, for people and for the UI's table schema."""
+    """Column name → description, as declared in the schema."""
     return {field.name: field.metadata[b"description"].decode() for field in schema}

@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import NoReturn
 
-from demo_pipeline.actions.build_actions import build_actions, check_ledger
+from demo_pipeline.actions.build_actions import build_actions, check_event_accounting
 from demo_pipeline.actions.build_actions import check_action_tables as check_action_schemas
 from demo_pipeline.actions.timeline import build_timeline
 from demo_pipeline.actions.timeline_text import render
@@ -23,8 +23,8 @@ from demo_pipeline.common.recording_files import LOG_FILE
 from demo_pipeline.recording.event_tables import Event
 from demo_pipeline.recording.events import (
     build_events,
-    check_accounting,
     check_event_tables,
+    check_line_accounting,
     count_lines,
 )
 from demo_pipeline.recording.input_log import parse_log
@@ -76,10 +76,10 @@ def fuzz_log(seed: int, number: int) -> Counter[str]:
         build_events(folder / LOG_FILE, folder, RecordingSettings())
         build_actions(folder, folder, platform, ActionSettings())
         problems = [
-            *check_accounting(folder, folder / LOG_FILE),
+            *check_line_accounting(folder, folder / LOG_FILE),
             *check_event_tables(folder),
             *check_action_schemas(folder),
-            *check_ledger(folder, folder),
+            *check_event_accounting(folder, folder),
         ]
         assert problems == []
         told = build_timeline(folder, folder, manifest_for(platform))

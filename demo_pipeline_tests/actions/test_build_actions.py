@@ -8,14 +8,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from demo_pipeline.actions.action_tables import (
+    ACCOUNTING_FILE,
     ACTIONS_FILE,
     ACTIONS_SCHEMA,
-    LEDGER_FILE,
     Action,
     read_actions,
     write_actions,
 )
-from demo_pipeline.actions.build_actions import build_actions, check_action_tables, check_ledger
+from demo_pipeline.actions.build_actions import (
+    build_actions,
+    check_action_tables,
+    check_event_accounting,
+)
 from demo_pipeline.recording.events import build_events
 from demo_pipeline.settings import ActionSettings, RecordingSettings
 from demo_pipeline_tests.actions.streams import (
@@ -43,7 +47,7 @@ def made(folder: Path, log: bytes, platform: str = "linux", **settings: Any) -> 
 
 
 def ledger(folder: Path) -> list[tuple[int, str, int | None, str]]:
-    rows = pq.read_table(folder / LEDGER_FILE).to_pylist()
+    rows = pq.read_table(folder / ACCOUNTING_FILE).to_pylist()
     return [(r["event_index"], r["bucket"], r["action_index"], r["reason"]) for r in rows]
 
 
@@ -77,7 +81,7 @@ def test_every_line_is_in_one_bucket(folder: Path) -> None:
         (13, "rejected", None, "blank_line"),
         (14, "rejected", None, "invalid_json"),
     ]
-    assert check_ledger(folder, folder) == check_action_tables(folder) == []
+    assert check_event_accounting(folder, folder) == check_action_tables(folder) == []
 
 
 def test_an_empty_log_has_no_actions_and_an_empty_ledger(folder: Path) -> None:
@@ -85,7 +89,7 @@ def test_an_empty_log_has_no_actions_and_an_empty_ledger(folder: Path) -> None:
     assert summary["actions"] == 0
     assert read_actions(folder) == []
     assert ledger(folder) == []
-    assert check_ledger(folder, folder) == check_action_tables(folder) == []
+    assert check_event_accounting(folder, folder) == check_action_tables(folder) == []
 
 
 def test_the_summary_counts(folder: Path) -> None:
@@ -118,7 +122,7 @@ def test_the_same_log_gives_the_same_bytes(tmp_path: Path) -> None:
     for folder in folders:
         folder.mkdir()
         made(folder, text_of(EVERYTHING))
-    for name in (ACTIONS_FILE, LEDGER_FILE):
+    for name in (ACTIONS_FILE, ACCOUNTING_FILE):
         assert len({(folder / name).read_bytes() for folder in folders}) == 1
 
 
@@ -163,21 +167,23 @@ def test_the_schema_check_finds_impossible_actions(
 
 def test_the_schema_check_finds_a_missing_table(folder: Path) -> None:
     made(folder, text_of(click(0)))
-    (folder / LEDGER_FILE).unlink()
+    (folder / ACCOUNTING_FILE).unlink()
     assert [problem.code for problem in check_action_tables(folder)] == ["missing_table"]
 
 
 def test_the_ledger_check_finds_a_claim_that_was_not_booked(folder: Path) -> None:
     made(folder, text_of([*click(100), *click(3000)]))
     rewritten(folder, events=[2, 3, 4])
-    assert [problem.code for problem in check_ledger(folder, folder)] == ["ledger_actions"]
+    assert [problem.code for problem in check_event_accounting(folder, folder)] == [
+        "ledger_actions"
+    ]
 
 
 def test_the_ledger_check_finds_a_lost_line(folder: Path) -> None:
     made(folder, text_of([move(0, 1, 1), *click(100)]))
-    table = pq.read_table(folder / LEDGER_FILE)
-    pq.write_table(table.slice(1), folder / LEDGER_FILE)
-    assert [problem.code for problem in check_ledger(folder, folder)] == ["ledger_sum"]
+    table = pq.read_table(folder / ACCOUNTING_FILE)
+    pq.write_table(table.slice(1), folder / ACCOUNTING_FILE)
+    assert [problem.code for problem in check_event_accounting(folder, folder)] == ["ledger_sum"]
 
 
 # --- logs of a size and kind that a careless rule would choke on
@@ -198,5 +204,5 @@ def test_the_ledger_check_finds_a_lost_line(folder: Path) -> None:
 @pytest.mark.parametrize("platform", ["windows", "macos"])
 def test_monotonous_logs_take_no_time(folder: Path, lines: list[Line], platform: str) -> None:
     made(folder, text_of(lines), platform)
-    assert check_ledger(folder, folder) == []
+    assert check_event_accounting(folder, folder) == []
     assert sum(1 for _ in ledger(folder)) == len(lines)

@@ -12,8 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from demo_pipeline.actions.action_tables import Action, read_actions
-from demo_pipeline.actions.build_actions import build_actions, check_action_tables, check_ledger
-from demo_pipeline.recording.events import build_events, check_accounting
+from demo_pipeline.actions.build_actions import (
+    build_actions,
+    check_action_tables,
+    check_event_accounting,
+)
+from demo_pipeline.recording.events import build_events, check_line_accounting
 from demo_pipeline.settings import ActionSettings, RecordingSettings
 from demo_pipeline_tests.actions.person import Intent, Person, Recorder, log_of
 from demo_pipeline_tests.simulator.keys import Platform
@@ -122,9 +126,9 @@ def found_in(log: bytes, platform: str) -> tuple[list[Action], list[str]]:
         build_events(folder / "input_log.jsonl", folder, RecordingSettings())
         build_actions(folder, folder, platform, ActionSettings())
         problems = [
-            *check_accounting(folder, folder / "input_log.jsonl"),
+            *check_line_accounting(folder, folder / "input_log.jsonl"),
             *check_action_tables(folder),
-            *check_ledger(folder, folder),
+            *check_event_accounting(folder, folder),
         ]
         return read_actions(folder), [str(problem) for problem in problems]
 

@@ -5,9 +5,9 @@ import pytest
 from demo_pipeline.actions.inputs import in_order
 from demo_pipeline.actions.repair import (
     Repairs,
-    drop_copies,
+    drop_duplicates,
     drop_phantom_modifiers,
-    join_positions,
+    fill_positions,
 )
 from demo_pipeline.settings import ActionSettings
 from demo_pipeline_tests.actions.streams import (
@@ -70,7 +70,7 @@ def test_copies_are_dropped_and_counted(copies: int, lag: int) -> None:
 
 def test_the_first_copy_stays() -> None:
     repairs = Repairs()
-    kept = drop_copies(inputs(copied(typed(0, "KeyA", "KeyB", "KeyC"), 2)), repairs, 3)
+    kept = drop_duplicates(inputs(copied(typed(0, "KeyA", "KeyB", "KeyC"), 2)), repairs, 3)
     assert [item.time % 10 for item in kept] == [0] * 6
 
 
@@ -203,7 +203,7 @@ def test_on_macos_moves_within_the_press_are_believed() -> None:
 def test_keys_get_no_position() -> None:
     repairs = Repairs()
     lines = inputs([move(0, 1, 1), *tap(10, "KeyA")])
-    joined = join_positions(lines, repairs, "linux", ActionSettings())
+    joined = fill_positions(lines, repairs, "linux", ActionSettings())
     assert [item.x for item in joined] == [1, None, None]
 
 

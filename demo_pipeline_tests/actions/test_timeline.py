@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from demo_pipeline.actions.build_actions import build_actions
-from demo_pipeline.actions.timeline import LedgerSum, Timeline, build_timeline
+from demo_pipeline.actions.timeline import BucketCount, Timeline, build_timeline
 from demo_pipeline.actions.timeline_text import render
 from demo_pipeline.recording.events import build_events
 from demo_pipeline.settings import ActionSettings, RecordingSettings
@@ -105,12 +105,12 @@ def test_the_ledger_adds_up_by_bucket_and_reason(folder: Path) -> None:
     lines = [move(0, 9, 9), *click(100), *tap(300, "CapsLock"), wheel(600, 0)]
     found = told(folder, lines, tail=b"\n{broken\n\n")
     assert found.ledger == (
-        LedgerSum("action", "", 2),
-        LedgerSum("pointer_travel", "", 1),
-        LedgerSum("repaired", "zero_delta", 1),
-        LedgerSum("rejected", "blank_line", 2),
-        LedgerSum("rejected", "invalid_json", 1),
-        LedgerSum("other", "keyboard_state", 2),
+        BucketCount("action", "", 2),
+        BucketCount("pointer_travel", "", 1),
+        BucketCount("repaired", "zero_delta", 1),
+        BucketCount("rejected", "blank_line", 2),
+        BucketCount("rejected", "invalid_json", 1),
+        BucketCount("other", "keyboard_state", 2),
     )
     assert found.lines == sum(one.lines for one in found.ledger) == 9
     text = render(found)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from demo_pipeline.actions.action_tables import read_actions
-from demo_pipeline.actions.build_actions import build_actions, check_ledger
+from demo_pipeline.actions.build_actions import build_actions, check_event_accounting
 from demo_pipeline.recording.events import build_events, read_events, read_scans
 from demo_pipeline.recording.manifest import build_manifest, read_manifest
 from demo_pipeline.settings import ActionSettings, RecordingSettings
@@ -228,7 +228,7 @@ def test_the_examples_are_the_actions_they_say(log: Path) -> None:
     assert not any(action.flags for action in (click, scroll, text))
     assert summary["ledger"] == {"action": 5, "other": 1, "pointer_travel": 1, "tree_scan": 1}
     assert (summary["copy_factors"], summary["unknown_keys"]) == ({}, [])
-    assert check_ledger(log.parent, log.parent) == []
+    assert check_event_accounting(log.parent, log.parent) == []
 
 
 def test_the_metadata_is_read_with_its_comments(tmp_path: Path) -> None:

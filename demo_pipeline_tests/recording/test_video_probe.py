@@ -119,7 +119,7 @@ def test_a_film_whose_end_is_missing_says_so(mp4: Path, tmp_path: Path) -> None:
     assert 0 < probe.frames < 30
     assert probe.declared_frames == 30
     missing = [problem for problem in problems if problem.code == "frames_missing"]
-    assert [p.message for p in missing] == [f"declares 30 frames, holds {probe.frames}"]
+    assert [p.message for p in missing] == [f"declares 30 frames, contains {probe.frames}"]
     assert {problem.severity for problem in problems} == {Severity.WARNING}
 
 
@@ -158,7 +158,7 @@ def test_sound_without_pictures(tmp_path: Path) -> None:
         silence.rate = 44_100
         output.mux(stream.encode(silence))
         output.mux(stream.encode(None))
-    assert failure(path) == "holds no video stream"
+    assert failure(path) == "contains no video stream"
 
 
 def test_pictures_in_a_codec_nobody_knows(mp4: Path) -> None:
@@ -167,7 +167,7 @@ def test_pictures_in_a_codec_nobody_knows(mp4: Path) -> None:
 
 
 def test_limits(mp4: Path) -> None:
-    assert "are refused" in failure(mp4, RecordingSettings(max_video_pixels=64 * 48 - 1))
+    assert "are not accepted" in failure(mp4, RecordingSettings(max_video_pixels=64 * 48 - 1))
     assert failure(mp4, RecordingSettings(max_video_seconds=2)) == "is longer than 2 s"
     probe_video(mp4, RecordingSettings(max_video_pixels=64 * 48, max_video_seconds=3))
 

@@ -4,7 +4,9 @@ Belongs here: the in-memory form of an input event that repair and segmentation 
 """
 
 from collections.abc import Sequence
+from math import hypot
 from operator import attrgetter
+from typing import Protocol
 
 import msgspec
 import pyarrow as pa
@@ -38,6 +40,18 @@ class Input(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
     delta: float = 0.0
     char: str = ""
+
+
+class HasPosition(Protocol):
+    """Anything with a position in screen pixels; None where the recording has none."""
+
+    @property
+    def x(self) -> float | None:
+        """Screen pixels."""
+
+    @property
+    def y(self) -> float | None:
+        """Screen pixels."""
 
 
 def as_input(event: Event) -> Input:
@@ -74,3 +88,10 @@ def late_lines(inputs: Sequence[Input]) -> int:
         else:
             latest = item.time
     return late
+
+
+def distance(a: HasPosition, b: HasPosition) -> float:
+    """Screen pixels between two positions; 0 if one of them is unknown."""
+    if a.x is None or a.y is None or b.x is None or b.y is None:
+        return 0.0
+    return hypot(a.x - b.x, a.y - b.y)

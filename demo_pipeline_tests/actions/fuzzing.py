@@ -82,10 +82,11 @@ def fuzz_log(seed: int, number: int) -> Counter[str]:
             *check_event_accounting(folder, folder),
         ]
         assert problems == []
-        told = build_timeline(folder, folder, manifest_for(platform))
-        assert sum(one.lines for one in told.ledger) == told.lines == count_lines(folder / LOG_FILE)
-        assert render(told)
-    return Counter({one.bucket: one.lines for one in told.ledger})
+        timeline = build_timeline(folder, folder, manifest_for(platform))
+        assert sum(count.lines for count in timeline.accounting) == timeline.lines
+        assert timeline.lines == count_lines(folder / LOG_FILE)
+        assert render(timeline)
+    return Counter({count.bucket: count.lines for count in timeline.accounting})
 
 
 def manifest_for(platform: str, name: str = "demo") -> RecordingManifest:

@@ -99,12 +99,12 @@ def actions(*lines: Part, platform: str = "linux", **settings: Any) -> list[Acti
     return read(*lines, platform=platform, **settings)[0].actions
 
 
-def story(*lines: Part, platform: str = "linux", **settings: Any) -> list[str]:
+def summaries(*lines: Part, platform: str = "linux", **settings: Any) -> list[str]:
     """The actions in a few words each, typed text included."""
-    return [told(action) for action in actions(*lines, platform=platform, **settings)]
+    return [summary_of(action) for action in actions(*lines, platform=platform, **settings)]
 
 
-def told(action: Action) -> str:
+def summary_of(action: Action) -> str:
     kind = action.action_type
     words = {
         "type": f"type {action.text}",

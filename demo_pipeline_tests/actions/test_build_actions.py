@@ -110,9 +110,9 @@ def test_the_summary_counts(folder: Path) -> None:
 def test_what_was_typed_is_told_to_nobody(folder: Path) -> None:
     secret = [*typed(0, "KeyQ", "KeyZ"), *tap(500, "ñ"), *tap(700, "Unknown(95)"), *click(900)]
     summary = made(folder, text_of(secret))
-    told = repr(summary)
-    assert "qz" not in told
-    assert "ñ" not in told
+    text = repr(summary)
+    assert "qz" not in text
+    assert "ñ" not in text
     assert summary["unknown_keys"] == ["(unnamed)", "Unknown(95)"]
     assert read_actions(folder)[0].text == "qz"
 
@@ -152,7 +152,7 @@ def rewritten(folder: Path, **changes: Any) -> None:
     ("changes", "message"),
     [
         ({"action_index": 5}, "row 1 has action_index 5"),
-        ({"press_ms": -1}, "action 1 begins before its predecessor"),
+        ({"press_ms": -1}, "action 1 begins before action 0"),
         ({"end_ms": 0}, "action 1 ends before it begins"),
         ({"events": []}, "action 1 has no raw events"),
     ],

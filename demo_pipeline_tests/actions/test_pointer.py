@@ -12,7 +12,7 @@ from demo_pipeline_tests.actions.streams import (
     move,
     press,
     read,
-    story,
+    summaries,
     tap,
     up,
     wheel,
@@ -79,7 +79,7 @@ STORIES: list[tuple[str, list[Line | list[Line]], list[str]]] = [
     ("lines", "expected"), [s[1:] for s in STORIES], ids=[s[0] for s in STORIES]
 )
 def test_presses(lines: list[Line | list[Line]], expected: list[str]) -> None:
-    assert story(*lines) == expected
+    assert summaries(*lines) == expected
 
 
 @pytest.mark.parametrize(("reach", "expected"), [(5, "click"), (5.1, "drag"), (300, "drag")])
@@ -91,7 +91,7 @@ def test_a_press_that_leaves_the_click_radius_is_a_drag(reach: float, expected: 
 
 def test_the_radius_is_a_setting() -> None:
     lines = [press(0, 10, 10), move(40, 18, 10), lift(90, 18, 10)]
-    assert story(*lines, click_radius_px=10.0) == ["click left 1"]
+    assert summaries(*lines, click_radius_px=10.0) == ["click left 1"]
 
 
 def test_a_drag_out_and_back_is_a_drag() -> None:
@@ -179,7 +179,7 @@ def test_a_modifier_tapped_in_the_middle_of_a_drag_is_no_hotkey() -> None:
 def test_a_drag_followed_in_a_hurry_by_copy_is_both() -> None:
     lines = [press(0, 0, 0), move(50, 80, 0), down(90, "ControlLeft"), lift(100, 80, 0),
              down(140, "KeyC"), up(200, "KeyC"), up(220, "ControlLeft")]  # fmt: skip
-    assert story(*lines) == ["drag left", "ctrl+c"]
+    assert summaries(*lines) == ["drag left", "ctrl+c"]
 
 
 def test_a_held_modifier_belongs_to_every_click_it_modified() -> None:
@@ -268,7 +268,7 @@ def test_a_burst_is_one_scroll_at_its_beginning() -> None:
     ],
 )
 def test_what_ends_a_scroll(lines: list[Line | list[Line]], expected: list[str]) -> None:
-    assert story(*lines) == expected
+    assert summaries(*lines) == expected
 
 
 def test_a_turn_of_nothing_is_accounted_for() -> None:

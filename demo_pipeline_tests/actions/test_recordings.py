@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from demo_pipeline.actions.action_tables import Action
-from demo_pipeline_tests.actions.streams import told
+from demo_pipeline_tests.actions.streams import summary_of
 from demo_pipeline_tests.actions.test_property import found_in
 from demo_pipeline_tests.simulator.recording import perform
 from demo_pipeline_tests.simulator.samples import SAMPLES
@@ -68,7 +68,7 @@ def actions_of(recording: str) -> list[Action]:
 )
 def test_what_the_person_did(recording: str, expected: list[tuple[str, Any, Any]]) -> None:
     found = actions_of(recording)
-    assert [(told(action), action.x, action.y) for action in found] == expected
+    assert [(summary_of(action), action.x, action.y) for action in found] == expected
     assert {flag for action in found for flag in action.flags} == set()
 
 

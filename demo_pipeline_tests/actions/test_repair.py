@@ -21,7 +21,7 @@ from demo_pipeline_tests.actions.streams import (
     move,
     press,
     read,
-    story,
+    summaries,
     tap,
     typed,
     up,
@@ -45,7 +45,7 @@ def copied(lines: list[Line], copies: int, lag: int = 1) -> list[Line]:
 
 def test_lines_out_of_time_order_are_sorted() -> None:
     lines = [tap(400, "KeyC"), tap(200, "KeyB"), tap(0, "KeyA")]
-    assert story(*lines) == ["type abc"]
+    assert summaries(*lines) == ["type abc"]
 
 
 def test_lines_of_one_instant_keep_their_order() -> None:
@@ -63,7 +63,7 @@ def test_copies_are_dropped_and_counted(copies: int, lag: int) -> None:
     found, repairs = read(copied(hand, copies, lag))
     assert [a.action_type for a in found.actions] == ["click", "type"]
     assert found.actions[1].text == "aba"
-    assert repairs.copy_factors["keydown"] == repairs.copy_factors["mousemove"] == copies
+    assert repairs.duplicate_factors["keydown"] == repairs.duplicate_factors["mousemove"] == copies
     assert len(repairs.dropped) == len(hand) * (copies - 1)
     assert set(repairs.dropped.values()) == {"hook_copy"}
 
@@ -77,29 +77,29 @@ def test_the_first_copy_stays() -> None:
 def test_nothing_is_dropped_from_a_clean_log() -> None:
     hand = [*typed(0, "KeyL", "KeyL", "KeyA"), *click(900), *click(1100)]
     _, repairs = read(hand, [move(1300 + n, 50, 60) for n in range(0, 90, 10)])
-    assert (repairs.dropped, repairs.copy_factors) == ({}, {})
+    assert (repairs.dropped, repairs.duplicate_factors) == ({}, {})
 
 
 def test_keys_copied_and_buttons_not() -> None:
     lines = [*copied(typed(0, "KeyA", "KeyB", "KeyC"), 2), *click(900), *click(2900)]
     found, repairs = read(lines, pause_ms=60_000)
     assert [a.action_type for a in found.actions] == ["type", "click", "click"]
-    assert repairs.copy_factors == {"keydown": 2, "keyup": 2}
+    assert repairs.duplicate_factors == {"keydown": 2, "keyup": 2}
 
 
 def test_a_single_copied_click_is_one_click() -> None:
-    assert story(copied(click(0), 2)) == ["click left 1"]
+    assert summaries(copied(click(0), 2)) == ["click left 1"]
 
 
 def test_one_copied_press_among_single_ones_is_one_press() -> None:
     lines = [*typed(0, "KeyA", "KeyB", "KeyC", "KeyD"), *copied(tap(900, "KeyE"), 2)]
-    assert story(lines) == ["type abcde"]
+    assert summaries(lines) == ["type abcde"]
 
 
 def test_copies_that_come_late_are_still_copies() -> None:
     lines = copied(typed(0, *(f"Key{letter}" for letter in "ABCDEFGHIJ")), 2)
     late = copied(tap(1800, "KeyK"), 2, lag=5)
-    assert story(lines, late) == ["type abcdefghijk"]
+    assert summaries(lines, late) == ["type abcdefghijk"]
 
 
 def test_fast_wheel_turns_of_one_hook_are_all_real() -> None:
@@ -114,12 +114,12 @@ def test_copied_wheel_turns_count_once() -> None:
 
 
 def test_letters_typed_by_software_within_an_instant_are_all_real() -> None:
-    assert story(tap(0, "KeyL", hold=1), tap(2, "KeyL", hold=1)) == ["type ll"]
+    assert summaries(tap(0, "KeyL", hold=1), tap(2, "KeyL", hold=1)) == ["type ll"]
 
 
 def test_repeats_of_a_copied_log_stay_repeats() -> None:
     downs = [down(0, "KeyA"), *(down(500 + 33 * n, "KeyA") for n in range(4)), up(700, "KeyA")]
-    assert story(copied(downs, 2)) == ["type aaaaa"]
+    assert summaries(copied(downs, 2)) == ["type aaaaa"]
 
 
 # --- phantom modifiers
@@ -151,7 +151,7 @@ def test_phantoms_amid_copies() -> None:
         for one in chord(at, "MetaLeft", "KeyC"):
             again = {**one, "event": "keydown"} if one["data"]["key"] == "MetaLeft" else one
             lines += [one, again]
-    assert story(lines, platform="macos", pause_ms=60_000) == ["command+c"] * 3
+    assert summaries(lines, platform="macos", pause_ms=60_000) == ["command+c"] * 3
 
 
 # --- positions
@@ -160,7 +160,7 @@ def test_phantoms_amid_copies() -> None:
 def test_a_press_lies_where_the_last_move_was() -> None:
     found, repairs = read(move(0, 7, 8), press(50), lift(100), move(200, 90, 90))
     assert [(a.action_type, a.x, a.y) for a in found.actions] == [("click", 7, 8)]
-    assert repairs.joined_positions == 2
+    assert repairs.filled_positions == 2
 
 
 def test_before_any_move_the_next_one_tells() -> None:
@@ -175,7 +175,7 @@ def test_a_wheel_turn_lies_where_the_pointer_is() -> None:
 
 def test_documented_positions_are_left_alone() -> None:
     found, repairs = read(move(0, 7, 8), press(50, 9, 9), lift(100, 9, 9))
-    assert (found.actions[0].x, repairs.joined_positions) == (9, 0)
+    assert (found.actions[0].x, repairs.filled_positions) == (9, 0)
 
 
 @pytest.mark.parametrize(
@@ -192,12 +192,12 @@ def test_macos_shows_a_drag_by_its_end_points(platform: str, expected: str) -> N
 
 def test_on_macos_the_first_step_after_a_click_is_no_drag() -> None:
     lines = [move(0, 10, 10), press(50), lift(130), move(500, 17, 10), move(520, 90, 10)]
-    assert story(*lines, platform="macos") == ["click left 1"]
+    assert summaries(*lines, platform="macos") == ["click left 1"]
 
 
 def test_on_macos_moves_within_the_press_are_believed() -> None:
     lines = [move(0, 10, 10), press(50), move(90, 11, 10), lift(700), move(900, 210, 40)]
-    assert story(*lines, platform="macos") == ["click left 1"]
+    assert summaries(*lines, platform="macos") == ["click left 1"]
 
 
 def test_keys_get_no_position() -> None:

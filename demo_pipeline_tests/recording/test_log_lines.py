@@ -55,6 +55,6 @@ def test_the_quick_way_decides_as_the_plain_one(
     random = Random(f"both ways {end!r}")
     log = end.join(mutated_line(random) for _ in range(3_000))
     quick = list(parse_log(io.BytesIO(log), RecordingSettings()))
-    monkeypatch.setattr(parser, "_quickly", lambda _line: None)
+    monkeypatch.setattr(parser, "_decode_documented", lambda _line: None)
     assert list(parse_log(io.BytesIO(log), RecordingSettings())) == quick
     assert {type(row).__name__ for row in quick} == {"Event", "Rejected"}

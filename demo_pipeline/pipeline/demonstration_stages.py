@@ -146,7 +146,7 @@ STAGES: tuple[Stage, ...] = (
             ),
             Check(
                 "ledger_sums",
-                "Every raw event is in exactly one bucket of the ledger.",
+                "Every raw event is in exactly one bucket of the event accounting.",
                 lambda work, out: actions.check_event_accounting(out, work.folders["events"]),
             ),
         ),

@@ -31,9 +31,7 @@ class VideoProbe(BaseModel):
     codec: str
     width: int = Field(description="pixels, before rotation")
     height: int = Field(description="pixels, before rotation")
-    rotation: int = Field(
-        description="degrees counter-clockwise, applied by a player"
-    )
+    rotation: int = Field(description="degrees counter-clockwise, applied by a player")
     pixel_format: str
     frames: int = Field(description="packets with a frame that is shown")
     declared_frames: int = Field(description="number in the container; 0: none given")

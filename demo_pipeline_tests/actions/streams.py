@@ -1,4 +1,4 @@
-"""Hand-written input streams: each helper is what a recorder logs for one thing a hand does."""
+"""Hand-written input logs: each helper gives the lines that a recorder logs for one input."""
 
 import io
 import json
@@ -88,7 +88,7 @@ def inputs(lines: Iterable[Line]) -> list[Input]:
 
 
 def read(*lines: Part, platform: str = "linux", **settings: Any) -> tuple[Segmentation, Repairs]:
-    """What becomes of a log, lines in the order given."""
+    """Segmentation and repairs of a log with these lines."""
     flat = [one for item in lines for one in (item if isinstance(item, list) else [item])]
     chosen = ActionSettings(**settings)
     repaired, repairs = repair(inputs(flat), platform, chosen)
@@ -100,7 +100,7 @@ def actions(*lines: Part, platform: str = "linux", **settings: Any) -> list[Acti
 
 
 def summaries(*lines: Part, platform: str = "linux", **settings: Any) -> list[str]:
-    """The actions in a few words each, typed text included."""
+    """A short text for each action, with the typed text."""
     return [summary_of(action) for action in actions(*lines, platform=platform, **settings)]
 
 

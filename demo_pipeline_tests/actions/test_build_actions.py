@@ -1,4 +1,4 @@
-"""The stage as a whole: tables, ledger, its checks, and that nothing private is said."""
+"""The actions stage as a whole: tables, event accounting, checks, and privacy of the summary."""
 
 from pathlib import Path
 from typing import Any
@@ -84,7 +84,7 @@ def test_every_line_is_in_one_bucket(folder: Path) -> None:
     assert check_event_accounting(folder, folder) == check_action_tables(folder) == []
 
 
-def test_an_empty_log_has_no_actions_and_an_empty_ledger(folder: Path) -> None:
+def test_an_empty_log_has_no_actions_and_no_rows_of_accounting(folder: Path) -> None:
     summary = made(folder, b"")
     assert summary["actions"] == 0
     assert read_actions(folder) == []
@@ -107,7 +107,7 @@ def test_the_summary_counts(folder: Path) -> None:
     ]
 
 
-def test_what_was_typed_is_told_to_nobody(folder: Path) -> None:
+def test_the_summary_has_no_typed_character(folder: Path) -> None:
     secret = [*typed(0, "KeyQ", "KeyZ"), *tap(500, "ñ"), *tap(700, "Unknown(95)"), *click(900)]
     summary = made(folder, text_of(secret))
     text = repr(summary)
@@ -171,7 +171,7 @@ def test_the_schema_check_finds_a_missing_table(folder: Path) -> None:
     assert [problem.code for problem in check_action_tables(folder)] == ["missing_table"]
 
 
-def test_the_ledger_check_finds_a_claim_that_was_not_booked(folder: Path) -> None:
+def test_the_accounting_check_finds_an_event_of_two_actions(folder: Path) -> None:
     made(folder, text_of([*click(100), *click(3000)]))
     rewritten(folder, events=[2, 3, 4])
     assert [problem.code for problem in check_event_accounting(folder, folder)] == [
@@ -179,7 +179,7 @@ def test_the_ledger_check_finds_a_claim_that_was_not_booked(folder: Path) -> Non
     ]
 
 
-def test_the_ledger_check_finds_a_lost_line(folder: Path) -> None:
+def test_the_accounting_check_finds_a_lost_line(folder: Path) -> None:
     made(folder, text_of([move(0, 1, 1), *click(100)]))
     table = pq.read_table(folder / ACCOUNTING_FILE)
     pq.write_table(table.slice(1), folder / ACCOUNTING_FILE)
@@ -202,7 +202,7 @@ def test_the_ledger_check_finds_a_lost_line(folder: Path) -> None:
     ids=["wheel", "keys", "shifts", "presses", "releases", "clicks"],
 )
 @pytest.mark.parametrize("platform", ["windows", "macos"])
-def test_monotonous_logs_take_no_time(folder: Path, lines: list[Line], platform: str) -> None:
+def test_monotonous_logs_are_fast(folder: Path, lines: list[Line], platform: str) -> None:
     made(folder, text_of(lines), platform)
     assert check_event_accounting(folder, folder) == []
     assert sum(1 for _ in ledger(folder)) == len(lines)

@@ -1,4 +1,4 @@
-"""Hotkeys: chords, keys alone, modifiers alone, and modifiers that never came up."""
+"""Hotkeys: chords, keys alone, modifiers alone, and modifiers without a release."""
 
 import pytest
 
@@ -79,7 +79,7 @@ def test_command_is_the_macs_name(key: str) -> None:
     assert summaries(chord(0, key, "KeyV"), platform="macos") == ["command+v"]
 
 
-def test_a_hotkey_owns_its_modifiers_and_lasts_from_first_press_to_last_release() -> None:
+def test_a_hotkey_includes_its_modifiers_from_first_press_to_last_release() -> None:
     copy, paste = actions(
         down(0, "ControlLeft"), tap(90, "KeyC"), tap(300, "KeyV"), up(500, "ControlLeft")
     )
@@ -88,7 +88,7 @@ def test_a_hotkey_owns_its_modifiers_and_lasts_from_first_press_to_last_release(
     assert copy.modifiers == []
 
 
-def test_what_modified_nothing_is_accounted_for() -> None:
+def test_modifiers_without_effect_are_accounted_for() -> None:
     found, _ = read(tap(0, "ShiftLeft", hold=3000))
     assert found.reasons == {1: "modifier_without_effect", 2: "modifier_without_effect"}
 
@@ -104,7 +104,7 @@ def test_a_lost_release_does_not_turn_typing_into_hotkeys() -> None:
 
 
 @pytest.mark.parametrize("platform", ["windows", "linux", "macos"])
-def test_a_lost_shift_is_forgotten_by_the_next(platform: str) -> None:
+def test_a_lost_shift_ends_with_the_next_press(platform: str) -> None:
     lines = [down(0, "ShiftLeft"), tap(60, "KeyK"), typed(300, "KeyA", "KeyB")]
     again = [down(700, "ShiftLeft"), tap(760, "KeyL"), up(900, "ShiftLeft"), tap(1000, "KeyO")]
     assert summaries(*lines, *again, platform=platform) == ["type KabLo"]
@@ -116,11 +116,11 @@ def test_a_modifier_lost_without_effect_is_accounted_for() -> None:
     assert found.reasons == {1: "modifier_never_released"}
 
 
-def test_a_log_that_ends_amid_a_chord() -> None:
+def test_a_log_that_ends_within_a_chord() -> None:
     assert summaries(down(0, "ControlLeft"), down(60, "KeyS")) == ["ctrl+s"]
 
 
-def test_a_key_that_never_came_up_is_pressed_again() -> None:
+def test_a_key_without_a_release_can_be_pressed_again() -> None:
     assert summaries(down(0, "KeyA"), tap(3000, "KeyA")) == ["type aa"]
     assert summaries(down(0, "Return"), tap(3000, "Return"), pause_ms=9000) == ["enter", "enter"]
 

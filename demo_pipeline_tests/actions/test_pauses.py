@@ -1,4 +1,4 @@
-"""Pauses: silences between two actions that may have been waits."""
+"""Pauses: times without input between two actions, which may have been waits."""
 
 from demo_pipeline_tests.actions.streams import (
     actions,
@@ -20,7 +20,7 @@ def test_two_seconds_without_input_are_a_pause() -> None:
     assert (pause.first_event, pause.last_event) == (2, 3)
 
 
-def test_less_is_none() -> None:
+def test_a_shorter_silence_is_no_pause() -> None:
     assert summaries(click(0), click(2079)) == ["click left 1"] * 2
 
 

@@ -1,4 +1,4 @@
-"""Whatever a person does and however it is recorded, the same actions come out."""
+"""Property tests: the actions are those that a simulated person intended, however recorded."""
 
 import os
 import string
@@ -77,7 +77,7 @@ def intents(platform: Platform) -> st.SearchStrategy[list[Intent]]:
 
 
 def _typing_stands_apart(chosen: list[Intent]) -> bool:
-    """Two texts with nothing between are one text."""
+    """Whether no text directly follows another: the two would be one action."""
     kinds = [_is_typing(intent) for intent in chosen if intent.verb != "wait"]
     return not any(a and b for a, b in pairwise(kinds))
 
@@ -87,7 +87,7 @@ def _is_typing(intent: Intent) -> bool:
 
 
 def recorders(platform: Platform) -> st.SearchStrategy[Recorder]:
-    """A Mac logs no moves while a button is down; without positions its drags are a guess."""
+    """Recorders of a platform; on macOS also one that logs no moves while a button is down."""
     blind = st.just(Recorder("macos", 1, moves_while_held=False))
     watching = st.builds(
         Recorder,
@@ -101,7 +101,7 @@ def recorders(platform: Platform) -> st.SearchStrategy[Recorder]:
     return watching | blind if platform == "macos" else watching
 
 
-def told(action: Action) -> tuple[Any, ...]:
+def summary_of(action: Action) -> tuple[Any, ...]:
     held, press = tuple(action.modifiers), action.press_ms
     match action.action_type:
         case "click" | "double_click" | "right_click":
@@ -119,7 +119,7 @@ def told(action: Action) -> tuple[Any, ...]:
 
 
 def found_in(log: bytes, platform: str) -> tuple[list[Action], list[str]]:
-    """The actions of a log through both stages, and what their own checks say."""
+    """The actions of a log after both stages and their checks."""
     with TemporaryDirectory() as scratch:
         folder = Path(scratch)
         (folder / "input_log.jsonl").write_bytes(log)
@@ -136,19 +136,19 @@ def found_in(log: bytes, platform: str) -> tuple[list[Action], list[str]]:
 @pytest.mark.parametrize("platform", ["windows", "macos", "linux"])
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), seed=st.integers(0, 2**32))
-def test_the_actions_are_those_that_were_meant(
+def test_the_actions_are_the_intended_ones(
     platform: Platform, data: st.DataObject, seed: int
 ) -> None:
     person = Person(data.draw(recorders(platform)), seed)
     person.act(data.draw(intents(platform)))
     found, problems = found_in(log_of(person), platform)
-    assert [told(a) for a in found if a.action_type != "pause"] == person.truth
+    assert [summary_of(a) for a in found if a.action_type != "pause"] == person.truth
     assert problems == []
 
 
 @settings(max_examples=20, deadline=None)
 @given(drags=st.integers(1, 4), seed=st.integers(0, 2**32), copies=st.integers(1, 2))
-def test_drags_that_a_mac_did_not_watch_end_where_the_pointer_was_next(
+def test_drags_without_moves_on_macos_end_at_the_next_pointer_position(
     drags: int, seed: int, copies: int
 ) -> None:
     blind = Recorder("macos", copies, xy_on_buttons=False, moves_while_held=False)
@@ -177,7 +177,7 @@ def test_drags_that_a_mac_did_not_watch_end_where_the_pointer_was_next(
         max_size=40,
     )
 )  # fmt: skip
-def test_nonsense_is_accounted_for_to_the_last_line(
+def test_every_line_of_a_random_log_is_accounted_for(
     events: list[tuple[str, str, int, int, bool]],
 ) -> None:
     time, lines = 1_700_000_000_000, []

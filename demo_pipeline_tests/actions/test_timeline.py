@@ -122,7 +122,7 @@ def test_the_accounting_adds_up_by_bucket_and_reason(folder: Path) -> None:
     assert "  rejected               3  blank_line 2, invalid_json 1" in text
 
 
-def test_rejected_lines_are_named_and_the_many_cut_short(folder: Path) -> None:
+def test_rejected_lines_are_listed_up_to_a_limit(folder: Path) -> None:
     found = timeline_of(folder, click(0), tail=b"{\n" * 130)
     assert (found.rejected_total, len(found.rejected)) == (130, 100)
     text = render(found)

@@ -1,4 +1,4 @@
-"""Typed text: what stands there in the end, and what parts one run from the next."""
+"""Typed text: the resulting text, and what separates one text from the next."""
 
 import pytest
 
@@ -77,13 +77,13 @@ def test_typing(lines: list[Line | list[Line]], expected: list[str]) -> None:
     assert summaries(*lines) == expected
 
 
-def test_a_pause_parts_typing_only_when_told_to() -> None:
+def test_a_pause_splits_typing_only_with_the_setting() -> None:
     lines = [tap(0, C), tap(2001, O), tap(4001, U)]
     assert summaries(*lines) == ["type cou"]
     assert summaries(*lines, split_typing_at_pauses=True, pause_ms=60_000) == ["type c", "type ou"]
 
 
-def test_typing_owns_every_key_event_it_is_made_of() -> None:
+def test_typing_includes_all_its_key_events() -> None:
     lines = [down(0, "ShiftLeft"), tap(50, C), up(130, "ShiftLeft"), tap(200, "Backspace")]
     [action] = actions(*lines, tap(400, O))
     assert action.events == [1, 2, 3, 4, 5, 6, 7, 8]
@@ -91,7 +91,7 @@ def test_typing_owns_every_key_event_it_is_made_of() -> None:
     assert (action.keys, action.modifiers) == ([], [])
 
 
-def test_what_was_erased_is_accounted_for() -> None:
+def test_erased_text_is_accounted_for() -> None:
     found, _ = read(typed(0, C, "Backspace"))
     assert set(found.reasons.values()) == {"typed_and_erased"}
     assert sorted(found.reasons) == [1, 2, 3, 4]
@@ -130,14 +130,14 @@ def test_auto_repeat(lines: list[Line | list[Line]], expected: list[str]) -> Non
     assert summaries(*lines) == expected
 
 
-def test_a_held_special_key_says_so() -> None:
+def test_a_held_special_key_is_flagged() -> None:
     [action] = actions(repeat(0, "Return", 4))
     assert action.flags == ["held"]
     assert action.events == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("platform", ["windows", "linux"])
-def test_a_held_modifier_that_repeats_is_one_hold(platform: str) -> None:
+def test_a_held_modifier_with_auto_repeat_is_one_press(platform: str) -> None:
     shift = [down(t, "ShiftLeft") for t in (0, 500, 533, 566)]
     lines = [*shift, typed(700, C, O), up(1200, "ShiftLeft"), tap(1400, U)]
     assert summaries(*lines, platform=platform) == ["type COu"]
@@ -181,12 +181,12 @@ def test_without_num_lock_the_keypad_navigates() -> None:
 # --- other layouts, dead keys, unknown keys
 
 
-def test_the_character_a_recorder_reports_beats_the_table() -> None:
+def test_a_logged_character_takes_precedence_over_the_table() -> None:
     lines = [tap(0, "KeyQ", char="a"), tap(200, "KeyA", char="é"), tap(400, "KeyB", char="ß")]
     assert summaries(*lines) == ["type aéß"]
 
 
-def test_reported_control_characters_are_no_text() -> None:
+def test_logged_control_characters_are_not_text() -> None:
     lines = [tap(0, "Return", char="\r"), tap(200, "Backspace", char="\b"), tap(400, "Tab", "\t")]
     assert summaries(*lines) == ["enter", "backspace", "tab"]
 
@@ -215,13 +215,13 @@ def test_altgr_is_no_hotkey(lines: list[Line | list[Line]], platform: str) -> No
     assert "unknown_character" in action.flags
 
 
-def test_altgr_types_what_the_recorder_says() -> None:
+def test_altgr_types_the_logged_character() -> None:
     lines = [down(0, "LeftCtrl"), down(1, "RightAlt"), down(60, "Q", "@"), up(120, "Q"),
              up(200, "LeftCtrl"), up(200, "RightAlt")]  # fmt: skip
     assert summaries(*lines, platform="windows") == ["type @"]
 
 
-def test_option_types_what_the_recorder_says() -> None:
+def test_option_types_the_logged_character() -> None:
     lines = [down(0, "Alt"), down(60, "KeyS", "ß"), up(120, "KeyS"), up(200, "Alt")]
     assert summaries(*lines, platform="macos") == ["type ß"]
     assert summaries(*lines, platform="linux") == ["alt+s"]

@@ -63,12 +63,12 @@ def test_a_notch_in_pixels_is_a_setting() -> None:
     assert action.amount == 3
 
 
-def test_one_odd_turn_decides_for_the_whole_recording() -> None:
+def test_one_other_delta_decides_for_the_whole_recording() -> None:
     found = actions(wheel(0, 120), wheel(5000, 1), pause_ms=60_000)
     assert [action.wheel_unit for action in found] == ["notch", "notch"]
 
 
-def test_an_endless_turn_still_fits_its_column() -> None:
+def test_a_huge_scroll_fits_its_column() -> None:
     [action] = actions(*(wheel(n, 1e6 - 1) for n in range(0, 30_000, 10)))
     assert action.amount == 2**31 - 1
 

@@ -1,4 +1,4 @@
-"""Seed 000's own examples, word for word: accepted with nothing lost and without a warning.
+"""The examples of the Training Gym format, word for word: read completely, without a warning.
 
 Their `/* ... */` and `//` comments stand for content; an object or an array that holds only such a
 comment is read as an empty one. meta.json is read with its comments in place.
@@ -218,7 +218,7 @@ def test_every_example_is_an_event(log: Path) -> None:
     assert (scan["event_index"], scan["time_ms"], scan["duration_ms"]) == (2, 1741119497902, 5645)
 
 
-def test_the_examples_are_the_actions_they_say(log: Path) -> None:
+def test_the_examples_give_the_documented_actions(log: Path) -> None:
     build_events(log, log.parent, RecordingSettings())
     summary = build_actions(log.parent, log.parent, "windows", ActionSettings())
     click, scroll, text = read_actions(log.parent)

@@ -1,4 +1,4 @@
-"""The events stage: every line in one of two tables, scans in a third, and checks that prove it."""
+"""The events stage: every line in one of two tables, scans in a third, and the checks."""
 
 import json
 from pathlib import Path
@@ -73,7 +73,7 @@ def test_values_come_through(tmp_path: Path) -> None:
     assert wheel["delta"] == -120.0
 
 
-def test_scans_can_be_found_again_in_the_log(tmp_path: Path) -> None:
+def test_scans_have_their_position_in_the_log(tmp_path: Path) -> None:
     built(tmp_path, LOG)
     [scan] = read_scans(tmp_path)
     assert (scan["event_index"], scan["time_ms"], scan["duration_ms"]) == (2, 6, 7)
@@ -100,9 +100,7 @@ def test_the_same_log_gives_the_same_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "recording", ["20260105_090000", "20260106_140000", "20261121_212358", "20261121_212801"]
 )
-def test_the_committed_recordings_are_read_without_a_complaint(
-    tmp_path: Path, recording: str
-) -> None:
+def test_the_committed_recordings_have_no_rejected_line(tmp_path: Path, recording: str) -> None:
     log = RECORDINGS / recording / "input_log.jsonl"
     summary = build_events(log, tmp_path, RecordingSettings())
     assert summary["rejected_lines"] == 0
@@ -113,7 +111,9 @@ def test_the_committed_recordings_are_read_without_a_complaint(
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from([*LOG.split(b"\n"), b"", b"\xff", b"{}"]), max_size=12))
-def test_the_books_balance(tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]) -> None:
+def test_every_line_is_accounted_for(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]
+) -> None:
     folder = tmp_path_factory.mktemp("events")
     summary = built(folder, b"\n".join(lines))
     assert summary["lines"] == count_lines(folder / "input_log.jsonl")
@@ -180,7 +180,7 @@ def test_rows_are_written_in_batches(tmp_path: Path) -> None:
     assert pq.read_table(path)["event_index"].to_pylist() == list(range(10))
 
 
-def test_large_payloads_are_not_hoarded(tmp_path: Path) -> None:
+def test_large_payloads_are_written_early(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     with TableWriter(path, EVENTS_SCHEMA) as writer:
         for index in range(6):

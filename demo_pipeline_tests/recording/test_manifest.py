@@ -1,4 +1,4 @@
-"""The manifest: three files described, everything that is wrong said at once, changes noticed."""
+"""The manifest: describes the three files, reports all problems together, detects changes."""
 
 import hashlib
 import json
@@ -61,7 +61,7 @@ def test_a_good_recording(upload: Path, out: Path) -> None:
     assert summary["warnings"] == []
 
 
-def test_the_same_upload_gives_the_same_bytes_wherever_it_lies(
+def test_the_same_upload_gives_the_same_bytes_in_any_folder(
     upload: Path, out: Path, tmp_path: Path
 ) -> None:
     build(upload, out)
@@ -89,7 +89,7 @@ def test_unknown_keys_of_the_meta_are_kept(upload: Path, out: Path) -> None:
     assert manifest.parsed_meta().quest is None
 
 
-def test_a_meta_as_the_seed_prints_it_is_read_with_a_warning(upload: Path, out: Path) -> None:
+def test_a_meta_with_comments_is_read_with_a_warning(upload: Path, out: Path) -> None:
     path = upload / "meta.json"
     path.write_text(path.read_text().replace('"status"', '// how it stands\n  "status"'))
     assert len(build(upload, out)["warnings"]) == 1
@@ -105,7 +105,7 @@ def test_another_id_in_the_meta_is_a_warning(upload: Path, out: Path) -> None:
 # --- everything that is wrong, at once
 
 
-def test_nothing_there(tmp_path: Path, out: Path) -> None:
+def test_missing_files_are_problems(tmp_path: Path, out: Path) -> None:
     assert problems_of(tmp_path / "nowhere", out) == [
         ("missing_file", name) for name in RECORDING_FILES
     ]
@@ -137,7 +137,7 @@ def test_a_folder_in_place_of_a_file(upload: Path, out: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["", "[]", "null", "{}", '{"id": 5}', "NaN", '{"a":' * 5000])
-def test_a_meta_that_says_nothing_usable(upload: Path, out: Path, value: str) -> None:
+def test_an_unusable_meta_is_a_problem(upload: Path, out: Path, value: str) -> None:
     (upload / "meta.json").write_text(value)
     assert {location.split(":")[0] for _, location in problems_of(upload, out)} == {"meta.json"}
 
@@ -168,7 +168,7 @@ def test_a_changed_upload_is_noticed(upload: Path, out: Path, change: str) -> No
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{}", b"\xff", b'{"id": 1}'])
-def test_a_manifest_that_does_not_fit_is_said_so(out: Path, content: bytes | None) -> None:
+def test_an_invalid_manifest_is_an_error(out: Path, content: bytes | None) -> None:
     if content is not None:
         (out / "manifest.json").write_bytes(content)
     with pytest.raises(DemonstrationError) as caught:

@@ -25,9 +25,8 @@ from demo_pipeline.storage.objects.s3_client import S3Client
 
 ACCESS_KEY = "test-access-key"
 SECRET_KEY = "canary-secret-4f1c9e"  # noqa: S105 - tests search messages for it
-_PORTS = range(
-    12_000, 22_000
-)  # gRPC uses the port 10,000 above; Linux assigns ports from 32,768 to clients
+# gRPC uses the port 10,000 above; Linux assigns ports from 32,768 to clients.
+_PORTS = range(12_000, 22_000)
 _START_TIMEOUT_S = 30.0
 
 

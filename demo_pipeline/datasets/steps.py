@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from demo_pipeline.actions.action_tables import Action
+from demo_pipeline.actions.wheel import EVIDENCE, WheelVote, scroll_direction
 from demo_pipeline.formats.desktopd.step_actions import PARAMETERS, StepAction, TargetElement
 from demo_pipeline.formats.desktopd.vocabulary import ActionType
 from demo_pipeline.observation.calibration.canvas import Canvas
-from demo_pipeline.observation.calibration.evidence import Evidence, WheelEvidence
+from demo_pipeline.observation.calibration.evidence import Evidence
 
 Row = Mapping[str, Any]
 
@@ -44,7 +45,7 @@ def build_steps(
     steps: list[Step] = []
     left_out = {"thinking_pause": 0, "off_screen": 0, "no_position": 0, "missing_frame": 0}
     for logged, frame, tree in zip(actions, frames, trees, strict=True):
-        action = _as_seen(logged, evidence.wheel)
+        action = _as_filmed(logged, evidence.wheel)
         reason = _unusable(action, frame, waits, canvas)
         if reason is not None:
             left_out[reason] += 1
@@ -62,17 +63,14 @@ def build_steps(
     return Steps(tuple(steps), left_out)
 
 
-def _as_seen(action: Action, wheel: WheelEvidence) -> Action:
-    """A scroll in the direction that the pictures show, unless a setting says how to read it."""
-    if action.action_type != "scroll" or action.wheel_method == "override":
+def _as_filmed(action: Action, vote: WheelVote) -> Action:
+    """A scroll with the direction that the video shows; any other action as it is."""
+    if action.action_type != "scroll":
         return action
-    direction: str | None = wheel.sideways.get(action.action_index)
-    if direction is None and wheel.positive is not None and action.wheel_sum:
-        opposite = "up" if wheel.positive == "down" else "down"
-        direction = wheel.positive if action.wheel_sum > 0 else opposite
+    direction = scroll_direction(action.action_index, action.wheel_sum, action.wheel_method, vote)
     if direction is None:
         return action
-    return replace(action, direction=direction, wheel_method="evidence")
+    return replace(action, direction=direction, wheel_method=EVIDENCE)
 
 
 def _unusable(action: Action, frame: Row, waits: Mapping[int, float], canvas: Canvas) -> str | None:

@@ -8,6 +8,7 @@ import re
 import unicodedata
 from dataclasses import dataclass
 
+from demo_pipeline.common.recording_files import META_FILE
 from demo_pipeline.formats.demonstration.meta import Meta
 from demo_pipeline.formats.osworld.task import normalise_app
 from demo_pipeline.problems import DemonstrationError, Problem
@@ -54,7 +55,7 @@ def assignment_of(meta: Meta) -> Assignment:
     if not instruction:
         message = "no instruction: quest.content, quest.title, title and description are blank"
         remedy = "add a title or a quest to meta.json and upload it again"
-        raise DemonstrationError(Problem("no_instruction", "meta.json", message, remedy=remedy))
+        raise DemonstrationError(Problem("no_instruction", META_FILE, message, remedy=remedy))
     application = normalise_app(quest.app if quest and quest.app else "")
     if quest is not None and plain(quest.title):
         task_id = slug(f"{application} {plain(quest.title)}")

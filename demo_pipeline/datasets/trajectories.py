@@ -18,6 +18,7 @@ from demo_pipeline.actions.action_tables import read_actions
 from demo_pipeline.common.hardlinks import link_or_copy
 from demo_pipeline.common.json_files import dump_json
 from demo_pipeline.common.parquet import schema_problems
+from demo_pipeline.common.recording_files import LOG_FILE
 from demo_pipeline.datasets.pointer_leaks import check_leak_rates, leak_rates
 from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA, write_provenance
 from demo_pipeline.datasets.steps import Step, Steps, build_steps
@@ -87,7 +88,7 @@ def _no_steps(manifest: RecordingManifest, found: Steps) -> Problem:
     reasons = ", ".join(f"{name}: {count}" for name, count in found.left_out.items() if count)
     return Problem(
         "no_steps",
-        "input_log.jsonl",
+        LOG_FILE,
         f"no action became a step ({reasons or 'the log holds no action'})",
         remedy="check that the log and the video belong together",
         demonstration=manifest.id,

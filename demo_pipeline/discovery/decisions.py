@@ -9,11 +9,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.discovery.run_history import Launch, RunHistory, RunOutcome
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.storage.objects.object_store import ObjectInfo
 from demo_pipeline.storage.uploads.fingerprint import listing_fingerprint
-from demo_pipeline.storage.uploads.upload_listing import FILES
 
 SUPERSEDED = (
     RunOutcome.SUPERSEDED.value
@@ -57,7 +57,7 @@ class UploadRecord:
         name: the folder's own name.
         id: safe id; several names may meet on one.
         state: see `UploadState`.
-        files: of `FILES`, those there when the folder was last looked at.
+        files: of `RECORDING_FILES`, those there when the folder was last looked at.
         fingerprint: of those files when they were all there, else None.
         since: when that fingerprint was first seen and no file was written since.
         changed: when the files were last seen to differ.
@@ -87,7 +87,7 @@ class UploadObservation:
     """One look at one folder.
 
     Attributes:
-        files: of `FILES`, those there, sorted.
+        files: of `RECORDING_FILES`, those there, sorted.
         present: whether anything at all was there.
         marked: whether the marker of completeness was.
         began: just before the look.
@@ -133,8 +133,8 @@ def described(name: str, info: ObjectInfo) -> File:
 
 def fingerprint_of(files: Iterable[File]) -> str | None:
     """The fingerprint of an upload with all its files, None while some are missing."""
-    listed = [(name, etag, size) for name, etag, size, _ in files if name in FILES]
-    return listing_fingerprint(listed) if len(listed) == len(FILES) else None
+    listed = [(name, etag, size) for name, etag, size, _ in files if name in RECORDING_FILES]
+    return listing_fingerprint(listed) if len(listed) == len(RECORDING_FILES) else None
 
 
 def observe(

@@ -7,15 +7,15 @@ from typing import Any
 
 import msgspec
 
+from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.discovery.decisions import File, UploadRecord, UploadState
-from demo_pipeline.storage.uploads.upload_listing import FILES
 
 COLUMNS = (
     "name, id, state, files, fingerprint, since, changed, run_key, accepted, missing, "
     "missing_sweep, due"
 )
 _FILES = msgspec.json.Decoder(tuple[File, ...])
-BIT = {name: 1 << place for place, name in enumerate(FILES)}
+BIT = {name: 1 << place for place, name in enumerate(RECORDING_FILES)}
 
 
 def read_entry(row: tuple[Any, ...]) -> UploadRecord:

@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from demo_pipeline.actions import build_actions as actions
+from demo_pipeline.common.recording_files import LOG_FILE, RECORDING_FILES, VIDEO_FILE
 from demo_pipeline.datasets import contact_sheets, task_matching, trajectories
 from demo_pipeline.observation.frames import screenshots
 from demo_pipeline.observation.trees import tree_checks, ui_trees
 from demo_pipeline.pipeline.context import Check, Stage, StageContext, Summary
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording import events, manifest
-from demo_pipeline.recording.event_tables import LOG_FILE
-from demo_pipeline.recording.video_probe import VIDEO_FILE
 from demo_pipeline.settings import Section
 
 
@@ -29,14 +28,14 @@ def _raw(work: StageContext, out: Path) -> Summary:
 def _check_raw(work: StageContext, out: Path) -> list[Problem]:
     written = manifest.read_manifest(out)
     folder = out if work.copies else work.upload
-    for name in manifest.FILES:
+    for name in RECORDING_FILES:
         manifest.verified_file(folder, name, written)
     return []
 
 
 def _events(work: StageContext, out: Path) -> Summary:
     summary = events.build_events(work.file(LOG_FILE), out, work.settings.recording)
-    problems = events.require_input(summary, work.demonstration)
+    problems = events.require_events(summary, work.demonstration)
     if problems:
         raise DemonstrationError(problems)
     return summary
@@ -121,7 +120,7 @@ STAGES: tuple[Stage, ...] = (
             Check(
                 "every_line_accounted",
                 "Every line of the log is one event or one rejected line.",
-                lambda work, out: events.check_accounting(out, work.upload / LOG_FILE),
+                lambda work, out: events.check_line_accounting(out, work.upload / LOG_FILE),
             ),
             Check(
                 "no_rejected_lines",
@@ -147,8 +146,8 @@ STAGES: tuple[Stage, ...] = (
             ),
             Check(
                 "ledger_sums",
-                "Every raw event is in exactly one bucket of the ledger.",
-                lambda work, out: actions.check_ledger(out, work.folders["events"]),
+                "Every raw event is in exactly one bucket of the event accounting.",
+                lambda work, out: actions.check_event_accounting(out, work.folders["events"]),
             ),
         ),
     ),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from pathlib import Path
 
+from demo_pipeline.common.recording_files import LOG_FILE, RECORDING_FILES
 from demo_pipeline.formats.cudag.validator import validate_cudag
 from demo_pipeline.formats.desktopd.sft_validator import validate_sft
 from demo_pipeline.formats.desktopd.validator import validate_dataset, validate_trajectory
@@ -16,8 +17,8 @@ from demo_pipeline.formats.messages.validator import validate_messages
 from demo_pipeline.formats.osworld.task import validate_task_file
 from demo_pipeline.formats.osworld.task_folder import validate_task_folder
 from demo_pipeline.problems import DemonstrationError, Problem
-from demo_pipeline.recording.event_tables import LOG_FILE
-from demo_pipeline.recording.input_log import Rejected, parse_log
+from demo_pipeline.recording.event_tables import Rejected
+from demo_pipeline.recording.input_log import parse_log
 from demo_pipeline.recording.log_lines import BUFFER_BYTES
 from demo_pipeline.recording.manifest import examine
 from demo_pipeline.settings import Settings
@@ -42,7 +43,7 @@ _MARKS: Mapping[PathKind, tuple[str, ...]] = {
     PathKind.SFT: ("samples.jsonl",),
     PathKind.MESSAGES: (SCHEMA_FILE,),
     PathKind.OSWORLD: ("examples", "test_all.json"),
-    PathKind.RECORDING: ("input_log.jsonl", "meta.json", "recording.mp4"),
+    PathKind.RECORDING: RECORDING_FILES,
 }
 
 

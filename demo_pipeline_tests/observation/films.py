@@ -18,13 +18,13 @@ from demo_pipeline.observation.calibration.clock import Clock
 from demo_pipeline_tests.observation.made import Observed, observe
 from demo_pipeline_tests.simulator.form import script
 from demo_pipeline_tests.simulator.frame_numbers import read_frame_number, stamp
+from demo_pipeline_tests.simulator.painter import Painter
 from demo_pipeline_tests.simulator.recording import (
     GroundTruth,
     RecordingOptions,
     write_documents,
     write_recording,
 )
-from demo_pipeline_tests.simulator.screen import Painter
 from demo_pipeline_tests.simulator.script import (
     IntendedAction,
     Script,

@@ -27,8 +27,8 @@ from demo_pipeline.settings import ObservationSettings, RecordingSettings
 from demo_pipeline_tests.made_pipeline import open_pipeline, run_chain
 from demo_pipeline_tests.observation import films
 from demo_pipeline_tests.simulator.form import SMALL, script
+from demo_pipeline_tests.simulator.painter import Painter
 from demo_pipeline_tests.simulator.recording import GroundTruth
-from demo_pipeline_tests.simulator.screen import Painter
 from demo_pipeline_tests.simulator.script import click
 from demo_pipeline_tests.simulator.video import VideoOptions, encode
 

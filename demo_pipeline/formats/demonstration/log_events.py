@@ -5,25 +5,13 @@ losing a line that deviates, is the business of the recording package.
 """
 
 from collections.abc import Generator, Iterator
-from enum import StrEnum
 from itertools import islice
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, ValidationError
 
 from demo_pipeline.formats.base_model import MAX_PROBLEMS, Document, Number, explain, field_name
-
-
-class EventType(StrEnum):
-    """The events seed 000 documents."""
-
-    AXTREE = "axtree"
-    MOUSEMOVE = "mousemove"
-    MOUSEDOWN = "mousedown"
-    MOUSEUP = "mouseup"
-    MOUSEWHEEL = "mousewheel"
-    KEYDOWN = "keydown"
-    KEYUP = "keyup"
+from demo_pipeline.formats.demonstration.event_types import EventType
 
 
 class Documented(Document):

@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from demo_pipeline.common.json_files import JsonFileError, decode_text, parse_json
+from demo_pipeline.common.recording_files import META_FILE
 from demo_pipeline.formats.base_model import Document, Number, check
 from demo_pipeline.problems import DemonstrationError, Problem, Severity
 
@@ -121,7 +122,7 @@ class Meta(Tolerant):
         return super().members() | {"timestamp": self.timestamp_raw or self.timestamp.isoformat()}
 
 
-def read_meta(data: bytes, file: str = "meta.json") -> tuple[Meta, list[Problem]]:
+def read_meta(data: bytes, file: str = META_FILE) -> tuple[Meta, list[Problem]]:
     """The metadata of a demonstration, and what was odd about it.
 
     `//` comments are accepted, as in the documented example. Unknown keys are kept in silence:

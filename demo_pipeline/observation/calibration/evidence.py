@@ -8,9 +8,9 @@ from typing import Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from demo_pipeline.actions.wheel import WheelVote
 from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.calibration.clock import Cells, Clock
-from demo_pipeline.observation.frames.scroll_motion import WheelVote
 
 _DECIMALS = 6
 
@@ -60,17 +60,6 @@ class WaitEvidence(BaseModel):
     settled_s: float = Field(description="video time at which the screen came to rest")
 
 
-class WheelEvidence(BaseModel):
-    """Where the pictures show the wheel to scroll; see `wheel.WheelVote`."""
-
-    model_config = ConfigDict(frozen=True)
-
-    positive: Literal["up", "down"] | None = None
-    votes: int = 0
-    agreeing: int = 0
-    sideways: dict[int, Literal["left", "right"]] = Field(default_factory=dict)
-
-
 class Evidence(BaseModel):
     """evidence.json: what later stages take from the one stage that decodes."""
 
@@ -78,7 +67,7 @@ class Evidence(BaseModel):
 
     clock: ClockEvidence
     canvas: CanvasEvidence
-    wheel: WheelEvidence = WheelEvidence()
+    wheel: WheelVote = WheelVote()
     waits: tuple[WaitEvidence, ...]
     screen_changes_s: tuple[float, ...] = Field(description="video times of large changes")
     redrawn: tuple[int, ...] = Field(
@@ -132,7 +121,7 @@ class Calibration:
                 pictures_ms=clock.pictures_ms,
             ),
             canvas=CanvasEvidence(**asdict(canvas), scale_method=self.scale_method),
-            wheel=WheelEvidence(**asdict(findings.wheel)),
+            wheel=findings.wheel,
             waits=tuple(findings.waits),
             screen_changes_s=tuple(round(time, _DECIMALS) for time in findings.large_changes),
             redrawn=tuple(index for index, changed in findings.redrawn.items() if changed),

@@ -6,6 +6,7 @@ them. The transform itself is canvas.py's.
 
 from dataclasses import dataclass
 
+from demo_pipeline.common.recording_files import META_FILE
 from demo_pipeline.formats.demonstration.meta import Meta
 from demo_pipeline.observation.calibration.clock import PointerTrack
 from demo_pipeline.problems import DemonstrationError, Problem
@@ -73,7 +74,7 @@ class Screen:
             "the video is ambiguous"
         )
         remedy = "correct primary_monitor in meta.json, or record with the pointer in the video"
-        raise DemonstrationError(Problem("ambiguous_scale", "meta.json", message, remedy=remedy))
+        raise DemonstrationError(Problem("ambiguous_scale", META_FILE, message, remedy=remedy))
 
     def _inside(self, track: PointerTrack, scale: float) -> float:
         """Share of the positions that lie on the video at a scale."""

@@ -11,7 +11,9 @@ from pathlib import Path
 import numpy as np
 
 from demo_pipeline.actions.action_tables import Action
+from demo_pipeline.actions.wheel import WheelVote
 from demo_pipeline.common.png import PngWriter
+from demo_pipeline.common.recording_files import VIDEO_FILE
 from demo_pipeline.observation.calibration.evidence import Calibration, WaitEvidence
 from demo_pipeline.observation.frames.change_detection import SMALL_CELLS, ScreenChange
 from demo_pipeline.observation.frames.final_frame import FINAL_FILE, FINAL_LOOK_S, FinalChooser
@@ -24,13 +26,13 @@ from demo_pipeline.observation.frames.frame_choice import (
 from demo_pipeline.observation.frames.frame_diff import Transition
 from demo_pipeline.observation.frames.frame_requests import joined
 from demo_pipeline.observation.frames.pointer_path import PointerPath
-from demo_pipeline.observation.frames.scroll_motion import ScrollWatch, WheelVote
+from demo_pipeline.observation.frames.scroll_motion import ScrollWatch
 from demo_pipeline.observation.frames.shown_pointer import ShownPointer
 from demo_pipeline.observation.frames.video_frames import Frame, Span, decode_spans
 from demo_pipeline.observation.frames.waits import is_wait, settled_at
 from demo_pipeline.observation.trees.scan_frames import ScanPictures
 from demo_pipeline.problems import DemonstrationError, Problem
-from demo_pipeline.recording.video_probe import VIDEO_FILE, PacketScan
+from demo_pipeline.recording.video_probe import PacketScan
 
 SURE_MS = 250  # with a clock less sure, scans and scrolls are seen at another moment
 SPEAKS_FOR_S = 0.5  # a frame says nothing about a screen this much later, unless one follows it
@@ -84,7 +86,7 @@ class DecodePass:
         self._png = PngWriter()
         self._last: Frame | None = None
         self._pending_pause: _Asked | None = None
-        self.wheel = WheelVote(None, 0, 0, {})
+        self.wheel = WheelVote()
         self.waits: list[WaitEvidence] = []
         self.large_changes: list[float] = []
         self.redrawn: dict[int, bool] = {}

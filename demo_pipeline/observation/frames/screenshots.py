@@ -24,6 +24,7 @@ from demo_pipeline.common.parquet import (
     write_rows,
 )
 from demo_pipeline.common.python_gc import reduced_python_gc
+from demo_pipeline.common.recording_files import VIDEO_FILE
 from demo_pipeline.observation.calibration.calibrate import settle
 from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.calibration.clock import PointerTrack
@@ -38,7 +39,7 @@ from demo_pipeline.observation.trees.ui_trees import TreeReader
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.events import read_events, read_scans
 from demo_pipeline.recording.manifest import RecordingManifest
-from demo_pipeline.recording.video_probe import VIDEO_FILE, PacketScan, scan_packets
+from demo_pipeline.recording.video_probe import PacketScan, scan_packets
 from demo_pipeline.settings import ObservationSettings
 
 CODE_VERSION = "5"

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from demo_pipeline.common.recording_files import LOG_FILE
 from demo_pipeline.observation.trees.raw_tree import RawScan, decode_scan
 from demo_pipeline.problems import DemonstrationError, Problem
-from demo_pipeline.recording.event_tables import LOG_FILE
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.ids import safe_id
@@ -20,7 +21,6 @@ from demo_pipeline.storage.store.disk import Disk
 from demo_pipeline.storage.uploads import fingerprint
 from demo_pipeline.storage.uploads.fingerprint import ListedFile
 from demo_pipeline.storage.uploads.upload_listing import (
-    FILES,
     UploadedDemonstration,
     all_objects,
     changed_while_read,
@@ -64,7 +64,7 @@ class BucketUploads:
         for found in all_objects(self._objects):
             name, slash, file = found.key.partition("/")
             if slash and name and not name.startswith("."):
-                files[name] |= {file} & set(FILES)
+                files[name] |= {file} & set(RECORDING_FILES)
         single = {key: names[0] for key, names in _by_id(set(files)).items() if len(names) == 1}
         return [_described(key, name, files[name]) for key, name in sorted(single.items())]
 

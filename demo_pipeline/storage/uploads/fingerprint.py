@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from demo_pipeline.common.hashing import file_digest
+from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.storage.objects.object_store import Objects
-from demo_pipeline.storage.uploads.upload_listing import FILES, folder_files
+from demo_pipeline.storage.uploads.upload_listing import folder_files
 
 
 class ListedFile(NamedTuple):
@@ -36,7 +37,7 @@ def listing_fingerprint(files: Iterable[tuple[str, str, int]]) -> str:
     Returns:
         64 hex digits.
     """
-    rows = sorted((name, etag, size) for name, etag, size in files if name in FILES)
+    rows = sorted((name, etag, size) for name, etag, size in files if name in RECORDING_FILES)
     text = "".join(f"{name} {etag} {size}\n" for name, etag, size in rows)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -62,6 +63,6 @@ def of_folder(folder: Path) -> str:
 
     A recording's manifest has the same over all three as its `fingerprint`.
     """
-    present = (name for name in sorted(FILES) if (folder / name).is_file())
+    present = (name for name in sorted(RECORDING_FILES) if (folder / name).is_file())
     text = "".join(f"{name} {file_digest(folder / name).sha256}\n" for name in present)
     return hashlib.sha256(text.encode()).hexdigest()

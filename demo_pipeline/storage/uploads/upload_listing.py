@@ -7,11 +7,10 @@ Local folders are walked in local_uploads.py.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.problems import Problem
 from demo_pipeline.storage.ids import is_safe_id, may_stand_for_another, safe_id
 from demo_pipeline.storage.objects.object_store import ObjectInfo, Objects
-
-FILES = ("input_log.jsonl", "meta.json", "recording.mp4")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +20,7 @@ class UploadedDemonstration:
     Attributes:
         id: safe id, the demonstration's name everywhere else.
         name: the folder's own name; bytes that are no UTF-8 are written `\xNN`.
-        files: which of `FILES` are there, sorted.
+        files: which of `RECORDING_FILES` are there, sorted.
     """
 
     id: str
@@ -58,7 +57,7 @@ def folder_names(objects: Objects) -> set[str]:
 
 
 def folder_files(objects: Objects, demonstration: str) -> tuple[list[str], dict[str, ObjectInfo]]:
-    """The folders with this id and, when it is one, its files among `FILES`.
+    """The folders with this id and, when it is one, its files among `RECORDING_FILES`.
 
     Only the folder itself is listed when its id is its name, else the names of all folders too.
 
@@ -74,7 +73,7 @@ def folder_files(objects: Objects, demonstration: str) -> tuple[list[str], dict[
         return names, {}
     prefix = f"{names[0]}/"
     found = {one.key.removeprefix(prefix): one for one in all_objects(objects, prefix)}
-    return names if found else [], {file: found[file] for file in FILES if file in found}
+    return names if found else [], {file: found[file] for file in RECORDING_FILES if file in found}
 
 
 def no_single_folder(demonstration: str, names: list[str]) -> Problem:

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from demo_pipeline.common.json_files import json_bytes
-from demo_pipeline.formats.demonstration.log_events import EventType, validate_event
+from demo_pipeline.formats.demonstration.event_types import EventType
+from demo_pipeline.formats.demonstration.log_events import validate_event
 from demo_pipeline.formats.demonstration.meta import read_meta
 from demo_pipeline.problems import DemonstrationError, Severity
 

@@ -1,4 +1,4 @@
-"""The pictures that other tests trust: frame numbers, widgets, the pointer, timestamps."""
+"""The simulated videos: frame numbers, widgets, the pointer, timestamps."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from demo_pipeline_tests.simulator.desktop import Box, Desktop, ScreenState, Widget
 from demo_pipeline_tests.simulator.form import DESKTOP, SMALL, frames_of, script
 from demo_pipeline_tests.simulator.frame_numbers import BITS, blocks, read_frame_number, stamp
-from demo_pipeline_tests.simulator.long import light_video, long_recording
+from demo_pipeline_tests.simulator.long_recording import light_video, long_recording
+from demo_pipeline_tests.simulator.painter import Painter
 from demo_pipeline_tests.simulator.recording import perform, write_recording
-from demo_pipeline_tests.simulator.screen import Painter
 from demo_pipeline_tests.simulator.script import Moment, Script, click, think
 from demo_pipeline_tests.simulator.video import VideoOptions
 

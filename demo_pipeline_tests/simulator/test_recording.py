@@ -1,4 +1,4 @@
-"""The recordings that other tests trust: what they log and what they say is true."""
+"""The simulated recordings: the log, and the ground truth about it."""
 
 import json
 import stat
@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from demo_pipeline_tests.simulator.form import SMALL, frames_of, script
 from demo_pipeline_tests.simulator.frame_numbers import read_frame_number
-from demo_pipeline_tests.simulator.hand import corrected
 from demo_pipeline_tests.simulator.keys import Platform, key_name, stroke
+from demo_pipeline_tests.simulator.performer import corrected
 from demo_pipeline_tests.simulator.recording import GroundTruth, perform, write_documents
 from demo_pipeline_tests.simulator.samples import SAMPLES
 from demo_pipeline_tests.simulator.script import click, scroll, type_text

@@ -27,7 +27,7 @@ _ARROW = ((0, 0), (0, 19), (4.6, 15), (7.6, 22), (10.6, 20.6), (7.7, 14), (13.6,
 
 
 class Painter:
-    """Draws moments of one desktop; keeps the last picture, so that still screens cost little."""
+    """Draws one desktop; keeps the last picture, so that an unchanged screen is cheap."""
 
     def __init__(self, desktop: Desktop) -> None:
         self.desktop = desktop

@@ -1,4 +1,4 @@
-"""A long recording for benchmarks, written in flat memory."""
+"""A long recording for benchmarks, written with constant memory."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -57,7 +57,7 @@ def _desktop() -> Desktop:
 
 
 def _acts(random: Random, steps: int) -> list[Act]:
-    """Clicks, typing and scrolling in turn; `steps` of them."""
+    """`steps` acts: clicks, typing and scrolling in turn."""
     acts: list[Act] = []
     while len(acts) < steps:
         acts += [
@@ -71,7 +71,7 @@ def _acts(random: Random, steps: int) -> list[Act]:
 
 
 def _paced(acts: list[Act], target_ms: int, options: RecordingOptions) -> tuple[Act, ...]:
-    """The acts with idle pointer moves spread between them, so that they last about as long."""
+    """The acts with pointer moves between them, so that they last about `target_ms`."""
     wander = ("Lines", "Ledger/title bar", "Search", "Taskbar")
     bare = perform(Script(_desktop(), tuple(acts), seed=5), options)
     sample = Script(_desktop(), tuple(move_to(wander[n % 4]) for n in range(40)), seed=5)
@@ -82,19 +82,19 @@ def _paced(acts: list[Act], target_ms: int, options: RecordingOptions) -> tuple[
     for index, act in enumerate(acts):
         first = round(index * missing / len(acts))
         last = round((index + 1) * missing / len(acts))
-        # Typing must keep the focus its click gave; moves alone do not take it.
+        # Moves do not change the focus that the next typing needs.
         paced += [move_to(wander[n % 4]) for n in range(first, last)]
         paced.append(act)
     return tuple(paced)
 
 
 def light_video(fps: int = 30) -> VideoOptions:
-    """As cheap to decode as x264 writes it: 30 frames a second, no B-frame, no deblocking."""
+    """The cheapest video to decode that x264 writes: 30 fps, no B-frames, no deblocking."""
     return VideoOptions(fps=fps, gop=250, preset="ultrafast", tune="zerolatency", crf=23)
 
 
 def usual_video() -> VideoOptions:
-    """As the sample recordings of a real desktop are encoded: 15 frames a second, B-frames."""
+    """Encoded like the sample recordings of a real desktop: 15 fps, B-frames."""
     return VideoOptions(fps=15, gop=150, b_frames=3, preset="veryfast", crf=20)
 
 
@@ -107,7 +107,7 @@ def long_recording(
 ) -> GroundTruth:
     """Write a 1920x1080 recording of about `minutes` with `steps` actions and `log_mb` MB of log.
 
-    `video` is `light_video()` unless told; two hundred scans make up the log's size.
+    `video` is `light_video()` by default; two hundred scans make up most of the log.
     """
     video = video or light_video()
     options = RecordingOptions(video=video, scan_every_s=None)
@@ -128,11 +128,11 @@ def long_recording(
 
 
 def _padding(performance: Performance, options: RecordingOptions, target_bytes: int) -> int:
-    """Extra nodes a scan, so that the log comes to about `target_bytes`."""
+    """Extra nodes per scan for a log of about `target_bytes`."""
     sizes = [
         (line["event"], len(log_text(line).encode())) for line in log_lines(performance, options)
     ]
     scan_count = len([event for event, _ in sizes if event == "axtree"])
     missing = target_bytes - sum(size for _, size in sizes)
-    one = len(log_text(node("Text", "Ledger entry 00000", Box(0, 100_000, 400, 20)))) + 1
-    return max(0, round(missing / scan_count / one))
+    node_bytes = len(log_text(node("Text", "Ledger entry 00000", Box(0, 100_000, 400, 20)))) + 1
+    return max(0, round(missing / scan_count / node_bytes))

@@ -1,20 +1,20 @@
-"""An arm at human pace: pointer bursts, buttons and keys, written as raw events of seed 000."""
+"""Pointer moves, button presses and key presses at human pace, written as raw events of the log."""
 
 from dataclasses import replace
 from random import Random
 from typing import Any, Literal
 
 from demo_pipeline_tests.simulator.desktop import Box, Placed
+from demo_pipeline_tests.simulator.desktop_history import DesktopHistory, pressed
 from demo_pipeline_tests.simulator.keys import Platform
 from demo_pipeline_tests.simulator.script import IntendedAction, Pause, Script
-from demo_pipeline_tests.simulator.stage import Stage, pressed
-from demo_pipeline_tests.simulator.trees import SEED_ROLES
+from demo_pipeline_tests.simulator.trees import DESKTOPD_ROLES
 
 Wheel = Literal["documented", "recorder"]
 
 
-class Arm:
-    """Moves and presses; `now` is the epoch millisecond it has come to."""
+class InputDevice:
+    """Moves and presses; `now` is the current time of the simulation, epoch milliseconds."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Arm:
         self.xy_on_buttons = xy_on_buttons
         self.wheel = wheel
         self.random = Random(f"hand {script.seed}")
-        self.stage = Stage.opened(self.desktop, script.start_ms)
+        self.history = DesktopHistory.opened(self.desktop, script.start_ms)
         self.now = script.start_ms + script.lead_in_ms
         scale = self.desktop.scale
         self.pointer = (round(script.pointer[0] * scale), round(script.pointer[1] * scale))
@@ -49,7 +49,7 @@ class Arm:
 
     def _keep_still(self, kind: Literal["wait", "think"]) -> None:
         if self._still:
-            raise ValueError(f"{kind} follows {self._still}: to the log they are one pause")
+            raise ValueError(f"{kind} follows {self._still}: the log would show one pause")
         self._still = kind
 
     def _end_pause(self, end_ms: int) -> None:
@@ -61,11 +61,11 @@ class Arm:
         self._still = ""
 
     def _approach(self, name: str) -> Placed:
-        """Move to a point well inside the target, pause a little, and see what lies there."""
-        target = self.desktop.find(self.stage.at(self.now), name)
+        """Move to a point well inside the target, pause briefly, and return the widget there."""
+        target = self.desktop.find(self.history.at(self.now), name)
         self._move(self._aim(target.box))
         self.now += self.random.randint(70, 190)
-        under = self.desktop.hit(self.stage.at(self.now), *self.pointer)
+        under = self.desktop.hit(self.history.at(self.now), *self.pointer)
         if under is None or name not in {under.name, under.widget.name}:
             raise ValueError(f"{name!r} is covered at {self.pointer}")
         return under
@@ -76,7 +76,7 @@ class Arm:
         return box.x + box.width // 2 + dx, box.y + box.height // 2 + dy
 
     def _move(self, to: tuple[int, int]) -> None:
-        """One burst along a curved path, slow at both ends, 30-60 positions a second."""
+        """One movement along a curved path, slow at both ends, 30-60 positions a second."""
         (x0, y0), (x2, y2) = self.pointer, to
         length = max(abs(x2 - x0), abs(y2 - y0)) / self.desktop.scale
         duration = min(850.0, 200 + 0.5 * length) * self.random.uniform(0.85, 1.2)
@@ -108,11 +108,11 @@ class Arm:
     def _press(self, thing: Placed, button: str) -> None:
         self._button("mousedown", button)
         if button == "Left":
-            self.stage.schedule(self.now, pressed(thing.name))
+            self.history.schedule(self.now, pressed(thing.name))
 
     def _release(self, button: str) -> None:
         self._button("mouseup", button)
-        self.stage.schedule(self.now, pressed(""))
+        self.history.schedule(self.now, pressed(""))
 
     def _key(self, event: str, name: str) -> None:
         self._emit(event, {"key": name})
@@ -122,6 +122,6 @@ class Arm:
     ) -> None:
         action = IntendedAction(kind, parameters, press, end)
         if thing:
-            role = SEED_ROLES[thing.kind]
+            role = DESKTOPD_ROLES[thing.kind]
             action = replace(action, target=thing.box, target_name=thing.label, target_role=role)
         self.actions.append(action)

@@ -1,32 +1,32 @@
-"""A hand that performs a script: what each intended action does, and what the screen answers."""
+"""Performs a script: the input events of each act, and the reaction of the desktop."""
 
 from typing import Any
 
-from demo_pipeline_tests.simulator import stage as on_screen
-from demo_pipeline_tests.simulator.arm import Arm
+from demo_pipeline_tests.simulator import desktop_history as changes
 from demo_pipeline_tests.simulator.desktop import Placed
+from demo_pipeline_tests.simulator.input_device import InputDevice
 from demo_pipeline_tests.simulator.keys import key_name, keystrokes
-from demo_pipeline_tests.simulator.script import Act, Performance, Timeline
+from demo_pipeline_tests.simulator.script import Act, Performance, ScreenTimeline
 
-ROWS_A_NOTCH = 3
-ECHO_MS = 64  # from an input to what it changes on the screen, at least
+ROWS_PER_NOTCH = 3
+ECHO_MS = 64  # shortest time from an input to its effect on the screen
 _COUNTS = {"double_click": 2, "triple_click": 3}
 
 
-class Hand(Arm):
+class Performer(InputDevice):
     """Performs acts one after another."""
 
     def perform(self) -> Performance:
-        """The whole script."""
+        """Perform the whole script."""
         for act in self.script.acts:
             self._act(act)
             self.now += self.random.randint(320, 650)
         end = self.now + self.script.tail_ms
         self._end_pause(end)
-        self.stage.at(max(end, self.stage.settled_ms()))
-        timeline = Timeline(
-            self.stage.change_ms,
-            self.stage.states,
+        self.history.at(max(end, self.history.settled_ms()))
+        timeline = ScreenTimeline(
+            self.history.change_ms,
+            self.history.states,
             [ms for ms, _ in self.moves],
             [point for _, point in self.moves],
         )
@@ -56,7 +56,7 @@ class Hand(Arm):
                 self._hotkey(act.keys)
             case "wait_for_screen":
                 self._keep_still("wait")
-                self.now = self.stage.settled_ms() + self.random.randint(350, 600)
+                self.now = self.history.settled_ms() + self.random.randint(350, 600)
             case "think":
                 self._keep_still("think")
                 self.now += round(act.seconds * 1000)
@@ -79,24 +79,24 @@ class Hand(Arm):
             if turn < count - 1:
                 self.now += self.random.randint(50, 110)
         end = self.now
-        self._answer(act, thing)
+        self._react(act, thing)
         for key in reversed(act.keys):
             self.now += self.random.randint(30, 60)
             self._key("keyup", key_name(key, self.platform))
         self._record(*_clicked(act, x, y), press, end, thing)
 
-    def _answer(self, act: Act, thing: Placed) -> None:
+    def _react(self, act: Act, thing: Placed) -> None:
         at, widget = self.now + self.random.randint(ECHO_MS, 150), thing.widget
         if act.verb == "right_click":
-            self.stage.start(widget.on_right_click, at, self.pointer)
+            self.history.start(widget.on_right_click, at, self.pointer)
         elif act.verb == "double_click":
-            self.stage.schedule(at, on_screen.clicked(thing))
-            self.stage.start(widget.on_double_click, at, self.pointer)
+            self.history.schedule(at, changes.clicked(thing))
+            self.history.start(widget.on_double_click, at, self.pointer)
         elif act.verb != "middle_click":
-            self.stage.schedule(at, on_screen.clicked(thing))
-            self.stage.start(widget.on_click, at, self.pointer)
+            self.history.schedule(at, changes.clicked(thing))
+            self.history.start(widget.on_click, at, self.pointer)
         if act.verb == "triple_click" and thing.kind == "text_field":
-            self.stage.schedule(at, on_screen.all_selected)
+            self.history.schedule(at, changes.all_selected)
 
     def _drag(self, act: Act) -> None:
         thing = self._approach(act.target)
@@ -107,8 +107,8 @@ class Hand(Arm):
         self._move((x0 + round(act.offset[0] * scale), y0 + round(act.offset[1] * scale)))
         came_from = (x0, y0)
         for ms, (x, y) in self.moves[before:]:
-            step = on_screen.shifted(thing.widget.name, x - came_from[0], y - came_from[1])
-            self.stage.schedule(ms + ECHO_MS, step)
+            step = changes.shifted(thing.widget.name, x - came_from[0], y - came_from[1])
+            self.history.schedule(ms + ECHO_MS, step)
             came_from = (x, y)
         self.now += self.random.randint(70, 140)
         self._release("Left")
@@ -119,27 +119,27 @@ class Hand(Arm):
     def _scroll(self, act: Act) -> None:
         thing = self._approach(act.target)
         first, sign = self.now, 1 if act.notches > 0 else -1
-        rows = self.stage.at(self.now).rows[thing.widget.name]
+        rows = self.history.at(self.now).rows[thing.widget.name]
         last = max(0, len(rows) - self.desktop.visible_rows(thing.widget))
         for notch in range(abs(act.notches)):
             self.now += self.random.randint(45, 120) if notch else 0
             self._emit("mousewheel", {"delta": 120 * sign if self.wheel == "documented" else -sign})
-            change = on_screen.scrolled(thing.widget.name, sign * ROWS_A_NOTCH, last)
-            self.stage.schedule(self.now + ECHO_MS, change)
+            change = changes.scrolled(thing.widget.name, sign * ROWS_PER_NOTCH, last)
+            self.history.schedule(self.now + ECHO_MS, change)
         x, y = self.pointer
         direction = "down" if sign > 0 else "up"
         parameters = {"x": x, "y": y, "direction": direction, "amount": abs(act.notches)}
         self._record("scroll", parameters, first, self.now, thing)
 
     def _type(self, text: str) -> None:
-        state = self.stage.at(self.now)
+        state = self.history.at(self.now)
         thing = self.desktop.find(state, state.focused)
         press = self.now
         for stroke in keystrokes(text, self.platform, self.random, self.now):
             self.now = stroke.ms
             self._key(stroke.event, stroke.key)
             if stroke.character:
-                self.stage.schedule(self.now + ECHO_MS, on_screen.typed(stroke.character))
+                self.history.schedule(self.now + ECHO_MS, changes.typed(stroke.character))
         self._record("type", {"text": corrected(text)}, press, self.now, thing)
 
     def _hotkey(self, keys: tuple[str, ...]) -> None:
@@ -148,21 +148,21 @@ class Hand(Arm):
         for index, name in enumerate(names):
             self.now += self.random.randint(45, 110) if index else 0
             self._key("keydown", name)
-        state, echo = self.stage.at(self.now), self.now + ECHO_MS
+        state, echo = self.history.at(self.now), self.now + ECHO_MS
         for name in reversed(names):
             self.now += self.random.randint(40, 80)
             self._key("keyup", name)
         if keys in {("ctrl", "a"), ("command", "a")}:
-            self.stage.schedule(echo, on_screen.all_selected)
+            self.history.schedule(echo, changes.all_selected)
         elif keys in {("backspace",), ("delete",)} and state.focused:
-            self.stage.schedule(echo, on_screen.typed("\b"))
+            self.history.schedule(echo, changes.typed("\b"))
         elif keys == ("enter",) and state.focused:
-            self.stage.start(self.desktop.widget(state.focused).on_enter, echo, self.pointer)
+            self.history.start(self.desktop.widget(state.focused).on_enter, echo, self.pointer)
         self._record("hotkey", {"keys": list(keys)}, press, self.now, None)
 
 
 def corrected(text: str) -> str:
-    """What stands in the field once each backspace has taken the character before it."""
+    """The text after each backspace has removed the character before it."""
     kept: list[str] = []
     for character in text:
         if character != "\b":

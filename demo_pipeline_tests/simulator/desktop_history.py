@@ -1,4 +1,4 @@
-"""How the desktop answers: scheduled changes, folded in time order into the screen's history."""
+"""The states of the desktop over time, made from scheduled changes."""
 
 import heapq
 from collections.abc import Callable
@@ -11,7 +11,7 @@ PROGRESS_STEP_MS = 100
 
 
 @dataclass
-class Stage:
+class DesktopHistory:
     """The desktop over time. `now` only moves forward; changes are scheduled at or after it."""
 
     desktop: Desktop
@@ -21,7 +21,7 @@ class Stage:
     _count: int = 0
 
     @classmethod
-    def opened(cls, desktop: Desktop, start_ms: int) -> "Stage":
+    def opened(cls, desktop: Desktop, start_ms: int) -> "DesktopHistory":
         return cls(desktop, [start_ms], [desktop.initial()])
 
     def schedule(self, at_ms: int, change: Change) -> None:
@@ -37,7 +37,7 @@ class Stage:
         return self.states[-1]
 
     def settled_ms(self) -> int:
-        """When the last change of all that are scheduled happens."""
+        """Time of the last scheduled change, epoch milliseconds."""
         return max([at_ms for at_ms, _, _ in self._due] + [self.change_ms[-1]])
 
     def start(self, effects: tuple[Effect, ...], at_ms: int, pointer: tuple[int, int]) -> None:
@@ -112,12 +112,12 @@ def _row_renamed(target: str, field_name: str) -> Change:
 
 
 def pressed(name: str) -> Change:
-    """A button of the mouse goes down on `name`; the empty string lets go."""
+    """A mouse button is pressed on `name`; the empty string: released."""
     return lambda state: replace(state, pressed=name)
 
 
 def clicked(thing: Placed) -> Change:
-    """What any desktop does on a click: focus a field, tick a box, choose a row."""
+    """The effect of a click on any desktop: focus a field, tick a box, select a row."""
 
     def change(state: ScreenState) -> ScreenState:
         if thing.kind == "text_field":
@@ -157,7 +157,7 @@ def all_selected(state: ScreenState) -> ScreenState:
 
 
 def scrolled(owner: str, rows: int, last_first_row: int) -> Change:
-    """A list shows `rows` further down, clamped to what it holds."""
+    """A list scrolls down by `rows`, clamped to its length."""
 
     def change(state: ScreenState) -> ScreenState:
         first = min(max(0, state.scrolled.get(owner, 0) + rows), last_first_row)
@@ -167,7 +167,7 @@ def scrolled(owner: str, rows: int, last_first_row: int) -> Change:
 
 
 def shifted(name: str, dx: int, dy: int) -> Change:
-    """A window or icon lies `dx`, `dy` pixels farther than before."""
+    """A window or icon moves by `dx`, `dy` pixels."""
 
     def change(state: ScreenState) -> ScreenState:
         x, y = state.moved.get(name, (0, 0))

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from demo_pipeline.problems import Problem
 from demo_pipeline.storage.errors import MissingOutput, StorageError
 from demo_pipeline.storage.objects.object_store import Objects
 from demo_pipeline.storage.store import bucket_pointers
@@ -24,7 +23,7 @@ from demo_pipeline.storage.store.bucket_layout import (
 )
 from demo_pipeline.storage.store.bucket_verification import verify
 from demo_pipeline.storage.store.bucket_versions import fetch, find, upload
-from demo_pipeline.storage.store.integrity import missing_output
+from demo_pipeline.storage.store.integrity import OutputDamage, missing_output
 from demo_pipeline.storage.store.layout import is_document, require_output
 from demo_pipeline.storage.store.local_cache import WorkingCopy
 from demo_pipeline.storage.store.staging import Staging
@@ -104,7 +103,7 @@ class BucketStore:
         bucket_pointers.withdraw(self._objects, output)
         self._copy.unpoint(output)
 
-    def verify(self, output: str) -> list[Problem]:
+    def verify(self, output: str) -> list[OutputDamage]:
         """See `Store`: reads the bucket, and throws away what is wrong in the working copy."""
         require_output(output)
         pointed = bucket_pointers.pointed(self._objects, output)

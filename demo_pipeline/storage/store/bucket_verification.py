@@ -5,7 +5,6 @@ Belongs here: what the objects of a version are against what its manifest says.
 
 import secrets
 
-from demo_pipeline.problems import Problem
 from demo_pipeline.storage.objects.object_store import ObjectInfo, Objects
 from demo_pipeline.storage.store.bucket_layout import (
     VersionKey,
@@ -21,13 +20,13 @@ from demo_pipeline.storage.store.bucket_versions import (
     manifest_damage,
     read_version_manifest,
 )
-from demo_pipeline.storage.store.integrity import finding
+from demo_pipeline.storage.store.integrity import OutputDamage, finding
 from demo_pipeline.storage.store.layout import CONTENT, MANIFEST
 from demo_pipeline.storage.store.local_cache import CorruptObject, WorkingCopy
 from demo_pipeline.storage.store.version_manifest import Version
 
 
-def verify(objects: Objects, copy: WorkingCopy, key: VersionKey) -> list[Problem]:
+def verify(objects: Objects, copy: WorkingCopy, key: VersionKey) -> list[OutputDamage]:
     """Every difference between a version in the bucket, what it links to, and the manifests.
 
     A file of the working copy that was changed is thrown away, so that the next reader gets the
@@ -52,7 +51,7 @@ def verify(objects: Objects, copy: WorkingCopy, key: VersionKey) -> list[Problem
 
 def _changed(
     objects: Objects, copy: WorkingCopy, version: Version, there: dict[str, ObjectInfo]
-) -> list[Problem]:
+) -> list[OutputDamage]:
     files = expected_files(version)
     with copy.scratch() as scratch:
 
@@ -69,7 +68,9 @@ def _changed(
     return [_problem(version.output, path, files[path], there) for path, _ in found]
 
 
-def _problem(output: str, path: str, expected: Expected, there: dict[str, ObjectInfo]) -> Problem:
+def _problem(
+    output: str, path: str, expected: Expected, there: dict[str, ObjectInfo]
+) -> OutputDamage:
     info = there.get(expected.key)
     if info is None:
         return finding(output, "missing_file", path, "is missing")
@@ -79,7 +80,7 @@ def _problem(output: str, path: str, expected: Expected, there: dict[str, Object
     return finding(output, "changed_file", path, "has another SHA-256 than recorded")
 
 
-def _unexpected(version: Version, there: dict[str, ObjectInfo]) -> list[Problem]:
+def _unexpected(version: Version, there: dict[str, ObjectInfo]) -> list[OutputDamage]:
     prefix = version_prefix(version.output, version.id)
     known = {one.key for one in expected_files(version).values()} | {f"{prefix}{MANIFEST}"}
     extra = sorted(key.removeprefix(f"{prefix}{CONTENT}/") for key in there.keys() - known)

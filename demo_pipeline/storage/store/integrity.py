@@ -13,8 +13,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from demo_pipeline.common.hardlinks import FileId, file_id
-from demo_pipeline.problems import Problem
-from demo_pipeline.storage.errors import StorageError, making
+from demo_pipeline.storage.errors import ChangedOutput, StorageError
 from demo_pipeline.storage.store.layout import CONTENT, MANIFEST, StoreLayout
 from demo_pipeline.storage.store.version_manifest import (
     FileEntry,
@@ -23,6 +22,24 @@ from demo_pipeline.storage.store.version_manifest import (
     Version,
     version_id,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class OutputDamage:
+    """A difference between a committed output and its manifest.
+
+    Attributes:
+        output: name of the output that the file belongs to.
+        code: `missing_output`, `damaged_manifest`, `missing_file`, `changed_file`, `broken_link` or
+            `unexpected_file`.
+        file: path below the store's root, in printable ASCII.
+        message: what is wrong with it.
+    """
+
+    output: str
+    code: str
+    file: str
+    message: str
 
 
 def load_version(layout: StoreLayout, output: str, version: str) -> Version | None:
@@ -107,8 +124,9 @@ def describe_files(
     """Size and digest of every file of a staged directory, sorted by path.
 
     Raises:
-        StorageError: a `lent` file is no longer what its version says; an entry is neither a plain
-            file nor one of the `linked` paths, or has a name that is not Unicode.
+        ChangedOutput: a `lent` file is no longer what its version says.
+        StorageError: an entry is neither a plain file nor one of the `linked` paths, or has a name
+            that is not Unicode.
     """
     expected = set(linked)
     files: list[FileEntry] = []
@@ -121,7 +139,7 @@ def describe_files(
             files.append(FileEntry(path=path, size=status.st_size, sha256=sha256))
             known = lent.get((status.st_dev, status.st_ino))
             if known is not None and known.file.sha256 != sha256:
-                raise StorageError(f"{output}: {_changed(known)}")
+                raise ChangedOutput(known.output, ascii(known.file.path)[1:-1])
         else:
             raise StorageError(
                 f"{output}: {path!r} is no plain file with a Unicode name; "
@@ -132,14 +150,9 @@ def describe_files(
     return sorted(files, key=lambda file: file.path)
 
 
-def _changed(lent: Lent) -> str:
-    name, again = ascii(lent.file.path)[1:-1], making(lent.output)
-    return f"{lent.output}/{name} was changed since it was made; make it again by force: `{again}`"
-
-
 def verify_version(
     layout: StoreLayout, output: str, version: str, *, linked: bool = True
-) -> list[Problem]:
+) -> list[OutputDamage]:
     """Every difference between a version and its manifest; reads every byte.
 
     With `linked`, the versions that it links to are verified too.
@@ -165,19 +178,17 @@ def digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def missing_output(output: str) -> Problem:
+def missing_output(output: str) -> OutputDamage:
     """The finding that an output has no version at all."""
     return finding(output, "missing_output", ".", "was never made, or was removed")
 
 
-def finding(output: str, code: str, file: str, message: str) -> Problem:
-    """What is wrong with a file of an output, and how to put it right."""
-    name = ascii(file)[1:-1]
-    remedy = f"make it again, by force if nothing else changed: `{making(output)}`"
-    return Problem(code, f"{output}/{name}", message, remedy=remedy)
+def finding(output: str, code: str, path: str, message: str) -> OutputDamage:
+    """What is wrong with the file at `path` in an output."""
+    return OutputDamage(output, code, f"{output}/{ascii(path)[1:-1]}", message)
 
 
-def _file_problem(output: str, content: Path, file: FileEntry) -> Problem | None:
+def _file_problem(output: str, content: Path, file: FileEntry) -> OutputDamage | None:
     size = _size(content / file.path)
     if size is None:
         return finding(output, "missing_file", file.path, "is missing")
@@ -189,7 +200,7 @@ def _file_problem(output: str, content: Path, file: FileEntry) -> Problem | None
     return None
 
 
-def _unexpected(version: Version, content: Path) -> list[Problem]:
+def _unexpected(version: Version, content: Path) -> list[OutputDamage]:
     known = {file.path for file in version.manifest.files} | set(version.manifest.links)
     extra = (
         sorted(path for path, _ in tree(content) if path not in known) if content.is_dir() else []

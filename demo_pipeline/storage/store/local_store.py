@@ -12,11 +12,11 @@ from pathlib import Path
 
 from pydantic import JsonValue
 
-from demo_pipeline.problems import Problem
 from demo_pipeline.storage.errors import MissingOutput, StorageError
 from demo_pipeline.storage.store import documents, gc, install
 from demo_pipeline.storage.store.disk import Disk
 from demo_pipeline.storage.store.integrity import (
+    OutputDamage,
     describe_files,
     is_linked,
     is_whole,
@@ -127,7 +127,7 @@ class LocalStore:
         with self._disk.lock(self._layout.lock(output)):
             install.unpublish(self._layout, self._disk, output)
 
-    def verify(self, output: str) -> list[Problem]:
+    def verify(self, output: str) -> list[OutputDamage]:
         """See `Store`."""
         require_output(output)
         pointed = self._layout.pointed(output)

@@ -11,10 +11,10 @@ from typing import Protocol
 
 from pydantic import JsonValue
 
-from demo_pipeline.problems import Problem
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.objects.urls import is_bucket, local_path
 from demo_pipeline.storage.store.bucket_store import BucketStore
+from demo_pipeline.storage.store.integrity import OutputDamage
 from demo_pipeline.storage.store.local_store import LocalStore
 from demo_pipeline.storage.store.staging import Staging
 from demo_pipeline.storage.store.version_manifest import CheckOutcome, Recipe, Version
@@ -41,7 +41,7 @@ class Store(Protocol):
         One version for as long as it is open, whatever is committed meanwhile.
 
         Raises:
-            MissingOutput: `current` is None; the message says how to make it.
+            MissingOutput: `current` is None.
         """
         ...
 
@@ -74,7 +74,7 @@ class Store(Protocol):
         """Let readers see no version any more; its files go with a later `collect`."""
         ...
 
-    def verify(self, output: str) -> list[Problem]:
+    def verify(self, output: str) -> list[OutputDamage]:
         """Every difference between the current version and its manifest; reads every byte."""
         ...
 

@@ -4,7 +4,7 @@ import pickle
 import pytest
 
 from demo_pipeline.common.hardlinks import link_or_copy
-from demo_pipeline.storage.errors import MissingOutput, StorageError
+from demo_pipeline.storage.errors import ChangedOutput, MissingOutput, StorageError
 from demo_pipeline.storage.store.disk import Disk
 from demo_pipeline.storage.store.local_store import LocalStore
 from demo_pipeline.storage.store.store import open_store
@@ -89,8 +89,10 @@ def test_a_lent_file_that_was_spoilt_is_refused(tmp_path):
     with store.stage("trajectories/d1") as staging:
         staging.hardlink_sources.append(lender)
         link_or_copy(tmp_path / "store/ui_trees/d1/deep/b.txt", staging.path / "linked.txt")
-        with pytest.raises(StorageError, match=r"ui_trees/d1/deep/b\.txt was changed.*--select"):
+        with pytest.raises(ChangedOutput, match=r"ui_trees/d1/deep/b\.txt was changed") as caught:
             store.commit(staging, recipe(), {})
+        assert caught.value.output == "ui_trees/d1"
+        assert str(pickle.loads(pickle.dumps(caught.value))) == str(caught.value)  # noqa: S301
     assert store.current("trajectories/d1") is None
 
 
@@ -139,12 +141,9 @@ def test_a_changed_byte_is_found_by_verifying_and_put_right_by_committing_again(
     assert seen(store, "events/d1") == FILES
 
 
-def test_a_missing_output_names_the_command_that_makes_it(either):
-    for output, command in (
-        ("recordings/d1", "--select raw_recordings --partition d1`"),
-        ("dataset", "--select trajectory_index`"),
-    ):
-        with pytest.raises(MissingOutput, match=command) as caught:
+def test_a_missing_output_is_named(either):
+    for output in ("recordings/d1", "dataset"):
+        with pytest.raises(MissingOutput, match=f"^{output}: not committed") as caught:
             either.open(output).__enter__()
         assert pickle.loads(pickle.dumps(caught.value)).output == output  # noqa: S301
         assert [found.code for found in either.verify(output)] == ["missing_output"]

@@ -24,9 +24,9 @@ from demo_pipeline.discovery.decisions import accept, described, fingerprint_of
 from demo_pipeline.discovery.ledger import Ledger
 from demo_pipeline.discovery.tick import Tick, tick
 from demo_pipeline.settings import DiscoverySettings
-from demo_pipeline.storage.objects.object_store import PAGE, ObjectInfo, Page
+from demo_pipeline.storage.objects.object_store import PAGE, ObjectInfo, Page, list_all
 from demo_pipeline.storage.objects.s3_objects import S3Objects
-from demo_pipeline.storage.uploads.upload_listing import FILES, all_objects
+from demo_pipeline.storage.uploads.upload_listing import UPLOAD_FILES
 from demo_pipeline_tests.discovery.dagster_like import Runs
 from demo_pipeline_tests.simulator.s3_server import seaweed_server
 
@@ -43,7 +43,7 @@ class Many:
         """Of one upload."""
         version = self.versions.get(number, 0)
         etag = f"{number:032x}-{version}"
-        return [ObjectInfo(f"demo-{number:07}/{file}", 1000, etag, 0.0) for file in FILES]
+        return [ObjectInfo(f"demo-{number:07}/{file}", 1000, etag, 0.0) for file in UPLOAD_FILES]
 
     def everything(self) -> Callable[[int], list[ObjectInfo]]:
         """Number of an upload → its files."""
@@ -78,14 +78,14 @@ class Bucket(S3Objects):
     def __init__(self, url: str, count: int) -> None:
         super().__init__(url)
         self.count = count
-        keys = [f"demo-{number:07}/{file}" for number in range(count) for file in FILES]
+        keys = [f"demo-{number:07}/{file}" for number in range(count) for file in UPLOAD_FILES]
         with ThreadPoolExecutor(32) as pool:
             deque(pool.map(lambda key: self.put(key, key.encode()), keys), maxlen=0)
 
     def everything(self) -> Callable[[int], list[ObjectInfo]]:
         """Number of an upload → its files, by one listing."""
         found: dict[int, list[ObjectInfo]] = defaultdict(list)
-        for info in all_objects(self):
+        for info in list_all(self):
             found[int(info.key[5:12])].append(info)
         return found.__getitem__
 

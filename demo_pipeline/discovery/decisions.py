@@ -13,9 +13,9 @@ from demo_pipeline.discovery.run_history import Launch, RunHistory, RunOutcome
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.storage.objects.object_store import ObjectInfo
 from demo_pipeline.storage.uploads.fingerprint import listing_fingerprint
-from demo_pipeline.storage.uploads.upload_listing import FILES
+from demo_pipeline.storage.uploads.upload_listing import UPLOAD_FILES
 
-SUPERSEDED = (
+SUPERSEDED_REASON = (
     RunOutcome.SUPERSEDED.value
 )  # a wish with this reason asks to look again, not for a run
 _PATIENCE = 10  # an abandoned upload is still looked at every so many quiet times
@@ -57,7 +57,7 @@ class UploadRecord:
         name: the folder's own name.
         id: safe id; several names may meet on one.
         state: see `UploadState`.
-        files: of `FILES`, those there when the folder was last looked at.
+        files: of `UPLOAD_FILES`, those there when the folder was last looked at.
         fingerprint: of those files when they were all there, else None.
         since: when that fingerprint was first seen and no file was written since.
         changed: when the files were last seen to differ.
@@ -87,7 +87,7 @@ class UploadObservation:
     """One look at one folder.
 
     Attributes:
-        files: of `FILES`, those there, sorted.
+        files: of `UPLOAD_FILES`, those there, sorted.
         present: whether anything at all was there.
         marked: whether the marker of completeness was.
         began: just before the look.
@@ -133,8 +133,8 @@ def described(name: str, info: ObjectInfo) -> File:
 
 def fingerprint_of(files: Iterable[File]) -> str | None:
     """The fingerprint of an upload with all its files, None while some are missing."""
-    listed = [(name, etag, size) for name, etag, size, _ in files if name in FILES]
-    return listing_fingerprint(listed) if len(listed) == len(FILES) else None
+    listed = [(name, etag, size) for name, etag, size, _ in files if name in UPLOAD_FILES]
+    return listing_fingerprint(listed) if len(listed) == len(UPLOAD_FILES) else None
 
 
 def observe(

@@ -10,24 +10,26 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
+import msgspec
+
 from demo_pipeline.discovery.cursors import Listing, ListingKind
 from demo_pipeline.discovery.database import open_database
 from demo_pipeline.discovery.decisions import (
-    SUPERSEDED,
+    SUPERSEDED_REASON,
+    File,
     LedgerClock,
     UploadRecord,
     UploadState,
     advance,
 )
-from demo_pipeline.discovery.rows import (
-    BIT,
-    COLUMNS,
-    read_entry,
-    read_text,
-    write_entry,
-    write_text,
-)
+from demo_pipeline.storage.uploads.upload_listing import UPLOAD_FILES
 
+_COLUMNS = (
+    "name, id, state, files, fingerprint, since, changed, run_key, accepted, missing, "
+    "missing_sweep, due"
+)
+_FILES = msgspec.json.Decoder(tuple[File, ...])
+_BIT = {name: 1 << place for place, name in enumerate(UPLOAD_FILES)}
 _AT_ONCE = 500  # names in one query
 
 
@@ -98,7 +100,7 @@ class Ledger:
         )
         found: dict[str, tuple[str, ...]] = {}
         for key, name in rows:
-            found[key] = (*found.get(key, ()), read_text(name))
+            found[key] = (*found.get(key, ()), _read_text(name))
         return found
 
     def begin(self, now: float) -> float:
@@ -113,9 +115,9 @@ class Ledger:
             self._connection.execute(
                 "UPDATE demonstrations SET fingerprint = NULL, due = ? WHERE state IN "
                 "('pending', 'accepted') AND id IN (SELECT id FROM wishes WHERE reason = ?)",
-                (clock.time, SUPERSEDED),
+                (clock.time, SUPERSEDED_REASON),
             )
-            self._connection.execute("DELETE FROM wishes WHERE reason = ?", (SUPERSEDED,))
+            self._connection.execute("DELETE FROM wishes WHERE reason = ?", (SUPERSEDED_REASON,))
             self._connection.execute(
                 "UPDATE demonstrations SET due = ? WHERE state = 'accepted' AND due IS NULL "
                 "AND id IN (SELECT id FROM wishes WHERE run_key IS NULL)",
@@ -146,14 +148,14 @@ class Ledger:
         """(reason, key of the run requested for it) of each wish for a run, sorted."""
         return self._connection.execute(
             "SELECT reason, run_key FROM wishes WHERE id = ? AND reason != ? ORDER BY reason",
-            (demonstration, SUPERSEDED),
+            (demonstration, SUPERSEDED_REASON),
         ).fetchall()
 
     def grant(self, demonstration: str, run_key: str) -> None:
         """All wishes for a run of a demonstration are met by the run with this key."""
         self._connection.execute(
             "UPDATE wishes SET run_key = ? WHERE id = ? AND reason != ?",
-            (run_key, demonstration, SUPERSEDED),
+            (run_key, demonstration, SUPERSEDED_REASON),
         )
 
     def forget_wishes(self, demonstration: str, run_key: str | None) -> None:
@@ -181,29 +183,29 @@ class Ledger:
         """What is known of these folders, by name."""
         found: dict[str, UploadRecord] = {}
         for start in range(0, len(names), _AT_ONCE):
-            part = [write_text(name) for name in names[start : start + _AT_ONCE]]
+            part = [_write_text(name) for name in names[start : start + _AT_ONCE]]
             marks = ", ".join("?" * len(part))
             found |= {each.name: each for each in self._select(f"WHERE name IN ({marks})", *part)}
         return found
 
     def save(self, entries: Iterable[UploadRecord]) -> None:
         """Write what is known of folders, new or known."""
-        columns = f"{COLUMNS}, expected"
+        columns = f"{_COLUMNS}, expected"
         marks = ", ".join("?" * (columns.count(",") + 1))
         updates = ", ".join(f"{each} = excluded.{each}" for each in columns.split(", ")[1:])
         self._connection.executemany(
             f"INSERT INTO demonstrations ({columns}) VALUES ({marks}) "  # noqa: S608 - constants
             f"ON CONFLICT (name) DO UPDATE SET {updates}",
-            map(write_entry, entries),
+            map(_write_record, entries),
         )
 
     def mark_seen(self, sweep: int, files: Iterable[tuple[str, Iterable[str]]]) -> None:
         """A sweep saw these of `FILES` (or only others) in these folders."""
-        bits = ((sum(BIT[each] for each in found), name) for name, found in files)
+        bits = ((sum(_BIT[each] for each in found), name) for name, found in files)
         self._connection.executemany(
             "UPDATE demonstrations SET seen = CASE WHEN sweep = ?2 THEN seen | ?1 ELSE ?1 END, "
             "sweep = ?2 WHERE name = ?3",
-            ((bit, sweep, write_text(name)) for bit, name in bits),
+            ((bit, sweep, _write_text(name)) for bit, name in bits),
         )
 
     def wake_unseen(self, sweep: int, time: float) -> None:
@@ -222,16 +224,51 @@ class Ledger:
         if row is None:
             return Listing()
         token, number, failures = row
-        return Listing(None if token is None else read_text(token), number, failures)
+        return Listing(None if token is None else _read_text(token), number, failures)
 
     def set_listing(self, kind: ListingKind, listing: Listing) -> None:
         """Remember how far the listing has come."""
-        token = None if listing.token is None else write_text(listing.token)
+        token = None if listing.token is None else _write_text(listing.token)
         self._connection.execute(
             "INSERT OR REPLACE INTO listings VALUES (?, ?, ?, ?)",
             (kind, token, listing.number, listing.failures),
         )
 
     def _select(self, where: str, *values: Any) -> list[UploadRecord]:
-        statement = f"SELECT {COLUMNS} FROM demonstrations {where}"  # noqa: S608 - constants
-        return [read_entry(row) for row in self._connection.execute(statement, values)]
+        statement = f"SELECT {_COLUMNS} FROM demonstrations {where}"  # noqa: S608 - constants
+        return [_read_record(row) for row in self._connection.execute(statement, values)]
+
+
+def _read_record(row: tuple[Any, ...]) -> UploadRecord:
+    """The entry that a row of `_COLUMNS` holds."""
+    name, key, state, files, *rest = row
+    return UploadRecord(_read_text(name), key, UploadState(state), _FILES.decode(files), *rest)
+
+
+def _write_record(entry: UploadRecord) -> tuple[Any, ...]:
+    """Values for `_COLUMNS` and, last, the bits of the files that are there."""
+    return (
+        _write_text(entry.name),
+        entry.id,
+        entry.state,
+        msgspec.json.encode(entry.files).decode(),
+        entry.fingerprint,
+        entry.since,
+        entry.changed,
+        entry.run_key,
+        entry.accepted,
+        entry.missing,
+        entry.missing_sweep,
+        entry.due,
+        sum(_BIT[name] for name, *_ in entry.files),
+    )
+
+
+def _write_text(text: str) -> bytes:
+    """Bytes, for a folder's name may have lone surrogates, which SQLite's text may not."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _read_text(data: bytes) -> str:
+    """The inverse of `_write_text`."""
+    return data.decode("utf-8", "surrogatepass")

@@ -15,7 +15,7 @@ from demo_pipeline.discovery.tick_budget import TickBudget
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.ids import safe_id
 from demo_pipeline.storage.objects.object_store import Objects, Page
-from demo_pipeline.storage.uploads.upload_listing import FILES
+from demo_pipeline.storage.uploads.upload_listing import UPLOAD_FILES
 
 _PATIENCE = 3  # refusals of one token; then it counts as expired and the listing starts again
 
@@ -129,7 +129,7 @@ def _take_objects(ledger: Ledger, page: Page, number: int, time: float) -> None:
     for each in page.objects:
         name, slash, rest = each.key.partition("/")
         if slash and _is_shown(name):
-            found[name] |= {rest: described(rest, each)} if rest in FILES else {}
+            found[name] |= {rest: described(rest, each)} if rest in UPLOAD_FILES else {}
     known = _take_names(ledger, list(found), time)
     ledger.save(
         _woken(known[name], time) for name, files in found.items() if _differs(known[name], files)

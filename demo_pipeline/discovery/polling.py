@@ -27,7 +27,7 @@ from demo_pipeline.discovery.tick_budget import TickBudget
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.objects.object_store import Objects
-from demo_pipeline.storage.uploads.upload_listing import FILES
+from demo_pipeline.storage.uploads.upload_listing import UPLOAD_FILES
 
 _MAX_ERRORS = 3  # of a look; then the place is taken to be out of order
 
@@ -40,14 +40,14 @@ def look(objects: Objects, name: str, marker: str, watch: TickBudget) -> UploadO
     """
     began = watch.time()
     prefix = f"{name}/"
-    wanted = {*FILES, marker} - {""}
+    wanted = {*UPLOAD_FILES, marker} - {""}
     page = objects.list_page(prefix)
     found = {each.key.removeprefix(prefix): each for each in page.objects}
     if page.token is not None:
         heads = {each: objects.head(f"{prefix}{each}") for each in sorted(wanted)}
         found = {each: info for each, info in heads.items() if info is not None}
     present = bool(page.objects or page.token or found)
-    files = tuple(described(each, found[each]) for each in FILES if each in found)
+    files = tuple(described(each, found[each]) for each in UPLOAD_FILES if each in found)
     return UploadObservation(files, present, marker in found, began, watch.time())
 
 

@@ -4,7 +4,6 @@ Belongs here: the manifest that later stages trust, and the proof that a file is
 manifest speaks of. Not here: where uploads lie (storage/), what the log says (events.py).
 """
 
-import hashlib
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -15,7 +14,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from demo_pipeline.common.hashing import file_digest
+from demo_pipeline.common.hashing import combined_digest, file_digest
 from demo_pipeline.common.json_files import dump_json
 from demo_pipeline.formats.demonstration.meta import Meta, read_meta
 from demo_pipeline.problems import DemonstrationError, Problem, Severity
@@ -153,8 +152,7 @@ def fingerprint_file(path: Path) -> FileFingerprint:
 
 def combined_fingerprint(files: Sequence[FileFingerprint]) -> str:
     """SHA-256 over `name sha256` lines, by name."""
-    text = "".join(f"{file.name} {file.sha256}\n" for file in sorted(files, key=lambda f: f.name))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return combined_digest((file.name, file.sha256) for file in files)
 
 
 def read_manifest(folder: Path) -> RecordingManifest:

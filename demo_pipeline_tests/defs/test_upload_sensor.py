@@ -28,7 +28,7 @@ from demo_pipeline.discovery.decisions import UploadState
 from demo_pipeline.pipeline.crash_quarantine import record_crash
 from demo_pipeline.pipeline.quarantine import list_quarantine, read_quarantine
 from demo_pipeline.storage.uploads.fingerprint import of_upload
-from demo_pipeline.storage.uploads.upload_listing import FILES
+from demo_pipeline.storage.uploads.upload_listing import UPLOAD_FILES
 from demo_pipeline_tests.defs.bench import Bench, Ticked, bench, cancel, launched, ticked
 from demo_pipeline_tests.uploads import upload
 
@@ -42,7 +42,7 @@ def made(tmp_path: Path) -> Iterator[Bench]:
 def arrive(made: Bench, name: str, *files: str, content: bytes = b"x") -> None:
     """An upload of which only the files' names matter."""
     (made.uploads / name).mkdir(parents=True, exist_ok=True)
-    for file in files or FILES:
+    for file in files or UPLOAD_FILES:
         (made.uploads / name / file).write_bytes(content)
 
 

@@ -10,7 +10,7 @@ from demo_pipeline.discovery.ledger import Ledger
 from demo_pipeline.discovery.tick import Tick, tick
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.storage.objects.object_store import Objects
-from demo_pipeline.storage.uploads.upload_listing import FILES
+from demo_pipeline.storage.uploads.upload_listing import UPLOAD_FILES
 from demo_pipeline_tests.discovery.bucket import Bucket
 from demo_pipeline_tests.discovery.dagster_like import Runs
 from demo_pipeline_tests.discovery.dying_ticks import DyingLedger
@@ -43,11 +43,11 @@ class Scene:
         self.bucket._before = self._request
         self.runs.before = self._ask
 
-    def upload(self, name: str, version: str = "1", files: tuple[str, ...] = FILES) -> None:
+    def upload(self, name: str, version: str = "1", files: tuple[str, ...] = UPLOAD_FILES) -> None:
         for file in files:
             self.bucket.place(name, file, f"{name}-{file}-{version}", modified=self.now)
 
-    def delete(self, name: str, files: tuple[str, ...] = FILES) -> None:
+    def delete(self, name: str, files: tuple[str, ...] = UPLOAD_FILES) -> None:
         for file in files:
             self.bucket.remove(name, file)
 

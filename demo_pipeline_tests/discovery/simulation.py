@@ -14,7 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from demo_pipeline.discovery.decisions import SUPERSEDED, Request, UploadState, fingerprint_of
+from demo_pipeline.discovery.decisions import (
+    SUPERSEDED_REASON,
+    Request,
+    UploadState,
+    fingerprint_of,
+)
 from demo_pipeline.discovery.ledger import Ledger
 from demo_pipeline.discovery.run_history import MOST_LOST
 from demo_pipeline.discovery.tick import Tick, tick
@@ -198,7 +203,7 @@ class World:
 
     def _wish(self, demonstration: str) -> None:
         with Ledger.open(self._path) as ledger:
-            ledger.wish(demonstration, SUPERSEDED)
+            ledger.wish(demonstration, SUPERSEDED_REASON)
 
     def _apply(self, change: Change) -> None:
         if change.etag is None:

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from demo_pipeline.discovery.decisions import File, UploadState, fingerprint_of
 from demo_pipeline.storage.ids import safe_id
-from demo_pipeline.storage.uploads.upload_listing import FILES
+from demo_pipeline.storage.uploads.upload_listing import UPLOAD_FILES
 from demo_pipeline_tests.discovery.bucket import Bucket
 from demo_pipeline_tests.discovery.dying_ticks import Fuse, Killed
 from demo_pipeline_tests.discovery.scene import Scene
@@ -29,7 +29,9 @@ class Uploads(RuleBasedStateMachine):
         self.changed = dict.fromkeys(NAMES, 0.0)
         self.early: list[str] = []
 
-    @rule(name=st.sampled_from(NAMES), file=st.sampled_from(FILES), version=st.integers(1, 2))
+    @rule(
+        name=st.sampled_from(NAMES), file=st.sampled_from(UPLOAD_FILES), version=st.integers(1, 2)
+    )
     def put(self, name: str, file: str, version: int) -> None:
         before = self.scene.bucket.files(name)
         self.scene.upload(name, str(version), (file,))
@@ -41,7 +43,7 @@ class Uploads(RuleBasedStateMachine):
         self.scene.upload(name, str(version))
         self._note(name, before)
 
-    @rule(name=st.sampled_from(NAMES), files=st.sets(st.sampled_from(FILES), min_size=1))
+    @rule(name=st.sampled_from(NAMES), files=st.sets(st.sampled_from(UPLOAD_FILES), min_size=1))
     def delete(self, name: str, files: set[str]) -> None:
         before = self.scene.bucket.files(name)
         self.scene.delete(name, tuple(files))

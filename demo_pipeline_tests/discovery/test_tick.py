@@ -5,12 +5,12 @@ import re
 
 import pytest
 
-from demo_pipeline.discovery.decisions import SUPERSEDED, UploadState, fingerprint_of
+from demo_pipeline.discovery.decisions import SUPERSEDED_REASON, UploadState, fingerprint_of
 from demo_pipeline.discovery.ledger import Ledger
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.objects.folder_objects import FolderObjects
-from demo_pipeline.storage.uploads.upload_listing import FILES
+from demo_pipeline.storage.uploads.upload_listing import UPLOAD_FILES
 from demo_pipeline_tests.discovery.bucket import Bucket
 from demo_pipeline_tests.discovery.scene import Scene
 
@@ -32,7 +32,7 @@ class TestUploading:
     def test_every_change_starts_the_quiet_time_again(self, scene):
         for version in range(5):
             scene.upload("demo", str(version), ("recording.mp4",))
-            scene.upload("demo", files=FILES[:2])
+            scene.upload("demo", files=UPLOAD_FILES[:2])
             assert scene.look(after=50).requests == ()
         assert len(scene.look(after=61).requests) == 1
 
@@ -49,7 +49,7 @@ class TestUploading:
         """Two files of three change, and the same third between them: never 60 s of quiet."""
         scene.upload("demo")
         assert len(scene.go_on()) == 1
-        for file, version in zip(FILES, ("2", "1", "2"), strict=True):
+        for file, version in zip(UPLOAD_FILES, ("2", "1", "2"), strict=True):
             scene.upload("demo", version, (file,))
             assert scene.look(25).requests == ()
             assert scene.look(30).requests == ()
@@ -57,14 +57,14 @@ class TestUploading:
         assert request.fingerprint == fingerprint_of(scene.bucket.files("demo"))
 
     def test_two_files_are_no_upload_however_long_they_lie_there(self, scene):
-        scene.upload("demo", files=FILES[:2])
+        scene.upload("demo", files=UPLOAD_FILES[:2])
         assert scene.go_on(7200) == []
         assert scene.state("demo") is UploadState.PENDING
-        scene.upload("demo", files=FILES[2:])
+        scene.upload("demo", files=UPLOAD_FILES[2:])
         assert len(scene.go_on()) == 1
 
     def test_an_abandoned_upload_is_not_looked_at_every_time(self, scene):
-        scene.upload("demo", files=FILES[:1])
+        scene.upload("demo", files=UPLOAD_FILES[:1])
         scene.go_on(7200)
         assert sum(scene.look().polls for _ in range(40)) <= 3
 
@@ -74,7 +74,7 @@ class TestUploading:
         scene.bucket.place("demo", "_COMPLETE", "marker")
         assert len(scene.launch(scene.look())) == 1
         scene.look()
-        scene.upload("demo", "2", FILES[:1])  # the old marker is still there
+        scene.upload("demo", "2", UPLOAD_FILES[:1])  # the old marker is still there
         assert scene.look().requests == ()
         scene.upload("demo", "2")
         assert scene.look().requests == ()
@@ -117,7 +117,7 @@ class TestLaunching:
 
     def test_ids_are_given_for_registration_with_their_request(self, scene):
         scene.upload("a")
-        scene.upload("b", files=FILES[:1])
+        scene.upload("b", files=UPLOAD_FILES[:1])
         scene.look()
         assert scene.look(61).new_ids == ("a",)
 
@@ -155,13 +155,13 @@ class TestUploadingAgain:
         [self.first] = scene.go_on()
 
     def test_a_new_version_is_run_and_so_is_the_way_back(self, scene):
-        scene.upload("demo", "2", FILES[:1])
+        scene.upload("demo", "2", UPLOAD_FILES[:1])
         [second] = scene.go_on()
         scene.upload("demo", "1")
         [third] = scene.go_on()
         assert second.reason == "changed"
         assert third.run_key == f"{self.first.run_key}#1"
-        scene.upload("demo", "2", FILES[:1])
+        scene.upload("demo", "2", UPLOAD_FILES[:1])
         assert keys(scene.go_on()) == [f"{second.run_key}#1"]
 
     def test_a_version_that_was_taken_back_before_it_was_quiet_is_nothing(self, scene):
@@ -176,10 +176,10 @@ class TestUploadingAgain:
         assert len(scene.go_on()) == 1
 
     def test_a_file_that_is_deleted_makes_it_pending_and_runs_nothing(self, scene):
-        scene.delete("demo", FILES[:1])
+        scene.delete("demo", UPLOAD_FILES[:1])
         assert scene.go_on(1200) == []
         assert scene.state("demo") is UploadState.PENDING
-        scene.upload("demo", "1", FILES[:1])
+        scene.upload("demo", "1", UPLOAD_FILES[:1])
         assert scene.go_on() == []
         assert scene.state("demo") is UploadState.ACCEPTED
 
@@ -208,10 +208,10 @@ class TestUploadingAgain:
         if lost:
             scene.lose_ledger()
         else:
-            scene.wish("demo", SUPERSEDED)
+            scene.wish("demo", SUPERSEDED_REASON)
         assert scene.look().requests == ()  # it changed just now: quiet first
         [again] = scene.go_on()
-        assert (again.run_key, again.reason) == (f"{self.first.run_key}#1", SUPERSEDED)
+        assert (again.run_key, again.reason) == (f"{self.first.run_key}#1", SUPERSEDED_REASON)
         assert scene.go_on(1200) == []
 
     def test_news_of_an_old_superseded_run_does_not_run_the_new_one_twice(self, scene):
@@ -219,7 +219,7 @@ class TestUploadingAgain:
         scene.upload("demo", "2")
         assert len(scene.go_on()) == 1
         self.last.superseded = True
-        scene.wish("demo", SUPERSEDED)
+        scene.wish("demo", SUPERSEDED_REASON)
         assert scene.go_on() == []
 
     def test_news_that_arrives_in_the_middle_of_a_look_waits_for_the_next(self, scene):
@@ -231,7 +231,7 @@ class TestUploadingAgain:
         def tell(step):
             if step == "last" and not told:
                 told.append(step)
-                scene.wish("demo", SUPERSEDED)
+                scene.wish("demo", SUPERSEDED_REASON)
 
         scene.before = tell
         assert scene.look(61).requests == ()
@@ -345,7 +345,7 @@ class TestWishes:
         assert keys(scene.go_on()) == [f"{self.first.run_key}#2"]
 
     def test_a_corrected_upload_meets_the_wish(self, scene):
-        scene.upload("demo", "2", FILES[:1])
+        scene.upload("demo", "2", UPLOAD_FILES[:1])
         scene.wish("demo", "retry")
         assert len(scene.go_on(1200)) == 1
 
@@ -467,7 +467,7 @@ class TestNames:
         root = tmp_path / "uploads"
         folder = root / "caf\udce9"
         folder.mkdir(parents=True)
-        for file in FILES:
+        for file in UPLOAD_FILES:
             (folder / file).write_bytes(b"x")
         scene.objects = FolderObjects(root)
         [request] = scene.go_on()

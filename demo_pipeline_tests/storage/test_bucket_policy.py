@@ -18,7 +18,7 @@ from demo_pipeline.pipeline.runner import run_stage
 from demo_pipeline.settings import Settings
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.objects.s3_objects import S3Objects
-from demo_pipeline.storage.uploads.upload_listing import FILES
+from demo_pipeline.storage.uploads.upload_listing import UPLOAD_FILES
 from demo_pipeline_tests.simulator.s3_server import S3Server
 
 README = Path(__file__).resolve().parents[2] / "README.md"
@@ -40,7 +40,7 @@ def pipeline(
     with moto.connected():
         for url in (UPLOADS, STORE):
             moto.make_bucket(url.split("/")[2])
-        for file in FILES:
+        for file in UPLOAD_FILES:
             S3Objects(UPLOADS).put(f"one/{file}", recording / file)
         iam = get_session().create_client("iam")
         user = tmp_path.name

@@ -17,8 +17,7 @@ from typing import BinaryIO
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.objects.folder_walk import FolderEntry, children, files_after
 from demo_pipeline.storage.objects.object_store import PAGE, ObjectChangedError, ObjectInfo, Page
-from demo_pipeline.storage.store.atomic_write import whole_file
-from demo_pipeline.storage.store.disk import Disk
+from demo_pipeline.storage.store.disk import Disk, stored_file
 
 _CHUNK = 2**20  # bytes
 
@@ -85,7 +84,7 @@ class FolderObjects:
     def fetch(self, key: str, etag: str, dest: Path) -> None:
         """See `Objects`."""
         try:
-            with self._opened(key) as file, whole_file(dest) as out:
+            with self._opened(key) as file, stored_file(dest) as out:
                 for chunk in self.chunks(file):
                     out.write(chunk)
                 read = _described(key, os.fstat(file.fileno()))
@@ -115,7 +114,7 @@ class FolderObjects:
             now = self.head(key)
             if (if_none_match and now) or (if_match and (now is None or now.etag != if_match)):
                 raise ObjectChangedError(f"{key!r} was written by somebody else meanwhile")
-            with whole_file(path) as out:
+            with stored_file(path) as out:
                 for chunk in [data] if isinstance(data, bytes) else _read(data):
                     out.write(chunk)
             return _described(key, path.stat())

@@ -4,6 +4,7 @@ Belongs here: the protocol and its plain values. A local folder and S3 implement
 means is the business of those who use it.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -107,3 +108,14 @@ class Objects(Protocol):
     def delete(self, key: str) -> None:
         """Remove an object, if it is there."""
         ...
+
+
+def list_all(objects: Objects, prefix: str = "") -> Iterator[ObjectInfo]:
+    """Every object whose key begins with `prefix`, page after page, in no order."""
+    token: str | None = None
+    while True:
+        page = objects.list_page(prefix, token)
+        yield from page.objects
+        token = page.token
+        if token is None:
+            return

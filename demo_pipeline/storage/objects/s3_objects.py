@@ -16,7 +16,7 @@ from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.objects.object_store import PAGE, ObjectChangedError, ObjectInfo, Page
 from demo_pipeline.storage.objects.s3_client import S3CallError, S3Client
 from demo_pipeline.storage.objects.urls import bucket_of
-from demo_pipeline.storage.store.atomic_write import whole_file
+from demo_pipeline.storage.store.disk import stored_file
 
 _PART_BYTES = 32 * 2**20
 _MOST_PARTS = 10_000  # S3 takes no more
@@ -131,7 +131,7 @@ class S3Objects:
                 raise
             raise changed from None
         md5 = hashlib.md5(usedforsecurity=False)
-        with whole_file(dest) as out:
+        with stored_file(dest) as out:
             for chunk in self._chunks(key, answer):
                 md5.update(chunk)
                 out.write(chunk)

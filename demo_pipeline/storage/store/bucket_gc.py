@@ -9,14 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from demo_pipeline.storage.objects.object_store import ObjectInfo, Objects
+from demo_pipeline.storage.objects.object_store import ObjectInfo, Objects, list_all
 from demo_pipeline.storage.store.bucket_layout import (
     REMOVING,
     RETIRED,
     VERSIONS,
-    VersionKey,
     in_parallel,
-    listing,
     manifest_key,
     marked,
     retired_key,
@@ -26,6 +24,7 @@ from demo_pipeline.storage.store.bucket_layout import (
 from demo_pipeline.storage.store.bucket_pointers import outputs, pointed
 from demo_pipeline.storage.store.bucket_versions import find
 from demo_pipeline.storage.store.gc_leases import LEASE_SECONDS, DeletionLease
+from demo_pipeline.storage.store.layout import VersionKey
 from demo_pipeline.storage.store.local_cache import WorkingCopy
 
 
@@ -77,12 +76,12 @@ def collect_bucket_garbage(
 def take_inventory(objects: Objects) -> BucketInventory:
     """Two listings, and the pointer of each output that has several versions."""
     changed: dict[VersionKey, float] = {}
-    for info in listing(objects, VERSIONS):
+    for info in list_all(objects, VERSIONS):
         version = version_of(info.key)
         if version:
             changed[version] = max(info.modified, changed.get(version, 0))
     markers = {
-        key: info for info in listing(objects, RETIRED) if (key := marked(info.key, RETIRED))
+        key: info for info in list_all(objects, RETIRED) if (key := marked(info.key, RETIRED))
     }
     return BucketInventory(changed, markers, _current(objects, changed))
 
@@ -112,7 +111,7 @@ def _needed(objects: Objects, copy: WorkingCopy, roots: list[VersionKey]) -> set
 
 def _sweep(objects: Objects, folder: str, found: BucketInventory, before: float) -> None:
     """Remove old markers of versions that are not there."""
-    for info in list(listing(objects, folder)):
+    for info in list(list_all(objects, folder)):
         if marked(info.key, folder) not in found.changed and info.modified < before:
             objects.delete(info.key)
 
@@ -131,7 +130,7 @@ def _remove(
 
 def _delete_objects(objects: Objects, key: VersionKey, removal: DeletionLease) -> bool:
     manifest = manifest_key(*key)
-    names = [info.key for info in listing(objects, version_prefix(*key))]
+    names = [info.key for info in list_all(objects, version_prefix(*key))]
     for name in sorted(names, key=lambda name: name != manifest):
         if not removal.has_time():
             return False

@@ -4,20 +4,24 @@ Belongs here: keys and their reading, whole listings, and the bounded pool of th
 the network. `versions/` is not hidden as in a local store: SeaweedFS lists no `.versions`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.ids import is_safe_id
-from demo_pipeline.storage.objects.object_store import ObjectInfo, Objects
-from demo_pipeline.storage.store.layout import CONTENT, MANIFEST, is_version_id, require_document
+from demo_pipeline.storage.store.layout import (
+    CONTENT,
+    MANIFEST,
+    VersionKey,
+    is_version_id,
+    require_document,
+)
 
-VersionKey = tuple[str, str]  # output, version id
 VERSIONS, POINTERS, RETIRED, REMOVING = "versions/", "pointers/", "retired/", "removing/"
 WORKERS = 16
-T = TypeVar("T")
-R = TypeVar("R")
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 
 def version_prefix(output: str, version: str) -> str:
@@ -83,18 +87,9 @@ def require_bucket_document(key: str) -> None:
         raise StorageError(f"{key!r} is no key of a document; the store keeps its own things there")
 
 
-def listing(objects: Objects, prefix: str) -> Iterator[ObjectInfo]:
-    """Every object whose key begins with `prefix`, in no order."""
-    token: str | None = None
-    while True:
-        page = objects.list_page(prefix, token)
-        yield from page.objects
-        token = page.token
-        if token is None:
-            return
-
-
-def in_parallel(function: Callable[[T], R], items: Sequence[T], workers: int = WORKERS) -> list[R]:
+def in_parallel(
+    function: Callable[[_Item], _Result], items: Sequence[_Item], workers: int = WORKERS
+) -> list[_Result]:
     """The function's results in the items' order; the first error ends it, those begun finish."""
     if len(items) < 2 or workers == 1:
         return [function(item) for item in items]

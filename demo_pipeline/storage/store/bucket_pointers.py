@@ -4,8 +4,8 @@ Belongs here: pointer objects, moved by conditional writes.
 """
 
 from demo_pipeline.storage.errors import StorageError
-from demo_pipeline.storage.objects.object_store import ObjectChangedError, Objects
-from demo_pipeline.storage.store.bucket_layout import POINTERS, is_output, listing, pointer_key
+from demo_pipeline.storage.objects.object_store import ObjectChangedError, Objects, list_all
+from demo_pipeline.storage.store.bucket_layout import POINTERS, is_output, pointer_key
 from demo_pipeline.storage.store.gc_leases import refresh_lease
 from demo_pipeline.storage.store.layout import is_version_id
 
@@ -20,7 +20,7 @@ def pointed(objects: Objects, output: str) -> str | None:
 
 def outputs(objects: Objects, folder: str = "") -> list[str]:
     """Names of the outputs that have a pointer, at or below the folder (empty: all), sorted."""
-    names = (info.key.removeprefix(POINTERS) for info in listing(objects, pointer_key(folder)))
+    names = (info.key.removeprefix(POINTERS) for info in list_all(objects, pointer_key(folder)))
     inside = (name for name in names if not folder or f"{name}/".startswith(f"{folder}/"))
     return sorted(set(filter(is_output, inside)))
 

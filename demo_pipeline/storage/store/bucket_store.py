@@ -12,12 +12,11 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from demo_pipeline.storage.errors import MissingOutput, StorageError
-from demo_pipeline.storage.objects.object_store import Objects
+from demo_pipeline.storage.objects.object_store import Objects, list_all
 from demo_pipeline.storage.store import bucket_pointers
 from demo_pipeline.storage.store.bucket_gc import collect_bucket_garbage
 from demo_pipeline.storage.store.bucket_layout import (
     in_parallel,
-    listing,
     manifest_key,
     require_bucket_document,
 )
@@ -139,7 +138,7 @@ class BucketStore:
         """See `Store`."""
         folder = prefix.rstrip("/")
         require_bucket_document(f"{folder}/x")
-        keys = {info.key for info in listing(self._objects, f"{folder}/")}
+        keys = {info.key for info in list_all(self._objects, f"{folder}/")}
         return sorted(filter(is_document, keys))
 
     def _is_damaged(self, output: str, version: str) -> bool:

@@ -5,11 +5,9 @@ Belongs here: what the objects of a version are against what its manifest says.
 
 import secrets
 
-from demo_pipeline.storage.objects.object_store import ObjectInfo, Objects
+from demo_pipeline.storage.objects.object_store import ObjectInfo, Objects, list_all
 from demo_pipeline.storage.store.bucket_layout import (
-    VersionKey,
     in_parallel,
-    listing,
     manifest_key,
     version_prefix,
 )
@@ -21,7 +19,7 @@ from demo_pipeline.storage.store.bucket_versions import (
     read_version_manifest,
 )
 from demo_pipeline.storage.store.integrity import OutputDamage, finding
-from demo_pipeline.storage.store.layout import CONTENT, MANIFEST
+from demo_pipeline.storage.store.layout import CONTENT, MANIFEST, VersionKey
 from demo_pipeline.storage.store.local_cache import CorruptObject, WorkingCopy
 from demo_pipeline.storage.store.version_manifest import Version
 
@@ -38,7 +36,7 @@ def verify(objects: Objects, copy: WorkingCopy, key: VersionKey) -> list[OutputD
         return [finding(key[0], "damaged_manifest", MANIFEST, "is missing or was changed")]
     version = found[1]
     copy.discard_if_changed(version)
-    there = {info.key: info for info in listing(objects, version_prefix(*key))}
+    there = {info.key: info for info in list_all(objects, version_prefix(*key))}
     problems = _changed(objects, copy, version, there)
     for path, link in version.manifest.links.items():
         target = (link.output, link.version)

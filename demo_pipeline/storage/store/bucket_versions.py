@@ -9,20 +9,24 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from demo_pipeline.common.hashing import read_digest
 from demo_pipeline.storage.errors import MissingOutput
-from demo_pipeline.storage.objects.object_store import ObjectChangedError, ObjectInfo, Objects
+from demo_pipeline.storage.objects.object_store import (
+    ObjectChangedError,
+    ObjectInfo,
+    Objects,
+    list_all,
+)
 from demo_pipeline.storage.store.bucket_layout import (
     WORKERS,
-    VersionKey,
     content_key,
     in_parallel,
-    listing,
     manifest_key,
     version_prefix,
 )
 from demo_pipeline.storage.store.gc_leases import refresh_lease_of
-from demo_pipeline.storage.store.integrity import digest, read_version
-from demo_pipeline.storage.store.layout import CONTENT, MANIFEST
+from demo_pipeline.storage.store.integrity import read_version
+from demo_pipeline.storage.store.layout import CONTENT, MANIFEST, VersionKey
 from demo_pipeline.storage.store.local_cache import CorruptObject, WorkingCopy
 from demo_pipeline.storage.store.version_manifest import Version
 
@@ -126,7 +130,7 @@ def upload(objects: Objects, copy: WorkingCopy, version: Version) -> None:
         in_parallel(lambda path: put(files[path], folder / CONTENT / path), list(files))
         manifest = folder / MANIFEST
         key = manifest_key(version.output, version.id)
-        put(Expected(key, manifest.stat().st_size, digest(manifest)), manifest)
+        put(Expected(key, *read_digest(manifest)), manifest)
 
 
 def fetch_file(
@@ -141,7 +145,7 @@ def fetch_file(
         except ObjectChangedError:
             pass
         else:
-            if digest(dest) == expected.sha256:
+            if read_digest(dest).sha256 == expected.sha256:
                 return None
             dest.unlink()
         info = objects.head(expected.key)
@@ -199,4 +203,4 @@ def _require(objects: Objects, copy: WorkingCopy, key: VersionKey) -> Version:
 
 def _there(objects: Objects, version: Version) -> Infos:
     prefix = version_prefix(version.output, version.id)
-    return {info.key: info for info in listing(objects, prefix)}
+    return {info.key: info for info in list_all(objects, prefix)}

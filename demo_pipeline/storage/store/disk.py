@@ -7,17 +7,21 @@ happens, so that a test can end the process at any of them. What is written is t
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
+from demo_pipeline.common.atomic_write import (
+    Hook,
+    atomic_file,
+    no_hook,
+    replace_synced,
+    sync,
+    synced_file,
+)
 from demo_pipeline.common.hardlinks import FileId, file_id
-
-Hook = Callable[[str, Path], None]
-
-
-def _no_hook(_call: str, _path: Path) -> None:
-    """Nothing watches."""
+from demo_pipeline.storage.errors import StorageError
 
 
 class Disk:
@@ -27,7 +31,7 @@ class Disk:
         hook: called with the call's name and its path before each step.
     """
 
-    def __init__(self, hook: Hook = _no_hook) -> None:
+    def __init__(self, hook: Hook = no_hook) -> None:
         self._hook = hook
 
     def make_folders(self, path: Path) -> None:
@@ -42,23 +46,20 @@ class Disk:
             self.sync(folder.parent)
 
     def write(self, path: Path, data: bytes) -> None:
-        """Write a file that nobody reads yet, and sync it."""
-        self._hook("create", path)
-        with path.open("xb") as file:
-            self._hook("write", path)
+        """Write a new file that nobody reads yet, and sync it."""
+        with synced_file(path, self._hook) as file:
             file.write(data)
-            file.flush()
-            self._hook("fsync", path)
-            os.fsync(file.fileno())
+
+    def write_atomically(self, path: Path, data: bytes, draft: Path) -> None:
+        """Write or replace a file; `draft` is where its bytes are written before."""
+        self.make_folders(draft.parent)
+        self.make_folders(path.parent)
+        with atomic_file(path, draft=draft, hook=self._hook) as file:
+            file.write(data)
 
     def sync(self, path: Path) -> None:
-        """Put a file's bytes, or a folder's list of names, on the disk."""
-        self._hook("fsync", path)
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        """Force a file's bytes, or a folder's list of names, to the disk."""
+        sync(path, self._hook)
 
     def sync_tree(self, path: Path, synced: Container[FileId] = ()) -> None:
         """Sync every folder and regular file under `path` but those `synced`, the deepest first."""
@@ -74,9 +75,7 @@ class Disk:
 
         A file or link is replaced; a folder only when it is empty.
         """
-        self._hook("rename", target)
-        source.replace(target)
-        self.sync(target.parent)
+        replace_synced(source, target, self._hook)
 
     def link(self, path: Path, target: str) -> None:
         """Make the symlink `path`."""
@@ -135,3 +134,18 @@ class Disk:
             return False
         finally:
             os.close(handle)
+
+
+@contextmanager
+def stored_file(path: Path) -> Iterator[BinaryIO]:
+    """`atomic_file`, for bytes that come from elsewhere.
+
+    Raises:
+        StorageError: the disk is full, or the folder cannot be written to.
+    """
+    try:
+        with atomic_file(path) as file:
+            yield file
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else type(error).__name__
+        raise StorageError(f"{path.name}: could not be written: {reason}") from None

@@ -3,8 +3,6 @@
 Belongs here: the four calls behind `Store.…_document`. What a document says is its owner's subject.
 """
 
-import secrets
-
 from demo_pipeline.storage.store.disk import Disk
 from demo_pipeline.storage.store.integrity import tree
 from demo_pipeline.storage.store.layout import StoreLayout, is_document, require_document
@@ -13,15 +11,7 @@ from demo_pipeline.storage.store.layout import StoreLayout, is_document, require
 def put(layout: StoreLayout, disk: Disk, key: str, data: bytes) -> None:
     """Write or replace a document; readers see the old bytes or the new."""
     require_document(key)
-    path = layout.root / key
-    draft = layout.workshop / f".{secrets.token_hex(8)}"
-    disk.make_folders(draft.parent)
-    disk.make_folders(path.parent)
-    try:
-        disk.write(draft, data)
-        disk.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+    disk.write_atomically(layout.root / key, data, layout.draft())
 
 
 def get(layout: StoreLayout, key: str) -> bytes | None:

@@ -3,15 +3,18 @@
 Belongs here: which versions are needed, and the safe removal of the others from a local store.
 """
 
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
 from demo_pipeline.storage.store.disk import Disk
 from demo_pipeline.storage.store.integrity import load_version
-from demo_pipeline.storage.store.layout import CONTENT, MANIFEST, StoreLayout, is_version_id
-
-VersionKey = tuple[str, str]  # output, version id
+from demo_pipeline.storage.store.layout import (
+    CONTENT,
+    MANIFEST,
+    StoreLayout,
+    VersionKey,
+    is_version_id,
+)
 
 
 def collect_garbage(layout: StoreLayout, disk: Disk, grace_seconds: float, now: float) -> list[str]:
@@ -32,7 +35,7 @@ def collect_garbage(layout: StoreLayout, disk: Disk, grace_seconds: float, now: 
         for output, version in versions
         if (output, version) not in needed and _remove(layout, disk, (output, version), before)
     ]
-    stale = sorted(path for path in _unfinished(layout.workshop) if _is_old(path, before))
+    stale = sorted(path for path in _unfinished(layout.staging) if _is_old(path, before))
     return removed + [
         path.relative_to(layout.root).as_posix() for path in stale if _sweep(disk, path)
     ]
@@ -74,7 +77,7 @@ def _is_root(layout: StoreLayout, key: VersionKey, before: float) -> bool:
 
 def _remove(layout: StoreLayout, disk: Disk, key: VersionKey, before: float) -> bool:
     """Remove a version unless a commit took it up again meanwhile."""
-    trash = layout.workshop / f".{secrets.token_hex(8)}"
+    trash = layout.draft()
     disk.make_folders(trash.parent)
     with disk.lock(layout.lock(key[0])):
         place = layout.version(*key)

@@ -10,7 +10,8 @@ import time
 
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.objects.object_store import ObjectChangedError, ObjectInfo, Objects
-from demo_pipeline.storage.store.bucket_layout import VersionKey, removing_key, retired_key
+from demo_pipeline.storage.store.bucket_layout import removing_key, retired_key
+from demo_pipeline.storage.store.layout import VersionKey
 
 LEASE_SECONDS = 900.0  # after which a removal that did not end is taken for dead
 _REMOVAL_SECONDS = 300.0  # after which a removal ends itself; well before others think it dead

@@ -4,7 +4,6 @@ Belongs here: the few moves that a commit ends with. Whoever calls them holds th
 """
 
 import os
-import secrets
 from pathlib import Path
 
 from demo_pipeline.storage.store.disk import Disk
@@ -22,7 +21,7 @@ def install(layout: StoreLayout, disk: Disk, staged: Path, version: Version) -> 
         if not verify_version(layout, version.output, version.id, linked=False):
             disk.touch(place)
             return None
-        broken = layout.workshop / f".{secrets.token_hex(8)}"
+        broken = layout.draft()
         disk.replace(place, broken)
     disk.replace(staged, place)
     return broken
@@ -35,7 +34,7 @@ def publish(layout: StoreLayout, disk: Disk, version: Version) -> None:
         return
     _retire(layout, disk, version.output)
     disk.make_folders(public.parent)
-    link = layout.workshop / f".{secrets.token_hex(8)}"
+    link = layout.draft()
     disk.link(link, layout.pointer(version.output, version.id))
     disk.replace(link, public)
 

@@ -3,7 +3,6 @@
 Belongs here: what a directory holds against what its manifest says. Nothing here writes.
 """
 
-import hashlib
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,6 +12,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from demo_pipeline.common.hardlinks import FileId, file_id
+from demo_pipeline.common.hashing import read_digest
 from demo_pipeline.storage.errors import ChangedOutput, StorageError
 from demo_pipeline.storage.store.layout import CONTENT, MANIFEST, StoreLayout
 from demo_pipeline.storage.store.version_manifest import (
@@ -135,7 +135,7 @@ def describe_files(
             expected.discard(path)
         elif entry.is_file(follow_symlinks=False) and _is_unicode(path):
             status = entry.stat(follow_symlinks=False)
-            sha256 = digest(Path(entry.path))
+            sha256 = read_digest(Path(entry.path)).sha256
             files.append(FileEntry(path=path, size=status.st_size, sha256=sha256))
             known = lent.get((status.st_dev, status.st_ino))
             if known is not None and known.file.sha256 != sha256:
@@ -172,12 +172,6 @@ def verify_version(
     return problems + _unexpected(loaded, content)
 
 
-def digest(path: Path) -> str:
-    """SHA-256 of a file, hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def missing_output(output: str) -> OutputDamage:
     """The finding that an output has no version at all."""
     return finding(output, "missing_output", ".", "was never made, or was removed")
@@ -195,7 +189,7 @@ def _file_problem(output: str, content: Path, file: FileEntry) -> OutputDamage |
     if size != file.size:
         message = f"has {size} bytes, expected {file.size}"
         return finding(output, "changed_file", file.path, message)
-    if digest(content / file.path) != file.sha256:
+    if read_digest(content / file.path).sha256 != file.sha256:
         return finding(output, "changed_file", file.path, "has another SHA-256 than recorded")
     return None
 

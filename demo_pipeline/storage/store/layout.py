@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from demo_pipeline.common.atomic_write import hidden_name
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.ids import is_safe_id
 from demo_pipeline.storage.store.version_manifest import VERSION_LENGTH
@@ -16,6 +17,7 @@ from demo_pipeline.storage.store.version_manifest import VERSION_LENGTH
 CONTENT = "content"
 MANIFEST = "manifest.json"
 _DOCUMENT_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+VersionKey = tuple[str, str]  # output, version id
 _VERSION = re.compile(rf"[0-9a-f]{{{VERSION_LENGTH}}}")
 
 
@@ -35,7 +37,7 @@ class StoreLayout:
         return self.root / ".versions"
 
     @property
-    def workshop(self) -> Path:
+    def staging(self) -> Path:
         """Everything unfinished or on its way out; names of its entries begin with a dot."""
         return self.root / ".staging"
 
@@ -51,9 +53,13 @@ class StoreLayout:
         """The lock file of one output."""
         return self.root / ".locks" / f"{output}.lock"
 
-    def staged(self, output: str, token: str) -> Path:
-        """A private directory for a version in the making."""
-        return self.workshop / output / f".{token}"
+    def staged(self, output: str) -> Path:
+        """A new private directory to build a version in."""
+        return self.staging / output / hidden_name()
+
+    def draft(self) -> Path:
+        """A new name for a file or folder that is unfinished, or about to be removed."""
+        return self.staging / hidden_name()
 
     def pointer(self, output: str, version: str) -> str:
         """What the public link of `output` says when it points to `version`."""

@@ -4,7 +4,6 @@ Belongs here: what is kept, believed and thrown away of a cache folder, which is
 local store. Nothing in it is the only copy of anything. Reading from the bucket is not done here.
 """
 
-import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -107,7 +106,7 @@ class WorkingCopy:
         """Throw the version's files away when one has another SHA-256 than recorded."""
         place = self.folder(version)
         if place.is_dir() and verify_version(self.layout, version.output, version.id, linked=False):
-            trash = self.layout.workshop / f".{secrets.token_hex(8)}"
+            trash = self.layout.draft()
             self._disk.make_folders(trash.parent)
             with self._disk.lock(self.layout.lock(version.output)):
                 self._disk.replace(place, trash)
@@ -132,7 +131,7 @@ class WorkingCopy:
     @contextmanager
     def scratch(self) -> Iterator[Path]:
         """A folder for a moment."""
-        folder = self.layout.workshop / f".{secrets.token_hex(8)}"
+        folder = self.layout.draft()
         self._disk.make_folders(folder)
         try:
             with self._disk.hold(folder):
@@ -157,7 +156,7 @@ class WorkingCopy:
         for manifest in (self.layout.root / _MANIFESTS).rglob("*.json"):
             manifest.unlink(missing_ok=True)
         removed = gc.collect_garbage(self.layout, self._disk, grace_seconds, now)
-        staging = f"{self.layout.workshop.name}/"
+        staging = f"{self.layout.staging.name}/"
         return [name for name in removed if name.startswith(staging)]
 
     def _manifest(self, output: str, version: str) -> Path:
@@ -167,8 +166,4 @@ class WorkingCopy:
         return self.layout.root / _DAMAGED / output / f"{version}.txt"
 
     def _write(self, path: Path, data: bytes) -> None:
-        draft = self.layout.workshop / f".{secrets.token_hex(8)}"
-        self._disk.make_folders(draft.parent)
-        self._disk.make_folders(path.parent)
-        self._disk.write(draft, data)
-        self._disk.replace(draft, path)
+        self._disk.write_atomically(path, data, self.layout.draft())

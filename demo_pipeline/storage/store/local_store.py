@@ -5,7 +5,6 @@ instant leaves the last good version and nothing that a reader can see.
 """
 
 import os
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -74,7 +73,7 @@ class LocalStore:
         """See `Store`."""
         require_output(output)
         self._require_free(output)
-        staging = Staging(output, self._layout, self._layout.staged(output, secrets.token_hex(8)))
+        staging = Staging(output, self._layout, self._layout.staged(output))
         self._disk.make_folders(staging.directory)
         try:
             with self._disk.hold(staging.directory):

@@ -15,14 +15,18 @@ from typing import Final
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.ids import safe_id
-from demo_pipeline.storage.objects.object_store import ObjectChangedError, ObjectInfo, Objects
+from demo_pipeline.storage.objects.object_store import (
+    ObjectChangedError,
+    ObjectInfo,
+    Objects,
+    list_all,
+)
 from demo_pipeline.storage.store.disk import Disk
 from demo_pipeline.storage.uploads import fingerprint
 from demo_pipeline.storage.uploads.fingerprint import ListedFile
 from demo_pipeline.storage.uploads.upload_listing import (
-    FILES,
+    UPLOAD_FILES,
     UploadedDemonstration,
-    all_objects,
     changed_while_read,
     folder_files,
     folder_names,
@@ -61,10 +65,10 @@ class BucketUploads:
     def list_demonstrations(self) -> list[UploadedDemonstration]:
         """See `Uploads`: one listing of all objects, however many folders there are."""
         files: dict[str, set[str]] = defaultdict(set)
-        for found in all_objects(self._objects):
+        for found in list_all(self._objects):
             name, slash, file = found.key.partition("/")
             if slash and name and not name.startswith("."):
-                files[name] |= {file} & set(FILES)
+                files[name] |= {file} & set(UPLOAD_FILES)
         single = {key: names[0] for key, names in _by_id(set(files)).items() if len(names) == 1}
         return [_described(key, name, files[name]) for key, name in sorted(single.items())]
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from demo_pipeline.common.hashing import file_digest
+from demo_pipeline.common.hashing import combined_digest, file_digest
 from demo_pipeline.storage.objects.object_store import Objects
-from demo_pipeline.storage.uploads.upload_listing import FILES, folder_files
+from demo_pipeline.storage.uploads.upload_listing import UPLOAD_FILES, folder_files
 
 
 class ListedFile(NamedTuple):
@@ -36,7 +36,7 @@ def listing_fingerprint(files: Iterable[tuple[str, str, int]]) -> str:
     Returns:
         64 hex digits.
     """
-    rows = sorted((name, etag, size) for name, etag, size in files if name in FILES)
+    rows = sorted((name, etag, size) for name, etag, size in files if name in UPLOAD_FILES)
     text = "".join(f"{name} {etag} {size}\n" for name, etag, size in rows)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -62,6 +62,5 @@ def of_folder(folder: Path) -> str:
 
     A recording's manifest has the same over all three as its `fingerprint`.
     """
-    present = (name for name in sorted(FILES) if (folder / name).is_file())
-    text = "".join(f"{name} {file_digest(folder / name).sha256}\n" for name in present)
-    return hashlib.sha256(text.encode()).hexdigest()
+    present = (name for name in UPLOAD_FILES if (folder / name).is_file())
+    return combined_digest((name, file_digest(folder / name).sha256) for name in present)

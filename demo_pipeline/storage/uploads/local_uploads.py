@@ -16,7 +16,7 @@ from demo_pipeline.storage.ids import safe_id
 from demo_pipeline.storage.objects.folder_objects import FolderObjects
 from demo_pipeline.storage.uploads import fingerprint
 from demo_pipeline.storage.uploads.upload_listing import (
-    FILES,
+    UPLOAD_FILES,
     UploadedDemonstration,
     changed_while_read,
     is_plain,
@@ -76,7 +76,9 @@ class LocalUploads:
         if len(names) != 1:
             raise DemonstrationError(no_single_folder(demonstration, list(map(_printable, names))))
         folder = self._root / names[0]
-        outside = [path for path in (folder, *(folder / f for f in FILES)) if self._leaves(path)]
+        outside = [
+            path for path in (folder, *(folder / f for f in UPLOAD_FILES)) if self._leaves(path)
+        ]
         if outside:
             raise DemonstrationError([_leads_outside(demonstration, folder, p) for p in outside])
         refused = {file: type(error).__name__ for file, error in _unreadable(folder)}
@@ -109,7 +111,7 @@ class LocalUploads:
 
     def _describe(self, key: str, name: str) -> UploadedDemonstration:
         folder = self._root / name
-        inside = () if self._leaves(folder) else FILES
+        inside = () if self._leaves(folder) else UPLOAD_FILES
         files = (f for f in inside if _is_file(folder / f) and not self._leaves(folder / f))
         return UploadedDemonstration(key, _printable(name), tuple(files))
 
@@ -137,7 +139,7 @@ def _is_file(path: Path) -> bool:
 
 def _unreadable(folder: Path) -> Iterator[tuple[str, OSError]]:
     """The files that are there and cannot be read, each with why; one byte is tried."""
-    for name in FILES:
+    for name in UPLOAD_FILES:
         try:
             if (folder / name).is_file():
                 with (folder / name).open("rb") as file:

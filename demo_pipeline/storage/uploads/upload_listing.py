@@ -4,14 +4,13 @@ Belongs here: the names, finding a folder among objects by its id, and what can 
 Local folders are walked in local_uploads.py.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from demo_pipeline.problems import Problem
 from demo_pipeline.storage.ids import is_safe_id, may_stand_for_another, safe_id
-from demo_pipeline.storage.objects.object_store import ObjectInfo, Objects
+from demo_pipeline.storage.objects.object_store import ObjectInfo, Objects, list_all
 
-FILES = ("input_log.jsonl", "meta.json", "recording.mp4")
+UPLOAD_FILES = ("input_log.jsonl", "meta.json", "recording.mp4")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +20,7 @@ class UploadedDemonstration:
     Attributes:
         id: safe id, the demonstration's name everywhere else.
         name: the folder's own name; bytes that are no UTF-8 are written `\xNN`.
-        files: which of `FILES` are there, sorted.
+        files: which of `UPLOAD_FILES` are there, sorted.
     """
 
     id: str
@@ -32,17 +31,6 @@ class UploadedDemonstration:
 def is_plain(demonstration: str) -> bool:
     """Whether a folder with this id can only be the one that bears it as its name."""
     return is_safe_id(demonstration) and not may_stand_for_another(demonstration)
-
-
-def all_objects(objects: Objects, prefix: str = "") -> Iterator[ObjectInfo]:
-    """Every object whose key begins with `prefix`, page after page."""
-    token: str | None = None
-    while True:
-        page = objects.list_page(prefix, token)
-        yield from page.objects
-        token = page.token
-        if token is None:
-            return
 
 
 def folder_names(objects: Objects) -> set[str]:
@@ -58,7 +46,7 @@ def folder_names(objects: Objects) -> set[str]:
 
 
 def folder_files(objects: Objects, demonstration: str) -> tuple[list[str], dict[str, ObjectInfo]]:
-    """The folders with this id and, when it is one, its files among `FILES`.
+    """The folders with this id and, when it is one, its files among `UPLOAD_FILES`.
 
     Only the folder itself is listed when its id is its name, else the names of all folders too.
 
@@ -73,8 +61,8 @@ def folder_files(objects: Objects, demonstration: str) -> tuple[list[str], dict[
     if len(names) != 1:
         return names, {}
     prefix = f"{names[0]}/"
-    found = {one.key.removeprefix(prefix): one for one in all_objects(objects, prefix)}
-    return names if found else [], {file: found[file] for file in FILES if file in found}
+    found = {one.key.removeprefix(prefix): one for one in list_all(objects, prefix)}
+    return names if found else [], {file: found[file] for file in UPLOAD_FILES if file in found}
 
 
 def no_single_folder(demonstration: str, names: list[str]) -> Problem:

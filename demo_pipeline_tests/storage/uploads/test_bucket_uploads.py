@@ -14,7 +14,7 @@ from demo_pipeline.storage.ids import safe_id
 from demo_pipeline.storage.uploads import fingerprint
 from demo_pipeline.storage.uploads.bucket_uploads import BucketUploads
 from demo_pipeline.storage.uploads.fingerprint import ListedFile, listing_fingerprint, of_upload
-from demo_pipeline.storage.uploads.upload_listing import FILES, UploadedDemonstration
+from demo_pipeline.storage.uploads.upload_listing import UPLOAD_FILES, UploadedDemonstration
 from demo_pipeline.storage.uploads.uploads import open_uploads
 from demo_pipeline_tests.storage.faulty import Fault, FaultyObjects
 from demo_pipeline_tests.storage.memory_objects import MemoryObjects
@@ -29,7 +29,7 @@ class Place:
         self.uploads = BucketUploads(self.objects, cache)
         self.cache = cache
 
-    def put(self, name: str, files: tuple[str, ...] = FILES) -> None:
+    def put(self, name: str, files: tuple[str, ...] = UPLOAD_FILES) -> None:
         for file in files:
             self.memory.put(f"{name}/{file}", f"{name} {file}".encode())
 
@@ -52,7 +52,7 @@ def test_every_folder_is_listed_complete_or_not_and_nothing_else(place: Place) -
     place.memory.put("empty/", b"")
     assert place.uploads.list_demonstrations() == [
         UploadedDemonstration("a", "a", ("meta.json",)),
-        UploadedDemonstration("b", "b", FILES),
+        UploadedDemonstration("b", "b", UPLOAD_FILES),
         UploadedDemonstration("empty", "empty", ()),
         UploadedDemonstration("other", "other", ()),
     ]
@@ -66,7 +66,7 @@ def test_a_whole_listing_takes_a_request_a_thousand_objects(tmp_path: Path) -> N
     assert len(BucketUploads(counted).list_demonstrations()) == 1000
     assert len(counted.calls) == 3
     found = BucketUploads(counted).find("demo-7")
-    assert found == UploadedDemonstration("demo-7", "demo-7", FILES)
+    assert found == UploadedDemonstration("demo-7", "demo-7", UPLOAD_FILES)
     assert counted.calls[3:] == [("list_page", "demo-7/")]
 
 
@@ -78,7 +78,7 @@ def test_a_folder_with_any_name_can_be_found_and_opened_by_its_id(place: Place) 
     assert place.uploads.find(listed.id) == listed
     with place.uploads.open(listed.id) as folder:
         assert {path.name: path.read_text() for path in folder.iterdir()} == {
-            file: f"{name} {file}" for file in FILES
+            file: f"{name} {file}" for file in UPLOAD_FILES
         }
 
 
@@ -126,7 +126,7 @@ def test_a_file_that_changes_during_the_download_is_noticed(
     with pytest.raises(DemonstrationError) as caught:
         place.uploads.open("a").__enter__()
     (problem,) = caught.value.problems
-    assert (problem.code, problem.file) == ("upload_changed", FILES[call - 1])
+    assert (problem.code, problem.file) == ("upload_changed", UPLOAD_FILES[call - 1])
     assert problem.message == "changed while it was read"
     assert problem.demonstration == "a"
     assert place.left() == []
@@ -197,7 +197,7 @@ def test_a_local_identity_is_the_fingerprint_in_the_manifest(recording: Path) ->
     uploads = open_uploads(str(recording.parent))
     files = [manifest.fingerprint_file(recording / file) for file in manifest.FILES]
     assert uploads.identity(recording.name) == manifest.combined_fingerprint(files)
-    assert manifest.FILES == FILES
+    assert manifest.FILES == UPLOAD_FILES
     assert uploads.identity("nobody") is None
 
 
@@ -222,7 +222,7 @@ def test_a_local_upload_has_a_listing_fingerprint_that_a_rewriting_changes(tmp_p
 ROWS = st.lists(
     st.builds(
         ListedFile,
-        st.sampled_from([*FILES, "notes.txt"]),
+        st.sampled_from([*UPLOAD_FILES, "notes.txt"]),
         st.text("0123456789abcdef-", min_size=1, max_size=4),
         st.integers(0, 9),
     ),
@@ -236,8 +236,8 @@ def test_a_listing_fingerprint_is_of_the_three_files_in_any_order(rows, other, s
     mixed = list(rows)
     seed.shuffle(mixed)
     assert listing_fingerprint(mixed) == listing_fingerprint(rows)
-    counted = {row for row in rows if row.name in FILES}
-    equal = counted == {row for row in other if row.name in FILES}
+    counted = {row for row in rows if row.name in UPLOAD_FILES}
+    equal = counted == {row for row in other if row.name in UPLOAD_FILES}
     assert (listing_fingerprint(rows) == listing_fingerprint(other)) == equal
 
 

@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from demo_pipeline.discovery.decisions import accept, described, fingerprint_of
+from demo_pipeline.discovery.decisions import accept, fingerprint_of, observed_file
 from demo_pipeline.discovery.ledger import Ledger
 from demo_pipeline.discovery.tick import Tick, tick
 from demo_pipeline.settings import DiscoverySettings
@@ -118,7 +118,7 @@ def accept_all(objects: Many | Bucket, path: Path) -> None:
             done = []
             for entry in entries:
                 infos = files_of(int(entry.name[5:]))
-                files = tuple(sorted(described(i.key.rpartition("/")[2], i) for i in infos))
+                files = tuple(sorted(observed_file(i.key.rpartition("/")[2], i) for i in infos))
                 full = replace(entry, files=files, fingerprint=fingerprint_of(files))
                 done.append(accept(full))
             with ledger.transaction():

@@ -30,7 +30,7 @@ def superseded(
         )
     )
     with open_ledger(context.instance, pipeline) as ledger:
-        ledger.wish(key, SUPERSEDED_REASON)
+        ledger.request_rerun(key, SUPERSEDED_REASON)
     for check in stage.checks:
         yield dg.AssetCheckResult(
             check_name=check.name,

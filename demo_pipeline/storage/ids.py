@@ -19,7 +19,7 @@ def is_safe_id(text: str) -> bool:
     return _SAFE.fullmatch(text) is not None and ".." not in text
 
 
-def may_stand_for_another(text: str) -> bool:
+def is_derived_id(text: str) -> bool:
     """Whether a safe id has the form that `safe_id` gives to other names."""
     return _DERIVED.search(text) is not None
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from demo_pipeline.storage.errors import StorageError
-from demo_pipeline.storage.objects.folder_walk import FolderEntry, children, files_after
+from demo_pipeline.storage.objects.folder_walk import FolderEntry, files_after, list_folder
 from demo_pipeline.storage.objects.object_store import PAGE, ObjectChangedError, ObjectInfo, Page
 from demo_pipeline.storage.store.disk import Disk, stored_file
 
@@ -58,7 +58,7 @@ class FolderObjects:
         if folder and not _is_plain(folder):
             return Page((), (), None)
         after = _after(token)
-        entries = (one for one in children(self.root, folder) if one.parts > after)
+        entries = (one for one in list_folder(self.root, folder) if one.parts > after)
         found = list(islice(entries, limit + 1))
         objects = tuple(_info(entry) for entry in found[:limit] if not entry.is_folder)
         prefixes = tuple(f"{entry.key}/" for entry in found[:limit] if entry.is_folder)

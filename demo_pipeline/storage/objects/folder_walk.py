@@ -37,7 +37,7 @@ class FolderEntry:
         return stat.S_ISDIR(self.status.st_mode)
 
 
-def children(root: Path, folder: str, start: str = "", since: str = "") -> Iterator[FolderEntry]:
+def list_folder(root: Path, folder: str, start: str = "", since: str = "") -> Iterator[FolderEntry]:
     """Files and folders directly in `folder` (a key, empty for the root), by name.
 
     Args:
@@ -81,7 +81,7 @@ def files_after(root: Path, folder: str, start: str, after: Parts) -> Iterator[F
     depth = len(folder.split("/")) if folder else 0
     base = tuple(folder.split("/")) if folder else ()
     since = after[depth] if after[:depth] == base and len(after) > depth else ""
-    for entry in children(root, folder, start, since):
+    for entry in list_folder(root, folder, start, since):
         if entry.is_folder:
             if not _leads_up(root.joinpath(*entry.parts)):
                 yield from files_after(root, entry.key, "", after)

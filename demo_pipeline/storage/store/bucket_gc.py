@@ -11,21 +11,21 @@ from functools import partial
 
 from demo_pipeline.storage.objects.object_store import ObjectInfo, Objects, list_all
 from demo_pipeline.storage.store.bucket_layout import (
-    REMOVING,
-    RETIRED,
+    DELETION_LEASES,
+    LEASES,
     VERSIONS,
     in_parallel,
+    lease_key,
     manifest_key,
-    marked,
-    retired_key,
     version_of,
+    version_of_lease,
     version_prefix,
 )
-from demo_pipeline.storage.store.bucket_pointers import outputs, pointed
-from demo_pipeline.storage.store.bucket_versions import find
+from demo_pipeline.storage.store.bucket_pointers import published_outputs, read_pointer
+from demo_pipeline.storage.store.bucket_versions import find_version
 from demo_pipeline.storage.store.gc_leases import LEASE_SECONDS, DeletionLease
 from demo_pipeline.storage.store.layout import VersionKey
-from demo_pipeline.storage.store.local_cache import WorkingCopy
+from demo_pipeline.storage.store.local_cache import LocalCache
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class BucketInventory:
 
 
 def collect_bucket_garbage(
-    objects: Objects, copy: WorkingCopy, grace_seconds: float, now: float
+    objects: Objects, copy: LocalCache, grace_seconds: float, now: float
 ) -> tuple[list[str], Mapping[str, str]]:
     """Remove versions that nobody needed for the grace period, and markers of such.
 
@@ -67,8 +67,8 @@ def collect_bucket_garbage(
     if len(roots) < len(found.changed):
         unneeded = sorted(found.changed.keys() - _needed(objects, copy, roots))
     removed = in_parallel(partial(_remove, objects, found.markers, now), unneeded)
-    _sweep(objects, RETIRED, found, before)
-    _sweep(objects, REMOVING, found, now - LEASE_SECONDS)
+    _sweep(objects, LEASES, found, before)
+    _sweep(objects, DELETION_LEASES, found, now - LEASE_SECONDS)
     names = [f"{key[0]}@{key[1]}" for key, done in zip(unneeded, removed, strict=True) if done]
     return names, found.current
 
@@ -81,7 +81,9 @@ def take_inventory(objects: Objects) -> BucketInventory:
         if version:
             changed[version] = max(info.modified, changed.get(version, 0))
     markers = {
-        key: info for info in list_all(objects, RETIRED) if (key := marked(info.key, RETIRED))
+        key: info
+        for info in list_all(objects, LEASES)
+        if (key := version_of_lease(info.key, LEASES))
     }
     return BucketInventory(changed, markers, _current(objects, changed))
 
@@ -89,21 +91,21 @@ def take_inventory(objects: Objects) -> BucketInventory:
 def _current(objects: Objects, versions: Iterable[VersionKey]) -> dict[str, str]:
     """The only version of an output that has a pointer is taken for the one it says."""
     count = Counter(output for output, _ in versions)
-    seen = outputs(objects)
+    seen = published_outputs(objects)
     only = {output: version for output, version in versions if count[output] == 1}
     asked = [output for output in seen if output not in only]
-    answers = zip(asked, in_parallel(partial(pointed, objects), asked), strict=True)
+    answers = zip(asked, in_parallel(partial(read_pointer, objects), asked), strict=True)
     current = {output: only[output] for output in seen if output in only}
     return current | {output: version for output, version in answers if version}
 
 
-def _needed(objects: Objects, copy: WorkingCopy, roots: list[VersionKey]) -> set[VersionKey]:
+def _needed(objects: Objects, copy: LocalCache, roots: list[VersionKey]) -> set[VersionKey]:
     """The roots and all that they link to."""
     needed: set[VersionKey] = set()
     level = roots
     while level:
         needed.update(level)
-        found = in_parallel(partial(find, objects, copy, remember=False), level)
+        found = in_parallel(partial(find_version, objects, copy, remember=False), level)
         entries = (entry for one in found if one for entry in one.manifest.links.values())
         level = sorted({(entry.output, entry.version) for entry in entries} - needed)
     return needed
@@ -112,7 +114,7 @@ def _needed(objects: Objects, copy: WorkingCopy, roots: list[VersionKey]) -> set
 def _sweep(objects: Objects, folder: str, found: BucketInventory, before: float) -> None:
     """Remove old markers of versions that are not there."""
     for info in list(list_all(objects, folder)):
-        if marked(info.key, folder) not in found.changed and info.modified < before:
+        if version_of_lease(info.key, folder) not in found.changed and info.modified < before:
             objects.delete(info.key)
 
 
@@ -123,7 +125,7 @@ def _remove(
     removal = DeletionLease(objects, key, markers.get(key))
     if not removal.begin(now):
         return False
-    done = pointed(objects, key[0]) != key[1] and _delete_objects(objects, key, removal)
+    done = read_pointer(objects, key[0]) != key[1] and _delete_objects(objects, key, removal)
     removal.end()
     return done
 
@@ -135,5 +137,5 @@ def _delete_objects(objects: Objects, key: VersionKey, removal: DeletionLease) -
         if not removal.has_time():
             return False
         objects.delete(name)
-    objects.delete(retired_key(*key))
+    objects.delete(lease_key(*key))
     return True

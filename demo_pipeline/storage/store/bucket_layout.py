@@ -18,7 +18,7 @@ from demo_pipeline.storage.store.layout import (
     require_document,
 )
 
-VERSIONS, POINTERS, RETIRED, REMOVING = "versions/", "pointers/", "retired/", "removing/"
+VERSIONS, POINTERS, LEASES, DELETION_LEASES = "versions/", "pointers/", "retired/", "removing/"
 WORKERS = 16
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -44,14 +44,14 @@ def pointer_key(output: str) -> str:
     return f"{POINTERS}{output}"
 
 
-def retired_key(output: str, version: str) -> str:
+def lease_key(output: str, version: str) -> str:
     """The key of the marker whose age is that of the last time the version was wanted."""
-    return f"{RETIRED}{output}/{version}"
+    return f"{LEASES}{output}/{version}"
 
 
-def removing_key(output: str, version: str) -> str:
+def deletion_lease_key(output: str, version: str) -> str:
     """The key of the marker that is there while the version is being removed."""
-    return f"{REMOVING}{output}/{version}"
+    return f"{DELETION_LEASES}{output}/{version}"
 
 
 def version_of(key: str) -> VersionKey | None:
@@ -65,7 +65,7 @@ def version_of(key: str) -> VersionKey | None:
     return None
 
 
-def marked(key: str, folder: str) -> VersionKey | None:
+def version_of_lease(key: str, folder: str) -> VersionKey | None:
     """The version that a marker in a folder of markers speaks of; None for a foreign object."""
     output, _, version = key.removeprefix(folder).rpartition("/")
     return (output, version) if output and is_version_id(version) else None
@@ -83,7 +83,7 @@ def require_bucket_document(key: str) -> None:
         StorageError: it is one of these.
     """
     require_document(key)
-    if key.startswith((VERSIONS, POINTERS, RETIRED, REMOVING)):
+    if key.startswith((VERSIONS, POINTERS, LEASES, DELETION_LEASES)):
         raise StorageError(f"{key!r} is no key of a document; the store keeps its own things there")
 
 

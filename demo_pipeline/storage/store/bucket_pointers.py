@@ -12,20 +12,20 @@ from demo_pipeline.storage.store.layout import is_version_id
 _ATTEMPTS = 100  # each lost one is somebody else's success
 
 
-def pointed(objects: Objects, output: str) -> str | None:
+def read_pointer(objects: Objects, output: str) -> str | None:
     """The version that readers see, whether or not it exists; None without a sound pointer."""
     found = objects.read(pointer_key(output))
     return _version(found[0]) if found else None
 
 
-def outputs(objects: Objects, folder: str = "") -> list[str]:
+def published_outputs(objects: Objects, folder: str = "") -> list[str]:
     """Names of the outputs that have a pointer, at or below the folder (empty: all), sorted."""
     names = (info.key.removeprefix(POINTERS) for info in list_all(objects, pointer_key(folder)))
     inside = (name for name in names if not folder or f"{name}/".startswith(f"{folder}/"))
     return sorted(set(filter(is_output, inside)))
 
 
-def move(objects: Objects, output: str, version: str) -> None:
+def move_pointer(objects: Objects, output: str, version: str) -> None:
     """Let readers see the version from now on.
 
     Raises:
@@ -49,7 +49,7 @@ def move(objects: Objects, output: str, version: str) -> None:
     raise StorageError(f"{output}: too many others commit it at the same time; run again")
 
 
-def withdraw(objects: Objects, output: str) -> None:
+def remove_pointer(objects: Objects, output: str) -> None:
     """Let readers see no version any more."""
     found = objects.read(pointer_key(output))
     if found is None:
@@ -60,7 +60,7 @@ def withdraw(objects: Objects, output: str) -> None:
     objects.delete(pointer_key(output))
 
 
-def require_free(objects: Objects, output: str) -> None:
+def require_separate_output(objects: Objects, output: str) -> None:
     """Refuse an output that would lie inside another, or have another inside it.
 
     Raises:

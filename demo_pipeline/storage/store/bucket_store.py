@@ -20,11 +20,11 @@ from demo_pipeline.storage.store.bucket_layout import (
     manifest_key,
     require_bucket_document,
 )
-from demo_pipeline.storage.store.bucket_verification import verify
-from demo_pipeline.storage.store.bucket_versions import fetch, find, upload
-from demo_pipeline.storage.store.integrity import OutputDamage, missing_output
+from demo_pipeline.storage.store.bucket_verification import verify_bucket_version
+from demo_pipeline.storage.store.bucket_versions import fetch_version, find_version, upload_version
+from demo_pipeline.storage.store.integrity import OutputDamage, missing_output_damage
 from demo_pipeline.storage.store.layout import is_document, require_output
-from demo_pipeline.storage.store.local_cache import WorkingCopy
+from demo_pipeline.storage.store.local_cache import LocalCache
 from demo_pipeline.storage.store.staging import Staging
 from demo_pipeline.storage.store.version_manifest import CheckOutcome, LinkEntry, Recipe, Version
 
@@ -40,7 +40,7 @@ class BucketStore:
 
     def __init__(self, objects: Objects, cache: Path) -> None:
         self._objects = objects
-        self._copy = WorkingCopy(cache)
+        self._copy = LocalCache(cache)
 
     @property
     def url(self) -> str:
@@ -50,10 +50,10 @@ class BucketStore:
     def current(self, output: str) -> Version | None:
         """See `Store`; a file is known to be missing when somebody here looked for it."""
         require_output(output)
-        pointed = bucket_pointers.pointed(self._objects, output)
+        pointed = bucket_pointers.read_pointer(self._objects, output)
         if pointed is None or self._is_damaged(output, pointed):
             return None
-        return find(self._objects, self._copy, (output, pointed))
+        return find_version(self._objects, self._copy, (output, pointed))
 
     @contextmanager
     def open(self, output: str) -> Iterator[tuple[Path, Version]]:
@@ -65,7 +65,7 @@ class BucketStore:
         version = self.current(output)
         if version is None:
             raise MissingOutput(output)
-        fetch(self._objects, self._copy, version)
+        fetch_version(self._objects, self._copy, version)
         self._copy.point(version)
         yield self._copy.content(version), version
 
@@ -81,11 +81,11 @@ class BucketStore:
         checks: Sequence[CheckOutcome] = (),
     ) -> Version:
         """See `Store`: the working copy, then its objects, the manifest, the pointer."""
-        bucket_pointers.require_free(self._objects, staging.output)
+        bucket_pointers.require_separate_output(self._objects, staging.output)
         in_parallel(partial(self._require_link, staging.output), list(staging.links.values()))
         version = self._copy.local.commit(staging, recipe, summary, checks)
-        upload(self._objects, self._copy, version)
-        bucket_pointers.move(self._objects, version.output, version.id)
+        upload_version(self._objects, self._copy, version)
+        bucket_pointers.move_pointer(self._objects, version.output, version.id)
         self._copy.forget_damage(version.output, version.id)
         return version
 
@@ -94,21 +94,21 @@ class BucketStore:
         folder = prefix.rstrip("/")
         if folder:
             require_output(folder)
-        return bucket_pointers.outputs(self._objects, folder)
+        return bucket_pointers.published_outputs(self._objects, folder)
 
     def remove(self, output: str) -> None:
         """See `Store`."""
         require_output(output)
-        bucket_pointers.withdraw(self._objects, output)
+        bucket_pointers.remove_pointer(self._objects, output)
         self._copy.unpoint(output)
 
     def verify(self, output: str) -> list[OutputDamage]:
         """See `Store`: reads the bucket, and throws away what is wrong in the working copy."""
         require_output(output)
-        pointed = bucket_pointers.pointed(self._objects, output)
+        pointed = bucket_pointers.read_pointer(self._objects, output)
         if pointed is None:
-            return [missing_output(output)]
-        return verify(self._objects, self._copy, (output, pointed))
+            return [missing_output_damage(output)]
+        return verify_bucket_version(self._objects, self._copy, (output, pointed))
 
     def collect(self, grace_seconds: float, now: float) -> list[str]:
         """See `Store`: ages in the bucket by its clock; the working copy is pruned by its own."""

@@ -24,10 +24,10 @@ from demo_pipeline.storage.store.bucket_layout import (
     manifest_key,
     version_prefix,
 )
-from demo_pipeline.storage.store.gc_leases import refresh_lease_of
-from demo_pipeline.storage.store.integrity import read_version
+from demo_pipeline.storage.store.gc_leases import acquire_lease
+from demo_pipeline.storage.store.integrity import parse_version
 from demo_pipeline.storage.store.layout import CONTENT, MANIFEST, VersionKey
-from demo_pipeline.storage.store.local_cache import CorruptObject, WorkingCopy
+from demo_pipeline.storage.store.local_cache import CorruptObject, LocalCache
 from demo_pipeline.storage.store.version_manifest import Version
 
 _ATTEMPTS = 3
@@ -35,7 +35,7 @@ Infos = dict[str, ObjectInfo]  # by key
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ExpectedObject:
     """What an object has to be."""
 
     key: str
@@ -43,10 +43,10 @@ class Expected:
     sha256: str
 
 
-def expected_files(version: Version) -> dict[str, Expected]:
+def expected_files(version: Version) -> dict[str, ExpectedObject]:
     """Path under `content/` → what its object has to be."""
     return {
-        file.path: Expected(
+        file.path: ExpectedObject(
             content_key(version.output, version.id, file.path), file.size, file.sha256
         )
         for file in version.manifest.files
@@ -56,18 +56,18 @@ def expected_files(version: Version) -> dict[str, Expected]:
 def read_version_manifest(objects: Objects, key: VersionKey) -> tuple[bytes, Version] | None:
     """A version's manifest; None when it is missing or not what its id says."""
     found = objects.read(manifest_key(*key))
-    version = read_version(found[0], *key) if found else None
+    version = parse_version(found[0], *key) if found else None
     return (found[0], version) if found and version else None
 
 
-def manifest_damage(objects: Objects, key: VersionKey) -> CorruptObject:
+def corrupt_manifest(objects: Objects, key: VersionKey) -> CorruptObject:
     """What stands where a version's manifest should be."""
     info = objects.head(manifest_key(*key))
     return CorruptObject(manifest_key(*key), info.etag if info else "")
 
 
-def find(
-    objects: Objects, copy: WorkingCopy, key: VersionKey, *, remember: bool = True
+def find_version(
+    objects: Objects, copy: LocalCache, key: VersionKey, *, remember: bool = True
 ) -> Version | None:
     """The version, from the working copy when it is known there."""
     known = copy.known(*key)
@@ -81,7 +81,7 @@ def find(
     return found[1]
 
 
-def with_links(objects: Objects, copy: WorkingCopy, version: Version) -> list[Version]:
+def with_linked_versions(objects: Objects, copy: LocalCache, version: Version) -> list[Version]:
     """The version itself, then all that it links to, through any number of links.
 
     Raises:
@@ -99,13 +99,13 @@ def with_links(objects: Objects, copy: WorkingCopy, version: Version) -> list[Ve
     return list(found.values())
 
 
-def fetch(objects: Objects, copy: WorkingCopy, version: Version) -> None:
+def fetch_version(objects: Objects, copy: LocalCache, version: Version) -> None:
     """Have the version and all that it links to in the working copy, whole.
 
     Raises:
         MissingOutput: a file of one of them is gone from the bucket, or is another.
     """
-    _, *linked = with_links(objects, copy, version)
+    _, *linked = with_linked_versions(objects, copy, version)
     missing = [one for one in linked if not copy.has(one)]
     workers = 1 if len(missing) > 1 else WORKERS
     in_parallel(partial(_download, objects, copy, workers), missing)
@@ -113,7 +113,7 @@ def fetch(objects: Objects, copy: WorkingCopy, version: Version) -> None:
         _download(objects, copy, WORKERS, version)
 
 
-def upload(objects: Objects, copy: WorkingCopy, version: Version) -> None:
+def upload_version(objects: Objects, copy: LocalCache, version: Version) -> None:
     """Write every object of a version that is not there already, its manifest last.
 
     Raises:
@@ -122,7 +122,7 @@ def upload(objects: Objects, copy: WorkingCopy, version: Version) -> None:
     folder = copy.folder(version)
     there = _there(objects, version)
     if there:
-        refresh_lease_of(objects, (version.output, version.id))
+        acquire_lease(objects, (version.output, version.id))
         there = _there(objects, version)
     with copy.scratch() as scratch:
         files = expected_files(version)
@@ -130,11 +130,11 @@ def upload(objects: Objects, copy: WorkingCopy, version: Version) -> None:
         in_parallel(lambda path: put(files[path], folder / CONTENT / path), list(files))
         manifest = folder / MANIFEST
         key = manifest_key(version.output, version.id)
-        put(Expected(key, *read_digest(manifest)), manifest)
+        put(ExpectedObject(key, *read_digest(manifest)), manifest)
 
 
-def fetch_file(
-    objects: Objects, expected: Expected, info: ObjectInfo | None, dest: Path
+def fetch_verified(
+    objects: Objects, expected: ExpectedObject, info: ObjectInfo | None, dest: Path
 ) -> CorruptObject | None:
     """Put an object at `dest` if it is what it has to be, else say what is there."""
     for _ in range(_ATTEMPTS):
@@ -152,12 +152,12 @@ def fetch_file(
     return CorruptObject(expected.key, info.etag if info else "")
 
 
-def _download(objects: Objects, copy: WorkingCopy, workers: int, version: Version) -> None:
+def _download(objects: Objects, copy: LocalCache, workers: int, version: Version) -> None:
     """Have one version in the working copy; its links are not followed."""
     key = (version.output, version.id)
     found = read_version_manifest(objects, key)
     if found is None:
-        copy.note_damage(*key, manifest_damage(objects, key))
+        copy.note_damage(*key, corrupt_manifest(objects, key))
         raise MissingOutput(version.output)
     with copy.fetching(version, found[0]) as staging:
         if staging is None:
@@ -168,7 +168,7 @@ def _download(objects: Objects, copy: WorkingCopy, workers: int, version: Versio
         def fetch_one(path: str) -> CorruptObject | None:
             dest = staging.path / path
             dest.parent.mkdir(parents=True, exist_ok=True)
-            return fetch_file(objects, files[path], there.get(files[path].key), dest)
+            return fetch_verified(objects, files[path], there.get(files[path].key), dest)
 
         for damage in in_parallel(fetch_one, list(files), workers):
             if damage:
@@ -178,7 +178,9 @@ def _download(objects: Objects, copy: WorkingCopy, workers: int, version: Versio
             staging.link_to(path, link)
 
 
-def _put(objects: Objects, there: Infos, scratch: Path, expected: Expected, source: Path) -> None:
+def _put(
+    objects: Objects, there: Infos, scratch: Path, expected: ExpectedObject, source: Path
+) -> None:
     """Write an object unless it is there with the same bytes."""
     present = there.get(expected.key)
     if present is None:
@@ -188,14 +190,14 @@ def _put(objects: Objects, there: Infos, scratch: Path, expected: Expected, sour
             present = objects.head(expected.key)
     if present is not None:
         dest = scratch / secrets.token_hex(8)
-        if fetch_file(objects, expected, present, dest):
+        if fetch_verified(objects, expected, present, dest):
             objects.put(expected.key, source, if_match=present.etag)
         else:
             dest.unlink()
 
 
-def _require(objects: Objects, copy: WorkingCopy, key: VersionKey) -> Version:
-    version = find(objects, copy, key)
+def _require(objects: Objects, copy: LocalCache, key: VersionKey) -> Version:
+    version = find_version(objects, copy, key)
     if version is None:
         raise MissingOutput(key[0])
     return version

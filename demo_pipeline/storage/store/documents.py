@@ -4,7 +4,7 @@ Belongs here: the four calls behind `Store.…_document`. What a document says i
 """
 
 from demo_pipeline.storage.store.disk import Disk
-from demo_pipeline.storage.store.integrity import tree
+from demo_pipeline.storage.store.integrity import walk_files
 from demo_pipeline.storage.store.layout import StoreLayout, is_document, require_document
 
 
@@ -40,5 +40,5 @@ def list_keys(layout: StoreLayout, prefix: str) -> list[str]:
     top = layout.root / folder
     if top.is_symlink() or not top.is_dir():
         return []
-    names = (path for path, entry in tree(top) if entry.is_file(follow_symlinks=False))
+    names = (path for path, entry in walk_files(top) if entry.is_file(follow_symlinks=False))
     return sorted(filter(is_document, (f"{folder}/{name}" for name in names)))

@@ -10,7 +10,7 @@ import time
 
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.objects.object_store import ObjectChangedError, ObjectInfo, Objects
-from demo_pipeline.storage.store.bucket_layout import removing_key, retired_key
+from demo_pipeline.storage.store.bucket_layout import deletion_lease_key, lease_key
 from demo_pipeline.storage.store.layout import VersionKey
 
 LEASE_SECONDS = 900.0  # after which a removal that did not end is taken for dead
@@ -22,17 +22,17 @@ def refresh_lease(objects: Objects, key: VersionKey) -> ObjectInfo:
 
     The marker says something else each time, since the ETag of equal bytes may be equal.
     """
-    return objects.put(retired_key(*key), _nonce())
+    return objects.put(lease_key(*key), _nonce())
 
 
-def refresh_lease_of(objects: Objects, key: VersionKey) -> None:
+def acquire_lease(objects: Objects, key: VersionKey) -> None:
     """Take up a version that is there already, so that no collection removes it.
 
     Raises:
         StorageError: one is at it; times are compared as the bucket's clock gives them.
     """
     now = refresh_lease(objects, key).modified
-    removing = objects.head(removing_key(*key))
+    removing = objects.head(deletion_lease_key(*key))
     if removing and removing.modified >= now - LEASE_SECONDS:
         raise StorageError(
             f"{key[0]}: an old version with the same content is being removed just now; "
@@ -61,7 +61,7 @@ class DeletionLease:
         Args:
             now: epoch seconds; what an earlier removal left behind is judged by it.
         """
-        marker = removing_key(*self._key)
+        marker = deletion_lease_key(*self._key)
         present = self._objects.head(marker)
         if present and present.modified >= now - LEASE_SECONDS:
             return False
@@ -74,7 +74,7 @@ class DeletionLease:
             )
         except ObjectChangedError:
             return False
-        wanted = self._objects.head(retired_key(*self._key))
+        wanted = self._objects.head(lease_key(*self._key))
         if _etag(wanted) == _etag(self._wanted):
             return True
         self.end()
@@ -86,7 +86,7 @@ class DeletionLease:
 
     def end(self) -> None:
         """Let commits have the version again."""
-        self._objects.delete(removing_key(*self._key))
+        self._objects.delete(deletion_lease_key(*self._key))
 
 
 def _etag(info: ObjectInfo | None) -> str:

@@ -12,7 +12,7 @@ from demo_pipeline.storage.store.layout import StoreLayout
 from demo_pipeline.storage.store.version_manifest import Version
 
 
-def install(layout: StoreLayout, disk: Disk, staged: Path, version: Version) -> Path | None:
+def install_version(layout: StoreLayout, disk: Disk, staged: Path, version: Version) -> Path | None:
     """Put the version's directory in place; the path of a broken one that it replaced."""
     place = layout.version(version.output, version.id)
     broken: Path | None = None

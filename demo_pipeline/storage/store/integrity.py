@@ -48,10 +48,10 @@ def load_version(layout: StoreLayout, output: str, version: str) -> Version | No
         data = (layout.version(output, version) / MANIFEST).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return read_version(data, output, version)
+    return parse_version(data, output, version)
 
 
-def read_version(data: bytes, output: str, version: str) -> Version | None:
+def parse_version(data: bytes, output: str, version: str) -> Version | None:
     """The version with this id whose manifest has these bytes; None when it has others."""
     if version_id(data) != version:
         return None
@@ -62,7 +62,7 @@ def read_version(data: bytes, output: str, version: str) -> Version | None:
     return Version(version, manifest) if manifest.output == output else None
 
 
-def is_whole(layout: StoreLayout, version: Version) -> bool:
+def has_all_files(layout: StoreLayout, version: Version) -> bool:
     """Whether every file is there in its size and every link leads to a version that is there."""
     content = layout.version(version.output, version.id) / CONTENT
     sized = all(_size(content / file.path) == file.size for file in version.manifest.files)
@@ -85,7 +85,7 @@ def is_linked(path: Path, layout: StoreLayout, link: LinkEntry) -> bool:
     return text == layout.link(path, link.output, link.version) and manifest.is_file()
 
 
-def tree(content: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
+def walk_files(content: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
     """Every entry under `content` that is no folder, with its `/`-separated path; no order."""
     folders = [("", content)]
     while folders:
@@ -99,27 +99,29 @@ def tree(content: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Lent:
+class CommittedFile:
     """A file of a committed version, which has been on the disk since that commit."""
 
     output: str
     file: FileEntry
 
 
-def lent_files(layout: StoreLayout, hardlink_sources: Iterable[Version]) -> dict[FileId, Lent]:
+def committed_files(
+    layout: StoreLayout, hardlink_sources: Iterable[Version]
+) -> dict[FileId, CommittedFile]:
     """The files of committed versions."""
-    found: dict[FileId, Lent] = {}
+    found: dict[FileId, CommittedFile] = {}
     for version in hardlink_sources:
         content = layout.version(version.output, version.id) / CONTENT
         for file in version.manifest.files:
             identity = file_id(content / file.path)
             if identity is not None:
-                found[identity] = Lent(version.output, file)
+                found[identity] = CommittedFile(version.output, file)
     return found
 
 
 def describe_files(
-    output: str, content: Path, linked: Iterable[str], lent: Mapping[FileId, Lent]
+    output: str, content: Path, linked: Iterable[str], lent: Mapping[FileId, CommittedFile]
 ) -> list[FileEntry]:
     """Size and digest of every file of a staged directory, sorted by path.
 
@@ -130,7 +132,7 @@ def describe_files(
     """
     expected = set(linked)
     files: list[FileEntry] = []
-    for path, entry in tree(content):
+    for path, entry in walk_files(content):
         if entry.is_symlink() and path in expected:
             expected.discard(path)
         elif entry.is_file(follow_symlinks=False) and _is_unicode(path):
@@ -159,25 +161,25 @@ def verify_version(
     """
     loaded = load_version(layout, output, version)
     if loaded is None:
-        return [finding(output, "damaged_manifest", MANIFEST, "is missing or was changed")]
+        return [output_damage(output, "damaged_manifest", MANIFEST, "is missing or was changed")]
     content = layout.version(output, version) / CONTENT
     problems = [
         found for file in loaded.manifest.files if (found := _file_problem(output, content, file))
     ]
     for path, link in loaded.manifest.links.items():
         if not is_linked(content / path, layout, link):
-            problems.append(finding(output, "broken_link", path, f"no longer {link.output}"))
+            problems.append(output_damage(output, "broken_link", path, f"no longer {link.output}"))
         elif linked:
             problems += verify_version(layout, link.output, link.version)
     return problems + _unexpected(loaded, content)
 
 
-def missing_output(output: str) -> OutputDamage:
+def missing_output_damage(output: str) -> OutputDamage:
     """The finding that an output has no version at all."""
-    return finding(output, "missing_output", ".", "was never made, or was removed")
+    return output_damage(output, "missing_output", ".", "was never made, or was removed")
 
 
-def finding(output: str, code: str, path: str, message: str) -> OutputDamage:
+def output_damage(output: str, code: str, path: str, message: str) -> OutputDamage:
     """What is wrong with the file at `path` in an output."""
     return OutputDamage(output, code, f"{output}/{ascii(path)[1:-1]}", message)
 
@@ -185,22 +187,24 @@ def finding(output: str, code: str, path: str, message: str) -> OutputDamage:
 def _file_problem(output: str, content: Path, file: FileEntry) -> OutputDamage | None:
     size = _size(content / file.path)
     if size is None:
-        return finding(output, "missing_file", file.path, "is missing")
+        return output_damage(output, "missing_file", file.path, "is missing")
     if size != file.size:
         message = f"has {size} bytes, expected {file.size}"
-        return finding(output, "changed_file", file.path, message)
+        return output_damage(output, "changed_file", file.path, message)
     if read_digest(content / file.path).sha256 != file.sha256:
-        return finding(output, "changed_file", file.path, "has another SHA-256 than recorded")
+        return output_damage(output, "changed_file", file.path, "has another SHA-256 than recorded")
     return None
 
 
 def _unexpected(version: Version, content: Path) -> list[OutputDamage]:
     known = {file.path for file in version.manifest.files} | set(version.manifest.links)
     extra = (
-        sorted(path for path, _ in tree(content) if path not in known) if content.is_dir() else []
+        sorted(path for path, _ in walk_files(content) if path not in known)
+        if content.is_dir()
+        else []
     )
     return [
-        finding(version.output, "unexpected_file", path, "was put there by something else")
+        output_damage(version.output, "unexpected_file", path, "was put there by something else")
         for path in extra
     ]
 

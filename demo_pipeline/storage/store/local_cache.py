@@ -13,9 +13,9 @@ from pathlib import Path
 from demo_pipeline.storage.store import gc, install
 from demo_pipeline.storage.store.disk import Disk
 from demo_pipeline.storage.store.integrity import (
-    is_whole,
+    has_all_files,
     load_version,
-    read_version,
+    parse_version,
     verify_version,
 )
 from demo_pipeline.storage.store.layout import CONTENT, MANIFEST, StoreLayout
@@ -34,7 +34,7 @@ class CorruptObject:
     etag: str
 
 
-class WorkingCopy:
+class LocalCache:
     """A cache folder, shared by any number of processes of one machine.
 
     Args:
@@ -60,7 +60,7 @@ class WorkingCopy:
             data = self._manifest(output, version).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return load_version(self.layout, output, version)
-        return read_version(data, output, version)
+        return parse_version(data, output, version)
 
     def remember(self, version: Version, manifest: bytes) -> None:
         """Keep the manifest of a version, without its files."""
@@ -69,7 +69,7 @@ class WorkingCopy:
     def has(self, version: Version) -> bool:
         """Whether every file is here in its size; the links' own files are not looked at."""
         loaded = load_version(self.layout, version.output, version.id)
-        return loaded is not None and is_whole(self.layout, version)
+        return loaded is not None and has_all_files(self.layout, version)
 
     @contextmanager
     def fetching(self, version: Version, manifest: bytes) -> Iterator[Staging | None]:
@@ -86,7 +86,9 @@ class WorkingCopy:
             self._disk.write(staging.directory / MANIFEST, manifest)
             self._disk.sync_tree(staging.directory)
             with self._disk.lock(self.layout.lock(version.output)):
-                broken = install.install(self.layout, self._disk, staging.directory, version)
+                broken = install.install_version(
+                    self.layout, self._disk, staging.directory, version
+                )
             if broken:
                 self._disk.remove_tree(broken)
 

@@ -16,12 +16,12 @@ from demo_pipeline.storage.store import documents, gc, install
 from demo_pipeline.storage.store.disk import Disk
 from demo_pipeline.storage.store.integrity import (
     OutputDamage,
+    committed_files,
     describe_files,
+    has_all_files,
     is_linked,
-    is_whole,
-    lent_files,
     load_version,
-    missing_output,
+    missing_output_damage,
     verify_version,
 )
 from demo_pipeline.storage.store.layout import CONTENT, MANIFEST, StoreLayout, require_output
@@ -58,7 +58,7 @@ class LocalStore:
         require_output(output)
         pointed = self._layout.pointed(output)
         version = load_version(self._layout, output, pointed) if pointed else None
-        return version if version and is_whole(self._layout, version) else None
+        return version if version and has_all_files(self._layout, version) else None
 
     @contextmanager
     def open(self, output: str) -> Iterator[tuple[Path, Version]]:
@@ -93,7 +93,7 @@ class LocalStore:
         output = staging.output
         if not staging.path.is_dir():
             raise StorageError(f"{output}: this staged directory is committed or gone; stage again")
-        lent = lent_files(self._layout, staging.hardlink_sources)
+        lent = committed_files(self._layout, staging.hardlink_sources)
         files = describe_files(output, staging.path, staging.links, lent)
         manifest = make_manifest(
             output, recipe, files=files, links=staging.links, summary=summary, checks=checks
@@ -105,7 +105,7 @@ class LocalStore:
         with self._disk.lock(self._layout.lock(output)):
             self._require_free(output)
             self._require_links(staging)
-            broken = install.install(self._layout, self._disk, staging.directory, version)
+            broken = install.install_version(self._layout, self._disk, staging.directory, version)
             install.publish(self._layout, self._disk, version)
         if broken:
             self._disk.remove_tree(broken)
@@ -131,7 +131,7 @@ class LocalStore:
         require_output(output)
         pointed = self._layout.pointed(output)
         if pointed is None:
-            return [missing_output(output)]
+            return [missing_output_damage(output)]
         return verify_version(self._layout, output, pointed)
 
     def collect(self, grace_seconds: float, now: float) -> list[str]:

@@ -30,7 +30,7 @@ from demo_pipeline.storage.uploads.upload_listing import (
     changed_while_read,
     folder_files,
     folder_names,
-    no_single_folder,
+    folder_problem,
 )
 
 _ABANDONED_SECONDS = 3600.0  # a living reader holds its folder long before that
@@ -84,7 +84,7 @@ class BucketUploads:
 
     def identity(self, demonstration: str) -> str | None:
         """See `Uploads`: over names, ETags and sizes."""
-        return fingerprint.of_upload(self, demonstration)
+        return fingerprint.upload_listing_fingerprint(self, demonstration)
 
     @contextmanager
     def open(self, demonstration: str, identity: str | None = None) -> Iterator[Path]:
@@ -95,7 +95,7 @@ class BucketUploads:
         """
         names, files = folder_files(self._objects, demonstration)
         if len(names) != 1:
-            raise DemonstrationError(no_single_folder(demonstration, names))
+            raise DemonstrationError(folder_problem(demonstration, names))
         listed = (ListedFile(name, found.etag, found.size) for name, found in files.items())
         if identity is not None and fingerprint.listing_fingerprint(listed) != identity:
             raise DemonstrationError(changed_while_read(demonstration, "."))

@@ -41,7 +41,7 @@ def listing_fingerprint(files: Iterable[tuple[str, str, int]]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def of_upload(uploads: _HasObjects, demonstration: str) -> str | None:
+def upload_listing_fingerprint(uploads: _HasObjects, demonstration: str) -> str | None:
     """Listing fingerprint of what lies there now, local uploads or not.
 
     Returns:
@@ -57,7 +57,7 @@ def of_upload(uploads: _HasObjects, demonstration: str) -> str | None:
     return listing_fingerprint(listed)
 
 
-def of_folder(folder: Path) -> str:
+def folder_fingerprint(folder: Path) -> str:
     """SHA-256 over `name sha256` lines of the files that are there, by name.
 
     A recording's manifest has the same over all three as its `fingerprint`.

@@ -19,8 +19,8 @@ from demo_pipeline.storage.uploads.upload_listing import (
     UPLOAD_FILES,
     UploadedDemonstration,
     changed_while_read,
-    is_plain,
-    no_single_folder,
+    folder_problem,
+    is_folder_name,
 )
 
 
@@ -46,7 +46,7 @@ class LocalUploads:
         """See `Uploads`: over the bytes of the files that are there."""
         try:
             with self.open(demonstration) as folder:
-                return fingerprint.of_folder(folder)
+                return fingerprint.folder_fingerprint(folder)
         except (DemonstrationError, OSError):
             return None
 
@@ -74,7 +74,7 @@ class LocalUploads:
         """See `Uploads`: the folder itself."""
         names = self._names(demonstration)
         if len(names) != 1:
-            raise DemonstrationError(no_single_folder(demonstration, list(map(_printable, names))))
+            raise DemonstrationError(folder_problem(demonstration, list(map(_printable, names))))
         folder = self._root / names[0]
         outside = [
             path for path in (folder, *(folder / f for f in UPLOAD_FILES)) if self._leaves(path)
@@ -84,7 +84,7 @@ class LocalUploads:
         refused = {file: type(error).__name__ for file, error in _unreadable(folder)}
         if refused:
             raise DemonstrationError([_refused(demonstration, *one) for one in refused.items()])
-        if identity is not None and fingerprint.of_folder(folder) != identity:
+        if identity is not None and fingerprint.folder_fingerprint(folder) != identity:
             raise DemonstrationError(changed_while_read(demonstration, "."))
         yield folder
 
@@ -105,7 +105,7 @@ class LocalUploads:
 
     def _names(self, demonstration: str) -> list[str]:
         """Names of the folders with this id, listing the root only when that is needed."""
-        if is_plain(demonstration) and self._root.is_dir():
+        if is_folder_name(demonstration) and self._root.is_dir():
             return [demonstration] if (self._root / demonstration).is_dir() else []
         return self._folders().get(demonstration, [])
 

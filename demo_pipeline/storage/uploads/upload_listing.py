@@ -7,7 +7,7 @@ Local folders are walked in local_uploads.py.
 from dataclasses import dataclass
 
 from demo_pipeline.problems import Problem
-from demo_pipeline.storage.ids import is_safe_id, may_stand_for_another, safe_id
+from demo_pipeline.storage.ids import is_derived_id, is_safe_id, safe_id
 from demo_pipeline.storage.objects.object_store import ObjectInfo, Objects, list_all
 
 UPLOAD_FILES = ("input_log.jsonl", "meta.json", "recording.mp4")
@@ -28,9 +28,9 @@ class UploadedDemonstration:
     files: tuple[str, ...]
 
 
-def is_plain(demonstration: str) -> bool:
+def is_folder_name(demonstration: str) -> bool:
     """Whether a folder with this id can only be the one that bears it as its name."""
-    return is_safe_id(demonstration) and not may_stand_for_another(demonstration)
+    return is_safe_id(demonstration) and not is_derived_id(demonstration)
 
 
 def folder_names(objects: Objects) -> set[str]:
@@ -56,7 +56,7 @@ def folder_files(objects: Objects, demonstration: str) -> tuple[list[str], dict[
     if not is_safe_id(demonstration):
         return [], {}
     names = [demonstration]
-    if not is_plain(demonstration):
+    if not is_folder_name(demonstration):
         names = sorted(one for one in folder_names(objects) if safe_id(one) == demonstration)
     if len(names) != 1:
         return names, {}
@@ -65,7 +65,7 @@ def folder_files(objects: Objects, demonstration: str) -> tuple[list[str], dict[
     return names if found else [], {file: found[file] for file in UPLOAD_FILES if file in found}
 
 
-def no_single_folder(demonstration: str, names: list[str]) -> Problem:
+def folder_problem(demonstration: str, names: list[str]) -> Problem:
     """Why an id cannot be opened: `names` are none or several."""
     if not names:
         return Problem(

@@ -20,6 +20,7 @@ from demo_pipeline.discovery.run_history import RunHistory
 from demo_pipeline.discovery.tick_budget import TickBudget
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.storage.errors import StorageError
+from demo_pipeline.storage.ids import printable_name
 from demo_pipeline.storage.objects.object_store import Objects
 
 _SHARES = (0.2, 0.4, 0.6)  # of `seconds_per_tick`: the ends of confirming, listing and sweeping
@@ -104,14 +105,10 @@ def _tick(
     return Tick(
         new_ids=tuple(sorted(set(poller.complete))),
         requests=tuple(poller.requests),
-        collisions={key: tuple(map(_printable, names)) for key, names in collisions.items()},
+        collisions={key: tuple(map(printable_name, names)) for key, names in collisions.items()},
         states=ledger.counts(),
         sweep=ledger.listing_cursor(ListingKind.SWEEP).number,
         pages=pages,
         polls=poller.polls,
         errors=tuple(budget.errors),
     )
-
-
-def _printable(name: str) -> str:
-    return name.encode("utf-8", "surrogatepass").decode("utf-8", "backslashreplace")

@@ -1,7 +1,7 @@
-"""The few things the local store does to a file system, each of them synced.
+"""File-system calls of the local store: durable writes, atomic moves and locks.
 
-Belongs here: durable writing, atomic moves and locks, with one hook that sees every call before it
-happens, so that a test can end the process at any of them. What is written is the store's business.
+Belongs here: the calls, each announced to a hook before it happens, so that a test can end the
+process at any of them. What is written is decided by the store.
 """
 
 import fcntl
@@ -62,7 +62,7 @@ class Disk:
         sync(path, self._hook)
 
     def sync_tree(self, path: Path, synced: Container[FileId] = ()) -> None:
-        """Sync every folder and regular file under `path` but those `synced`, the deepest first."""
+        """Sync every folder and regular file under `path` except `synced` files, deepest first."""
         for folder, _, files in os.walk(path, topdown=False):
             for name in sorted(files):
                 file = Path(folder, name)
@@ -83,25 +83,25 @@ class Disk:
         path.symlink_to(target)
 
     def touch(self, path: Path) -> None:
-        """Note that something happened to `path` now; only collection looks at it."""
+        """Set the modification time of `path` to now; garbage collection reads it."""
         self._hook("touch", path)
         os.utime(path)
 
     def unlink(self, path: Path) -> None:
-        """Remove a file or link, if it is there."""
+        """Remove a file or link, if it exists."""
         self._hook("unlink", path)
         path.unlink(missing_ok=True)
         self.sync(path.parent)
 
     def remove_tree(self, path: Path) -> None:
-        """Remove a folder that nobody reads, if it is there."""
+        """Remove a folder that nobody reads, if it exists."""
         self._hook("rmtree", path)
-        with suppress(FileNotFoundError):  # somebody else is at it, too
+        with suppress(FileNotFoundError):  # another process removes it, too
             shutil.rmtree(path)
 
     @contextmanager
     def lock(self, path: Path) -> Iterator[None]:
-        """Wait for, and hold, the lock file `path`; it ends with the process at the latest."""
+        """Wait for the lock file `path` and lock it; the end of the process unlocks it, too."""
         self.make_folders(path.parent)
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
@@ -111,8 +111,8 @@ class Disk:
             os.close(handle)
 
     @contextmanager
-    def hold(self, folder: Path) -> Iterator[None]:
-        """Mark a folder as in use for as long as this lasts, even if it is renamed meanwhile."""
+    def mark_in_use(self, folder: Path) -> Iterator[None]:
+        """Mark a folder as in use while the context is open, even if it is renamed meanwhile."""
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(handle, fcntl.LOCK_SH)
@@ -120,8 +120,8 @@ class Disk:
         finally:
             os.close(handle)
 
-    def is_held(self, folder: Path) -> bool:
-        """Whether a living process holds `folder`; when that cannot be told, it does."""
+    def is_in_use(self, folder: Path) -> bool:
+        """Whether a living process marked `folder` as in use; True when that is unknown."""
         try:
             handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""Small documents of a local store, each replaced as a whole.
+"""Small documents of a local store, each replaced atomically.
 
-Belongs here: the four calls behind `Store.…_document`. What a document says is its owner's subject.
+Belongs here: the four calls behind `Store.…_document`. What a document holds is up to its owner.
 """
 
 from demo_pipeline.storage.store.disk import Disk
@@ -15,7 +15,7 @@ def put(layout: StoreLayout, disk: Disk, key: str, data: bytes) -> None:
 
 
 def get(layout: StoreLayout, key: str) -> bytes | None:
-    """A document's bytes, None when there is none."""
+    """A document's bytes; None when it does not exist."""
     require_document(key)
     try:
         return (layout.root / key).read_bytes()
@@ -24,7 +24,7 @@ def get(layout: StoreLayout, key: str) -> bytes | None:
 
 
 def delete(layout: StoreLayout, disk: Disk, key: str) -> bool:
-    """Remove a document; whether there was one."""
+    """Remove a document; returns whether it existed."""
     require_document(key)
     path = layout.root / key
     if not path.is_file():

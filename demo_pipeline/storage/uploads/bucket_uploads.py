@@ -1,7 +1,7 @@
 """Uploads in a bucket: listed page by page, downloaded one demonstration at a time.
 
-Belongs here: what `Uploads` promises, over any `Objects`. Every file is read as the one object that
-was listed, or not at all.
+Belongs here: `Uploads` over any `Objects`. A file is downloaded as the very object that was listed,
+or not at all.
 """
 
 import tempfile
@@ -33,7 +33,7 @@ from demo_pipeline.storage.uploads.upload_listing import (
     folder_problem,
 )
 
-_ABANDONED_SECONDS = 3600.0  # a living reader holds its folder long before that
+_ABANDONED_SECONDS = 3600.0  # a living reader marks its folder as in use long before that
 
 
 class BucketUploads:
@@ -41,8 +41,8 @@ class BucketUploads:
 
     Args:
         objects: the root.
-        cache: a local folder, made when needed, for what is downloaded; None: the system's
-            temporary one.
+        cache: a local folder for downloads, created when needed; None: the system's temporary
+            folder.
     """
 
     copies: Final = True
@@ -65,8 +65,8 @@ class BucketUploads:
     def list_demonstrations(self) -> list[UploadedDemonstration]:
         """See `Uploads`: one listing of all objects, however many folders there are."""
         files: dict[str, set[str]] = defaultdict(set)
-        for found in list_all(self._objects):
-            name, slash, file = found.key.partition("/")
+        for info in list_all(self._objects):
+            name, slash, file = info.key.partition("/")
             if slash and name and not name.startswith("."):
                 files[name] |= {file} & set(UPLOAD_FILES)
         single = {key: names[0] for key, names in _by_id(set(files)).items() if len(names) == 1}
@@ -88,7 +88,7 @@ class BucketUploads:
 
     @contextmanager
     def open(self, demonstration: str, identity: str | None = None) -> Iterator[Path]:
-        """See `Uploads`: a private folder with the three files, or those of them that are there.
+        """See `Uploads`: a private folder with the uploaded files among the three.
 
         Raises:
             StorageError: the bucket cannot be read, or the disk is full.
@@ -96,49 +96,49 @@ class BucketUploads:
         names, files = folder_files(self._objects, demonstration)
         if len(names) != 1:
             raise DemonstrationError(folder_problem(demonstration, names))
-        listed = (ListedFile(name, found.etag, found.size) for name, found in files.items())
+        listed = (ListedFile(name, info.etag, info.size) for name, info in files.items())
         if identity is not None and fingerprint.listing_fingerprint(listed) != identity:
             raise DemonstrationError(changed_while_read(demonstration, "."))
         with self._private_folder() as folder:
-            for name, found in files.items():
-                self._fetch(demonstration, found, folder / name)
+            for name, info in files.items():
+                self._fetch(demonstration, info, folder / name)
             yield folder
 
-    def _fetch(self, demonstration: str, found: ObjectInfo, dest: Path) -> None:
+    def _fetch(self, demonstration: str, info: ObjectInfo, dest: Path) -> None:
         try:
-            self._objects.fetch(found.key, found.etag, dest)
+            self._objects.fetch(info.key, info.etag, dest)
         except ObjectChangedError:
             raise DemonstrationError(changed_while_read(demonstration, dest.name)) from None
-        if dest.stat().st_size != found.size:
+        if dest.stat().st_size != info.size:
             raise DemonstrationError(changed_while_read(demonstration, dest.name))
 
     @contextmanager
     def _private_folder(self) -> Iterator[Path]:
-        """A folder that is removed at the end, or by somebody else when this process dies."""
+        """A folder that is removed at the end, or by another process when this process dies."""
         try:
             self._cache.mkdir(parents=True, exist_ok=True)
-            self._sweep()
+            self._remove_abandoned()
             folder = Path(tempfile.mkdtemp(dir=self._cache))
         except OSError as error:
             raise StorageError(
                 f"the folder for downloads cannot be written to ({type(error).__name__}); "
-                "set DEMO_PIPELINE_CACHE to one that can"
+                "set DEMO_PIPELINE_CACHE to a writable folder"
             ) from None
         try:
-            with self._disk.hold(folder):
+            with self._disk.mark_in_use(folder):
                 yield folder
         finally:
             self._disk.remove_tree(folder)
 
-    def _sweep(self) -> None:
-        """Remove what processes that died left behind."""
+    def _remove_abandoned(self) -> None:
+        """Remove the folders of processes that died."""
         before = time.time() - _ABANDONED_SECONDS
         for folder in self._cache.iterdir():
             try:
                 old = folder.stat().st_mtime < before
-            except FileNotFoundError:  # its reader is done
+            except FileNotFoundError:  # removed by its reader
                 continue
-            if old and not self._disk.is_held(folder):
+            if old and not self._disk.is_in_use(folder):
                 self._disk.remove_tree(folder)
 
 

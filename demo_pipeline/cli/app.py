@@ -33,12 +33,13 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command line; unusable settings and roots are a usage error."""
-    from demo_pipeline.storage.errors import StorageError  # noqa: PLC0415 - see the module's note
+    from demo_pipeline.pipeline.rebuild import storage_message  # noqa: PLC0415 - see the module's note
+    from demo_pipeline.storage.errors import StorageError  # noqa: PLC0415
 
     try:
         app()
     except StorageError as error:
-        print_error(f"demo-pipeline: {error}")
+        print_error(f"demo-pipeline: {storage_message(error)}")
         sys.exit(USAGE)
 
 
@@ -258,12 +259,13 @@ def export(
 def revalidate() -> None:
     """Read every committed output again and compare each file with its manifest."""
     from demo_pipeline.pipeline.context import Workspace  # noqa: PLC0415
+    from demo_pipeline.pipeline.rebuild import damage_problem  # noqa: PLC0415
 
     store = Workspace.open(usable_settings()).store
     names = store.outputs()
-    problems = [(name, problem) for name in names for problem in store.verify(name)]
-    for name, problem in problems:
-        print_line(f"{name}: {problem}")
+    problems = [(name, damage) for name in names for damage in store.verify(name)]
+    for name, damage in problems:
+        print_line(f"{name}: {damage_problem(damage)}")
     print_line(f"{len(names)} outputs, {len(problems)} problems")
     raise typer.Exit(INVALID if problems else OK)
 

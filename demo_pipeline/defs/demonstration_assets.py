@@ -23,6 +23,7 @@ from demo_pipeline.pipeline.build_if_stale import BuildResult
 from demo_pipeline.pipeline.context import Stage, Workspace
 from demo_pipeline.pipeline.demonstration_stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.pipeline.quarantine import read_quarantine
+from demo_pipeline.pipeline.rebuild import storage_message
 from demo_pipeline.pipeline.runner import run_stage
 from demo_pipeline.pipeline.superseded import SupersededError
 from demo_pipeline.pipeline.task_catalog import OSWORLD_TASKS
@@ -131,7 +132,7 @@ def _run(
             continue
         except MissingOutput as error:
             remedy = f"materialise {', '.join(stage.inputs)} of this demonstration first"
-            missing = Problem("missing_input", stage.folder, str(error), remedy=remedy)
+            missing = Problem("missing_input", stage.folder, storage_message(error), remedy=remedy)
             batch.failed[key] = [missing]
             continue
         batch.made[key] = made

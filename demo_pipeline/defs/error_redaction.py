@@ -9,9 +9,10 @@ from pathlib import Path
 from traceback import extract_tb
 
 import demo_pipeline
+from demo_pipeline.pipeline.rebuild import rebuild_command
 from demo_pipeline.pipeline.superseded import SupersededError
 from demo_pipeline.problems import DemonstrationError
-from demo_pipeline.storage.errors import StorageError
+from demo_pipeline.storage.errors import OutputError, StorageError
 
 _PACKAGE = Path(demo_pipeline.__file__).parent
 
@@ -36,6 +37,9 @@ def redacted_errors(stage: str, demonstration: str) -> Iterator[None]:
     """
     try:
         yield
+    except OutputError as error:
+        error.add_note(f"build it with `{rebuild_command(error.output)}`")
+        raise error from None
     except (DemonstrationError, StorageError, SupersededError) as error:
         raise error from None
     except Exception as error:  # noqa: BLE001 - nothing is swallowed: only its words are held back

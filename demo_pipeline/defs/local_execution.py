@@ -22,7 +22,7 @@ from demo_pipeline.pipeline.dataset_stages import DATASET_STAGE_BY_NAME
 from demo_pipeline.pipeline.demonstration_stages import STAGE_BY_NAME
 from demo_pipeline.pipeline.quarantine import read_quarantine
 from demo_pipeline.settings import Settings
-from demo_pipeline.storage.uploads.fingerprint import of_upload
+from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint
 
 _CHANGED = "raw_recordings: the upload changed while it was read; run it again"
 _OURS = ("demo_pipeline.problems.", "demo_pipeline.storage.", f"{error_redaction.__name__}.")
@@ -137,7 +137,7 @@ def _process_one(
 
 def _tags(pipeline: Workspace, demonstration: str, *, force: bool) -> dict[str, str]:
     """The same that the sensor gives its runs, so that it does not launch this one again."""
-    listed = of_upload(pipeline.uploads, demonstration)
+    listed = upload_listing_fingerprint(pipeline.uploads, demonstration)
     named = {FINGERPRINT_TAG: listed} if listed is not None else {}
     return {FORCE_TAG: str(force).lower(), **named}
 

@@ -57,7 +57,7 @@ def _wish_reprocessing(
 def _wish(context: dg.OpExecutionContext, pipeline: Workspace, ids: list[str], reason: str) -> None:
     with open_ledger(context.instance, pipeline) as ledger:
         for key in ids:
-            ledger.wish(key, reason)
+            ledger.request_rerun(key, reason)
     context.log.info("%d demonstrations to %s; new_uploads launches them", len(ids), reason)
     context.add_output_metadata({"demonstrations": len(ids), "reason": reason})
 

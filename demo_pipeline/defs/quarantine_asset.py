@@ -14,7 +14,7 @@ from demo_pipeline.defs.demonstration_assets import OWNERS
 from demo_pipeline.defs.instance_runs import InstanceRuns, open_ledger
 from demo_pipeline.defs.tags import FORCE_TAG
 from demo_pipeline.discovery.decisions import UploadState
-from demo_pipeline.discovery.reconciliation import Accounting, account, unfinished_uploads
+from demo_pipeline.discovery.reconciliation import Reconciliation, reconcile, unfinished_uploads
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.quarantine import list_quarantine
@@ -94,7 +94,7 @@ def quarantine_asset(
     )
 
 
-def _count(instance: dg.DagsterInstance, pipeline: Workspace) -> Accounting:
+def _count(instance: dg.DagsterInstance, pipeline: Workspace) -> Reconciliation:
     """What lies there is listed before the ledger is asked, so that it can only know more."""
     listed = {one.id for one in pipeline.uploads.list_demonstrations()}
     listed |= set(pipeline.uploads.collisions())
@@ -104,10 +104,10 @@ def _count(instance: dg.DagsterInstance, pipeline: Workspace) -> Accounting:
     failed = launched.failed()
     with open_ledger(instance, pipeline) as ledger:
         accepted = {key for key, state in ledger.states().items() if state is UploadState.ACCEPTED}
-        doubted = unfinished_uploads(sorted(accepted - made | accepted & failed), made, launched)
-        looked = ledger.looked()
-        watched = looked is not None and time.time() - looked < _LOOKS_AGAIN
-        return account(ledger, held, listed, doubted, watched=watched)
+        unfinished = unfinished_uploads(sorted(accepted - made | accepted & failed), made, launched)
+        last_tick = ledger.last_tick()
+        recent = last_tick is not None and time.time() - last_tick < _LOOKS_AGAIN
+        return reconcile(ledger, held, listed, unfinished, recent_tick=recent)
 
 
 def _made(pipeline: Workspace) -> set[str]:

@@ -13,6 +13,7 @@ from demo_pipeline.defs.tags import FORCE_TAG
 from demo_pipeline.pipeline import dataset_statistics
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_statistics import CHECK, CODE_VERSION, DATASET_STATISTICS
+from demo_pipeline.pipeline.rebuild import storage_message
 from demo_pipeline.storage.errors import MissingOutput
 
 
@@ -43,7 +44,7 @@ def statistics_asset(
     try:
         made = dataset_statistics.run_statistics(pipeline, force=force)
     except MissingOutput as error:
-        raise dg.Failure(str(error), allow_retries=False) from None
+        raise dg.Failure(storage_message(error), allow_retries=False) from None
     if made.version is None:
         raise dg.Failure(f"{DATASET_STATISTICS}: rejected", allow_retries=False)
     metadata = reporting.made_metadata(made, f"{pipeline.store.url}/{made.output}")

@@ -9,7 +9,7 @@ import dagster as dg
 
 from demo_pipeline.defs.instance_runs import open_ledger
 from demo_pipeline.defs.tags import OUTCOME_TAG, SUPERSEDED
-from demo_pipeline.discovery.decisions import SUPERSEDED as LOOK_AGAIN
+from demo_pipeline.discovery.decisions import SUPERSEDED_REASON
 from demo_pipeline.pipeline.context import Stage, Workspace
 
 _SAID = "superseded: the upload changed meanwhile; another run is for what lies there now"
@@ -30,7 +30,7 @@ def superseded(
         )
     )
     with open_ledger(context.instance, pipeline) as ledger:
-        ledger.wish(key, LOOK_AGAIN)
+        ledger.request_rerun(key, SUPERSEDED_REASON)
     for check in stage.checks:
         yield dg.AssetCheckResult(
             check_name=check.name,

@@ -65,7 +65,7 @@ def _look(instance: dg.DagsterInstance, pipeline: Workspace) -> Tick:
     with open_ledger(instance, pipeline) as ledger:
         found = tick(pipeline.uploads.objects, ledger, launched, time.time(), settings)
         for key in hold_collisions(pipeline, found.collisions):
-            ledger.wish(key, "collision ended")
+            ledger.request_rerun(key, "collision ended")
         return found
 
 

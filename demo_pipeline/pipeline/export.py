@@ -8,6 +8,7 @@ import secrets
 import shutil
 from pathlib import Path
 
+from demo_pipeline.pipeline.rebuild import damage_problem
 from demo_pipeline.storage.errors import MissingOutput, StorageError
 from demo_pipeline.storage.store.disk import Disk
 from demo_pipeline.storage.store.store import Store
@@ -54,9 +55,10 @@ def export_datasets(store: Store, dest: Path) -> list[str]:
 
 
 def _copy(store: Store, name: str, target: Path) -> None:
-    problems = store.verify(name)
-    if problems:
-        raise StorageError(f"nothing was exported: {problems[0]}; {len(problems)} such in all")
+    damages = store.verify(name)
+    if damages:
+        first = damage_problem(damages[0])
+        raise StorageError(f"nothing was exported: {first}; {len(damages)} such in all")
     with store.open(name) as (content, _):
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copytree(content, target, copy_function=shutil.copyfile)

@@ -53,7 +53,11 @@ class ExpectedUpload:
         if not first:
             return meant
         meant.require()
-        there = fingerprint.of_upload(uploads, demonstration) if listed is None else listed
+        there = (
+            fingerprint.upload_listing_fingerprint(uploads, demonstration)
+            if listed is None
+            else listed
+        )
         return replace(meant, listed=there, asked=True)
 
     def require(self) -> None:
@@ -62,7 +66,11 @@ class ExpectedUpload:
         Raises:
             SupersededError: it does not.
         """
-        now = fingerprint.of_upload(self.uploads, self.demonstration) if self.asked else self.listed
+        now = (
+            fingerprint.upload_listing_fingerprint(self.uploads, self.demonstration)
+            if self.asked
+            else self.listed
+        )
         if now != self.listed:
             raise SupersededError(self.demonstration, self.stage) from None
 

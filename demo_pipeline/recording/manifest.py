@@ -4,7 +4,6 @@ Belongs here: the manifest that later stages rely on, and checking that a file s
 Finding uploads is in storage/uploads/; parsing the log is in input_log.py.
 """
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,7 +13,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from demo_pipeline.common.hardlinks import link_or_copy
-from demo_pipeline.common.hashing import file_digest
+from demo_pipeline.common.hashing import combined_digest, file_digest
 from demo_pipeline.common.json_files import dump_json
 from demo_pipeline.common.recording_files import LOG_FILE, META_FILE, RECORDING_FILES, VIDEO_FILE
 from demo_pipeline.formats.demonstration.meta import Meta, read_meta
@@ -153,9 +152,8 @@ def fingerprint_file(path: Path) -> FileFingerprint:
 
 
 def combined_fingerprint(files: Sequence[FileFingerprint]) -> str:
-    """SHA-256 over lines of `name sha256`, sorted by name."""
-    text = "".join(f"{file.name} {file.sha256}\n" for file in sorted(files, key=lambda f: f.name))
-    return hashlib.sha256(text.encode()).hexdigest()
+    """SHA-256 over `name sha256` lines, by name."""
+    return combined_digest((file.name, file.sha256) for file in files)
 
 
 def read_manifest(folder: Path) -> RecordingManifest:

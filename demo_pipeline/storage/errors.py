@@ -1,61 +1,52 @@
-"""What storage itself can refuse, said so that a person can act on it.
+"""The errors that storage raises.
 
-Belongs here: this folder's exceptions. A demonstration's own trouble is a `DemonstrationError`.
+Belongs here: this package's exceptions; they name an output, never the command that builds it. What
+is wrong with a demonstration itself is a `DemonstrationError`.
 """
 
-_ASSETS = {
-    "recordings": "raw_recordings",
-    "dataset": "trajectory_index",
-    "sft": "sft_samples",
-    "messages": "messages_dataset",
-    "statistics": "dataset_statistics",
-    "datasets": "cudag_dataset",
-    "quarantine_table": "quarantine",
-    "osworld/tasks": "osworld_tasks",
-    "osworld/quests": "osworld_quests",
-}
-_UNPARTITIONED = frozenset(
-    {
-        "dataset",
-        "sft",
-        "messages",
-        "statistics",
-        "datasets",
-        "quarantine_table",
-        "osworld/tasks",
-        "osworld/quests",
-    }
-)
+from typing import Any
 
 
 class StorageError(Exception):
     """A root, a name or a staged directory that storage cannot work with."""
 
 
-class MissingOutput(StorageError):  # noqa: N818 - it names what is the matter
-    """An output that is not there, or no longer whole.
+class OutputError(StorageError):
+    """An output that cannot be used as it is; building it again corrects it.
 
     Attributes:
         output: its name, e.g. `events/<id>`.
     """
 
-    def __init__(self, output: str) -> None:
+    def __init__(self, output: str, message: str) -> None:
         self.output = output
-        super().__init__(
-            f"{output}: not there, or a file of it is missing; make it with `{making(output)}`"
-        )
+        super().__init__(message)
 
-    def __reduce__(self) -> tuple[type["MissingOutput"], tuple[str]]:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self.output, str(self)))
+
+
+class MissingOutput(OutputError):  # noqa: N818 - the name states what is wrong
+    """An output that was never committed, or that lacks one of its files."""
+
+    def __init__(self, output: str) -> None:
+        super().__init__(output, f"{output}: not committed, or one of its files is missing")
+
+    def __reduce__(self) -> tuple[Any, ...]:
         return (type(self), (self.output,))
 
 
-def making(output: str) -> str:
-    """The command that makes `output`."""
-    folder, _, rest = (output, "", "") if output in _ASSETS else output.partition("/")
-    command = f"dagster asset materialize -m demo_pipeline.definitions --select {asset(folder)}"
-    return command if folder in _UNPARTITIONED or not rest else f"{command} --partition {rest}"
+class ChangedOutput(OutputError):  # noqa: N818 - the name states what is wrong
+    """An output with a file that was changed after its commit.
 
+    Args:
+        output: its name.
+        file: path of the file in the output, printable.
+    """
 
-def asset(folder: str) -> str:
-    """The asset whose outputs lie in `folder`; most folders bear their asset's name."""
-    return _ASSETS.get(folder, folder)
+    def __init__(self, output: str, file: str) -> None:
+        self.file = file
+        super().__init__(output, f"{output}/{file} was changed after its commit")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (type(self), (self.output, self.file))

@@ -28,7 +28,7 @@ from demo_pipeline.defs.upload_sensor import build_new_uploads
 from demo_pipeline.discovery.decisions import UploadState
 from demo_pipeline.pipeline.crash_quarantine import record_crash
 from demo_pipeline.pipeline.quarantine import list_quarantine, read_quarantine
-from demo_pipeline.storage.uploads.fingerprint import of_upload
+from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint
 from demo_pipeline_tests.defs.bench import Bench, Ticked, bench, cancel, launched, ticked
 from demo_pipeline_tests.uploads import upload
 
@@ -76,7 +76,7 @@ class TestOneRunAnUpload:
     def test_the_request_names_the_upload_it_is_for(self, made: Bench) -> None:
         arrive(made, "one")
         [request] = looked(made).requests
-        listed = of_upload(made.pipeline.uploads, "one")
+        listed = upload_listing_fingerprint(made.pipeline.uploads, "one")
         assert request.tags[FINGERPRINT_TAG] == listed
         assert request.run_key == f"one@{str(listed)[:16]}"
 

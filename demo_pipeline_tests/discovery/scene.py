@@ -25,8 +25,8 @@ class Scene:
     Attributes:
         path: of the ledger.
         objects: looked at instead of the bucket.
-        seconds_a_request: that pass within a look.
-        before: called before every step of a look, in the ledger too; may raise.
+        seconds_a_request: that pass within a tick.
+        before: called before every step of a tick, in the ledger too; may raise.
     """
 
     path: Path
@@ -53,8 +53,8 @@ class Scene:
         for file in files:
             self.bucket.remove(name, file)
 
-    def look(self, after: float = 30) -> Tick:
-        """A look some seconds later, of which nothing is launched."""
+    def tick(self, after: float = 30) -> Tick:
+        """A tick some seconds later; nothing of it is launched."""
         self.now += after
         objects: Objects = self.objects or self.bucket
         with DyingLedger.open(self.path) as ledger:
@@ -69,7 +69,7 @@ class Scene:
         """Looks and launches for so long; what was launched."""
         launched = []
         for _ in range(int(seconds / 30)):
-            found = self.look()
+            found = self.tick()
             launched += [each for each in found.requests if self.runs.launch(each, self.now)]
         return launched
 
@@ -77,9 +77,9 @@ class Scene:
         with Ledger.open(self.path) as ledger:
             return ledger.states().get(name)
 
-    def wish(self, name: str, reason: str) -> None:
+    def request_rerun(self, name: str, reason: str) -> None:
         with Ledger.open(self.path) as ledger:
-            ledger.wish(name, reason)
+            ledger.request_rerun(name, reason)
 
     def _ask(self, name: str) -> None:
         self.before(name)

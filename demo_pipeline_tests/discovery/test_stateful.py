@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from demo_pipeline.common.recording_files import RECORDING_FILES
-from demo_pipeline.discovery.decisions import File, UploadState, fingerprint_of
+from demo_pipeline.discovery.decisions import ObservedFile, UploadState, fingerprint_of
 from demo_pipeline.storage.ids import safe_id
 from demo_pipeline_tests.discovery.bucket import Bucket
 from demo_pipeline_tests.discovery.dying_ticks import Fuse, Killed
@@ -52,11 +52,11 @@ class Uploads(RuleBasedStateMachine):
         self._note(name, before)
 
     @rule(seconds=st.sampled_from((1, 30, 61, -1000)), step=st.none() | st.integers(0, 60))
-    def look(self, seconds: float, step: int | None) -> None:
+    def tick(self, seconds: float, step: int | None) -> None:
         fuse = Fuse(-1 if step is None else step)
         self.scene.before = fuse
         try:
-            for request in self.scene.look(seconds).requests:
+            for request in self.scene.tick(seconds).requests:
                 fuse("launch")
                 self._launch(request)
         except Killed:
@@ -82,7 +82,7 @@ class Uploads(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         for _ in range(9):
-            self.look(61, None)
+            self.tick(61, None)
         for name in NAMES:
             files = self.scene.bucket.files(name)
             runs = self.scene.runs.by_id.get(self._id(name), [])
@@ -96,7 +96,7 @@ class Uploads(RuleBasedStateMachine):
         self.no_run_is_early_or_double()
         self._folder.cleanup()
 
-    def _note(self, name: str, before: tuple[File, ...]) -> None:
+    def _note(self, name: str, before: tuple[ObservedFile, ...]) -> None:
         if self.scene.bucket.files(name) != before:
             self.changed[name] = self.scene.now
 

@@ -21,6 +21,7 @@ from demo_pipeline.pipeline.dataset_statistics import (
     run_query,
     run_statistics,
 )
+from demo_pipeline.pipeline.rebuild import storage_message
 from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline.storage.errors import MissingOutput
 from demo_pipeline_tests.made_pipeline import copy_of, open_pipeline
@@ -146,8 +147,9 @@ def test_datasets_made_with_other_splits_are_told_apart(own: Workspace) -> None:
 
 def test_without_an_index_it_says_how_to_make_one(tmp_path: Path) -> None:
     (tmp_path / "uploads").mkdir()
-    with pytest.raises(MissingOutput, match="trajectory_index"):
+    with pytest.raises(MissingOutput) as caught:
         run_statistics(open_pipeline(tmp_path))
+    assert "--select trajectory_index`" in storage_message(caught.value)
 
 
 def test_only_what_is_there_is_counted(own: Workspace) -> None:

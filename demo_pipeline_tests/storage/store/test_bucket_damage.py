@@ -88,9 +88,10 @@ def test_damage_behind_a_link_names_what_to_make(objects, store, machines):
     put(store, "dataset", {}, {"trajectories/d1": trajectory})
     objects.place(file_key(trajectory, "task.json"), b"eno")
     reader = machines(objects)
-    with pytest.raises(MissingOutput, match="--select trajectories --partition d1"):
+    with pytest.raises(MissingOutput, match=r"^trajectories/d1: "):
         seen(reader, "dataset")
-    assert [found.file for found in reader.verify("dataset")] == ["trajectories/d1/task.json"]
+    damages = [(found.output, found.file) for found in reader.verify("dataset")]
+    assert damages == [("trajectories/d1", "trajectories/d1/task.json")]
     put(store, "trajectories/d1", {"task.json": "one"})
     assert seen(reader, "dataset") == {"trajectories/d1/task.json": "one"}
     objects.delete(f"versions/trajectories/d1/{trajectory.id}/manifest.json")

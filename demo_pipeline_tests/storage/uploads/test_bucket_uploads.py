@@ -14,7 +14,11 @@ from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.ids import safe_id
 from demo_pipeline.storage.uploads import fingerprint
 from demo_pipeline.storage.uploads.bucket_uploads import BucketUploads
-from demo_pipeline.storage.uploads.fingerprint import ListedFile, listing_fingerprint, of_upload
+from demo_pipeline.storage.uploads.fingerprint import (
+    ListedFile,
+    listing_fingerprint,
+    upload_listing_fingerprint,
+)
 from demo_pipeline.storage.uploads.upload_listing import UploadedDemonstration
 from demo_pipeline.storage.uploads.uploads import open_uploads
 from demo_pipeline_tests.storage.faulty import Fault, FaultyObjects
@@ -206,13 +210,13 @@ def test_a_local_upload_has_a_listing_fingerprint_that_a_rewriting_changes(tmp_p
     folder.mkdir()
     (folder / "meta.json").write_text("{}")
     uploads, key = open_uploads(str(tmp_path)), safe_id("my demo")
-    before = of_upload(uploads, key)
-    assert before == of_upload(uploads, key) is not None
+    before = upload_listing_fingerprint(uploads, key)
+    assert before == upload_listing_fingerprint(uploads, key) is not None
     os.utime(folder / "meta.json", ns=(1, 1))
-    assert of_upload(uploads, key) not in (None, before)
-    assert of_upload(uploads, "nobody") is None
+    assert upload_listing_fingerprint(uploads, key) not in (None, before)
+    assert upload_listing_fingerprint(uploads, "nobody") is None
     identity = uploads.identity(key)
-    assert identity == fingerprint.of_folder(folder)
+    assert identity == fingerprint.folder_fingerprint(folder)
     with uploads.open(key, identity):
         pass
     with pytest.raises(DemonstrationError, match="changed"):

@@ -109,9 +109,9 @@ def test_a_root_that_is_not_there_says_what_to_do(tmp_path):
     ("url", "message"),
     [
         ("s3://key:canary-secret@bucket/prefix", "credentials in it"),
-        ("gs://canary-secret/prefix", "gs:// roots are not known"),
+        ("gs://canary-secret/prefix", "gs:// roots are not supported"),
         ("file://canary-secret/prefix", "this machine"),
-        (" ", "empty root"),
+        (" ", "root is empty"),
     ],
 )
 def test_other_roots_are_refused_without_repeating_them(url, message):

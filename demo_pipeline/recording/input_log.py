@@ -13,15 +13,16 @@ from typing import BinaryIO
 import msgspec
 
 from demo_pipeline.formats.demonstration.event_types import (
+    DOCUMENTED_EVENTS,
     KEY_EVENTS,
+    MOUSEMOVE,
+    MOUSEWHEEL,
     POINTER_EVENTS,
-    EventType,
 )
 from demo_pipeline.recording.event_tables import Event, Rejected
 from demo_pipeline.recording.log_lines import LINE_END, is_utf8, split_lines
 from demo_pipeline.settings import RecordingSettings
 
-_DOCUMENTED = frozenset(EventType)
 # Values beyond these limits come from damaged lines.
 MAX_TIME_MS = 32_503_680_000_000  # epoch milliseconds: the year 3000
 MAX_PIXELS = 10_000_000  # distance of a coordinate from the origin
@@ -96,7 +97,7 @@ def _decode_documented(line: bytes) -> _Line | None:
         parsed = _decode_line(line)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
-    return parsed if parsed.event in _DOCUMENTED and is_utf8(line) else None
+    return parsed if parsed.event in DOCUMENTED_EVENTS and is_utf8(line) else None
 
 
 def _decode_any(number: int, offset: int, line: bytes) -> Event:
@@ -124,7 +125,7 @@ def _decode_event(number: int, offset: int, line: bytes) -> Event:
         raise _LineError("invalid_json", _without_content(str(error))) from None
     except UnicodeError:
         raise _LineError("invalid_text", "a string has an invalid escape sequence") from None
-    if parsed.event not in _DOCUMENTED:
+    if parsed.event not in DOCUMENTED_EVENTS:
         return _undocumented_event(number, offset, line, "")
     return _documented_event(number, offset, len(line), parsed)
 
@@ -137,7 +138,7 @@ def _documented_event(number: int, offset: int, length: int, line: _Line) -> Eve
         _check_pointer(event, data)
     elif event in KEY_EVENTS and not data.key:
         raise _LineError("missing_field", f"{event} without data.key")
-    elif event == EventType.MOUSEWHEEL:
+    elif event == MOUSEWHEEL:
         _check_wheel(data.delta)
     return Event(
         event_index=number,
@@ -157,9 +158,9 @@ def _documented_event(number: int, offset: int, length: int, line: _Line) -> Eve
 
 def _check_pointer(event: str, data: _Data) -> None:
     x, y = data.x, data.y
-    if event == EventType.MOUSEMOVE and (x is None or y is None):
+    if event == MOUSEMOVE and (x is None or y is None):
         raise _LineError("missing_field", f"{event} without data.x and data.y")
-    if event != EventType.MOUSEMOVE and not data.button:
+    if event != MOUSEMOVE and not data.button:
         raise _LineError("missing_field", f"{event} without data.button")
     if abs(x or 0) > MAX_PIXELS or abs(y or 0) > MAX_PIXELS:
         message = f"{event} more than {MAX_PIXELS} pixels from the origin"
@@ -168,11 +169,9 @@ def _check_pointer(event: str, data: _Data) -> None:
 
 def _check_wheel(delta: float | None) -> None:
     if delta is None:
-        raise _LineError("missing_field", f"{EventType.MOUSEWHEEL} without data.delta")
+        raise _LineError("missing_field", f"{MOUSEWHEEL} without data.delta")
     if abs(delta) > MAX_DELTA:
-        raise _LineError(
-            "value_out_of_range", f"{EventType.MOUSEWHEEL} with a delta above {MAX_DELTA}"
-        )
+        raise _LineError("value_out_of_range", f"{MOUSEWHEEL} with a delta above {MAX_DELTA}")
 
 
 def _undocumented_event(number: int, offset: int, line: bytes, decode_error: str) -> Event:
@@ -184,7 +183,7 @@ def _undocumented_event(number: int, offset: int, line: bytes, decode_error: str
         envelope = _decode_envelope(line)
     except (msgspec.DecodeError, UnicodeError):
         raise _LineError("wrong_type", _without_content(decode_error)) from None
-    if envelope.event in _DOCUMENTED:
+    if envelope.event in DOCUMENTED_EVENTS:
         raise _LineError("wrong_type", _without_content(decode_error))
     return Event(
         event_index=number,

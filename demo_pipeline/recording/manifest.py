@@ -175,7 +175,7 @@ def verified_file(folder: Path, name: str, manifest: RecordingManifest) -> Path:
     path = folder / name
     expected = next(file for file in manifest.files if file.name == name)
     if not path.is_file() or fingerprint_file(path) != expected:
-        message = "changed since the recording was verified"
+        message = "changed since raw_recordings verified it"
         raise DemonstrationError(
             Problem("upload_changed", name, message, remedy=_REBUILD, demonstration=manifest.id)
         )

@@ -246,7 +246,7 @@ class TestInspect:
     ) -> None:
         answer = command(ran.place, "inspect", "one")
         assert answer.code == 0
-        assert "Ledger:" in answer.out
+        assert "Event accounting:" in answer.out
         assert f"type({len(TYPED)} chars)" in answer.out
         assert TYPED not in answer.out
 

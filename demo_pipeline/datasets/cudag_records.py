@@ -5,13 +5,13 @@ no record can be made from stay in the history of the later ones, because they h
 ones without a coordinate, those that the tool has no words for with a note.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from demo_pipeline.common.image_header import png_size
 from demo_pipeline.datasets.cudag_actions import ActionCalls, describe, is_off_screen, task_type
+from demo_pipeline.datasets.export_loop import Excluded
 from demo_pipeline.datasets.prompts import grounding_prompt, history_line, human_prompt
 from demo_pipeline.datasets.selection import Row
 from demo_pipeline.formats.cudag.models import (
@@ -37,14 +37,7 @@ from demo_pipeline.formats.desktopd.step_actions import (
 from demo_pipeline.formats.desktopd.vocabulary import CANVAS_HEIGHT, CANVAS_WIDTH
 from demo_pipeline.settings import DatasetSettings
 
-STEP_EXCLUSIONS = (
-    "off_screen",
-    "missing_frame",
-    "leak",
-    "no_tool_call",
-    "not_grounded",
-    "split_leak",
-)
+DRAFT_EXCLUSIONS = ("off_screen", "missing_frame", "leak", "no_tool_call", "not_grounded")
 PROVENANCE_COLUMNS = (
     *("pts", "leak", "off_screen"),
     *("target_x", "target_y", "target_width", "target_height"),
@@ -105,18 +98,16 @@ class TargetTolerance:
 
 
 def drafts(
-    trajectory: Trajectory,
-    rows: Mapping[int, Row],
-    settings: DatasetSettings,
-    counts: Counter[str],
-) -> Iterator[RecordDraft]:
+    trajectory: Trajectory, rows: Mapping[int, Row], settings: DatasetSettings
+) -> Iterator[RecordDraft | Excluded]:
     """Yield a record a step, then the `terminate` record on the final screenshot.
+
+    A step that gives no record is yielded as `Excluded`, for a reason of `DRAFT_EXCLUSIONS`.
 
     Args:
         trajectory: as read, under its committed id.
         rows: its provenance by step index, of `PROVENANCE_COLUMNS` at least.
         settings: tolerances, wheel, style of the prompts, what is left out.
-        counts: told of steps left out (`STEP_EXCLUSIONS`).
     """
     history: list[str] = []
     for step in trajectory.steps:
@@ -126,7 +117,7 @@ def drafts(
         deed = describe(step.action, row, size, settings)
         reason = _exclusion(step, row, found, deed, settings)
         if reason:
-            counts[reason] += 1
+            yield Excluded(reason)
         else:
             aim = _aim(step.action.parameters, row, size, settings)
             metadata = _metadata(trajectory, step, deed, size, aim)
@@ -135,11 +126,11 @@ def drafts(
         history.append(history_line(len(history) + 1, deed.calls, deed.note))
     final = png_size(trajectory.final_screenshot)
     if settings.prompt_style == "grounding":
-        counts["not_grounded"] += 1
+        yield Excluded("not_grounded")
     elif final:
         yield _end(trajectory, _prompt(trajectory, None, history, settings), final)
     else:
-        counts["missing_frame"] += 1
+        yield Excluded("missing_frame")
 
 
 def _exclusion(

@@ -96,31 +96,23 @@ def _build_index(members: CommittedTrajectories, out: Path, settings: DatasetSet
 
 
 def _build_sft(members: CommittedTrajectories, out: Path, settings: DatasetSettings) -> Summary:
-    summary = asdict(sft.build_sft(members.trajectories, out, settings))
-    describe_sft(out, settings, members.provenance, _left_out(summary, "samples"))
-    return summary
+    summary = sft.build_sft(members.trajectories, out, settings)
+    describe_sft(out, settings, members.provenance, summary.left_out)
+    return summary.as_dict()
 
 
 def _build_messages(
     members: CommittedTrajectories, out: Path, settings: DatasetSettings
 ) -> Summary:
-    summary = asdict(messages.build_messages(members.trajectories, out, settings))
-    describe_messages(out, settings, members.provenance, _left_out(summary, "samples"))
-    return summary
+    summary = messages.build_messages(members.trajectories, out, settings)
+    describe_messages(out, settings, members.provenance, summary.left_out)
+    return summary.as_dict()
 
 
 def _build_cudag(members: CommittedTrajectories, out: Path, settings: DatasetSettings) -> Summary:
-    summary = asdict(cudag_build.build_cudag(members.trajectories, out, settings))
-    describe_cudag(out, settings, members.provenance, _left_out(summary, "records"))
-    return summary
-
-
-def _left_out(summary: Summary, unit: str) -> dict[str, Mapping[str, int]]:
-    """What a build counted out, as its card lists it."""
-    return {
-        "trajectories": summary["excluded_trajectories"],
-        unit: summary[f"excluded_{unit}"],
-    }
+    summary = cudag_build.build_cudag(members.trajectories, out, settings)
+    describe_cudag(out, settings, members.provenance, summary.left_out)
+    return summary.as_dict()
 
 
 def _build_quests(members: CommittedTrajectories, out: Path, _settings: DatasetSettings) -> Summary:

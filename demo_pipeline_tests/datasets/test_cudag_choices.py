@@ -66,7 +66,7 @@ def test_grounding_names_the_target_and_leaves_out_what_has_none(tmp_path):
         "<image>\nScroll down 2 notches on the Row [image] list item",
     ]
     assert summary.excluded_records["not_grounded"] == 4
-    assert summary.escaped["prompts"] == 1
+    assert summary.details["escaped"]["prompts"] == 1
     assert validate_cudag(out) == []
 
 

@@ -15,22 +15,29 @@ from typing import ClassVar, TextIO
 
 from demo_pipeline.common.json_files import dump_json
 from demo_pipeline.datasets.cudag_config import configuration, directory_name, generated_at
-from demo_pipeline.datasets.cudag_files import REPORT_FILE, split_report, write_companions
-from demo_pipeline.datasets.cudag_images import annotate, image_suffix, place_image, place_picture
+from demo_pipeline.datasets.cudag_images import (
+    annotate,
+    image_suffix,
+    link_or_copy_png,
+    write_training_image,
+)
 from demo_pipeline.datasets.cudag_records import (
     DRAFT_EXCLUSIONS,
     PROVENANCE_COLUMNS,
     RecordDraft,
-    drafts,
+    record_drafts,
 )
+from demo_pipeline.datasets.cudag_sidecars import split_report, write_sidecars
 from demo_pipeline.datasets.export_loop import (
     Excluded,
     ExportSummary,
     export_records,
     plan_export,
 )
-from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory, Row
+from demo_pipeline.datasets.provenance import ProvenanceRow
+from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory
 from demo_pipeline.datasets.splits import Split
+from demo_pipeline.formats.cudag.split_checks import REPORT_FILE
 from demo_pipeline.formats.cudag.tool_calls import escape_markers, render_tool_calls
 from demo_pipeline.formats.desktopd.reader import Trajectory
 from demo_pipeline.settings import DatasetSettings
@@ -68,7 +75,7 @@ def build_cudag(
     _concatenate(out)
     config = configuration(settings, made, exporter.tasks, plan.splits, exporter.escaped)
     dump_json(out / "config.json", config)
-    write_companions(out, set(exporter.files), settings)
+    write_sidecars(out, set(exporter.files), settings)
     dump_json(out / REPORT_FILE, split_report(plan.splits, settings, summary))
     planned = Counter(plan.splits.splits.values())
     details = {
@@ -122,12 +129,12 @@ class CudagExporter:
         return self.settings.prompt_style != "grounding"
 
     def records(
-        self, _candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, Row]
+        self, _candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]
     ) -> Iterator[RecordDraft | Excluded]:
-        """Yield the drafts of a trajectory; see `drafts`."""
+        """Yield the drafts of a trajectory; see `record_drafts`."""
         if self.instruction_in_prompt:
             self.escaped["prompts"] += escape_markers(trajectory.task.instruction)[1]
-        return drafts(trajectory, rows, self.settings)
+        return record_drafts(trajectory, rows, self.settings)
 
     def write(self, split: Split, record: RecordDraft) -> Excluded | None:
         """Write a record and its image; `missing_frame` when the picture gives no image."""
@@ -143,7 +150,7 @@ class CudagExporter:
     def _write_record(self, draft: RecordDraft, split: Split) -> bool:
         suffix = image_suffix(self.settings)
         image = self.out / "images" / f"{draft.id}{suffix}"
-        if not place_image(draft.screenshot, image, self.settings):
+        if not write_training_image(draft.screenshot, image, self.settings):
             return False
         if split not in self.files:
             self.files[split] = self._open("held_out.jsonl")
@@ -156,7 +163,7 @@ class CudagExporter:
         entry = json.dumps(draft.test().model_dump(mode="json"), ensure_ascii=False)
         self.files[Split.TEST].write(start + entry)
         picture = self.out / "test" / "images" / f"{draft.id}.png"
-        place_picture(draft.screenshot, picture, copy=self.settings.images == "copy")
+        link_or_copy_png(draft.screenshot, picture, copy=self.settings.image_mode == "copy")
         if draft.metadata.has_coordinate:
             drawn = self.out / "test" / "annotated" / f"{draft.id}_annotated.png"
             annotate(picture, drawn, draft.metadata)

@@ -10,14 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
-from demo_pipeline.datasets.selection import (
-    Candidate,
-    DatasetTrajectory,
-    Row,
-    Selection,
-    load,
-    select,
-)
+from demo_pipeline.datasets.provenance import ProvenanceRow
+from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory, Selection, load, select
 from demo_pipeline.datasets.split_guard import CrossSplitGuard
 from demo_pipeline.datasets.splits import Split, SplitPlan, assign_splits, connected_groups
 from demo_pipeline.formats.desktopd.reader import Trajectory
@@ -77,7 +71,7 @@ class Exporter(Protocol[RecordT]):
         """Whether every prompt holds the instruction."""
 
     def records(
-        self, candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, Row]
+        self, candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]
     ) -> Iterator[RecordT | Excluded]:
         """Yield the records of a trajectory, and an `Excluded` for each that is left out.
 

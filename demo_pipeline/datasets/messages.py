@@ -17,7 +17,7 @@ from demo_pipeline.datasets.cudag_records import (
     DRAFT_EXCLUSIONS,
     PROVENANCE_COLUMNS,
     RecordDraft,
-    drafts,
+    record_drafts,
 )
 from demo_pipeline.datasets.export_loop import (
     Excluded,
@@ -26,8 +26,9 @@ from demo_pipeline.datasets.export_loop import (
     plan_export,
 )
 from demo_pipeline.datasets.prompts import system_prompt, tool_schema
-from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory, Row
-from demo_pipeline.datasets.split_files import FileRecord, SplitFiles, plain
+from demo_pipeline.datasets.provenance import ProvenanceRow
+from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory
+from demo_pipeline.datasets.split_files import FileRecord, SplitFiles, replace_surrogates
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.formats.cudag.tool_calls import render_json, render_tool_calls
 from demo_pipeline.formats.desktopd.reader import Trajectory
@@ -90,10 +91,10 @@ class MessagesExporter:
         return self.settings.prompt_style != "grounding"
 
     def records(
-        self, candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, Row]
+        self, candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]
     ) -> Iterator[FileRecord | Excluded]:
         """Yield the chat of each CUDAG record."""
-        for draft in drafts(trajectory, rows, self.settings):
+        for draft in record_drafts(trajectory, rows, self.settings):
             if isinstance(draft, Excluded):
                 yield draft
             else:
@@ -113,9 +114,9 @@ def message_line(
     user = [{"type": "image"}, _text(draft.prompt)]
     line = {
         "id": draft.id,
-        "trajectory_id": plain(draft.metadata.trajectory_id),
+        "trajectory_id": replace_surrogates(draft.metadata.trajectory_id),
         "step_index": draft.metadata.step_index,
-        "application": plain(draft.metadata.application),
+        "application": replace_surrogates(draft.metadata.application),
         "task_type": draft.metadata.task_type,
         "messages": [
             {"role": "system", "content": [_text(message_prompt(settings))]},
@@ -139,7 +140,7 @@ def _structured(settings: DatasetSettings) -> bool:
 
 
 def _text(text: str) -> dict[str, str]:
-    return {"type": "text", "text": plain(text)}
+    return {"type": "text", "text": replace_surrogates(text)}
 
 
 def _answer_in_text(draft: RecordDraft) -> dict[str, Any]:
@@ -153,7 +154,7 @@ def _answer(draft: RecordDraft) -> dict[str, Any]:
             "type": "function",
             "function": {
                 "name": one["name"],
-                "arguments": plain(render_json(one["arguments"])[0]),
+                "arguments": replace_surrogates(render_json(one["arguments"])[0]),
             },
         }
         for one in functions

@@ -19,8 +19,9 @@ from demo_pipeline.datasets.export_loop import (
     export_records,
     plan_export,
 )
-from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory, Row
-from demo_pipeline.datasets.split_files import FileRecord, SplitFiles, plain
+from demo_pipeline.datasets.provenance import ProvenanceRow
+from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory
+from demo_pipeline.datasets.split_files import FileRecord, SplitFiles, replace_surrogates
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.formats.desktopd.reader import StepFiles, Trajectory
 from demo_pipeline.formats.desktopd.vocabulary import CANVAS_HEIGHT, CANVAS_WIDTH
@@ -83,7 +84,7 @@ class SftExporter:
     settings: DatasetSettings
 
     def records(
-        self, candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, Row]
+        self, candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]
     ) -> Iterator[FileRecord | Excluded]:
         """Yield a sample a step; its history holds every step before it."""
         history: list[dict[str, Any]] = []
@@ -103,7 +104,7 @@ class SftExporter:
         self.files.write(split, record.line, {**record.row, "split": split.value})
 
 
-def _exclusion(step: StepFiles, row: Row, settings: DatasetSettings) -> str:
+def _exclusion(step: StepFiles, row: ProvenanceRow, settings: DatasetSettings) -> str:
     """Why a step gives no sample, the first reason that holds; empty when it gives one."""
     if is_off_screen(step.action, row, (CANVAS_WIDTH, CANVAS_HEIGHT)):
         return "off_screen"
@@ -147,4 +148,7 @@ def _row(sample: Mapping[str, Any], trajectory: Trajectory) -> dict[str, Any]:
         "action": json.dumps(action, ensure_ascii=False),
         "reasoning": sample["output"]["reasoning"],
     }
-    return {"step_index": action["step_index"], **{k: plain(v) for k, v in texts.items()}}
+    return {
+        "step_index": action["step_index"],
+        **{k: replace_surrogates(v) for k, v in texts.items()},
+    }

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from demo_pipeline.datasets.splits import Split
 
-ALWAYS = (Split.TRAIN, Split.VAL, Split.TEST)
+ALWAYS_WRITTEN = (Split.TRAIN, Split.VAL, Split.TEST)
 _ROWS_IN_MEMORY = 512
 
 
@@ -37,7 +37,7 @@ class FileRecord:
     screenshot: Path
 
 
-def plain(text: str) -> str:
+def replace_surrogates(text: str) -> str:
     """Text that UTF-8 can hold: lone surrogates, which no trainer's reader takes, become "?"."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
@@ -62,7 +62,7 @@ class SplitFiles:
 
     def __enter__(self) -> Self:
         self._out.mkdir(parents=True, exist_ok=True)
-        for stem in (*ALWAYS, *([self._whole] if self._whole else [])):
+        for stem in (*ALWAYS_WRITTEN, *([self._whole] if self._whole else [])):
             self._open(stem)
         return self
 

@@ -20,7 +20,7 @@ from demo_pipeline.datasets.card_content import (
     describe_sft,
 )
 from demo_pipeline.datasets.cudag_config import dataset_directory_name
-from demo_pipeline.datasets.dataset_stats import messages_facts, sft_facts
+from demo_pipeline.datasets.dataset_stats import messages_stats, sft_stats
 from demo_pipeline.datasets.selection import DatasetTrajectory, load
 from demo_pipeline.datasets.trajectories import PROVENANCE_FILE
 from demo_pipeline.formats.cudag.validator import validate_cudag
@@ -126,12 +126,12 @@ def _cudag_output(members: CommittedTrajectories, settings: DatasetSettings) -> 
 
 def _check_sft(out: Path) -> list[Problem]:
     found = validate_sft(out / sft.SAMPLES_FILE, out)
-    return found if errors(found) else [*found, *sft_facts(out, _linked(out))[1]]
+    return found if errors(found) else [*found, *sft_stats(out, _linked(out))[1]]
 
 
 def _check_messages(out: Path) -> list[Problem]:
     found = validate_messages(out)
-    return found if errors(found) else [*found, *messages_facts(out, _linked(out))[1]]
+    return found if errors(found) else [*found, *messages_stats(out, _linked(out))[1]]
 
 
 def _linked(out: Path) -> list[Path]:

@@ -10,7 +10,7 @@ import pytest
 from demo_pipeline.datasets.cudag_build import build_cudag
 from demo_pipeline.datasets.export_loop import Excluded, export_records, plan_export
 from demo_pipeline.datasets.messages import build_messages
-from demo_pipeline.datasets.selection import Candidate, Row
+from demo_pipeline.datasets.selection import Candidate, ProvenanceRow
 from demo_pipeline.datasets.sft import build_sft
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.formats.desktopd.reader import Trajectory
@@ -42,7 +42,7 @@ class Episodes:
     written: dict[Split, list[str]] = field(default_factory=dict)
 
     def records(
-        self, candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, Row]
+        self, candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]
     ) -> Iterator[Episode | Excluded]:
         assert all(set(row) == {"step_index", "pts"} for row in rows.values())
         if len(trajectory.steps) > 2:

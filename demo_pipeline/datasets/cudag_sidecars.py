@@ -16,11 +16,10 @@ from demo_pipeline.datasets.prompts import system_prompt, tool_schema
 from demo_pipeline.datasets.splits import Split, SplitPlan
 from demo_pipeline.settings import DatasetSettings
 
-REPORT_FILE = "splits.json"
 _TAGS = {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt"}
 
 
-def write_companions(out: Path, splits: Collection[Split], settings: DatasetSettings) -> None:
+def write_sidecars(out: Path, splits: Collection[Split], settings: DatasetSettings) -> None:
     """Write `system_prompt.txt`, `tools.json` and `dataset_info.json`.
 
     Args:

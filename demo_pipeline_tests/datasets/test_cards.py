@@ -90,8 +90,8 @@ def test_splits_rates_and_reasons_are_those_of_the_files(described: Path) -> Non
     for name, split in facts.splits.items():
         assert f"| {name} | {split.samples} | {split.trajectories} | {split.tasks} |" in text
     assert facts.leaks == LeakRates(16, 2, 1)
-    assert "Leak rate: 12.50% (2 of 16 samples of pointing actions" in text
-    assert "Unavoidable leak rate: 6.25% (1: " in text
+    assert "Leak rate: 12.50% (in 2 of 16 samples of pointing actions" in text
+    assert "Unavoidable leak rate: 6.25% (in 1 the pointer was already at the target" in text
     assert facts.as_dict()["leak_rate"] == 0.125
     assert "| trajectories left out: failed | 3 |" in text
     assert facts.resolutions == {"3840x2160": 8}
@@ -108,7 +108,7 @@ def test_a_cudag_dataset_with_its_card_is_still_sound(described: Path) -> None:
 
 
 def test_a_card_says_that_no_license_is_stated() -> None:
-    assert "nobody has stated one" in cudag_card(NOTHING, DatasetSettings(), {})
+    assert "no license is stated" in cudag_card(NOTHING, DatasetSettings(), {})
 
 
 def test_a_task_in_two_splits_is_found(tmp_path: Path) -> None:

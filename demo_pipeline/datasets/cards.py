@@ -85,21 +85,21 @@ def _front_matter(kind: CardKind, stats: DatasetStats, settings: DatasetSettings
         "- computer-use",
         "- gui-agents",
     ]
-    together = {split: kind.data for split in stats.splits if split != "test" or not kind.test}
-    apart = {split: kind.test for split in stats.splits if split not in together}
+    default = {split: kind.data for split in stats.splits if split != "test" or not kind.test}
+    tests = {split: kind.test for split in stats.splits if split not in default}
     if kind.data and stats.splits:
         lines.append("configs:")
-        lines += [*_config("default", together), *_config("test", apart)]
+        lines += [*_config("default", default), *_config("test", tests)]
     return "\n".join(["---", *lines, "---"])
 
 
-def _config(name: str, patterns: Mapping[str, str]) -> list[str]:
-    if not patterns:
+def _config(name: str, paths: Mapping[str, str]) -> list[str]:
+    if not paths:
         return []
     files = [
         line
-        for split, pattern in patterns.items()
-        for line in (f"  - split: {split}", f"    path: {pattern.format(split=split)}")
+        for split, path in paths.items()
+        for line in (f"  - split: {split}", f"    path: {path.format(split=split)}")
     ]
     return [f"- config_name: {name}", "  data_files:", *files]
 

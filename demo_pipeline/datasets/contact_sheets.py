@@ -1,4 +1,4 @@
-"""The `contact_sheets` stage: every step of a trajectory on a few pictures, and small previews.
+"""The `contact_sheets` stage: every step of a trajectory on a few images, and small previews.
 
 Belongs here: which steps a sheet shows, captions, titles, files, and the stage's check. Drawing is
 in `observation.contact_sheet_image`.
@@ -32,18 +32,18 @@ PREVIEW_TILES, PREVIEW_COLUMNS, PREVIEW_TILE_WIDTH = 6, 3, 240
 
 
 def build_contact_sheets(demonstration: str, trajectory: Path, out: Path) -> dict[str, Any]:
-    """Write sheet.jpg, sheet_2.jpg …: `TILES` steps a sheet. Returns a summary.
+    """Write sheet.jpg, sheet_2.jpg …, each with up to `TILES` steps. Returns a summary.
 
     Args:
-        demonstration: its id, for the title.
+        demonstration: the id, for the title.
         trajectory: the folder of a trajectory with its provenance.
         out: a folder to write into.
 
     Raises:
-        DemonstrationError: `trajectory` is none.
+        DemonstrationError: `trajectory` cannot be read as a trajectory.
     """
     tiles, rows = step_tiles(demonstration, trajectory)
-    names = _names(len(tiles))
+    names = _sheet_names(len(tiles))
     for number, name in enumerate(names):
         title = _title(demonstration, rows)
         if len(names) > 1:
@@ -51,36 +51,36 @@ def build_contact_sheets(demonstration: str, trajectory: Path, out: Path) -> dic
         shown = tiles[number * TILES : (number + 1) * TILES]
         sheet = contact_sheet(shown, COLUMNS, TILE_WIDTH, title)
         (out / name).write_bytes(encode_jpeg(sheet, QUALITY))
-    return {"sheets": len(names), "tiles": len(tiles), **_marked(rows)}
+    return {"sheets": len(names), "tiles": len(tiles), **_leak_counts(rows)}
 
 
-def _names(tiles: int) -> list[str]:
+def _sheet_names(tiles: int) -> list[str]:
     sheets = max(1, -(-tiles // TILES))
     return ["sheet.jpg", *(f"sheet_{number}.jpg" for number in range(2, sheets + 1))]
 
 
-def _marked(rows: Sequence[ProvenanceRow]) -> dict[str, int]:
-    """How many tiles are marked, and how many of these as unavoidable."""
+def _leak_counts(rows: Sequence[ProvenanceRow]) -> dict[str, int]:
+    """How many tiles are marked as a leak, and how many of these as unavoidable."""
     leaky = [row for row in rows if row["leak"]]
     return {"leaks": len(leaky), "unavoidable_leaks": sum(row["unavoidable"] for row in leaky)}
 
 
 def _title(demonstration: str, rows: Sequence[ProvenanceRow]) -> str:
-    marked = _marked(rows)
+    leaks = _leak_counts(rows)
     clock = "clock unknown"
     if rows:
         row = rows[0]
         clock = f"clock {row['clock_method']} +/- {row['clock_uncertainty_ms']:.0f} ms"
-    leaks = f"leaks {marked['leaks']} ({marked['unavoidable_leaks']} unavoidable)"
-    return "   ".join((demonstration, clock, leaks, f"pictures {len(rows)}"))
+    leak_text = f"leaks {leaks['leaks']} ({leaks['unavoidable_leaks']} unavoidable)"
+    return "   ".join((demonstration, clock, leak_text, f"pictures {len(rows)}"))
 
 
 def check_contact_sheets(demonstration: str, trajectory: Path, out: Path) -> list[Problem]:
-    """Every sheet is there, whole, decodes, and has room for exactly the trajectory's steps."""
+    """Every sheet exists, decodes completely and has room for exactly the trajectory's steps."""
     count = len(load_provenance(dataset_trajectory(demonstration, trajectory), ("step_index",)))
-    names = _names(count)
+    names = _sheet_names(count)
     problems = [
-        _problem(path.name, "belongs to no sheet")
+        _problem(path.name, "is not one of the sheets")
         for path in sorted(out.iterdir())
         if path.name not in names
     ]
@@ -100,12 +100,12 @@ def _fault(path: Path, expected: tuple[int, int]) -> str:
     except OSError as error:
         return f"cannot be read: {error.strerror}"
     except ValueError as error:
-        return f"is no whole JPEG: {error}"
+        return f"is not a complete JPEG: {error}"
     picture = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
     if picture is None:
-        return "does not decode"
-    found = (picture.shape[1], picture.shape[0])
-    return "" if found == expected else f"is {found}, expected {expected}"
+        return "cannot be decoded"
+    size = (picture.shape[1], picture.shape[0])
+    return "" if size == expected else f"is {size}, expected {expected}"
 
 
 def _problem(name: str, message: str) -> Problem:
@@ -130,15 +130,15 @@ def _preview(tiles: Sequence[Tile]) -> Picture:
 
 
 def dataset_trajectory(demonstration: str, folder: Path) -> DatasetTrajectory:
-    """The trajectory in `folder`, under its own id, wherever the folder lies."""
+    """The trajectory in `folder` with its provenance, under the id `demonstration`."""
     return DatasetTrajectory(demonstration, folder, folder / PROVENANCE_FILE)
 
 
 def step_tiles(demonstration: str, folder: Path) -> tuple[list[Tile], list[ProvenanceRow]]:
-    """A tile a step, and the provenance of each. No picture is opened.
+    """The tile and the provenance of every step. No screenshot is opened.
 
     Raises:
-        DemonstrationError: the folder is no trajectory.
+        DemonstrationError: the folder cannot be read as a trajectory.
     """
     trajectory, rows = load(dataset_trajectory(demonstration, folder))
     tiles = [_tile(step, rows[step.index]) for step in trajectory.steps]
@@ -146,13 +146,13 @@ def step_tiles(demonstration: str, folder: Path) -> tuple[list[Tile], list[Prove
 
 
 def _tile(step: StepFiles, row: ProvenanceRow) -> Tile:
-    sides = [row[f"target_{name}"] for name in ("x", "y", "width", "height")]
+    target = [row[f"target_{name}"] for name in ("x", "y", "width", "height")]
     lead = "no lead" if row["lead_ms"] is None else f"{row['lead_ms']:.0f} ms"
     return Tile(
         step.screenshot,
         f"{step.index} {row['action_type']}:",
         f"{row['reason_code']}, {lead}, tree {row['freshness']}",
         step.action,
-        None if None in sides else (sides[0], sides[1], sides[2], sides[3]),
+        None if None in target else (target[0], target[1], target[2], target[3]),
         ("UNAVOIDABLE" if row["unavoidable"] else "LEAK") if row["leak"] else "",
     )

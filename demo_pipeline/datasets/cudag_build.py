@@ -1,7 +1,7 @@
 """Builds a CUDAG dataset from committed trajectories.
 
-Belongs here: the files of the dataset and the order in which they are written. What a record says
-is decided in `cudag_records`.
+Belongs here: the files of the dataset and the order in which they are written. Records are made
+in `cudag_records`.
 """
 
 import json
@@ -52,28 +52,28 @@ def build_cudag(
 
     Args:
         trajectories: committed and valid ones, in any order.
-        out: directory to write into; it is made, and must be empty.
+        out: directory to write into; it is created, and must be empty.
         settings: see `DatasetSettings`.
 
     Returns:
         The summary; its details are `name` (of the directory that the dataset should have),
         `trajectories` (planned, by split), `task_counts` (records by task type) and `escaped`
-        (markers made harmless in prompts and in tool calls).
+        (number of escaped markers in prompts and in tool calls).
 
     Raises:
         FileExistsError: `out` is not empty.
-        ValueError: a setting that names the dataset is not fit for a name.
+        ValueError: a setting cannot be used in the dataset's name.
     """
     plan = plan_export(trajectories, settings)
-    made = generated_at(plan.selection.newest, settings)
-    name = directory_name(made, settings)
+    time = generated_at(plan.selection.newest, settings)
+    name = directory_name(time, settings)
     _prepare(out)
     with ExitStack() as stack:
         exporter = CudagExporter(out, settings, stack)
         summary = export_records(plan, exporter)
         exporter.end_tests()
     _concatenate(out)
-    config = configuration(settings, made, exporter.tasks, plan.splits, exporter.escaped)
+    config = configuration(settings, time, exporter.tasks, plan.splits, exporter.escaped)
     dump_json(out / "config.json", config)
     write_sidecars(out, set(exporter.files), settings)
     dump_json(out / REPORT_FILE, split_report(plan.splits, settings, summary))
@@ -118,14 +118,14 @@ class CudagExporter:
         self.files = {split: self._open(name) for split, name in names.items()}
 
     def _open(self, name: str) -> TextIO:
-        # Lone surrogates, which no trainer's JSON reader takes, become "?".
+        # Lone surrogates, which no trainer's JSON reader accepts, become "?".
         path = self.out / name
         file = path.open("w", encoding="utf-8", errors="replace", newline="\n")
         return self.stack.enter_context(file)
 
     @property
     def instruction_in_prompt(self) -> bool:
-        """Not where the prompt names the target instead."""
+        """False when the prompt names the target instead."""
         return self.settings.prompt_style != "grounding"
 
     def records(
@@ -137,7 +137,7 @@ class CudagExporter:
         return record_drafts(trajectory, rows, self.settings)
 
     def write(self, split: Split, record: RecordDraft) -> Excluded | None:
-        """Write a record and its image; `missing_frame` when the picture gives no image."""
+        """Write a record and its image; `missing_frame` when the screenshot cannot be decoded."""
         if split is Split.TEST:
             self._write_test(record)
         elif not self._write_record(record, split):
@@ -162,11 +162,11 @@ class CudagExporter:
         self.tests += 1
         entry = json.dumps(draft.test().model_dump(mode="json"), ensure_ascii=False)
         self.files[Split.TEST].write(start + entry)
-        picture = self.out / "test" / "images" / f"{draft.id}.png"
-        link_or_copy_png(draft.screenshot, picture, copy=self.settings.image_mode == "copy")
+        image = self.out / "test" / "images" / f"{draft.id}.png"
+        link_or_copy_png(draft.screenshot, image, copy=self.settings.image_mode == "copy")
         if draft.metadata.has_coordinate:
-            drawn = self.out / "test" / "annotated" / f"{draft.id}_annotated.png"
-            annotate(picture, drawn, draft.metadata)
+            annotated = self.out / "test" / "annotated" / f"{draft.id}_annotated.png"
+            annotate(image, annotated, draft.metadata)
 
     def end_tests(self) -> None:
         """End the array of tests."""
@@ -177,7 +177,7 @@ def _concatenate(out: Path) -> None:
     """`data.jsonl` = train + val + held_out, byte for byte."""
     with (out / "data.jsonl").open("wb") as data:
         for split in _DATA:
-            part = out / f"{split.value}.jsonl"
-            if part.is_file():
-                with part.open("rb") as source:
+            path = out / f"{split.value}.jsonl"
+            if path.is_file():
+                with path.open("rb") as source:
                     shutil.copyfileobj(source, data)

@@ -1,7 +1,7 @@
 """The small files beside the records of a CUDAG dataset, for trainers and for people.
 
 Belongs here: the tool and the system prompt as files, LLaMA-Factory's `dataset_info.json`, and the
-split report. None of them is asked for by seed 003; all follow from settings and records.
+split report. CUDAG itself does not require them.
 """
 
 from collections import Counter
@@ -24,8 +24,8 @@ def write_sidecars(out: Path, splits: Collection[Split], settings: DatasetSettin
 
     Args:
         out: the dataset's directory.
-        splits: those that have a file of their own.
-        settings: what the dataset is made with.
+        splits: the splits that have a file.
+        settings: the settings that the dataset is made with.
     """
     (out / "system_prompt.txt").write_text(system_prompt(settings) + "\n", encoding="utf-8")
     dump_json(out / "tools.json", [tool_schema(settings)])
@@ -33,10 +33,10 @@ def write_sidecars(out: Path, splits: Collection[Split], settings: DatasetSettin
 
 
 def dataset_info(splits: Collection[Split], settings: DatasetSettings) -> dict[str, Any]:
-    """LLaMA-Factory's entry for each file of records, `<name_prefix>_<split>`.
+    """LLaMA-Factory's entry for every file of records, named `<name_prefix>_<split>`.
 
-    Both its `dataset_dir` and its `media_dir` are then the dataset's directory. It takes no system
-    prompt from here: give the text of `system_prompt.txt` as its `default_system`.
+    Its `dataset_dir` and its `media_dir` must be the dataset's directory. The file has no system
+    prompt: set `default_system` to the text of `system_prompt.txt`.
     """
     return {
         f"{settings.name_prefix}_{split.value}": {
@@ -53,25 +53,25 @@ def dataset_info(splits: Collection[Split], settings: DatasetSettings) -> dict[s
 def split_report(
     plan: SplitPlan, settings: DatasetSettings, summary: ExportSummary
 ) -> dict[str, Any]:
-    """`splits.json`: the split of every trajectory, moved groups, and what was left out and why.
+    """The content of `splits.json`: every trajectory's split, moved groups, and what was left out.
 
     Args:
-        plan: where every chosen trajectory goes.
-        settings: for the ratios, which stand beside the shares of groups that came of them.
+        plan: the split of every chosen trajectory.
+        settings: for the wanted ratios, which are shown beside the shares of groups.
         summary: for the records written and what was left out.
     """
-    groups, placed = Counter(plan.groups.values()), Counter(plan.splits.values())
-    hashed = groups.total() - groups[Split.HELD_OUT]
+    groups, trajectories = Counter(plan.groups.values()), Counter(plan.splits.values())
+    by_hash = groups.total() - groups[Split.HELD_OUT]
     splits: dict[str, dict[str, Any]] = {
         split.value: {
             "groups": groups[split],
-            "trajectories": placed[split],
+            "trajectories": trajectories[split],
             "records": summary.records[split],
         }
         for split in Split
     }
     for name, ratio in split_ratios(settings).items():
-        share = round(splits[name]["groups"] / hashed, 6) if hashed else 0
+        share = round(splits[name]["groups"] / by_hash, 6) if by_hash else 0
         splits[name] |= {"ratio": ratio, "share": share}
     return {
         "splits": splits,

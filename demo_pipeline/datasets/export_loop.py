@@ -1,7 +1,7 @@
-"""The loop that every training export runs: select, split, load, guard, write and count.
+"""The loop of all training exports: select, split, load, guard, write and count.
 
-Belongs here: what all exports have in common, and their summary. Not here: how a step or a
-trajectory becomes a record, and its files; that is the exporter's own.
+Belongs here: what all exports have in common, and their summary. How a trajectory becomes records,
+and where these are written, is up to the exporter.
 """
 
 from collections import Counter
@@ -22,19 +22,19 @@ SPLIT_LEAK = "split_leak"
 
 
 class ExportRecord(Protocol):
-    """One unit of an export: of a step, or of a whole trajectory.
+    """A record of an export, made of a step or of a whole trajectory.
 
-    The same picture with the same prompt is never written to two splits; a record of a whole
-    trajectory gives the picture and prompt of its first step.
+    The same screenshot with the same prompt is never written to two splits. The record of a whole
+    trajectory gives the screenshot and prompt of its first step.
     """
 
     @property
     def prompt(self) -> str:
-        """What is asked about the picture."""
+        """What is asked about the screenshot."""
 
     @property
     def screenshot(self) -> Path:
-        """The picture, a file of the trajectory."""
+        """A file of the trajectory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +76,8 @@ class Exporter(Protocol[RecordT]):
         """Yield the records of a trajectory, and an `Excluded` for each that is left out.
 
         Args:
-            candidate: where the trajectory lies.
-            trajectory: as read.
+            candidate: the trajectory's id, folder and instruction.
+            trajectory: the trajectory, under its committed id.
             rows: its provenance by step index.
         """
 
@@ -103,8 +103,8 @@ class ExportSummary:
         trajectories: how many gave at least one record.
         excluded_trajectories: by reason: failed, aborted, contaminated, unreadable.
         excluded_records: by reason; records left out although their trajectory takes part.
-        problems: why unreadable trajectories are unreadable.
-        details: what the exporter counts beside; `as_dict` takes a key of it before its own.
+        problems: why unreadable trajectories could not be read.
+        details: further keys of `as_dict`; they replace the general ones of the same name.
     """
 
     unit: str

@@ -1,7 +1,7 @@
-"""The messages export: the CUDAG records' questions and answers as chats of role and content.
+"""Exports the CUDAG records as chats: messages of role and content.
 
-Belongs here: which trajectories go in and what a line says. Pictures are named by their path in the
-dataset. The form is `formats.messages`.
+Belongs here: what a line holds. Screenshots are named by their path in the dataset. The format is
+described in `formats.messages`.
 """
 
 import json
@@ -41,7 +41,7 @@ _CALL = pa.struct([("type", pa.string()), ("function", _FUNCTION)])
 
 
 def messages_table_schema(settings: DatasetSettings) -> pa.Schema:
-    """The columns of the Parquet files: those of a line, one type each."""
+    """The schema of the Parquet files: the keys of a line as typed columns."""
     turn = [("role", pa.string()), ("content", pa.list_(_PART))]
     turn += [("tool_calls", pa.list_(_CALL))] if _structured(settings) else []
     columns = [
@@ -65,8 +65,8 @@ def build_messages(
 
     Args:
         trajectories: committed and valid ones, in any order.
-        out: directory to write into; it is made.
-        settings: what takes part, the splits, and the form of the calls (`tool_call_format`).
+        out: directory to write into; it is created.
+        settings: what takes part, the splits, and `tool_call_format`.
     """
     plan = plan_export(trajectories, settings)
     with SplitFiles(out, messages_table_schema(settings)) as files:
@@ -77,7 +77,7 @@ def build_messages(
 
 @dataclass(frozen=True, slots=True)
 class MessagesExporter:
-    """Makes a chat of each CUDAG record; see `export_loop.Exporter`."""
+    """Makes a chat of every CUDAG record; see `export_loop.Exporter`."""
 
     unit: ClassVar[str] = "samples"
     exclusions: ClassVar[Sequence[str]] = DRAFT_EXCLUSIONS
@@ -87,13 +87,13 @@ class MessagesExporter:
 
     @property
     def instruction_in_prompt(self) -> bool:
-        """Not where the prompt names the target instead."""
+        """False when the prompt names the target instead."""
         return self.settings.prompt_style != "grounding"
 
     def records(
         self, candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]
     ) -> Iterator[FileRecord | Excluded]:
-        """Yield the chat of each CUDAG record."""
+        """Yield the chat of every CUDAG record."""
         for draft in record_drafts(trajectory, rows, self.settings):
             if isinstance(draft, Excluded):
                 yield draft
@@ -109,9 +109,8 @@ class MessagesExporter:
 def message_line(
     draft: RecordDraft, candidate: Candidate, settings: DatasetSettings
 ) -> dict[str, Any]:
-    """One record as the export writes it; see `formats.messages.MessagesRecord`."""
-    inside = draft.screenshot.relative_to(candidate.source.path).as_posix()
-    user = [{"type": "image"}, _text(draft.prompt)]
+    """A record as the export writes it; see `formats.messages.MessagesRecord`."""
+    path = draft.screenshot.relative_to(candidate.source.path).as_posix()
     line = {
         "id": draft.id,
         "trajectory_id": replace_surrogates(draft.metadata.trajectory_id),
@@ -120,19 +119,22 @@ def message_line(
         "task_type": draft.metadata.task_type,
         "messages": [
             {"role": "system", "content": [_text(message_prompt(settings))]},
-            {"role": "user", "content": user},
-            _answer(draft) if _structured(settings) else _answer_in_text(draft),
+            {"role": "user", "content": [{"type": "image"}, _text(draft.prompt)]},
+            _structured_answer(draft) if _structured(settings) else _text_answer(draft),
         ],
-        "images": [f"trajectories/{candidate.source.id}/{inside}"],
+        "images": [f"trajectories/{candidate.source.id}/{path}"],
     }
     tools = json.dumps([tool_schema(settings)], ensure_ascii=False)
     return line | ({"tools": tools} if _structured(settings) else {})
 
 
 def message_prompt(settings: DatasetSettings) -> str:
-    """The system prompt; with structured calls the chat template adds the tool and its grammar."""
-    told = system_prompt(settings)
-    return told.partition("\n\nThere is one tool:")[0] if _structured(settings) else told
+    """The system prompt, without the tool when calls are structured.
+
+    The chat template then adds the tool and how to call it.
+    """
+    prompt = system_prompt(settings)
+    return prompt.partition("\n\nThere is one tool:")[0] if _structured(settings) else prompt
 
 
 def _structured(settings: DatasetSettings) -> bool:
@@ -143,20 +145,20 @@ def _text(text: str) -> dict[str, str]:
     return {"type": "text", "text": replace_surrogates(text)}
 
 
-def _answer_in_text(draft: RecordDraft) -> dict[str, Any]:
+def _text_answer(draft: RecordDraft) -> dict[str, Any]:
     return {"role": "assistant", "content": [_text(render_tool_calls(draft.calls)[0])]}
 
 
-def _answer(draft: RecordDraft) -> dict[str, Any]:
+def _structured_answer(draft: RecordDraft) -> dict[str, Any]:
     functions = [call.as_dict() for call in draft.calls]
     calls = [
         {
             "type": "function",
             "function": {
-                "name": one["name"],
-                "arguments": replace_surrogates(render_json(one["arguments"])[0]),
+                "name": function["name"],
+                "arguments": replace_surrogates(render_json(function["arguments"])[0]),
             },
         }
-        for one in functions
+        for function in functions
     ]
     return {"role": "assistant", "content": [], "tool_calls": calls}

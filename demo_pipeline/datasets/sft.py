@@ -1,7 +1,7 @@
-"""SFT samples (seed 001, section 6): a line a step, what was seen and what was done.
+"""Exports SFT samples of OSWorld-Desktopd: for each step what was seen and what was done.
 
-Belongs here: the samples and their table. Pictures and trees are named by their path in the
-dataset, so that a sample is small and nothing is copied.
+Belongs here: the samples and their table. Screenshots and trees are named by their path in the
+dataset, so that samples are small and nothing is copied.
 """
 
 import json
@@ -29,7 +29,7 @@ from demo_pipeline.settings import DatasetSettings
 
 SAMPLES_FILE = "samples.jsonl"
 
-# name, type, meaning. Parameters differ by action type, which tables cannot: those are JSON text.
+# name, type, meaning. Parameters differ by action type, so `action` and `history` are JSON text.
 _COLUMNS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("trajectory_id", pa.string(), "demonstration id"),
     ("step_index", pa.int32(), "0-based, as in steps/NNN"),
@@ -64,7 +64,7 @@ def build_sft(
 
     Args:
         trajectories: committed and valid ones, in any order.
-        out: directory to write into; it is made.
+        out: directory to write into; it is created.
         settings: what takes part, and the splits.
     """
     plan = plan_export(trajectories, settings)
@@ -74,7 +74,7 @@ def build_sft(
 
 @dataclass(frozen=True, slots=True)
 class SftExporter:
-    """Makes a sample of each step; see `export_loop.Exporter`."""
+    """Makes a sample of every step; see `export_loop.Exporter`."""
 
     unit: ClassVar[str] = "samples"
     exclusions: ClassVar[Sequence[str]] = ("off_screen", "missing_frame", "leak")
@@ -86,7 +86,7 @@ class SftExporter:
     def records(
         self, candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]
     ) -> Iterator[FileRecord | Excluded]:
-        """Yield a sample a step; its history holds every step before it."""
+        """Yield a sample per step; its history holds all steps before it."""
         history: list[dict[str, Any]] = []
         for step in trajectory.steps:
             action = step.action.model_dump(mode="json")
@@ -108,8 +108,7 @@ def _exclusion(step: StepFiles, row: ProvenanceRow, settings: DatasetSettings) -
     """Why a step gives no sample, the first reason that holds; empty when it gives one."""
     if is_off_screen(step.action, row, (CANVAS_WIDTH, CANVAS_HEIGHT)):
         return "off_screen"
-    missing = row["pts"] is None or not step.screenshot.is_file() or not step.ui_tree.is_file()
-    if missing:
+    if row["pts"] is None or not step.screenshot.is_file() or not step.ui_tree.is_file():
         return "missing_frame"
     return "leak" if row["leak"] and not settings.include_leaky else ""
 

@@ -1,4 +1,4 @@
-"""Keeps the same question about the same picture out of two splits.
+"""Keeps the same screenshot with the same prompt out of two splits.
 
 Belongs here: comparing what is about to be written with what was written. Which trajectory belongs
 to which split is decided in `splits`.
@@ -16,12 +16,12 @@ from demo_pipeline.formats.cudag.tool_calls import escape_markers
 
 @dataclass(slots=True)
 class CrossSplitGuard:
-    """The pictures with their prompts that were written, and in which split.
+    """The prompts and screenshots that were written, and in which split.
 
     Attributes:
         shared_instructions: instructions that could give the same prompt in two splits. Records of
             other instructions differ by their prompt and are not compared.
-        split_of: SHA-256 of prompt and picture → split.
+        split_of: SHA-256 of prompt and screenshot → split.
     """
 
     shared_instructions: frozenset[str]
@@ -41,7 +41,7 @@ class CrossSplitGuard:
             candidates: the trajectories that take part.
             splits: split of every trajectory, by id.
             instruction_in_prompt: whether every prompt holds the instruction; when not, every
-                picture is compared.
+                screenshot is compared.
         """
         prompts = {
             candidate.instruction: (
@@ -60,7 +60,7 @@ class CrossSplitGuard:
         )
 
     def leaks(self, instruction: str, prompt: str, screenshot: Path, split: Split) -> bool:
-        """Whether another split already has the same picture with the same prompt."""
+        """Whether another split already has the same screenshot with the same prompt."""
         if instruction not in self.shared_instructions:
             return False
         question = hashlib.sha256(prompt.encode(errors="replace"))

@@ -65,7 +65,7 @@ def link_of(pipeline: Workspace, recording: RecordingManifest) -> TaskMatch:
     if pipeline.store.current(CATALOG_OUTPUT) is None:
         return NO_CATALOG
     with pipeline.store.open(CATALOG_OUTPUT) as (folder, version):
-        return _index(folder, version.content).link(recording.parsed_meta())
+        return _index(folder, version.content).match(recording.parsed_meta())
 
 
 @lru_cache(maxsize=2)

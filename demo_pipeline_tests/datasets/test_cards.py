@@ -118,7 +118,7 @@ def test_a_task_in_two_splits_is_found(tmp_path: Path) -> None:
     for n in range(6):  # now they are all of one task
         make_trajectory(tmp_path, f"demo{n}", group="same")
     [problem] = sft_stats(tmp_path / "sft", [demo.provenance for demo in demos])[1]
-    assert "'same' lies in more than one split: test, train, val" in problem.message
+    assert "'same' is in more than one split: test, train, val" in problem.message
 
 
 def test_a_provenance_that_cannot_be_read_costs_only_itself(tmp_path: Path) -> None:

@@ -80,10 +80,10 @@ def other_size(path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (cut, "no whole JPEG"),
-        (lambda path: path.write_bytes(b"text"), "no whole JPEG"),
+        (cut, "not a complete JPEG"),
+        (lambda path: path.write_bytes(b"text"), "not a complete JPEG"),
         (other_size, "expected (1920, 1296)"),
-        (lambda path: path.with_name("stray.txt").write_text("x"), "belongs to no sheet"),
+        (lambda path: path.with_name("stray.txt").write_text("x"), "is not one of the sheets"),
     ],
 )
 def test_a_sheet_that_is_not_whole_is_named(folder, out, damage, words):

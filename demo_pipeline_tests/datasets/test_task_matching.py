@@ -56,7 +56,7 @@ def meta(quest: dict[str, Any] | None = None, **values: Any) -> Meta:
     ],
 )
 def test_an_id_in_the_quest_or_beside_it_is_the_task(demonstration: Meta, field: str) -> None:
-    assert INDEX.link(demonstration) == TaskMatch(UID, "id", field, "ordinary", 1)
+    assert INDEX.match(demonstration) == TaskMatch(UID, "id", field, "ordinary", 1)
 
 
 @pytest.mark.parametrize(
@@ -70,25 +70,25 @@ def test_an_id_in_the_quest_or_beside_it_is_the_task(demonstration: Meta, field:
     ],
 )
 def test_what_is_not_exactly_an_id_is_none(quest: dict[str, Any]) -> None:
-    assert INDEX.link(meta(quest)) == NO_MATCH
+    assert INDEX.match(meta(quest)) == NO_MATCH
 
 
 def test_the_same_instruction_is_the_same_task_whatever_its_looks() -> None:
     expected = TaskMatch(UID, "instruction", "quest.content", "ordinary", 1)
-    assert INDEX.link(meta({"content": "open the  <app>Mail</app>"})) == expected
-    assert INDEX.link(meta(title="OPEN THE MAIL!")).field == "title"
+    assert INDEX.match(meta({"content": "open the  <app>Mail</app>"})) == expected
+    assert INDEX.match(meta(title="OPEN THE MAIL!")).field == "title"
 
 
 def test_of_several_tasks_the_first_ordinary_one_is_taken_and_all_are_counted() -> None:
     expected = TaskMatch("a-sort", "instruction", "quest.content", "ordinary", 3)
-    assert INDEX.link(meta({"content": SORT})) == expected
+    assert INDEX.match(meta({"content": SORT})) == expected
 
 
 @pytest.mark.parametrize(
     "demonstration", [meta({"content": "..."}), meta({"content": "!"}), meta(title="")]
 )
 def test_blank_instructions_never_match(demonstration: Meta) -> None:
-    assert INDEX.link(demonstration) == NO_MATCH
+    assert INDEX.match(demonstration) == NO_MATCH
 
 
 def test_without_a_catalog_that_is_what_is_said() -> None:
@@ -98,15 +98,15 @@ def test_without_a_catalog_that_is_what_is_said() -> None:
 
 def test_what_a_trajectory_depends_on_is_its_own_link() -> None:
     demonstration = meta({"content": "Open the mail."})
-    here = INDEX.link(demonstration)
-    fewer = TaskIndex([row(UID, "Open the mail.")]).link(demonstration)
+    here = INDEX.match(demonstration)
+    fewer = TaskIndex([row(UID, "Open the mail.")]).match(demonstration)
     assert here.fingerprint == fewer.fingerprint
     others = [
         NO_CATALOG,
         NO_MATCH,
-        INDEX.link(meta({"content": SORT})),
-        TaskIndex([row(UID, "Open the mail.", "risk")]).link(demonstration),
-        TaskIndex([row(UID, "Open the mail."), row("x", "Open the mail.", "risk")]).link(
+        INDEX.match(meta({"content": SORT})),
+        TaskIndex([row(UID, "Open the mail.", "risk")]).match(demonstration),
+        TaskIndex([row(UID, "Open the mail."), row("x", "Open the mail.", "risk")]).match(
             demonstration
         ),
     ]
@@ -123,6 +123,6 @@ def test_the_order_of_the_rows_makes_no_difference(order: list[int], instruction
         row("silent", "."),
     ]
     demonstration = meta({"content": instruction})
-    assert TaskIndex([rows[n] for n in order]).link(demonstration) == TaskIndex(rows).link(
+    assert TaskIndex([rows[n] for n in order]).match(demonstration) == TaskIndex(rows).match(
         demonstration
     )

@@ -139,7 +139,7 @@ def test_datasets_made_with_other_splits_are_told_apart(own: Workspace) -> None:
         [check] = run_statistics(own).checks
         if not check.passed:
             break
-    assert "different splits of sft and messages" in check.problems[0].message
+    assert "its split differs between sft and messages" in check.problems[0].message
     assert check.problems[0].demonstration in {"first", "second"}
     assert not check.blocking
 

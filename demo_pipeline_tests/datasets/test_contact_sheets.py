@@ -1,4 +1,4 @@
-"""Contact sheets: a tile a step, as files that a check can trust."""
+"""Contact sheets: a tile per step, and the check of the files."""
 
 import shutil
 from pathlib import Path
@@ -41,7 +41,7 @@ def out(folder, tmp_path) -> Path:
     return tmp_path
 
 
-def test_every_kind_of_step_has_its_tile(folder, tmp_path):
+def test_every_kind_of_step_has_a_tile(folder, tmp_path):
     summary = build_contact_sheets("demo", folder, tmp_path)
     assert summary == {"sheets": 1, "tiles": 13, "leaks": 2, "unavoidable_leaks": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["sheet.jpg"]
@@ -86,20 +86,20 @@ def other_size(path: Path) -> None:
         (lambda path: path.with_name("stray.txt").write_text("x"), "is not one of the sheets"),
     ],
 )
-def test_a_sheet_that_is_not_whole_is_named(folder, out, damage, words):
+def test_the_check_names_a_damaged_sheet(folder, out, damage, words):
     damage(out / "sheet.jpg")
     [problem] = check_contact_sheets("demo", folder, out)
     assert words in problem.message
     assert problem.remedy
 
 
-def test_a_folder_that_is_no_trajectory_is_said(tmp_path):
+def test_a_folder_without_a_trajectory_is_an_error(tmp_path):
     with pytest.raises(DemonstrationError, match=r"task\.json") as caught:
         build_contact_sheets("demo", tmp_path, tmp_path)
     assert caught.value.problems[0].demonstration == "demo"
 
 
-def test_what_is_written_above_a_step(folder):
+def test_captions_of_a_step(folder):
     tiles, _ = contact_sheets.step_tiles("demo", folder)
     assert (tiles[0].heading, tiles[0].caption) == ("0 click:", "backoff, 120 ms, tree fresh")
     assert (tiles[0].leak, tiles[5].leak, tiles[1].leak) == ("LEAK", "UNAVOIDABLE", "")
@@ -117,7 +117,7 @@ def test_what_is_written_above_a_step(folder):
         (contact_sheets.first_steps_sheet, 1, [0]),
     ],
 )
-def test_the_small_views_show_six_steps(tmp_path, monkeypatch, view, count, shown):
+def test_previews_show_six_steps(tmp_path, monkeypatch, view, count, shown):
     seen = []
     monkeypatch.setattr(contact_sheets, "contact_sheet", lambda tiles, *_: seen.extend(tiles))
     view("demo", trajectory(tmp_path, [CLICK] * count))

@@ -1,4 +1,4 @@
-"""The loop of all training exports: what it counts, and what an exporter may be."""
+"""The loop of all training exports: what it counts, and exporters of whole trajectories."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -93,7 +93,9 @@ def test_whole_trajectories_that_begin_alike_are_written_to_one_split(tmp_path: 
         (build_cudag, CUDAG | {"task_counts", "escaped"}),
     ],
 )
-def test_a_manifest_shows_the_same_keys_as_ever(tmp_path: Path, build, keys: set[str]) -> None:
+def test_the_summary_has_the_keys_that_manifests_show(
+    tmp_path: Path, build, keys: set[str]
+) -> None:
     demo = make_trajectory(tmp_path, "demo", TABLE)
     bad = make_trajectory(tmp_path, "bad")
     bad.provenance.unlink()

@@ -1,6 +1,6 @@
-"""The provenance table: everything known about a step that seed 001 has no key for.
+"""The provenance table: what is known about a step beside its OSWorld-Desktopd files.
 
-Belongs here: the one schema of `provenance.parquet` (a row a step) and its reader and writer.
+Belongs here: the schema of `provenance.parquet` (one row per step), its reader and its writer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,6 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from demo_pipeline.common.parquet import described_schema, read_rows, write_rows
+
+ProvenanceRow = Mapping[str, Any]
 
 # name, type, nullable, meaning (with unit)
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
@@ -56,12 +58,12 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
 
 PROVENANCE_SCHEMA = described_schema(_COLUMNS)
 
-# The value in tables written before the column existed: a leak counts as avoidable.
-_MISSING = {"unavoidable": False}
+# Values for tables written before the column was added: a leak counts as avoidable.
+_DEFAULTS = {"unavoidable": False}
 
 
 def write_provenance(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write one row a step; keys are the columns of `PROVENANCE_SCHEMA`."""
+    """Write one row per step; the keys are the columns of `PROVENANCE_SCHEMA`."""
     write_rows(path, rows, PROVENANCE_SCHEMA)
 
 
@@ -70,7 +72,10 @@ def read_provenance(path: Path, columns: Sequence[str] | None = None) -> list[di
 
     Args:
         path: the file.
-        columns: names, all of them when None; one that the file does not have is null
-            (`unavoidable`: false).
+        columns: names of columns, all of them when None. A column that the file does not have is
+            null (`unavoidable`: false).
+
+    Raises:
+        OSError, pyarrow.ArrowException: the file cannot be read as Parquet.
     """
-    return read_rows(path, PROVENANCE_SCHEMA, columns, _MISSING)
+    return read_rows(path, PROVENANCE_SCHEMA, columns, _DEFAULTS)

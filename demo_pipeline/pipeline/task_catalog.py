@@ -43,7 +43,7 @@ def run_catalog(pipeline: Workspace, *, force: bool = False) -> BuildResult:
         schema = tuple(task_table.check_catalog(out))
         if schema:
             return [CheckOutcome(CATALOG_CHECK, False, schema)]
-        found = tuple(sorted(task_table.found_problems(out), key=_errors_first))
+        found = tuple(sorted(task_table.catalog_problems(out), key=_errors_first))
         return [
             CheckOutcome(CATALOG_CHECK, True),
             CheckOutcome(FILES_CHECK, not errors(found), found, blocking=False),
@@ -65,7 +65,7 @@ def link_of(pipeline: Workspace, recording: RecordingManifest) -> TaskMatch:
     if pipeline.store.current(CATALOG_OUTPUT) is None:
         return NO_CATALOG
     with pipeline.store.open(CATALOG_OUTPUT) as (folder, version):
-        return _index(folder, version.content).link(recording.parsed_meta())
+        return _index(folder, version.content).match(recording.parsed_meta())
 
 
 @lru_cache(maxsize=2)

@@ -1,31 +1,31 @@
 """The small files beside the records of a CUDAG dataset, for trainers and for people.
 
 Belongs here: the tool and the system prompt as files, LLaMA-Factory's `dataset_info.json`, and the
-split report. None of them is asked for by seed 003; all follow from settings and records.
+split report. CUDAG itself does not require them.
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from demo_pipeline.common.json_files import dump_json
 from demo_pipeline.datasets.cudag_config import split_ratios
+from demo_pipeline.datasets.export_loop import ExportSummary
 from demo_pipeline.datasets.prompts import system_prompt, tool_schema
 from demo_pipeline.datasets.splits import Split, SplitPlan
 from demo_pipeline.settings import DatasetSettings
 
-REPORT_FILE = "splits.json"
 _TAGS = {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt"}
 
 
-def write_companions(out: Path, splits: Collection[Split], settings: DatasetSettings) -> None:
+def write_sidecars(out: Path, splits: Collection[Split], settings: DatasetSettings) -> None:
     """Write `system_prompt.txt`, `tools.json` and `dataset_info.json`.
 
     Args:
         out: the dataset's directory.
-        splits: those that have a file of their own.
-        settings: what the dataset is made with.
+        splits: the splits that have a file.
+        settings: the settings that the dataset is made with.
     """
     (out / "system_prompt.txt").write_text(system_prompt(settings) + "\n", encoding="utf-8")
     dump_json(out / "tools.json", [tool_schema(settings)])
@@ -33,10 +33,10 @@ def write_companions(out: Path, splits: Collection[Split], settings: DatasetSett
 
 
 def dataset_info(splits: Collection[Split], settings: DatasetSettings) -> dict[str, Any]:
-    """LLaMA-Factory's entry for each file of records, `<name_prefix>_<split>`.
+    """LLaMA-Factory's entry for every file of records, named `<name_prefix>_<split>`.
 
-    Both its `dataset_dir` and its `media_dir` are then the dataset's directory. It takes no system
-    prompt from here: give the text of `system_prompt.txt` as its `default_system`.
+    Its `dataset_dir` and its `media_dir` must be the dataset's directory. The file has no system
+    prompt: set `default_system` to the text of `system_prompt.txt`.
     """
     return {
         f"{settings.name_prefix}_{split.value}": {
@@ -51,33 +51,27 @@ def dataset_info(splits: Collection[Split], settings: DatasetSettings) -> dict[s
 
 
 def split_report(
-    plan: SplitPlan,
-    settings: DatasetSettings,
-    records: Mapping[Split, int],
-    excluded_trajectories: Mapping[str, int],
-    excluded_records: Mapping[str, int],
+    plan: SplitPlan, settings: DatasetSettings, summary: ExportSummary
 ) -> dict[str, Any]:
-    """`splits.json`: who lies in which split, what was moved, and what was left out and why.
+    """The content of `splits.json`: every trajectory's split, moved groups, and what was left out.
 
     Args:
-        plan: where every chosen trajectory goes.
-        settings: for the ratios, which stand beside the shares of groups that came of them.
-        records: written, by split.
-        excluded_trajectories: left out whole, by reason.
-        excluded_records: steps that gave no record although their trajectory takes part, by reason.
+        plan: the split of every chosen trajectory.
+        settings: for the wanted ratios, which are shown beside the shares of groups.
+        summary: for the records written and what was left out.
     """
-    groups, placed = Counter(plan.groups.values()), Counter(plan.splits.values())
-    hashed = groups.total() - groups[Split.HELD_OUT]
+    groups, trajectories = Counter(plan.groups.values()), Counter(plan.splits.values())
+    by_hash = groups.total() - groups[Split.HELD_OUT]
     splits: dict[str, dict[str, Any]] = {
         split.value: {
             "groups": groups[split],
-            "trajectories": placed[split],
-            "records": records.get(split, 0),
+            "trajectories": trajectories[split],
+            "records": summary.records[split],
         }
         for split in Split
     }
     for name, ratio in split_ratios(settings).items():
-        share = round(splits[name]["groups"] / hashed, 6) if hashed else 0
+        share = round(splits[name]["groups"] / by_hash, 6) if by_hash else 0
         splits[name] |= {"ratio": ratio, "share": share}
     return {
         "splits": splits,
@@ -85,8 +79,8 @@ def split_report(
         "empty": [split.value for split in plan.empty],
         "held_out_applications_absent": list(plan.absent),
         "excluded": {
-            "trajectories": dict(sorted(excluded_trajectories.items())),
-            "records": dict(sorted(excluded_records.items())),
+            "trajectories": dict(sorted(summary.excluded_trajectories.items())),
+            "records": dict(sorted(summary.excluded_records.items())),
         },
         "trajectories": {
             key: {"group": plan.members[key], "split": split.value}

@@ -8,7 +8,7 @@ import pytest
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.datasets.steps import Steps, build_steps
 from demo_pipeline.observation.calibration.canvas import fit_canvas
-from demo_pipeline.observation.calibration.evidence import (
+from demo_pipeline.observation.frames.evidence import (
     CanvasEvidence,
     ClockEvidence,
     Evidence,

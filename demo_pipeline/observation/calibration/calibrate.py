@@ -12,24 +12,18 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow.compute as pc
 
-from demo_pipeline.observation.calibration.canvas import fit_canvas
+from demo_pipeline.observation.calibration.canvas import Canvas, fit_canvas
 from demo_pipeline.observation.calibration.click_alignment import clock_from_clicks
-from demo_pipeline.observation.calibration.clock import (
-    ChangeMap,
-    Clock,
-    PointerTrack,
-    documented_clock,
-    ffmpeg_clock,
-)
-from demo_pipeline.observation.calibration.evidence import Calibration
+from demo_pipeline.observation.calibration.clock import Clock, documented_clock, ffmpeg_clock
+from demo_pipeline.observation.calibration.event_scale import RecordedScreen
 from demo_pipeline.observation.calibration.pointer_alignment import (
-    clock_from_pictures,
-    reconciled,
+    clock_from_pointer,
+    reconcile,
     with_drift,
 )
-from demo_pipeline.observation.calibration.screen import Screen
 from demo_pipeline.observation.frames.change_detection import flickering_cells
-from demo_pipeline.observation.frames.pointer_path import PointerPath
+from demo_pipeline.observation.frames.changed_cells import Cells, ChangeMap
+from demo_pipeline.observation.frames.pointer_path import PointerPath, PointerTrack
 from demo_pipeline.observation.frames.video_frames import Span, decode_spans, rotation
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.recording.video_probe import PacketScan
@@ -46,7 +40,17 @@ LATE_STRETCH_S = 6.0
 LARGEST_DRIFT_S = 1.5
 
 
-def settle(
+@dataclass(frozen=True)
+class Calibration:
+    """The clock, the canvas, and the cells that always change."""
+
+    clock: Clock
+    canvas: Canvas
+    scale_method: Literal["pixels", "monitor", "assumed"]
+    flickering: Cells | None
+
+
+def calibrate(
     video: Path,
     scan: PacketScan,
     manifest: RecordingManifest,
@@ -69,7 +73,7 @@ def settle(
     payloads = [payload for payload in told.to_pylist() if payload]
     logged = ffmpeg_clock(payloads, timestamp_ms, float(scan.times[0]))
     size = _upright_size(manifest)
-    screen = Screen.of(manifest.parsed_meta(), size)
+    screen = RecordedScreen.of(manifest.parsed_meta(), size)
     documented = documented_clock(timestamp_ms)
     film = _Film(video, scan, path.track(), settings.max_clock_offset_s)
     changes = ChangeMap()
@@ -87,7 +91,7 @@ def settle(
     if sure is not None:
         clock = film.followed(sure, changes)
     if logged is not None:
-        clock = reconciled(logged, sure, clock, float(scan.times[0]))
+        clock = reconcile(logged, sure, clock, float(scan.times[0]))
     scale = sure.event_scale if sure else screen.without_pictures(path.track())
     documents: Literal["monitor", "assumed"] = "assumed" if screen.told is None else "monitor"
     canvas = fit_canvas(size, scale, (settings.canvas_width, settings.canvas_height))
@@ -112,7 +116,7 @@ class _Film:
         self, changes: ChangeMap, reference: Clock, scales: Sequence[float]
     ) -> Clock | None:
         """The clock that the pointer's movements show."""
-        return clock_from_pictures(changes, self.track, reference, scales, self.search_s)
+        return clock_from_pointer(changes, self.track, reference, scales, self.search_s)
 
     def stretches(self, documented: Clock) -> Iterator[list[Span]]:
         """Stretches of 10 s in which the pointer may move: one, one more, then 2, 4, 8, 16 more.
@@ -154,7 +158,7 @@ class _Film:
             return clock
         there = ChangeMap()
         self.look(there, [late])
-        found = clock_from_pictures(
+        found = clock_from_pointer(
             there, self.track, clock, [clock.event_scale], min(self.search_s, LARGEST_DRIFT_S)
         )
         if found is None:

@@ -9,14 +9,14 @@ from typing import Any
 import cv2
 import numpy as np
 
-from demo_pipeline.observation.calibration.clock import (
+from demo_pipeline.observation.frames.changed_cells import (
     BLOCK,
     Cells,
     ChangeMap,
     changed_cells,
-    grown,
+    with_neighbours,
 )
-from demo_pipeline.observation.frames.pointer_path import PixelBox
+from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
 from demo_pipeline.observation.frames.video_frames import Luma
 
 SIGNIFICANT_SHARE = 0.0005  # of all cells; a text cursor's blink and one typed letter are less
@@ -30,7 +30,6 @@ THRESHOLD = 24  # of 255; an encoder refines a still picture by less
 KEY_FRAME_THRESHOLD = 48  # a key frame encodes the whole picture anew
 POINTER_PX = 40  # the pointer's own picture, video pixels around its hot spot
 
-Point = tuple[float, float]
 Labels = np.ndarray[Any, np.dtype[np.int32]]
 
 
@@ -77,7 +76,7 @@ class Difference:
         """
         rows, columns = _cells_of(box)
         changed = self.cells
-        joined = grown(grown(changed))
+        joined = with_neighbours(with_neighbours(changed))
         labels: Labels = np.asarray(cv2.connectedComponents(joined.astype(np.uint8))[1], np.int32)
         inside = np.unique(labels[rows, columns][changed[rows, columns]])
         reaching = np.isin(labels, inside) & changed
@@ -102,7 +101,7 @@ class Difference:
         return rest
 
 
-class ScreenChange:
+class ChangeDetector:
     """Compares successive pictures of one recording."""
 
     def __init__(self, flickering: Cells | None) -> None:

@@ -12,23 +12,19 @@ import numpy as np
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.common.png import PngWriter
-from demo_pipeline.observation.calibration.evidence import Calibration, WaitEvidence
-from demo_pipeline.observation.frames.change_detection import SMALL_CELLS, ScreenChange
+from demo_pipeline.observation.calibration.calibrate import Calibration
+from demo_pipeline.observation.frames.change_detection import SMALL_CELLS, ChangeDetector
+from demo_pipeline.observation.frames.evidence import WaitEvidence
 from demo_pipeline.observation.frames.final_frame import FINAL_FILE, FINAL_LOOK_S, FinalChooser
-from demo_pipeline.observation.frames.frame_choice import (
-    EFFECT_S,
-    FrameChooser,
-    FrameRequest,
-    Reason,
-)
-from demo_pipeline.observation.frames.frame_diff import Transition
-from demo_pipeline.observation.frames.frame_requests import joined
+from demo_pipeline.observation.frames.frame_choice import EFFECT_S, BeforeFrameChooser, Reason
+from demo_pipeline.observation.frames.frame_diff import FrameDiff
+from demo_pipeline.observation.frames.frame_requests import FrameRequest, merge_spans
 from demo_pipeline.observation.frames.pointer_path import PointerPath
-from demo_pipeline.observation.frames.scroll_motion import ScrollWatch, WheelVote
-from demo_pipeline.observation.frames.shown_pointer import ShownPointer
+from demo_pipeline.observation.frames.scan_frames import ScanFrames
+from demo_pipeline.observation.frames.scroll_motion import ScrollMotion, WheelVote
 from demo_pipeline.observation.frames.video_frames import Frame, Span, decode_spans
-from demo_pipeline.observation.frames.waits import is_wait, settled_at
-from demo_pipeline.observation.trees.scan_frames import ScanPictures
+from demo_pipeline.observation.frames.video_pointer import VideoPointer
+from demo_pipeline.observation.frames.waits import is_wait, rest_start
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.video_probe import VIDEO_FILE, PacketScan
 
@@ -54,7 +50,7 @@ class FrameChoice:
 
 @dataclass
 class _Asked:
-    chooser: FrameChooser
+    chooser: BeforeFrameChooser
     small: list[float]
 
 
@@ -76,11 +72,11 @@ class DecodePass:
         self._scan = scan
         self._times = scan.times
         self._settled = settled
-        self._pointer = ShownPointer(path, settled.clock, settled.canvas, frame_s)
+        self._pointer = VideoPointer(path, settled.clock, settled.canvas, frame_s)
         self._actions = {action.action_index: action for action in actions}
         self._out = out
         self._frame_s = frame_s
-        self._change = ScreenChange(settled.flickering)
+        self._change = ChangeDetector(settled.flickering)
         self._png = PngWriter()
         self._last: Frame | None = None
         self._pending_pause: _Asked | None = None
@@ -93,23 +89,23 @@ class DecodePass:
     def run(self, wanted: Sequence[FrameRequest]) -> list[FrameChoice]:
         """FrameChoice every `FrameRequest`, write NNN.png and final.png."""
         answers: dict[int, FrameChoice] = {}
-        queue = [_Asked(FrameChooser(one), []) for one in wanted]
+        queue = [_Asked(BeforeFrameChooser(one), []) for one in wanted]
         final_from = self._final_start(wanted)
         spans = [one.span for one in wanted]
         spans.append(Span(final_from, final_from + FINAL_LOOK_S))
-        scans = ScanPictures(wanted, self._frame_s)
+        scans = ScanFrames(wanted, self._frame_s)
         sure = self._settled.clock.uncertainty_ms <= SURE_MS
         scrolls = list(self._actions.values()) if sure else []
-        wheel = ScrollWatch(scrolls, self._settled.clock, self._settled.canvas)
+        wheel = ScrollMotion(scrolls, self._settled.clock, self._settled.canvas)
         spans += [*scans.spans, *wheel.spans]
         final = FinalChooser(final_from)
-        for frame in decode_spans(self._video, self._scan, joined(spans, self._frame_s)):
+        for frame in decode_spans(self._video, self._scan, merge_spans(spans, self._frame_s)):
             self.decoded += 1
             scans.offer(frame)
             wheel.offer(frame)
             while queue and frame.time > queue[0].chooser.wanted.span.end + 1e-9:
                 self._finish(queue.pop(0), answers, scans)
-            shown = Transition(self._last, frame, self._times, self._change, self._pointer)
+            shown = FrameDiff(self._last, frame, self._times, self._change, self._pointer)
             for asked in queue:
                 if frame.time < asked.chooser.wanted.span.start - 1.5 * self._frame_s:
                     break
@@ -126,7 +122,7 @@ class DecodePass:
         return [answers[one.action_index] for one in wanted]
 
     @staticmethod
-    def _feed_final(final: FinalChooser, shown: Transition) -> None:
+    def _feed_final(final: FinalChooser, shown: FrameDiff) -> None:
         difference, pointers = shown.difference, shown.pointers
         changed = difference is None or difference.is_significant(pointers, None)
         small = difference is None or difference.apart_from(pointers) >= SMALL_CELLS
@@ -137,7 +133,7 @@ class DecodePass:
         last = float(self._times[-1])
         return min(last, self._settled.clock.video_time(max(ends))) if ends else last
 
-    def _feed(self, asked: _Asked, shown: Transition) -> None:
+    def _feed(self, asked: _Asked, shown: FrameDiff) -> None:
         chooser, wanted, frame = asked.chooser, asked.chooser.wanted, shown.frame
         if chooser.minds_only_large(frame) and not shown.may_be_large:
             chooser.feed(frame, changed=False, large=False)
@@ -153,7 +149,7 @@ class DecodePass:
         if wanted.pause and difference is not None and difference.count >= SMALL_CELLS:
             asked.small.append(frame.time)
 
-    def _finish(self, asked: _Asked, answers: dict[int, FrameChoice], scans: ScanPictures) -> None:
+    def _finish(self, asked: _Asked, answers: dict[int, FrameChoice], scans: ScanFrames) -> None:
         chooser = asked.chooser
         chooser.finish()
         wanted = chooser.wanted
@@ -165,7 +161,7 @@ class DecodePass:
         answers[wanted.action_index] = self._answer(chooser)
         self._look_at_target(chooser, scans)
 
-    def _look_at_target(self, chooser: FrameChooser, scans: ScanPictures) -> None:
+    def _look_at_target(self, chooser: BeforeFrameChooser, scans: ScanFrames) -> None:
         """Whether the place of the target still looks as it did when its scan began."""
         wanted, frame = chooser.wanted, chooser.best
         seen = scans.at(wanted.scan)
@@ -189,7 +185,7 @@ class DecodePass:
         if asked is None:
             return
         wanted = asked.chooser.wanted
-        settled = settled_at(asked.small, asked.chooser.changes)
+        settled = rest_start(asked.small, asked.chooser.changes)
         if settled is None or not is_wait(settled, wanted.since, following.press, following.limit):
             self._drop_pause(answers)
             return
@@ -204,7 +200,7 @@ class DecodePass:
         )
         answers[wanted.action_index] = self._answer(asked.chooser)
 
-    def _answer(self, chooser: FrameChooser) -> FrameChoice:
+    def _answer(self, chooser: BeforeFrameChooser) -> FrameChoice:
         wanted, frame, reason = chooser.wanted, chooser.best, chooser.reason
         if frame is None or self._is_late(wanted.limit, chooser.latest):
             frame, reason = self._fallback(wanted)
@@ -228,7 +224,7 @@ class DecodePass:
             chooser.seconds_still(frame) * 1000,
         )
 
-    def _is_second_best(self, chooser: FrameChooser, frame: Frame) -> bool:
+    def _is_second_best(self, chooser: BeforeFrameChooser, frame: Frame) -> bool:
         """A frame that the rule might rather have named did not decode, or the film ends first."""
         wanted = chooser.wanted
         begin, until = frame.time, wanted.approach

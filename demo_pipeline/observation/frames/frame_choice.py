@@ -6,8 +6,8 @@ Belongs here: the before-frame rule of formats note 2 as a small machine fed wit
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from demo_pipeline.observation.frames.pointer_path import PixelBox, TargetArea
-from demo_pipeline.observation.frames.video_frames import Frame, Span
+from demo_pipeline.observation.frames.frame_requests import FrameRequest
+from demo_pipeline.observation.frames.video_frames import Frame
 
 EFFECT_S = 0.7  # within this after an action a change may still be that action's effect
 
@@ -22,39 +22,8 @@ class Reason(StrEnum):
     MISSING = "missing"
 
 
-@dataclass(frozen=True)
-class FrameRequest:
-    """One action's question to the video. Times are video seconds.
-
-    Attributes:
-        action_index: row of actions.parquet.
-        press: when the action began.
-        since: when the previous action had ended; minus infinity for the first.
-        limit: no frame later than this shows the screen before the press.
-        approach: when the hand set out for the target; `limit` when nothing moved.
-        vicinity: what counts as being at the target, event space; None for keys.
-        target: the target's box in video pixels.
-        span: the stretch of video to look at.
-        answer: where the previous action's effect may show, however small, video pixels.
-        scan: when the scan began that the target was found in; None without a target.
-        pause: this row is a pause: the screen matters, the picture only when it is a wait.
-    """
-
-    action_index: int
-    press: float
-    since: float
-    limit: float
-    approach: float
-    vicinity: TargetArea | None
-    target: PixelBox | None
-    span: Span
-    answer: PixelBox | None = None
-    scan: float | None = None
-    pause: bool = False
-
-
 @dataclass
-class FrameChooser:
+class BeforeFrameChooser:
     """Takes frames of `wanted.span` in order; `best` and `reason` stand after `finish`.
 
     `latest` is the newest frame that could have been chosen, `times` are those of all of them, and

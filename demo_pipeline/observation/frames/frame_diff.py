@@ -5,25 +5,22 @@ Belongs here: when a look at a few rows will do. What a difference means is chan
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from demo_pipeline.observation.frames.change_detection import (
     SMALL_CELLS,
+    ChangeDetector,
     Difference,
-    Point,
-    ScreenChange,
     may_be_large,
 )
-from demo_pipeline.observation.frames.shown_pointer import ShownPointer
+from demo_pipeline.observation.frames.pointer_path import Floats, Point
 from demo_pipeline.observation.frames.video_frames import Frame
-
-Times = np.ndarray[Any, np.dtype[np.float64]]
+from demo_pipeline.observation.frames.video_pointer import VideoPointer
 
 
 @dataclass(frozen=True)
-class Transition:
+class FrameDiff:
     """A frame of a video, and the one that was looked at before it.
 
     `times` are those of all frames of the video, ascending seconds.
@@ -31,9 +28,9 @@ class Transition:
 
     before: Frame | None
     frame: Frame
-    times: Times
-    change: ScreenChange
-    pointer: ShownPointer
+    times: Floats
+    change: ChangeDetector
+    pointer: VideoPointer
 
     @cached_property
     def difference(self) -> Difference | None:

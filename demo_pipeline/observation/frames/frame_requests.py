@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from demo_pipeline.actions.action_tables import Action
+from demo_pipeline.observation.calibration.calibrate import Calibration
 from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.calibration.clock import Clock
-from demo_pipeline.observation.calibration.evidence import Calibration
-from demo_pipeline.observation.frames.frame_choice import FrameRequest
 from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath, TargetArea
 from demo_pipeline.observation.frames.video_frames import Span
 from demo_pipeline.settings import ObservationSettings
@@ -21,22 +20,53 @@ ANSWER_PX = 60  # around a click without a known target
 
 
 @dataclass(frozen=True)
-class Target:
+class ScannedTarget:
     """What a scan says lies under an action: its box in event space, and when the scan began."""
 
     box: PixelBox
     scan_ms: int
 
 
-def guard_seconds(clock: Clock, frame_s: float, settings: ObservationSettings) -> float:
+@dataclass(frozen=True)
+class FrameRequest:
+    """One action's question to the video. Times are video seconds.
+
+    Attributes:
+        action_index: row of actions.parquet.
+        press: when the action began.
+        since: when the previous action had ended; minus infinity for the first.
+        limit: no frame later than this shows the screen before the press.
+        approach: when the hand set out for the target; `limit` when nothing moved.
+        vicinity: what counts as being at the target, event space; None for keys.
+        target: the target's box in video pixels.
+        span: the stretch of video to look at.
+        answer: where the previous action's effect may show, however small, video pixels.
+        scan: when the scan began that the target was found in; None without a target.
+        pause: this row is a pause: the screen matters, the picture only when it is a wait.
+    """
+
+    action_index: int
+    press: float
+    since: float
+    limit: float
+    approach: float
+    vicinity: TargetArea | None
+    target: PixelBox | None
+    span: Span
+    answer: PixelBox | None = None
+    scan: float | None = None
+    pause: bool = False
+
+
+def lead_seconds(clock: Clock, frame_s: float, settings: ObservationSettings) -> float:
     """How long before its press a frame lies at the latest: 50 ms, the clock's doubt, a frame."""
     guard = max(settings.min_lead_ms / 1000, clock.uncertainty_ms / 1000, frame_s)
     return min(guard, MAX_GUARD_S)
 
 
-def plan(
+def request_frames(
     actions: Sequence[Action],
-    targets: Mapping[int, Target],
+    targets: Mapping[int, ScannedTarget],
     path: PointerPath,
     *,
     settled: Calibration,
@@ -45,7 +75,7 @@ def plan(
 ) -> list[FrameRequest]:
     """One request an action, in order. `targets`: action index → what the scan says it hit."""
     clock = settled.clock
-    guard = guard_seconds(clock, frame_s, settings)
+    guard = lead_seconds(clock, frame_s, settings)
     wanted: list[FrameRequest] = []
     since_ms = float("-inf")
     after_pause = False
@@ -109,7 +139,7 @@ def _video_box(box: PixelBox | None, canvas: Canvas) -> PixelBox | None:
     return PixelBox(x, y, box.width * scale, box.height * scale)
 
 
-def joined(spans: Sequence[Span], frame_s: float) -> list[Span]:
+def merge_spans(spans: Sequence[Span], frame_s: float) -> list[Span]:
     """Ascending, disjoint spans that cover all of `spans`, each a frame wider at its start."""
     merged: list[Span] = []
     for span in sorted(spans, key=lambda span: span.start):

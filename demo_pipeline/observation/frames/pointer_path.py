@@ -6,11 +6,14 @@ Belongs here: the pointer's time line and the moment each action's approach bega
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from demo_pipeline.actions.inputs import Input
-from demo_pipeline.observation.calibration.clock import PointerTrack
+
+Point = tuple[float, float]
+Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 RUN_GAP_MS = 300  # a rest this long separates two movements of the hand
 
@@ -43,6 +46,15 @@ class TargetArea:
         if self.box is not None:
             return self.box.contains(x, y)
         return bool(np.hypot(x - self.x, y - self.y) <= self.radius)
+
+
+@dataclass(frozen=True)
+class PointerTrack:
+    """Where the pointer was: (n,) epoch ms ascending, (n,) x and y in event space."""
+
+    times: Floats
+    x: Floats
+    y: Floats
 
 
 class PointerPath:

@@ -12,29 +12,24 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pydantic import ValidationError
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action, read_actions
 from demo_pipeline.actions.inputs import inputs_of
 from demo_pipeline.common.json_files import dump_json
-from demo_pipeline.common.png import png_size
 from demo_pipeline.common.python_gc import reduced_python_gc
-from demo_pipeline.observation.calibration.calibrate import settle
+from demo_pipeline.observation.calibration.calibrate import Calibration, calibrate
 from demo_pipeline.observation.calibration.canvas import Canvas
-from demo_pipeline.observation.calibration.clock import PointerTrack
-from demo_pipeline.observation.calibration.evidence import Calibration, Evidence
 from demo_pipeline.observation.frames.decode_pass import DecodePass, FrameChoice
-from demo_pipeline.observation.frames.final_frame import FINAL_FILE
-from demo_pipeline.observation.frames.frame_requests import Target, plan
-from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath
+from demo_pipeline.observation.frames.evidence import Evidence, evidence_of
+from demo_pipeline.observation.frames.frame_requests import ScannedTarget, request_frames
+from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath, PointerTrack
 from demo_pipeline.observation.trees.hit_test import node_at
-from demo_pipeline.observation.trees.scans import ScanAt, scan_in_force
+from demo_pipeline.observation.trees.scans import LoggedScan, current_scan
 from demo_pipeline.observation.trees.ui_trees import TreeReader
-from demo_pipeline.problems import Problem
 from demo_pipeline.recording.event_tables import described_schema, read_table
-from demo_pipeline.recording.events import read_events, read_scans, schema_problems
+from demo_pipeline.recording.events import read_events, read_scans
 from demo_pipeline.recording.manifest import RecordingManifest
-from demo_pipeline.recording.video_probe import VIDEO_FILE, PacketScan, scan_packets
+from demo_pipeline.recording.video_probe import PacketScan, scan_packets
 from demo_pipeline.settings import ObservationSettings
 
 CODE_VERSION = "5"
@@ -74,7 +69,7 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     actions = read_actions(actions_folder)
     path = PointerPath(inputs_of(events))
     scan = scan_packets(video)
-    settled = settle(
+    settled = calibrate(
         video,
         scan,
         manifest,
@@ -83,10 +78,12 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
         presses=_presses(actions),
         settings=settings,
     )
-    scans = [ScanAt(**row) for row in read_scans(events_folder)]
+    scans = [LoggedScan(**row) for row in read_scans(events_folder)]
     targets = _targets(actions, scans, TreeReader(log, manifest.parsed_meta().platform), settled)
     frame_s = _frame_seconds(scan.times)
-    asked = plan(actions, targets, path, settled=settled, frame_s=frame_s, settings=settings)
+    asked = request_frames(
+        actions, targets, path, settled=settled, frame_s=frame_s, settings=settings
+    )
     work = DecodePass(
         video, scan, settled=settled, path=path, actions=actions, out=out, frame_s=frame_s
     )
@@ -94,7 +91,7 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     rows = [_row(answer, scan) for answer in answers]
     table = pa.Table.from_pylist(rows, schema=FRAMES_SCHEMA)
     pq.write_table(table, out / FRAMES_FILE, compression="zstd", compression_level=3)
-    dump_json(out / EVIDENCE_FILE, settled.evidence(work))
+    dump_json(out / EVIDENCE_FILE, evidence_of(settled, work))
     return _summary(rows, settled, work)
 
 
@@ -117,19 +114,19 @@ def _frame_seconds(times: Any) -> float:
 
 @reduced_python_gc()
 def _targets(
-    actions: Sequence[Action], scans: Sequence[ScanAt], reader: TreeReader, settled: Calibration
-) -> Mapping[int, Target]:
+    actions: Sequence[Action], scans: Sequence[LoggedScan], reader: TreeReader, settled: Calibration
+) -> Mapping[int, ScannedTarget]:
     """What pointer actions hit, from the scan in force at each."""
-    found: dict[int, Target] = {}
+    found: dict[int, ScannedTarget] = {}
     since = float("-inf")
     for action in actions:
         if action.action_type in POINTER_TYPES and action.x is not None and action.y is not None:
-            scan = scan_in_force(scans, action.press_ms, since).scan
+            scan = current_scan(scans, action.press_ms, since).scan
             tree = reader.tree(scan, action.press_ms, settled.canvas)
             node = node_at(tree, action.x, action.y)
             box = PixelBox(*node.box) if node and node.box else None
             if scan is not None and box is not None and _is_small(box, settled.canvas):
-                found[action.action_index] = Target(box, scan.time_ms)
+                found[action.action_index] = ScannedTarget(box, scan.time_ms)
         since = max(since, action.end_ms)
     return found
 
@@ -186,59 +183,3 @@ def read_frames(folder: Path) -> list[dict[str, Any]]:
 def read_evidence(folder: Path) -> Evidence:
     """evidence.json as its model."""
     return Evidence.model_validate_json((folder / EVIDENCE_FILE).read_bytes())
-
-
-def check_pictures(
-    folder: Path, actions_folder: Path, settings: ObservationSettings
-) -> list[Problem]:
-    """The table fits its schema and names, for each action, a PNG of the canvas's size."""
-    problems = schema_problems(folder / FRAMES_FILE, FRAMES_SCHEMA)
-    try:
-        read_evidence(folder)
-    except (OSError, ValidationError) as error:
-        problems.append(Problem("wrong_schema", EVIDENCE_FILE, type(error).__name__))
-    if problems:
-        return problems
-    rows = read_frames(folder)
-    expected = [action.action_index for action in read_actions(actions_folder)]
-    if [row["action_index"] for row in rows] != expected:
-        message = f"{len(rows)} rows for {len(expected)} actions, or in another order"
-        problems.append(Problem("frames_rows", FRAMES_FILE, message))
-    names = [row["file"] for row in rows if row["file"]] + [FINAL_FILE]
-    size = (settings.canvas_width, settings.canvas_height)
-    for name in names:
-        try:
-            found = png_size(folder / name)
-        except (OSError, ValueError) as error:
-            reason = str(getattr(error, "strerror", None) or error)  # without the path
-            problems.append(Problem("bad_picture", name, f"cannot be read: {reason}"))
-            continue
-        if found != size:
-            problems.append(Problem("bad_picture", name, f"is {found}, expected {size}"))
-    return problems
-
-
-def check_frames_present(folder: Path) -> list[Problem]:
-    """Every action has its frame: a video shorter than its events is reported with numbers."""
-    rows = [row for row in read_frames(folder) if row["reason_code"] == "missing"]
-    if not rows:
-        return []
-    indexes = ", ".join(str(row["action_index"]) for row in rows[:10])
-    message = f"{len(rows)} actions have no frame (actions {indexes}): no picture of before them"
-    remedy = "upload the whole video; steps without a picture are left out and counted"
-    return [Problem("missing_frames", VIDEO_FILE, message, remedy=remedy)]
-
-
-def check_screenshot_leaks(folder: Path) -> list[Problem]:
-    """No picture gives its answer away when an earlier one would not have."""
-    leaks = [row for row in read_frames(folder) if row["leak"] and not row["unavoidable"]]
-    return [
-        Problem(
-            "avoidable_leak",
-            row["file"] or FRAMES_FILE,
-            f"action {row['action_index']}: the pointer is at its target already "
-            f"({row['reason_code']}, {row['lead_ms']:.0f} ms before the press)",
-            remedy="look at the contact sheet; leaky steps can be filtered by provenance.parquet",
-        )
-        for row in leaks
-    ]

@@ -14,7 +14,8 @@ import numpy as np
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.calibration.canvas import Canvas
-from demo_pipeline.observation.calibration.clock import Cells, Clock
+from demo_pipeline.observation.calibration.clock import Clock
+from demo_pipeline.observation.frames.changed_cells import Cells
 from demo_pipeline.observation.frames.video_frames import SAMPLE_STEP, Frame, Luma, Span
 
 MOST_SCROLLS = 12  # spread over the recording; a vote needs no more
@@ -62,7 +63,7 @@ class _Scroll:
     moved: Counter[Direction]
 
 
-class ScrollWatch:
+class ScrollMotion:
     """Offered every frame in order, measures the content's movement during some scrolls."""
 
     def __init__(self, actions: Sequence[Action], clock: Clock, canvas: Canvas) -> None:

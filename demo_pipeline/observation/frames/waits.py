@@ -11,7 +11,7 @@ PAUSE_S = 2.0
 MIN_WAIT_S = 1.0  # what settles sooner is the action's own effect, not something waited for
 
 
-def settled_at(small: Sequence[float], large: Sequence[float]) -> float | None:
+def rest_start(small: Sequence[float], large: Sequence[float]) -> float | None:
     """When the screen came to rest: the end of the last busy stretch, or the last large change.
 
     Args:

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from demo_pipeline.observation.calibration.canvas import Canvas, fit_canvas
-from demo_pipeline.observation.calibration.screen import Screen
+from demo_pipeline.observation.calibration.event_scale import RecordedScreen
 
 CANVAS = (1920, 1080)
 # video size, video pixels for one unit of event space
@@ -120,8 +120,10 @@ def test_other_displays_are_off_screen() -> None:
 
 
 def test_the_monitors_size_suggests_the_scale() -> None:
-    assert Screen((2880, 1800), (1440, 900)).candidates[0] == 2.0
-    assert Screen((1920, 1080), None).candidates[0] == 1.0
-    assert Screen((1920, 1080), (3840, 1080)).candidates[0] == 1.0  # two screens: no scale fits
-    scales = Screen((1920, 1080), (1920, 1080)).candidates
+    assert RecordedScreen((2880, 1800), (1440, 900)).candidates[0] == 2.0
+    assert RecordedScreen((1920, 1080), None).candidates[0] == 1.0
+    assert (
+        RecordedScreen((1920, 1080), (3840, 1080)).candidates[0] == 1.0
+    )  # two screens: no scale fits
+    scales = RecordedScreen((1920, 1080), (1920, 1080)).candidates
     assert len(scales) == len(set(scales))

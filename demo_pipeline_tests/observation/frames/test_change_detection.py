@@ -8,12 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.observation.frames.change_detection import Difference, ScreenChange, may_be_large
+from demo_pipeline.observation.frames.change_detection import (
+    ChangeDetector,
+    Difference,
+    may_be_large,
+)
 from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.frames.video_frames import SAMPLE_STEP, Frame
 
 ROW = PixelBox(200, 200, 300, 32)
-COMPARE = ScreenChange(None)
+COMPARE = ChangeDetector(None)
 
 
 def screen(*boxes: PixelBox) -> Any:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.observation.frames.frame_choice import FrameChooser, FrameRequest, Reason
+from demo_pipeline.observation.frames.frame_choice import BeforeFrameChooser, Reason
+from demo_pipeline.observation.frames.frame_requests import FrameRequest
 from demo_pipeline.observation.frames.video_frames import Frame, Span
 
 NOWHERE: Any = None
@@ -20,7 +21,7 @@ def chosen(
     wanted = FrameRequest(
         0, press, since, limit, min(approach, limit), None, None, Span(since, limit)
     )
-    chooser = FrameChooser(wanted)
+    chooser = BeforeFrameChooser(wanted)
     for tenth in range(round((press + 1) * 10)):
         time = tenth / 10
         frame = Frame(tenth, time, NOWHERE)
@@ -46,7 +47,7 @@ def test_who_minds_only_large_changes_answers_the_same_without_the_small_ones(
         wanted = FrameRequest(
             0, 5.0, since / 10, 4.9, min(approach / 10, 4.9), None, None, Span(since / 10, 4.9)
         )
-        chooser = FrameChooser(wanted)
+        chooser = BeforeFrameChooser(wanted)
         for tenth in range(60):
             frame = Frame(tenth, tenth / 10, NOWHERE)
             changed, large = frame.time in changes, changes.get(frame.time, False)
@@ -63,7 +64,7 @@ def test_a_pause_minds_every_change() -> None:
     """What keeps changing, however little, is what a wait waits for."""
     for pause in (False, True):
         wanted = FrameRequest(0, 3.0, 0.0, 3.0, 2.0, None, None, Span(0, 5), pause=pause)
-        chooser = FrameChooser(wanted)
+        chooser = BeforeFrameChooser(wanted)
         chooser.feed(Frame(0, 1.9, NOWHERE), changed=False, large=False)
         assert chooser.minds_only_large(Frame(1, 2.1, NOWHERE)) is not pause
 

@@ -9,16 +9,16 @@ import pytest
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.actions.inputs import Input
+from demo_pipeline.observation.calibration.calibrate import Calibration
 from demo_pipeline.observation.calibration.canvas import fit_canvas
 from demo_pipeline.observation.calibration.clock import Clock
-from demo_pipeline.observation.calibration.evidence import Calibration
-from demo_pipeline.observation.frames.change_detection import ScreenChange
+from demo_pipeline.observation.frames.change_detection import ChangeDetector
 from demo_pipeline.observation.frames.decode_pass import DecodePass, FrameChoice
-from demo_pipeline.observation.frames.frame_diff import Transition
-from demo_pipeline.observation.frames.frame_requests import plan
+from demo_pipeline.observation.frames.frame_diff import FrameDiff
+from demo_pipeline.observation.frames.frame_requests import request_frames
 from demo_pipeline.observation.frames.pointer_path import PointerPath
-from demo_pipeline.observation.frames.shown_pointer import ShownPointer
 from demo_pipeline.observation.frames.video_frames import Frame
+from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.recording.video_probe import scan_packets
 from demo_pipeline.settings import ObservationSettings
 from demo_pipeline_tests.simulator.video import TICKS, VideoOptions, encode
@@ -61,7 +61,7 @@ def looked(path: Path, out: Path) -> tuple[FrameChoice, list[float]]:
     """What the film says of the second click, and when much of it changed."""
     out.mkdir()
     settings = ObservationSettings()
-    wanted = plan(ACTIONS, {}, PATH, settled=SETTLED, frame_s=1 / FPS, settings=settings)
+    wanted = request_frames(ACTIONS, {}, PATH, settled=SETTLED, frame_s=1 / FPS, settings=settings)
     work = DecodePass(
         path,
         scan_packets(path),
@@ -117,10 +117,10 @@ def still(time: float) -> Frame:
     return Frame(0, time, av.VideoFrame.from_ndarray(grey, format="gray"))
 
 
-def moved_on(before: Frame | None, frame: Frame) -> Transition:
+def moved_on(before: Frame | None, frame: Frame) -> FrameDiff:
     times: Any = np.arange(60) / FPS
-    pointer = ShownPointer(PATH, SETTLED.clock, SETTLED.canvas, 1 / FPS)
-    return Transition(before, frame, times, ScreenChange(None), pointer)
+    pointer = VideoPointer(PATH, SETTLED.clock, SETTLED.canvas, 1 / FPS)
+    return FrameDiff(before, frame, times, ChangeDetector(None), pointer)
 
 
 def test_a_glance_is_only_for_frames_that_follow_each_other() -> None:

@@ -17,7 +17,7 @@ from demo_pipeline.observation.calibration.clock import documented_clock
 from demo_pipeline.observation.frames.scroll_motion import (
     COLUMN_STEP,
     ROW_STEP,
-    ScrollWatch,
+    ScrollMotion,
     content_moved,
 )
 from demo_pipeline.observation.frames.video_frames import Frame
@@ -85,9 +85,9 @@ def scrolls(*deltas: float) -> list[Action]:
     ]
 
 
-def watched(actions: list[Action], *views: tuple[float, int, int]) -> ScrollWatch:
+def watched(actions: list[Action], *views: tuple[float, int, int]) -> ScrollMotion:
     """A watch that saw the views (seconds, pixels down, pixels right)."""
-    watch = ScrollWatch(actions, documented_clock(0.0), CANVAS)
+    watch = ScrollMotion(actions, documented_clock(0.0), CANVAS)
     film = page()
     for time, down, right in views:
         picture = av.VideoFrame.from_ndarray(view(film, down, right), format="gray")
@@ -124,7 +124,7 @@ def test_content_that_moves_across_was_scrolled_sideways() -> None:
 
 def test_of_many_scrolls_some_all_over_the_recording_are_looked_at() -> None:
     many = scrolls(*[1] * 200)
-    watch = ScrollWatch(many, documented_clock(0.0), CANVAS)
+    watch = ScrollMotion(many, documented_clock(0.0), CANVAS)
     starts = [span.start for span in watch.spans]
     assert len(starts) == 12
     assert (starts[0], starts[-1]) == (1.0, 200.0)

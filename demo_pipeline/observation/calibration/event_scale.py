@@ -7,7 +7,7 @@ them. The transform itself is canvas.py's.
 from dataclasses import dataclass
 
 from demo_pipeline.formats.demonstration.meta import Meta
-from demo_pipeline.observation.calibration.clock import PointerTrack
+from demo_pipeline.observation.frames.pointer_path import PointerTrack
 from demo_pipeline.problems import DemonstrationError, Problem
 
 _COMMON = (1.0, 2.0, 1.5, 1.25, 1.75)  # factors of common displays
@@ -16,7 +16,7 @@ _FIT = 0.9  # of the pointer's positions lie on the screen
 
 
 @dataclass(frozen=True)
-class Screen:
+class RecordedScreen:
     """What is known of a screen. Sizes are (width, height).
 
     Attributes:
@@ -30,7 +30,7 @@ class Screen:
     in_points: bool = False
 
     @classmethod
-    def of(cls, meta: Meta, video: tuple[int, int]) -> "Screen":
+    def of(cls, meta: Meta, video: tuple[int, int]) -> "RecordedScreen":
         """The screen of a recording."""
         monitor = meta.primary_monitor
         size = (monitor.width, monitor.height) if monitor else None

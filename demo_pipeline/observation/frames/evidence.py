@@ -3,13 +3,14 @@
 Belongs here: the model of evidence.json. How its clock is found is settling.py's subject.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from demo_pipeline.observation.calibration.calibrate import Calibration
 from demo_pipeline.observation.calibration.canvas import Canvas
-from demo_pipeline.observation.calibration.clock import Cells, Clock
+from demo_pipeline.observation.calibration.clock import Clock
 from demo_pipeline.observation.frames.scroll_motion import WheelVote
 
 _DECIMALS = 6
@@ -106,35 +107,26 @@ class Findings(Protocol):
     redrawn: dict[int, bool]
 
 
-@dataclass(frozen=True)
-class Calibration:
-    """The clock, the canvas, and the cells that always change."""
-
-    clock: Clock
-    canvas: Canvas
-    scale_method: Literal["pixels", "monitor", "assumed"]
-    flickering: Cells | None
-
-    def evidence(self, findings: Findings) -> Evidence:
-        """As the model that is written."""
-        clock, canvas = self.clock, self.canvas
-        return Evidence(
-            clock=ClockEvidence(
-                origin_ms=round(clock.origin_ms, _DECIMALS),
-                method=clock.method,
-                uncertainty_ms=clock.uncertainty_ms,
-                documented_offset_ms=round(clock.documented_offset_ms, _DECIMALS),
-                score=clock.score,
-                moves=clock.moves,
-                agreement=clock.agreement,
-                rate=clock.rate,
-                drift_ppm=clock.drift_ppm,
-                pictures_ms=clock.pictures_ms,
-            ),
-            canvas=CanvasEvidence(**asdict(canvas), scale_method=self.scale_method),
-            wheel=WheelEvidence(**asdict(findings.wheel)),
-            waits=tuple(findings.waits),
-            screen_changes_s=tuple(round(time, _DECIMALS) for time in findings.large_changes),
-            redrawn=tuple(index for index, changed in findings.redrawn.items() if changed),
-            unmoved=tuple(index for index, changed in findings.redrawn.items() if not changed),
-        )
+def evidence_of(calibration: Calibration, findings: Findings) -> Evidence:
+    """As the model that is written."""
+    clock, canvas = calibration.clock, calibration.canvas
+    return Evidence(
+        clock=ClockEvidence(
+            origin_ms=round(clock.origin_ms, _DECIMALS),
+            method=clock.method,
+            uncertainty_ms=clock.uncertainty_ms,
+            documented_offset_ms=round(clock.documented_offset_ms, _DECIMALS),
+            score=clock.score,
+            moves=clock.moves,
+            agreement=clock.agreement,
+            rate=clock.rate,
+            drift_ppm=clock.drift_ppm,
+            pictures_ms=clock.pictures_ms,
+        ),
+        canvas=CanvasEvidence(**asdict(canvas), scale_method=calibration.scale_method),
+        wheel=WheelEvidence(**asdict(findings.wheel)),
+        waits=tuple(findings.waits),
+        screen_changes_s=tuple(round(time, _DECIMALS) for time in findings.large_changes),
+        redrawn=tuple(index for index, changed in findings.redrawn.items() if changed),
+        unmoved=tuple(index for index, changed in findings.redrawn.items() if not changed),
+    )

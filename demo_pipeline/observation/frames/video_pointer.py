@@ -9,15 +9,14 @@ import numpy as np
 
 from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.calibration.clock import Clock
-from demo_pipeline.observation.frames.change_detection import Point
-from demo_pipeline.observation.frames.frame_choice import FrameRequest
-from demo_pipeline.observation.frames.pointer_path import PointerPath
+from demo_pipeline.observation.frames.frame_requests import FrameRequest
+from demo_pipeline.observation.frames.pointer_path import Point, PointerPath
 
 HOVER_LAG_S = 0.1  # what the pointer left stays lit this much longer
 
 
 @dataclass(frozen=True)
-class ShownPointer:
+class VideoPointer:
     """A path seen through a clock and a canvas; `frame_s` is the distance of two frames."""
 
     path: PointerPath

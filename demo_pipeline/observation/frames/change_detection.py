@@ -84,11 +84,11 @@ class Difference:
         reaching[margin, max(0, columns.start - 1) : columns.stop + 1] = False
         return _count(reaching) >= REDRAWN_CELLS
 
-    def apart_from(self, pointers: list[Point]) -> int:
+    def count_away_from(self, pointers: list[Point]) -> int:
         """How many cells changed that are not around the pointer."""
         return _count(self._without(pointers)) if self.count else 0
 
-    def answers(self, pointers: list[Point], box: PixelBox) -> bool:
+    def shows_response(self, pointers: list[Point], box: PixelBox) -> bool:
         """Something in `box` changed that is not the pointer, be it as small as a tick."""
         if self.count < SMALL_CELLS:
             return False
@@ -111,7 +111,7 @@ class ChangeDetector:
         """What changed and does not flicker all the time."""
         return _difference(self._cells(before, after, key_frame=key_frame))
 
-    def since(self, before: Luma, after: Luma, pointers: list[Point]) -> Difference:
+    def between_distant(self, before: Luma, after: Luma, pointers: list[Point]) -> Difference:
         """In what two pictures some time apart differ, the pointer apart."""
         changed = self._cells(before, after, key_frame=True)
         for x, y in pointers:

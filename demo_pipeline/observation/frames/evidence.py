@@ -1,19 +1,20 @@
-"""What the video proves about a recording: what later stages take from the one that decodes.
+"""What the video shows about a recording: the model of evidence.json.
 
-Belongs here: the model of evidence.json. How its clock is found is settling.py's subject.
+Later stages read it instead of decoding the video again.
 """
 
 from dataclasses import asdict
-from typing import Literal, Protocol
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from demo_pipeline.observation.calibration.calibrate import Calibration
 from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.calibration.clock import Clock
-from demo_pipeline.observation.frames.scroll_motion import WheelVote
+from demo_pipeline.observation.frames.decode_pass import DecodeResult
 
-_DECIMALS = 6
+_DECIMALS = 6  # of seconds and of epoch milliseconds: microseconds and below
+_WAIT_DECIMALS = 3
 
 
 class ClockEvidence(BaseModel):
@@ -98,16 +99,7 @@ class Evidence(BaseModel):
         return Canvas(**self.canvas.model_dump(exclude={"scale_method"}))
 
 
-class Findings(Protocol):
-    """What the decode pass found. `redrawn`: action index → whether its place changed."""
-
-    wheel: WheelVote
-    waits: list[WaitEvidence]
-    large_changes: list[float]
-    redrawn: dict[int, bool]
-
-
-def evidence_of(calibration: Calibration, findings: Findings) -> Evidence:
+def evidence_of(calibration: Calibration, observed: DecodeResult) -> Evidence:
     """As the model that is written."""
     clock, canvas = calibration.clock, calibration.canvas
     return Evidence(
@@ -124,9 +116,16 @@ def evidence_of(calibration: Calibration, findings: Findings) -> Evidence:
             pictures_ms=clock.pictures_ms,
         ),
         canvas=CanvasEvidence(**asdict(canvas), scale_method=calibration.scale_method),
-        wheel=WheelEvidence(**asdict(findings.wheel)),
-        waits=tuple(findings.waits),
-        screen_changes_s=tuple(round(time, _DECIMALS) for time in findings.large_changes),
-        redrawn=tuple(index for index, changed in findings.redrawn.items() if changed),
-        unmoved=tuple(index for index, changed in findings.redrawn.items() if not changed),
+        wheel=WheelEvidence(**asdict(observed.wheel)),
+        waits=tuple(
+            WaitEvidence(
+                action_index=wait.action_index,
+                seconds=round(wait.seconds, _WAIT_DECIMALS),
+                settled_s=round(wait.rest_s, _DECIMALS),
+            )
+            for wait in observed.waits
+        ),
+        screen_changes_s=tuple(round(time, _DECIMALS) for time in observed.large_changes),
+        redrawn=tuple(index for index, changed in observed.redrawn.items() if changed),
+        unmoved=tuple(index for index, changed in observed.redrawn.items() if not changed),
     )

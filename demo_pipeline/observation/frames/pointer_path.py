@@ -41,7 +41,7 @@ class TargetArea:
     radius: float
     box: PixelBox | None = None
 
-    def holds(self, x: float, y: float) -> bool:
+    def contains(self, x: float, y: float) -> bool:
         """Whether a pointer at (x, y) gives the target away."""
         if self.box is not None:
             return self.box.contains(x, y)
@@ -75,14 +75,14 @@ class PointerPath:
         points = np.array(self._points, float).reshape(-1, 2)
         return PointerTrack(np.array(self._times, float), points[:, 0], points[:, 1])
 
-    def approach_start(self, press_ms: int, since_ms: float, vicinity: TargetArea) -> float | None:
-        """When the last movement that brought the pointer to `vicinity` began.
+    def approach_start(self, press_ms: int, since_ms: float, area: TargetArea) -> float | None:
+        """When the last movement that brought the pointer to `area` began.
 
         Searches back from the press, not beyond `since_ms` (the end of the previous action). None
         when the pointer was there already.
         """
         position = bisect_right(self._times, press_ms) - 1
-        while position >= 0 and vicinity.holds(*self._points[position]):
+        while position >= 0 and area.contains(*self._points[position]):
             if self._times[position] <= since_ms:
                 return None
             position -= 1

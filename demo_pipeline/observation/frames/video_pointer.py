@@ -1,6 +1,6 @@
-"""The pointer as the video shows it: where it and what it lights up may be in a frame.
+"""The pointer in the video: where it may be in a frame, and whether a frame shows it at its target.
 
-Belongs here: the pointer's path on the video's clock, and whether a frame gives its target away.
+Belongs here: the pointer's path seen through the clock and the canvas of a recording.
 """
 
 from dataclasses import dataclass
@@ -12,41 +12,46 @@ from demo_pipeline.observation.calibration.clock import Clock
 from demo_pipeline.observation.frames.frame_requests import FrameRequest
 from demo_pipeline.observation.frames.pointer_path import Point, PointerPath
 
-HOVER_LAG_S = 0.1  # what the pointer left stays lit this much longer
+HOVER_LAG_S = 0.1  # seconds for which an element stays lit after the pointer has left it
+LIMIT_TOLERANCE_S = 1e-6  # seconds; times of frames.parquet are rounded to it
 
 
 @dataclass(frozen=True)
 class VideoPointer:
-    """A path seen through a clock and a canvas; `frame_s` is the distance of two frames."""
+    """A pointer path on the video's time line and pixels; `frame_s`: distance of two frames."""
 
     path: PointerPath
     clock: Clock
     canvas: Canvas
     frame_s: float
 
-    def near(self, time: float) -> list[Point]:
-        """Video pixels at which the pointer or its trace may be in the frame at `time`."""
-        doubt = self.clock.uncertainty_ms / 1000
-        earliest = time - self.frame_s - doubt
+    def positions_near(self, time: float) -> list[Point]:
+        """Video pixels at which the pointer, or what it lit, may be in the frame at `time`."""
+        uncertainty_s = self.clock.uncertainty_ms / 1000
+        earliest = time - self.frame_s - uncertainty_s
         lit = (earliest - HOVER_LAG_S, earliest - HOVER_LAG_S / 2)
         points = []
-        for moment in (*lit, earliest, time - self.frame_s, time, time + doubt):
-            found = self.path.at(self.clock.event_time(moment))
-            if found is not None:
-                points.append(self.canvas.to_video(*found))
+        for instant in (*lit, earliest, time - self.frame_s, time, time + uncertainty_s):
+            position = self.path.at(self.clock.event_time(instant))
+            if position is not None:
+                points.append(self.canvas.to_video(*position))
         return points
 
-    def leak(self, wanted: FrameRequest, time: float) -> tuple[bool, bool, float | None]:
-        """(leak, unavoidable, pixels of event space to the press) of the frame at `time`."""
-        late = time > wanted.limit + 1e-6 and not wanted.pause
-        if wanted.vicinity is None:
+    def leak(self, request: FrameRequest, time: float) -> tuple[bool, bool, float | None]:
+        """(leak, unavoidable, distance to the press in event space) of the frame at `time`.
+
+        A leak: the pointer is at the target already, or the frame is after the request's limit.
+        Unavoidable: the pointer was there since the previous action ended.
+        """
+        late = time > request.limit + LIMIT_TOLERANCE_S and not request.pause
+        area = request.target_area
+        position = self.path.at(self.clock.event_time(time))
+        if area is None or position is None:
             return late, False, None
-        clock, vicinity = self.clock, wanted.vicinity
-        at = self.path.at(clock.event_time(time))
-        if at is None:
-            return late, False, None
-        before = self.path.at(clock.event_time(wanted.since)) if np.isfinite(wanted.since) else at
-        distance = float(np.hypot(at[0] - vicinity.x, at[1] - vicinity.y))
-        there = vicinity.holds(*at)
-        unavoidable = there and before is not None and vicinity.holds(*before)
-        return late or there, unavoidable, round(distance, 1)
+        earlier: Point | None = position
+        if np.isfinite(request.since):
+            earlier = self.path.at(self.clock.event_time(request.since))
+        distance = float(np.hypot(position[0] - area.x, position[1] - area.y))
+        at_target = area.contains(*position)
+        unavoidable = at_target and earlier is not None and area.contains(*earlier)
+        return late or at_target, unavoidable, round(distance, 1)

@@ -164,7 +164,7 @@ STAGES: tuple[Stage, ...] = (
                 "pictures_schema",
                 "One row an action, and every picture is a PNG of the canvas's size.",
                 lambda work, out: screenshot_checks.check_screenshot_files(
-                    out, work.folders["actions"], work.settings.observation
+                    out, work.folders["actions"]
                 ),
             ),
             Check(

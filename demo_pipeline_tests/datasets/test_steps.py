@@ -15,7 +15,7 @@ from demo_pipeline.observation.frames.evidence import (
     WaitEvidence,
 )
 
-WIDE = fit_canvas((3440, 1440), 1.0, (1920, 1080))  # bars of 138 pixels above and below
+WIDE = fit_canvas((3440, 1440), 1.0)  # bars of 138 pixels above and below
 CLOCK = ClockEvidence(
     origin_ms=0, method="pixels", uncertainty_ms=30, documented_offset_ms=0, score=0.9, moves=40
 )

@@ -9,7 +9,7 @@ from demo_pipeline.observation.trees.raw_tree import scan_from_values
 from demo_pipeline.observation.trees.step_tree import StepTree, map_tree
 
 SCREEN = (1920, 1080)
-FULL = fit_canvas(SCREEN, 1.0, SCREEN)
+FULL = fit_canvas(SCREEN, 1.0)
 TIME = 1_767_603_600_250
 
 

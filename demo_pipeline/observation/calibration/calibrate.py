@@ -109,7 +109,7 @@ def calibrate(
     if logged is not None:
         clock = reconcile(logged, pictured, clock, first_s)
     method, scale = _scale(screen, pictured, path)
-    canvas = fit_canvas(size, scale, (settings.canvas_width, settings.canvas_height))
+    canvas = fit_canvas(size, scale)
     return Calibration(clock, canvas, method, flickering_cells(changes))
 
 

@@ -6,6 +6,7 @@ from pydantic import ValidationError
 
 from demo_pipeline.actions.action_tables import read_actions
 from demo_pipeline.common.png import png_size
+from demo_pipeline.observation.calibration.canvas import CANVAS_SIZE
 from demo_pipeline.observation.frames.final_frame import FINAL_FILE
 from demo_pipeline.observation.frames.screenshots import (
     EVIDENCE_FILE,
@@ -17,12 +18,9 @@ from demo_pipeline.observation.frames.screenshots import (
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.events import schema_problems
 from demo_pipeline.recording.video_probe import VIDEO_FILE
-from demo_pipeline.settings import ObservationSettings
 
 
-def check_screenshot_files(
-    folder: Path, actions_folder: Path, settings: ObservationSettings
-) -> list[Problem]:
+def check_screenshot_files(folder: Path, actions_folder: Path) -> list[Problem]:
     """The table fits its schema and names, for each action, a PNG of the canvas's size."""
     problems = schema_problems(folder / FRAMES_FILE, FRAMES_SCHEMA)
     try:
@@ -37,7 +35,6 @@ def check_screenshot_files(
         message = f"{len(rows)} rows for {len(expected)} actions, or in another order"
         problems.append(Problem("frames_rows", FRAMES_FILE, message))
     names = [row["file"] for row in rows if row["file"]] + [FINAL_FILE]
-    size = (settings.canvas_width, settings.canvas_height)
     for name in names:
         try:
             found = png_size(folder / name)
@@ -45,8 +42,8 @@ def check_screenshot_files(
             reason = str(getattr(error, "strerror", None) or error)  # without the path
             problems.append(Problem("bad_picture", name, f"cannot be read: {reason}"))
             continue
-        if found != size:
-            problems.append(Problem("bad_picture", name, f"is {found}, expected {size}"))
+        if found != CANVAS_SIZE:
+            problems.append(Problem("bad_picture", name, f"is {found}, expected {CANVAS_SIZE}"))
     return problems
 
 

@@ -26,7 +26,7 @@ from demo_pipeline.settings import ObservationSettings
 from demo_pipeline_tests.simulator.video import TICKS, VideoOptions, encode
 
 WIDTH, HEIGHT, FPS = 1280, 720, 15
-CANVAS = fit_canvas((WIDTH, HEIGHT), 1.0, (1920, 1080))
+CANVAS = fit_canvas((WIDTH, HEIGHT), 1.0)
 CALIBRATION = Calibration(Clock(0.0, "pixels", 5.0), CANVAS, "pixels", None)
 APPEARS_S = 3.4  # while the hand travels, from 3.0 s until it presses at 4.5 s
 PATH = PointerPath(

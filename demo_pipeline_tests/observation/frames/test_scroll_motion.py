@@ -33,7 +33,7 @@ from demo_pipeline_tests.simulator.script import Script, click, scroll
 
 HEIGHT, WIDTH = 720, 1280
 MIDDLE = (640.0, 360.0)
-CANVAS = fit_canvas((WIDTH, HEIGHT), 1.0, (1920, 1080))
+CANVAS = fit_canvas((WIDTH, HEIGHT), 1.0)
 POINTER = VideoPointer(PointerPath([]), documented_clock(0.0), CANVAS, 0.1)
 
 

@@ -1,7 +1,7 @@
-"""The canvas: one invertible transform from event space over the video to 1920x1080.
+"""The canvas: one invertible transform from the log's coordinates to video pixels and 1920x1080.
 
-Belongs here: scale and bars, for points and boxes, and for pictures. Event space is what the log's
-coordinates count in: screen pixels, or points on macOS.
+Belongs here: scale and bars, for points and for pictures. Event space is the unit of the log's
+coordinates: screen pixels, or points on macOS.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ Image = np.ndarray[Any, np.dtype[np.uint8]]
 
 @dataclass(frozen=True)
 class Canvas:
-    """event * event_scale = video pixels; video * scale + pad = canvas pixels.
+    """event * event_scale = video pixels; video pixels * scale + pad = canvas pixels.
 
     Attributes:
         width, height: of the canvas, pixels.
@@ -49,7 +49,7 @@ class Canvas:
         return self.video_width / self.event_scale, self.video_height / self.event_scale
 
     def to_canvas(self, x: float, y: float) -> tuple[float, float]:
-        """Event coordinates to canvas pixels; may lie outside."""
+        """Event coordinates to canvas pixels; may be outside the canvas."""
         factor = self.event_to_canvas
         return x * factor + self.pad_x, y * factor + self.pad_y
 
@@ -63,12 +63,12 @@ class Canvas:
         return x * self.event_scale, y * self.event_scale
 
     def on_screen(self, x: float, y: float) -> bool:
-        """Whether an event point lies on the recorded screen."""
+        """Whether a point in event space is on the recorded screen."""
         video_x, video_y = self.to_video(x, y)
         return 0 <= video_x < self.video_width and 0 <= video_y < self.video_height
 
     def fit(self, picture: Image) -> Image:
-        """A (video_height, video_width, 3) picture on the canvas, undistorted, black bars."""
+        """A (video_height, video_width, 3) picture on the canvas: undistorted, with black bars."""
         if picture.shape[:2] == (self.height, self.width):
             return picture
         inner_w = min(self.width, max(1, round(self.video_width * self.scale)))

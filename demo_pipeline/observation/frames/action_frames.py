@@ -1,7 +1,7 @@
 """The observer that answers every frame request, each as soon as its span has passed.
 
-Belongs here: the queue of open requests. Memory holds the frames of open requests and of one
-undecided pause, however long the video is.
+Belongs here: the queue of open requests. Memory holds the frames of open requests and of
+an undecided pause, however long the video is.
 """
 
 from collections import deque

@@ -15,15 +15,15 @@ from demo_pipeline.observation.frames.video_frames import SAMPLE_STEP, Frame, Lu
 cv2.setNumThreads(1)
 
 BLOCK = 8  # video pixels to a side of the cells in which change is noted
-_CHANGED = 10
+CHANGED_LEVELS = 10  # of 255; codec noise in a still picture is mostly less
 
 Cells = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class ChangeMap:
-    """In which cells of the picture each frame differs from its predecessor.
+    """The cells in which each frame differs from the previous one.
 
-    Memory is one bit a cell and frame: 4 kB a 1080p frame.
+    Memory: one bit for each cell and frame, 4 kB for a 1080p frame.
     """
 
     def __init__(self) -> None:
@@ -33,16 +33,16 @@ class ChangeMap:
         self._counts: np.ndarray[Any, np.dtype[np.int64]] = np.zeros((0, 0), np.int64)
 
     def __len__(self) -> int:
-        """Pairs of successive frames compared."""
+        """Number of pairs of successive frames compared."""
         return len(self._packed)
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(rows, columns) of the cells; (0, 0) before two frames were compared."""
+        """(rows, columns) of the cells; (0, 0) before two frames were added."""
         return self._counts.shape[0], self._counts.shape[1]
 
     def add(self, frame: Frame) -> None:
-        """Take the next frame in presentation order; one of another size is passed over."""
+        """Add the next frame in presentation order; a frame of another size is ignored."""
         luma = frame.luma
         if self._last is not None and luma.shape != self._last.shape:
             return
@@ -56,16 +56,16 @@ class ChangeMap:
         self._last = luma
 
     def packed(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        """(frames - 1, bytes): rows of cells, eight a byte, set where it or a neighbour changed."""
+        """(frames - 1, bytes): eight cells a byte, set where a cell or its neighbour changed."""
         return np.stack(self._packed)
 
     def counts(self) -> np.ndarray[Any, np.dtype[np.int64]]:
-        """(rows, columns): in how many frames the cell, or a neighbour of it, changed."""
+        """(rows, columns): in how many frames a cell or its neighbour changed."""
         return self._counts
 
 
 def with_neighbours(cells: Cells) -> Cells:
-    """The cells and their eight neighbours."""
+    """(rows, columns): the cells and their eight neighbours."""
     tall = cells.copy()
     tall[1:] |= cells[:-1]
     tall[:-1] |= cells[1:]
@@ -75,10 +75,10 @@ def with_neighbours(cells: Cells) -> Cells:
     return wide
 
 
-def changed_cells(before: Luma, after: Luma, threshold: int = _CHANGED) -> Cells:
+def changed_cells(before: Luma, after: Luma, threshold: int = CHANGED_LEVELS) -> Cells:
     """(rows, columns) of cells of BLOCK x BLOCK video pixels in which a sample changed.
 
-    A strip at the right or lower edge that is narrower than a cell belongs to none.
+    A strip at the right or lower edge that is narrower than a cell is ignored.
     """
     side = BLOCK // SAMPLE_STEP
     rows, columns = (samples // side for samples in before.shape)

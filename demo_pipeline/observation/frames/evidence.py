@@ -48,12 +48,12 @@ class CanvasEvidence(BaseModel):
     pad_x: int
     pad_y: int
     scale_method: Literal["pixels", "monitor", "assumed"] = Field(
-        "assumed", description="who says how the log's coordinates lie on the video"
+        "assumed", description="what the event scale follows from"
     )
 
 
 class WaitEvidence(BaseModel):
-    """A pause that was a wait."""
+    """A pause that was a wait; units as in `waits.Wait`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -63,7 +63,7 @@ class WaitEvidence(BaseModel):
 
 
 class WheelEvidence(BaseModel):
-    """Where the pictures show the wheel to scroll; see `wheel.WheelVote`."""
+    """The direction in which the wheel scrolls, by the pictures; as `scroll_motion.WheelVote`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -74,7 +74,7 @@ class WheelEvidence(BaseModel):
 
 
 class Evidence(BaseModel):
-    """evidence.json: what later stages take from the one stage that decodes."""
+    """evidence.json: what the stage that decodes hands to later stages."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -84,23 +84,23 @@ class Evidence(BaseModel):
     waits: tuple[WaitEvidence, ...]
     screen_changes_s: tuple[float, ...] = Field(description="video times of large changes")
     redrawn: tuple[int, ...] = Field(
-        (), description="actions whose place on the screen was redrawn after their scan began"
+        (), description="actions whose target was redrawn after their scan began"
     )
     unmoved: tuple[int, ...] = Field(
-        (), description="actions whose place on the screen still looks as their scan saw it"
+        (), description="actions whose target still looks as it did when their scan began"
     )
 
     def as_clock(self) -> Clock:
-        """The clock itself."""
+        """The clock."""
         return Clock(**self.clock.model_dump(), event_scale=self.canvas.event_scale)
 
     def as_canvas(self) -> Canvas:
-        """The canvas itself."""
+        """The canvas."""
         return Canvas(**self.canvas.model_dump(exclude={"scale_method"}))
 
 
 def evidence_of(calibration: Calibration, observed: DecodeResult) -> Evidence:
-    """As the model that is written."""
+    """The evidence of a recording, as it is written."""
     clock, canvas = calibration.clock, calibration.canvas
     return Evidence(
         clock=ClockEvidence(

@@ -1,4 +1,4 @@
-"""The video of a recording: its file and where its frames lie."""
+"""The video of a recording: its file and the times of its frames."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
-"""The `screenshots` stage: the picture before each action, and the proof of when it was taken.
+"""The `screenshots` stage: the frame before each action as a PNG, and the evidence for its time.
 
-Belongs here: the one decode pass, the frames table, the stage's check. What is asked of the video
-is planned in plan.py and answered in choose.py.
+Belongs here: the order of the stage's steps, frames.parquet and its reader. Not here: the stage's
+checks (screenshot_checks.py).
 """
 
 from collections import Counter
@@ -41,15 +41,20 @@ LARGEST_TARGET_SHARE = 0.05  # of the canvas; the pointer inside a larger elemen
 
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("action_index", pa.int32(), False, "row of actions.parquet"),
-    ("file", pa.string(), True, "NNN.png; null: no picture (missing, or a pause without a wait)"),
+    ("file", pa.string(), True, "NNN.png; null: no frame, or a pause that was not a wait"),
     ("pts", pa.float64(), True, "presentation time of the frame, seconds"),
     ("frame", pa.int64(), True, "0-based number of the frame in presentation order"),
     ("lead_ms", pa.float64(), True, "frame to press, milliseconds"),
-    ("settle_ms", pa.float64(), True, "how long the screen had been still by then, as looked"),
+    ("settle_ms", pa.float64(), True, "how long the screen had been still, within the span"),
     ("reason_code", pa.string(), False, "pre_move, settled, backoff, first_frame, missing, pause"),
-    ("leak", pa.bool_(), False, "the pointer is at the target already, or the frame too late"),
-    ("unavoidable", pa.bool_(), False, "a leak, but the pointer was there all along"),
-    ("pointer_distance_px", pa.float64(), True, "pointer to press point at the frame, event px"),
+    ("leak", pa.bool_(), False, "the pointer is already at the target, or the frame too late"),
+    ("unavoidable", pa.bool_(), False, "a leak; the pointer was at the target all the time before"),
+    (
+        "pointer_distance_px",
+        pa.float64(),
+        True,
+        "pointer in the frame to the press, event space",
+    ),
 )
 
 FRAMES_SCHEMA = described_schema(_COLUMNS)
@@ -71,21 +76,21 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     events = read_events(events_folder)
     actions = read_actions(actions_folder)
     path = PointerPath(inputs_of(events))
-    film = RecordedVideo(video, scan_packets(video))
+    recorded = RecordedVideo(video, scan_packets(video))
     presses = _presses(actions)
     calibration = calibrate(
-        film, manifest, events=events, path=path, presses=presses, settings=settings
+        recorded, manifest, events=events, path=path, presses=presses, settings=settings
     )
     scans = [LoggedScan(**row) for row in read_scans(events_folder)]
     reader = TreeReader(log, manifest.parsed_meta().platform)
     targets = _scanned_targets(actions, scans, reader, calibration.canvas)
     requests = request_frames(
-        actions, targets, path, calibration=calibration, frame_s=film.frame_s, settings=settings
+        actions, targets, path, calibration=calibration, frame_s=recorded.frame_s, settings=settings
     )
     observed = run_decode_pass(
-        film, requests, calibration=calibration, path=path, actions=actions, folder=out
+        recorded, requests, calibration=calibration, path=path, actions=actions, folder=out
     )
-    rows = [_row(screenshot, film.packets) for screenshot in observed.screenshots]
+    rows = [_row(screenshot, recorded.packets) for screenshot in observed.screenshots]
     table = pa.Table.from_pylist(rows, schema=FRAMES_SCHEMA)
     pq.write_table(table, out / FRAMES_FILE, compression="zstd", compression_level=3)
     dump_json(out / EVIDENCE_FILE, evidence_of(calibration, observed))
@@ -93,7 +98,7 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
 
 
 def _presses(actions: Sequence[Action]) -> PointerTrack:
-    """When and where buttons went down."""
+    """When and where buttons were pressed."""
     placed = [
         (action.press_ms, action.x, action.y)
         for action in actions
@@ -165,12 +170,12 @@ def _summary(
 
 
 def read_frames(folder: Path) -> list[dict[str, Any]]:
-    """Rows of frames.parquet, one an action."""
+    """Rows of frames.parquet, one for each action."""
     table = read_table(folder / FRAMES_FILE, FRAMES_SCHEMA)
     rows: list[dict[str, Any]] = table.to_pylist()
     return rows
 
 
 def read_evidence(folder: Path) -> Evidence:
-    """evidence.json as its model."""
+    """evidence.json as a model."""
     return Evidence.model_validate_json((folder / EVIDENCE_FILE).read_bytes())

@@ -1,6 +1,7 @@
-"""The `ui_trees` stage: the tree in force at each action, and the element it was meant for.
+"""The `ui_trees` stage: the UI tree that is current at each action, and the action's target.
 
-Belongs here: reading each needed scan once, NNN.json, trees.parquet. Not here: its checks.
+Belongs here: reading each needed scan once, NNN.json, trees.parquet and its reader. Not here: the
+stage's checks (tree_checks.py).
 """
 
 from collections import Counter
@@ -34,13 +35,18 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("scan_event", pa.int64(), True, "line of the scan in input_log.jsonl; null: no scan"),
     ("scan_ms", pa.int64(), True, "when the scan began, epoch milliseconds"),
     ("duration_ms", pa.int64(), True, "how long it took, milliseconds"),
-    ("tree_age_ms", pa.int64(), True, "end of the scan to the press; negative: still running"),
+    (
+        "tree_age_ms",
+        pa.int64(),
+        True,
+        "end of the scan to the press; negative: still running",
+    ),
     ("freshness", pa.string(), False, "fresh, stale, changed, running, sparse, unreadable or none"),
     ("nodes", pa.int32(), False, "below the root"),
     ("unknown_roles", pa.int32(), False, "nodes whose role is in no table"),
-    ("dropped_states", pa.int32(), False, "states that seed 001 has no word for"),
-    ("target_id", pa.string(), True, "id in NNN.json; null: no element fits"),
-    ("target_role", pa.string(), True, "seed 001 role"),
+    ("dropped_states", pa.int32(), False, "states without an OSWorld-Desktopd state"),
+    ("target_id", pa.string(), True, "id in NNN.json; null: no target is known"),
+    ("target_role", pa.string(), True, "OSWorld-Desktopd role"),
     ("target_name", pa.string(), True, "name of the element"),
     ("target_x", pa.int32(), True, "box on the canvas, pixels"),
     ("target_y", pa.int32(), True, "box on the canvas, pixels"),
@@ -51,7 +57,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
         "cursor_agrees",
         pa.bool_(),
         True,
-        "our hit test at the scan's own pointer finds what the recorder found; null: not asked",
+        "our hit test at the scan's pointer agrees with the recorder's; null: it made none",
     ),
 )
 
@@ -63,7 +69,7 @@ TreeRow = dict[str, Any]
 
 
 class TreeReader:
-    """Reads and maps scans of one log; keeps the last, since neighbouring steps share it."""
+    """Reads and maps scans of one log; keeps the last, since neighbouring actions share it."""
 
     def __init__(self, log: Path, platform: str) -> None:
         self._log = log
@@ -71,7 +77,7 @@ class TreeReader:
         self._last: tuple[int, StepTree] | None = None
 
     def tree(self, scan: LoggedScan | None, press_ms: int, canvas: Canvas) -> StepTree:
-        """The mapped tree of `scan`; a root-only tree without one."""
+        """The tree of `scan`; without a scan, or with an unreadable one, only a root."""
         if scan is None:
             return map_tree(None, press_ms, self._platform, canvas)
         if self._last is not None and self._last[0] == scan.event_index:
@@ -93,7 +99,7 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
     evidence: Evidence,
     out: Path,
 ) -> dict[str, Any]:
-    """Write NNN.json for each action and trees.parquet; return a summary."""
+    """Write NNN.json for each action, and trees.parquet; return a summary."""
     scans = [LoggedScan(**row) for row in read_scans(events_folder)]
     reader = TreeReader(log, platform)
     canvas = evidence.as_canvas()
@@ -102,20 +108,20 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
     since = float("-inf")
     keyboard, written = KeyboardFocus(), _Writer()
     clock = evidence.as_clock()
-    changes = [clock.event_time(moment) for moment in evidence.screen_changes_s]
+    changes = [clock.event_time(time_s) for time_s in evidence.screen_changes_s]
     for action in read_actions(actions_folder):
-        force = current_scan(scans, action.press_ms, since, changes)
-        tree = reader.tree(force.scan, action.press_ms, canvas)
+        current = current_scan(scans, action.press_ms, since, changes)
+        tree = reader.tree(current.scan, action.press_ms, canvas)
         name = f"{action.action_index:03d}.json"
         written.write(out / name, tree)
         if action.action_type in POINTER_TYPES:
-            target, method = _hit(action, tree, force, evidence)
+            target, method = _hit(action, tree, current, evidence)
         else:
-            target, method = keyboard.target(action, tree, force, changes)
-        rows.append(_row(action, name, force, tree, target=target, method=method))
+            target, method = keyboard.target(action, tree, current, changes)
+        rows.append(_row(action, name, current, tree, target=target, method=method))
         unknown.update(tree.unknown_roles)
         if action.action_type in POINTER_TYPES - {"scroll"}:
-            keyboard.clicked(action, known=target is not None)
+            keyboard.record_click(action, target_known=target is not None)
         if action.action_type != "pause":
             since = max(since, action.end_ms)
     table = pa.Table.from_pylist(rows, schema=UI_TREES_SCHEMA)
@@ -124,7 +130,7 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
 
 
 class _Writer:
-    """Writes trees; of one that was just written, a further name is a link to the same bytes."""
+    """Writes trees; the tree that was written last is linked instead of written again."""
 
     def __init__(self) -> None:
         self._last: tuple[StepTree, Path] | None = None
@@ -139,27 +145,27 @@ class _Writer:
 
 
 def _hit(
-    action: Action, tree: StepTree, force: CurrentScan, evidence: Evidence
+    action: Action, tree: StepTree, current: CurrentScan, evidence: Evidence
 ) -> tuple[Element | None, str]:
-    """The node under the point, unless the screen there is no longer what the scan saw."""
+    """The node under the point, unless the screen there changed after the scan; and the method."""
     if action.x is None or action.y is None or action.action_index in evidence.redrawn:
         return None, "none"
-    if force.freshness == "changed" and action.action_index not in evidence.unmoved:
+    if current.freshness == "changed" and action.action_index not in evidence.unmoved:
         return None, "none"
-    found = node_at(tree, action.x, action.y)
-    return found, "hit_test" if found else "none"
+    target = node_at(tree, action.x, action.y)
+    return target, "hit_test" if target else "none"
 
 
 def _row(
     action: Action,
     name: str,
-    force: CurrentScan,
+    current: CurrentScan,
     tree: StepTree,
     *,
     target: Element | None,
     method: str,
 ) -> dict[str, Any]:
-    scan = force.scan
+    scan = current.scan
     bounds = target.bounds if target else {}
     return {
         "action_index": action.action_index,
@@ -167,8 +173,8 @@ def _row(
         "scan_event": scan.event_index if scan else None,
         "scan_ms": scan.time_ms if scan else None,
         "duration_ms": scan.duration_ms if scan else None,
-        "tree_age_ms": force.age_ms,
-        "freshness": _freshness(force, tree),
+        "tree_age_ms": current.age_ms,
+        "freshness": _freshness(current, tree),
         "nodes": len(tree),
         "unknown_roles": tree.unknown_roles.total(),
         "dropped_states": tree.dropped_states.total(),
@@ -181,12 +187,12 @@ def _row(
     }
 
 
-def _freshness(force: CurrentScan, tree: StepTree) -> str:
-    if force.scan is None:
-        return force.freshness
+def _freshness(current: CurrentScan, tree: StepTree) -> str:
+    if current.scan is None:
+        return current.freshness
     if not tree.readable:
         return "unreadable"
-    return "sparse" if tree.is_sparse else force.freshness
+    return "sparse" if tree.is_sparse else current.freshness
 
 
 def _summary(rows: Sequence[dict[str, Any]], unknown: Counter[str]) -> dict[str, Any]:
@@ -205,6 +211,6 @@ def _summary(rows: Sequence[dict[str, Any]], unknown: Counter[str]) -> dict[str,
 
 
 def read_tree_rows(folder: Path) -> list[dict[str, Any]]:
-    """Rows of trees.parquet, one an action."""
+    """Rows of trees.parquet, one for each action."""
     rows: list[dict[str, Any]] = read_table(folder / UI_TREES_FILE, UI_TREES_SCHEMA).to_pylist()
     return rows

@@ -22,7 +22,7 @@ def meant(
     tree = mapped(SCREEN, focused=SEARCH)
     keyboard = KeyboardFocus()
     for one in clicks:
-        keyboard.clicked(one, known=known)
+        keyboard.record_click(one, target_known=known)
     force = CurrentScan(LoggedScan(1, 0, 0, scanned, 100), TYPING.press_ms - scanned - 100, "stale")
     found, method = keyboard.target(TYPING, tree, force, changes)
     assert (method == "none") == (found is None)

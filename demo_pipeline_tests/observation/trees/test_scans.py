@@ -83,7 +83,7 @@ def logged(path: Path, *lines: bytes) -> list[LoggedScan]:
 
 
 def names(scan: RawScan) -> list[str | None]:
-    return [raw.name for raw in scan.walk().nodes]
+    return [raw.name for raw in scan.flatten().nodes]
 
 
 def test_one_scan_is_read_by_its_place(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_deep_trees_are_read_and_walked(tmp_path: Path, depth: int) -> None:
     text = '{"children":[' * depth + "{}" + "]}" * depth
     log = tmp_path / "input_log.jsonl"
     (one,) = logged(log, f'{{"event":"axtree","data":{{"tree":[{text}]}}}}'.encode())
-    levels = read_scan(log, one).walk().depths
+    levels = read_scan(log, one).flatten().depths
     assert levels == list(range(1, depth + 2))
 
 
@@ -144,5 +144,5 @@ def test_boxes_in_every_form(box: Any, expected: Any) -> None:
     read = decode_scan(json.dumps({"data": plain}).encode())
     assert read is not None
     for scan in (scan_from_values(plain), read):
-        ((*place,),) = boxes_of(scan.walk().nodes).tolist()
+        ((*place,),) = boxes_of(scan.flatten().nodes).tolist()
         assert place == (list(expected) if expected else pytest.approx([math.nan] * 4, nan_ok=True))

@@ -97,13 +97,13 @@ def test_events_that_are_off_by_any_lag_are_found_within_a_frame(watched: Watche
     for lag_ms in LAGS_MS:
         clock = watched.clock(lag_ms)
         assert clock is not None, lag_ms
-        found = clock.documented_offset_ms - base.documented_offset_ms
-        assert found == pytest.approx(lag_ms, abs=FRAME_MS)
-        assert abs(found - lag_ms) <= clock.uncertainty_ms + base.uncertainty_ms
+        offset = clock.documented_offset_ms - base.documented_offset_ms
+        assert offset == pytest.approx(lag_ms, abs=FRAME_MS)
+        assert abs(offset - lag_ms) <= clock.uncertainty_ms + base.uncertainty_ms
 
 
 @pytest.mark.parametrize("name", [TICKETS, SHOPPING])
-def test_the_chain_settles_on_the_same_clock(name: str, seen: dict[str, Seen]) -> None:
+def test_the_chain_finds_the_same_clock(name: str, seen: dict[str, Seen]) -> None:
     """A recorder on the same machine: nearer to meta.timestamp than any recorder is known to be."""
     clock = seen[name].evidence.clock
     assert clock.method == "pixels"
@@ -141,7 +141,7 @@ def test_every_leak_is_known_and_none_was_avoidable(name: str, seen: dict[str, S
 
 @pytest.mark.parametrize("name", [TICKETS, SHOPPING])
 def test_what_scrolled_down_comes_out_as_down(name: str, seen: dict[str, Seen]) -> None:
-    """Both logs count downwards as negative, the opposite of seed 000's rule."""
+    """Both logs count downwards as negative, the opposite of the documented rule."""
     lines = (RECORDINGS / name / "input_log.jsonl").read_text(encoding="utf-8").splitlines()
     events = [json.loads(line) for line in lines if '"mousewheel"' in line]
     assert {event["data"]["delta"] for event in events} == {-1}

@@ -114,7 +114,7 @@ class _Picture:
 
 
 def test_points_far_outside_the_picture_are_no_evidence_and_no_trouble() -> None:
-    """Other displays, and numbers that are damage, lie outside the film."""
+    """Positions on other displays and damaged numbers are outside the video."""
     changes = ChangeMap()
     random = np.random.default_rng(1)
     for number in range(60):

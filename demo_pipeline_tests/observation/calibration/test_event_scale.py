@@ -1,4 +1,4 @@
-"""How coordinates lie on the video when the pictures do not tell."""
+"""The event scale when the pictures do not show it."""
 
 import numpy as np
 import pytest
@@ -45,14 +45,14 @@ def test_positions_off_the_video_are_refused_with_numbers(monitor: tuple[int, in
     assert problem.remedy
 
 
-def test_a_second_display_beside_a_documented_one_is_no_doubt() -> None:
+def test_a_second_display_beside_a_documented_one_contradicts_nothing() -> None:
     assert (
         RecordedScreen((1920, 1080), (1920, 1080)).scale_from_documents(positions(3800, 1000))
         == 1.0
     )
 
 
-def test_a_monitor_that_the_positions_deny_gives_way_to_the_one_scale_they_fit() -> None:
+def test_a_monitor_that_the_positions_contradict_gives_way_to_the_one_scale_they_fit() -> None:
     """meta.json counts in logical pixels, the log in real ones."""
     assert (
         RecordedScreen((2560, 1440), (1707, 960)).scale_from_documents(positions(2559, 1439)) == 1.0

@@ -42,7 +42,7 @@ class _Picture:
 
 
 def path_at(seconds: Any) -> tuple[Any, Any]:
-    """A hand that wanders over the screen without ever repeating itself."""
+    """A pointer that wanders over the screen without ever repeating its path."""
     x = 320 + 200 * np.sin(seconds * 1.7) + 80 * np.sin(seconds * 4.1 + 1)
     y = 180 + 100 * np.cos(seconds * 1.3) + 50 * np.sin(seconds * 3.3)
     return x, y
@@ -57,7 +57,7 @@ def film(
 ) -> ChangeMap:
     """The pointer as a dot. The frame at v shows event second v / rate + lag_s.
 
-    From seven tenths on it lies `jump_s` further off.
+    After seven tenths of the film it is `jump_s` further off.
     """
     changes = ChangeMap()
     for number in range(round(seconds * FPS)):
@@ -169,7 +169,7 @@ def test_clicks_that_nothing_answers_are_no_evidence() -> None:
 
 
 @pytest.mark.parametrize("off_ms", [0.0, 15.0, -300.0])
-def test_a_start_line_that_the_pictures_contradict_stands_and_is_doubted(off_ms: float) -> None:
+def test_a_start_line_that_the_pictures_contradict_stays_and_is_uncertain(off_ms: float) -> None:
     seen = found(film(10, 12))
     logged = Clock(seen.origin_ms - off_ms, "ffmpeg_start", 20.0)
     clock = reconcile(logged, seen, replace(seen, rate=1.001, drift_ppm=1000.0), 0.5)
@@ -181,8 +181,8 @@ def test_a_start_line_that_the_pictures_contradict_stands_and_is_doubted(off_ms:
     assert reconcile(logged, None, documented_clock(0.0), 0.0) == logged
 
 
-def test_a_picture_lies_as_long_before_its_press_as_the_clock_is_unsure() -> None:
-    """But no longer than a second: without any evidence, meta.timestamp is what seed 000 says."""
+def test_the_least_lead_is_the_uncertainty_of_the_clock() -> None:
+    """But at most a second: without any evidence, meta.timestamp is what is documented."""
     settings = ObservationSettings()
     assert lead_seconds(documented_clock(0.0), 0.04, settings) == 1.0
     assert lead_seconds(Clock(0.0, "ffmpeg_start", 300.0), 0.04, settings) == 0.3

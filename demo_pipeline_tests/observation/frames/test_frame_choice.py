@@ -31,7 +31,7 @@ def chosen(
     return frame_chosen.time if frame_chosen else None, reason
 
 
-def test_the_last_still_frame_before_the_hand_sets_out() -> None:
+def test_the_last_still_frame_before_the_pointer_moves() -> None:
     assert chosen({1.0: True}) == (3.9, Reason.PRE_MOVE)
 
 
@@ -40,7 +40,7 @@ def test_the_last_still_frame_before_the_hand_sets_out() -> None:
     st.integers(0, 50),
     st.integers(0, 50),
 )
-def test_who_minds_only_large_changes_answers_the_same_without_the_small_ones(
+def test_needing_only_large_changes_the_choice_is_the_same_without_the_small_ones(
     changes: dict[float, bool], since: int, approach: int
 ) -> None:
     both = []
@@ -61,7 +61,7 @@ def test_who_minds_only_large_changes_answers_the_same_without_the_small_ones(
     assert both[0] == both[1]
 
 
-def test_a_pause_minds_every_change() -> None:
+def test_a_pause_needs_every_change() -> None:
     """What keeps changing, however little, is what a wait waits for."""
     for pause in (False, True):
         wanted = FrameRequest(0, 3.0, 0.0, 3.0, 2.0, None, None, Span(0, 5), pause=pause)
@@ -83,7 +83,7 @@ def test_the_previous_actions_effect_is_waited_for_while_the_hand_moves() -> Non
     assert chosen({4.2: False}, since=3.8, approach=3.9) == (4.2, Reason.SETTLED)
 
 
-def test_an_effect_that_shows_just_before_the_hand_sets_out_was_there_in_time() -> None:
+def test_an_effect_that_shows_just_before_the_pointer_moves_was_there_in_time() -> None:
     """The frame it arrives with is still too: nothing changes after it."""
     assert chosen({3.9: True}, since=3.6, approach=3.95) == (3.9, Reason.PRE_MOVE)
 

@@ -15,11 +15,12 @@ from demo_pipeline_tests.observation.made import Observed, cut_video, observe
 from demo_pipeline_tests.simulator.frame_numbers import read_frame_number
 
 
-def pictured(one: Observed) -> list[tuple[dict[str, Any], int]]:
-    """(row, number of the frame that its picture shows)."""
-    found = [(row, read_frame_number(one.picture(row["file"]))) for row in one.rows if row["file"]]
-    assert all(number is not None for _, number in found)
-    return [(row, number or 0) for row, number in found]
+def pictured(observed: Observed) -> list[tuple[dict[str, Any], int]]:
+    """(row, number of the frame that its screenshot shows)."""
+    rows = [row for row in observed.rows if row["file"]]
+    numbers = [read_frame_number(observed.picture(row["file"])) for row in rows]
+    assert None not in numbers
+    return [(row, number or 0) for row, number in zip(rows, numbers, strict=True)]
 
 
 def test_the_picture_is_the_frame_that_the_row_names(observed: Observed) -> None:
@@ -43,7 +44,7 @@ def test_no_picture_shows_the_press_or_later(observed: Observed) -> None:
 
 
 def test_a_picture_shows_what_the_previous_action_did(observed: Observed) -> None:
-    """The screen of the chosen frame is the one that the hand met, effects of before included."""
+    """The chosen frame shows the screen at the press, with the effects of the action before."""
     for row, number in pictured(observed):
         action = next(a for a in observed.actions if a.action_index == row["action_index"])
         if action.action_type == "pause" or row["reason_code"] == "backoff":

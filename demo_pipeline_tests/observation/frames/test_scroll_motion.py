@@ -44,7 +44,7 @@ def page(seed: int = 1) -> np.ndarray:
 
 
 def view(picture: np.ndarray, down: int = 0, right: int = 0) -> np.ndarray:
-    """What shows when the view lies this far down and right on the page."""
+    """The view this far down and right on the page."""
     top, left = 800 + down, 900 + right
     return picture[top : top + HEIGHT, left : left + WIDTH].copy()
 
@@ -133,8 +133,8 @@ def test_content_that_moves_across_was_scrolled_sideways() -> None:
 
 def test_of_many_scrolls_some_all_over_the_recording_are_looked_at() -> None:
     many = scrolls(*[1] * 200)
-    watch = ScrollMotion(many, documented_clock(0.0), CANVAS)
-    starts = [span.start for span in watch.spans]
+    motion = ScrollMotion(many, documented_clock(0.0), CANVAS)
+    starts = [span.start for span in motion.spans]
     assert len(starts) == 12
     assert (starts[0], starts[-1]) == (1.0, 200.0)
 
@@ -168,7 +168,7 @@ def test_a_recorder_that_counts_the_other_way_is_seen_through(sign: int, tmp_pat
         ]
         rows = read_provenance(out / "provenance.parquet", ["action_type", "wheel_method"])
     directions = [
-        one["parameters"]["direction"] for one in written if one["action_type"] == "scroll"
+        step["parameters"]["direction"] for step in written if step["action_type"] == "scroll"
     ]
     assert directions == ["down", "up"]
     assert [row["wheel_method"] for row in rows if row["action_type"] == "scroll"] == [

@@ -21,8 +21,8 @@ def meant(
     """Name of the element that typing at 10 s goes to; the scan at `scanned` saw Search focused."""
     tree = mapped(SCREEN, focused=SEARCH)
     keyboard = KeyboardFocus()
-    for one in clicks:
-        keyboard.record_click(one, target_known=known)
+    for action in clicks:
+        keyboard.record_click(action, target_known=known)
     force = CurrentScan(LoggedScan(1, 0, 0, scanned, 100), TYPING.press_ms - scanned - 100, "stale")
     found, method = keyboard.target(TYPING, tree, force, changes)
     assert (method == "none") == (found is None)

@@ -23,11 +23,11 @@ def scan(number: int, time: int, duration: int | None = 100) -> LoggedScan:
     return LoggedScan(number, 0, 0, time, duration)
 
 
-def test_the_newest_finished_scan_is_in_force() -> None:
+def test_the_newest_finished_scan_is_current() -> None:
     scans = [scan(9, 3000), scan(2, 1000), scan(5, 2000), scan(12, 4000, 900)]
-    force = current_scan(scans, 4500, since_ms=2500)
-    assert force.scan == scans[0]
-    assert (force.age_ms, force.freshness) == (1400, "fresh")
+    current = current_scan(scans, 4500, since_ms=2500)
+    assert current.scan == scans[0]
+    assert (current.age_ms, current.freshness) == (1400, "fresh")
     assert current_scan(scans, 4500, since_ms=3500).freshness == "stale"
 
 
@@ -43,43 +43,43 @@ def test_a_scan_from_before_a_large_change_is_said_to_be_so() -> None:
 
 def test_one_that_is_still_running_is_better_than_none() -> None:
     scans = [scan(5, 2000, 5000), scan(2, 1000, 9000)]
-    force = current_scan(scans, 2500, since_ms=0)
-    assert force.scan == scans[0]
-    assert (force.age_ms, force.freshness) == (-4500, "running")
+    current = current_scan(scans, 2500, since_ms=0)
+    assert current.scan == scans[0]
+    assert (current.age_ms, current.freshness) == (-4500, "running")
 
 
 def test_a_scan_of_the_future_is_none() -> None:
     for scans in ([], [scan(1, 5000)]):
-        force = current_scan(scans, 4999, since_ms=0)
-        assert (force.scan, force.age_ms, force.freshness) == (None, None, "none")
+        current = current_scan(scans, 4999, since_ms=0)
+        assert (current.scan, current.age_ms, current.freshness) == (None, None, "none")
 
 
 def test_a_scan_without_duration_counts_from_its_start() -> None:
-    force = current_scan([scan(1, 1000, None)], 1000, since_ms=0)
-    assert (force.age_ms, force.freshness) == (0, "fresh")
+    current = current_scan([scan(1, 1000, None)], 1000, since_ms=0)
+    assert (current.age_ms, current.freshness) == (0, "fresh")
 
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)), max_size=8), st.integers(0, 60))
-def test_no_scan_in_force_began_after_the_press(rows: list[tuple[int, int]], press: int) -> None:
+def test_no_current_scan_began_after_the_press(rows: list[tuple[int, int]], press: int) -> None:
     scans = [scan(number, time, duration) for number, (time, duration) in enumerate(rows)]
-    force = current_scan(scans, press, since_ms=0)
-    finished = [one for one in scans if one.end_ms <= press]
-    assert force == current_scan(scans[::-1], press, since_ms=0)
+    current = current_scan(scans, press, since_ms=0)
+    finished = [scan for scan in scans if scan.end_ms <= press]
+    assert current == current_scan(scans[::-1], press, since_ms=0)
     if finished:
-        assert force.scan is not None
-        assert force.scan.time_ms == max(one.time_ms for one in finished)
-    elif force.scan is not None:
-        assert force.scan.time_ms <= press < force.scan.end_ms
+        assert current.scan is not None
+        assert current.scan.time_ms == max(scan.time_ms for scan in finished)
+    elif current.scan is not None:
+        assert current.scan.time_ms <= press < current.scan.end_ms
 
 
 def logged(path: Path, *lines: bytes) -> list[LoggedScan]:
-    offset, found = 0, []
+    offset, scans = 0, []
     for number, line in enumerate(lines, 1):
-        found.append(LoggedScan(number, offset, len(line), 0, 0))
+        scans.append(LoggedScan(number, offset, len(line), 0, 0))
         offset += len(line) + 1
     path.write_bytes(b"\n".join(lines))
-    return found
+    return scans
 
 
 def names(scan: RawScan) -> list[str | None]:

@@ -1,4 +1,4 @@
-"""The `ui_trees` stage on made recordings: scans in force, targets as in the truth, checks."""
+"""The `ui_trees` stage on made recordings: current scans, targets as in the truth, checks."""
 
 import json
 from pathlib import Path

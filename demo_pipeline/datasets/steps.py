@@ -13,7 +13,7 @@ from demo_pipeline.actions.wheel import EVIDENCE, WheelVote, scroll_direction
 from demo_pipeline.formats.desktopd.step_actions import PARAMETERS, StepAction, TargetElement
 from demo_pipeline.formats.desktopd.vocabulary import ActionType
 from demo_pipeline.observation.calibration.canvas import Canvas
-from demo_pipeline.observation.calibration.evidence import Evidence
+from demo_pipeline.observation.frames.evidence import Evidence
 
 _Row = Mapping[str, Any]
 

@@ -27,10 +27,10 @@ from demo_pipeline.datasets.task_text import Assignment, assignment_of
 from demo_pipeline.formats.desktopd.models import ModelInfo, Result, Task
 from demo_pipeline.formats.desktopd.validator import validate_trajectory
 from demo_pipeline.formats.desktopd.vocabulary import Difficulty
-from demo_pipeline.observation.calibration.evidence import Evidence
+from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.observation.frames.final_frame import FINAL_FILE
 from demo_pipeline.observation.frames.screenshots import read_evidence, read_frames
-from demo_pipeline.observation.trees.tree_checks import checked_targets
+from demo_pipeline.observation.trees.tree_checks import read_checked_targets
 from demo_pipeline.observation.trees.ui_trees import read_tree_rows
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.events import read_events
@@ -208,7 +208,7 @@ def check_trajectory(folder: Path, demonstration: str, trees_folder: Path) -> li
     Trees that are hard links to files of `trees_folder` were checked by the stage that wrote them;
     their warnings are not repeated.
     """
-    return validate_trajectory(folder, demonstration, checked_targets(trees_folder))
+    return validate_trajectory(folder, demonstration, read_checked_targets(trees_folder))
 
 
 def check_provenance(folder: Path) -> list[Problem]:

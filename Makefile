@@ -15,7 +15,7 @@ AT_HOME := DAGSTER_HOME="$(CURDIR)"
 .DELETE_ON_ERROR:
 PROPERTY_EXAMPLES ?= 3000
 
-.PHONY: help setup setup-dev demo demo-s3 ui test property fuzz simulate lint clean clean-store
+.PHONY: help setup setup-dev demo demo-s3 ui test golden property fuzz simulate lint clean clean-store
 
 help:
 	@echo 'First commands'
@@ -25,6 +25,7 @@ help:
 	@echo 'Working with it'
 	@echo '  make ui           open the Dagster UI on http://127.0.0.1:$(PORT) (another: PORT=3001)'
 	@echo '  make demo-s3      watch uploads in a bucket become datasets (KEEP=1 leaves the UI running)'
+	@echo '  make golden       write the golden outputs of the two real recordings anew, after a meant change'
 	@echo '  make property     the actions property test with thousands of examples a platform'
 	@echo '  make fuzz         a million damaged lines and 2,000 damaged logs (some minutes)'
 	@echo '  make simulate     60,000 simulated uploads, with kills and a lost ledger (some minutes)'
@@ -81,6 +82,9 @@ ui: setup
 
 test: setup-dev
 	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+
+golden: setup-dev
+	@$(BIN)/python -m demo_pipeline_tests.golden outputs
 
 property: setup-dev
 	@PROPERTY_EXAMPLES=$(PROPERTY_EXAMPLES) $(BIN)/python -m pytest demo_pipeline_tests/actions/test_property.py

@@ -15,25 +15,26 @@ AT_HOME := DAGSTER_HOME="$(CURDIR)"
 .DELETE_ON_ERROR:
 PROPERTY_EXAMPLES ?= 3000
 
-.PHONY: help setup setup-dev demo demo-s3 ui test golden property fuzz simulate lint clean clean-store
+.PHONY: help setup setup-dev demo demo-s3 ui test golden code-versions property fuzz simulate lint clean clean-store
 
 help:
 	@echo 'First commands'
-	@echo '  make demo         set up and turn the sample recordings into training data'
-	@echo '  make test         set up and run the tests'
+	@echo '  make demo           set up and turn the sample recordings into training data'
+	@echo '  make test           set up and run the tests'
 	@echo
 	@echo 'Working with it'
-	@echo '  make ui           open the Dagster UI on http://127.0.0.1:$(PORT) (another: PORT=3001)'
-	@echo '  make demo-s3      watch uploads in a bucket become datasets (KEEP=1 leaves the UI running)'
-	@echo '  make golden       write the golden outputs of the two real recordings anew, after a meant change'
-	@echo '  make property     the actions property test with thousands of examples a platform'
-	@echo '  make fuzz         a million damaged lines and 2,000 damaged logs (some minutes)'
-	@echo '  make simulate     60,000 simulated uploads, with kills and a lost ledger (some minutes)'
-	@echo '  make lint         ruff (rules and format) and mypy'
-	@echo '  make setup        install into $(VENV)/'
-	@echo '  make setup-dev    the same, with what tests and lint need'
-	@echo '  make clean        remove $(VENV)/ and the caches'
-	@echo '  make clean-store  remove data/store/ and what Dagster remembers of its runs'
+	@echo '  make ui             open the Dagster UI on http://127.0.0.1:$(PORT) (another: PORT=3001)'
+	@echo '  make demo-s3        watch uploads in a bucket become datasets (KEEP=1 leaves the UI running)'
+	@echo '  make golden         write the golden outputs anew, after an intended change'
+	@echo '  make code-versions  record the code that every stage runs, after its code version was raised'
+	@echo '  make property       the actions property test with thousands of examples a platform'
+	@echo '  make fuzz           a million damaged lines and 2,000 damaged logs (some minutes)'
+	@echo '  make simulate       60,000 simulated uploads, with kills and a lost ledger (some minutes)'
+	@echo '  make lint           ruff (rules and format) and mypy'
+	@echo '  make setup          install into $(VENV)/'
+	@echo '  make setup-dev      the same, with what tests and lint need'
+	@echo '  make clean          remove $(VENV)/ and the caches'
+	@echo '  make clean-store    remove data/store/ and what Dagster remembers of its runs'
 
 setup: $(VENV)/.installed
 
@@ -85,6 +86,9 @@ test: setup-dev
 
 golden: setup-dev
 	@$(BIN)/python -m demo_pipeline_tests.golden outputs
+
+code-versions: setup-dev
+	@$(BIN)/python -m demo_pipeline_tests.golden code-versions
 
 property: setup-dev
 	@PROPERTY_EXAMPLES=$(PROPERTY_EXAMPLES) $(BIN)/python -m pytest demo_pipeline_tests/actions/test_property.py

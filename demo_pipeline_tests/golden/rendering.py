@@ -19,7 +19,10 @@ LONGEST_TEXT = 240  # characters of a value; longer ones are shown by their begi
 LONGEST_VALUE = 600  # characters of a nested JSON value; longer ones are shown by their hash
 MOST_ROWS = 120  # of a table; longer ones are shown by counts and a hash
 PICTURES = {".png", ".jpg"}
-OWN_VERSION = f"demo_pipeline {__version__}"
+OWN_VERSION = {  # a release changes no output otherwise
+    f"demo_pipeline {__version__}": "demo_pipeline VERSION",
+    f'"name": "demo_pipeline", "version": "{__version__}"': '"name": "demo_pipeline"',
+}
 
 
 def render_folder(folder: Path) -> str:
@@ -54,7 +57,8 @@ def _render_file(path: Path, name: str, seen: dict[str, str]) -> list[str]:
     elif path.suffix == ".json":
         body = list(_document(json.loads(path.read_text("utf-8"))))
     else:
-        return [f"{name}:", *(f"  {line}".rstrip() for line in _text(path).splitlines())]
+        lines = _without_version(path.read_text("utf-8")).splitlines()
+        return [f"{name}:", *(f"  {line}".rstrip() for line in lines)]
     if len(body) == 1:
         return [f"{name} {body[0]}"]
     return [f"{name}:", *_without_repeats(body, name, seen)]
@@ -66,8 +70,10 @@ def _without_repeats(body: list[str], name: str, seen: dict[str, str]) -> Iterat
         yield f"  {line if earlier in ('', f'{name}:{number}') else f'= {earlier}'}"
 
 
-def _text(path: Path) -> str:
-    return path.read_text("utf-8").replace(OWN_VERSION, "demo_pipeline VERSION")
+def _without_version(text: str) -> str:
+    for own, neutral in OWN_VERSION.items():
+        text = text.replace(own, neutral)
+    return text
 
 
 @cache
@@ -137,7 +143,8 @@ def _tree_summary(tree: Mapping[str, Any]) -> str:
 
 
 def _compact(value: Any) -> str:
-    return json.dumps(_shortened(_rounded(value), outermost=True), ensure_ascii=False)
+    short = _shortened(_rounded(value), outermost=True)
+    return _without_version(json.dumps(short, ensure_ascii=False))
 
 
 def _canonical(value: Any) -> str:

@@ -81,7 +81,7 @@ def build(root: Path, out: str, count: int) -> str:
     settings = DatasetSettings()
     chosen = members(root, count)
     target = root / out / dataset_directory_name(chosen, settings)
-    return f"{sum(build_cudag(chosen, target, settings).records.values())} records"
+    return f"{build_cudag(chosen, target, settings).total} records"
 
 
 def build_others(root: Path, out: str, count: int) -> str:
@@ -90,9 +90,9 @@ def build_others(root: Path, out: str, count: int) -> str:
     target = root / f"{out}-{count}"
     target.mkdir()
     if out == "sft":
-        return f"{build_sft(chosen, target, settings).samples} samples"
+        return f"{build_sft(chosen, target, settings).total} samples"
     if out == "messages":
-        return f"{sum(build_messages(chosen, target, settings).records.values())} records"
+        return f"{build_messages(chosen, target, settings).total} records"
     index = build_index(chosen, target, settings, ("demo_pipeline", __version__))
     return f"{index.steps} steps"
 

@@ -116,15 +116,15 @@ class DatasetSettings(Section):
         "history",
         description="instruction and previous actions, the instruction alone, or the target named",
     )
-    images: Literal["link", "copy", "jpeg"] = Field(
+    image_mode: Literal["link", "copy", "jpeg"] = Field(
         "link", description="hard links (copies where they cannot be), copies, JPEG; tests stay PNG"
     )
     jpeg_quality: int = Field(90, ge=1, le=100)
-    licence: str = Field("unknown", description="in the dataset cards, e.g. cc-by-4.0")
+    license: str = Field("unknown", description="in the dataset cards, e.g. cc-by-4.0")
     tool_call_format: Literal["text", "structured"] = Field(
         "text", description="messages: calls as text of the turn, or as its `tool_calls`"
     )
-    scroll_positive: Literal["up", "down"] = "up"
+    cudag_scroll_sign: Literal["up", "down"] = "up"
     pixels_per_notch: int = 100
     tolerance_min: int = Field(5, description="RU")
     tolerance_max: int = Field(100, description="RU")

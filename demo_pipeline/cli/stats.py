@@ -14,7 +14,7 @@ from rich.table import Table
 
 from demo_pipeline.cli.console import out, print_error, print_line
 from demo_pipeline.cli.environment import INVALID, OK, USAGE
-from demo_pipeline.datasets.views import present, views_sql
+from demo_pipeline.datasets.views import views_sql, views_with_files
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_statistics import live, require_local, run_query
 from demo_pipeline.settings import Settings
@@ -25,7 +25,7 @@ Rows = Sequence[Mapping[str, Any]]
 def print_views(settings: Settings) -> int:
     """Print the script that makes the views over this store, for any DuckDB."""
     root = require_local(settings.store)
-    print_line(views_sql(str(root), present(root)).rstrip("\n"))
+    print_line(views_sql(str(root), views_with_files(root)).rstrip("\n"))
     return OK
 
 

@@ -6,14 +6,14 @@ Belongs here: the words that differ between the datasets. The form of a card is 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from demo_pipeline.datasets.cards import CARD, CardKind, card
+from demo_pipeline.datasets.cards import CARD, CardKind, card_text
 from demo_pipeline.datasets.charts import write_charts
 from demo_pipeline.datasets.dataset_stats import (
     DatasetStats,
-    cudag_facts,
-    index_facts,
-    messages_facts,
-    sft_facts,
+    cudag_stats,
+    index_stats,
+    messages_stats,
+    sft_stats,
 )
 from demo_pipeline.settings import DatasetSettings
 
@@ -128,38 +128,38 @@ CUDAG = CardKind(
 
 def describe_index(out: Path, settings: DatasetSettings) -> DatasetStats:
     """Write card and charts of a trajectory dataset; what is in it."""
-    return _describe(out, INDEX, index_facts(out), settings, {})
+    return _describe(out, INDEX, index_stats(out), settings, {})
 
 
 def describe_sft(
     out: Path, settings: DatasetSettings, provenance: Sequence[Path], left_out: Counts
 ) -> DatasetStats:
     """The same for SFT samples; `provenance` of the trajectories they were made from."""
-    return _describe(out, SFT, sft_facts(out, provenance)[0], settings, left_out)
+    return _describe(out, SFT, sft_stats(out, provenance)[0], settings, left_out)
 
 
 def describe_messages(
     out: Path, settings: DatasetSettings, provenance: Sequence[Path], left_out: Counts
 ) -> DatasetStats:
     """The same for messages."""
-    return _describe(out, MESSAGES, messages_facts(out, provenance)[0], settings, left_out)
+    return _describe(out, MESSAGES, messages_stats(out, provenance)[0], settings, left_out)
 
 
 def describe_cudag(
     out: Path, settings: DatasetSettings, provenance: Sequence[Path], left_out: Counts
 ) -> DatasetStats:
     """The same for a CUDAG dataset."""
-    return _describe(out, CUDAG, cudag_facts(out, provenance)[0], settings, left_out)
+    return _describe(out, CUDAG, cudag_stats(out, provenance)[0], settings, left_out)
 
 
 def cudag_card(facts: DatasetStats, settings: DatasetSettings, left_out: Counts) -> str:
     """The text of a CUDAG dataset's card; see `cards.card`."""
-    return card(CUDAG, facts, settings, left_out)
+    return card_text(CUDAG, facts, settings, left_out)
 
 
 def _describe(
     out: Path, kind: CardKind, facts: DatasetStats, settings: DatasetSettings, left_out: Counts
 ) -> DatasetStats:
     write_charts(out, facts)
-    (out / CARD).write_text(card(kind, facts, settings, left_out), encoding="utf-8")
+    (out / CARD).write_text(card_text(kind, facts, settings, left_out), encoding="utf-8")
     return facts

@@ -41,7 +41,7 @@ class CardKind:
     test: str = ""
 
 
-def card(
+def card_text(
     kind: CardKind,
     facts: DatasetStats,
     settings: DatasetSettings,
@@ -52,7 +52,7 @@ def card(
     Args:
         kind: which dataset.
         facts: what is in it.
-        settings: what it was made with; names the licence.
+        settings: what it was made with; names the license.
         left_out: what was counted out, by heading (trajectories, samples …) and reason.
     """
     name = settings.name_prefix
@@ -71,15 +71,15 @@ def card(
         _table(("file", "holds"), [(f"`{file}`", holds) for file, holds in kind.files]),
         "## Loading",
         kind.loading,
-        "## Licence",
-        _licence(settings),
+        "## License",
+        _license(settings),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def _front_matter(kind: CardKind, facts: DatasetStats, settings: DatasetSettings) -> str:
     lines = [
-        f"license: {_yaml(settings.licence)}",
+        f"license: {_yaml(settings.license)}",
         f"pretty_name: {_yaml(f'{settings.name_prefix}: {kind.title}')}",
         "tags:",
         "- computer-use",
@@ -172,13 +172,13 @@ def _leaks(kind: CardKind, facts: DatasetStats, settings: DatasetSettings) -> st
     )
 
 
-def _licence(settings: DatasetSettings) -> str:
-    if settings.licence == "unknown":
+def _license(settings: DatasetSettings) -> str:
+    if settings.license == "unknown":
         return (
-            "`unknown`: nobody has stated one. Set `datasets.licence` "
-            "(`DEMO_PIPELINE_DATASETS__LICENCE`) before sharing."
+            "`unknown`: nobody has stated one. Set `datasets.license` "
+            "(`DEMO_PIPELINE_DATASETS__LICENSE`) before sharing."
         )
-    return f"`{settings.licence}`"
+    return f"`{settings.license}`"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

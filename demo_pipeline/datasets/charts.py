@@ -21,7 +21,7 @@ _FONT = cv2.FONT_HERSHEY_SIMPLEX
 _BINS = ((1, 1), (2, 5), (6, 10), (11, 15), (16, 25), (26, 50), (51, 100))
 
 
-def charts(facts: DatasetStats) -> dict[str, bytes]:
+def draw_charts(facts: DatasetStats) -> dict[str, bytes]:
     """The charts of a dataset as PNG bytes, by file name without `.png`."""
     splits = {name: split.samples for name, split in facts.splits.items()}
     wanted: dict[str, tuple[str, Mapping[str, int]]] = {
@@ -39,13 +39,13 @@ def write_charts(out: Path, facts: DatasetStats) -> list[str]:
     """Write `plots/<name>.png` below `out`; the paths in order."""
     folder = out / CHARTS_FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = charts(facts)
+    drawn = draw_charts(facts)
     for name, png in drawn.items():
         (folder / f"{name}.png").write_bytes(png)
     return [f"{CHARTS_FOLDER}/{name}.png" for name in drawn]
 
 
-def charts_of(out: Path) -> dict[str, bytes]:
+def read_charts(out: Path) -> dict[str, bytes]:
     """The charts that were written for a dataset, PNG bytes by name."""
     return {path.stem: path.read_bytes() for path in sorted((out / CHARTS_FOLDER).glob("*.png"))}
 

@@ -1,7 +1,7 @@
-"""The `contact_sheets` stage: every step of a trajectory on a few pictures for people.
+"""The `contact_sheets` stage: every step of a trajectory on a few pictures, and small previews.
 
-Belongs here: how many tiles a sheet has, its title, its file, and the stage's check. Tiles come
-from preview.py, drawing from observation/.
+Belongs here: which steps a sheet shows, captions, titles, files, and the stage's check. Drawing is
+in `observation.contact_sheet_image`.
 """
 
 from collections.abc import Sequence
@@ -12,14 +12,23 @@ import cv2
 import numpy as np
 
 from demo_pipeline.common.image_header import probe_image
-from demo_pipeline.datasets.selection import Row, load_rows
-from demo_pipeline.datasets.thumbnails import source_of, tiles_of
-from demo_pipeline.observation.contact_sheet_image import contact_sheet, encode_jpeg, sheet_size
+from demo_pipeline.datasets.provenance import ProvenanceRow
+from demo_pipeline.datasets.selection import DatasetTrajectory, load, load_provenance
+from demo_pipeline.datasets.trajectories import PROVENANCE_FILE
+from demo_pipeline.formats.desktopd.reader import StepFiles
+from demo_pipeline.observation.contact_sheet_image import (
+    Tile,
+    contact_sheet,
+    encode_jpeg,
+    sheet_size,
+)
+from demo_pipeline.observation.overlay import Picture
 from demo_pipeline.problems import Problem
 
 CODE_VERSION = "1"
 TILES, COLUMNS, TILE_WIDTH = 24, 4, 480
 QUALITY = 80
+PREVIEW_TILES, PREVIEW_COLUMNS, PREVIEW_TILE_WIDTH = 6, 3, 240
 
 
 def build_contact_sheets(demonstration: str, trajectory: Path, out: Path) -> dict[str, Any]:
@@ -33,7 +42,7 @@ def build_contact_sheets(demonstration: str, trajectory: Path, out: Path) -> dic
     Raises:
         DemonstrationError: `trajectory` is none.
     """
-    tiles, rows = tiles_of(demonstration, trajectory)
+    tiles, rows = step_tiles(demonstration, trajectory)
     names = _names(len(tiles))
     for number, name in enumerate(names):
         title = _title(demonstration, rows)
@@ -50,13 +59,13 @@ def _names(tiles: int) -> list[str]:
     return ["sheet.jpg", *(f"sheet_{number}.jpg" for number in range(2, sheets + 1))]
 
 
-def _marked(rows: Sequence[Row]) -> dict[str, int]:
+def _marked(rows: Sequence[ProvenanceRow]) -> dict[str, int]:
     """How many tiles are marked, and how many of these as unavoidable."""
     leaky = [row for row in rows if row["leak"]]
     return {"leaks": len(leaky), "unavoidable_leaks": sum(row["unavoidable"] for row in leaky)}
 
 
-def _title(demonstration: str, rows: Sequence[Row]) -> str:
+def _title(demonstration: str, rows: Sequence[ProvenanceRow]) -> str:
     marked = _marked(rows)
     clock = "clock unknown"
     if rows:
@@ -68,7 +77,7 @@ def _title(demonstration: str, rows: Sequence[Row]) -> str:
 
 def check_contact_sheets(demonstration: str, trajectory: Path, out: Path) -> list[Problem]:
     """Every sheet is there, whole, decodes, and has room for exactly the trajectory's steps."""
-    count = len(load_rows(source_of(demonstration, trajectory), ("step_index",)))
+    count = len(load_provenance(dataset_trajectory(demonstration, trajectory), ("step_index",)))
     names = _names(count)
     problems = [
         _problem(path.name, "belongs to no sheet")
@@ -101,3 +110,49 @@ def _fault(path: Path, expected: tuple[int, int]) -> str:
 
 def _problem(name: str, message: str) -> Problem:
     return Problem("contact_sheet", name, message, remedy="materialise contact_sheets again")
+
+
+def overview_sheet(demonstration: str, folder: Path) -> Picture:
+    """A preview of at most six steps, spread over the trajectory in `folder`; (h, w, 3) BGR."""
+    tiles, _ = step_tiles(demonstration, folder)
+    last = len(tiles) - 1
+    numbers = sorted({round(i * last / (PREVIEW_TILES - 1)) for i in range(PREVIEW_TILES)})
+    return _preview([tiles[number] for number in numbers] if tiles else [])
+
+
+def first_steps_sheet(demonstration: str, folder: Path) -> Picture:
+    """A preview of the first six steps; (h, w, 3) BGR."""
+    return _preview(step_tiles(demonstration, folder)[0][:PREVIEW_TILES])
+
+
+def _preview(tiles: Sequence[Tile]) -> Picture:
+    return contact_sheet(tiles, PREVIEW_COLUMNS, PREVIEW_TILE_WIDTH)
+
+
+def dataset_trajectory(demonstration: str, folder: Path) -> DatasetTrajectory:
+    """The trajectory in `folder`, under its own id, wherever the folder lies."""
+    return DatasetTrajectory(demonstration, folder, folder / PROVENANCE_FILE)
+
+
+def step_tiles(demonstration: str, folder: Path) -> tuple[list[Tile], list[ProvenanceRow]]:
+    """A tile a step, and the provenance of each. No picture is opened.
+
+    Raises:
+        DemonstrationError: the folder is no trajectory.
+    """
+    trajectory, rows = load(dataset_trajectory(demonstration, folder))
+    tiles = [_tile(step, rows[step.index]) for step in trajectory.steps]
+    return tiles, [rows[step.index] for step in trajectory.steps]
+
+
+def _tile(step: StepFiles, row: ProvenanceRow) -> Tile:
+    sides = [row[f"target_{name}"] for name in ("x", "y", "width", "height")]
+    lead = "no lead" if row["lead_ms"] is None else f"{row['lead_ms']:.0f} ms"
+    return Tile(
+        step.screenshot,
+        f"{step.index} {row['action_type']}:",
+        f"{row['reason_code']}, {lead}, tree {row['freshness']}",
+        step.action,
+        None if None in sides else (sides[0], sides[1], sides[2], sides[3]),
+        ("UNAVOIDABLE" if row["unavoidable"] else "LEAK") if row["leak"] else "",
+    )

@@ -7,7 +7,7 @@ no words for (held modifiers, a drag with another button) or that lies outside t
 from dataclasses import dataclass
 from typing import Any
 
-from demo_pipeline.datasets.selection import Row
+from demo_pipeline.datasets.provenance import ProvenanceRow
 from demo_pipeline.formats.cudag.models import to_ru
 from demo_pipeline.formats.cudag.tool_calls import ToolCall
 from demo_pipeline.formats.desktopd.step_actions import (
@@ -23,7 +23,7 @@ from demo_pipeline.formats.desktopd.step_actions import (
 from demo_pipeline.formats.desktopd.vocabulary import ActionType
 from demo_pipeline.settings import DatasetSettings
 
-Size = tuple[int, int]
+ImageSize = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,9 @@ class ActionCalls:
     note: str
 
 
-def tool_calls(action: StepAction, size: Size, settings: DatasetSettings) -> tuple[ToolCall, ...]:
+def tool_calls(
+    action: StepAction, size: ImageSize, settings: DatasetSettings
+) -> tuple[ToolCall, ...]:
     """The table of formats notes, section 4: an action as one or, for a drag, two calls.
 
     Args:
@@ -71,7 +73,7 @@ def _pointing_call(
 
 def _sign(direction: str, settings: DatasetSettings) -> int:
     """Sideways, positive is right, whatever the vertical rule."""
-    return 1 if direction in ("right", settings.scroll_positive) else -1
+    return 1 if direction in ("right", settings.cudag_scroll_sign) else -1
 
 
 def task_type(action: StepAction, calls: tuple[ToolCall, ...]) -> str:
@@ -81,7 +83,9 @@ def task_type(action: StepAction, calls: tuple[ToolCall, ...]) -> str:
     return action.action_type.value.replace("_", "-")
 
 
-def describe(action: StepAction, row: Row, size: Size, settings: DatasetSettings) -> ActionCalls:
+def describe_action(
+    action: StepAction, row: ProvenanceRow, size: ImageSize, settings: DatasetSettings
+) -> ActionCalls:
     """What was done, as the history tells it."""
     calls = tool_calls(action, size, settings)
     if is_off_screen(action, row, size):
@@ -100,7 +104,7 @@ def _without_place(call: ToolCall) -> ToolCall:
     return ToolCall(call.action, {k: v for k, v in call.arguments.items() if k != "coordinate"})
 
 
-def is_off_screen(action: StepAction, row: Row, size: Size) -> bool:
+def is_off_screen(action: StepAction, row: ProvenanceRow, size: ImageSize) -> bool:
     """Whether an action with a place has it outside the picture."""
     places = points(action)
     inside = all(0 <= x < size[0] and 0 <= y < size[1] for x, y in places)

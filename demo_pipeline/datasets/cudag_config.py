@@ -115,7 +115,7 @@ def split_ratios(settings: DatasetSettings) -> dict[str, float]:
 
 def _images(settings: DatasetSettings) -> dict[str, Any]:
     """Links and copies are the same bytes: only the kind of file is told."""
-    if settings.images == "jpeg":
+    if settings.image_mode == "jpeg":
         return {"format": "jpeg", "quality": settings.jpeg_quality}
     return {"format": "png"}
 
@@ -125,7 +125,7 @@ def _rules(settings: DatasetSettings) -> dict[str, Any]:
     return {
         "scroll": {
             "unit": "pixels",
-            "positive": settings.scroll_positive,
+            "positive": settings.cudag_scroll_sign,
             "hscroll_positive": "right",
             "pixels_per_notch": settings.pixels_per_notch,
             "rule": scroll_rule(settings),

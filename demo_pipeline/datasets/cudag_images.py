@@ -21,17 +21,17 @@ _FAST = (cv2.IMWRITE_PNG_COMPRESSION, 1, cv2.IMWRITE_PNG_FILTER, cv2.IMWRITE_PNG
 
 def image_suffix(settings: DatasetSettings) -> str:
     """How the names of training images end."""
-    return ".jpg" if settings.images == "jpeg" else ".png"
+    return ".jpg" if settings.image_mode == "jpeg" else ".png"
 
 
-def place_image(source: Path, target: Path, settings: DatasetSettings) -> bool:
+def write_training_image(source: Path, target: Path, settings: DatasetSettings) -> bool:
     """Put a training image in place, in the form that the settings want.
 
     Returns:
         Whether it is there; a picture that does not decode gives no JPEG.
     """
-    if settings.images != "jpeg":
-        place_picture(source, target, copy=settings.images == "copy")
+    if settings.image_mode != "jpeg":
+        link_or_copy_png(source, target, copy=settings.image_mode == "copy")
         return True
     picture = cv2.imread(str(source), cv2.IMREAD_COLOR)
     if picture is None:
@@ -41,7 +41,7 @@ def place_image(source: Path, target: Path, settings: DatasetSettings) -> bool:
     )
 
 
-def place_picture(source: Path, target: Path, *, copy: bool = False) -> None:
+def link_or_copy_png(source: Path, target: Path, *, copy: bool = False) -> None:
     """Put a PNG in place as it is: a hard link where wanted and possible, else a copy."""
     if copy:
         shutil.copyfile(source, target)

@@ -5,15 +5,21 @@ no record can be made from stay in the history of the later ones, because they h
 ones without a coordinate, those that the tool has no words for with a note.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from demo_pipeline.common.image_header import png_size
-from demo_pipeline.datasets.cudag_actions import ActionCalls, describe, is_off_screen, task_type
+from demo_pipeline.datasets.cudag_actions import (
+    ActionCalls,
+    ImageSize,
+    describe_action,
+    is_off_screen,
+    task_type,
+)
+from demo_pipeline.datasets.export_loop import Excluded
 from demo_pipeline.datasets.prompts import grounding_prompt, history_line, human_prompt
-from demo_pipeline.datasets.selection import Row
+from demo_pipeline.datasets.provenance import ProvenanceRow
 from demo_pipeline.formats.cudag.models import (
     IMAGE_TOKEN,
     CudagMetadata,
@@ -37,19 +43,11 @@ from demo_pipeline.formats.desktopd.step_actions import (
 from demo_pipeline.formats.desktopd.vocabulary import CANVAS_HEIGHT, CANVAS_WIDTH
 from demo_pipeline.settings import DatasetSettings
 
-STEP_EXCLUSIONS = (
-    "off_screen",
-    "missing_frame",
-    "leak",
-    "no_tool_call",
-    "not_grounded",
-    "split_leak",
-)
+DRAFT_EXCLUSIONS = ("off_screen", "missing_frame", "leak", "no_tool_call", "not_grounded")
 PROVENANCE_COLUMNS = (
     *("pts", "leak", "off_screen"),
     *("target_x", "target_y", "target_width", "target_height"),
 )
-Size = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,50 +98,52 @@ class RecordDraft:
 class TargetTolerance:
     """How large a target is: tolerance and box [x0, y0, x1, y1], both in RU."""
 
-    tolerance: Size
+    tolerance: ImageSize
     box: tuple[int, int, int, int]
 
 
-def drafts(
-    trajectory: Trajectory,
-    rows: Mapping[int, Row],
-    settings: DatasetSettings,
-    counts: Counter[str],
-) -> Iterator[RecordDraft]:
+def record_drafts(
+    trajectory: Trajectory, rows: Mapping[int, ProvenanceRow], settings: DatasetSettings
+) -> Iterator[RecordDraft | Excluded]:
     """Yield a record a step, then the `terminate` record on the final screenshot.
+
+    A step that gives no record is yielded as `Excluded`, for a reason of `DRAFT_EXCLUSIONS`.
 
     Args:
         trajectory: as read, under its committed id.
         rows: its provenance by step index, of `PROVENANCE_COLUMNS` at least.
         settings: tolerances, wheel, style of the prompts, what is left out.
-        counts: told of steps left out (`STEP_EXCLUSIONS`).
     """
     history: list[str] = []
     for step in trajectory.steps:
         row = rows[step.index]
         found = png_size(step.screenshot)
         size = found or (CANVAS_WIDTH, CANVAS_HEIGHT)
-        deed = describe(step.action, row, size, settings)
+        deed = describe_action(step.action, row, size, settings)
         reason = _exclusion(step, row, found, deed, settings)
         if reason:
-            counts[reason] += 1
+            yield Excluded(reason)
         else:
-            aim = _aim(step.action.parameters, row, size, settings)
+            aim = _target_tolerance(step.action.parameters, row, size, settings)
             metadata = _metadata(trajectory, step, deed, size, aim)
             asked = _prompt(trajectory, step.action, history, settings)
             yield _draft(trajectory, step.screenshot, asked, deed.calls, metadata)
         history.append(history_line(len(history) + 1, deed.calls, deed.note))
     final = png_size(trajectory.final_screenshot)
     if settings.prompt_style == "grounding":
-        counts["not_grounded"] += 1
+        yield Excluded("not_grounded")
     elif final:
-        yield _end(trajectory, _prompt(trajectory, None, history, settings), final)
+        yield _terminate_draft(trajectory, _prompt(trajectory, None, history, settings), final)
     else:
-        counts["missing_frame"] += 1
+        yield Excluded("missing_frame")
 
 
 def _exclusion(
-    step: StepFiles, row: Row, found: Size | None, deed: ActionCalls, settings: DatasetSettings
+    step: StepFiles,
+    row: ProvenanceRow,
+    found: ImageSize | None,
+    deed: ActionCalls,
+    settings: DatasetSettings,
 ) -> str:
     """Why no record is made from a step, the first reason that holds; empty when one is."""
     if is_off_screen(step.action, row, found or (CANVAS_WIDTH, CANVAS_HEIGHT)):
@@ -182,7 +182,9 @@ def _draft(
     return RecordDraft(name, screenshot, asked[0], calls, metadata, asked[1])
 
 
-def _end(trajectory: Trajectory, asked: tuple[str, int], size: Size) -> RecordDraft:
+def _terminate_draft(
+    trajectory: Trajectory, asked: tuple[str, int], size: ImageSize
+) -> RecordDraft:
     """The `terminate` record: a step after the last."""
     success = trajectory.result.success
     index = trajectory.steps[-1].index + 1 if trajectory.steps else 0
@@ -199,7 +201,11 @@ def _end(trajectory: Trajectory, asked: tuple[str, int], size: Size) -> RecordDr
 
 
 def _metadata(
-    trajectory: Trajectory, step: StepFiles, deed: ActionCalls, size: Size, aim: TargetTolerance
+    trajectory: Trajectory,
+    step: StepFiles,
+    deed: ActionCalls,
+    size: ImageSize,
+    aim: TargetTolerance,
 ) -> CudagMetadata:
     action = step.action
     places = points(action)
@@ -221,8 +227,8 @@ def _metadata(
     )
 
 
-def _aim(
-    parameters: Parameters, row: Row, size: Size, settings: DatasetSettings
+def _target_tolerance(
+    parameters: Parameters, row: ProvenanceRow, size: ImageSize, settings: DatasetSettings
 ) -> TargetTolerance:
     """Tolerance: half the target an axis, a default without one; a scroll hits a region."""
     target = [row[f"target_{part}"] for part in ("x", "y", "width", "height")]

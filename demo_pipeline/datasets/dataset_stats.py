@@ -103,18 +103,18 @@ def _table(paths: Sequence[Path], options: str = "") -> str:
     return f"read_parquet({quoted(paths)}{options})"
 
 
-def sft_facts(out: Path, provenance: Sequence[Path]) -> tuple[DatasetStats, list[Problem]]:
+def sft_stats(out: Path, provenance: Sequence[Path]) -> tuple[DatasetStats, list[Problem]]:
     """DatasetStats of `samples.parquet`, and where a task lies in two splits."""
     return _measure(_SFT.format(files=_table([out / "samples.parquet"])), provenance)
 
 
-def messages_facts(out: Path, provenance: Sequence[Path]) -> tuple[DatasetStats, list[Problem]]:
+def messages_stats(out: Path, provenance: Sequence[Path]) -> tuple[DatasetStats, list[Problem]]:
     """The same of the Parquet files of a messages export."""
     files = sorted(out.glob("*.parquet"))
     return _measure(_MESSAGES.format(files=_table(files, ", filename = true")), provenance)
 
 
-def cudag_facts(out: Path, provenance: Sequence[Path]) -> tuple[DatasetStats, list[Problem]]:
+def cudag_stats(out: Path, provenance: Sequence[Path]) -> tuple[DatasetStats, list[Problem]]:
     """The same of the JSON files of a CUDAG dataset."""
     names = ("train.jsonl", "val.jsonl", "held_out.jsonl", "test/test.json")
     files = quoted([out / name for name in names if (out / name).is_file()])
@@ -123,7 +123,7 @@ def cudag_facts(out: Path, provenance: Sequence[Path]) -> tuple[DatasetStats, li
     return _measure(_CUDAG.format(files=reading), provenance)
 
 
-def index_facts(out: Path) -> DatasetStats:
+def index_stats(out: Path) -> DatasetStats:
     """The same of a trajectory dataset's `steps.parquet` and `trajectories.parquet`."""
     steps = out / "steps.parquet"
     trajectories = _table([out / "trajectories.parquet"])

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 
 from demo_pipeline.common.json_files import dump_json
 from demo_pipeline.datasets.pointer_leaks import LeakRates, check_leak_rates, leak_rates
-from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA
-from demo_pipeline.datasets.selection import DatasetTrajectory, Row, load, ordered
-from demo_pipeline.datasets.split_files import plain
+from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA, ProvenanceRow
+from demo_pipeline.datasets.selection import DatasetTrajectory, load, sorted_by_id
+from demo_pipeline.datasets.split_files import replace_surrogates
 from demo_pipeline.formats.desktopd.models import Creator, Index, IndexEntry, Metadata
 from demo_pipeline.formats.desktopd.reader import Trajectory
 from demo_pipeline.problems import DemonstrationError, Problem
@@ -86,7 +86,7 @@ def build_index(
         with pq.ParquetWriter(
             target, PROVENANCE_SCHEMA, compression="zstd", compression_level=3
         ) as table:
-            for source in ordered(trajectories):
+            for source in sorted_by_id(trajectories):
                 _index_one(source, tally, table)
         done = True
     finally:
@@ -142,7 +142,7 @@ class _Tally:
     def successful(self) -> int:
         return sum(entry.success for entry in self.entries)
 
-    def add(self, trajectory: Trajectory, rows: Sequence[Row]) -> None:
+    def add(self, trajectory: Trajectory, rows: Sequence[ProvenanceRow]) -> None:
         task = trajectory.task
         self.entries.append(
             IndexEntry(
@@ -187,9 +187,11 @@ def _row(trajectory: Trajectory) -> dict[str, Any]:
     task, result = trajectory.task, trajectory.result
     return {
         "trajectory_id": trajectory.id,
-        "task_id": plain(task.task_id),
-        "osworld_task_id": None if task.osworld_task_id is None else plain(task.osworld_task_id),
-        "application": plain(task.application),
+        "task_id": replace_surrogates(task.task_id),
+        "osworld_task_id": None
+        if task.osworld_task_id is None
+        else replace_surrogates(task.osworld_task_id),
+        "application": replace_surrogates(task.application),
         "difficulty": task.difficulty,
         "success": result.success,
         "steps": len(trajectory.steps),

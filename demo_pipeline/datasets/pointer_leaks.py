@@ -5,17 +5,15 @@ What a leak is was decided as the picture was chosen (observation/pointer.py).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES
-from demo_pipeline.datasets.provenance import read_provenance
+from demo_pipeline.datasets.provenance import ProvenanceRow, read_provenance
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import TrajectorySettings
 
-Row = Mapping[str, Any]
 _COLUMNS = ("action_type", "leak", "unavoidable", "reason_code")
 
 
@@ -60,7 +58,7 @@ class LeakRates:
         }
 
 
-def leak_rates(rows: Iterable[Row]) -> LeakRates:
+def leak_rates(rows: Iterable[ProvenanceRow]) -> LeakRates:
     """The rates of some rows of the provenance table; steps that point at nothing do not count."""
     pointing = [row for row in rows if row["action_type"] in POINTER_TYPES]
     leaky = [row for row in pointing if row["leak"]]
@@ -89,7 +87,7 @@ def check_leak_rates(path: Path, limits: TrajectorySettings) -> list[Problem]:
     ]
 
 
-def _above(words: str, found: Sequence[Row], rates: LeakRates, limit: float) -> str:
+def _above(words: str, found: Sequence[ProvenanceRow], rates: LeakRates, limit: float) -> str:
     reasons = sorted(Counter(row["reason_code"] for row in found).items())
     listed = ", ".join(f"{reason} {count}" for reason, count in reasons)
     return (

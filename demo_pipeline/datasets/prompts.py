@@ -42,9 +42,10 @@ _ACTIONS = {
 
 def scroll_rule(settings: DatasetSettings) -> str:
     """The sign of `pixels`, in words."""
-    other = "down" if settings.scroll_positive == "up" else "up"
+    positive = settings.cudag_scroll_sign
+    negative = "down" if positive == "up" else "up"
     return (
-        f"`pixels` is positive to scroll {settings.scroll_positive} and negative to scroll {other};"
+        f"`pixels` is positive to scroll {positive} and negative to scroll {negative};"
         " for hscroll it is positive to the right and negative to the left;"
         f" one notch of the wheel is {settings.pixels_per_notch}"
     )

@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 
 from demo_pipeline.recording.event_tables import described_schema
 
+ProvenanceRow = Mapping[str, Any]
+
 # name, type, nullable, meaning (with unit)
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("trajectory_id", pa.string(), False, "demonstration id"),

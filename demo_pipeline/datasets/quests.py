@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from demo_pipeline.common.json_files import dump_json
-from demo_pipeline.datasets.selection import DatasetTrajectory, load_rows, ordered
+from demo_pipeline.datasets.selection import DatasetTrajectory, load_provenance, sorted_by_id
 from demo_pipeline.datasets.task_text import slug
 from demo_pipeline.formats.desktopd.models import Task
 from demo_pipeline.formats.desktopd.reader import read_document
@@ -49,7 +49,7 @@ def build_quests(trajectories: Sequence[DatasetTrajectory], out: Path) -> QuestS
     """
     listed: dict[str, list[str]] = defaultdict(list)
     without, problems, unreadable = 0, list[Problem](), 0
-    for source in ordered(trajectories):
+    for source in sorted_by_id(trajectories):
         try:
             task = _task(source)
         except DemonstrationError as error:
@@ -72,7 +72,7 @@ def _task(source: DatasetTrajectory) -> OsworldTask | None:
     if task is None:
         named = [replace(problem, demonstration=source.id) for problem in errors(problems)]
         raise DemonstrationError(named)
-    rows = load_rows(source, ("instruction_source",))
+    rows = load_provenance(source, ("instruction_source",))
     if not any(row["instruction_source"].startswith("quest.") for row in rows[:1]):
         return None
     apps = [] if task.application == _NO_APPLICATION else [task.application]

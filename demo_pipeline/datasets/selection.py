@@ -4,7 +4,7 @@ Belongs here: reading committed trajectories one at a time, and the rules for wh
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,14 +12,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA, read_provenance
+from demo_pipeline.datasets.provenance import (
+    PROVENANCE_SCHEMA,
+    ProvenanceRow,
+    read_provenance,
+)
 from demo_pipeline.formats.desktopd.models import Result, Task
 from demo_pipeline.formats.desktopd.reader import Trajectory, read_document, read_trajectory
 from demo_pipeline.problems import DemonstrationError, Problem, errors
 from demo_pipeline.settings import DatasetSettings
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-Row = Mapping[str, Any]
 _REQUIRED = frozenset(column.name for column in PROVENANCE_SCHEMA if not column.nullable)
 _HEAD = ("split_group", "status", "recorded_at")
 
@@ -77,9 +80,9 @@ def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings)
     problems: list[Problem] = []
     newest = EPOCH
     excluded: Counter[str] = Counter(failed=0, aborted=0, contaminated=0, unreadable=0)
-    for source in ordered(trajectories):
+    for source in sorted_by_id(trajectories):
         try:
-            rows = load_rows(source, _HEAD)
+            rows = load_provenance(source, _HEAD)
             newest = max([newest, *(_moment(row["recorded_at"]) for row in rows[:1])])
             task, result = _read_head(source)
         except DemonstrationError as error:
@@ -94,7 +97,9 @@ def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings)
     return Selection(tuple(chosen), excluded, tuple(problems), newest)
 
 
-def _left_out(task: Task, result: Result, rows: Sequence[Row], settings: DatasetSettings) -> str:
+def _left_out(
+    task: Task, result: Result, rows: Sequence[ProvenanceRow], settings: DatasetSettings
+) -> str:
     """Why a trajectory takes no part; empty when it does.
 
     A demonstration that was not completed is aborted, whatever its reason says (seed 000, status).
@@ -108,14 +113,14 @@ def _left_out(task: Task, result: Result, rows: Sequence[Row], settings: Dataset
     return ""
 
 
-def ordered(trajectories: Sequence[DatasetTrajectory]) -> list[DatasetTrajectory]:
+def sorted_by_id(trajectories: Sequence[DatasetTrajectory]) -> list[DatasetTrajectory]:
     """By id, so that the order of discovery changes no byte."""
     return sorted(trajectories, key=lambda trajectory: trajectory.id)
 
 
 def load(
     source: DatasetTrajectory, columns: Sequence[str] | None = None
-) -> tuple[Trajectory, dict[int, Row]]:
+) -> tuple[Trajectory, dict[int, ProvenanceRow]]:
     """A trajectory under the id it is committed as, and its provenance by step index.
 
     Args:
@@ -130,7 +135,9 @@ def load(
     except DemonstrationError as error:
         raise DemonstrationError(_named(error.problems, source)) from None
     named = None if columns is None else ("step_index", *columns)
-    rows: dict[int, Row] = {row["step_index"]: row for row in load_rows(source, named)}
+    rows: dict[int, ProvenanceRow] = {
+        row["step_index"]: row for row in load_provenance(source, named)
+    }
     for step in trajectory.steps:
         if step.index not in rows:
             message = f"step {step.index} has no row"
@@ -138,7 +145,7 @@ def load(
     return trajectory, rows
 
 
-def load_rows(
+def load_provenance(
     source: DatasetTrajectory, columns: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
     """The provenance of a trajectory, a row a step; of all columns when `columns` is None.
@@ -163,7 +170,7 @@ def newest_recording(trajectories: Sequence[DatasetTrajectory]) -> datetime:
     newest = EPOCH
     for source in trajectories:
         try:
-            rows = load_rows(source, _HEAD)
+            rows = load_provenance(source, _HEAD)
         except DemonstrationError:
             continue
         newest = max([newest, *(_moment(row["recorded_at"]) for row in rows[:1])])

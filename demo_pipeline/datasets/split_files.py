@@ -4,9 +4,9 @@ Belongs here: opening, filling and closing them. What a sample says is the expor
 """
 
 import json
-from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TextIO
@@ -16,11 +16,28 @@ import pyarrow.parquet as pq
 
 from demo_pipeline.datasets.splits import Split
 
-ALWAYS = (Split.TRAIN, Split.VAL, Split.TEST)
+ALWAYS_WRITTEN = (Split.TRAIN, Split.VAL, Split.TEST)
 _ROWS_IN_MEMORY = 512
 
 
-def plain(text: str) -> str:
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    """A record as `SplitFiles` writes it.
+
+    Attributes:
+        line: for the JSON Lines.
+        row: for the tables.
+        prompt: what is asked about the picture.
+        screenshot: the picture, a file of the trajectory.
+    """
+
+    line: Mapping[str, Any]
+    row: Mapping[str, Any]
+    prompt: str
+    screenshot: Path
+
+
+def replace_surrogates(text: str) -> str:
     """Text that UTF-8 can hold: lone surrogates, which no trainer's reader takes, become "?"."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
@@ -35,13 +52,9 @@ class SplitFiles:
         out: folder to write into; it is made.
         schema: of the Parquet files.
         whole: stem of the files that hold every split; empty for none.
-
-    Attributes:
-        counts: samples by split.
     """
 
     def __init__(self, out: Path, schema: pa.Schema, whole: str = "") -> None:
-        self.counts: Counter[Split] = Counter()
         self._out, self._schema, self._whole = out, schema, whole
         self._stack = ExitStack()
         self._tables: dict[str, _Table] = {}
@@ -49,7 +62,7 @@ class SplitFiles:
 
     def __enter__(self) -> Self:
         self._out.mkdir(parents=True, exist_ok=True)
-        for stem in (*ALWAYS, *([self._whole] if self._whole else [])):
+        for stem in (*ALWAYS_WRITTEN, *([self._whole] if self._whole else [])):
             self._open(stem)
         return self
 
@@ -67,7 +80,6 @@ class SplitFiles:
         for stem in (split, *([self._whole] if self._whole else [])):
             self._lines[stem].write(text)
             self._tables[stem].add(row)
-        self.counts[split] += 1
 
     def __exit__(
         self,

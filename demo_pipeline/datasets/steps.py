@@ -14,7 +14,7 @@ from demo_pipeline.formats.desktopd.vocabulary import ActionType
 from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.calibration.evidence import Evidence, WheelEvidence
 
-Row = Mapping[str, Any]
+_Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class Step:
 
     action: Action
     written: StepAction
-    frame: Row
-    tree: Row
+    frame: _Row
+    tree: _Row
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Steps:
 
 
 def build_steps(
-    actions: Sequence[Action], frames: Sequence[Row], trees: Sequence[Row], evidence: Evidence
+    actions: Sequence[Action], frames: Sequence[_Row], trees: Sequence[_Row], evidence: Evidence
 ) -> Steps:
     """Number the steps. Left out and counted: thinking pauses, off-screen, no picture."""
     canvas = evidence.as_canvas()
@@ -75,7 +75,9 @@ def _as_seen(action: Action, wheel: WheelEvidence) -> Action:
     return replace(action, direction=direction, wheel_method="evidence")
 
 
-def _unusable(action: Action, frame: Row, waits: Mapping[int, float], canvas: Canvas) -> str | None:
+def _unusable(
+    action: Action, frame: _Row, waits: Mapping[int, float], canvas: Canvas
+) -> str | None:
     if action.action_type == "pause":
         return None if action.action_index in waits and frame["file"] else "thinking_pause"
     if action.action_type not in {"type", "hotkey"}:
@@ -90,7 +92,7 @@ def _unusable(action: Action, frame: Row, waits: Mapping[int, float], canvas: Ca
     return None if frame["file"] else "missing_frame"
 
 
-def _target(tree: Row) -> TargetElement | None:
+def _target(tree: _Row) -> TargetElement | None:
     if tree["target_id"] is None:
         return None
     return TargetElement(id=tree["target_id"], role=tree["target_role"], name=tree["target_name"])

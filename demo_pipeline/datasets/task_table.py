@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from demo_pipeline.common.json_files import json_bytes
-from demo_pipeline.datasets.task_text import plain
+from demo_pipeline.datasets.task_text import strip_app_tags
 from demo_pipeline.formats.osworld.task import Evaluator, OsworldTask, RiskTask, SetupStep
 from demo_pipeline.formats.osworld.task_folder import TaskEntry, TaskFolder, entries
 from demo_pipeline.problems import Problem, Severity
@@ -85,7 +85,7 @@ def instruction_key(text: str) -> str:
 
 def _folded(text: str) -> str:
     shown = unicodedata.normalize("NFKC", text.translate(_TYPOGRAPHY)).casefold()
-    return plain(shown).strip(_ENDS)
+    return strip_app_tags(shown).strip(_ENDS)
 
 
 def build_catalog(folder: TaskFolder, out: Path) -> dict[str, Any]:
@@ -198,7 +198,7 @@ def check_catalog(folder: Path) -> list[Problem]:
     return problems
 
 
-def found_problems(folder: Path) -> list[Problem]:
+def catalog_problems(folder: Path) -> list[Problem]:
     """What `problems.parquet` says of the task files."""
     rows = pq.read_table(folder / PROBLEMS_FILE).to_pylist()
     return [Problem(**{**row, "severity": Severity(row["severity"])}) for row in rows]

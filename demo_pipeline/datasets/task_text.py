@@ -49,21 +49,21 @@ def assignment_of(meta: Meta) -> Assignment:
         ("title", meta.title),
         ("description", meta.description),
     )
-    texts = [(name, plain(text)) for name, text in fields]
+    texts = [(name, strip_app_tags(text)) for name, text in fields]
     source, instruction = next((pair for pair in texts if pair[1]), ("", ""))
     if not instruction:
         message = "no instruction: quest.content, quest.title, title and description are blank"
         remedy = "add a title or a quest to meta.json and upload it again"
         raise DemonstrationError(Problem("no_instruction", "meta.json", message, remedy=remedy))
     application = normalise_app(quest.app if quest and quest.app else "")
-    if quest is not None and plain(quest.title):
-        task_id = slug(f"{application} {plain(quest.title)}")
+    if quest is not None and strip_app_tags(quest.title):
+        task_id = slug(f"{application} {strip_app_tags(quest.title)}")
     else:
         task_id = slug(f"{meta.platform or 'unknown'} {instruction}")
     return Assignment(instruction, source, application, task_id, task_id)
 
 
-def plain(text: str | None) -> str:
+def strip_app_tags(text: str | None) -> str:
     """Without `<app>` tags, white space collapsed."""
     return " ".join(_APP_TAG.sub("", text or "").split())
 

@@ -39,7 +39,7 @@ CODE_VERSION = "3"
 PROVENANCE_FILE = "provenance.parquet"
 MODEL_VERSION = "1"
 COMPLETED, DONE = "completed", "done"
-_OF_FRAME = ("pts", "lead_ms", "reason_code", "leak", "unavoidable", "pointer_distance_px")
+_FRAME_COLUMNS = ("pts", "lead_ms", "reason_code", "leak", "unavoidable", "pointer_distance_px")
 
 
 def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the chain
@@ -76,7 +76,8 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
         link_or_copy(trees_folder / step.tree["file"], folder / "ui_tree.json")
         dump_json(folder / "action.json", step.written)
     rows = [
-        _provenance(step, manifest, assignment, evidence) | _linked(link) for step in found.steps
+        _provenance(step, manifest, assignment, evidence) | _task_match_row(link)
+        for step in found.steps
     ]
     write_provenance(out / PROVENANCE_FILE, rows)
     return _summary(task, result, found, rows)
@@ -147,7 +148,7 @@ def _provenance(
         "action_type": str(step.written.action_type),
         "press_ms": step.action.press_ms,
         "end_ms": step.action.end_ms,
-        **{key: frame[key] for key in _OF_FRAME},
+        **{key: frame[key] for key in _FRAME_COLUMNS},
         "settle_ms": frame.get("settle_ms"),
         "clock_method": evidence.clock.method,
         "clock_uncertainty_ms": evidence.clock.uncertainty_ms,
@@ -168,7 +169,7 @@ def _provenance(
     }
 
 
-def _linked(link: TaskMatch) -> dict[str, Any]:
+def _task_match_row(link: TaskMatch) -> dict[str, Any]:
     return {
         "osworld_task_id": link.task_id,
         "osworld_match": link.match,

@@ -104,7 +104,7 @@ def _statements(prefix: str, there: frozenset[str] | None) -> Iterator[str]:
         yield f"{'-- ' if missing else ''}{view.create(prefix + view.files)};\n"
 
 
-def present(root: Path) -> frozenset[str]:
+def views_with_files(root: Path) -> frozenset[str]:
     """Names of the views that have files below a store's root."""
     return frozenset(view.name for view in VIEWS if any(root.glob(view.files)))
 

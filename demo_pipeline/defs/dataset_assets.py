@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 
 import dagster as dg
 
-from demo_pipeline.datasets.charts import charts_of
+from demo_pipeline.datasets.charts import read_charts
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.demonstration_assets import OWNERS
 from demo_pipeline.defs.error_redaction import redacted_errors
@@ -110,7 +110,7 @@ def _asset(aggregate: DatasetStage) -> dg.AssetsDefinition:
         metadata = reporting.made_metadata(made, f"{pipeline.store.url}/{made.output}")
         metadata[SEEN] = dg.MetadataValue.int(seen)
         with pipeline.store.open(made.output) as (folder, _):
-            if drawn := charts_of(folder):
+            if drawn := read_charts(folder):
                 metadata["plots"] = reporting.pictures(drawn)
         yield dg.MaterializeResult(
             metadata=metadata,

@@ -11,7 +11,7 @@ from typing import Any
 
 import dagster as dg
 
-from demo_pipeline.datasets import thumbnails
+from demo_pipeline.datasets import contact_sheets
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.asset_metadata import ASSET_METADATA
 from demo_pipeline.defs.error_redaction import redacted_errors
@@ -38,7 +38,10 @@ _EMPTY_RANGE = (
 )
 
 _AGAIN = "nothing: the sensor new_uploads takes it up again when it is still"
-_PREVIEWS = {"trajectories": thumbnails.overview, "contact_sheets": thumbnails.beginning}
+_PREVIEWS = {
+    "trajectories": contact_sheets.overview_sheet,
+    "contact_sheets": contact_sheets.first_steps_sheet,
+}
 
 
 @dataclass

@@ -20,7 +20,7 @@ from demo_pipeline.datasets.card_content import (
     describe_sft,
 )
 from demo_pipeline.datasets.cudag_config import dataset_directory_name
-from demo_pipeline.datasets.dataset_stats import messages_facts, sft_facts
+from demo_pipeline.datasets.dataset_stats import messages_stats, sft_stats
 from demo_pipeline.datasets.selection import DatasetTrajectory, load
 from demo_pipeline.datasets.trajectories import PROVENANCE_FILE
 from demo_pipeline.formats.cudag.validator import validate_cudag
@@ -96,31 +96,23 @@ def _build_index(members: CommittedTrajectories, out: Path, settings: DatasetSet
 
 
 def _build_sft(members: CommittedTrajectories, out: Path, settings: DatasetSettings) -> Summary:
-    summary = asdict(sft.build_sft(members.trajectories, out, settings))
-    describe_sft(out, settings, members.provenance, _left_out(summary, "samples"))
-    return summary
+    summary = sft.build_sft(members.trajectories, out, settings)
+    describe_sft(out, settings, members.provenance, summary.left_out)
+    return summary.as_dict()
 
 
 def _build_messages(
     members: CommittedTrajectories, out: Path, settings: DatasetSettings
 ) -> Summary:
-    summary = asdict(messages.build_messages(members.trajectories, out, settings))
-    describe_messages(out, settings, members.provenance, _left_out(summary, "samples"))
-    return summary
+    summary = messages.build_messages(members.trajectories, out, settings)
+    describe_messages(out, settings, members.provenance, summary.left_out)
+    return summary.as_dict()
 
 
 def _build_cudag(members: CommittedTrajectories, out: Path, settings: DatasetSettings) -> Summary:
-    summary = asdict(cudag_build.build_cudag(members.trajectories, out, settings))
-    describe_cudag(out, settings, members.provenance, _left_out(summary, "records"))
-    return summary
-
-
-def _left_out(summary: Summary, unit: str) -> dict[str, Mapping[str, int]]:
-    """What a build counted out, as its card lists it."""
-    return {
-        "trajectories": summary["excluded_trajectories"],
-        unit: summary[f"excluded_{unit}"],
-    }
+    summary = cudag_build.build_cudag(members.trajectories, out, settings)
+    describe_cudag(out, settings, members.provenance, summary.left_out)
+    return summary.as_dict()
 
 
 def _build_quests(members: CommittedTrajectories, out: Path, _settings: DatasetSettings) -> Summary:
@@ -134,12 +126,12 @@ def _cudag_output(members: CommittedTrajectories, settings: DatasetSettings) -> 
 
 def _check_sft(out: Path) -> list[Problem]:
     found = validate_sft(out / sft.SAMPLES_FILE, out)
-    return found if errors(found) else [*found, *sft_facts(out, _linked(out))[1]]
+    return found if errors(found) else [*found, *sft_stats(out, _linked(out))[1]]
 
 
 def _check_messages(out: Path) -> list[Problem]:
     found = validate_messages(out)
-    return found if errors(found) else [*found, *messages_facts(out, _linked(out))[1]]
+    return found if errors(found) else [*found, *messages_stats(out, _linked(out))[1]]
 
 
 def _linked(out: Path) -> list[Path]:

@@ -43,7 +43,7 @@ def run_catalog(pipeline: Workspace, *, force: bool = False) -> BuildResult:
         schema = tuple(task_table.check_catalog(out))
         if schema:
             return [CheckOutcome(CATALOG_CHECK, False, schema)]
-        found = tuple(sorted(task_table.found_problems(out), key=_errors_first))
+        found = tuple(sorted(task_table.catalog_problems(out), key=_errors_first))
         return [
             CheckOutcome(CATALOG_CHECK, True),
             CheckOutcome(FILES_CHECK, not errors(found), found, blocking=False),

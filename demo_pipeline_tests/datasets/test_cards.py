@@ -19,7 +19,7 @@ from demo_pipeline.datasets.card_content import (
 )
 from demo_pipeline.datasets.charts import bar_chart
 from demo_pipeline.datasets.cudag_build import build_cudag
-from demo_pipeline.datasets.dataset_stats import DatasetStats, cudag_facts, sft_facts
+from demo_pipeline.datasets.dataset_stats import DatasetStats, cudag_stats, sft_stats
 from demo_pipeline.datasets.index import build_index
 from demo_pipeline.datasets.messages import build_messages
 from demo_pipeline.datasets.pointer_leaks import LeakRates
@@ -29,7 +29,7 @@ from demo_pipeline.problems import errors
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, snapshot
 
-SETTINGS = DatasetSettings(licence="cc-by-4.0", include_leaky=True)
+SETTINGS = DatasetSettings(license="cc-by-4.0", include_leaky=True)
 NOTHING = DatasetStats(0, 0, 0, LeakRates(), {}, {}, {}, {}, {}, {})
 
 
@@ -73,7 +73,7 @@ def test_a_card_says_what_a_person_asks_first(described: Path, name: str) -> Non
     front, text = card(described, name)
     assert front["license"] == "cc-by-4.0"
     assert "computer-use" in front["tags"]
-    for heading in ("How it was made", "What is in it", "Files", "Loading", "Licence"):
+    for heading in ("How it was made", "What is in it", "Files", "Loading", "License"):
         assert f"## {heading}\n" in text
     assert "| trajectories | 8 |" in text
     assert "| gimp | 2 |" in text
@@ -85,7 +85,7 @@ def test_a_card_says_what_a_person_asks_first(described: Path, name: str) -> Non
 
 def test_splits_rates_and_reasons_are_those_of_the_files(described: Path) -> None:
     _, text = card(described, "sft")
-    facts = sft_facts(described / "sft", sorted((described / "provenance").iterdir()))[0]
+    facts = sft_stats(described / "sft", sorted((described / "provenance").iterdir()))[0]
     assert sum(split.samples for split in facts.splits.values()) == facts.samples == 24
     for name, split in facts.splits.items():
         assert f"| {name} | {split.samples} | {split.trajectories} | {split.tasks} |" in text
@@ -102,22 +102,22 @@ def test_a_cudag_dataset_with_its_card_is_still_sound(described: Path) -> None:
     front, text = card(described, "cudag")
     assert errors(validate_cudag(described / "cudag")) == []
     assert [config["config_name"] for config in front["configs"]] == ["default", "test"]
-    facts, torn = cudag_facts(described / "cudag", sorted((described / "provenance").iterdir()))
+    facts, torn = cudag_stats(described / "cudag", sorted((described / "provenance").iterdir()))
     assert torn == []
     assert cudag_card(facts, SETTINGS, {"trajectories": {"failed": 3}}).endswith(text)
 
 
-def test_an_unstated_licence_is_said_to_be_missing() -> None:
+def test_a_card_says_that_no_license_is_stated() -> None:
     assert "nobody has stated one" in cudag_card(NOTHING, DatasetSettings(), {})
 
 
 def test_a_task_in_two_splits_is_found(tmp_path: Path) -> None:
     demos = [make_trajectory(tmp_path, f"demo{n}", shade=n, instruction=f"{n}") for n in range(6)]
     build_sft(demos, tmp_path / "sft", DatasetSettings())
-    assert sft_facts(tmp_path / "sft", [demo.provenance for demo in demos])[1] == []
+    assert sft_stats(tmp_path / "sft", [demo.provenance for demo in demos])[1] == []
     for n in range(6):  # now they are all of one task
         make_trajectory(tmp_path, f"demo{n}", group="same")
-    [problem] = sft_facts(tmp_path / "sft", [demo.provenance for demo in demos])[1]
+    [problem] = sft_stats(tmp_path / "sft", [demo.provenance for demo in demos])[1]
     assert "'same' lies in more than one split: test, train, val" in problem.message
 
 
@@ -125,7 +125,7 @@ def test_a_provenance_that_cannot_be_read_costs_only_itself(tmp_path: Path) -> N
     demos = [make_trajectory(tmp_path, name, [CLICK], shade=ord(name)) for name in "ab"]
     build_sft(demos, tmp_path / "sft", DatasetSettings())
     demos[0].provenance.write_bytes(b"#" * 100)
-    facts, _ = sft_facts(tmp_path / "sft", [demo.provenance for demo in demos])
+    facts, _ = sft_stats(tmp_path / "sft", [demo.provenance for demo in demos])
     assert (facts.trajectories, facts.platforms) == (2, {"windows": 1})
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import cv2
 import pytest
 
-from demo_pipeline.datasets import contact_sheets, thumbnails
+from demo_pipeline.datasets import contact_sheets
 from demo_pipeline.datasets.contact_sheets import (
     COLUMNS,
     TILE_WIDTH,
@@ -100,7 +100,7 @@ def test_a_folder_that_is_no_trajectory_is_said(tmp_path):
 
 
 def test_what_is_written_above_a_step(folder):
-    tiles, _ = thumbnails.tiles_of("demo", folder)
+    tiles, _ = contact_sheets.step_tiles("demo", folder)
     assert (tiles[0].heading, tiles[0].caption) == ("0 click:", "backoff, 120 ms, tree fresh")
     assert (tiles[0].leak, tiles[5].leak, tiles[1].leak) == ("LEAK", "UNAVOIDABLE", "")
     assert tiles[5].caption == "pre_move, no lead, tree fresh"
@@ -111,14 +111,14 @@ def test_what_is_written_above_a_step(folder):
 @pytest.mark.parametrize(
     ("view", "count", "shown"),
     [
-        (thumbnails.overview, 13, [0, 2, 5, 7, 10, 12]),
-        (thumbnails.beginning, 13, [0, 1, 2, 3, 4, 5]),
-        (thumbnails.overview, 2, [0, 1]),
-        (thumbnails.beginning, 1, [0]),
+        (contact_sheets.overview_sheet, 13, [0, 2, 5, 7, 10, 12]),
+        (contact_sheets.first_steps_sheet, 13, [0, 1, 2, 3, 4, 5]),
+        (contact_sheets.overview_sheet, 2, [0, 1]),
+        (contact_sheets.first_steps_sheet, 1, [0]),
     ],
 )
 def test_the_small_views_show_six_steps(tmp_path, monkeypatch, view, count, shown):
     seen = []
-    monkeypatch.setattr(thumbnails, "contact_sheet", lambda tiles, *_: seen.extend(tiles))
+    monkeypatch.setattr(contact_sheets, "contact_sheet", lambda tiles, *_: seen.extend(tiles))
     view("demo", trajectory(tmp_path, [CLICK] * count))
     assert [tile.heading for tile in seen] == [f"{number} click:" for number in shown]

@@ -84,7 +84,7 @@ def test_every_action_of_the_table_becomes_its_tool_calls(tmp_path):
     ]
     assert [records[n].metadata.scroll_amount for n in (6, 7, 8, 9, 10)] == [3, 2, 1, 4, 0]
     assert summary.records == {"train": 14, "val": 0, "test": 0, "held_out": 0}
-    assert summary.task_counts["scroll"] == 4
+    assert summary.details["task_counts"]["scroll"] == 4
 
 
 def test_tests_hold_the_first_call_and_a_drags_second_beside_it(tmp_path):
@@ -313,7 +313,7 @@ def test_markers_are_made_harmless_and_counted(tmp_path):
     assert "\\u003cimage>" in first.conversations[1].value
     assert first.conversations[0].value == "<image>\nWrite [image] and [|im_end|]"
     assert second.conversations[0].value.count("<image>") == 1
-    assert summary.escaped == {"prompts": 2, "tool_calls": 3}
+    assert summary.details["escaped"] == {"prompts": 2, "tool_calls": 3}
     assert validate_cudag(out) == []
 
 
@@ -326,11 +326,11 @@ def test_half_a_character_costs_nothing(tmp_path):
     first = next(read_records(out / "train.jsonl"))
     assert parse_tool_calls(first.conversations[1].value)[0].arguments == {"text": "a?"}
     assert validate_cudag(out) == []
-    assert build_sft([demo], tmp_path / "sft", TRAIN).samples == 2
+    assert build_sft([demo], tmp_path / "sft", TRAIN).total == 2
 
 
 def test_the_wheels_sign_is_a_setting_told_in_prompt_and_config(tmp_path):
-    down = TRAIN.model_copy(update={"scroll_positive": "down", "pixels_per_notch": 120})
+    down = TRAIN.model_copy(update={"cudag_scroll_sign": "down", "pixels_per_notch": 120})
     scroll = ("scroll", {"x": 960, "y": 540, "direction": "down", "amount": 2})
     out, _ = build(tmp_path, [make_trajectory(tmp_path, "demo", [scroll])], down)
     (call,) = parse_tool_calls(next(read_records(out / "train.jsonl")).conversations[1].value)

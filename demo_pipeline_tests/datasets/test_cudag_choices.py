@@ -66,7 +66,7 @@ def test_grounding_names_the_target_and_leaves_out_what_has_none(tmp_path):
         "<image>\nScroll down 2 notches on the Row [image] list item",
     ]
     assert summary.excluded_records["not_grounded"] == 4
-    assert summary.escaped["prompts"] == 1
+    assert summary.details["escaped"]["prompts"] == 1
     assert validate_cudag(out) == []
 
 
@@ -85,7 +85,7 @@ def test_images_are_links_copies_or_jpeg_and_tests_stay_png(tmp_path):
     demos = [make_trajectory(tmp_path, f"demo_{n}", TABLE[:2], shade=9 * n) for n in range(3)]
     built = {}
     for kind in ("link", "copy", "jpeg"):
-        chosen = DatasetSettings(images=kind, jpeg_quality=80)
+        chosen = DatasetSettings(image_mode=kind, jpeg_quality=80)
         name = f"{kind}/{dataset_directory_name(demos, chosen)}"
         built[kind], _ = build(tmp_path, demos, chosen, name)
         assert validate_cudag(built[kind]) == []
@@ -106,7 +106,7 @@ def test_a_picture_that_does_not_decode_gives_no_jpeg_and_no_record(tmp_path):
     demo = make_trajectory(tmp_path, "demo", [CLICK, CLICK])
     broken = demo.path / "steps" / "000" / "screenshot.png"
     broken.write_bytes(broken.read_bytes()[:60])
-    chosen = TRAIN.model_copy(update={"images": "jpeg"})
+    chosen = TRAIN.model_copy(update={"image_mode": "jpeg"})
     out, summary = build(tmp_path, [demo], chosen, dataset_directory_name([demo], chosen))
     assert (summary.records["train"], summary.excluded_records["missing_frame"]) == (2, 1)
     assert validate_cudag(out) == []

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from demo_pipeline.datasets.dataset_stats import sft_facts
+from demo_pipeline.datasets.dataset_stats import sft_stats
 from demo_pipeline.datasets.pointer_leaks import LeakRates, check_leak_rates, leak_rates
 from demo_pipeline.datasets.provenance import read_provenance
 from demo_pipeline.datasets.sft import build_sft
@@ -105,6 +105,6 @@ def test_facts_are_counted_over_tables_from_before_too(tmp_path, both):
     build_sft(demos, tmp_path / "sft", DatasetSettings(include_leaky=True))
     for demo in demos if both else demos[:1]:
         older(demo.provenance)
-    facts = sft_facts(tmp_path / "sft", [demo.provenance for demo in demos])[0]
+    facts = sft_stats(tmp_path / "sft", [demo.provenance for demo in demos])[0]
     assert facts.leaks == LeakRates(6, 2, 0 if both else 1)
     assert facts.tasks == 2

@@ -22,7 +22,7 @@ def test_a_sample_a_step_with_the_actions_before_it(tmp_path):
     demo = make_trajectory(tmp_path, "demo", TABLE)
     summary = build_sft([demo], tmp_path / "sft", DatasetSettings())
     lines = read_lines(tmp_path / "sft" / "samples.jsonl")
-    assert summary.samples == len(lines) == len(TABLE)
+    assert summary.total == len(lines) == len(TABLE)
     actions = [
         json.loads((demo.path / "steps" / f"{n:03d}" / "action.json").read_text())
         for n in range(len(TABLE))
@@ -46,9 +46,9 @@ def test_failed_demonstrations_take_part_only_when_asked(tmp_path):
     bad = make_trajectory(tmp_path, "bad", success=False, shade=9)
     demos = [make_trajectory(tmp_path, "good"), bad]
     summary = build_sft(demos, tmp_path / "one", DatasetSettings())
-    assert (summary.samples, summary.excluded_trajectories["failed"]) == (1, 1)
+    assert (summary.total, summary.excluded_trajectories["failed"]) == (1, 1)
     summary = build_sft(demos, tmp_path / "two", DatasetSettings(include_failed=True))
-    assert (summary.samples, summary.trajectories) == (2, 2)
+    assert (summary.total, summary.trajectories) == (2, 2)
 
 
 def test_a_step_without_a_true_picture_is_history_only(tmp_path):
@@ -57,7 +57,7 @@ def test_a_step_without_a_true_picture_is_history_only(tmp_path):
     summary = build_sft([demo], tmp_path / "sft", DatasetSettings())
     (line,) = read_lines(tmp_path / "sft" / "samples.jsonl")
     assert [action["step_index"] for action in line["input"]["history"]] == [0, 1]
-    assert summary.excluded_samples == {
+    assert summary.excluded_records == {
         "off_screen": 1,
         "missing_frame": 1,
         "leak": 0,
@@ -133,7 +133,7 @@ def test_the_same_question_is_not_in_two_splits(tmp_path):
     """Two tasks that begin alike on the same desktop."""
     demos = [make_trajectory(tmp_path, f"demo{n}", [CLICK]) for n in range(6)]
     summary = build_sft(demos, tmp_path / "sft", DatasetSettings())
-    assert summary.excluded_samples["split_leak"] > 0
+    assert summary.excluded_records["split_leak"] > 0
     assert len([split for split, count in summary.records.items() if count]) == 1
 
 
@@ -141,7 +141,7 @@ def test_the_same_question_is_not_in_two_splits(tmp_path):
 def test_a_leaky_picture_trains_nobody_unless_asked_for(tmp_path, asked, samples):
     demo = make_trajectory(tmp_path, "demo", [CLICK, CLICK], rows={0: {"leak": True}})
     summary = build_sft([demo], tmp_path / "sft", DatasetSettings(include_leaky=asked))
-    assert (summary.samples, summary.excluded_samples["leak"]) == (samples, 2 - samples)
+    assert (summary.total, summary.excluded_records["leak"]) == (samples, 2 - samples)
 
 
 def test_the_same_input_gives_the_same_bytes_in_any_order(tmp_path):

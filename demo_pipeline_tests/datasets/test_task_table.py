@@ -14,8 +14,8 @@ from demo_pipeline.datasets.task_table import (
     PROBLEMS_FILE,
     PROBLEMS_SCHEMA,
     build_catalog,
+    catalog_problems,
     check_catalog,
-    found_problems,
     instruction_key,
     read_catalog,
 )
@@ -84,7 +84,7 @@ def test_a_bad_file_is_a_problem_and_no_row(root: Path, tmp_path: Path) -> None:
     put_text(root, "examples/os/bad.json", '{"id": "bad",\n"instruction": []}')
     summary = build(root, tmp_path / "out")
     assert (summary["tasks"], summary["unusable"], summary["errors"]) == (3, 1, 1)
-    [problem] = [p for p in found_problems(tmp_path / "out") if p.severity == "error"]
+    [problem] = [p for p in catalog_problems(tmp_path / "out") if p.severity == "error"]
     assert problem.location == "examples/os/bad.json:2"
     assert problem.remedy
 
@@ -92,7 +92,7 @@ def test_a_bad_file_is_a_problem_and_no_row(root: Path, tmp_path: Path) -> None:
 def test_nothing_at_all_is_an_empty_catalog(tmp_path: Path) -> None:
     assert build(tmp_path / "none", tmp_path / "out")["tasks"] == 0
     assert check_catalog(tmp_path / "out") == []
-    assert read_catalog(tmp_path / "out") == found_problems(tmp_path / "out") == []
+    assert read_catalog(tmp_path / "out") == catalog_problems(tmp_path / "out") == []
 
 
 def test_text_that_has_no_bytes_does_not_stop_the_catalog(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_text_that_has_no_bytes_does_not_stop_the_catalog(tmp_path: Path) -> Non
     [row] = read_catalog(tmp_path / "out")
     assert row["evaluator_functions"] == ["f\ufffd"]
     assert json.loads(row["document"]) == json.loads(text)
-    files = [p.file for p in found_problems(tmp_path / "out") if p.severity == "error"]
+    files = [p.file for p in catalog_problems(tmp_path / "out") if p.severity == "error"]
     assert files == ["examples/os/b.json"]
 
 

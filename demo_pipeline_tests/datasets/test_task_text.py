@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.datasets.task_text import Assignment, assignment_of, plain, slug
+from demo_pipeline.datasets.task_text import Assignment, assignment_of, slug, strip_app_tags
 from demo_pipeline.formats.demonstration.meta import Meta
 from demo_pipeline.problems import DemonstrationError
 
@@ -42,8 +42,8 @@ def test_the_description_is_the_last_resort() -> None:
 
 def test_app_tags_and_line_breaks_go() -> None:
     text = "Open  <app>Chrome</app>,\n then <APP name='x'>Mail</APP>. Keep <b>this</b>."
-    assert plain(text) == "Open Chrome, then Mail. Keep <b>this</b>."
-    assert plain(None) == ""
+    assert strip_app_tags(text) == "Open Chrome, then Mail. Keep <b>this</b>."
+    assert strip_app_tags(None) == ""
 
 
 def test_a_tag_alone_says_nothing() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from demo_pipeline.cli.stats import print_views, show
 from demo_pipeline.datasets.statistics_tables import QUERIES
-from demo_pipeline.datasets.views import VIEWS, present, views_sql
+from demo_pipeline.datasets.views import VIEWS, views_sql, views_with_files
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGE_BY_NAME, run_dataset_stage
 from demo_pipeline.pipeline.dataset_statistics import (
@@ -98,7 +98,7 @@ def test_what_is_committed_is_what_is_live_and_the_same_twice(counted: Workspace
 
 def test_every_view_can_be_asked(counted: Workspace) -> None:
     root = Path(counted.settings.store)
-    assert present(root) == {view.name for view in VIEWS}
+    assert views_with_files(root) == {view.name for view in VIEWS}
     for view in VIEWS:
         [row] = run_query(counted, f"SELECT count(*) AS n FROM {view.name}")  # noqa: S608
         assert row["n"] > 0 or view.name in {"rejected", "trees"}
@@ -122,7 +122,7 @@ def test_the_committed_script_works_in_any_duckdb_in_the_store(
 
 
 def test_a_view_over_nothing_is_a_comment(tmp_path: Path) -> None:
-    script = views_sql(str(tmp_path), present(tmp_path))
+    script = views_sql(str(tmp_path), views_with_files(tmp_path))
     with duckdb.connect() as sql:
         sql.execute(script)
         assert sql.execute("SELECT count(*) FROM duckdb_views() WHERE NOT internal").fetchall() == [

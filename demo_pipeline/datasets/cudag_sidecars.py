@@ -5,21 +5,21 @@ split report. None of them is asked for by seed 003; all follow from settings an
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from demo_pipeline.common.json_files import dump_json
 from demo_pipeline.datasets.cudag_config import split_ratios
+from demo_pipeline.datasets.export_loop import ExportSummary
 from demo_pipeline.datasets.prompts import system_prompt, tool_schema
 from demo_pipeline.datasets.splits import Split, SplitPlan
 from demo_pipeline.settings import DatasetSettings
 
-REPORT_FILE = "splits.json"
 _TAGS = {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt"}
 
 
-def write_companions(out: Path, splits: Collection[Split], settings: DatasetSettings) -> None:
+def write_sidecars(out: Path, splits: Collection[Split], settings: DatasetSettings) -> None:
     """Write `system_prompt.txt`, `tools.json` and `dataset_info.json`.
 
     Args:
@@ -51,20 +51,14 @@ def dataset_info(splits: Collection[Split], settings: DatasetSettings) -> dict[s
 
 
 def split_report(
-    plan: SplitPlan,
-    settings: DatasetSettings,
-    records: Mapping[Split, int],
-    excluded_trajectories: Mapping[str, int],
-    excluded_records: Mapping[str, int],
+    plan: SplitPlan, settings: DatasetSettings, summary: ExportSummary
 ) -> dict[str, Any]:
-    """`splits.json`: who lies in which split, what was moved, and what was left out and why.
+    """`splits.json`: the split of every trajectory, moved groups, and what was left out and why.
 
     Args:
         plan: where every chosen trajectory goes.
         settings: for the ratios, which stand beside the shares of groups that came of them.
-        records: written, by split.
-        excluded_trajectories: left out whole, by reason.
-        excluded_records: steps that gave no record although their trajectory takes part, by reason.
+        summary: for the records written and what was left out.
     """
     groups, placed = Counter(plan.groups.values()), Counter(plan.splits.values())
     hashed = groups.total() - groups[Split.HELD_OUT]
@@ -72,7 +66,7 @@ def split_report(
         split.value: {
             "groups": groups[split],
             "trajectories": placed[split],
-            "records": records.get(split, 0),
+            "records": summary.records[split],
         }
         for split in Split
     }
@@ -85,8 +79,8 @@ def split_report(
         "empty": [split.value for split in plan.empty],
         "held_out_applications_absent": list(plan.absent),
         "excluded": {
-            "trajectories": dict(sorted(excluded_trajectories.items())),
-            "records": dict(sorted(excluded_records.items())),
+            "trajectories": dict(sorted(summary.excluded_trajectories.items())),
+            "records": dict(sorted(summary.excluded_records.items())),
         },
         "trajectories": {
             key: {"group": plan.members[key], "split": split.value}

@@ -71,8 +71,6 @@ class ActionSettings(Section):
 class ObservationSettings(Section):
     """Which frame and which tree a step sees."""
 
-    canvas_width: int = 1920
-    canvas_height: int = 1080
     min_lead_ms: int = Field(50, description="a frame lies at least this long before its press")
     max_clock_offset_s: float = Field(3.5, description="how far the video's clock may be off")
     pointer_radius_px: int = Field(40, description="closer than this to the target is near")

@@ -12,7 +12,7 @@ from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.formats.desktopd.step_actions import PARAMETERS, StepAction, TargetElement
 from demo_pipeline.formats.desktopd.vocabulary import ActionType
 from demo_pipeline.observation.calibration.canvas import Canvas
-from demo_pipeline.observation.calibration.evidence import Evidence, WheelEvidence
+from demo_pipeline.observation.frames.evidence import Evidence, WheelEvidence
 
 _Row = Mapping[str, Any]
 

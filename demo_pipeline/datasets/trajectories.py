@@ -25,10 +25,10 @@ from demo_pipeline.datasets.task_text import Assignment, assignment_of
 from demo_pipeline.formats.desktopd.models import ModelInfo, Result, Task
 from demo_pipeline.formats.desktopd.validator import validate_trajectory
 from demo_pipeline.formats.desktopd.vocabulary import Difficulty
-from demo_pipeline.observation.calibration.evidence import Evidence
+from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.observation.frames.final_frame import FINAL_FILE
 from demo_pipeline.observation.frames.screenshots import read_evidence, read_frames
-from demo_pipeline.observation.trees.tree_checks import checked_targets
+from demo_pipeline.observation.trees.tree_checks import read_checked_targets
 from demo_pipeline.observation.trees.ui_trees import read_tree_rows
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.events import read_events, schema_problems
@@ -206,7 +206,7 @@ def check_trajectory(folder: Path, demonstration: str, trees_folder: Path) -> li
     A step's tree that is a file of `trees_folder` under a second name was checked there, and its
     warnings were told there.
     """
-    return validate_trajectory(folder, demonstration, checked_targets(trees_folder))
+    return validate_trajectory(folder, demonstration, read_checked_targets(trees_folder))
 
 
 def check_provenance(folder: Path) -> list[Problem]:

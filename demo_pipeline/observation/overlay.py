@@ -23,7 +23,7 @@ from demo_pipeline.formats.desktopd.step_actions import (
 from demo_pipeline.formats.desktopd.vocabulary import ActionType
 
 Picture = np.ndarray[Any, np.dtype[np.uint8]]
-Point = tuple[int, int]
+PixelPoint = tuple[int, int]
 Colour = tuple[int, int, int]
 
 RED: Colour = (50, 50, 220)
@@ -114,7 +114,7 @@ def text_size(text: str, scale: float) -> tuple[int, int]:
     return width, height
 
 
-def write(picture: Picture, text: str, place: Point, scale: float, colour: Colour) -> None:
+def write(picture: Picture, text: str, place: PixelPoint, scale: float, colour: Colour) -> None:
     """Write ASCII from `place`, the left end of its line; other characters become "?"."""
     plain = text.encode("ascii", "replace").decode("ascii")
     cv2.putText(picture, plain, place, _FONT, scale, colour, 1, cv2.LINE_AA)
@@ -137,7 +137,9 @@ def place_label(picture: Picture, text: str, taken: Sequence[Rectangle], scale: 
     write(picture, text, (found.left + _GAP, found.bottom - _GAP - 2), scale, WHITE)
 
 
-def _spots(taken: Sequence[Rectangle], wide: int, high: int, inside: Rectangle) -> Iterator[Point]:
+def _spots(
+    taken: Sequence[Rectangle], wide: int, high: int, inside: Rectangle
+) -> Iterator[PixelPoint]:
     """Left upper corners to try: beside what is taken, then the picture's corners."""
     for one in taken:
         middle_x, middle_y = (one.left + one.right - wide) // 2, (one.top + one.bottom - high) // 2
@@ -159,7 +161,7 @@ def _draw_box(picture: Picture, box: tuple[int, int, int, int], scale: float) ->
     return Rectangle(left - 1, top - 1, left + wide + 2, top + high + 2)
 
 
-def _bounds(marks: Sequence[Point], reach: int) -> Rectangle:
+def _bounds(marks: Sequence[PixelPoint], reach: int) -> Rectangle:
     across, down = [x for x, _ in marks], [y for _, y in marks]
     return Rectangle(min(across) - reach, min(down) - reach, max(across) + reach, max(down) + reach)
 
@@ -170,14 +172,14 @@ def _strokes(unit: float) -> tuple[tuple[Colour, int], tuple[Colour, int]]:
     return (WHITE, thickness + 2), (RED, thickness)
 
 
-def _rings(picture: Picture, centre: Point, count: int, unit: float) -> None:
+def _rings(picture: Picture, centre: PixelPoint, count: int, unit: float) -> None:
     for number in range(count):
         radius = round((_RING + _STEP * number) * unit)
         for colour, thickness in _strokes(unit):
             cv2.circle(picture, centre, radius, colour, thickness, cv2.LINE_AA)
 
 
-def _arrow(picture: Picture, start: Point, end: Point, unit: float) -> None:
+def _arrow(picture: Picture, start: PixelPoint, end: PixelPoint, unit: float) -> None:
     length = max(1.0, float(np.hypot(end[0] - start[0], end[1] - start[1])))
     tip = min(0.5, 12 * unit / length)
     for colour, thickness in _strokes(unit):
@@ -185,7 +187,7 @@ def _arrow(picture: Picture, start: Point, end: Point, unit: float) -> None:
         cv2.arrowedLine(picture, start, end, colour, thickness, cv2.LINE_AA, tipLength=tip)
 
 
-def _scroll(picture: Picture, start: Point, direction: str, unit: float) -> list[Point]:
+def _scroll(picture: Picture, start: PixelPoint, direction: str, unit: float) -> list[PixelPoint]:
     """An arrow from the pointer, or to it where it would leave the picture; its two ends."""
     way = _WAYS[direction]
     step = round(_ARROW * unit)

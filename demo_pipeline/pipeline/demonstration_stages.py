@@ -8,7 +8,7 @@ from pathlib import Path
 
 from demo_pipeline.actions import build_actions as actions
 from demo_pipeline.datasets import contact_sheets, task_matching, trajectories
-from demo_pipeline.observation.frames import screenshots
+from demo_pipeline.observation.frames import screenshot_checks, screenshots
 from demo_pipeline.observation.trees import tree_checks, ui_trees
 from demo_pipeline.pipeline.context import Check, Stage, StageContext, Summary
 from demo_pipeline.problems import DemonstrationError, Problem
@@ -163,20 +163,20 @@ STAGES: tuple[Stage, ...] = (
             Check(
                 "pictures_schema",
                 "One row an action, and every picture is a PNG of the canvas's size.",
-                lambda work, out: screenshots.check_pictures(
-                    out, work.folders["actions"], work.settings.observation
+                lambda work, out: screenshot_checks.check_screenshot_files(
+                    out, work.folders["actions"]
                 ),
             ),
             Check(
                 "frames_present",
                 "No action lies outside the video.",
-                lambda _, out: screenshots.check_frames_present(out),
+                lambda _, out: screenshot_checks.check_frames_present(out),
                 blocking=False,
             ),
             Check(
                 "no_avoidable_leaks",
                 "No picture shows the pointer at its target when an earlier one was to be had.",
-                lambda _, out: screenshots.check_screenshot_leaks(out),
+                lambda _, out: screenshot_checks.check_screenshot_leaks(out),
                 blocking=False,
             ),
         ),

@@ -8,14 +8,14 @@ import pytest
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.datasets.steps import Steps, build_steps
 from demo_pipeline.observation.calibration.canvas import fit_canvas
-from demo_pipeline.observation.calibration.evidence import (
+from demo_pipeline.observation.frames.evidence import (
     CanvasEvidence,
     ClockEvidence,
     Evidence,
     WaitEvidence,
 )
 
-WIDE = fit_canvas((3440, 1440), 1.0, (1920, 1080))  # bars of 138 pixels above and below
+WIDE = fit_canvas((3440, 1440), 1.0)  # bars of 138 pixels above and below
 CLOCK = ClockEvidence(
     origin_ms=0, method="pixels", uncertainty_ms=30, documented_offset_ms=0, score=0.9, moves=40
 )

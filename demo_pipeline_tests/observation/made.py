@@ -10,7 +10,7 @@ import cv2
 
 from demo_pipeline.actions.action_tables import Action, read_actions
 from demo_pipeline.actions.build_actions import build_actions
-from demo_pipeline.observation.calibration.evidence import Evidence
+from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.observation.frames.screenshots import (
     build_screenshots,
     read_evidence,

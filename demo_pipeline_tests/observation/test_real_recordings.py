@@ -9,15 +9,11 @@ from typing import Any
 import pytest
 
 from demo_pipeline.actions.inputs import inputs_of
-from demo_pipeline.observation.calibration.clock import (
-    ChangeMap,
-    Clock,
-    PointerTrack,
-    documented_clock,
-)
-from demo_pipeline.observation.calibration.evidence import Evidence
-from demo_pipeline.observation.calibration.pointer_alignment import clock_from_pictures
-from demo_pipeline.observation.frames.pointer_path import PointerPath
+from demo_pipeline.observation.calibration.clock import Clock, documented_clock
+from demo_pipeline.observation.calibration.pointer_alignment import clock_from_pointer
+from demo_pipeline.observation.frames.changed_cells import ChangeMap
+from demo_pipeline.observation.frames.evidence import Evidence
+from demo_pipeline.observation.frames.pointer_path import PointerPath, PointerTrack
 from demo_pipeline.observation.frames.screenshots import read_evidence, read_frames
 from demo_pipeline.observation.frames.video_frames import Span, decode_spans
 from demo_pipeline.recording.events import build_events, read_events
@@ -74,7 +70,7 @@ class Watched:
         """What the pictures say when every event is `lag_ms` later."""
         track = replace(self.track, times=self.track.times + lag_ms)
         reach = ObservationSettings().max_clock_offset_s
-        return clock_from_pictures(self.changes, track, self.documented, [1.0], reach)
+        return clock_from_pointer(self.changes, track, self.documented, [1.0], reach)
 
 
 @pytest.fixture(scope="module", params=[TICKETS, SHOPPING])

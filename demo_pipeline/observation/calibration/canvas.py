@@ -10,6 +10,10 @@ from typing import Any
 import cv2
 import numpy as np
 
+from demo_pipeline.formats.desktopd.vocabulary import CANVAS_HEIGHT, CANVAS_WIDTH
+
+CANVAS_SIZE = (CANVAS_WIDTH, CANVAS_HEIGHT)
+
 Image = np.ndarray[Any, np.dtype[np.uint8]]
 
 
@@ -76,11 +80,9 @@ class Canvas:
         return canvas
 
 
-def fit_canvas(
-    video_size: tuple[int, int], event_scale: float, canvas_size: tuple[int, int]
-) -> Canvas:
-    """The canvas of a video of `video_size` pixels whose events count `event_scale` to a pixel."""
-    (video_w, video_h), (width, height) = video_size, canvas_size
+def fit_canvas(video_size: tuple[int, int], event_scale: float) -> Canvas:
+    """The canvas of a video of `video_size` pixels, `event_scale` of them to a unit of the log."""
+    (video_w, video_h), (width, height) = video_size, CANVAS_SIZE
     scale = min(width / video_w, height / video_h)
     pad_x = (width - round(video_w * scale)) // 2
     pad_y = (height - round(video_h * scale)) // 2

@@ -8,13 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from demo_pipeline.observation.calibration.clock import (
-    BLOCK,
-    ChangeMap,
-    Clock,
-    Floats,
-    PointerTrack,
-)
+from demo_pipeline.observation.calibration.clock import Clock
+from demo_pipeline.observation.frames.changed_cells import BLOCK, ChangeMap
+from demo_pipeline.observation.frames.pointer_path import Floats, PointerTrack
 
 _LAG_STEP_S = 0.02
 _AROUND_PX = 48.0  # video pixels; a button's pressed look begins this close to the click

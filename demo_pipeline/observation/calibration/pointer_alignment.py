@@ -10,14 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from demo_pipeline.observation.calibration.clock import (
-    BLOCK,
-    Cells,
-    ChangeMap,
-    Clock,
-    Floats,
-    PointerTrack,
-)
+from demo_pipeline.observation.calibration.clock import Clock
+from demo_pipeline.observation.frames.changed_cells import BLOCK, Cells, ChangeMap
+from demo_pipeline.observation.frames.pointer_path import Floats, PointerTrack
 
 _LAG_STEP_S = 0.01
 _FINE_S, _FINE_STEP_S = 0.06, 0.002  # around the lag that was found
@@ -32,7 +27,7 @@ _PARTS = 4  # of a stretch, each of which should find the same lag
 _PART_MOVES = 6
 
 
-def clock_from_pictures(
+def clock_from_pointer(
     changes: ChangeMap,
     track: PointerTrack,
     documented: Clock,
@@ -98,7 +93,7 @@ def with_drift(clock: Clock, found: Clock, first_ms: float, then_ms: float) -> C
     )
 
 
-def reconciled(logged: Clock, seen: Clock | None, followed: Clock, first_s: float) -> Clock:
+def reconcile(logged: Clock, seen: Clock | None, followed: Clock, first_s: float) -> Clock:
     """The recorder's own start of the film, with what the pictures say against it.
 
     Args:

@@ -9,14 +9,14 @@ from typing import Any
 import cv2
 import numpy as np
 
-from demo_pipeline.observation.calibration.clock import (
+from demo_pipeline.observation.frames.changed_cells import (
     BLOCK,
     Cells,
     ChangeMap,
     changed_cells,
-    grown,
+    with_neighbours,
 )
-from demo_pipeline.observation.frames.pointer_path import PixelBox
+from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
 from demo_pipeline.observation.frames.video_frames import Luma
 
 SIGNIFICANT_SHARE = 0.0005  # of all cells; a text cursor's blink and one typed letter are less
@@ -30,7 +30,6 @@ THRESHOLD = 24  # of 255; an encoder refines a still picture by less
 KEY_FRAME_THRESHOLD = 48  # a key frame encodes the whole picture anew
 POINTER_PX = 40  # the pointer's own picture, video pixels around its hot spot
 
-Point = tuple[float, float]
 Labels = np.ndarray[Any, np.dtype[np.int32]]
 
 
@@ -77,7 +76,7 @@ class Difference:
         """
         rows, columns = _cells_of(box)
         changed = self.cells
-        joined = grown(grown(changed))
+        joined = with_neighbours(with_neighbours(changed))
         labels: Labels = np.asarray(cv2.connectedComponents(joined.astype(np.uint8))[1], np.int32)
         inside = np.unique(labels[rows, columns][changed[rows, columns]])
         reaching = np.isin(labels, inside) & changed
@@ -85,11 +84,11 @@ class Difference:
         reaching[margin, max(0, columns.start - 1) : columns.stop + 1] = False
         return _count(reaching) >= REDRAWN_CELLS
 
-    def apart_from(self, pointers: list[Point]) -> int:
+    def count_away_from(self, pointers: list[Point]) -> int:
         """How many cells changed that are not around the pointer."""
         return _count(self._without(pointers)) if self.count else 0
 
-    def answers(self, pointers: list[Point], box: PixelBox) -> bool:
+    def shows_response(self, pointers: list[Point], box: PixelBox) -> bool:
         """Something in `box` changed that is not the pointer, be it as small as a tick."""
         if self.count < SMALL_CELLS:
             return False
@@ -102,7 +101,7 @@ class Difference:
         return rest
 
 
-class ScreenChange:
+class ChangeDetector:
     """Compares successive pictures of one recording."""
 
     def __init__(self, flickering: Cells | None) -> None:
@@ -112,7 +111,7 @@ class ScreenChange:
         """What changed and does not flicker all the time."""
         return _difference(self._cells(before, after, key_frame=key_frame))
 
-    def since(self, before: Luma, after: Luma, pointers: list[Point]) -> Difference:
+    def between_distant(self, before: Luma, after: Luma, pointers: list[Point]) -> Difference:
         """In what two pictures some time apart differ, the pointer apart."""
         changed = self._cells(before, after, key_frame=True)
         for x, y in pointers:

@@ -6,11 +6,14 @@ Belongs here: the pointer's time line and the moment each action's approach bega
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from demo_pipeline.actions.inputs import Input
-from demo_pipeline.observation.calibration.clock import PointerTrack
+
+Point = tuple[float, float]
+Floats = np.ndarray[Any, np.dtype[np.float64]]
 
 RUN_GAP_MS = 300  # a rest this long separates two movements of the hand
 
@@ -38,11 +41,20 @@ class TargetArea:
     radius: float
     box: PixelBox | None = None
 
-    def holds(self, x: float, y: float) -> bool:
+    def contains(self, x: float, y: float) -> bool:
         """Whether a pointer at (x, y) gives the target away."""
         if self.box is not None:
             return self.box.contains(x, y)
         return bool(np.hypot(x - self.x, y - self.y) <= self.radius)
+
+
+@dataclass(frozen=True)
+class PointerTrack:
+    """Where the pointer was: (n,) epoch ms ascending, (n,) x and y in event space."""
+
+    times: Floats
+    x: Floats
+    y: Floats
 
 
 class PointerPath:
@@ -63,14 +75,14 @@ class PointerPath:
         points = np.array(self._points, float).reshape(-1, 2)
         return PointerTrack(np.array(self._times, float), points[:, 0], points[:, 1])
 
-    def approach_start(self, press_ms: int, since_ms: float, vicinity: TargetArea) -> float | None:
-        """When the last movement that brought the pointer to `vicinity` began.
+    def approach_start(self, press_ms: int, since_ms: float, area: TargetArea) -> float | None:
+        """When the last movement that brought the pointer to `area` began.
 
         Searches back from the press, not beyond `since_ms` (the end of the previous action). None
         when the pointer was there already.
         """
         position = bisect_right(self._times, press_ms) - 1
-        while position >= 0 and vicinity.holds(*self._points[position]):
+        while position >= 0 and area.contains(*self._points[position]):
             if self._times[position] <= since_ms:
                 return None
             position -= 1

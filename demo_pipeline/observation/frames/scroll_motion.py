@@ -14,8 +14,10 @@ import numpy as np
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.calibration.canvas import Canvas
-from demo_pipeline.observation.calibration.clock import Cells, Clock
-from demo_pipeline.observation.frames.video_frames import SAMPLE_STEP, Frame, Luma, Span
+from demo_pipeline.observation.calibration.clock import Clock
+from demo_pipeline.observation.frames.changed_cells import Cells
+from demo_pipeline.observation.frames.frame_diff import FrameDiff
+from demo_pipeline.observation.frames.video_frames import SAMPLE_STEP, Luma, Span
 
 MOST_SCROLLS = 12  # spread over the recording; a vote needs no more
 AFTER_S = 0.5  # smooth scrolling runs on after the last notch
@@ -62,7 +64,7 @@ class _Scroll:
     moved: Counter[Direction]
 
 
-class ScrollWatch:
+class ScrollMotion:
     """Offered every frame in order, measures the content's movement during some scrolls."""
 
     def __init__(self, actions: Sequence[Action], clock: Clock, canvas: Canvas) -> None:
@@ -84,16 +86,15 @@ class ScrollWatch:
         chosen = np.linspace(0, len(found) - 1, min(MOST_SCROLLS, len(found))).round().astype(int)
         self._scrolls = [found[at] for at in dict.fromkeys(chosen.tolist())]
         self._next = 0
-        self._last: Frame | None = None
         self._luma: Luma | None = None
         self.spans = [scroll.span for scroll in self._scrolls]
 
-    def offer(self, frame: Frame) -> None:
-        """Take the next frame in presentation order."""
+    def see(self, diff: FrameDiff) -> None:
+        """Take the next frame, and the one decoded before it."""
+        last, frame = diff.before, diff.frame
         time = frame.time
         while self._next < len(self._scrolls) and self._scrolls[self._next].span.end < time:
             self._next += 1
-        last, self._last = self._last, frame
         before, self._luma = self._luma, None
         scroll = self._scrolls[self._next] if self._next < len(self._scrolls) else None
         if scroll is None or last is None or time <= scroll.span.start:
@@ -105,7 +106,7 @@ class ScrollWatch:
             if moved is not None:
                 scroll.moved[moved] += 1
 
-    def vote(self) -> WheelVote:
+    def result(self) -> WheelVote:
         """The sign that most scrolls speak for, if nearly all of them do."""
         positive: Counter[Literal["up", "down"]] = Counter()
         sideways: dict[int, Literal["left", "right"]] = {}

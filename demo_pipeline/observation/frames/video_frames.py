@@ -19,6 +19,7 @@ from av.video.frame import PictureType
 from demo_pipeline.recording.video_probe import PacketScan, open_video
 
 SAMPLE_STEP = 4  # pixels from one sample of the brightness to the next, both ways
+TIME_TOLERANCE_S = 1e-9  # seconds; less than any PTS unit: rounding of a time
 GLANCE_ROWS, GLANCE_PERIOD = (0, 12, 20), 32  # no strip of 12 rows lies between, nor text
 _B = int(PictureType.B)
 _PLANAR = frozenset({"yuv420p", "yuvj420p", "yuv422p", "yuv444p", "yuvj444p", "nv12", "gray"})
@@ -129,7 +130,7 @@ def decode_spans(path: Path, scan: PacketScan, spans: Sequence[Span]) -> Iterato
 def _wanted(scan: PacketScan, spans: Sequence[Span]) -> Iterator[tuple[int, int]]:
     """Yield the first and last PTS in each span, both ends wanted whatever a time's last digit."""
     for span in spans:
-        bounds = (span.start - 1e-9, span.end + 1e-9)
+        bounds = (span.start - TIME_TOLERANCE_S, span.end + TIME_TOLERANCE_S)
         inside = scan.pts[slice(*np.searchsorted(scan.times, bounds))]
         if len(inside):
             yield int(inside[0]), int(inside[-1])

@@ -14,8 +14,6 @@ from demo_pipeline.observation.trees.step_tree import Element, StepTree
 FOCUS_MS = 300  # a scan this soon after a click may not know yet what it focused
 OPENING_MS = 1500  # a large change this soon after a click is what the click opened
 
-Found = tuple[Element | None, str]
-
 
 class KeyboardFocus:
     """Follows the clicks of a demonstration in order."""
@@ -30,7 +28,7 @@ class KeyboardFocus:
 
     def target(
         self, action: Action, tree: StepTree, force: CurrentScan, changes_ms: Sequence[float]
-    ) -> Found:
+    ) -> tuple[Element | None, str]:
         """The focused element, or the text field clicked since the scan; None in doubt.
 
         A scan older than the last click cannot know the focus that the click set, and one older

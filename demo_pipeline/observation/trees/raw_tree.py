@@ -15,12 +15,12 @@ import numpy as np
 
 from demo_pipeline.common.json_files import JsonFileError, parse_json
 
-FARTHEST = 1e9  # pixels; what lies beyond is damage
+MAX_COORDINATE = 1e9  # pixels; what lies beyond is damage
 _NUMBERS = frozenset({int, float})
 
-NOWHERE = (math.nan,) * 4
+NO_BOX = (math.nan,) * 4
 
-Places = np.ndarray[Any, np.dtype[np.float64]]
+Boxes = np.ndarray[Any, np.dtype[np.float64]]
 """(nodes, 4): x, y, width, height in event space; NaN where a node is nowhere."""
 
 
@@ -53,14 +53,14 @@ class RawNode(msgspec.Struct, gc=False):
             return bbox.x, bbox.y, bbox.width, bbox.height
         if type(bbox) is list and len(bbox) == 4:
             return bbox[0], bbox[1], bbox[2] - bbox[0], bbox[3] - bbox[1]
-        return NOWHERE
+        return NO_BOX
 
     def below(self) -> "list[RawNode]":
         """Its children; macOS recorders write a single child as an object."""
         return _listed(self.children)
 
 
-def places_of(nodes: Sequence[RawNode]) -> Places:
+def boxes_of(nodes: Sequence[RawNode]) -> Boxes:
     """Where nodes are. AT-SPI's sizes of -1 mean nowhere, and so does what is too far to be."""
     rows = [
         (box.x, box.y, box.width, box.height)
@@ -69,32 +69,32 @@ def places_of(nodes: Sequence[RawNode]) -> Places:
         for node in nodes
     ]
     places = np.fromiter(chain.from_iterable(rows), float, 4 * len(rows)).reshape(-1, 4)
-    usable = (np.abs(places) <= FARTHEST).all(axis=1) & (places[:, 2:] >= 0).all(axis=1)
+    usable = (np.abs(places) <= MAX_COORDINATE).all(axis=1) & (places[:, 2:] >= 0).all(axis=1)
     places[~usable] = math.nan
     return places
 
 
-class Cursor(msgspec.Struct):
+class CursorHitTest(msgspec.Struct):
     """What the recorder itself found under the pointer, and where that was."""
 
     element: RawNode | None = None
-    position: "Position | None" = None
+    position: "RawPoint | None" = None
 
 
-class Position(msgspec.Struct):
+class RawPoint(msgspec.Struct):
     """A point in event space."""
 
     x: float
     y: float
 
 
-class Queries(msgspec.Struct):
+class HitTestQueries(msgspec.Struct):
     """The recorder's own hit tests; only the one at the pointer is read."""
 
-    cursor: Cursor | None = None
+    cursor: CursorHitTest | None = None
 
 
-class Walk(NamedTuple):
+class FlatTree(NamedTuple):
     """Nodes in document order; depths from 1; positions of parents, -1 at the top."""
 
     nodes: list[RawNode]
@@ -107,11 +107,11 @@ class RawScan(msgspec.Struct):
 
     tree: list[RawNode] | RawNode | None = None
     focused_element: RawNode | None = None
-    queries: Queries | None = None
+    queries: HitTestQueries | None = None
 
-    def walk(self) -> "Walk":
+    def walk(self) -> "FlatTree":
         """Every node in document order, by a stack of what is left on each level."""
-        nodes, depths, parents = found = Walk([], [], [])
+        nodes, depths, parents = found = FlatTree([], [], [])
         levels, above = [iter(_listed(self.tree))], [-1]
         while levels:
             depth, parent = len(levels), above[-1]
@@ -129,7 +129,7 @@ class RawScan(msgspec.Struct):
         return found
 
     @property
-    def cursor(self) -> Cursor | None:
+    def cursor(self) -> CursorHitTest | None:
         """What lay under the pointer, where the recorder asked."""
         return self.queries.cursor if self.queries else None
 
@@ -155,10 +155,10 @@ def decode_scan(line: bytes) -> RawScan | None:
     except JsonFileError:
         return None
     data = value.get("data") if isinstance(value, dict) else None
-    return scan_of(data) if isinstance(data, dict) else None
+    return scan_from_values(data) if isinstance(data, dict) else None
 
 
-def scan_of(data: Mapping[str, Any]) -> RawScan:
+def scan_from_values(data: Mapping[str, Any]) -> RawScan:
     """A scan from plain values, whatever they are."""
     queries = data.get("queries")
     cursor = queries.get("cursor") if isinstance(queries, dict) else None
@@ -166,17 +166,17 @@ def scan_of(data: Mapping[str, Any]) -> RawScan:
     return RawScan(
         [_node_of(top) for top in _objects(data.get("tree"))],
         _one_node(focused) if isinstance(focused, dict) else None,
-        Queries(_cursor_of(cursor)) if isinstance(cursor, dict) else None,
+        HitTestQueries(_cursor_of(cursor)) if isinstance(cursor, dict) else None,
     )
 
 
-def _cursor_of(value: Mapping[str, Any]) -> Cursor:
+def _cursor_of(value: Mapping[str, Any]) -> CursorHitTest:
     element, place = value.get("element"), value.get("position")
     numbers: list[Any] = [place.get("x"), place.get("y")] if isinstance(place, dict) else []
     usable = len(numbers) == 2 and all(map(_is_number, numbers))
-    return Cursor(
+    return CursorHitTest(
         _one_node(element) if isinstance(element, dict) else None,
-        Position(*map(float, numbers)) if usable else None,
+        RawPoint(*map(float, numbers)) if usable else None,
     )
 
 
@@ -213,7 +213,7 @@ def _box_of(value: Any) -> RawBox | list[float] | None:
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) in _NUMBERS and -FARTHEST <= value <= FARTHEST
+    return type(value) in _NUMBERS and -MAX_COORDINATE <= value <= MAX_COORDINATE
 
 
 def _objects(value: Any) -> list[Mapping[str, Any]]:

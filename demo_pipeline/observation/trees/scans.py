@@ -13,7 +13,7 @@ from demo_pipeline.recording.event_tables import LOG_FILE
 
 
 @dataclass(frozen=True)
-class ScanAt:
+class LoggedScan:
     """A row of trees.parquet: where a scan lies in the log and when it ran."""
 
     event_index: int
@@ -40,13 +40,13 @@ class CurrentScan:
             finished by the press; `none`.
     """
 
-    scan: ScanAt | None
+    scan: LoggedScan | None
     age_ms: int | None
     freshness: str
 
 
-def scan_in_force(
-    scans: Sequence[ScanAt], press_ms: int, since_ms: float, changes_ms: Sequence[float] = ()
+def current_scan(
+    scans: Sequence[LoggedScan], press_ms: int, since_ms: float, changes_ms: Sequence[float] = ()
 ) -> CurrentScan:
     """The newest scan that had finished by the press, else the newest that had begun.
 
@@ -66,7 +66,7 @@ def scan_in_force(
     return CurrentScan(None, None, "none")
 
 
-def read_scan(log: Path, scan: ScanAt) -> RawScan:
+def read_scan(log: Path, scan: LoggedScan) -> RawScan:
     """One axtree event's scan. Raises `DemonstrationError` when the line is no longer that."""
     with log.open("rb") as stream:
         stream.seek(scan.byte_offset)

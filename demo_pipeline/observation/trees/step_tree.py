@@ -14,9 +14,15 @@ from typing import Any
 import numpy as np
 
 from demo_pipeline.observation.calibration.canvas import Canvas
-from demo_pipeline.observation.trees.raw_tree import Cursor, Places, RawNode, RawScan, places_of
+from demo_pipeline.observation.trees.raw_tree import (
+    Boxes,
+    CursorHitTest,
+    RawNode,
+    RawScan,
+    boxes_of,
+)
 from demo_pipeline.observation.trees.roles import UNKNOWN, canonical_role
-from demo_pipeline.observation.trees.tree_json import Columns, tree_bytes
+from demo_pipeline.observation.trees.tree_json import NodeColumns, tree_bytes
 
 _STATES_WHEN_TRUE = {
     "focused": "focused",
@@ -40,7 +46,7 @@ _SIDES = ("x", "y", "width", "height")
 
 SPARSE_NODES = 5  # with an area; a window with nothing in it has fewer
 
-Words = tuple[str, ...]
+States = tuple[str, ...]
 BoxTuple = tuple[float, float, float, float]
 
 
@@ -58,7 +64,7 @@ class Element:
     id: str
     role: str
     name: str
-    states: Words
+    states: States
     bounds: dict[str, int]
     box: BoxTuple | None
 
@@ -87,9 +93,9 @@ class StepTree:
     raws: Sequence[RawNode] = ()
     parents: Sequence[int] = ()
     depths: Sequence[int] = ()
-    places: Places = field(default_factory=lambda: np.empty((0, 4)))
+    places: Boxes = field(default_factory=lambda: np.empty((0, 4)))
     focused: int | None = None
-    cursor: Cursor | None = None
+    cursor: CursorHitTest | None = None
     readable: bool = True
 
     def __len__(self) -> int:
@@ -113,7 +119,7 @@ class StepTree:
         return [known[name] or UNKNOWN for name in self._raw_roles]
 
     @cached_property
-    def states(self) -> Sequence[Words]:
+    def states(self) -> Sequence[States]:
         """Seed 001's."""
         words = {text: _words(text)[0] for text in set(self._raw_states)}
         found = [words[text] for text in self._raw_states]
@@ -151,7 +157,7 @@ class StepTree:
         """One of `roles`."""
         return canonical_role(self.raws[position].role or "", self.platform) or UNKNOWN
 
-    def states_at(self, position: int) -> Words:
+    def states_at(self, position: int) -> States:
         """One of `states`."""
         words = _words(bytes(self.raws[position].states))[0]
         return words if position != self.focused or "focused" in words else ("focused", *words)
@@ -181,7 +187,7 @@ class StepTree:
             for raw in self.raws
         ]
         bounds = _bounds(self.places, self.canvas)
-        columns = Columns(self.depths, self.roles, names, bounds, self.states)
+        columns = NodeColumns(self.depths, self.roles, names, bounds, self.states)
         return tree_bytes(self.time_ms, (self.canvas.width, self.canvas.height), columns)
 
 
@@ -190,16 +196,16 @@ def map_tree(scan: RawScan | None, time_ms: int, platform: str, canvas: Canvas) 
     if scan is None:
         return StepTree(time_ms, canvas, platform)
     raws, depths, parents = scan.walk()
-    places = places_of(raws)
+    places = boxes_of(raws)
     focused = _focused(scan.focused_element, raws, places)
     return StepTree(time_ms, canvas, platform, raws, parents, depths, places, focused, scan.cursor)
 
 
-def _focused(wanted: RawNode | None, raws: Sequence[RawNode], places: Places) -> int | None:
+def _focused(wanted: RawNode | None, raws: Sequence[RawNode], places: Boxes) -> int | None:
     """The last node with the role, the name and the box of what has the focus."""
     if wanted is None:
         return None
-    place = places_of([wanted])
+    place = boxes_of([wanted])
     if not place[0, 2] * place[0, 3] > 0:  # nowhere, or without an area
         return None
     there = np.flatnonzero((places == place).all(axis=1)).tolist()
@@ -208,7 +214,7 @@ def _focused(wanted: RawNode | None, raws: Sequence[RawNode], places: Places) ->
     return same[-1] if same else None
 
 
-def _bounds(places: Places, canvas: Canvas) -> list[list[int]]:
+def _bounds(places: Boxes, canvas: Canvas) -> list[list[int]]:
     """Columns x, y, width, height on the canvas: edges to the nearest pixel; zeros for nowhere."""
     pad = np.array((canvas.pad_x, canvas.pad_y))
     factor = canvas.event_to_canvas
@@ -220,7 +226,7 @@ def _bounds(places: Places, canvas: Canvas) -> list[list[int]]:
 
 
 @lru_cache(maxsize=4096)
-def _words(states: bytes) -> tuple[Words, Words]:
+def _words(states: bytes) -> tuple[States, States]:
     """Seed 001's words for a node's states (JSON text), and the names it has no word for."""
     try:
         values: Any = json.loads(states) if states else None

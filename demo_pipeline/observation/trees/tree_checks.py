@@ -15,7 +15,7 @@ from demo_pipeline.formats.desktopd.tree_validator import check_tree_bytes
 from demo_pipeline.observation.trees.ui_trees import (
     UI_TREES_FILE,
     UI_TREES_SCHEMA,
-    Row,
+    TreeRow,
     read_tree_rows,
 )
 from demo_pipeline.problems import Problem
@@ -42,7 +42,7 @@ def check_trees(folder: Path, actions_folder: Path) -> list[Problem]:
     return problems
 
 
-def checked_targets(folder: Path) -> dict[FileId, dict[str, dict[str, Any]]]:
+def read_checked_targets(folder: Path) -> dict[FileId, dict[str, dict[str, Any]]]:
     """Each tree of a folder that `check_trees` passed → the elements in it that actions meant."""
     found: dict[FileId, dict[str, dict[str, Any]]] = {}
     for row in read_tree_rows(folder):
@@ -54,15 +54,15 @@ def checked_targets(folder: Path) -> dict[FileId, dict[str, dict[str, Any]]]:
     return found
 
 
-def _by_file(folder: Path, rows: Sequence[Row]) -> dict[FileId | str, list[Row]]:
+def _by_file(folder: Path, rows: Sequence[TreeRow]) -> dict[FileId | str, list[TreeRow]]:
     """Rows whose trees are one file, which is read once."""
-    found: dict[FileId | str, list[Row]] = {}
+    found: dict[FileId | str, list[TreeRow]] = {}
     for row in rows:
         found.setdefault(file_id(folder / row["file"]) or row["file"], []).append(row)
     return found
 
 
-def _tree_problems(path: Path, rows: Sequence[Row]) -> Iterator[Problem]:
+def _tree_problems(path: Path, rows: Sequence[TreeRow]) -> Iterator[Problem]:
     """Yield what is wrong with a tree, and each target of its `rows` that it does not hold."""
     try:
         nodes, found = check_tree_bytes(read_bytes(path, path.name), path.name)
@@ -78,7 +78,7 @@ def _tree_problems(path: Path, rows: Sequence[Row]) -> Iterator[Problem]:
             yield Problem("target_differs", row["file"], message, remedy="make the trees again")
 
 
-def _target(row: Row) -> dict[str, Any]:
+def _target(row: TreeRow) -> dict[str, Any]:
     """The target of a row as its tree has it."""
     bounds = {side: row[f"target_{side}"] for side in ("x", "y", "width", "height")}
     return {

@@ -16,7 +16,7 @@ from demo_pipeline.formats.desktopd.tree_fast import numbered_ids
 _CHILDREN = b',"children":['
 
 
-class Columns(NamedTuple):
+class NodeColumns(NamedTuple):
     """The nodes below the root, in document order.
 
     Attributes:
@@ -50,7 +50,7 @@ class _Node(msgspec.Struct, gc=False):
 _ENCODER = msgspec.json.Encoder()
 
 
-def tree_bytes(time_ms: int, size: tuple[int, int], columns: Columns) -> bytes:
+def tree_bytes(time_ms: int, size: tuple[int, int], columns: NodeColumns) -> bytes:
     """The file on one line with a final newline; no depth is too deep.
 
     Args:

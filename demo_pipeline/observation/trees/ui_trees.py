@@ -16,10 +16,10 @@ from demo_pipeline.actions.action_tables import POINTER_TYPES, Action, read_acti
 from demo_pipeline.common.hardlinks import link_or_copy
 from demo_pipeline.common.python_gc import reduced_python_gc
 from demo_pipeline.observation.calibration.canvas import Canvas
-from demo_pipeline.observation.calibration.evidence import Evidence
+from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.observation.trees.hit_test import agrees_with_cursor, node_at
 from demo_pipeline.observation.trees.keyboard_focus import KeyboardFocus
-from demo_pipeline.observation.trees.scans import CurrentScan, ScanAt, read_scan, scan_in_force
+from demo_pipeline.observation.trees.scans import CurrentScan, LoggedScan, current_scan, read_scan
 from demo_pipeline.observation.trees.step_tree import Element, StepTree, map_tree
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording.event_tables import described_schema, read_table
@@ -58,7 +58,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
 UI_TREES_SCHEMA = described_schema(_COLUMNS)
 
 
-Row = dict[str, Any]
+TreeRow = dict[str, Any]
 """A row of trees.parquet."""
 
 
@@ -70,7 +70,7 @@ class TreeReader:
         self._platform = platform
         self._last: tuple[int, StepTree] | None = None
 
-    def tree(self, scan: ScanAt | None, press_ms: int, canvas: Canvas) -> StepTree:
+    def tree(self, scan: LoggedScan | None, press_ms: int, canvas: Canvas) -> StepTree:
         """The mapped tree of `scan`; a root-only tree without one."""
         if scan is None:
             return map_tree(None, press_ms, self._platform, canvas)
@@ -94,7 +94,7 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
     out: Path,
 ) -> dict[str, Any]:
     """Write NNN.json for each action and trees.parquet; return a summary."""
-    scans = [ScanAt(**row) for row in read_scans(events_folder)]
+    scans = [LoggedScan(**row) for row in read_scans(events_folder)]
     reader = TreeReader(log, platform)
     canvas = evidence.as_canvas()
     unknown: Counter[str] = Counter()
@@ -104,7 +104,7 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
     clock = evidence.as_clock()
     changes = [clock.event_time(moment) for moment in evidence.screen_changes_s]
     for action in read_actions(actions_folder):
-        force = scan_in_force(scans, action.press_ms, since, changes)
+        force = current_scan(scans, action.press_ms, since, changes)
         tree = reader.tree(force.scan, action.press_ms, canvas)
         name = f"{action.action_index:03d}.json"
         written.write(out / name, tree)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.observation.frames.final_frame import FinalChooser
+from demo_pipeline.observation.frames.final_frame import FinalFrame
 
 FPS = 10
 
@@ -17,12 +17,13 @@ class _Frame:
 
 def chosen(seconds: float, changed: set[float], small: set[float]) -> float | None:
     """Time of the final picture of a film whose last action ended at 0."""
-    chooser = FinalChooser(0.0)
+    chooser = FinalFrame(0.0)
     for number in range(round(seconds * FPS)):
         time = number / FPS
         frame: Any = _Frame(time)
-        chooser.feed(frame, changed=time in changed, small=time in changed | small)
-    return chooser.best.time if chooser.best else None
+        chooser.add(frame, changed=time in changed, small=time in changed | small)
+    found = chooser.result()
+    return found.time if found else None
 
 
 def tenths(first: int, last: int, step: int = 1) -> set[float]:

@@ -9,23 +9,25 @@ import pytest
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.actions.inputs import Input
+from demo_pipeline.observation.calibration.calibrate import Calibration
 from demo_pipeline.observation.calibration.canvas import fit_canvas
 from demo_pipeline.observation.calibration.clock import Clock
-from demo_pipeline.observation.calibration.evidence import Calibration
-from demo_pipeline.observation.frames.change_detection import ScreenChange
-from demo_pipeline.observation.frames.decode_pass import DecodePass, FrameChoice
-from demo_pipeline.observation.frames.frame_diff import Transition
-from demo_pipeline.observation.frames.frame_requests import plan
+from demo_pipeline.observation.frames.change_detection import ChangeDetector
+from demo_pipeline.observation.frames.decode_pass import run_decode_pass
+from demo_pipeline.observation.frames.frame_diff import FrameDiff
+from demo_pipeline.observation.frames.frame_requests import request_frames
 from demo_pipeline.observation.frames.pointer_path import PointerPath
-from demo_pipeline.observation.frames.shown_pointer import ShownPointer
+from demo_pipeline.observation.frames.recorded_video import RecordedVideo
+from demo_pipeline.observation.frames.screenshot_writer import Screenshot
 from demo_pipeline.observation.frames.video_frames import Frame
+from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.recording.video_probe import scan_packets
 from demo_pipeline.settings import ObservationSettings
 from demo_pipeline_tests.simulator.video import TICKS, VideoOptions, encode
 
 WIDTH, HEIGHT, FPS = 1280, 720, 15
-CANVAS = fit_canvas((WIDTH, HEIGHT), 1.0, (1920, 1080))
-SETTLED = Calibration(Clock(0.0, "pixels", 5.0), CANVAS, "pixels", None)
+CANVAS = fit_canvas((WIDTH, HEIGHT), 1.0)
+CALIBRATION = Calibration(Clock(0.0, "pixels", 5.0), CANVAS, "pixels", None)
 APPEARS_S = 3.4  # while the hand travels, from 3.0 s until it presses at 4.5 s
 PATH = PointerPath(
     [Input(0, 500, "mouse_move", 300.0, 600.0)]
@@ -57,21 +59,18 @@ def film(
     encode(path, pictures, (WIDTH, HEIGHT), VideoOptions(fps=FPS, gop=300, preset="ultrafast"))
 
 
-def looked(path: Path, out: Path) -> tuple[FrameChoice, list[float]]:
+def looked(path: Path, out: Path) -> tuple[Screenshot, list[float]]:
     """What the film says of the second click, and when much of it changed."""
     out.mkdir()
     settings = ObservationSettings()
-    wanted = plan(ACTIONS, {}, PATH, settled=SETTLED, frame_s=1 / FPS, settings=settings)
-    work = DecodePass(
-        path,
-        scan_packets(path),
-        settled=SETTLED,
-        path=PATH,
-        actions=ACTIONS,
-        out=out,
-        frame_s=1 / FPS,
+    requests = request_frames(
+        ACTIONS, {}, PATH, calibration=CALIBRATION, frame_s=1 / FPS, settings=settings
     )
-    return work.run(wanted)[1], work.large_changes
+    video = RecordedVideo(path, scan_packets(path))
+    observed = run_decode_pass(
+        video, requests, calibration=CALIBRATION, path=PATH, actions=ACTIONS, folder=out
+    )
+    return observed.screenshots[1], list(observed.large_changes)
 
 
 @pytest.mark.parametrize(
@@ -117,10 +116,10 @@ def still(time: float) -> Frame:
     return Frame(0, time, av.VideoFrame.from_ndarray(grey, format="gray"))
 
 
-def moved_on(before: Frame | None, frame: Frame) -> Transition:
+def moved_on(before: Frame | None, frame: Frame) -> FrameDiff:
     times: Any = np.arange(60) / FPS
-    pointer = ShownPointer(PATH, SETTLED.clock, SETTLED.canvas, 1 / FPS)
-    return Transition(before, frame, times, ScreenChange(None), pointer)
+    pointer = VideoPointer(PATH, CALIBRATION.clock, CALIBRATION.canvas, 1 / FPS)
+    return FrameDiff(before, frame, times, ChangeDetector(None), pointer)
 
 
 def test_a_glance_is_only_for_frames_that_follow_each_other() -> None:

@@ -87,7 +87,7 @@ def test_without_a_scan_there_is_only_the_root() -> None:
 
 
 def test_bounds_are_on_the_canvas() -> None:
-    retina = fit_canvas((2880, 1800), 2.0, (1920, 1080))
+    retina = fit_canvas((2880, 1800), 2.0)
     tree = mapped(
         [node("AXButton", (100.5, 50.25, 80, 20)), node("AXButton", [10, 20, 110, 70])],
         retina,

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from demo_pipeline.observation.calibration.clock import PointerTrack
-from demo_pipeline.observation.calibration.screen import Screen
+from demo_pipeline.observation.calibration.event_scale import RecordedScreen
+from demo_pipeline.observation.frames.pointer_path import PointerTrack
 from demo_pipeline.problems import DemonstrationError
 
 
@@ -27,18 +27,18 @@ def positions(x: float, y: float) -> PointerTrack:
 def test_the_documents_stand_where_positions_fit(
     video: tuple[int, int], monitor: tuple[int, int] | None, scale: float
 ) -> None:
-    assert Screen(video, monitor).without_pictures(positions(900, 700)) == scale
+    assert RecordedScreen(video, monitor).scale_from_documents(positions(900, 700)) == scale
 
 
 def test_a_log_without_positions_needs_no_scale() -> None:
     nothing = PointerTrack(np.zeros(0), np.zeros(0), np.zeros(0))
-    assert Screen((640, 480), (1920, 1200)).without_pictures(nothing) == 1.0
+    assert RecordedScreen((640, 480), (1920, 1200)).scale_from_documents(nothing) == 1.0
 
 
 @pytest.mark.parametrize("monitor", [(2560, 1600), None])
 def test_positions_off_the_video_are_refused_with_numbers(monitor: tuple[int, int] | None) -> None:
     with pytest.raises(DemonstrationError) as caught:
-        Screen((1280, 720), monitor).without_pictures(positions(2500, 1500))
+        RecordedScreen((1280, 720), monitor).scale_from_documents(positions(2500, 1500))
     (problem,) = caught.value.problems
     assert problem.code == "ambiguous_scale"
     assert "1280x720" in problem.message
@@ -46,19 +46,24 @@ def test_positions_off_the_video_are_refused_with_numbers(monitor: tuple[int, in
 
 
 def test_a_second_display_beside_a_documented_one_is_no_doubt() -> None:
-    assert Screen((1920, 1080), (1920, 1080)).without_pictures(positions(3800, 1000)) == 1.0
+    assert (
+        RecordedScreen((1920, 1080), (1920, 1080)).scale_from_documents(positions(3800, 1000))
+        == 1.0
+    )
 
 
 def test_a_monitor_that_the_positions_deny_gives_way_to_the_one_scale_they_fit() -> None:
     """meta.json counts in logical pixels, the log in real ones."""
-    assert Screen((2560, 1440), (1707, 960)).without_pictures(positions(2559, 1439)) == 1.0
+    assert (
+        RecordedScreen((2560, 1440), (1707, 960)).scale_from_documents(positions(2559, 1439)) == 1.0
+    )
 
 
 def test_points_without_a_monitor_are_ambiguous_where_several_scales_fit() -> None:
-    film = Screen((2880, 1800), None, in_points=True)
+    film = RecordedScreen((2880, 1800), None, in_points=True)
     with pytest.raises(DemonstrationError, match="ambiguous"):
-        film.without_pictures(positions(1440, 900))
-    assert film.without_pictures(positions(2879, 1799)) == 1.0
-    assert Screen((2880, 1800), (1440, 900), in_points=True).without_pictures(
+        film.scale_from_documents(positions(1440, 900))
+    assert film.scale_from_documents(positions(2879, 1799)) == 1.0
+    assert RecordedScreen((2880, 1800), (1440, 900), in_points=True).scale_from_documents(
         positions(1439, 899)
     ) == pytest.approx(2.0)

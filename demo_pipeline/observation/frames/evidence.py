@@ -1,18 +1,20 @@
-"""What the video proves about a recording: what later stages take from the one that decodes.
+"""What the video shows about a recording: the model of evidence.json.
 
-Belongs here: the model of evidence.json. How its clock is found is settling.py's subject.
+Later stages read it instead of decoding the video again.
 """
 
-from dataclasses import asdict, dataclass
-from typing import Literal, Protocol
+from dataclasses import asdict
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from demo_pipeline.observation.calibration.calibrate import Calibration
 from demo_pipeline.observation.calibration.canvas import Canvas
-from demo_pipeline.observation.calibration.clock import Cells, Clock
-from demo_pipeline.observation.frames.scroll_motion import WheelVote
+from demo_pipeline.observation.calibration.clock import Clock
+from demo_pipeline.observation.frames.decode_pass import DecodeResult
 
-_DECIMALS = 6
+_DECIMALS = 6  # of seconds and of epoch milliseconds: microseconds and below
+_WAIT_DECIMALS = 3
 
 
 class ClockEvidence(BaseModel):
@@ -97,44 +99,33 @@ class Evidence(BaseModel):
         return Canvas(**self.canvas.model_dump(exclude={"scale_method"}))
 
 
-class Findings(Protocol):
-    """What the decode pass found. `redrawn`: action index → whether its place changed."""
-
-    wheel: WheelVote
-    waits: list[WaitEvidence]
-    large_changes: list[float]
-    redrawn: dict[int, bool]
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """The clock, the canvas, and the cells that always change."""
-
-    clock: Clock
-    canvas: Canvas
-    scale_method: Literal["pixels", "monitor", "assumed"]
-    flickering: Cells | None
-
-    def evidence(self, findings: Findings) -> Evidence:
-        """As the model that is written."""
-        clock, canvas = self.clock, self.canvas
-        return Evidence(
-            clock=ClockEvidence(
-                origin_ms=round(clock.origin_ms, _DECIMALS),
-                method=clock.method,
-                uncertainty_ms=clock.uncertainty_ms,
-                documented_offset_ms=round(clock.documented_offset_ms, _DECIMALS),
-                score=clock.score,
-                moves=clock.moves,
-                agreement=clock.agreement,
-                rate=clock.rate,
-                drift_ppm=clock.drift_ppm,
-                pictures_ms=clock.pictures_ms,
-            ),
-            canvas=CanvasEvidence(**asdict(canvas), scale_method=self.scale_method),
-            wheel=WheelEvidence(**asdict(findings.wheel)),
-            waits=tuple(findings.waits),
-            screen_changes_s=tuple(round(time, _DECIMALS) for time in findings.large_changes),
-            redrawn=tuple(index for index, changed in findings.redrawn.items() if changed),
-            unmoved=tuple(index for index, changed in findings.redrawn.items() if not changed),
-        )
+def evidence_of(calibration: Calibration, observed: DecodeResult) -> Evidence:
+    """As the model that is written."""
+    clock, canvas = calibration.clock, calibration.canvas
+    return Evidence(
+        clock=ClockEvidence(
+            origin_ms=round(clock.origin_ms, _DECIMALS),
+            method=clock.method,
+            uncertainty_ms=clock.uncertainty_ms,
+            documented_offset_ms=round(clock.documented_offset_ms, _DECIMALS),
+            score=clock.score,
+            moves=clock.moves,
+            agreement=clock.agreement,
+            rate=clock.rate,
+            drift_ppm=clock.drift_ppm,
+            pictures_ms=clock.pictures_ms,
+        ),
+        canvas=CanvasEvidence(**asdict(canvas), scale_method=calibration.scale_method),
+        wheel=WheelEvidence(**asdict(observed.wheel)),
+        waits=tuple(
+            WaitEvidence(
+                action_index=wait.action_index,
+                seconds=round(wait.seconds, _WAIT_DECIMALS),
+                settled_s=round(wait.rest_s, _DECIMALS),
+            )
+            for wait in observed.waits
+        ),
+        screen_changes_s=tuple(round(time, _DECIMALS) for time in observed.large_changes),
+        redrawn=tuple(index for index, changed in observed.redrawn.items() if changed),
+        unmoved=tuple(index for index, changed in observed.redrawn.items() if not changed),
+    )

@@ -49,7 +49,7 @@ def wheel_rule(deltas: Sequence[float], platform: str, settings: ActionSettings)
     if documented:
         rule = WheelRule("120", "down", "unit_signature" if deltas else "documented", NOTCH)
     elif platform == "macos":
-        rule = WheelRule("pixel", "up", "unit_signature", settings.pixels_per_notch)
+        rule = WheelRule("pixel", "up", "unit_signature", settings.macos_pixels_per_notch)
     else:
         rule = WheelRule("notch", "up", "unit_signature", 1)
     if settings.wheel_sign == "auto":

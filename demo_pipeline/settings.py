@@ -246,7 +246,8 @@ class Settings(BaseSettings):
         settings_cls: type[BaseSettings],
         init_settings: PydanticBaseSettingsSource,
         env_settings: PydanticBaseSettingsSource,
-        **_others: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the signature is pydantic's
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Arguments, then environment, then the TOML file."""
         chosen = os.environ.get(CONFIG_VARIABLE)
@@ -272,7 +273,7 @@ def _refusals(names: Iterable[str]) -> Iterable[str]:
     """What is wrong with names of settings, `section.name`, in the environment or the file."""
     sections = {name: type(field.default) for name, field in Settings.model_fields.items()}
     now = {name: name for name in sections}
-    removed = {}
+    removed: dict[str, str] = {}
     for section, kind in sections.items():
         if issubclass(kind, Section):
             now |= {f"{section}.{name}": f"{section}.{name}" for name in kind.model_fields}

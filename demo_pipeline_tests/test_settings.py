@@ -4,7 +4,9 @@ import hashlib
 import json
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
@@ -17,6 +19,8 @@ from demo_pipeline.settings import (
     Section,
     Settings,
 )
+from demo_pipeline.storage.store.version_manifest import Recipe
+from demo_pipeline_tests.made_pipeline import open_pipeline
 
 ROOT = Path(__file__).resolve().parents[1]
 SECTIONS = {
@@ -54,6 +58,23 @@ RECORDED = {
     "contact_sheets": "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a",
 }
 RECORDED_DATASETS = "d3e18498cbfc90f03f93f4a2047664d3885cd6ea9ecab0e7bfa5f153dbedf580"
+# Recipes of the same manifests, without the code version, which rises.
+RECIPES: dict[str, dict[str, Any]] = {
+    "recordings/20261121_212801": {
+        "stage": "raw_recordings",
+        "code_version": "",
+        "settings": RECORDED["raw_recordings"],
+        "inputs": {"upload": "9fbbd451f69dea1ad5909ef83202bbfd56bef58c0f301ab71209bdcf69bc5695"},
+    },
+    "events/20261121_212801": {
+        "stage": "events",
+        "code_version": "",
+        "settings": RECORDED["events"],
+        "inputs": {
+            "raw_recordings": "45fe1c992e2ef8d97aad178ce84eecc5e6eb9039c2333ff13c863d5b2d8805d1"
+        },
+    },
+}
 
 
 def variable(name: str) -> str:
@@ -168,6 +189,15 @@ class TestFingerprint:
         now = {stage.name: stage.section(Settings()).fingerprint() for stage in STAGES}
         assert now == RECORDED
         assert Settings().datasets.fingerprint() == RECORDED_DATASETS
+
+    def test_a_recorded_recipe_is_what_the_stage_would_be_built_from_now(
+        self, real_root: Path
+    ) -> None:
+        store = open_pipeline(real_root).store
+        for output, recorded in RECIPES.items():
+            current = store.current(output)
+            assert current is not None
+            assert replace(current.manifest.recipe, code_version="") == Recipe(**recorded), output
 
     def test_a_chosen_value_is_hashed_under_the_former_name(self) -> None:
         before = {

@@ -43,9 +43,13 @@ def golden_texts(root: Path) -> dict[str, str]:
 
 
 def _text(root: Path, result: BuildResult) -> str:
+    assert result.version is not None, result.checks
+    recipe = result.version.manifest.recipe
+    made_from = {"settings": recipe.settings, "inputs": sorted(recipe.inputs)}
     checks = {outcome.name: outcome.passed for outcome in result.checks}
     summary = {name: value for name, value in result.summary.items() if name != "problems"}
     parts = {
+        "built from": render_values(made_from),
         "checks passed": render_values(checks),
         "summary": render_values(summary),
         "files": render_folder(root / "store" / result.output),

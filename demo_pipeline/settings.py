@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
-from pydantic_core import PydanticCustomError
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -265,7 +264,7 @@ class Settings(BaseSettings):
             inner = value if isinstance(value, Mapping) else ()
             names |= {f"{name}.{key}" for key in inner} or {name}
         if refusals := "\n".join(_refusals(names)):
-            raise PydanticCustomError("setting_names", "{refusals}", {"refusals": refusals})
+            raise ValueError(refusals)
         return values
 
 

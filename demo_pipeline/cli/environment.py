@@ -24,7 +24,8 @@ def usable_settings() -> Settings:
     except ValidationError as error:
         for detail in error.errors(include_url=False, include_input=False):
             name = PREFIX + "__".join(map(str, detail["loc"])).upper()
-            message = f"setting {name}: {detail['msg']}" if detail["loc"] else detail["msg"]
+            message = detail["msg"].removeprefix("Value error, ")
+            message = f"setting {name}: {message}" if detail["loc"] else message
             for line in message.splitlines():
                 print_error(f"demo-pipeline: {line}")
     except SettingsError as error:

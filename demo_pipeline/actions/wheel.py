@@ -110,7 +110,7 @@ def wheel_rule(deltas: Sequence[float], platform: str, settings: ActionSettings)
         method = "unit_signature" if deltas else "documented"
         rule = WheelRule("120", "down", method, UNITS_PER_NOTCH)
     elif platform == "macos":
-        rule = WheelRule("pixel", "up", "unit_signature", settings.pixels_per_notch)
+        rule = WheelRule("pixel", "up", "unit_signature", settings.macos_pixels_per_notch)
     else:
         rule = WheelRule("notch", "up", "unit_signature", 1)
     if settings.wheel_sign == "auto":

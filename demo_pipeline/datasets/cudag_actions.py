@@ -63,7 +63,7 @@ def _pointing_call(
     match action.parameters:
         case ScrollParameters(direction=direction, amount=amount):
             name = "scroll" if direction in ("up", "down") else "hscroll"
-            pixels = amount * settings.pixels_per_notch * _sign(direction, settings)
+            pixels = amount * settings.cudag_pixels_per_notch * _sign(direction, settings)
             return ToolCall(name, {**coordinate, "pixels": pixels})
         case ClickParameters(button=button, clicks=clicks):
             triple = clicks == 3 and button == "left"

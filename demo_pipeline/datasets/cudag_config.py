@@ -127,7 +127,7 @@ def _rules(settings: DatasetSettings) -> dict[str, Any]:
             "unit": "pixels",
             "positive": settings.cudag_scroll_sign,
             "hscroll_positive": "right",
-            "pixels_per_notch": settings.pixels_per_notch,
+            "pixels_per_notch": settings.cudag_pixels_per_notch,
             "rule": scroll_rule(settings),
         },
         "tolerance": {

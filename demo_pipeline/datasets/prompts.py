@@ -48,7 +48,7 @@ def scroll_rule(settings: DatasetSettings) -> str:
     return (
         f"`pixels` is positive to scroll {positive} and negative to scroll {negative};"
         " for hscroll it is positive to the right and negative to the left;"
-        f" one notch of the wheel is {settings.pixels_per_notch}"
+        f" one notch of the wheel is {settings.cudag_pixels_per_notch}"
     )
 
 

@@ -59,7 +59,7 @@ def test_amounts_are_notches(platform: str, deltas: list[float], expected: tuple
 
 
 def test_a_notch_in_pixels_is_a_setting() -> None:
-    [action] = actions(wheel(0, -90), platform="macos", pixels_per_notch=30)
+    [action] = actions(wheel(0, -90), platform="macos", macos_pixels_per_notch=30)
     assert action.amount == 3
 
 

@@ -431,6 +431,8 @@ class TestSettings:
             ("STORE", "s3://key:secret@bucket/store", "take them out"),
             ("UPLOADS", "gs://key:secret@bucket/in", "give a path"),
             ("OSWORLD_TASKS", "s3://key:secret@bucket/tasks", "give a path"),
+            ("DATASETS__IMAGES", "secret", "is now called datasets.image_mode "),
+            ("EXECUTION_CONTACT_SHEETS_IN_UI", "secret", "DEMO_PIPELINE_EXECUTION__CONTACT_"),
         ],
     )
     def test_an_unusable_setting_is_a_usage_error_without_its_value(
@@ -449,7 +451,7 @@ class TestSettings:
 
     @pytest.mark.parametrize(
         ("text", "said"),
-        [("stor = 'x'", "DEMO_PIPELINE_STOR"), ("store = ", "no TOML")],
+        [("stor = 'x'", "DEMO_PIPELINE_STOR"), ("store = ", "not valid TOML")],
     )
     def test_an_unusable_file_is_a_usage_error(
         self,

@@ -332,7 +332,7 @@ def test_a_lone_surrogate_becomes_a_question_mark(tmp_path):
 
 
 def test_the_scroll_sign_is_a_setting_shown_in_prompt_and_config(tmp_path):
-    down = TRAIN.model_copy(update={"cudag_scroll_sign": "down", "pixels_per_notch": 120})
+    down = TRAIN.model_copy(update={"cudag_scroll_sign": "down", "cudag_pixels_per_notch": 120})
     scroll = ("scroll", {"x": 960, "y": 540, "direction": "down", "amount": 2})
     out, _ = build(tmp_path, [make_trajectory(tmp_path, "demo", [scroll])], down)
     (call,) = parse_tool_calls(next(read_records(out / "train.jsonl")).conversations[1].value)

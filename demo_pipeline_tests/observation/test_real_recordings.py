@@ -1,7 +1,6 @@
 """The two committed recordings of a real desktop: their clocks, leaks and wheels."""
 
 import json
-import shutil
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -20,7 +19,7 @@ from demo_pipeline.observation.frames.video_frames import Span, decode_spans
 from demo_pipeline.recording.events import build_events, read_events
 from demo_pipeline.recording.video_probe import scan_packets
 from demo_pipeline.settings import ObservationSettings, RecordingSettings
-from demo_pipeline_tests.made_pipeline import open_pipeline, run_chain
+from demo_pipeline_tests.made_pipeline import open_pipeline
 from demo_pipeline_tests.observation import films
 from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.painter import Painter
@@ -46,13 +45,10 @@ class Seen:
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Seen]:
-    root = tmp_path_factory.mktemp("real")
-    pipeline = open_pipeline(root)
+def seen(real_root: Path) -> dict[str, Seen]:
+    pipeline = open_pipeline(real_root)
     found = {}
     for name in (TICKETS, SHOPPING):
-        shutil.copytree(RECORDINGS / name, root / "uploads" / name)
-        assert set(run_chain(pipeline, name).values()) == {"made"}
         with pipeline.store.open(f"screenshots/{name}") as (folder, _):
             rows, evidence = read_frames(folder), read_evidence(folder)
         with pipeline.store.open(f"trajectories/{name}") as (folder, _):

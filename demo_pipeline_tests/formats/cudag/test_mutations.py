@@ -219,7 +219,7 @@ RECORDS: list[Mutation] = [
     (answer(1, "278]", "1001]"), "train.jsonl:1", "gpt tool call 1: left_click argument"),
     (answer(1, "278]", "-1]"), "train.jsonl:1", "gpt tool call 1: left_click argument coordinate"),
     (answer(1, "278]", "278.5]"), "train.jsonl:1", "gpt tool call 1: left_click argument"),
-    (answer(1, "278]", "279]"), "train.jsonl:1", "metadata.real_coords is [260, 278] in RU, the"),
+    (answer(1, "278]", "279]"), "train.jsonl:1", "metadata.real_coords is [260, 278] in RU, but"),
     (
         answer(1, '"coordinate": [260, 278]', '"place": 1'),
         "train.jsonl:1",
@@ -250,12 +250,12 @@ RECORDS: list[Mutation] = [
     (
         line(4, put("metadata", "real_coords", value=[1900, 1079])),
         "train.jsonl:4",
-        "metadata.real_coords is [990, 999] in RU, the coordinate is [999, 999]",
+        "metadata.real_coords is [990, 999] in RU, but the coordinate is [999, 999]",
     ),
     (
         line(4, put("metadata", "real_coords", value=[1920, 1079])),
         "train.jsonl:4",
-        "metadata.real_coords [1920, 1079] lies outside the image [1920, 1080]",
+        "metadata.real_coords [1920, 1079] is outside the image [1920, 1080]",
     ),
     (
         line(4, put("metadata", "tolerance", value=[5])),
@@ -271,7 +271,7 @@ RECORDS: list[Mutation] = [
     (
         line(4, put("metadata", "image_size", value=[1280, 720])),
         "train.jsonl:4",
-        "metadata.real_coords [1919, 1079] lies outside the image [1280, 720]",
+        "metadata.real_coords [1919, 1079] is outside the image [1280, 720]",
     ),
     (
         line(4, put("metadata", "image_size", value=None)),
@@ -281,7 +281,7 @@ RECORDS: list[Mutation] = [
     (
         line(4, put("metadata", "has_coordinate", value=False)),
         "train.jsonl:4",
-        "metadata.has_coordinate is false, the calls say otherwise",
+        "metadata.has_coordinate is false, but a tool call has a coordinate",
     ),
     (
         line(4, put("metadata", "has_coordinate", value=1)),
@@ -296,7 +296,7 @@ RECORDS: list[Mutation] = [
     (
         line(6, put("metadata", "end_coords", value=[900, 540])),
         "train.jsonl:6",
-        "metadata.end_coords is [469, 500] in RU, the coordinate is [500, 500]",
+        "metadata.end_coords is [469, 500] in RU, but the coordinate is [500, 500]",
     ),
     (
         line(11, put("metadata", "real_coords", value=[5, 5])),
@@ -350,7 +350,7 @@ RECORDS: list[Mutation] = [
         "train.jsonl:8",
         "metadata.target_bbox must be [x0, y0, x1, y1] with integers from 0 to 1000",
     ),
-    (line(8, put("metadata", "extra", value=1)), "train.jsonl:8", "metadata has 1 keys that no"),
+    (line(8, put("metadata", "extra", value=1)), "train.jsonl:8", "metadata has 1 unknown key"),
     (line(9, lambda _: [1]), "train.jsonl:9", "record must be a JSON object"),
     (line(3, put("id", value=8), "val.jsonl"), "val.jsonl:3", "id must be a non-empty string"),
     (
@@ -426,7 +426,7 @@ TESTS: list[Mutation] = [
     (
         entry(put("metadata", "real_coords", value=[20, 0]), 5),
         "test.json:5",
-        "metadata.real_coords is [10, 0] in RU, the coordinate is [0, 0]",
+        "metadata.real_coords is [10, 0] in RU, but the coordinate is [0, 0]",
     ),
     (
         entry(drop("metadata", "additional_tool_calls"), 6),
@@ -441,7 +441,7 @@ TESTS: list[Mutation] = [
     (
         entry(put("metadata", "end_coords", value=[900, 540]), 6),
         "test.json:6",
-        "metadata.end_coords is [469, 500] in RU, the coordinate is [500, 500]",
+        "metadata.end_coords is [469, 500] in RU, but the coordinate is [500, 500]",
     ),
     (entry(lambda _: 3, 14), "test.json:14", "record must be a JSON object"),
 ]
@@ -462,18 +462,18 @@ CONFIGS: list[Mutation] = [
     (
         held("config.json", put("task_counts", "drag", value=99)),
         "config.json",
-        "task_counts do not add up: the records are {'double-click': 4, 'drag': 4, 'hotkey':",
+        "task_counts differs from the records: {'double-click': 4, 'drag': 4, 'hotkey':",
     ),
     (
         held("config.json", put("task_types", value=["drag"])),
         "config.json",
-        "task_types are not the sorted types",
+        "task_types must be the sorted task types of the records",
     ),
     (held("config.json", drop("scroll")), "config.json", "scroll is missing"),
     (
         held("config.json", put("system_prompt", value="Hello")),
         "system_prompt.txt",
-        "is not the system_prompt of config.json",
+        "differs from system_prompt in config.json",
     ),
     (
         held("config.json", put("split_ratios", "val", value=0.3)),
@@ -483,7 +483,7 @@ CONFIGS: list[Mutation] = [
     (
         held("config.json", put("split_filled", value=3)),
         "splits.json:30",
-        "filled is not what config.json says under split_filled",
+        "filled differs from split_filled in config.json",
     ),
     (held("splits.json", lambda _: [1]), "splits.json", "must be a JSON object"),
     (
@@ -494,12 +494,12 @@ CONFIGS: list[Mutation] = [
     (
         held("splits.json", put("splits", "val", "records", value=3)),
         "splits.json:13",
-        "splits.val.records is 3, the files have 14",
+        "splits.val.records is 3, but the files have 14",
     ),
     (
         held("splits.json", put("splits", "test", "trajectories", value=3)),
         "splits.json:19",
-        "splits.test.trajectories is 3, the files have 1",
+        "splits.test.trajectories is 3, but the files have 1",
     ),
     (
         held("splits.json", put("splits", "test", "share", value=0.9)),
@@ -520,7 +520,7 @@ CONFIGS: list[Mutation] = [
     (
         held("splits.json", put("trajectories", "drawing", "split", value="val")),
         "splits.json:73",
-        "trajectory 'drawing' is in held_out (held_out.jsonl:1), listed in val",
+        "trajectory 'drawing' is in held_out (held_out.jsonl:1), but listed in val",
     ),
     (
         held("splits.json", put("trajectories", "demo_1", "split", value="x")),
@@ -585,7 +585,11 @@ FILES: list[Mutation] = [
     (imaged(3, picture(1, 64, 36)), "train.jsonl:3", "metadata.image_size [1920, 1080] is not the"),
     (borrowed("id"), "val.jsonl:1", "id 'demo_2_000' is not unique, first at train.jsonl:1"),
     (borrowed("image"), "val.jsonl:1", "image images/demo_2_000.png is not unique, first at"),
-    (borrowed("metadata", "trajectory_id"), "val.jsonl:1", "trajectory 'demo_2' is in split train"),
+    (
+        borrowed("metadata", "trajectory_id"),
+        "val.jsonl:1",
+        "trajectory 'demo_2' is also in split train",
+    ),
     (leaked, "test.json:1", "same image and prompt as train.jsonl:1 in split train"),
 ]
 

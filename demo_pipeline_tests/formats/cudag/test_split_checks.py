@@ -45,8 +45,8 @@ def report_of(groups: dict[str, int]) -> dict[str, Any]:
         (
             {"train": 50, "val": 40, "test": 10},
             [
-                "train has 50.0% of 100 groups, asked for were 80.0%",
-                "val has 40.0% of 100 groups, asked for were 10.0%",
+                "train has 50.0% of 100 groups, expected 80.0%",
+                "val has 40.0% of 100 groups, expected 10.0%",
             ],
         ),
         ({"train": 0, "val": 0, "test": 0}, []),

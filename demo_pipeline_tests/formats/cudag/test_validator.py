@@ -241,7 +241,7 @@ def test_splits_share_no_trajectory(copy):
     edit_test(copy, 1, put("metadata", "trajectory_id", value=name))
     lines = said(copy)
     for place in ("val.jsonl:1", "test.json:1"):
-        assert f"{place}: trajectory '{name}' is in split train too (train.jsonl:1)" in lines
+        assert f"{place}: trajectory '{name}' is also in split train (train.jsonl:1)" in lines
 
 
 def test_the_same_picture_and_prompt_in_two_splits_is_a_leak(copy):

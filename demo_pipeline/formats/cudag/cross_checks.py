@@ -13,7 +13,7 @@ from typing import Any
 from demo_pipeline.formats.cudag.fault import CudagFault, Scope, printable
 from demo_pipeline.formats.cudag.record_rules import HUMAN_START
 
-Position = tuple[str, int]
+RecordPosition = tuple[str, int]
 """File name and 1-based line; for test.json the 1-based number of the entry."""
 
 _UNION_REMEDY = "make data.jsonl the union of train, val and held_out"
@@ -54,7 +54,7 @@ class CudagInventory:
     data_ids: dict[str, str] = field(default_factory=dict)
 
     def add_record(
-        self, split: str, position: Position, record: Mapping[str, Any], raw: bytes
+        self, split: str, position: RecordPosition, record: Mapping[str, Any], raw: bytes
     ) -> Iterator[CudagFault]:
         """Add a line of a split; yield duplicates of its id, image or trajectory."""
         name = record.get("id")
@@ -64,7 +64,7 @@ class CudagInventory:
         yield from self._add_image(record.get("image"), position)
         yield from self._add_trajectory(split, position, record)
 
-    def add_test(self, position: Position, record: Mapping[str, Any]) -> Iterator[CudagFault]:
+    def add_test(self, position: RecordPosition, record: Mapping[str, Any]) -> Iterator[CudagFault]:
         """Add an entry of test.json; yield duplicates of its test_id, image or trajectory."""
         name = record.get("test_id")
         if isinstance(name, str):
@@ -72,7 +72,9 @@ class CudagInventory:
         yield from self._add_image(record.get("screenshot"), position)
         yield from self._add_trajectory("test", position, record)
 
-    def add_data_line(self, position: Position, name: object, raw: bytes) -> Iterator[CudagFault]:
+    def add_data_line(
+        self, position: RecordPosition, name: object, raw: bytes
+    ) -> Iterator[CudagFault]:
         """Add a line of data.jsonl, after all splits; yield how it differs from its split."""
         if not isinstance(name, str):
             return
@@ -89,7 +91,7 @@ class CudagInventory:
             message = f"record '{printable(name)}' differs from {_location(self.lines[name][:2])}"
             yield CudagFault("data_union", message, _UNION_REMEDY, Scope.SHARED)
 
-    def missing_from_data(self) -> Iterator[tuple[Position, CudagFault]]:
+    def missing_from_data(self) -> Iterator[tuple[RecordPosition, CudagFault]]:
         """Yield the records of splits that data.jsonl does not have, with their positions."""
         for name, (file, line, _) in self.lines.items():
             if name not in self.data_ids:
@@ -97,7 +99,7 @@ class CudagInventory:
                 yield (file, line), CudagFault("data_union", message, _UNION_REMEDY, Scope.SHARED)
 
     def add_prompt(
-        self, split: str, position: Position, prompt: object, image: bytes | None
+        self, split: str, position: RecordPosition, prompt: object, image: bytes | None
     ) -> Iterator[CudagFault]:
         """Add the input of a model; yield a fault if another split has the same image and prompt.
 
@@ -131,7 +133,7 @@ class CudagInventory:
             remedy = "check that these images do not show the answers"
             yield CudagFault("shared_image", message, remedy, Scope.NOTE)
 
-    def _add_name(self, name: str, position: Position, key: str) -> Iterator[CudagFault]:
+    def _add_name(self, name: str, position: RecordPosition, key: str) -> Iterator[CudagFault]:
         here = _location(position)
         first = self.names.setdefault(name, here)
         if first != here:
@@ -140,7 +142,7 @@ class CudagInventory:
             message = f"{key} '{printable(name)}' is not unique, first at {first}"
             yield CudagFault("duplicate_id", message, "rename one of them", scope)
 
-    def _add_image(self, path: object, position: Position) -> Iterator[CudagFault]:
+    def _add_image(self, path: object, position: RecordPosition) -> Iterator[CudagFault]:
         if isinstance(path, str):
             here = _location(position)
             first = self.images.setdefault(path, here)
@@ -150,7 +152,7 @@ class CudagInventory:
                 yield CudagFault("duplicate_image", message, remedy, Scope.OURS)
 
     def _add_trajectory(
-        self, split: str, position: Position, record: Mapping[str, Any]
+        self, split: str, position: RecordPosition, record: Mapping[str, Any]
     ) -> Iterator[CudagFault]:
         self.records[split] += 1
         metadata = record.get("metadata")
@@ -167,5 +169,5 @@ class CudagInventory:
                 yield CudagFault("split_overlap", message, remedy, Scope.SHARED)
 
 
-def _location(position: Position) -> str:
+def _location(position: RecordPosition) -> str:
     return f"{position[0]}:{position[1]}"

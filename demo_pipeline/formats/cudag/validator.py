@@ -15,7 +15,7 @@ from typing import Any
 from demo_pipeline.common.image_header import ImageInfo, probe_image
 from demo_pipeline.common.json_files import JsonFileError, load_json, parse_json
 from demo_pipeline.formats.cudag.config import config_faults, count_faults, is_ours
-from demo_pipeline.formats.cudag.cross_checks import CudagInventory, Position, short_digest
+from demo_pipeline.formats.cudag.cross_checks import CudagInventory, RecordPosition, short_digest
 from demo_pipeline.formats.cudag.fault import CudagFault, Scope, printable
 from demo_pipeline.formats.cudag.models import DIRECTORY_PATTERN
 from demo_pipeline.formats.cudag.record_rules import eval_faults, training_faults
@@ -158,7 +158,7 @@ class _Validation:
                 if raw.strip():
                     self._line((file, number), split, raw)
 
-    def _line(self, position: Position, split: str | None, raw: bytes) -> None:
+    def _line(self, position: RecordPosition, split: str | None, raw: bytes) -> None:
         try:
             record = parse_json(raw, position[0])
         except JsonFileError as error:
@@ -195,7 +195,7 @@ class _Validation:
                 )
 
     def _image(
-        self, position: Position, folder: str, name: object, metadata: object
+        self, position: RecordPosition, folder: str, name: object, metadata: object
     ) -> bytes | None:
         """Check that the image exists, opens and has the declared size; returns its digest."""
         if not isinstance(name, str) or not name.startswith("images/") or ".." in name.split("/"):

@@ -1,4 +1,4 @@
-"""A good CUDAG dataset in which one thing goes wrong: the message and the place for each."""
+"""A valid CUDAG dataset with one fault: the message and location of each."""
 
 import json
 import shutil
@@ -34,7 +34,7 @@ Mutation = tuple[Callable[[Path], Any], str, str]
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory):
-    """All actions in train, val, test and held_out; a split's lines 1 to 13 are the table's."""
+    """All actions in train, val, test and held_out; lines 1 to 13 of a split are `TABLE`."""
     root = tmp_path_factory.mktemp("good")
     demos = [
         make_trajectory(root, f"demo_{n}", TABLE, shade=20 * n, instruction=f"Task {n}")
@@ -78,7 +78,7 @@ def gone(place: str) -> Callable[[Path], Any]:
 
 
 def holding(place: str, content: bytes) -> Callable[[Path], Any]:
-    """A file of other bytes; it may be a link to a picture."""
+    """Replace the bytes of a file, which may be a link to an image."""
 
     def change(root: Path) -> None:
         (root / place).unlink()
@@ -88,7 +88,7 @@ def holding(place: str, content: bytes) -> Callable[[Path], Any]:
 
 
 def imaged(number: int, content: bytes) -> Callable[[Path], Any]:
-    """Other bytes in the picture of a line of train.jsonl."""
+    """Replace the bytes of the image of a line of train.jsonl."""
 
     def change(root: Path) -> None:
         record = json.loads((root / "train.jsonl").read_text().splitlines()[number - 1])
@@ -118,7 +118,7 @@ def borrowed(*keys: str) -> Callable[[Path], Any]:
 
 
 def leaked(root: Path) -> None:
-    """A test that asks what a training record asks, of the same picture."""
+    """A test with the prompt and image of a training record."""
     record = first_of(root, "train.jsonl")
     asked = record["conversations"][0]["value"].removeprefix("<image>\n")
     edit_test(root, 1, put("prompt", value=asked))
@@ -601,12 +601,12 @@ def test_the_good_dataset_has_no_problem(good):
 
 
 @pytest.mark.parametrize(("change", "place", "message"), MUTATIONS)
-def test_one_wrong_thing_draws_its_message_at_its_place(good, tmp_path, change, place, message):
+def test_one_fault_has_its_message_and_location(good, tmp_path, change, place, message):
     root = copied(good, tmp_path / NAME)
     change(root)
     found = errors(validate_cudag(root))
-    told = [f"{one.location}: {one.message}" for one in found]
-    assert any(one.startswith(f"{place}: {message}") for one in told), told
+    messages = [f"{one.location}: {one.message}" for one in found]
+    assert any(one.startswith(f"{place}: {message}") for one in messages), messages
     assert all(str(root) not in str(one) for one in found)
 
 

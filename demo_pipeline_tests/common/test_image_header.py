@@ -1,4 +1,4 @@
-"""Kind and size of a picture, from its container alone."""
+"""Kind and size of an image, from its container alone."""
 
 from pathlib import Path
 

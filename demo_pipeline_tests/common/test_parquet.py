@@ -53,7 +53,7 @@ def test_only_the_columns_that_are_wanted_are_read(file: Path) -> None:
 
 
 def test_a_table_of_an_older_schema_is_read_in_the_newer(tmp_path: Path) -> None:
-    """Other types are cast, columns that came later are null, those that went are left out."""
+    """Other types are cast, newer columns are null, removed columns are left out."""
     number = pa.array([7], pa.int32())
     file = written(tmp_path, pa.table({"gone": ["x"], "sure": [True], "number": number}))
     table = read_table(file, SCHEMA)
@@ -61,13 +61,13 @@ def test_a_table_of_an_older_schema_is_read_in_the_newer(tmp_path: Path) -> None
     assert table.to_pylist() == [{"number": 7, "name": None, "sure": True}]
 
 
-def test_a_value_without_a_place_in_the_schema_is_refused(tmp_path: Path) -> None:
+def test_a_value_that_does_not_fit_the_schema_is_rejected(tmp_path: Path) -> None:
     file = written(tmp_path, pa.table({"number": [1.5]}))
     with pytest.raises(pa.ArrowInvalid):
         read_table(file, SCHEMA)
 
 
-def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_not_parquet_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_table(tmp_path / "none.parquet", SCHEMA)
     (tmp_path / "torn.parquet").write_bytes(b"PAR1")

@@ -1,4 +1,4 @@
-"""PNG files that any reader opens, the same for the same picture."""
+"""PNG files that any reader opens, with the same bytes for the same image."""
 
 import cv2
 import numpy as np
@@ -25,7 +25,7 @@ def test_pixels_come_back_identical(width: int, height: int, seed: int, flat: bo
     assert WRITER.encode(rgb.copy()) == PngWriter().encode(rgb) == data
 
 
-def test_a_view_that_lies_otherwise_in_memory_is_the_same_picture() -> None:
+def test_a_view_with_another_memory_layout_gives_the_same_file() -> None:
     rgb = np.arange(60 * 40 * 3, dtype=np.uint32).astype(np.uint8).reshape(60, 40, 3)
     turned = np.rot90(rgb)
     assert WRITER.encode(turned) == WRITER.encode(turned.copy())

@@ -24,7 +24,7 @@ from demo_pipeline.formats.desktopd.vocabulary import (
 
 
 class Bounds(Document):
-    """A rectangle in canvas pixels; parts of a screen may lie outside the canvas."""
+    """A rectangle in canvas pixels; it may be outside the canvas."""
 
     x: int
     y: int

@@ -1,6 +1,6 @@
 """The nodes of a ui_tree.json as structs, which are decoded at a tenth of the cost of the models.
 
-Belongs here: reading nodes that follow the format, and which of them lie off the canvas. What is
+Belongs here: reading nodes that follow the format, and which of them are off the canvas. What is
 wrong with any other tree is found by the models (tree_validator.py).
 """
 

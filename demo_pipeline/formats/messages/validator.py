@@ -114,8 +114,8 @@ def _image_problems(record: MessagesRecord, position: _Position) -> Iterator[Pro
         message = f"images: {len(record.images)} paths for {image_parts} image parts"
         yield position.problem("image_count", message, "list one path per image part")
     if any(not isinstance(part, ImagePart) and MARKER.search(part.text) for part in parts):
-        message = "messages: the text of a user contains a control token of a model"
-        yield position.problem("marker", message, "escape the control token")
+        message = "messages: the text of a user contains a control marker of a model"
+        yield position.problem("marker", message, "escape the marker")
     for number, path in enumerate(record.images):
         if fault := _image_fault(path, position.root):
             yield position.problem("image", f"images[{number}]: {fault}", "correct the path")
@@ -139,9 +139,7 @@ def _call_problems(record: MessagesRecord, position: _Position) -> Iterator[Prob
     for number, message in enumerate(record.messages):
         if isinstance(message, AssistantMessage) and (fault := _turn_fault(message)):
             text = f"messages[{number}]: {fault}"
-            yield position.problem(
-                "tool_call", text, "write calls that follow the schema of the tool"
-            )
+            yield position.problem("tool_call", text, "follow the schema of the tool")
 
 
 def _turn_fault(message: AssistantMessage) -> str:

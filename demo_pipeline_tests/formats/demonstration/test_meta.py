@@ -56,7 +56,7 @@ def test_the_documented_example_is_read_to_the_last_field():
     ]
 
 
-def test_what_was_read_is_written_back_value_for_value():
+def test_values_that_were_read_are_written_unchanged():
     meta, _ = read_meta(DOCUMENTED.encode())
     again = json_bytes(meta)
     second, problems = read_meta(again)

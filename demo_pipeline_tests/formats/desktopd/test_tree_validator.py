@@ -68,7 +68,7 @@ def test_names_may_be_in_any_script_but_not_broken() -> None:
     assert convert_node(GOOD | {"name": "\ud800"}) is None
 
 
-def test_a_fault_is_told_with_the_number_of_its_node() -> None:
+def test_a_fault_names_the_number_of_its_node() -> None:
     root = GOOD | {"id": "node_0", "role": "desktop", "children": [GOOD | {"role": "knob"}]}
     tree = {"timestamp": "2026-01-01T00:00:00Z", "screen": {"width": 1920, "height": 1080}}
     nodes, problems = check_tree({**tree, "root": root}, "ui_tree.json")
@@ -101,7 +101,7 @@ def tree_of(*children: dict[str, Any], **changes: Any) -> dict[str, Any]:
     ),
     st.integers(-9, 2000),
 )
-def test_the_fast_reading_and_the_models_agree(
+def test_the_fast_path_and_the_models_agree(
     changes: list[dict[str, Any]], around: dict[str, Any], x: int
 ) -> None:
     bounds = {"x": x, "y": 4, "width": 5, "height": 2}
@@ -136,7 +136,7 @@ TREE = json_bytes(tree_of(GOOD | {"name": "Grün"}, GOOD | {"id": "node_3", "sta
         max_size=2,
     )
 )
-def test_a_damaged_file_is_judged_alike(edits: list[tuple[int, bytes]]) -> None:
+def test_a_damaged_file_has_the_same_problems_on_both_paths(edits: list[tuple[int, bytes]]) -> None:
     data = TREE
     for position, replacement in edits:
         data = data[:position] + replacement + data[position + 1 :]

@@ -41,7 +41,7 @@ _Kind = Literal[dg.DagsterEventType.RUN_FAILURE, dg.DagsterEventType.RUN_CANCELE
 
 
 class InstanceRuns:
-    """See `discovery.launched.Launched`.
+    """See `RunHistory`.
 
     Args:
         instance: whose runs.

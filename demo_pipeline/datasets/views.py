@@ -57,12 +57,12 @@ _OF_STEPS = (
 VIEWS = (
     View(
         "trajectories",
-        "a demonstration: task, application, success",
+        "a trajectory: task, application, success",
         "dataset/trajectories.parquet",
     ),
     View(
         "steps",
-        "a step: where picture, tree and target came from",
+        "a step: where its screenshot, tree and target came from",
         "dataset/steps.parquet",
         _OF_STEPS,
     ),
@@ -70,11 +70,11 @@ VIEWS = (
     View("messages", "a chat record with its split", "messages/*.parquet", _OF_SPLIT),
     View(
         "actions",
-        "an action, waits that were none too",
+        "an action, including pauses that became no step",
         "actions/*/actions.parquet",
         _OF_DEMONSTRATION,
     ),
-    View("ledger", "what became of an input event", "actions/*/ledger.parquet", _OF_DEMONSTRATION),
+    View("ledger", "the use made of an input event", "actions/*/ledger.parquet", _OF_DEMONSTRATION),
     View("frames", "a chosen frame", "screenshots/*/frames.parquet", _OF_DEMONSTRATION),
     View("trees", "a chosen tree scan", "ui_trees/*/trees.parquet", _OF_DEMONSTRATION),
     View("events", "a line of an input log", "events/*/events.parquet", _OF_DEMONSTRATION),
@@ -99,7 +99,7 @@ def _statements(prefix: str, present: frozenset[str] | None) -> Iterator[str]:
     yield "-- Views over the store's Parquet files.\n"
     for view in VIEWS:
         missing = present is not None and view.name not in present
-        yield f"\n-- {view.name}: {view.holds}{'; nothing there yet' if missing else ''}\n"
+        yield f"\n-- {view.name}: {view.holds}{'; no files yet' if missing else ''}\n"
         yield f"{'-- ' if missing else ''}{view.create(prefix + view.files)};\n"
 
 

@@ -28,7 +28,6 @@ from demo_pipeline.recording.events import REJECTED_FILE, read_events, schema_pr
 from demo_pipeline.recording.key_names import public_name
 from demo_pipeline.settings import ActionSettings
 
-CODE_VERSION = "2"
 _DEFECT = "this is a defect of the pipeline: report it with the demonstration"
 _REPAIRED = frozenset({"release_without_press", "zero_delta", "typed_and_erased", "stop_shortcut"})
 

@@ -1,6 +1,6 @@
-"""What every command takes from its environment: settings, and where Dagster remembers runs.
+"""What every command reads from its environment: the settings and Dagster's home.
 
-Belongs here: refusing what cannot be used as a usage error. A leaf of the command line.
+Belongs here: usage errors for settings and folders that cannot be used.
 """
 
 import os
@@ -18,22 +18,22 @@ OK, INVALID, USAGE = 0, 1, 2
 
 
 def usable_settings() -> Settings:
-    """The settings; what is wrong with them is said without their values, and ends the command."""
+    """The settings; invalid ones are reported without their values and end the command."""
     try:
         return Settings()
     except ValidationError as error:
-        for one in error.errors(include_url=False, include_input=False):
-            name = "__".join(map(str, one["loc"])).upper()
-            print_error(f"demo-pipeline: setting DEMO_PIPELINE_{name}: {one['msg']}")
+        for invalid in error.errors(include_url=False, include_input=False):
+            name = "__".join(map(str, invalid["loc"])).upper()
+            print_error(f"demo-pipeline: setting DEMO_PIPELINE_{name}: {invalid['msg']}")
     except SettingsError as error:
         print_error(f"demo-pipeline: {error}")
     except tomllib.TOMLDecodeError as error:
-        print_error(f"demo-pipeline: the settings file is no TOML: {error}")
+        print_error(f"demo-pipeline: the settings file is not valid TOML: {error}")
     raise typer.Exit(USAGE)
 
 
 def use_dagster_home() -> None:
-    """Let Dagster remember runs in DAGSTER_HOME, by default the checkout."""
+    """Have Dagster record runs in DAGSTER_HOME, by default the checkout."""
     home = Path(os.environ.get("DAGSTER_HOME") or project_root()).expanduser().absolute()
     if not home.is_dir():
         print_error(f"DAGSTER_HOME {home}: no such directory; create it, or unset the variable")

@@ -17,7 +17,6 @@ from demo_pipeline.datasets.thumbnails import source_of, tiles_of
 from demo_pipeline.observation.contact_sheet_image import contact_sheet, encode_jpeg, sheet_size
 from demo_pipeline.problems import Problem
 
-CODE_VERSION = "1"
 TILES, COLUMNS, TILE_WIDTH = 24, 4, 480
 QUALITY = 80
 

@@ -23,7 +23,6 @@ from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.recording.event_tables import described_schema
 from demo_pipeline.recording.events import schema_problems
 
-CODE_VERSION = "1"
 CATALOG_FILE, PROBLEMS_FILE = "catalog.parquet", "problems.parquet"
 ORDINARY, RISK = "ordinary", "risk"
 _TEXTS = pa.list_(pa.string())

@@ -35,7 +35,6 @@ from demo_pipeline.recording.events import read_events, schema_problems
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.settings import TrajectorySettings
 
-CODE_VERSION = "3"
 PROVENANCE_FILE = "provenance.parquet"
 MODEL_VERSION = "1"
 COMPLETED, DONE = "completed", "done"

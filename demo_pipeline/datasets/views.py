@@ -4,7 +4,7 @@ Belongs here: what each view is called, holds and reads. `demo-pipeline stats --
 as a script.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,29 +46,17 @@ _OF_DEMONSTRATION = (
     "SELECT parse_path(filename)[-2] AS trajectory_id, * EXCLUDE (filename)"
     " FROM read_parquet({files}, union_by_name = true, filename = true)"
 )
-_OF_SPLIT = (
+OF_SPLIT = (
     "SELECT parse_filename(filename, true) AS split, * EXCLUDE (filename)"
     " FROM read_parquet({files}, union_by_name = true, filename = true)"
 )
 # A table written before the column was known has NULL there.
-_OF_STEPS = (
+OF_STEPS = (
     "SELECT * FROM read_parquet({files}, union_by_name = true)"
     " UNION ALL BY NAME SELECT NULL::BOOLEAN AS unavoidable WHERE false"
 )
-VIEWS = (
-    View(
-        "trajectories",
-        "a demonstration: task, application, success",
-        "dataset/trajectories.parquet",
-    ),
-    View(
-        "steps",
-        "a step: where picture, tree and target came from",
-        "dataset/steps.parquet",
-        _OF_STEPS,
-    ),
-    View("sft", "an SFT sample with its split", "sft/samples.parquet"),
-    View("messages", "a chat record with its split", "messages/*.parquet", _OF_SPLIT),
+# Over the outputs of the demonstrations' stages; those over a dataset stand in its registry entry.
+DEMONSTRATION_VIEWS = (
     View(
         "actions",
         "an action, waits that were none too",
@@ -85,39 +73,43 @@ VIEWS = (
 )
 
 
-def views_sql(root: str = "", there: frozenset[str] | None = None) -> str:
+def views_sql(views: Sequence[View], root: str = "", there: frozenset[str] | None = None) -> str:
     """The views as a script.
 
     Args:
+        views: in order.
         root: the store's root, as the script's reader sees it; empty: the script is run in it.
         there: names of the views whose files exist; None: all. The others are comments, since
             DuckDB refuses a view over no file.
     """
-    return "".join(_statements(f"{root.rstrip('/')}/" if root else "", there))
+    return "".join(_statements(views, f"{root.rstrip('/')}/" if root else "", there))
 
 
-def _statements(prefix: str, there: frozenset[str] | None) -> Iterator[str]:
+def _statements(views: Sequence[View], prefix: str, there: frozenset[str] | None) -> Iterator[str]:
     yield "-- Views over the store's Parquet files.\n"
-    for view in VIEWS:
+    for view in views:
         missing = there is not None and view.name not in there
         yield f"\n-- {view.name}: {view.holds}{'; nothing there yet' if missing else ''}\n"
         yield f"{'-- ' if missing else ''}{view.create(prefix + view.files)};\n"
 
 
-def present(root: Path) -> frozenset[str]:
+def present(views: Sequence[View], root: Path) -> frozenset[str]:
     """Names of the views that have files below a store's root."""
-    return frozenset(view.name for view in VIEWS if any(root.glob(view.files)))
+    return frozenset(view.name for view in views if any(root.glob(view.files)))
 
 
-def create_views(sql: duckdb.DuckDBPyConnection, folders: Mapping[str, Path]) -> frozenset[str]:
+def create_views(
+    sql: duckdb.DuckDBPyConnection, views: Sequence[View], folders: Mapping[str, Path]
+) -> frozenset[str]:
     """Make the views of some outputs; the names of those that have files.
 
     Args:
         sql: where to make them.
+        views: all there are.
         folders: first folder of a view's files → where it lies.
     """
     made = set()
-    for view in VIEWS:
+    for view in views:
         inside = view.files.removeprefix(f"{view.output}/")
         if view.output in folders and any(folders[view.output].glob(inside)):
             sql.execute(view.create(f"{folders[view.output]}/{inside}"))

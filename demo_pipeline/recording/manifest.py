@@ -23,7 +23,6 @@ from demo_pipeline.recording.event_tables import LOG_FILE
 from demo_pipeline.recording.video_probe import VIDEO_FILE, VideoProbe, probe_video
 from demo_pipeline.settings import RecordingSettings
 
-CODE_VERSION = "1"
 META_FILE = "meta.json"
 MANIFEST_FILE = "manifest.json"
 FILES = (LOG_FILE, META_FILE, VIDEO_FILE)

@@ -37,7 +37,6 @@ from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.recording.video_probe import VIDEO_FILE, PacketScan, scan_packets
 from demo_pipeline.settings import ObservationSettings
 
-CODE_VERSION = "5"
 FRAMES_FILE = "frames.parquet"
 EVIDENCE_FILE = "evidence.json"
 

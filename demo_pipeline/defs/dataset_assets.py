@@ -74,7 +74,9 @@ def _asset(stage: DatasetStage, addition: Addition) -> dg.AssetsDefinition:
         location = f"{workspace.store.url}/{result.output}"
         yield dg.MaterializeResult(
             metadata=reporting.result_metadata(result, location) | metadata,
-            check_results=[reporting.check_result(one) for one in (*result.checks, *outcomes)],
+            check_results=[
+                reporting.check_result(outcome) for outcome in (*result.checks, *outcomes)
+            ],
             data_version=dg.DataVersion(result.version.content[:16]),
         )
 

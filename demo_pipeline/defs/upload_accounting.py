@@ -25,7 +25,7 @@ def account_for_uploads(instance: dg.DagsterInstance, workspace: Workspace) -> A
     Raises:
         StorageError: the uploads, the store or the ledger cannot be read.
     """
-    listed = {one.id for one in workspace.uploads.list_demonstrations()}
+    listed = {upload.id for upload in workspace.uploads.list_demonstrations()}
     listed |= set(workspace.uploads.collisions())
     quarantined = {record.demonstration for record in list_quarantine(workspace.store)}
     finished = _finished(workspace)

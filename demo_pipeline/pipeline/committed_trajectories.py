@@ -44,9 +44,9 @@ def committed_trajectories(workspace: Workspace) -> Iterator[CommittedTrajectori
 
 def without_unreadable(committed: CommittedTrajectories) -> CommittedTrajectories:
     """The trajectories that are still valid; the others are counted as broken."""
-    kept = [one for one in committed.trajectories if _is_valid(one)]
+    kept = [trajectory for trajectory in committed.trajectories if _is_valid(trajectory)]
     broken = committed.left_out["broken"] + len(committed.trajectories) - len(kept)
-    versions = {one.id: committed.versions[one.id] for one in kept}
+    versions = {trajectory.id: committed.versions[trajectory.id] for trajectory in kept}
     return CommittedTrajectories(tuple(kept), versions, {**committed.left_out, "broken": broken})
 
 

@@ -98,7 +98,8 @@ class CommittedTrajectories:
     @property
     def provenance(self) -> list[Path]:
         """The provenance files that exist."""
-        return [one.provenance for one in self.trajectories if one.provenance.is_file()]
+        files = [trajectory.provenance for trajectory in self.trajectories]
+        return [file for file in files if file.is_file()]
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,7 @@ def _build(
                 return stage.build(ready, staging.path)
 
         def check(out: Path) -> list[CheckOutcome]:
-            outcomes = [_outcome(one, context, out) for one in stage.checks]
+            outcomes = [_outcome(known, context, out) for known in stage.checks]
             if not stage.inputs:  # the last moment before its commit
                 expected.require()
             return outcomes

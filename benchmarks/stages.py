@@ -21,9 +21,10 @@ from typing import NamedTuple
 
 import av
 
-from demo_pipeline.pipeline.context import Stage, Workspace
+from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.runner import run_stage
+from demo_pipeline.pipeline.stage_types import Stage
 from demo_pipeline.settings import Settings
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))

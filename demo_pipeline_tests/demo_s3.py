@@ -70,7 +70,7 @@ class Story:
             print_line(f"{time.monotonic() - self.begun:4.0f} s  {line}")
 
     def _upload(self, key: str, path: Path) -> None:
-        self.pipeline.uploads.objects.put(key, path)
+        self.workspace.uploads.objects.put(key, path)
         name = key.partition("/")[0]
         missing = sum(other.startswith(f"{name}/") for other, _ in self.files)
         self.tell(f"upload  {key} ({len(RECORDING_FILES) - missing} of {len(RECORDING_FILES)})")
@@ -83,7 +83,7 @@ class Story:
             self.tell(f"{subject}: {run.status.lower()}")
 
     def _tell_quarantined(self) -> None:
-        for record in list_quarantine(self.pipeline.store):
+        for record in list_quarantine(self.workspace.store):
             for one in record.problems:
                 where = ":".join(str(one[name]) for name in ("file", "line") if one.get(name))
                 self.tell(f"held    {record.demonstration}: {where}: {one['message']}")

@@ -4,10 +4,12 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+from demo_pipeline.pipeline.build_if_stale import BuildResult
 from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
+from demo_pipeline.pipeline.dataset_stages import TASKS_STAGE
 from demo_pipeline.pipeline.demonstration_stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.pipeline.runner import run_stage
-from demo_pipeline.pipeline.task_catalog import run_catalog
 from demo_pipeline.settings import Settings
 from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.recording import write_recording
@@ -33,6 +35,11 @@ def open_pipeline(root: Path, **settings: object) -> Workspace:
     places = {"uploads": str(root / "uploads"), "store": str(root / "store")}
     places |= {"osworld_tasks": str(root / "tasks")}
     return Workspace.open(Settings(**places, **settings))
+
+
+def run_catalog(pipeline: Workspace, *, force: bool = False) -> BuildResult:
+    """The catalog of OSWorld tasks."""
+    return run_dataset_stage(pipeline, TASKS_STAGE, force=force)
 
 
 def run_chain(pipeline: Workspace, demonstration: str) -> dict[str, str]:

@@ -31,7 +31,6 @@ from demo_pipeline.recording.events import DEFECT_REMEDY, REJECTED_FILE, read_ev
 from demo_pipeline.recording.key_names import public_name
 from demo_pipeline.settings import ActionSettings
 
-CODE_VERSION = "2"
 MAX_PREVIEW = 50  # actions in the summary
 # Reasons of events that were left out to repair the recording.
 _REPAIR_REASONS = frozenset(

@@ -1,1 +1,1 @@
-"""The console script demo-pipeline, one module a command group."""
+"""The console script `demo-pipeline`: one module per command group, registered in app.py."""

@@ -1,47 +1,29 @@
-"""What the console shows: lines for tools, a progress bar and tables for people.
+"""Console output: lines for tools, a progress bar and tables for people.
 
-Belongs here: how things are shown. What is shown, the commands in cli.py decide.
+Belongs here: how the commands print.
 """
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from demo_pipeline.pipeline.outcomes import (
+    DatasetOutcome,
+    DemonstrationOutcome,
+    DemonstrationStatus,
+)
+
 out = Console()
 err = Console(stderr=True)
 
 
-class RunOutcomeView(Protocol):
-    """What became of one demonstration; see defs/running.py, which this must not import."""
-
-    @property
-    def demonstration(self) -> str:
-        """Its id."""
-        ...
-
-    @property
-    def status(self) -> str:
-        """`done`, `quarantined`, `superseded` or `crashed`."""
-        ...
-
-    @property
-    def summary(self) -> Mapping[str, Any]:
-        """Of its trajectory."""
-        ...
-
-    @property
-    def reasons(self) -> tuple[str, ...]:
-        """Why it is not done."""
-        ...
-
-
 def print_line(text: str) -> None:
-    """Write a line that tools may read: never wrapped, brackets in it are no markup."""
+    """Write a line that tools may read: never wrapped, and without markup."""
     out.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
@@ -51,7 +33,7 @@ def print_error(text: str) -> None:
 
 
 def progress_bar() -> Progress:
-    """A bar with count and time, on standard error."""
+    """A bar with count and elapsed time, on standard error."""
     return Progress(
         TextColumn("{task.description:>15}"),
         BarColumn(),
@@ -62,61 +44,61 @@ def progress_bar() -> Progress:
 
 
 def report_run(
-    outcomes: Sequence[RunOutcomeView],
-    unchanged: int,
-    made: Mapping[str, Mapping[str, Any]],
+    outcomes: Sequence[DemonstrationOutcome],
+    up_to_date: int,
+    datasets: Sequence[DatasetOutcome],
     seconds: float,
 ) -> None:
-    """Tables of demonstrations and datasets, why any stands still, and one closing line."""
+    """Print tables of demonstrations and datasets, the reasons of failures, and a closing line."""
     if outcomes:
-        out.print(_demonstrations(outcomes))
-    for one in outcomes:
-        for reason in one.reasons:
-            print_error(f"{one.demonstration} {reason}")
-    if made:
-        out.print(_datasets(made))
-    counts = Counter(one.status for one in outcomes)
-    others = ("superseded", "crashed")
-    rare = "".join(f"{counts[name]} {name}, " for name in others if counts[name])
+        out.print(_demonstration_table(outcomes))
+    for outcome in outcomes:
+        for reason in outcome.reasons:
+            print_error(f"{outcome.demonstration} {reason}")
+    if datasets:
+        out.print(_dataset_table(datasets))
+    counts = Counter(outcome.status for outcome in outcomes)
+    rare: tuple[DemonstrationStatus, ...] = ("superseded", "crashed")
+    others = "".join(f"{counts[status]} {status}, " for status in rare if counts[status])
     print_line(
-        f"{counts['done']} done, {counts['quarantined']} quarantined, {rare}"
-        f"{unchanged} up to date, {seconds:.0f} s"
+        f"{counts['done']} done, {counts['quarantined']} quarantined, {others}"
+        f"{up_to_date} up to date, {seconds:.0f} s"
     )
 
 
-def _demonstrations(outcomes: Sequence[RunOutcomeView]) -> Table:
+def _demonstration_table(outcomes: Sequence[DemonstrationOutcome]) -> Table:
     table = Table(title="Demonstrations", title_justify="left")
     for name in ("demonstration", "status", "application"):
         table.add_column(name, overflow="fold")
     for name in ("steps", "leaks", "seconds"):
         table.add_column(name, justify="right")
-    for one in sorted(outcomes, key=lambda outcome: outcome.demonstration):
-        colour = {"done": "green", "quarantined": "yellow"}.get(one.status, "red")
-        shown = ("application", "steps", "leaks")
-        cells = [escape(str(one.summary.get(key, ""))) for key in shown]
-        length = one.summary.get("seconds")
-        status = f"[{colour}]{one.status}[/{colour}]"
-        table.add_row(one.demonstration, status, *cells, "" if length is None else f"{length:.1f}")
+    for outcome in sorted(outcomes, key=lambda outcome: outcome.demonstration):
+        colour = {"done": "green", "quarantined": "yellow"}.get(outcome.status, "red")
+        status = f"[{colour}]{outcome.status}[/{colour}]"
+        keys = ("application", "steps", "leaks")
+        cells = [escape(str(outcome.summary.get(key, ""))) for key in keys]
+        seconds = outcome.summary.get("seconds")
+        length = "" if seconds is None else f"{seconds:.1f}"
+        table.add_row(outcome.demonstration, status, *cells, length)
     return table
 
 
-def _datasets(made: Mapping[str, Mapping[str, Any]]) -> Table:
+def _dataset_table(datasets: Sequence[DatasetOutcome]) -> Table:
     table = Table(title="Datasets", title_justify="left")
     table.add_column("asset")
-    table.add_column("holds")
+    table.add_column("contents")
     table.add_column("path", overflow="fold")
-    for name, found in made.items():
-        table.add_row(name, _holds(found), escape(str(found["path"])))
+    for dataset in datasets:
+        table.add_row(dataset.name, _contents(dataset.counts), escape(dataset.path))
     return table
 
 
-def _holds(found: Mapping[str, Any]) -> str:
-    records = found.get("records")
-    if isinstance(records, dict):
-        return ", ".join(f"{split} {count}" for split, count in records.items() if count)
-    parts = [
-        f"{found[key]} {key}"
-        for key in ("trajectories", "samples", "steps", "tasks")
-        if key in found
-    ]
+def _contents(counts: Mapping[str, Any]) -> str:
+    """`4 trajectories, 60 steps`, or `train 30, val 14` for counts by split."""
+    parts: list[str] = []
+    for name, count in counts.items():
+        if isinstance(count, Mapping):
+            parts += [f"{split} {number}" for split, number in count.items() if number]
+        else:
+            parts.append(f"{count} {name}")
     return ", ".join(parts)

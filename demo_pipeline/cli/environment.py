@@ -1,6 +1,6 @@
-"""What every command reads from its environment: the settings, and Dagster's home folder.
+"""What every command reads from its environment: the settings and Dagster's home.
 
-Belongs here: reporting what cannot be used as a usage error.
+Belongs here: usage errors for settings and folders that cannot be used.
 """
 
 import os
@@ -36,7 +36,7 @@ def usable_settings() -> Settings:
 
 
 def use_dagster_home() -> None:
-    """Set DAGSTER_HOME, where Dagster keeps its runs, to the checkout unless it is set already."""
+    """Have Dagster record runs in DAGSTER_HOME, by default the checkout."""
     home = Path(os.environ.get("DAGSTER_HOME") or project_root()).expanduser().absolute()
     if not home.is_dir():
         print_error(f"DAGSTER_HOME {home}: no such directory; create it, or unset the variable")

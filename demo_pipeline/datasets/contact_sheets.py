@@ -25,7 +25,6 @@ from demo_pipeline.observation.contact_sheet_image import (
 from demo_pipeline.observation.overlay import Picture
 from demo_pipeline.problems import Problem
 
-CODE_VERSION = "1"
 TILES, COLUMNS, TILE_WIDTH = 24, 4, 480
 QUALITY = 80
 PREVIEW_TILES, PREVIEW_COLUMNS, PREVIEW_TILE_WIDTH = 6, 3, 240

@@ -27,7 +27,6 @@ from demo_pipeline.formats.osworld.task import Evaluator, OsworldTask, RiskTask,
 from demo_pipeline.formats.osworld.task_folder import TaskEntry, TaskFolder, entries
 from demo_pipeline.problems import Problem, Severity
 
-CODE_VERSION = "1"
 CATALOG_FILE, PROBLEMS_FILE = "catalog.parquet", "problems.parquet"
 ORDINARY, RISK = "ordinary", "risk"
 _TEXTS = pa.list_(pa.string())

@@ -37,7 +37,6 @@ from demo_pipeline.recording.events import read_events
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.settings import TrajectorySettings
 
-CODE_VERSION = "3"
 PROVENANCE_FILE = "provenance.parquet"
 MODEL_VERSION = "1"
 COMPLETED, DONE = "completed", "done"

@@ -3,7 +3,7 @@
 Belongs here: the name, content and files of every view, and the script that creates them.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,29 +45,17 @@ _OF_DEMONSTRATION = (
     "SELECT parse_path(filename)[-2] AS trajectory_id, * EXCLUDE (filename)"
     " FROM read_parquet({files}, union_by_name = true, filename = true)"
 )
-_OF_SPLIT = (
+OF_SPLIT = (
     "SELECT parse_filename(filename, true) AS split, * EXCLUDE (filename)"
     " FROM read_parquet({files}, union_by_name = true, filename = true)"
 )
 # In tables written before the column was added it is NULL.
-_OF_STEPS = (
+OF_STEPS = (
     "SELECT * FROM read_parquet({files}, union_by_name = true)"
     " UNION ALL BY NAME SELECT NULL::BOOLEAN AS unavoidable WHERE false"
 )
-VIEWS = (
-    View(
-        "trajectories",
-        "a trajectory: task, application, success",
-        "dataset/trajectories.parquet",
-    ),
-    View(
-        "steps",
-        "a step: where its screenshot, tree and target came from",
-        "dataset/steps.parquet",
-        _OF_STEPS,
-    ),
-    View("sft", "an SFT sample with its split", "sft/samples.parquet"),
-    View("messages", "a chat record with its split", "messages/*.parquet", _OF_SPLIT),
+# Over the outputs of the demonstration stages; a dataset stage's views are in its registry entry.
+DEMONSTRATION_VIEWS = (
     View(
         "actions",
         "an action, including pauses that became no step",
@@ -84,39 +72,45 @@ VIEWS = (
 )
 
 
-def views_sql(root: str = "", present: frozenset[str] | None = None) -> str:
+def views_sql(views: Sequence[View], root: str = "", present: frozenset[str] | None = None) -> str:
     """The views as a script.
 
     Args:
+        views: in order.
         root: path of the store's root; empty when the script is run in the root.
         present: names of the views whose files exist; None: all. The others become comments,
             because DuckDB refuses a view without files.
     """
-    return "".join(_statements(f"{root.rstrip('/')}/" if root else "", present))
+    return "".join(_statements(views, f"{root.rstrip('/')}/" if root else "", present))
 
 
-def _statements(prefix: str, present: frozenset[str] | None) -> Iterator[str]:
+def _statements(
+    views: Sequence[View], prefix: str, present: frozenset[str] | None
+) -> Iterator[str]:
     yield "-- Views over the store's Parquet files.\n"
-    for view in VIEWS:
+    for view in views:
         missing = present is not None and view.name not in present
         yield f"\n-- {view.name}: {view.holds}{'; no files yet' if missing else ''}\n"
         yield f"{'-- ' if missing else ''}{view.create(prefix + view.files)};\n"
 
 
-def views_with_files(root: Path) -> frozenset[str]:
+def views_with_files(views: Sequence[View], root: Path) -> frozenset[str]:
     """The names of the views that have files below a store's root."""
-    return frozenset(view.name for view in VIEWS if any(root.glob(view.files)))
+    return frozenset(view.name for view in views if any(root.glob(view.files)))
 
 
-def create_views(sql: duckdb.DuckDBPyConnection, folders: Mapping[str, Path]) -> frozenset[str]:
+def create_views(
+    sql: duckdb.DuckDBPyConnection, views: Sequence[View], folders: Mapping[str, Path]
+) -> frozenset[str]:
     """Create the views of some outputs; returns the names of those that have files.
 
     Args:
         sql: the connection to create them in.
+        views: the views to create.
         folders: name of an output (`View.output`) → its folder.
     """
     created = set()
-    for view in VIEWS:
+    for view in views:
         pattern = view.files.removeprefix(f"{view.output}/")
         if view.output in folders and any(folders[view.output].glob(pattern)):
             sql.execute(view.create(f"{folders[view.output]}/{pattern}"))

@@ -1,1 +1,1 @@
-"""The Dagster layer: when, and for which demonstration. What is true, the other packages decide."""
+"""The Dagster layer: when stages run, and for which demonstration."""

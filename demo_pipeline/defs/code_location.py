@@ -1,21 +1,17 @@
-"""`build_defs`: all definitions for given settings, so that anybody can make their own."""
+"""All Dagster definitions for given settings: `build_defs`."""
 
 from collections.abc import Sequence
 
 import dagster as dg
 
-from demo_pipeline.defs import (
-    dataset_assets,
-    demonstration_assets,
-    quarantine_asset,
-    statistics_asset,
-    task_catalog_asset,
-)
+from demo_pipeline.defs.dataset_assets import build_dataset_assets
 from demo_pipeline.defs.dataset_sensor import build_rebuild_datasets
+from demo_pipeline.defs.demonstration_assets import build_demonstration_assets
 from demo_pipeline.defs.demonstration_catalog import demonstration_catalog
 from demo_pipeline.defs.failure_sensor import quarantine_changed, quarantine_failures
 from demo_pipeline.defs.jobs import ASSET_JOBS
-from demo_pipeline.defs.maintenance import UPKEEP_JOBS, weekly_prune
+from demo_pipeline.defs.maintenance import MAINTENANCE_JOBS, weekly_prune
+from demo_pipeline.defs.task_sensor import build_tasks_changed
 from demo_pipeline.defs.upload_sensor import build_new_uploads
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.settings import Settings
@@ -24,13 +20,13 @@ from demo_pipeline.settings import Settings
 def build_defs(
     settings: Settings, extra_sensors: Sequence[dg.SensorDefinition] = ()
 ) -> dg.Definitions:
-    """Assets, checks, jobs, sensors and the schedule over the roots that `settings` name.
+    """Assets, checks, jobs, sensors and the schedule over the roots in `settings`.
 
     Args:
         settings: every path and threshold.
-        extra_sensors: more sensors, e.g. to tell people of failures. With `dagster-slack`
-            installed, in a module of your own that `workspace.yaml` names instead of
-            `demo_pipeline.definitions`::
+        extra_sensors: more sensors, e.g. to notify people of failures. With `dagster-slack`
+            installed, write this in a module of your own, and name that module in
+            `workspace.yaml` instead of `demo_pipeline.definitions`::
 
                 defs = build_defs(
                     Settings(),
@@ -49,22 +45,19 @@ def build_defs(
     return dg.Definitions(
         assets=[
             demonstration_catalog,
-            quarantine_asset.quarantine_asset,
-            task_catalog_asset.osworld_tasks,
-            *demonstration_assets.build_demonstration_assets(settings.execution.partitions_per_run),
-            *dataset_assets.build_dataset_assets(),
-            statistics_asset.statistics_asset,
+            *build_demonstration_assets(settings.execution.partitions_per_run),
+            *build_dataset_assets(),
         ],
-        jobs=[*ASSET_JOBS, *UPKEEP_JOBS],
+        jobs=[*ASSET_JOBS, *MAINTENANCE_JOBS],
         schedules=[weekly_prune],
         sensors=[
-            task_catalog_asset.build_tasks_changed(seconds),
+            build_tasks_changed(seconds),
             build_new_uploads(seconds),
             build_rebuild_datasets(seconds),
             quarantine_failures,
             quarantine_changed,
             *extra_sensors,
         ],
-        resources={"pipeline": Workspace.open(settings)},
+        resources={"workspace": Workspace.open(settings)},
         executor=dg.in_process_executor,
     )

@@ -1,127 +1,104 @@
-"""The dataset assets: unpartitioned, made from every committed trajectory.
+"""The unpartitioned assets, one per dataset stage of the registry.
 
-Belongs here: one thin asset an aggregate. They read the store, not an IO manager, so that one
-missing demonstration costs nobody a dataset.
+Belongs here: the one factory that makes them. They read the store, not an IO manager, so that a
+missing demonstration does not prevent a dataset.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import dagster as dg
 
 from demo_pipeline.datasets.charts import read_charts
 from demo_pipeline.defs import reporting
-from demo_pipeline.defs.demonstration_assets import OWNERS
+from demo_pipeline.defs.asset_additions import ADDITIONS, Addition
 from demo_pipeline.defs.error_redaction import redacted_errors
 from demo_pipeline.defs.freshness import SEEN, latest_trajectory
-from demo_pipeline.defs.tags import FORCE_TAG
+from demo_pipeline.defs.tags import FORCE_TAG, OWNERS
+from demo_pipeline.pipeline.build_if_stale import BuildResult
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.dataset_stages import (
-    CODE_VERSION,
-    DATASET_STAGES,
-    TRAJECTORIES,
-    DatasetStage,
-    run_dataset_stage,
-)
+from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
+from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
+from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
+from demo_pipeline.pipeline.rebuild import storage_message
+from demo_pipeline.pipeline.stage_types import DatasetStage
 from demo_pipeline.problems import Problem
+from demo_pipeline.storage.errors import StorageError
 
-_DESCRIPTIONS: Mapping[str, tuple[set[str], str]] = {
-    "sft_samples": (
-        {"json", "parquet"},
-        (
-            "Seed 001 section 6: one sample a step with instruction, screenshot, tree, history, "
-            "action and reasoning, together and by split. Failed demonstrations are left out and "
-            "counted."
-        ),
-    ),
-    "messages_dataset": (
-        {"json", "parquet"},
-        (
-            "The same steps as chats of role and content with image and text parts, as TRL and "
-            "Axolotl take them; the splits are those of the other exports."
-        ),
-    ),
-    "cudag_dataset": (
-        {"json"},
-        (
-            "Seed 003: data, train and val as JSONL, test with pictures; no task and no "
-            "demonstration lies in two splits."
-        ),
-    ),
-    "trajectory_index": (
-        {"json", "parquet"},
-        (
-            "Seed 001's dataset root: index.json, metadata.json, all provenance in "
-            "steps.parquet, and links to the exact trajectories."
-        ),
-    ),
-    "osworld_quests": (
-        {"json"},
-        (
-            "Seed 002: each quest as an OSWorld task file without an evaluator, in "
-            "`examples/<application>/`, listed by `test_all.json`."
-        ),
-    ),
-}
+_Results = Iterator[dg.MaterializeResult | dg.AssetCheckResult]
 
 
 def build_dataset_assets() -> list[dg.AssetsDefinition]:
-    """One asset an aggregate."""
-    return [_asset(aggregate) for aggregate in DATASET_STAGES]
+    """One asset per dataset stage."""
+    return [_asset(stage, ADDITIONS.get(stage.name, Addition())) for stage in DATASET_STAGES]
 
 
-def _asset(aggregate: DatasetStage) -> dg.AssetsDefinition:
-    kinds, description = _DESCRIPTIONS[aggregate.name]
-
+def _asset(stage: DatasetStage, addition: Addition) -> dg.AssetsDefinition:
     @dg.asset(
-        name=aggregate.name,
-        deps=["trajectories"],
-        group_name="datasets",
-        kinds=kinds,
+        name=stage.name,
+        deps=list(stage.inputs),
+        group_name=stage.group,
+        kinds=set(stage.kinds),
         owners=OWNERS,
-        description=description,
-        code_version=CODE_VERSION,
+        description=stage.description,
+        code_version=stage.code_version,
+        metadata=reporting.columns_metadata(stage.columns),
         check_specs=[
-            dg.AssetCheckSpec(
-                aggregate.check_name,
-                asset=aggregate.name,
-                description=aggregate.description,
-                blocking=True,
-            ),
+            *reporting.check_specs(stage.name, stage.checks),
             *(
-                dg.AssetCheckSpec(one.name, asset=aggregate.name, description=one.description)
-                for one in aggregate.watches
+                dg.AssetCheckSpec(name, asset=stage.name, description=description)
+                for name, description in addition.checks.items()
             ),
         ],
     )
     def compute(
-        context: dg.AssetExecutionContext, pipeline: dg.ResourceParam[Workspace]
-    ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
-        if not pipeline.store.outputs(TRAJECTORIES):
-            raise _nothing_yet(aggregate.name)
-        seen = latest_trajectory(context.instance)  # before the store is read, never after
-        force = context.run.tags.get(FORCE_TAG) == "true"
-        with redacted_errors(aggregate.name, "the datasets"):
-            made = run_dataset_stage(pipeline, aggregate, force=force)
-        results = [reporting.check_result(outcome) for outcome in made.checks]
-        if made.version is None:
-            yield from results
-            found = [problem for outcome in made.checks for problem in outcome.problems]
-            raise _rejected(aggregate.name, reporting.worst(found))
-        metadata = reporting.made_metadata(made, f"{pipeline.store.url}/{made.output}")
-        metadata[SEEN] = dg.MetadataValue.int(seen)
-        with pipeline.store.open(made.output) as (folder, _):
-            if drawn := read_charts(folder):
-                metadata["plots"] = reporting.pictures(drawn)
+        context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
+    ) -> _Results:
+        metadata: dict[str, Any] = {}
+        if stage.reads_trajectories:
+            if not workspace.store.outputs(TRAJECTORIES_STAGE.folder):
+                raise _no_trajectory(stage.name)
+            # Before the store is read: a trajectory that is committed meanwhile is not in it.
+            metadata[SEEN] = dg.MetadataValue.int(latest_trajectory(context.instance))
+        try:
+            result = _run(context, workspace, stage)
+            if result.version is None:
+                yield from (reporting.check_result(outcome) for outcome in result.checks)
+                raise _rejected(stage.name, result)
+            with workspace.store.open(result.output) as (folder, _):
+                added, outcomes = addition.read(context.instance, workspace, folder)
+                metadata |= _charts(folder) | added
+        except StorageError as error:
+            raise dg.Failure(storage_message(error), allow_retries=False) from None
+        location = f"{workspace.store.url}/{result.output}"
         yield dg.MaterializeResult(
-            metadata=metadata,
-            check_results=results,
-            data_version=dg.DataVersion(made.version.content[:16]),
+            metadata=reporting.result_metadata(result, location) | metadata,
+            check_results=[
+                reporting.check_result(outcome) for outcome in (*result.checks, *outcomes)
+            ],
+            data_version=dg.DataVersion(result.version.content[:16]),
         )
 
     return compute
 
 
-def _nothing_yet(name: str) -> dg.Failure:
+def _run(
+    context: dg.AssetExecutionContext, workspace: Workspace, stage: DatasetStage
+) -> BuildResult:
+    force = context.run.tags.get(FORCE_TAG) == "true"
+    with redacted_errors(stage.name):
+        result = run_dataset_stage(workspace, stage, force=force)
+    context.log.info("%s: %s", stage.name, result.status)
+    return result
+
+
+def _charts(folder: Path) -> dict[str, dg.MetadataValue]:
+    charts = read_charts(folder)
+    return {"plots": reporting.pictures(charts)} if charts else {}
+
+
+def _no_trajectory(name: str) -> dg.Failure:
     message = (
         f"{name}: no trajectory is committed yet; materialise `trajectories` of a demonstration "
         "first, or run `demo-pipeline run`"
@@ -129,7 +106,10 @@ def _nothing_yet(name: str) -> dg.Failure:
     return dg.Failure(message, allow_retries=False)
 
 
-def _rejected(name: str, found: list[Problem]) -> dg.Failure:
-    message = f"{name}: the check failed; the last good version stays: {found[0]}"
-    table = reporting.problem_table(found)
+def _rejected(name: str, result: BuildResult) -> dg.Failure:
+    problems: list[Problem] = reporting.errors_first(
+        [problem for outcome in result.checks for problem in outcome.problems]
+    )
+    message = f"{name}: a check failed, the last good version is kept: {problems[0]}"
+    table = reporting.problem_table(problems)
     return dg.Failure(message, metadata={"found": table}, allow_retries=False)

@@ -1,6 +1,7 @@
-"""The datasets follow the trajectories: rebuilt when work has settled, or has waited long enough.
+"""The sensor that rebuilds the datasets after the trajectories changed.
 
-Belongs here: the decision and the sensor around it. Where things stand, progress.py asks Dagster.
+Belongs here: the decision and the sensor around it. The state that it depends on is read from
+Dagster in freshness.py.
 """
 
 import time
@@ -13,58 +14,58 @@ from demo_pipeline.pipeline.context import Workspace
 
 
 def should_rebuild(
-    state: Progress, now: float, patience_s: float, interval_s: float
+    state: Progress, now: float, max_age_s: float, interval_s: float
 ) -> tuple[bool, str]:
-    """(whether to build the datasets now, why or why not).
+    """(whether to build the datasets now, the reason).
 
     Args:
         state: how far they are behind.
         now: epoch seconds.
-        patience_s: while demonstrations are processed, the oldest change waits no longer.
-        interval_s: between the first attempt that failed and the next.
+        max_age_s: the longest time that a new trajectory waits while others are processed.
+        interval_s: pause after the first failed attempt.
     """
     if state.latest <= state.built:
-        return False, "the datasets hold every trajectory"
+        return False, "the datasets contain every trajectory"
     if state.building:
         return False, "the datasets are being built"
-    held_back = state.attempts.held_back(now, interval_s)
-    if held_back is not None:
-        return False, held_back
+    postponed = state.attempts.postponed(now, interval_s)
+    if postponed is not None:
+        return False, postponed
     waited = now - state.waiting_since
     if not state.processing:
         return True, "trajectories changed, and no demonstration is being processed"
-    if waited >= patience_s:
-        return True, f"a trajectory has waited {waited:.0f} s for the datasets"
-    return False, "demonstrations are being processed; the datasets are built after them"
+    if waited >= max_age_s:
+        return True, f"a trajectory has been waiting for {waited:.0f} s"
+    return False, "demonstrations are being processed; the datasets are built afterwards"
 
 
 def build_rebuild_datasets(interval_seconds: int) -> dg.SensorDefinition:
-    """The sensor `rebuild_datasets`, looking every `interval_seconds`."""
+    """The sensor `rebuild_datasets`, evaluated every `interval_seconds`."""
 
     @dg.sensor(
         name="rebuild_datasets",
         job=datasets_job,
         minimum_interval_seconds=interval_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        description="Builds the datasets when trajectories changed: after the last of a batch, or "
-        "while a long one goes on, but never once per demonstration.",
+        description="Builds the datasets after trajectories changed: when no demonstration is "
+        "being processed, or a trajectory has waited for `discovery.max_dataset_age_seconds`.",
     )
     def evaluate(
-        context: dg.SensorEvaluationContext, pipeline: dg.ResourceParam[Workspace]
+        context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
     ) -> dg.SensorResult | dg.SkipReason:
         state = progress(context.instance)
-        patience_s = pipeline.settings.discovery.max_dataset_age_seconds
-        rebuild, why = should_rebuild(state, time.time(), patience_s, interval_seconds)
+        max_age_s = workspace.settings.discovery.max_dataset_age_seconds
+        rebuild, reason = should_rebuild(state, time.time(), max_age_s, interval_seconds)
         if not rebuild:
-            return dg.SkipReason(why)
-        context.log.info(why)
+            return dg.SkipReason(reason)
+        context.log.info(reason)
         return dg.SensorResult(run_requests=[_request(state)])
 
     return evaluate
 
 
 def _request(state: Progress) -> dg.RunRequest:
-    """The key makes one request of two ticks that see the same state and the same attempts."""
-    again = f"#{state.attempts.failed}" if state.attempts.failed else ""
+    """A run; ticks that see the same state and attempts request the same run key."""
+    attempt = f"#{state.attempts.failed}" if state.attempts.failed else ""
     tags = {STATE_TAG: str(state.latest)}
-    return dg.RunRequest(run_key=f"datasets@{state.latest}{again}", tags=tags)
+    return dg.RunRequest(run_key=f"datasets@{state.latest}{attempt}", tags=tags)

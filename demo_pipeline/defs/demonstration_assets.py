@@ -1,30 +1,33 @@
-"""The assets of one demonstration: raw recordings to trajectories, partitioned by demonstration.
+"""The assets of one demonstration, from raw recordings to contact sheets, partitioned.
 
-Belongs here: one thin asset a stage, over one partition or a batch of them. What a stage reads,
-makes and checks is written down in stages.py.
+Belongs here: one asset per stage, over one partition or a batch of them. What a stage reads, builds
+and checks is run by pipeline/runner.py.
 """
 
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 import dagster as dg
 
 from demo_pipeline.datasets import contact_sheets
 from demo_pipeline.defs import reporting
-from demo_pipeline.defs.asset_metadata import ASSET_METADATA
 from demo_pipeline.defs.error_redaction import redacted_errors
 from demo_pipeline.defs.partitions import DEMONSTRATIONS
 from demo_pipeline.defs.superseded_runs import superseded
-from demo_pipeline.defs.tags import FINGERPRINT_TAG, FORCE_TAG
+from demo_pipeline.defs.tags import FINGERPRINT_TAG, FORCE_TAG, OWNERS
 from demo_pipeline.observation.contact_sheet_image import encode_jpeg
 from demo_pipeline.pipeline.build_if_stale import BuildResult
-from demo_pipeline.pipeline.context import Stage, Workspace
-from demo_pipeline.pipeline.demonstration_stages import STAGE_BY_NAME, STAGES
+from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.pipeline.demonstration_stages import (
+    CONTACT_SHEETS_STAGE,
+    STAGES,
+    TRAJECTORIES_STAGE,
+)
 from demo_pipeline.pipeline.quarantine import read_quarantine
 from demo_pipeline.pipeline.rebuild import storage_message
 from demo_pipeline.pipeline.runner import run_stage
+from demo_pipeline.pipeline.stage_types import Stage
 from demo_pipeline.pipeline.superseded import SupersededError
 from demo_pipeline.pipeline.task_catalog import OSWORLD_TASKS
 from demo_pipeline.problems import DemonstrationError, Problem
@@ -32,32 +35,35 @@ from demo_pipeline.storage.errors import MissingOutput
 from demo_pipeline.storage.ids import is_safe_id
 from demo_pipeline.storage.store.version_manifest import CheckOutcome
 
-OWNERS = ["team:demonstrations"]
 _EMPTY_RANGE = (
-    "no demonstration lies in this range; partitions are in the order of their registration, so "
-    "the first of the range has to be the one that was registered first"
+    "no demonstration is in this range; partitions are in the order of their registration, so the "
+    "first of the range must be the one that was registered first"
 )
-
-_AGAIN = "nothing: the sensor new_uploads takes it up again when it is still"
+_WILL_RERUN = "none: the sensor new_uploads requests a new run when the upload is stable again"
 _PREVIEWS = {
-    "trajectories": contact_sheets.overview_sheet,
-    "contact_sheets": contact_sheets.first_steps_sheet,
+    TRAJECTORIES_STAGE.name: contact_sheets.overview_sheet,
+    CONTACT_SHEETS_STAGE.name: contact_sheets.first_steps_sheet,
 }
+_Results = Iterator[dg.MaterializeResult | dg.AssetCheckResult]
 
 
 @dataclass
 class _Batch:
-    """What became of the partitions of one run."""
+    """The results of the partitions of one run, by demonstration.
 
-    made: dict[str, BuildResult] = field(default_factory=dict)
+    A rejected demonstration is in `built` and, once its problems are collected, in `failed`.
+    """
+
+    built: dict[str, BuildResult] = field(default_factory=dict)
     failed: dict[str, list[Problem]] = field(default_factory=dict)
     superseded: list[str] = field(default_factory=list)
 
 
 def build_demonstration_assets(partitions_per_run: int) -> list[dg.AssetsDefinition]:
-    """The partitioned assets. A backfill launches `partitions_per_run` demonstrations a run.
+    """The partitioned assets. A backfill launches `partitions_per_run` demonstrations per run.
 
-    With one a run, each demonstration has verdicts of its own; a batch has one verdict a check.
+    With one per run, each demonstration has its own check results; a batch has one result per
+    check.
     """
     with warnings.catch_warnings():
         # Both are marked as subject to change; tests pin the behaviour that this relies on.
@@ -67,127 +73,113 @@ def build_demonstration_assets(partitions_per_run: int) -> list[dg.AssetsDefinit
 
 
 def _asset(stage: Stage, partitions_per_run: int) -> dg.AssetsDefinition:
-    look = ASSET_METADATA[stage.name]
-    metadata: dict[str, Any] = {}
-    if look.schema is not None:
-        metadata["dagster/column_schema"] = reporting.column_schema(look.schema)
+    check_partitions = DEMONSTRATIONS if partitions_per_run == 1 else None
 
     @dg.asset(
         name=stage.name,
         partitions_def=DEMONSTRATIONS,
-        deps=[*stage.inputs, *([OSWORLD_TASKS] if stage.linked else [])],
-        group_name=look.group,
-        kinds=look.kinds,
+        deps=[*stage.inputs, *([OSWORLD_TASKS] if stage.matches_task else [])],
+        group_name=stage.group,
+        kinds=set(stage.kinds),
         owners=OWNERS,
-        description=look.description,
+        description=stage.description,
         code_version=stage.code_version,
-        metadata=metadata,
-        output_required=False,  # a run whose upload changed meanwhile makes nothing
+        metadata=reporting.columns_metadata(stage.columns),
+        output_required=False,  # a run whose upload changes meanwhile has no output
         backfill_policy=dg.BackfillPolicy.multi_run(partitions_per_run),
-        check_specs=[
-            dg.AssetCheckSpec(
-                check.name,
-                asset=stage.name,
-                description=check.description,
-                blocking=check.blocking,
-                partitions_def=DEMONSTRATIONS if partitions_per_run == 1 else None,
-            )
-            for check in stage.checks
-        ],
+        check_specs=reporting.check_specs(stage.name, stage.checks, check_partitions),
     )
     def compute(
-        context: dg.AssetExecutionContext, pipeline: dg.ResourceParam[Workspace]
-    ) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
+        context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
+    ) -> _Results:
         keys = list(context.partition_keys)
         if not keys:
             raise dg.Failure(_EMPTY_RANGE, allow_retries=False)
-        batch = _run(context, pipeline, stage, keys)
+        batch = _run(context, workspace, stage, keys)
         if len(keys) == 1 and batch.superseded:
-            yield from superseded(context, pipeline, stage, keys[0])
+            yield from superseded(context, workspace, stage, keys[0])
         elif len(keys) == 1:
-            yield from _one(pipeline, stage, keys[0], batch)
+            yield from _single_results(workspace, stage, keys[0], batch)
         else:
-            yield from _many(context, pipeline, stage, batch)
+            yield from _batch_results(context, workspace, stage, batch)
 
     return compute
 
 
 def _run(
-    context: dg.AssetExecutionContext, pipeline: Workspace, stage: Stage, keys: list[str]
+    context: dg.AssetExecutionContext, workspace: Workspace, stage: Stage, keys: list[str]
 ) -> _Batch:
     batch = _Batch()
     force = context.run.tags.get(FORCE_TAG) == "true"
     listed = context.run.tags.get(FINGERPRINT_TAG) if len(keys) == 1 else None
     for key in keys:
-        held = _held(pipeline, stage, key)
-        if held:
-            batch.failed[key] = held
+        problems = _cannot_start(workspace, stage, key)
+        if problems:
+            batch.failed[key] = problems
             continue
         try:
             with redacted_errors(stage.name, key):
-                made = run_stage(pipeline, stage, key, force=force, listed=listed)
+                result = run_stage(workspace, stage, key, force=force, listed=listed)
         except SupersededError as error:
             batch.superseded.append(key)
-            batch.failed[key] = [Problem("upload_changed", ".", str(error), remedy=_AGAIN)]
-            continue
+            batch.failed[key] = [Problem("upload_changed", ".", str(error), remedy=_WILL_RERUN)]
         except DemonstrationError as error:
             batch.failed[key] = list(error.problems)
-            continue
         except MissingOutput as error:
-            remedy = f"materialise {', '.join(stage.inputs)} of this demonstration first"
-            missing = Problem("missing_input", stage.folder, storage_message(error), remedy=remedy)
-            batch.failed[key] = [missing]
-            continue
-        batch.made[key] = made
-        context.log.info("%s of %s: %s", stage.name, key, made.status)
+            batch.failed[key] = [_missing_input(stage, error)]
+        else:
+            batch.built[key] = result
+            context.log.info("%s of %s: %s", stage.name, key, result.status)
     return batch
 
 
-def _held(pipeline: Workspace, stage: Stage, key: str) -> list[Problem]:
-    """Why it cannot even start: its key is no id, or an earlier stage gave it up.
+def _missing_input(stage: Stage, error: MissingOutput) -> Problem:
+    remedy = f"materialise {', '.join(stage.inputs)} of this demonstration first"
+    return Problem("missing_input", stage.folder, storage_message(error), remedy=remedy)
 
-    What that stage and those after it made before speaks of another upload.
+
+def _cannot_start(workspace: Workspace, stage: Stage, key: str) -> list[Problem]:
+    """Why the stage cannot run: the key is not an id, or an earlier stage quarantined it.
+
+    The outputs that the later stages built before are of another upload.
     """
     if not is_safe_id(key):
         remedy = "delete this partition; `demo-pipeline register` registers uploads by their ids"
-        return [Problem("unsafe_id", ".", f"{key!r} is no demonstration id", remedy=remedy)]
-    record = read_quarantine(pipeline.store, key)
-    names = [one.name for one in STAGES]
+        message = f"{key!r} is not a demonstration id"
+        return [Problem("unsafe_id", ".", message, remedy=remedy)]
+    record = read_quarantine(workspace.store, key)
+    names = [known.name for known in STAGES]
     if record is None or record.stage not in names[: names.index(stage.name)]:
         return []
     return reporting.recorded(record)
 
 
-def _one(
-    pipeline: Workspace, stage: Stage, key: str, batch: _Batch
-) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
+def _single_results(workspace: Workspace, stage: Stage, key: str, batch: _Batch) -> _Results:
     if key in batch.failed:
         problems = tuple(batch.failed[key])
         yield reporting.check_result(CheckOutcome(stage.checks[0].name, False, problems))
         raise reporting.failure(batch.failed[key], stage.name, key)
-    made = batch.made[key]
-    results = [reporting.check_result(outcome) for outcome in made.checks]
-    if made.status == "rejected" or made.version is None:
+    result = batch.built[key]
+    results = [reporting.check_result(outcome) for outcome in result.checks]
+    if result.status == "rejected" or result.version is None:
         yield from results
-        found = [problem for outcome in made.checks for problem in outcome.problems]
-        raise reporting.failure(reporting.worst(found), stage.name, key)
+        raise reporting.failure(_problems(result), stage.name, key)
     yield dg.MaterializeResult(
-        metadata=_metadata(pipeline, stage, key, made),
+        metadata=_metadata(workspace, stage, key, result),
         check_results=results,
-        data_version=dg.DataVersion(made.version.content[:16]),
+        data_version=dg.DataVersion(result.version.content[:16]),
     )
 
 
-def _many(
-    context: dg.AssetExecutionContext, pipeline: Workspace, stage: Stage, batch: _Batch
-) -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
-    """A batch goes on without its bad ones: they are quarantined and named in every check."""
-    for key, made in batch.made.items():
-        if made.status == "rejected":
-            found = [problem for outcome in made.checks for problem in outcome.problems]
-            batch.failed[key] = reporting.worst(found)
+def _batch_results(
+    context: dg.AssetExecutionContext, workspace: Workspace, stage: Stage, batch: _Batch
+) -> _Results:
+    """A batch continues without its failed demonstrations, which every check names."""
+    for key, result in batch.built.items():
+        if result.status == "rejected":
+            batch.failed[key] = _problems(result)
             continue
-        context.add_asset_metadata(_metadata(pipeline, stage, key, made), partition_key=key)
+        context.add_asset_metadata(_metadata(workspace, stage, key, result), partition_key=key)
     for key, problems in batch.failed.items():
         context.add_asset_metadata(
             {"outcome": "quarantined", "found": reporting.problem_table(problems)},
@@ -198,29 +190,38 @@ def _many(
         raise reporting.failure(every, stage.name, f"every one of {len(batch.failed)}")
     yield dg.MaterializeResult(
         check_results=[
-            reporting.check_result(_joined(check.name, batch, blocking=check.blocking), halts=False)
+            reporting.check_result(
+                _joint_outcome(check.name, batch, blocking=check.blocking), halts=False
+            )
             for check in stage.checks
         ]
     )
 
 
-def _joined(name: str, batch: _Batch, *, blocking: bool) -> CheckOutcome:
+def _problems(result: BuildResult) -> list[Problem]:
+    return reporting.errors_first(
+        [problem for outcome in result.checks for problem in outcome.problems]
+    )
+
+
+def _joint_outcome(name: str, batch: _Batch, *, blocking: bool) -> CheckOutcome:
+    """One outcome of a check for all demonstrations of a batch."""
     problems = [problem for found in batch.failed.values() for problem in found]
-    good = [made for key, made in batch.made.items() if key not in batch.failed]
-    verdicts = [check for made in good for check in made.checks if check.name == name]
-    problems.extend(problem for check in verdicts for problem in check.problems)
-    passed = not batch.failed and all(check.passed for check in verdicts)
+    good = [result for key, result in batch.built.items() if key not in batch.failed]
+    outcomes = [check for result in good for check in result.checks if check.name == name]
+    problems.extend(problem for outcome in outcomes for problem in outcome.problems)
+    passed = not batch.failed and all(outcome.passed for outcome in outcomes)
     return CheckOutcome(name, passed, tuple(problems), blocking=blocking)
 
 
 def _metadata(
-    pipeline: Workspace, stage: Stage, key: str, made: BuildResult
+    workspace: Workspace, stage: Stage, key: str, result: BuildResult
 ) -> dict[str, dg.MetadataValue]:
-    output = stage.output(key)
-    entries = reporting.made_metadata(made, f"{pipeline.store.url}/{output}")
+    location = f"{workspace.store.url}/{stage.output(key)}"
+    entries = reporting.result_metadata(result, location)
     draw = _PREVIEWS.get(stage.name)
-    if draw is not None and pipeline.settings.execution.contact_sheets_in_ui:
-        trajectory = pipeline.store.open(STAGE_BY_NAME["trajectories"].output(key))
+    if draw is not None and workspace.settings.execution.contact_sheets_in_ui:
+        trajectory = workspace.store.open(TRAJECTORIES_STAGE.output(key))
         with redacted_errors(stage.name, key), trajectory as (folder, _):
             small = encode_jpeg(draw(key, folder), 60)
             entries["preview"] = reporting.picture(small, "steps")

@@ -1,61 +1,62 @@
-"""The catalog: what lies in the uploads root, registered as partitions.
+"""The asset that registers every demonstration of the uploads root as a partition.
 
-Belongs here: the asset that people materialise to make new uploads known.
+Belongs here: what people materialise to register new uploads by hand.
 """
 
 import dagster as dg
 
 from demo_pipeline.defs import reporting
-from demo_pipeline.defs.demonstration_assets import OWNERS
 from demo_pipeline.defs.partitions import register_partitions
+from demo_pipeline.defs.tags import OWNERS
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.crash_quarantine import collision_problem
 from demo_pipeline.pipeline.quarantine import list_quarantine
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.store.version_manifest import CheckOutcome
 
-CODE_VERSION = "1"
+CATALOG_ASSET = "demonstration_catalog"
 _CHECK = "ids_unique"
 _SHOWN = 200
 
 
 @dg.asset(
+    name=CATALOG_ASSET,
     group_name="recording",
     kinds={"python"},
     owners=OWNERS,
-    code_version=CODE_VERSION,
-    description="Finds the demonstrations in the uploads root and registers each as a partition.",
+    code_version="1",
+    description="Lists the demonstrations in the uploads root and registers each as a partition.",
     check_specs=[
         dg.AssetCheckSpec(
             _CHECK,
-            asset="demonstration_catalog",
-            description="No two folders of the uploads root meet on one demonstration id.",
+            asset=CATALOG_ASSET,
+            description="No two folders of the uploads root have the same demonstration id.",
         )
     ],
 )
 def demonstration_catalog(
-    context: dg.AssetExecutionContext, pipeline: dg.ResourceParam[Workspace]
+    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
 ) -> dg.MaterializeResult:
-    """List the uploads, register what is new."""
+    """List the uploads and register the new ones."""
     try:
-        found = pipeline.uploads.list_demonstrations()
+        listed = workspace.uploads.list_demonstrations()
     except StorageError as error:
         raise dg.Failure(str(error), allow_retries=False) from None
-    new = register_partitions(context.instance, [one.id for one in found])
+    new = register_partitions(context.instance, [upload.id for upload in listed])
     rows = "\n".join(
-        f"| {one.id} | {reporting.cell(one.name)} | {len(one.files)} of 3 |"
-        for one in found[:_SHOWN]
+        f"| {upload.id} | {reporting.cell(upload.name)} | {len(upload.files)} of 3 |"
+        for upload in listed[:_SHOWN]
     )
     collisions = tuple(
-        collision_problem(key, names) for key, names in pipeline.uploads.collisions().items()
+        collision_problem(key, names) for key, names in workspace.uploads.collisions().items()
     )
     outcome = CheckOutcome(_CHECK, not collisions, collisions, blocking=False)
     return dg.MaterializeResult(
         metadata={
-            "demonstrations": len(found),
+            "demonstrations": len(listed),
             "newly_registered": reporting.metadata_of({"ids": new})["ids"],
-            "quarantined": len(list_quarantine(pipeline.store)),
-            "uploads": dg.MetadataValue.path(pipeline.uploads.url),
+            "quarantined": len(list_quarantine(workspace.store)),
+            "uploads": dg.MetadataValue.path(workspace.uploads.url),
             "table": dg.MetadataValue.md(f"| id | folder | files |\n| --- | --- | --- |\n{rows}"),
         },
         check_results=[reporting.check_result(outcome)],

@@ -1,6 +1,6 @@
-"""A defect of the code, told without its words: these may quote what a person typed.
+"""Reporting defects of the code without their messages, which may quote typed text.
 
-Belongs here: what of an exception may enter the event log, which nobody purges.
+Belongs here: what of an exception may enter the event log, which is never purged.
 """
 
 from collections.abc import Iterator
@@ -18,22 +18,21 @@ _PACKAGE = Path(demo_pipeline.__file__).parent
 
 
 class DefectError(Exception):
-    """A stage died of something that no input should have been able to cause."""
+    """A stage failed for a reason that no input should be able to cause."""
 
 
 @contextmanager
-def redacted_errors(stage: str, demonstration: str) -> Iterator[None]:
-    """Let a defect out as its type's name, the demonstration, and where our code met it.
+def redacted_errors(stage: str, demonstration: str = "") -> Iterator[None]:
+    """Replace a defect by the name of its type, the stage and the line of our code.
 
-    Errors whose words are our own keep them, and lose only what they were raised from.
+    Errors with messages of our own keep them, and lose only their cause.
 
     Args:
-        stage: which stage is at work.
-        demonstration: its id.
+        stage: that is running.
+        demonstration: its id; empty for a dataset.
 
     Raises:
-        DefectError: of a subclass that bears the name of what was raised, since that is the name
-            that Dagster keeps of an error.
+        DefectError: of a subclass with the name of the exception, since Dagster keeps that name.
     """
     try:
         yield
@@ -42,15 +41,16 @@ def redacted_errors(stage: str, demonstration: str) -> Iterator[None]:
         raise error from None
     except (DemonstrationError, StorageError, SupersededError) as error:
         raise error from None
-    except Exception as error:  # noqa: BLE001 - nothing is swallowed: only its words are held back
+    except Exception as error:  # noqa: BLE001 - it is raised again, without its message
         named = type(type(error).__name__, (DefectError,), {"__module__": __name__})
-        where = _place(error)
-        raise named(f"a defect met {stage} of {demonstration}{where}; please report it") from None
+        subject = f"{stage} of {demonstration}" if demonstration else stage
+        message = f"a defect of the pipeline stopped {subject}{_location(error)}; please report it"
+        raise named(message) from None
 
 
-def _place(error: BaseException) -> str:
-    """`, at <file>:<line>` of the innermost of our own frames; empty when there is none."""
-    frames = [(Path(one.filename), one.lineno) for one in extract_tb(error.__traceback__)]
+def _location(error: BaseException) -> str:
+    """`, at <file>:<line>` of the innermost frame in this package; empty without one."""
+    frames = [(Path(frame.filename), frame.lineno) for frame in extract_tb(error.__traceback__)]
     ours = [(path, line) for path, line in frames if path.is_relative_to(_PACKAGE)]
     if not ours:
         return ""

@@ -1,7 +1,7 @@
 """How far the datasets are behind the trajectories, by what Dagster recorded.
 
-Belongs here: a handful of queries, none of which grows with the number of demonstrations. What
-follows from the answers is decided in rebuilding.py.
+Belongs here: a few queries, none of which grows with the number of demonstrations. What follows
+from the answers is decided in dataset_sensor.py.
 """
 
 from collections.abc import Sequence
@@ -11,13 +11,14 @@ import dagster as dg
 
 from demo_pipeline.defs.jobs import datasets_job, demonstration_job
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
+from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
 
 SEEN = "trajectories_seen"
-STATE_TAG = "demo_pipeline/state"  # what a run of an aggregate was launched for
+STATE_TAG = "demo_pipeline/state"  # what a run of dataset stages was launched for
 MOST_ATTEMPTS = 5
-_TRAJECTORIES = dg.AssetKey("trajectories")
-_DATASETS = [dg.AssetKey(aggregate.name) for aggregate in DATASET_STAGES]
-_FROM_THE_UI = "__ASSET_JOB"  # Dagster's name for what people materialise by hand
+_TRAJECTORIES = dg.AssetKey(TRAJECTORIES_STAGE.name)
+_DATASETS = [dg.AssetKey(stage.name) for stage in DATASET_STAGES if stage.reads_trajectories]
+_MANUAL_JOB = "__ASSET_JOB"  # Dagster's name for what people materialise by hand
 _UNFINISHED = (
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
@@ -30,37 +31,40 @@ _FAILED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 
 @dataclass(frozen=True)
 class Attempts:
-    """Runs for one state that came to nothing.
+    """The failed runs for one state.
 
     Attributes:
-        failed: how many failed or were cancelled.
+        failed: number of runs that failed or were cancelled.
         ended: when the last of them ended, epoch seconds.
     """
 
     failed: int = 0
     ended: float = 0.0
 
-    def held_back(self, now: float, interval_s: float) -> str | None:
-        """Why there is no other attempt now; the pause doubles with each, from `interval_s`."""
+    def postponed(self, now: float, interval_s: float) -> str | None:
+        """Why the next attempt has to wait; None when it may start.
+
+        The pause after a failed attempt doubles with each, starting at `interval_s` seconds.
+        """
         if not self.failed:
             return None
         if self.failed >= MOST_ATTEMPTS:
-            return f"{self.failed} attempts failed: see the last run, then launch the job by hand"
+            return f"{self.failed} attempts failed: open the last run, then launch the job by hand"
         left = self.ended + interval_s * 2 ** (self.failed - 1) - now
         return f"attempt {self.failed} failed; the next is in {left:.0f} s" if left > 0 else None
 
 
 @dataclass(frozen=True)
 class Progress:
-    """Where the datasets stand.
+    """How far the datasets are.
 
     Attributes:
-        latest: storage id of the newest materialisation of a trajectory; 0: there is none.
-        built: the newest one that was there before every dataset was begun.
+        latest: storage id of the newest materialisation of a trajectory; 0: none exists.
+        built: the newest materialisation that every dataset contains.
         waiting_since: when the oldest trajectory after `built` was materialised, epoch seconds.
         processing: a demonstration is queued or being processed.
         building: the datasets are queued or being built.
-        attempts: to build them with `latest`, that failed.
+        attempts: the failed runs that should have built `latest`.
     """
 
     latest: int
@@ -72,45 +76,45 @@ class Progress:
 
 
 def latest_trajectory(instance: dg.DagsterInstance) -> int:
-    """Storage id of the newest materialisation of any trajectory; 0 when there is none."""
+    """Storage id of the newest materialisation of any trajectory; 0 without one."""
     records = instance.get_asset_records([_TRAJECTORIES])
     return (records[0].asset_entry.last_materialization_storage_id or 0) if records else 0
 
 
 def progress(instance: dg.DagsterInstance) -> Progress:
-    """Ask the instance."""
+    """Query the instance."""
     latest, built = latest_trajectory(instance), _built(instance)
     return Progress(
         latest=latest,
         built=built,
         waiting_since=_first_after(instance, built) if latest > built else 0.0,
-        processing=unfinished(instance, (demonstration_job.name, _FROM_THE_UI)),
+        processing=unfinished(instance, (demonstration_job.name, _MANUAL_JOB)),
         building=unfinished(instance, (datasets_job.name,)),
         attempts=attempts(instance, datasets_job.name, str(latest)),
     )
 
 
 def attempts(instance: dg.DagsterInstance, job: str, state: str) -> Attempts:
-    """The failed runs of a job that bear this state."""
-    of_it = dg.RunsFilter(job_name=job, tags={STATE_TAG: state}, statuses=_FAILED)
-    records = instance.get_run_records(of_it, limit=MOST_ATTEMPTS)
-    ends = [one.end_time or one.update_timestamp.timestamp() for one in records]
+    """The failed runs of a job for this state."""
+    filters = dg.RunsFilter(job_name=job, tags={STATE_TAG: state}, statuses=_FAILED)
+    records = instance.get_run_records(filters, limit=MOST_ATTEMPTS)
+    ends = [record.end_time or record.update_timestamp.timestamp() for record in records]
     return Attempts(len(ends), max(ends, default=0.0))
 
 
 def unfinished(instance: dg.DagsterInstance, jobs: Sequence[str]) -> bool:
-    """Whether a run of one of these jobs is queued or under way."""
+    """Whether a run of one of these jobs is queued or running."""
     filters = [dg.RunsFilter(job_name=job, statuses=_UNFINISHED) for job in jobs]
-    return any(instance.get_run_ids(one, limit=1) for one in filters)
+    return any(instance.get_run_ids(filter_, limit=1) for filter_ in filters)
 
 
 def _built(instance: dg.DagsterInstance) -> int:
-    """What the dataset that saw the fewest trajectories had seen; 0 while one is not made."""
+    """The newest trajectory that every dataset has seen; 0 while a dataset is missing."""
     seen = []
     for record in instance.get_asset_records(_DATASETS):
         entry = record.asset_entry.last_materialization
-        made = entry.asset_materialization if entry else None
-        value = made.metadata[SEEN].value if made and SEEN in made.metadata else 0
+        built = entry.asset_materialization if entry else None
+        value = built.metadata[SEEN].value if built and SEEN in built.metadata else 0
         seen.append(value if isinstance(value, int) else 0)
     return min(seen) if len(seen) == len(_DATASETS) else 0
 

@@ -1,6 +1,6 @@
-"""Which runs were launched for which upload, by their tags, whoever launched them.
+"""Which runs were launched for which upload, by their tags.
 
-Belongs here: discovery's `Launched` over a Dagster instance, and where discovery's ledger lies.
+Belongs here: discovery's `RunHistory` over a Dagster instance, and the path of discovery's ledger.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from demo_pipeline.defs.tags import (
     OUTCOME_TAG,
     PARTITION_NAME_TAG,
     RUN_KEY_TAG,
-    SUPERSEDED,
+    SUPERSEDED_OUTCOME,
     WILL_RETRY_TAG,
 )
 from demo_pipeline.discovery.ledger import Ledger
@@ -27,12 +27,10 @@ from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.quarantine import read_quarantine
 from demo_pipeline.storage.store.store import Store
 
-FAILURE_GRACE_SECONDS = (
-    300.0  # seconds a failed run waits for the sensor quarantine_failures to say why
-)
-_SLACK = 60.0  # seconds between an event's time and its run's
-_LOOKED_AT = 50  # newest runs of a demonstration; people's own runs bear no fingerprint
-_EVENTS = 200  # of each kind, in one look
+FAILURE_GRACE_SECONDS = 300.0  # for the sensor quarantine_failures to record a failed run
+_EVENT_DELAY_SECONDS = 60.0  # at most between the times of an event and of its run
+_NEWEST_RUNS = 50  # read per demonstration; runs that people launch have no fingerprint
+_EVENTS = 200  # of each type, per tick
 _PAGE = 500
 _FAILED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 _LAST = dg.AssetKey(STAGES[-1].name)
@@ -41,18 +39,18 @@ _Kind = Literal[dg.DagsterEventType.RUN_FAILURE, dg.DagsterEventType.RUN_CANCELE
 
 
 class InstanceRuns:
-    """See `RunHistory`.
+    """The `RunHistory` of discovery/run_history.py over a Dagster instance.
 
     Args:
-        instance: whose runs.
-        store: where quarantine records lie.
+        instance: that holds the runs.
+        store: that holds the quarantine records.
     """
 
     def __init__(self, instance: dg.DagsterInstance, store: Store) -> None:
         self._instance, self._store = instance, store
 
     def last(self, id: str) -> Launch | None:  # noqa: A002 - the protocol's word
-        """The newest run of this partition that bears a fingerprint.
+        """The newest run of this partition that has a fingerprint.
 
         Raises:
             StorageError: it failed, and its quarantine record cannot be read.
@@ -63,44 +61,44 @@ class InstanceRuns:
         fingerprint = records[-1].dagster_run.tags[FINGERPRINT_TAG]
         outcome = self._outcome(id, records[-1])
         if outcome is RunOutcome.LOST:
-            outcome = _made_up_by_hand(records[:-1]) or outcome
+            outcome = _manual_outcome(records[:-1]) or outcome
         lost = self._lost(id, fingerprint) if outcome is RunOutcome.LOST else 0
         return Launch(fingerprint, outcome, lost)
 
     def times(self, id: str, fingerprint: str) -> int:  # noqa: A002
-        """Runs of this partition with this fingerprint, retries by Dagster included."""
+        """Number of runs of this partition with this fingerprint, including Dagster's retries."""
         tags = {PARTITION_NAME_TAG: id, FINGERPRINT_TAG: fingerprint}
         return self._instance.get_runs_count(dg.RunsFilter(tags=tags))
 
     def has_run(self, run_key: str) -> bool:
-        """Whether there is a run with this key."""
+        """Whether a run with this key exists."""
         return bool(self._instance.get_run_ids(dg.RunsFilter(tags={RUN_KEY_TAG: run_key}), limit=1))
 
     def ended(self, token: str | None) -> EndedRuns:
-        """Partitions of the runs that failed or were cancelled since.
+        """Partitions of the runs that failed or were cancelled since `token`.
 
-        Dagster numbers its events; the token holds the last one of each kind that is old enough
-        for everything to be known of its run.
+        Dagster numbers its events. The token holds, per type, the number of the last event that is
+        old enough for the outcome of its run to be final.
         """
-        seen = [int(part) for part in token.split(",")] if token else [0, 0]
-        failed, first = self._ends(_Event.RUN_FAILURE, seen[0])
-        canceled, second = self._ends(_Event.RUN_CANCELED, seen[1])
+        read = [int(part) for part in token.split(",")] if token else [0, 0]
+        failed, first = self._ends(_Event.RUN_FAILURE, read[0])
+        canceled, second = self._ends(_Event.RUN_CANCELED, read[1])
         keys = self._partitions([*failed, *canceled])
         return EndedRuns(tuple(sorted(keys)), f"{first},{second}")
 
     def failed(self) -> set[str]:
-        """Partitions of which any run was cancelled or failed."""
-        of_it = dg.RunsFilter(job_name=demonstration_job.name, statuses=_FAILED)
+        """Partitions with a run that failed or was cancelled."""
+        filters = dg.RunsFilter(job_name=demonstration_job.name, statuses=_FAILED)
         keys: set[str] = set()
         cursor = None
-        while records := self._instance.get_run_records(of_it, limit=_PAGE, cursor=cursor):
+        while records := self._instance.get_run_records(filters, limit=_PAGE, cursor=cursor):
             keys |= {record.dagster_run.tags.get(PARTITION_NAME_TAG, "") for record in records}
             cursor = records[-1].dagster_run.run_id
         return keys - {""}
 
     def _outcome(self, demonstration: str, record: dg.RunRecord) -> RunOutcome:
         run = record.dagster_run
-        if run.tags.get(OUTCOME_TAG) == SUPERSEDED:
+        if run.tags.get(OUTCOME_TAG) == SUPERSEDED_OUTCOME:
             return RunOutcome.SUPERSEDED
         if run.status is dg.DagsterRunStatus.CANCELED:
             return RunOutcome.LOST
@@ -114,20 +112,21 @@ class InstanceRuns:
     def _lost(self, demonstration: str, fingerprint: str) -> int:
         tags = {PARTITION_NAME_TAG: demonstration, FINGERPRINT_TAG: fingerprint}
         ended = self._instance.get_runs(
-            dg.RunsFilter(tags=tags, statuses=_FAILED), limit=_LOOKED_AT
+            dg.RunsFilter(tags=tags, statuses=_FAILED), limit=_NEWEST_RUNS
         )
         return sum(
-            run.tags.get(WILL_RETRY_TAG) != "true" and run.tags.get(OUTCOME_TAG) != SUPERSEDED
+            run.tags.get(WILL_RETRY_TAG) != "true"
+            and run.tags.get(OUTCOME_TAG) != SUPERSEDED_OUTCOME
             for run in ended
         )
 
     def _ends(self, kind: _Kind, after: int) -> tuple[list[str], int]:
-        """(runs with such an event, number of the last event that need not be seen again)."""
+        """(ids of runs with such an event, number of the last event not to be read again)."""
         newer = dg.RunStatusChangeRecordsFilter(kind, after_storage_id=after)
         records = self._instance.fetch_run_status_changes(
             newer, limit=_EVENTS, ascending=True
         ).records
-        old = time.time() - FAILURE_GRACE_SECONDS - _SLACK
+        old = time.time() - FAILURE_GRACE_SECONDS - _EVENT_DELAY_SECONDS
         for record in records:
             if record.timestamp > old:
                 break
@@ -137,8 +136,8 @@ class InstanceRuns:
     def _partitions(self, run_ids: list[str]) -> set[str]:
         if not run_ids:
             return set()
-        of_it = dg.RunsFilter(run_ids=run_ids, job_name=demonstration_job.name)
-        runs = self._instance.get_runs(of_it)
+        filters = dg.RunsFilter(run_ids=run_ids, job_name=demonstration_job.name)
+        runs = self._instance.get_runs(filters)
         return {run.tags[PARTITION_NAME_TAG] for run in runs if PARTITION_NAME_TAG in run.tags}
 
 
@@ -149,17 +148,17 @@ def newest_launch(instance: dg.DagsterInstance, demonstration: str) -> dg.Dagste
 
 
 def _newest(instance: dg.DagsterInstance, demonstration: str) -> list[dg.RunRecord]:
-    """The newest runs, up to the first that bears a fingerprint; none when there is no such."""
-    of_it = dg.RunsFilter(tags={PARTITION_NAME_TAG: demonstration})
-    records = list(instance.get_run_records(of_it, limit=_LOOKED_AT))
-    for place, one in enumerate(records):
-        if FINGERPRINT_TAG in one.dagster_run.tags:
-            return records[: place + 1]
+    """The newest runs, up to the first that has a fingerprint; empty without such a run."""
+    filters = dg.RunsFilter(tags={PARTITION_NAME_TAG: demonstration})
+    records = list(instance.get_run_records(filters, limit=_NEWEST_RUNS))
+    for index, record in enumerate(records):
+        if FINGERPRINT_TAG in record.dagster_run.tags:
+            return records[: index + 1]
     return []
 
 
-def _made_up_by_hand(later: Sequence[dg.RunRecord]) -> RunOutcome | None:
-    """What came of a run to the end that a person launched after one that was lost."""
+def _manual_outcome(later: Sequence[dg.RunRecord]) -> RunOutcome | None:
+    """The outcome of a complete run that a person launched after a lost one."""
     for run in (record.dagster_run for record in later):
         if run.asset_selection is not None and _LAST not in run.asset_selection:
             continue
@@ -170,12 +169,12 @@ def _made_up_by_hand(later: Sequence[dg.RunRecord]) -> RunOutcome | None:
     return None
 
 
-def ledger_path(instance: dg.DagsterInstance, pipeline: Workspace) -> Path:
-    """The ledger of these uploads: `<instance>/storage/discovery/<hash of their URL>.sqlite`."""
-    name = hashlib.sha256(pipeline.uploads.url.encode()).hexdigest()[:12]
+def ledger_path(instance: dg.DagsterInstance, workspace: Workspace) -> Path:
+    """Path of the ledger: `<instance>/storage/discovery/<hash of the uploads' URL>.sqlite`."""
+    name = hashlib.sha256(workspace.uploads.url.encode()).hexdigest()[:12]
     return Path(instance.storage_directory()) / "discovery" / f"{name}.sqlite"
 
 
-def open_ledger(instance: dg.DagsterInstance, pipeline: Workspace) -> Ledger:
-    """The ledger of these uploads, made when there is none; to be closed."""
-    return Ledger.open(ledger_path(instance, pipeline))
+def open_ledger(instance: dg.DagsterInstance, workspace: Workspace) -> Ledger:
+    """Open the ledger of these uploads, creating it if missing; the caller closes it."""
+    return Ledger.open(ledger_path(instance, workspace))

@@ -1,45 +1,44 @@
-"""Jobs over assets: what is run together.
+"""The jobs over assets.
 
-Belongs here: selections and their names. When they run, the sensors decide; jobs that look after
-the pipeline itself are in upkeep.py.
+Belongs here: which assets run together. Which dataset stage belongs to which job stands in the
+registry; when the jobs run is decided by the sensors. Maintenance jobs are in maintenance.py.
 """
 
 import dagster as dg
 
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
-from demo_pipeline.pipeline.dataset_statistics import DATASET_STATISTICS
+from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, QUARANTINE_STAGE, TASKS_STAGE
 from demo_pipeline.pipeline.demonstration_stages import STAGES
-from demo_pipeline.pipeline.quarantine_table import QUARANTINE
-from demo_pipeline.pipeline.task_catalog import OSWORLD_TASKS
+from demo_pipeline.pipeline.stage_types import DATASETS_JOB
+
+_DESCRIPTIONS = {
+    DATASETS_JOB: "Builds every dataset and the statistics from the committed trajectories.",
+    TASKS_STAGE.job: "Builds the catalog of OSWorld tasks that trajectories are compared with.",
+    QUARANTINE_STAGE.job: "Writes the table of quarantined demonstrations and checks that every "
+    "upload is accounted for.",
+}
 
 demonstration_job = dg.define_asset_job(
     "process_demonstration",
     selection=[stage.name for stage in STAGES],
-    description="One demonstration from its uploaded files to its trajectory.",
-)
-
-datasets_job = dg.define_asset_job(
-    "build_datasets",
-    selection=[*(aggregate.name for aggregate in DATASET_STAGES), DATASET_STATISTICS],
-    description="SFT samples, messages, CUDAG, the index and statistics, from what is committed.",
+    description="Processes one demonstration from its uploaded files to its contact sheets.",
 )
 
 catalog_job = dg.define_asset_job(
     "register_uploads",
     selection=["demonstration_catalog"],
-    description="Registers what lies in the uploads root; the same as `demo-pipeline register`.",
+    description="Registers every upload as a partition; the same as `demo-pipeline register`.",
 )
 
-tasks_job = dg.define_asset_job(
-    "read_osworld_tasks",
-    selection=[OSWORLD_TASKS],
-    description="The catalog of OSWorld tasks that trajectories are compared with.",
-)
+_DATASET_JOBS = {
+    name: dg.define_asset_job(
+        name,
+        selection=[stage.name for stage in DATASET_STAGES if stage.job == name],
+        description=description,
+    )
+    for name, description in _DESCRIPTIONS.items()
+}
+datasets_job = _DATASET_JOBS[DATASETS_JOB]
+tasks_job = _DATASET_JOBS[TASKS_STAGE.job]
+quarantine_job = _DATASET_JOBS[QUARANTINE_STAGE.job]
 
-quarantine_job = dg.define_asset_job(
-    "report_quarantine",
-    selection=[QUARANTINE],
-    description="The table of what is quarantined, and whether every upload is accounted for.",
-)
-
-ASSET_JOBS = (demonstration_job, datasets_job, catalog_job, tasks_job, quarantine_job)
+ASSET_JOBS = (demonstration_job, catalog_job, *_DATASET_JOBS.values())

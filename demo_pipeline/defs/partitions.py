@@ -1,6 +1,6 @@
-"""The partitions: one dynamic partition a demonstration, named by its safe id.
+"""The partitions: one dynamic partition per demonstration, named by its safe id.
 
-Belongs here: the definition and the registering of ids, which no Dagster command does.
+Belongs here: the definition, and registering ids, which no Dagster command does.
 """
 
 from collections.abc import Iterable
@@ -11,13 +11,13 @@ DEMONSTRATIONS = dg.DynamicPartitionsDefinition(name="demonstrations")
 
 
 def unregistered(instance: dg.DagsterInstance, ids: Iterable[str]) -> list[str]:
-    """Those ids that are no partition yet, each once, in order."""
+    """The ids that are not a partition yet, without duplicates, in order."""
     known = set(instance.get_dynamic_partitions(DEMONSTRATIONS.name or ""))
     return [key for key in dict.fromkeys(ids) if key not in known]
 
 
 def register_partitions(instance: dg.DagsterInstance, ids: Iterable[str]) -> list[str]:
-    """Register ids that are not yet known; returns those, in order."""
+    """Register the ids that are not a partition yet; returns these, in order."""
     new = unregistered(instance, ids)
     if new:
         instance.add_dynamic_partitions(DEMONSTRATIONS.name or "", new)

@@ -1,7 +1,7 @@
-"""What a person reads in the UI: metadata of outputs, verdicts of checks, reasons of failures.
+"""What people read in the UI: metadata of outputs, results of checks, reasons of failures.
 
-Belongs here: turning summaries, checks and problems into Dagster's own types. Nothing here carries
-what was typed; the summaries do not either.
+Belongs here: converting summaries, checks and problems into Dagster's types. None of them contains
+typed text.
 """
 
 import base64
@@ -14,6 +14,7 @@ import pyarrow as pa
 from demo_pipeline.common.parquet import column_descriptions
 from demo_pipeline.pipeline.build_if_stale import BuildResult
 from demo_pipeline.pipeline.quarantine import QuarantineRecord
+from demo_pipeline.pipeline.stage_types import Check
 from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.storage.store.version_manifest import CheckOutcome
 
@@ -21,7 +22,7 @@ _SHOWN = 20
 
 
 def metadata_of(summary: Mapping[str, Any]) -> dict[str, dg.MetadataValue]:
-    """One entry a key: numbers as numbers, lists as a Markdown list, objects as JSON."""
+    """One entry per key: numbers as numbers, lists of texts as Markdown lists, others as JSON."""
     return {key: _value(value) for key, value in summary.items() if value is not None}
 
 
@@ -41,59 +42,78 @@ def _value(value: Any) -> dg.MetadataValue:
             return dg.MetadataValue.json(value)
 
 
-def made_metadata(made: BuildResult, location: str) -> dict[str, dg.MetadataValue]:
-    """The summary of an output, where it lies, and which version it is."""
-    entries = metadata_of(made.summary)
+def result_metadata(result: BuildResult, location: str) -> dict[str, dg.MetadataValue]:
+    """The summary, location, version, number of files and size in bytes of an output."""
+    entries = metadata_of(result.summary)
     entries["path"] = dg.MetadataValue.path(location)
-    entries["outcome"] = dg.MetadataValue.text(made.status)
-    if made.version is not None:
-        entries["version"] = dg.MetadataValue.text(made.version.id)
-        entries["files"] = dg.MetadataValue.int(len(made.version.manifest.files))
-        size = sum(file.size for file in made.version.manifest.files)
+    entries["outcome"] = dg.MetadataValue.text(result.status)
+    if result.version is not None:
+        entries["version"] = dg.MetadataValue.text(result.version.id)
+        entries["files"] = dg.MetadataValue.int(len(result.version.manifest.files))
+        size = sum(file.size for file in result.version.manifest.files)
         entries["output_bytes"] = dg.MetadataValue.int(size)
     return entries
 
 
-def column_schema(schema: pa.Schema) -> dg.TableSchema:
-    """A Parquet schema as the UI shows it."""
+def columns_metadata(schema: pa.Schema | None) -> dict[str, Any]:
+    """The columns of an asset's table as its metadata; nothing without a table."""
+    if schema is None:
+        return {}
     descriptions = column_descriptions(schema)
-    return dg.TableSchema(
-        columns=[
-            dg.TableColumn(
-                name=field.name,
-                type=str(field.type),
-                description=descriptions[field.name],
-                constraints=dg.TableColumnConstraints(nullable=field.nullable),
-            )
-            for field in schema
-        ]
-    )
+    columns = [
+        dg.TableColumn(
+            name=field.name,
+            type=str(field.type),
+            description=descriptions[field.name],
+            constraints=dg.TableColumnConstraints(nullable=field.nullable),
+        )
+        for field in schema
+    ]
+    return {"dagster/column_schema": dg.TableSchema(columns=columns)}
+
+
+def check_specs(
+    asset: str,
+    checks: Sequence[Check[Any]],
+    partitions_def: dg.PartitionsDefinition[Any] | None = None,
+) -> list[dg.AssetCheckSpec]:
+    """The checks of a stage as Dagster declares them."""
+    return [
+        dg.AssetCheckSpec(
+            check.name,
+            asset=asset,
+            description=check.description,
+            blocking=check.blocking,
+            partitions_def=partitions_def,
+        )
+        for check in checks
+    ]
 
 
 def picture(jpeg: bytes, alt: str) -> dg.MetadataValue:
-    """A small picture inside the metadata."""
+    """A small JPEG picture inside the metadata."""
     data = base64.b64encode(jpeg).decode()
     return dg.MetadataValue.md(f"![{alt}](data:image/jpeg;base64,{data})")
 
 
 def pictures(pngs: Mapping[str, bytes]) -> dg.MetadataValue:
-    """Small PNG pictures below each other, by name."""
+    """Small PNG pictures, one below the other."""
     data = {name: base64.b64encode(png).decode() for name, png in pngs.items()}
     shown = [f"![{name}](data:image/png;base64,{text})" for name, text in data.items()]
     return dg.MetadataValue.md("\n\n".join(shown))
 
 
 def records(rows: Sequence[Mapping[str, Any]]) -> dg.MetadataValue:
-    """Rows of plain values as a Markdown table, the first twenty."""
+    """The first twenty rows of plain values as a Markdown table."""
     names = list(rows[0]) if rows else ["nothing"]
     lines = [names, ["---"] * len(names), *(list(row.values()) for row in rows[:_SHOWN])]
-    text = "\n".join("| " + " | ".join(cell(str(one)) for one in line) + " |" for line in lines)
+    text = "\n".join("| " + " | ".join(cell(str(item)) for item in line) + " |" for line in lines)
     more = f"\n\n… and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
     return dg.MetadataValue.md(text + more)
 
 
 def check_result(outcome: CheckOutcome, *, halts: bool = True) -> dg.AssetCheckResult:
-    """A verdict with what, where and what to do; `halts`: whether an error stops the run."""
+    """The result of a check with its problems; `halts`: whether a blocking failure ends the run."""
     blocking = outcome.blocking and halts
     return dg.AssetCheckResult(
         check_name=outcome.name,
@@ -115,7 +135,7 @@ def _sentence(problems: Sequence[Problem]) -> str:
 
 
 def problem_table(problems: Sequence[Problem]) -> dg.MetadataValue:
-    """Problems as a Markdown table, the first twenty."""
+    """The first twenty problems as a Markdown table."""
     rows = [
         f"| {p.severity} | {cell(p.location)} | {cell(p.message)} | {cell(p.remedy)} |"
         for p in problems[:_SHOWN]
@@ -131,17 +151,17 @@ def cell(text: str) -> str:
 
 
 def failure(problems: Iterable[Problem], stage: str, demonstration: str) -> dg.Failure:
-    """Why one demonstration stands still; not retried, since its input is at fault."""
+    """Why a demonstration is quarantined; not retried, since its input is at fault."""
     found = list(problems)
     lines = "\n".join(f"  {problem}" for problem in found[:_SHOWN])
     return dg.Failure(
-        description=f"{demonstration} cannot go on at {stage}:\n{lines}",
+        description=f"{demonstration} failed in {stage}:\n{lines}",
         metadata={
             "demonstration": demonstration,
             "stage": stage,
             "found": problem_table(found),
-            "what_to_do": "correct the upload, then materialise raw_recordings and what follows "
-            "again; the other demonstrations are not affected",
+            "what_to_do": "correct the upload, then materialise raw_recordings and the later "
+            "stages again; other demonstrations are not affected",
         },
         allow_retries=False,
     )
@@ -154,6 +174,6 @@ def recorded(record: QuarantineRecord) -> list[Problem]:
     ]
 
 
-def worst(problems: Sequence[Problem]) -> list[Problem]:
-    """Errors first."""
+def errors_first(problems: Sequence[Problem]) -> list[Problem]:
+    """The problems, errors before warnings."""
     return sorted(problems, key=lambda problem: problem.severity is not Severity.ERROR)

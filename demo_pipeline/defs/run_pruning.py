@@ -1,6 +1,6 @@
-"""Which finished runs can be forgotten without anybody noticing.
+"""Deleting old finished runs whose deletion changes nothing that the UI shows.
 
-Belongs here: what has to stay, and the deleting. When, upkeep.py says.
+Belongs here: which runs are kept, and deleting the others. The job is in maintenance.py.
 """
 
 import datetime as dt
@@ -8,13 +8,11 @@ from collections.abc import Iterable, Iterator
 
 import dagster as dg
 
+from demo_pipeline.defs.demonstration_catalog import CATALOG_ASSET
 from demo_pipeline.defs.instance_runs import newest_launch
 from demo_pipeline.defs.tags import PARTITION_NAME_TAG
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
-from demo_pipeline.pipeline.dataset_statistics import DATASET_STATISTICS
 from demo_pipeline.pipeline.demonstration_stages import STAGES
-from demo_pipeline.pipeline.quarantine_table import QUARANTINE
-from demo_pipeline.pipeline.task_catalog import OSWORLD_TASKS
 
 _FINISHED = (
     dg.DagsterRunStatus.SUCCESS,
@@ -23,29 +21,26 @@ _FINISHED = (
 )
 _MATERIALIZATION = dg.DagsterEventType.ASSET_MATERIALIZATION
 _PAGE = 500
-_UNPARTITIONED = (
-    *(aggregate.name for aggregate in DATASET_STAGES),
-    DATASET_STATISTICS,
-    OSWORLD_TASKS,
-    QUARANTINE,
-    "demonstration_catalog",
-)
+_UNPARTITIONED = (*(stage.name for stage in DATASET_STAGES), CATALOG_ASSET)
 
 
 def prune_runs(instance: dg.DagsterInstance, before: float) -> list[str]:
-    """Delete finished runs created before `before`, with their events; their ids.
+    """Delete finished runs created before `before`, with their events.
 
-    Kept are the run of every partition's and dataset's newest materialisation, since deleting it
-    would show as never made, and of every partition the newest run and the newest that was launched
-    for an upload, since it says which one that was.
+    The run of the newest materialisation of every partition and dataset is kept, since without it
+    the asset counts as never materialised. The newest run of every partition and the newest that
+    was launched for an upload are kept, since discovery reads from it which upload that was.
 
     Args:
-        instance: whose runs.
+        instance: that holds the runs.
         before: epoch seconds.
+
+    Returns:
+        The ids of the deleted runs.
     """
     kept = set(_runs_behind_assets(instance))
     partitions: set[str] = set()
-    gone = []
+    deleted = []
     for run in list(_old_runs(instance, before)):
         key = run.tags.get(PARTITION_NAME_TAG)
         if key is not None and key not in partitions:
@@ -53,8 +48,8 @@ def prune_runs(instance: dg.DagsterInstance, before: float) -> list[str]:
             kept |= set(_newest(instance, key))
         if run.run_id not in kept:
             instance.delete_run(run.run_id)
-            gone.append(run.run_id)
-    return gone
+            deleted.append(run.run_id)
+    return deleted
 
 
 def _old_runs(instance: dg.DagsterInstance, before: float) -> Iterator[dg.DagsterRun]:
@@ -67,8 +62,8 @@ def _old_runs(instance: dg.DagsterInstance, before: float) -> Iterator[dg.Dagste
 
 
 def _newest(instance: dg.DagsterInstance, partition: str) -> Iterator[str]:
-    of_it = dg.RunsFilter(tags={PARTITION_NAME_TAG: partition})
-    yield from instance.get_run_ids(of_it, limit=1)
+    filters = dg.RunsFilter(tags={PARTITION_NAME_TAG: partition})
+    yield from instance.get_run_ids(filters, limit=1)
     launch = newest_launch(instance, partition)
     if launch is not None:
         yield launch.run_id

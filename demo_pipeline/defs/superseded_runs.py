@@ -1,6 +1,6 @@
-"""A run whose upload changed while it was at work: it ends well, makes nothing, and says so.
+"""How Dagster shows a run whose upload changed during the run: it succeeds without an output.
 
-Belongs here: how that looks in Dagster. That it is so, stages.py finds out.
+Belongs here: check results, tags and events of such a run. pipeline/runner.py detects the change.
 """
 
 from collections.abc import Iterator
@@ -8,33 +8,36 @@ from collections.abc import Iterator
 import dagster as dg
 
 from demo_pipeline.defs.instance_runs import open_ledger
-from demo_pipeline.defs.tags import OUTCOME_TAG, SUPERSEDED
+from demo_pipeline.defs.tags import OUTCOME_TAG, SUPERSEDED_OUTCOME
 from demo_pipeline.discovery.decisions import SUPERSEDED_REASON
-from demo_pipeline.pipeline.context import Stage, Workspace
+from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.pipeline.stage_types import Stage
 
-_SAID = "superseded: the upload changed meanwhile; another run is for what lies there now"
+_MESSAGE = "superseded: the upload changed during the run; a new run will process the new upload"
 
 
 def superseded(
-    context: dg.AssetExecutionContext, pipeline: Workspace, stage: Stage, key: str
+    context: dg.AssetExecutionContext, workspace: Workspace, stage: Stage, key: str
 ) -> Iterator[dg.AssetCheckResult]:
-    """The stage ends without an output, so that Dagster skips what follows, and nothing fails.
+    """End the stage without an output, so that Dagster skips the later stages and nothing fails.
 
-    Every check has to have a verdict; theirs is a warning, since they looked at nothing.
+    Dagster requires a result of every check: a warning, since nothing was checked.
     """
-    context.log.warning("%s of %s: %s", stage.name, key, _SAID)
-    context.instance.add_run_tags(context.run.run_id, {OUTCOME_TAG: SUPERSEDED})
+    context.log.warning("%s of %s: %s", stage.name, key, _MESSAGE)
+    context.instance.add_run_tags(context.run.run_id, {OUTCOME_TAG: SUPERSEDED_OUTCOME})
     context.log_event(
         dg.AssetObservation(
-            asset_key=stage.name, partition=key, metadata={"outcome": SUPERSEDED, "why": _SAID}
+            asset_key=stage.name,
+            partition=key,
+            metadata={"outcome": SUPERSEDED_OUTCOME, "why": _MESSAGE},
         )
     )
-    with open_ledger(context.instance, pipeline) as ledger:
+    with open_ledger(context.instance, workspace) as ledger:
         ledger.request_rerun(key, SUPERSEDED_REASON)
     for check in stage.checks:
         yield dg.AssetCheckResult(
             check_name=check.name,
             passed=False,
             severity=dg.AssetCheckSeverity.WARN,
-            description=_SAID,
+            description=_MESSAGE,
         )

@@ -1,4 +1,4 @@
-"""What this project writes on runs, so that anybody can tell what a run was for.
+"""The tags that this project writes on runs, and the owners it writes on assets.
 
 Belongs here: names of tags and their values.
 """
@@ -9,13 +9,17 @@ __all__ = [
     "FINGERPRINT_TAG",
     "FORCE_TAG",
     "OUTCOME_TAG",
+    "OWNERS",
     "PARTITION_NAME_TAG",
+    "REASON_TAG",
     "RUN_KEY_TAG",
-    "SUPERSEDED",
+    "SUPERSEDED_OUTCOME",
     "WILL_RETRY_TAG",
 ]
 
+OWNERS = ["team:demonstrations"]
 FORCE_TAG = "demo_pipeline/force"
 FINGERPRINT_TAG = "demo_pipeline/fingerprint"  # of the listing of the upload that the run is for
 OUTCOME_TAG = "demo_pipeline/outcome"
-SUPERSEDED = "superseded"
+REASON_TAG = "demo_pipeline/reason"  # why discovery requested the run
+SUPERSEDED_OUTCOME = "superseded"

@@ -1,7 +1,7 @@
-"""Making an output: not again when nothing changed, not at all when a check fails.
+"""Building one output: only when it is stale, and publishing it only when its checks pass.
 
-Belongs here: the one order of things that every stage follows. What is made and what is checked
-is the caller's.
+Belongs here: the order of steps that every stage follows. What is built and checked is the
+caller's.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,15 +18,15 @@ from demo_pipeline.storage.store.version_manifest import CheckOutcome, Recipe, V
 
 @dataclass(frozen=True, slots=True)
 class BuildResult:
-    """What came of making an output.
+    """The result of building an output.
 
     Attributes:
-        output: its name.
-        status: `made`: committed now; `unchanged`: the current version has this recipe already;
-            `rejected`: a blocking check failed, and readers see what they saw before.
+        output: its name in the store.
+        status: `made`: built and committed; `unchanged`: the current version has this recipe;
+            `rejected`: a blocking check failed, and readers still see the version before.
         version: the current version; None when rejected.
-        summary: what the stage said about it.
-        checks: what the checks said about it.
+        summary: what the build function returned.
+        checks: the outcome of every check.
     """
 
     output: str
@@ -48,26 +48,26 @@ def build_if_stale(
     """Build, check and commit `output`, unless its current version has the same recipe.
 
     Args:
-        store: where it goes.
-        output: its name.
-        recipe: all it depends on.
+        store: gets the output.
+        output: its name in the store.
+        recipe: everything it depends on.
         build: writes the files under `Staging.path` and returns a JSON object about them.
-        check: reads the files back from the path it is given.
-        force: build even when nothing changed.
+        check: reads the files back from a folder.
+        force: build although nothing changed.
 
     Raises:
-        DemonstrationError: what `build` or `check` raises passes through; nothing is committed.
+        DemonstrationError: raised by `build` or `check`; nothing is committed.
     """
     current = store.current(output)
     if current and not force and current.manifest.recipe == recipe:
-        return _seen(output, "unchanged", current)
+        return _current(output, "unchanged", current)
     with store.stage(output) as staging:
         summary = build(staging)
         checks = tuple(check(staging.path))
         if any(outcome.blocking and not outcome.passed for outcome in checks):
             return BuildResult(output, "rejected", None, summary, checks)
-        return _seen(output, "made", store.commit(staging, recipe, summary, checks))
+        return _current(output, "made", store.commit(staging, recipe, summary, checks))
 
 
-def _seen(output: str, status: Literal["made", "unchanged"], version: Version) -> BuildResult:
+def _current(output: str, status: Literal["made", "unchanged"], version: Version) -> BuildResult:
     return BuildResult(output, status, version, version.manifest.summary, version.manifest.checks)

@@ -1,20 +1,22 @@
-"""What every stage shares: roots and settings, what its code gets, how it is described.
+"""What the code of a stage receives: roots, settings and opened inputs.
 
-Belongs here: types only. The stages themselves are in chain.py, running one in stages.py.
+Belongs here: `Workspace` and the two context types. What a stage is stands in stage_types.py.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from demo_pipeline.datasets.selection import DatasetTrajectory
 from demo_pipeline.datasets.task_matching import NO_CATALOG, TaskMatch
-from demo_pipeline.problems import Problem
+from demo_pipeline.datasets.views import View
 from demo_pipeline.recording import manifest
 from demo_pipeline.recording.manifest import RecordingManifest
-from demo_pipeline.settings import Section, Settings
+from demo_pipeline.settings import Settings
 from demo_pipeline.storage.objects.urls import local_path
 from demo_pipeline.storage.store.store import Store, open_store
+from demo_pipeline.storage.store.version_manifest import Version
 from demo_pipeline.storage.uploads.uploads import Uploads, open_uploads
 
 Summary = Mapping[str, Any]
@@ -22,9 +24,9 @@ Summary = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Workspace:
-    """The roots and the settings: all that a stage may reach.
+    """The roots and the settings: everything that a stage may access.
 
-    `tasks` is the folder of OSWorld task files, which need not be there.
+    `tasks` is the folder of OSWorld task files, which may be missing.
     """
 
     settings: Settings
@@ -42,70 +44,79 @@ class Workspace:
 
 @dataclass(frozen=True)
 class StageContext:
-    """What a stage's code gets: its demonstration, its inputs, its settings.
+    """What the code of a demonstration's stage receives.
 
     Attributes:
+        demonstration: safe id.
+        upload_name: name of the uploaded folder, which the id was derived from.
         upload: folder with the uploaded files, for the stages that read them.
-        copies: the uploads are downloads: `raw_recordings` keeps them in its output, and that is
-            the `upload` of every later stage.
+        manifest: of the recording; None in the first stage, which writes it.
+        folders: stage → folder with its output, for every input of the stage.
+        settings: every threshold.
+        task_match: which OSWorld task the demonstration is of, for the stages that ask.
+        downloaded: the uploads are downloads. Then `raw_recordings` keeps the files in its output,
+            which is the `upload` of every later stage.
     """
 
     demonstration: str
-    name: str
+    upload_name: str
     upload: Path
     manifest: RecordingManifest | None
     folders: Mapping[str, Path]
     settings: Settings
-    link: TaskMatch = NO_CATALOG
-    copies: bool = False
+    task_match: TaskMatch = NO_CATALOG
+    downloaded: bool = False
 
     @property
     def recording(self) -> RecordingManifest:
-        """The committed manifest; every stage but the first has it."""
+        """The committed manifest, which every stage but the first has."""
         if self.manifest is None:
             raise ValueError("raw_recordings has no manifest yet")
         return self.manifest
 
     def file(self, name: str) -> Path:
-        """An uploaded file, proven to be the one the manifest speaks of."""
-        if self.copies:  # committed with the manifest: the store has verified them
+        """An uploaded file, verified against its hash in the manifest."""
+        if self.downloaded:  # committed with the manifest: the store has verified it
             return manifest.kept_file(self.upload, name, self.recording)
         return manifest.verified_file(self.upload, name, self.recording)
 
 
 @dataclass(frozen=True)
-class Check:
-    """One check: its name, what it makes sure of, and the function that looks at the files."""
+class CommittedTrajectories:
+    """The committed trajectories that a dataset is built from.
 
-    name: str
-    description: str
-    run: Callable[[StageContext, Path], Sequence[Problem]]
-    blocking: bool = True
+    Attributes:
+        trajectories: sorted by id.
+        versions: id → the version that is read.
+        left_out: reason → number of demonstrations without a usable trajectory.
+    """
+
+    trajectories: tuple[DatasetTrajectory, ...] = ()
+    versions: Mapping[str, Version] = field(default_factory=dict)
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def provenance(self) -> list[Path]:
+        """The provenance files that exist."""
+        files = [trajectory.provenance for trajectory in self.trajectories]
+        return [file for file in files if file.is_file()]
 
 
 @dataclass(frozen=True)
-class Stage:
-    """One stage of the chain.
+class DatasetContext:
+    """What the code of a dataset stage receives.
 
     Attributes:
-        name: of the asset.
-        folder: of its outputs in the store: `<folder>/<demonstration>`.
-        inputs: names of the stages whose outputs it reads.
-        uploads: it reads the uploaded files too.
-        linked: it is told which OSWorld task the demonstration is of.
-        build: writes into a folder, returns a summary.
+        settings: every threshold.
+        committed: the trajectories, for a stage with the input `trajectories`.
+        folders: output → folder with its content, for every input that is a dataset stage and has
+            been built.
+        views: over every output of the store, for the stage that writes them down.
+        source: the value that `DatasetStage.source` read; None without one.
     """
 
-    name: str
-    folder: str
-    code_version: str
-    inputs: tuple[str, ...]
-    section: Callable[[Settings], Section]
-    build: Callable[[StageContext, Path], Summary]
-    checks: tuple[Check, ...]
-    uploads: bool = False
-    linked: bool = False
-
-    def output(self, demonstration: str) -> str:
-        """Name of the stage's output in the store."""
-        return f"{self.folder}/{demonstration}"
+    settings: Settings
+    committed: CommittedTrajectories = field(default_factory=CommittedTrajectories)
+    folders: Mapping[str, Path] = field(default_factory=dict)
+    views: tuple[View, ...] = ()
+    source: Any = None

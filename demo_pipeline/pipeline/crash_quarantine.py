@@ -1,16 +1,16 @@
-"""Quarantine for what no stage can find: runs that died, and uploads that nobody can tell apart.
+"""Quarantine for problems that no stage can report: crashed runs and colliding ids.
 
-Belongs here: those records. What a stage finds, it writes down itself (stages.py).
+Belongs here: those records. A stage records its own failures (runner.py).
 """
 
 from collections.abc import Mapping, Sequence
 
 from demo_pipeline import __version__
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.demonstration_stages import STAGES
+from demo_pipeline.pipeline.demonstration_stages import RAW_RECORDINGS_STAGE
 from demo_pipeline.pipeline.quarantine import (
     QuarantineRecord,
-    quarantine,
+    quarantine_demonstration,
     read_quarantine,
     release,
     without_fingerprint,
@@ -21,58 +21,66 @@ COLLISION, CRASH = "id_collision", "run_crashed"
 
 
 def record_crash(
-    pipeline: Workspace, demonstration: str, stage: str, cause: str
+    workspace: Workspace, demonstration: str, stage: str, cause: str
 ) -> QuarantineRecord:
-    """Quarantine a demonstration whose run ended without a verdict.
+    """Quarantine a demonstration whose run ended without a result.
 
     Args:
-        pipeline: roots and settings.
+        workspace: roots and settings.
         demonstration: its id.
         stage: in which the run ended.
-        cause: what ended it, e.g. an exception's name; never its words, which may quote the upload.
+        cause: what ended it, e.g. the name of an exception; never its message, which may quote the
+            upload.
     """
     problem = Problem(
         CRASH,
         ".",
         f"the run ended in {stage}: {cause}",
-        remedy="look at its newest run in the UI; when the cause is gone, run retry_quarantined",
+        remedy="open its newest run in the UI; when the cause is removed, run retry_quarantined",
         demonstration=demonstration,
     )
-    uploaded = pipeline.uploads.identity(demonstration)
-    return quarantine(
-        pipeline.store, demonstration, stage, uploaded, __version__, problems=[problem]
+    uploaded = workspace.uploads.identity(demonstration)
+    return quarantine_demonstration(
+        workspace.store, demonstration, stage, uploaded, __version__, problems=[problem]
     )
 
 
-def hold_collisions(pipeline: Workspace, collisions: Mapping[str, Sequence[str]]) -> list[str]:
-    """Quarantine the ids that several folders meet on; returns those that no longer do.
+def quarantine_collisions(
+    workspace: Workspace, collisions: Mapping[str, Sequence[str]]
+) -> list[str]:
+    """Quarantine the ids that several folders share, release the ids that no longer collide.
 
     Args:
-        pipeline: roots and settings.
-        collisions: id → names of the folders that meet on it, all there are.
+        workspace: roots and settings.
+        collisions: id → names of the folders that share it, for every collision.
+
+    Returns:
+        The released ids.
     """
     for key, names in collisions.items():
         problem = collision_problem(key, names)
-        standing = read_quarantine(pipeline.store, key)
-        if standing is None or problem.as_dict() not in standing.problems:
-            first = STAGES[0].name
-            quarantine(pipeline.store, key, first, None, __version__, problems=[problem])
-    parted = [
+        current = read_quarantine(workspace.store, key)
+        if current is None or problem.as_dict() not in current.problems:
+            first = RAW_RECORDINGS_STAGE.name
+            quarantine_demonstration(
+                workspace.store, key, first, None, __version__, problems=[problem]
+            )
+    released = [
         key
-        for key in without_fingerprint(pipeline.store)
-        if key not in collisions and _collided(pipeline, key)
+        for key in without_fingerprint(workspace.store)
+        if key not in collisions and _has_collided(workspace, key)
     ]
-    for key in parted:
-        release(pipeline.store, key)
-    return parted
+    for key in released:
+        release(workspace.store, key)
+    return released
 
 
 def collision_problem(demonstration: str, names: Sequence[str]) -> Problem:
-    """Why neither of several folders is taken."""
+    """Why none of several folders is processed."""
     return Problem(
         COLLISION,
         " and ".join(_printable(name) for name in sorted(names)),
-        f"these folders meet on the id {demonstration}",
+        f"these folders have the same id {demonstration}",
         remedy="rename all but one of them",
         demonstration=demonstration,
     )
@@ -82,10 +90,8 @@ def _printable(name: str) -> str:
     return name.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _collided(pipeline: Workspace, demonstration: str) -> bool:
-    record = read_quarantine(pipeline.store, demonstration)
-    return (
-        record is not None
-        and record.problems[:1] != []
-        and (record.problems[0].get("code") == COLLISION)
+def _has_collided(workspace: Workspace, demonstration: str) -> bool:
+    record = read_quarantine(workspace.store, demonstration)
+    return record is not None and any(
+        problem.get("code") == COLLISION for problem in record.problems[:1]
     )

@@ -1,290 +1,234 @@
-"""The datasets: which committed trajectories go in, which pure code makes each, its checks.
+"""The registry of the dataset stages: one entry per unpartitioned output.
 
-Belongs here: the wiring of the unpartitioned stages between store and pure code. Not here: what a
-dataset looks like (datasets/).
+Belongs here: entries only. Assets, jobs, `export`, `validate`, `stats`, pruning and error messages
+derive from them, so a new exporter is a build function, a check and one entry.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping
 
-from demo_pipeline import __version__
-from demo_pipeline.datasets import cudag_build, index, messages, quests, sft
-from demo_pipeline.datasets.card_content import (
-    describe_cudag,
-    describe_index,
-    describe_messages,
-    describe_sft,
-)
-from demo_pipeline.datasets.cudag_config import dataset_directory_name
-from demo_pipeline.datasets.dataset_stats import messages_stats, sft_stats
-from demo_pipeline.datasets.selection import DatasetTrajectory, load
-from demo_pipeline.datasets.trajectories import PROVENANCE_FILE
-from demo_pipeline.formats.cudag.validator import validate_cudag
-from demo_pipeline.formats.desktopd.sft_validator import validate_sft
-from demo_pipeline.formats.desktopd.validator import validate_dataset, validate_trajectory
-from demo_pipeline.formats.messages.validator import validate_messages
-from demo_pipeline.pipeline.build_if_stale import BuildResult, build_if_stale
-from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.demonstration_stages import STAGE_BY_NAME
-from demo_pipeline.pipeline.quarantine import list_quarantine
-from demo_pipeline.problems import DemonstrationError, Problem, errors
-from demo_pipeline.settings import DatasetSettings, TrajectorySettings
-from demo_pipeline.storage.errors import MissingOutput
-from demo_pipeline.storage.store.staging import Staging
-from demo_pipeline.storage.store.version_manifest import CheckOutcome, Recipe, Version
+from demo_pipeline.datasets.task_table import CATALOG_SCHEMA
+from demo_pipeline.datasets.views import DEMONSTRATION_VIEWS, OF_SPLIT, OF_STEPS, View
+from demo_pipeline.pipeline import dataset_builds as builds
+from demo_pipeline.pipeline import dataset_statistics, quarantine_table, task_catalog
+from demo_pipeline.pipeline import validated_formats as formats
+from demo_pipeline.pipeline.stage_types import Check, DatasetStage
 
-CODE_VERSION = "3"
-TRAJECTORIES = STAGE_BY_NAME["trajectories"].folder
-Summary = Mapping[str, Any]
+_CODE_VERSION = "3"  # of the stages that export trajectories: they share the export loop
 
-
-@dataclass(frozen=True)
-class CommittedTrajectories:
-    """The committed trajectories a dataset is made from, by id, and how many were left out."""
-
-    trajectories: tuple[DatasetTrajectory, ...]
-    versions: Mapping[str, Version]
-    left_out: Mapping[str, int]
-
-    @property
-    def provenance(self) -> list[Path]:
-        """The provenance files that are there."""
-        return [one.provenance for one in self.trajectories if one.provenance.is_file()]
-
-
-@dataclass(frozen=True)
-class AdvisoryCheck:
-    """A check that warns, by limits that are settings: its name, what it watches, and how."""
-
-    name: str
-    description: str
-    run: Callable[[Path, TrajectorySettings], Sequence[Problem]]
-
-
-@dataclass(frozen=True)
-class DatasetStage:
-    """One unpartitioned stage.
-
-    Attributes:
-        name: of the asset.
-        links: its output holds `trajectories/<id>` links to the exact versions it was made from.
-        output: name of its output in the store.
-        build: writes into a folder, returns a summary.
-        check: looks at the written folder.
-        watches: look too, and stop nothing.
-    """
-
-    name: str
-    check_name: str
-    description: str
-    links: bool
-    output: Callable[[CommittedTrajectories, DatasetSettings], str]
-    build: Callable[[CommittedTrajectories, Path, DatasetSettings], Summary]
-    check: Callable[[Path], Sequence[Problem]]
-    watches: tuple[AdvisoryCheck, ...] = ()
-
-
-def _build_index(members: CommittedTrajectories, out: Path, settings: DatasetSettings) -> Summary:
-    maker = ("demo_pipeline", __version__)
-    summary = index.build_index(members.trajectories, out, settings, maker)
-    describe_index(out, settings)
-    return {**asdict(summary), **summary.leaks.as_dict()}
-
-
-def _build_sft(members: CommittedTrajectories, out: Path, settings: DatasetSettings) -> Summary:
-    summary = sft.build_sft(members.trajectories, out, settings)
-    describe_sft(out, settings, members.provenance, summary.left_out)
-    return summary.as_dict()
-
-
-def _build_messages(
-    members: CommittedTrajectories, out: Path, settings: DatasetSettings
-) -> Summary:
-    summary = messages.build_messages(members.trajectories, out, settings)
-    describe_messages(out, settings, members.provenance, summary.left_out)
-    return summary.as_dict()
-
-
-def _build_cudag(members: CommittedTrajectories, out: Path, settings: DatasetSettings) -> Summary:
-    summary = cudag_build.build_cudag(members.trajectories, out, settings)
-    describe_cudag(out, settings, members.provenance, summary.left_out)
-    return summary.as_dict()
-
-
-def _build_quests(members: CommittedTrajectories, out: Path, _settings: DatasetSettings) -> Summary:
-    return asdict(quests.build_quests(members.trajectories, out))
-
-
-def _cudag_output(members: CommittedTrajectories, settings: DatasetSettings) -> str:
-    name = dataset_directory_name(members.trajectories, settings)
-    return f"datasets/{name}"
-
-
-def _check_sft(out: Path) -> list[Problem]:
-    found = validate_sft(out / sft.SAMPLES_FILE, out)
-    return found if errors(found) else [*found, *sft_stats(out, _linked(out))[1]]
-
-
-def _check_messages(out: Path) -> list[Problem]:
-    found = validate_messages(out)
-    return found if errors(found) else [*found, *messages_stats(out, _linked(out))[1]]
-
-
-def _linked(out: Path) -> list[Path]:
-    """The provenance of the trajectories that a dataset links."""
-    return sorted(out.glob(f"{TRAJECTORIES}/*/{PROVENANCE_FILE}"))
-
-
-def _check_cudag(out: Path) -> list[Problem]:
-    return [p for p in validate_cudag(out) if p.code != "directory_name"]
-
-
-DATASET_STAGES: tuple[DatasetStage, ...] = (
-    DatasetStage(
-        "sft_samples",
-        "sft_schema",
-        "Every line is a seed 001 sample whose picture and tree exist.",
-        True,
-        lambda _members, _settings: "sft",
-        _build_sft,
-        _check_sft,
-    ),
-    DatasetStage(
-        "messages_dataset",
-        "messages_schema",
-        "Every line fits the schema; roles alternate, parts match images, calls parse.",
-        True,
-        lambda _members, _settings: "messages",
-        _build_messages,
-        _check_messages,
-    ),
-    DatasetStage(
-        "cudag_dataset",
-        "cudag_schema",
-        "The directory is a seed 003 dataset; splits are disjoint; coordinates agree.",
-        False,
-        _cudag_output,
-        _build_cudag,
-        _check_cudag,
-    ),
-    DatasetStage(
-        "trajectory_index",
-        "desktopd_dataset",
-        "index.json, metadata.json and every indexed trajectory fit seed 001 and each other.",
-        True,
-        lambda _members, _settings: "dataset",
-        _build_index,
-        validate_dataset,
-        (
-            AdvisoryCheck(
-                "leak_rate",
-                "Few pictures show the pointer at its target, hardly any of them avoidably.",
-                index.check_dataset_leaks,
-            ),
+INDEX_STAGE = DatasetStage(
+    name="trajectory_index",
+    output="dataset",
+    description="The root of an OSWorld-Desktopd dataset: index.json, metadata.json, the "
+    "provenance of all steps in steps.parquet, and links to the exact trajectories.",
+    kinds=frozenset({"json", "parquet"}),
+    code_version=_CODE_VERSION,
+    section=lambda settings: settings.datasets,
+    limits={"limits of trajectories": lambda settings: settings.trajectories},
+    build=builds.run_index,
+    checks=(
+        Check(
+            "desktopd_dataset",
+            "index.json, metadata.json and every indexed trajectory fit the OSWorld-Desktopd "
+            "format and each other.",
+            builds.verify_index,
+        ),
+        Check(
+            "leak_rate",
+            "The shares of screenshots that leak, and that leak avoidably, are within the limits.",
+            builds.verify_index_leaks,
+            blocking=False,
         ),
     ),
-    DatasetStage(
-        "osworld_quests",
-        "quest_files",
-        "Every quest is a sound, listed OSWorld task file whose evaluator is null.",
-        False,
-        lambda _members, _settings: "osworld/quests",
-        _build_quests,
-        quests.check_quests,
+    links_trajectories=True,
+    validated_as=formats.DATASET_FORMAT,
+    views=(
+        View(
+            "trajectories",
+            "a demonstration: task, application, success",
+            "dataset/trajectories.parquet",
+        ),
+        View(
+            "steps",
+            "a step: where picture, tree and target came from",
+            "dataset/steps.parquet",
+            OF_STEPS,
+        ),
+    ),
+    counts=("trajectories", "steps"),
+)
+
+SFT_STAGE = DatasetStage(
+    name="sft_samples",
+    output="sft",
+    description="OSWorld-Desktopd SFT samples: one per step with instruction, screenshot, tree, "
+    "history, action and reasoning, together and by split. Failed demonstrations are left out "
+    "and counted.",
+    kinds=frozenset({"json", "parquet"}),
+    code_version=_CODE_VERSION,
+    section=lambda settings: settings.datasets,
+    build=builds.run_sft,
+    checks=(
+        Check(
+            "sft_schema",
+            "Every line is a valid SFT sample whose screenshot and tree exist.",
+            builds.verify_sft,
+        ),
+    ),
+    links_trajectories=True,
+    validated_as=formats.SFT_FORMAT,
+    views=(View("sft", "an SFT sample with its split", "sft/samples.parquet"),),
+    counts=("records",),
+)
+
+MESSAGES_STAGE = DatasetStage(
+    name="messages_dataset",
+    output="messages",
+    description="The same steps as chat messages with role and content, image and text parts, as "
+    "TRL and Axolotl read them. The splits are those of the other exports.",
+    kinds=frozenset({"json", "parquet"}),
+    code_version=_CODE_VERSION,
+    section=lambda settings: settings.datasets,
+    build=builds.run_messages,
+    checks=(
+        Check(
+            "messages_schema",
+            "Every line fits the schema; roles alternate, parts match images, calls parse.",
+            builds.verify_messages,
+        ),
+    ),
+    links_trajectories=True,
+    validated_as=formats.MESSAGES_FORMAT,
+    views=(View("messages", "a chat record with its split", "messages/*.parquet", OF_SPLIT),),
+    counts=("records",),
+)
+
+
+STATISTICS_STAGE = DatasetStage(
+    name="dataset_statistics",
+    output="statistics",
+    description="Tables about the datasets, by SQL over their Parquet files, and the views for "
+    "querying the store; the same as `demo-pipeline stats`.",
+    kinds=frozenset({"duckdb"}),
+    code_version="2",
+    inputs=("trajectory_index", "sft_samples", "messages_dataset"),
+    build=dataset_statistics.run_statistics,
+    checks=(
+        Check(
+            "datasets_agree",
+            "The index, the SFT samples and the messages have the same steps and splits.",
+            dataset_statistics.verify_agreement,
+            blocking=False,
+        ),
     ),
 )
 
-DATASET_STAGE_BY_NAME: Mapping[str, DatasetStage] = {one.name: one for one in DATASET_STAGES}
+CUDAG_STAGE = DatasetStage(
+    name="cudag_dataset",
+    output="datasets",
+    subfolder=builds.cudag_directory,
+    description="A CUDAG dataset: data, train and val as JSONL, test with images. No task and no "
+    "demonstration is in two splits.",
+    kinds=frozenset({"json"}),
+    code_version=_CODE_VERSION,
+    section=lambda settings: settings.datasets,
+    build=builds.run_cudag,
+    checks=(
+        Check(
+            "cudag_schema",
+            "The directory fits the CUDAG format; splits are disjoint; coordinates agree.",
+            builds.verify_cudag,
+        ),
+    ),
+    validated_as=formats.CUDAG_FORMAT,
+    counts=("records",),
+)
+
+QUESTS_STAGE = DatasetStage(
+    name="osworld_quests",
+    output="osworld/quests",
+    description="Each quest as an OSWorld task file without an evaluator, in "
+    "`examples/<application>/`, listed by `test_all.json`.",
+    kinds=frozenset({"json"}),
+    code_version=_CODE_VERSION,
+    section=lambda settings: settings.datasets,
+    build=builds.run_quests,
+    checks=(
+        Check(
+            "quest_files",
+            "Every quest is a valid, listed OSWorld task file whose evaluator is null.",
+            builds.verify_quests,
+        ),
+    ),
+    validated_as=formats.OSWORLD_FORMAT,
+    counts=("tasks",),
+)
+
+TASKS_STAGE = DatasetStage(
+    name="osworld_tasks",
+    output=task_catalog.CATALOG_OUTPUT,
+    description="Every OSWorld task file, ordinary and risk, as a row of a catalog. A "
+    "demonstration of one of these tasks is matched with it and left out of training exports.",
+    kinds=frozenset({"parquet"}),
+    code_version="1",
+    job="read_osworld_tasks",
+    inputs=(),
+    source=task_catalog.read_task_files,
+    build=task_catalog.run_task_catalog,
+    checks=(
+        Check(
+            "catalog_schema",
+            "Both tables have their columns; every file occurs once, with its id.",
+            task_catalog.verify_catalog,
+        ),
+        Check(
+            "task_files",
+            "Every task file is usable, and every listed task has a file.",
+            task_catalog.verify_task_files,
+            blocking=False,
+        ),
+    ),
+    columns=CATALOG_SCHEMA,
+    exported=False,
+)
+
+QUARANTINE_STAGE = DatasetStage(
+    name="quarantine",
+    output="quarantine_table",
+    description="Every quarantined demonstration: the stage, the reason, the file and line, and "
+    "what to do. A corrected upload releases it.",
+    kinds=frozenset({"parquet"}),
+    code_version="1",
+    group="recording",
+    job="report_quarantine",
+    inputs=(),
+    source=quarantine_table.read_quarantine_records,
+    build=quarantine_table.run_quarantine_table,
+    checks=(
+        Check(
+            "quarantine_schema",
+            "The table has exactly the declared columns, types and nulls.",
+            quarantine_table.verify_quarantine_table,
+        ),
+    ),
+    columns=quarantine_table.QUARANTINE_SCHEMA,
+    exported=False,
+)
+
+# In the order of `export` and of the views; an input comes before the stages that read it.
+DATASET_STAGES: tuple[DatasetStage, ...] = (
+    INDEX_STAGE,
+    SFT_STAGE,
+    MESSAGES_STAGE,
+    STATISTICS_STAGE,
+    CUDAG_STAGE,
+    QUESTS_STAGE,
+    TASKS_STAGE,
+    QUARANTINE_STAGE,
+)
+
+DATASET_STAGE_BY_NAME: Mapping[str, DatasetStage] = {stage.name: stage for stage in DATASET_STAGES}
 
 
-@contextmanager
-def committed_trajectories(pipeline: Workspace) -> Iterator[CommittedTrajectories]:
-    """Every committed trajectory as a local folder; what is broken or missing is counted.
-
-    A demonstration in quarantine whose last good trajectory is still committed goes in with that.
-    """
-    trajectories: list[DatasetTrajectory] = []
-    versions: dict[str, Version] = {}
-    left_out: Counter[str] = Counter(broken=0, quarantined=0)
-    with ExitStack() as stack:
-        for output in pipeline.store.outputs(TRAJECTORIES):
-            key = output.rpartition("/")[2]
-            try:
-                folder, version = stack.enter_context(pipeline.store.open(output))
-            except MissingOutput:
-                left_out["broken"] += 1
-                continue
-            trajectories.append(DatasetTrajectory(key, folder, folder / PROVENANCE_FILE))
-            versions[key] = version
-        for record in list_quarantine(pipeline.store):
-            left_out["quarantined"] += record.demonstration not in versions
-        yield CommittedTrajectories(tuple(trajectories), versions, left_out)
-
-
-def run_dataset_stage(
-    pipeline: Workspace, aggregate: DatasetStage, *, force: bool = False
-) -> BuildResult:
-    """Make one dataset from what is committed now, unless it is up to date.
-
-    Where its check fails, every trajectory is examined: those that rotted since they were committed
-    are left out, and counted, and the dataset is made of the others.
-    """
-    with committed_trajectories(pipeline) as members:
-        made = _make(pipeline, aggregate, members, force=force)
-        if made.status != "rejected":
-            return made
-        sound = _sound(members)
-        if len(sound.trajectories) == len(members.trajectories):
-            return made
-        return _make(pipeline, aggregate, sound, force=force)
-
-
-def _sound(members: CommittedTrajectories) -> CommittedTrajectories:
-    kept = [one for one in members.trajectories if _is_sound(one)]
-    lost = len(members.trajectories) - len(kept)
-    versions = {one.id: members.versions[one.id] for one in kept}
-    left_out = {**members.left_out, "broken": members.left_out["broken"] + lost}
-    return CommittedTrajectories(tuple(kept), versions, left_out)
-
-
-def _is_sound(trajectory: DatasetTrajectory) -> bool:
-    try:
-        load(trajectory)
-    except DemonstrationError:
-        return False
-    return not errors(validate_trajectory(trajectory.path, trajectory.id))
-
-
-def _make(
-    pipeline: Workspace, aggregate: DatasetStage, members: CommittedTrajectories, *, force: bool
-) -> BuildResult:
-    settings = pipeline.settings.datasets
-    inputs = {key: version.content for key, version in members.versions.items()}
-    inputs |= {f"left out: {name}": str(count) for name, count in members.left_out.items()}
-    limits = pipeline.settings.trajectories
-    if aggregate.watches:
-        inputs["limits of trajectories"] = limits.fingerprint()
-    recipe = Recipe(aggregate.name, CODE_VERSION, settings.fingerprint(), inputs)
-
-    def build(staging: Staging) -> Summary:
-        summary = dict(aggregate.build(members, staging.path, settings))
-        summary["problems"] = [str(problem) for problem in summary.get("problems", ())]
-        if aggregate.links:
-            for key, version in members.versions.items():
-                staging.link(f"{TRAJECTORIES}/{key}", version)
-        return summary | {"left_out": dict(members.left_out)}
-
-    def check(out: Path) -> list[CheckOutcome]:
-        problems = tuple(aggregate.check(out))
-        verdicts = [CheckOutcome(aggregate.check_name, not errors(problems), problems)]
-        for watch in aggregate.watches if verdicts[0].passed else ():
-            found = tuple(watch.run(out, limits))
-            verdicts.append(CheckOutcome(watch.name, not found, found, blocking=False))
-        return verdicts
-
-    output = aggregate.output(members, settings)
-    return build_if_stale(pipeline.store, output, recipe, build, check, force=force)
+def store_views() -> tuple[View, ...]:
+    """Every view over a store: those over datasets, then those over demonstrations."""
+    return (*(view for stage in DATASET_STAGES for view in stage.views), *DEMONSTRATION_VIEWS)

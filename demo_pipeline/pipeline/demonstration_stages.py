@@ -1,269 +1,237 @@
-"""The chain: which inputs each stage takes, which pure code makes it, which checks look at it.
+"""The registry of the stages of a demonstration, in the order in which they run.
 
-Belongs here: one table. Not here: what any stage computes, and how a stage is run (stages.py).
+Belongs here: one entry per stage. What a stage computes is in demonstration_builds.py and the
+packages below; how it is run is in runner.py.
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 
-from demo_pipeline.actions import build_actions as actions
-from demo_pipeline.common.recording_files import LOG_FILE, RECORDING_FILES, VIDEO_FILE
-from demo_pipeline.datasets import contact_sheets, task_matching, trajectories
-from demo_pipeline.observation.frames import screenshot_checks, screenshots
-from demo_pipeline.observation.trees import tree_checks, ui_trees
-from demo_pipeline.pipeline.context import Check, Stage, StageContext, Summary
-from demo_pipeline.problems import DemonstrationError, Problem
-from demo_pipeline.recording import events, manifest
+from demo_pipeline.actions.action_tables import ACTIONS_SCHEMA
+from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA
+from demo_pipeline.observation.frames.screenshots import FRAMES_SCHEMA
+from demo_pipeline.observation.trees.ui_trees import UI_TREES_SCHEMA
+from demo_pipeline.pipeline import demonstration_builds as builds
+from demo_pipeline.pipeline.stage_types import Check, Stage
+from demo_pipeline.recording.event_tables import EVENTS_SCHEMA
 from demo_pipeline.settings import Section
 
+RAW_RECORDINGS_STAGE = Stage(
+    name="raw_recordings",
+    folder="recordings",
+    description="The three uploaded files, verified: all present, meta.json valid, the video "
+    "probed by decoding, each with its SHA-256. Writes `recordings/<id>/manifest.json`.",
+    group="recording",
+    kinds=frozenset({"json", "video"}),
+    code_version="1",
+    inputs=(),
+    section=lambda settings: settings.recording,
+    build=builds.run_raw_recordings,
+    checks=(
+        Check(
+            "files_verified",
+            "The written manifest fits its model, and the three files still have its hashes.",
+            builds.verify_files,
+        ),
+    ),
+    reads_uploads=True,
+)
 
-def _raw(work: StageContext, out: Path) -> Summary:
-    settings = work.settings.recording
-    summary = manifest.build_manifest(work.upload, work.demonstration, work.name, out, settings)
-    if work.copies:
-        manifest.keep_files(work.upload, out)
-    return summary
+EVENTS_STAGE = Stage(
+    name="events",
+    folder="events",
+    description="Every line of input_log.jsonl as a typed row, or as a rejected line with the "
+    "reason; offset, length and time of every accessibility scan in the log.",
+    group="recording",
+    kinds=frozenset({"parquet"}),
+    code_version="1",
+    inputs=("raw_recordings",),
+    section=lambda settings: settings.recording,
+    build=builds.run_events,
+    checks=(
+        Check(
+            "events_schema",
+            "The three tables have exactly the declared columns, types and nulls.",
+            builds.verify_event_tables,
+        ),
+        Check(
+            "every_line_accounted",
+            "Every line of the log is one event or one rejected line.",
+            builds.verify_lines,
+        ),
+        Check(
+            "no_rejected_lines",
+            "No line was rejected. A rejected line affects no other line.",
+            builds.verify_no_rejected_lines,
+            blocking=False,
+        ),
+    ),
+    columns=EVENTS_SCHEMA,
+    reads_uploads=True,
+)
 
+ACTIONS_STAGE = Stage(
+    name="actions",
+    folder="actions",
+    description="What the person did: clicks, drags, scrolls, typed text, hotkeys and pauses, "
+    "each with the input events it was built from; the ledger accounts for every event.",
+    group="actions",
+    kinds=frozenset({"parquet"}),
+    code_version="2",
+    inputs=("raw_recordings", "events"),
+    section=lambda settings: settings.actions,
+    build=builds.run_actions,
+    checks=(
+        Check(
+            "actions_schema",
+            "The tables have the declared columns; actions are in order and complete.",
+            builds.verify_action_tables,
+        ),
+        Check(
+            "ledger_sums",
+            "Every input event is in exactly one category of the ledger.",
+            builds.verify_ledger,
+        ),
+    ),
+    columns=ACTIONS_SCHEMA,
+)
 
-def _check_raw(work: StageContext, out: Path) -> list[Problem]:
-    written = manifest.read_manifest(out)
-    folder = out if work.copies else work.upload
-    for name in RECORDING_FILES:
-        manifest.verified_file(folder, name, written)
-    return []
+SCREENSHOTS_STAGE = Stage(
+    name="screenshots",
+    folder="screenshots",
+    description="The screen before each action, 1920 by 1080, from the last frame before the "
+    "pointer started towards the target; the calibration, and the waits that the video shows.",
+    group="observation",
+    kinds=frozenset({"opencv", "parquet"}),
+    code_version="5",
+    inputs=("raw_recordings", "events", "actions"),
+    section=lambda settings: settings.observation,
+    build=builds.run_screenshots,
+    checks=(
+        Check(
+            "pictures_schema",
+            "There is one row per action, and every screenshot is a PNG of the canvas's size.",
+            builds.verify_screenshots,
+        ),
+        Check(
+            "frames_present",
+            "No action is outside the video.",
+            builds.verify_frames_present,
+            blocking=False,
+        ),
+        Check(
+            "no_avoidable_leaks",
+            "No screenshot shows the pointer at its target where an earlier frame does not.",
+            builds.verify_no_avoidable_leaks,
+            blocking=False,
+        ),
+    ),
+    columns=FRAMES_SCHEMA,
+    reads_uploads=True,
+)
 
+UI_TREES_STAGE = Stage(
+    name="ui_trees",
+    folder="ui_trees",
+    description="The current accessibility scan at each action, with the roles and states of "
+    "OSWorld-Desktopd and in canvas coordinates, and the target element of the action.",
+    group="observation",
+    kinds=frozenset({"json", "parquet"}),
+    code_version="4",
+    inputs=("raw_recordings", "events", "actions", "screenshots"),
+    section=lambda settings: settings.observation,
+    build=builds.run_ui_trees,
+    checks=(
+        Check(
+            "trees_schema",
+            "There is one tree per action, and every tree fits the OSWorld-Desktopd format.",
+            builds.verify_trees,
+        ),
+        Check(
+            "known_roles",
+            "At most 1 % of the nodes have an unknown role.",
+            builds.verify_known_roles,
+            blocking=False,
+        ),
+        Check(
+            "cursor_agrees",
+            "The hit test finds the same element under the pointer as the recorder's own.",
+            builds.verify_cursor,
+            blocking=False,
+        ),
+    ),
+    columns=UI_TREES_SCHEMA,
+    reads_uploads=True,
+)
 
-def _events(work: StageContext, out: Path) -> Summary:
-    summary = events.build_events(work.file(LOG_FILE), out, work.settings.recording)
-    problems = events.require_events(summary, work.demonstration)
-    if problems:
-        raise DemonstrationError(problems)
-    return summary
+TRAJECTORIES_STAGE = Stage(
+    name="trajectories",
+    folder="trajectories",
+    description="One OSWorld-Desktopd trajectory: task, numbered steps with screenshot, tree and "
+    "action, and result. provenance.parquet records the source of each step.",
+    group="trajectories",
+    kinds=frozenset({"json", "parquet"}),
+    code_version="3",
+    inputs=("raw_recordings", "events", "actions", "screenshots", "ui_trees"),
+    section=lambda settings: settings.trajectories,
+    build=builds.run_trajectories,
+    checks=(
+        Check(
+            "desktopd_trajectory",
+            "The folder fits the OSWorld-Desktopd format: files, sizes, bounds, ids, targets.",
+            builds.verify_trajectory,
+        ),
+        Check(
+            "provenance_schema",
+            "provenance.parquet has its declared columns.",
+            builds.verify_provenance,
+        ),
+        Check(
+            "osworld_compared",
+            "The demonstration was compared with a catalog of OSWorld tasks.",
+            builds.verify_compared,
+            blocking=False,
+        ),
+        Check(
+            "leak_rate",
+            "The shares of screenshots that leak, and that leak avoidably, are within the limits.",
+            builds.verify_trajectory_leaks,
+            blocking=False,
+        ),
+    ),
+    columns=PROVENANCE_SCHEMA,
+    matches_task=True,
+)
 
-
-def _actions(work: StageContext, out: Path) -> Summary:
-    platform = work.recording.parsed_meta().platform
-    return actions.build_actions(work.folders["events"], out, platform, work.settings.actions)
-
-
-def _screenshots(work: StageContext, out: Path) -> Summary:
-    return screenshots.build_screenshots(
-        work.file(LOG_FILE),
-        work.file(VIDEO_FILE),
-        work.recording,
-        work.folders["events"],
-        work.folders["actions"],
-        out,
-        work.settings.observation,
-    )
-
-
-def _ui_trees(work: StageContext, out: Path) -> Summary:
-    return ui_trees.build_ui_trees(
-        work.file(LOG_FILE),
-        work.recording.parsed_meta().platform,
-        work.folders["events"],
-        work.folders["actions"],
-        screenshots.read_evidence(work.folders["screenshots"]),
-        out,
-    )
-
-
-def _trajectories(work: StageContext, out: Path) -> Summary:
-    return trajectories.build_trajectory(
-        work.recording,
-        work.folders["events"],
-        work.folders["actions"],
-        work.folders["screenshots"],
-        work.folders["ui_trees"],
-        out,
-        work.settings.trajectories,
-        work.link,
-    )
-
-
-def _contact_sheets(work: StageContext, out: Path) -> Summary:
-    trajectory = work.folders["trajectories"]
-    return contact_sheets.build_contact_sheets(work.demonstration, trajectory, out)
-
+CONTACT_SHEETS_STAGE = Stage(
+    name="contact_sheets",
+    folder="contact_sheets",
+    description="Every step as a tile on JPEG sheets, for people: its screenshot with action and "
+    "target drawn on it, reason code, lead, freshness of the tree, and LEAK or UNAVOIDABLE.",
+    group="trajectories",
+    kinds=frozenset({"jpeg", "opencv"}),
+    code_version="1",
+    inputs=("trajectories",),
+    section=lambda _: Section(),  # no setting changes a contact sheet
+    build=builds.run_contact_sheets,
+    checks=(
+        Check(
+            "sheets_whole",
+            "Every sheet decodes, and the sheets have exactly one tile per step.",
+            builds.verify_contact_sheets,
+            blocking=False,
+        ),
+    ),
+    exported=True,
+)
 
 STAGES: tuple[Stage, ...] = (
-    Stage(
-        "raw_recordings",
-        "recordings",
-        manifest.CODE_VERSION,
-        (),
-        lambda settings: settings.recording,
-        _raw,
-        (
-            Check(
-                "files_verified",
-                "The written manifest fits its model and the three files still have its hashes.",
-                _check_raw,
-            ),
-        ),
-        uploads=True,
-    ),
-    Stage(
-        "events",
-        "events",
-        events.CODE_VERSION,
-        ("raw_recordings",),
-        lambda settings: settings.recording,
-        _events,
-        (
-            Check(
-                "events_schema",
-                "The three tables have exactly the declared columns, types and nulls.",
-                lambda _, out: events.check_event_tables(out),
-            ),
-            Check(
-                "every_line_accounted",
-                "Every line of the log is one event or one rejected line.",
-                lambda work, out: events.check_line_accounting(out, work.upload / LOG_FILE),
-            ),
-            Check(
-                "no_rejected_lines",
-                "No line had to be rejected; rejected lines cost nothing else.",
-                lambda _, out: events.rejected_lines(out),
-                blocking=False,
-            ),
-        ),
-        uploads=True,
-    ),
-    Stage(
-        "actions",
-        "actions",
-        actions.CODE_VERSION,
-        ("raw_recordings", "events"),
-        lambda settings: settings.actions,
-        _actions,
-        (
-            Check(
-                "actions_schema",
-                "The tables have the declared columns; actions are in order and complete.",
-                lambda _, out: actions.check_action_tables(out),
-            ),
-            Check(
-                "ledger_sums",
-                "Every raw event is in exactly one bucket of the event accounting.",
-                lambda work, out: actions.check_event_accounting(out, work.folders["events"]),
-            ),
-        ),
-    ),
-    Stage(
-        "screenshots",
-        "screenshots",
-        screenshots.CODE_VERSION,
-        ("raw_recordings", "events", "actions"),
-        lambda settings: settings.observation,
-        _screenshots,
-        (
-            Check(
-                "pictures_schema",
-                "One row an action, and every picture is a PNG of the canvas's size.",
-                lambda work, out: screenshot_checks.check_screenshot_files(
-                    out, work.folders["actions"]
-                ),
-            ),
-            Check(
-                "frames_present",
-                "No action lies outside the video.",
-                lambda _, out: screenshot_checks.check_frames_present(out),
-                blocking=False,
-            ),
-            Check(
-                "no_avoidable_leaks",
-                "No picture shows the pointer at its target when an earlier one was to be had.",
-                lambda _, out: screenshot_checks.check_screenshot_leaks(out),
-                blocking=False,
-            ),
-        ),
-        uploads=True,
-    ),
-    Stage(
-        "ui_trees",
-        "ui_trees",
-        ui_trees.CODE_VERSION,
-        ("raw_recordings", "events", "actions", "screenshots"),
-        lambda settings: settings.observation,
-        _ui_trees,
-        (
-            Check(
-                "trees_schema",
-                "Every tree is one that seed 001 accepts, one an action.",
-                lambda work, out: tree_checks.check_trees(out, work.folders["actions"]),
-            ),
-            Check(
-                "known_roles",
-                "At most 1 % of nodes have a role in no table.",
-                lambda _, out: tree_checks.check_known_roles(out),
-                blocking=False,
-            ),
-            Check(
-                "cursor_agrees",
-                "Our hit test finds what the recorder's own found under the pointer.",
-                lambda _, out: tree_checks.check_cursor(out),
-                blocking=False,
-            ),
-        ),
-        uploads=True,
-    ),
-    Stage(
-        "trajectories",
-        "trajectories",
-        trajectories.CODE_VERSION,
-        ("raw_recordings", "events", "actions", "screenshots", "ui_trees"),
-        lambda settings: settings.trajectories,
-        _trajectories,
-        (
-            Check(
-                "desktopd_trajectory",
-                "The folder is a seed 001 trajectory: files, sizes, bounds, ids, targets.",
-                lambda work, out: trajectories.check_trajectory(
-                    out, work.demonstration, work.folders["ui_trees"]
-                ),
-            ),
-            Check(
-                "provenance_schema",
-                "provenance.parquet has its declared columns.",
-                lambda _, out: trajectories.check_provenance(out),
-            ),
-            Check(
-                "osworld_compared",
-                "The demonstration was compared with a catalog of OSWorld tasks.",
-                lambda work, _: task_matching.require_catalog(work.link),
-                blocking=False,
-            ),
-            Check(
-                "leak_rate",
-                "Few pictures show the pointer at its target, hardly any of them avoidably.",
-                lambda work, out: trajectories.check_trajectory_leaks(
-                    out, work.settings.trajectories
-                ),
-                blocking=False,
-            ),
-        ),
-        linked=True,
-    ),
-    Stage(
-        "contact_sheets",
-        "contact_sheets",
-        contact_sheets.CODE_VERSION,
-        ("trajectories",),
-        lambda _: Section(),  # no setting changes a picture
-        _contact_sheets,
-        (
-            Check(
-                "sheets_whole",
-                "Every sheet decodes and has room for exactly the trajectory's steps.",
-                lambda work, out: contact_sheets.check_contact_sheets(
-                    work.demonstration, work.folders["trajectories"], out
-                ),
-                blocking=False,
-            ),
-        ),
-    ),
+    RAW_RECORDINGS_STAGE,
+    EVENTS_STAGE,
+    ACTIONS_STAGE,
+    SCREENSHOTS_STAGE,
+    UI_TREES_STAGE,
+    TRAJECTORIES_STAGE,
+    CONTACT_SHEETS_STAGE,
 )
 
 STAGE_BY_NAME: Mapping[str, Stage] = {stage.name: stage for stage in STAGES}

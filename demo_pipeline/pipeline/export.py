@@ -1,6 +1,6 @@
-"""Plain copies of the finished datasets, for people and tools that know nothing of the store.
+"""Plain copies of the built datasets, for people and tools that do not know the store.
 
-Belongs here: `export_datasets`. What a dataset looks like is the formats' subject.
+Belongs here: `demo-pipeline export`. Which outputs are exported stands in the registries of stages.
 """
 
 import os
@@ -8,35 +8,37 @@ import secrets
 import shutil
 from pathlib import Path
 
+from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, INDEX_STAGE
+from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.rebuild import damage_problem
 from demo_pipeline.storage.errors import MissingOutput, StorageError
 from demo_pipeline.storage.store.disk import Disk
 from demo_pipeline.storage.store.store import Store
 
 _EXPORTED = (
-    *("dataset", "sft", "messages", "statistics", "datasets"),
-    *("osworld/quests", "contact_sheets"),
+    *(stage.output for stage in DATASET_STAGES if stage.exported),
+    *(stage.folder for stage in STAGES if stage.exported),
 )
 
 
 def export_datasets(store: Store, dest: Path) -> list[str]:
-    """Copy every finished dataset, statistics and contact sheets to `dest`, files, no links.
+    """Copy every exported output to `dest`, as files without links.
 
     Args:
-        store: where they are.
+        store: holds the outputs.
         dest: a folder that does not exist or is empty; it gets all of them, or stays as it was.
 
     Returns:
-        The names of what was copied, which are also their paths under `dest`. Outputs that were
-        never made are left out.
+        The names of the copied outputs, which are also their paths under `dest`. Outputs that were
+        never built are left out.
 
     Raises:
-        StorageError: `dest` is taken, a file of an output was changed, or the disk is full.
-        MissingOutput: nothing is there to export.
+        StorageError: `dest` is not empty, a file of an output was changed, or the disk is full.
+        MissingOutput: the store has nothing to export.
     """
     names = [name for prefix in _EXPORTED for name in store.outputs(prefix)]
     if not names:
-        raise MissingOutput("dataset")
+        raise MissingOutput(INDEX_STAGE.output)
     dest = dest.resolve()
     _require_empty(dest)
     disk = Disk()
@@ -58,7 +60,7 @@ def _copy(store: Store, name: str, target: Path) -> None:
     damages = store.verify(name)
     if damages:
         first = damage_problem(damages[0])
-        raise StorageError(f"nothing was exported: {first}; {len(damages)} such in all")
+        raise StorageError(f"nothing was exported: {first} ({len(damages)} problems in all)")
     with store.open(name) as (content, _):
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copytree(content, target, copy_function=shutil.copyfile)

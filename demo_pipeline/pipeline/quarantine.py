@@ -1,6 +1,7 @@
-"""Demonstrations that cannot go on, and why: one small document each.
+"""The quarantine records of demonstrations: one small document each.
 
-Belongs here: writing, reading and lifting those records. Who is quarantined, the stages decide.
+Belongs here: writing, reading and deleting the records. The stages decide which demonstrations are
+quarantined.
 """
 
 import json
@@ -9,6 +10,8 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
+from demo_pipeline import __version__
+from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.problems import Problem
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.ids import is_safe_id
@@ -21,17 +24,17 @@ _SHORT = 16  # characters of a fingerprint in a document's name
 
 
 class QuarantineRecord(BaseModel):
-    """Why a demonstration stands still.
+    """Why a demonstration is quarantined.
 
     Attributes:
         demonstration: safe id.
-        stage: which stage gave it up.
-        fingerprint: of the upload it was found in; None when it could not even be read.
+        stage: the stage that failed.
+        fingerprint: of the upload that it failed on; None when the upload could not be read.
         tool_version: of this package.
-        attempts: how often this stage gave up these very files.
-        sequence: counts the records of a demonstration in a row; of two that stand after a crash
-            the higher is the newer.
-        problems: `Problem.as_dict` of each finding, in order.
+        attempts: how often this stage failed on these same files.
+        sequence: counts the records of a demonstration; when a crash leaves two of them, the one
+            with the higher number is newer.
+        problems: `Problem.as_dict` of each problem, in order.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -45,7 +48,7 @@ class QuarantineRecord(BaseModel):
     problems: list[dict[str, JsonValue]] = Field(default_factory=list)
 
     def after(self, earlier: "QuarantineRecord | None") -> Self:
-        """This record as the one that follows another, counted on."""
+        """This record with the counters continued from an earlier one."""
         if earlier is None:
             return self
         same = (earlier.stage, earlier.fingerprint) == (self.stage, self.fingerprint)
@@ -54,11 +57,19 @@ class QuarantineRecord(BaseModel):
 
 
 def problem_dicts(problems: Iterable[Problem]) -> list[dict[str, JsonValue]]:
-    """Problems in the form that a record carries."""
+    """Problems in the form that a record stores."""
     return [problem.as_dict() for problem in problems]
 
 
-def quarantine(
+def is_quarantined(workspace: Workspace, demonstration: str) -> bool:
+    """Whether its current upload is quarantined, by this version of the package."""
+    record = read_quarantine(workspace.store, demonstration)
+    if record is None or record.tool_version != __version__:
+        return False
+    return record.fingerprint == workspace.uploads.identity(demonstration)
+
+
+def quarantine_demonstration(
     store: Store,
     demonstration: str,
     stage: str,
@@ -67,10 +78,10 @@ def quarantine(
     *,
     problems: Sequence[Problem],
 ) -> QuarantineRecord:
-    """Quarantine a demonstration, counting how often this stage gave up these very files.
+    """Quarantine a demonstration, counting how often this stage failed on these same files.
 
     Raises:
-        StorageError: its id is not safe.
+        StorageError: the id is not safe.
     """
     record = QuarantineRecord(
         demonstration=demonstration,
@@ -85,23 +96,23 @@ def quarantine(
 
 
 def write_quarantine(store: Store, record: QuarantineRecord) -> None:
-    """Write or replace the record of one demonstration; those of other uploads of it go.
+    """Write or replace the record of one demonstration; records of its other uploads are deleted.
 
     Raises:
-        StorageError: its id is not safe.
+        StorageError: the id is not safe.
     """
     values = record.model_dump(mode="json")
     text = json.dumps(values, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=1)
     key = _key(record.demonstration, record.fingerprint)
     _make_room(store, record.demonstration)
     store.put_document(key, f"{text}\n".encode())
-    for other in _standing(store, record.demonstration):
+    for other in _record_keys(store, record.demonstration):
         if other != key:
             store.delete_document(other)
 
 
 def _make_room(store: Store, demonstration: str) -> None:
-    """Move the old document of `a` when it has the name of the folder of `a.json`."""
+    """Rewrite the old document `a.json` when the folder of the id `a.json` needs its name."""
     other = demonstration.removesuffix(_SUFFIX)
     if other == demonstration or store.get_document(f"{QUARANTINE_FOLDER}/{demonstration}") is None:
         return
@@ -112,14 +123,15 @@ def _make_room(store: Store, demonstration: str) -> None:
 
 
 def read_quarantine(store: Store, demonstration: str) -> QuarantineRecord | None:
-    """The newest standing record of one demonstration, None when it is not quarantined.
+    """The newest record of one demonstration, None when it is not quarantined.
 
-    A document that is no record still quarantines: it comes back with one problem that says so.
+    A document that is not a valid record still quarantines: it is returned as a record with one
+    problem.
 
     Raises:
-        StorageError: its id is not safe.
+        StorageError: the id is not safe.
     """
-    keys = _standing(store, demonstration)
+    keys = _record_keys(store, demonstration)
     found = (_read(store, demonstration, key) for key in keys)
     records = [record for record in found if record is not None]
     return max(records, key=lambda record: record.sequence, default=None)
@@ -137,29 +149,29 @@ def _read(store: Store, demonstration: str, key: str) -> QuarantineRecord | None
 
 
 def release(store: Store, demonstration: str) -> bool:
-    """Lift the quarantine; whether there was one."""
-    lifted = [store.delete_document(key) for key in _standing(store, demonstration)]
-    return any(lifted)
+    """Delete the records of a demonstration; returns whether it was quarantined."""
+    deleted = [store.delete_document(key) for key in _record_keys(store, demonstration)]
+    return any(deleted)
 
 
 def list_quarantine(store: Store) -> list[QuarantineRecord]:
-    """All records, one a demonstration, sorted by it."""
+    """The newest record of every quarantined demonstration, sorted by id."""
     ids = sorted({name for key in store.list_documents(QUARANTINE_FOLDER) if (name := _id_of(key))})
-    records = (read_quarantine(store, one) for one in ids)
+    records = (read_quarantine(store, key) for key in ids)
     return [record for record in records if record is not None]
 
 
 def without_fingerprint(store: Store) -> list[str]:
-    """Demonstrations whose record names no upload, sorted; no record is read for it."""
+    """Ids whose record names no upload, sorted; reads no record."""
     last = f"/{_NO_FINGERPRINT}{_SUFFIX}"
     keys = (key for key in store.list_documents(QUARANTINE_FOLDER) if key.endswith(last))
     return sorted(name for key in keys if (name := _id_of(key)))
 
 
 def _id_of(key: str) -> str | None:
-    """The demonstration that a document is about; None when it is no record's."""
+    """The demonstration of a record's key; None for the key of another document."""
     name, _, document = key.removeprefix(f"{QUARANTINE_FOLDER}/").partition("/")
-    if not document:  # as it was before there was one a fingerprint: quarantine/<id>.json
+    if not document:  # older stores have one document per demonstration: quarantine/<id>.json
         name, document = name.removesuffix(_SUFFIX), name
     return name if document.endswith(_SUFFIX) and is_safe_id(name) else None
 
@@ -168,8 +180,8 @@ def _key(demonstration: str, fingerprint: str | None) -> str:
     return f"{_folder(demonstration)}/{(fingerprint or _NO_FINGERPRINT)[:_SHORT]}{_SUFFIX}"
 
 
-def _standing(store: Store, demonstration: str) -> list[str]:
-    """The documents about one demonstration: of several uploads only after a crash."""
+def _record_keys(store: Store, demonstration: str) -> list[str]:
+    """Keys of a demonstration's records; more than one only after a crash."""
     folder = _folder(demonstration)
     nested = [key for key in store.list_documents(folder) if key.endswith(_SUFFIX)]
     old = f"{folder}{_SUFFIX}"
@@ -178,7 +190,9 @@ def _standing(store: Store, demonstration: str) -> list[str]:
 
 def _folder(demonstration: str) -> str:
     if not is_safe_id(demonstration):
-        raise StorageError(f"{demonstration!r} is no safe id; use `safe_id` on the folder's name")
+        raise StorageError(
+            f"{demonstration!r} is not a safe id; use `safe_id` on the folder's name"
+        )
     return f"{QUARANTINE_FOLDER}/{demonstration}"
 
 
@@ -186,8 +200,8 @@ def _unreadable(demonstration: str, key: str) -> QuarantineRecord:
     problem = Problem(
         "unreadable_record",
         key,
-        "is no quarantine record",
-        remedy="release the demonstration and make it again",
+        "is not a valid quarantine record",
+        remedy="delete the document and process the demonstration again",
         demonstration=demonstration,
     )
     return QuarantineRecord(

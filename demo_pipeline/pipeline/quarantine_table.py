@@ -1,7 +1,7 @@
 """The quarantined demonstrations as one table, for the UI and for SQL.
 
-Belongs here: the wiring between the records in the store and one Parquet file. What a record is,
-storage/quarantine.py says.
+Belongs here: reading the records of a store and writing them as one Parquet file. The records
+themselves are defined in quarantine.py.
 """
 
 import hashlib
@@ -13,19 +13,12 @@ import pyarrow as pa
 from pydantic import JsonValue
 
 from demo_pipeline.common.parquet import TableWriter, described_schema, schema_problems
-from demo_pipeline.pipeline.build_if_stale import BuildResult, build_if_stale
-from demo_pipeline.pipeline.context import Summary, Workspace
+from demo_pipeline.pipeline.context import DatasetContext, Summary, Workspace
 from demo_pipeline.pipeline.quarantine import QuarantineRecord, list_quarantine
-from demo_pipeline.problems import Problem, errors
-from demo_pipeline.storage.store.staging import Staging
-from demo_pipeline.storage.store.version_manifest import CheckOutcome, Recipe
+from demo_pipeline.pipeline.stage_types import SourceInput
+from demo_pipeline.problems import Problem
 
-QUARANTINE = "quarantine"
-QUARANTINE_OUTPUT = "quarantine_table"
 TABLE_FILE = "quarantine.parquet"
-SCHEMA_CHECK = "quarantine_schema"
-CODE_VERSION = "1"
-
 QUARANTINE_SCHEMA = described_schema(
     [
         ("demonstration", pa.string(), False, "safe id"),
@@ -47,8 +40,25 @@ _OF_RECORD = ("demonstration", "stage", "fingerprint", "tool_version", "attempts
 _NO_REASON: dict[str, JsonValue] = {"code": "unknown", "message": "no reason was given"}
 
 
+def read_quarantine_records(workspace: Workspace) -> SourceInput:
+    """All quarantine records of the store."""
+    records = list_quarantine(workspace.store)
+    text = "\n".join(record.model_dump_json() for record in records)
+    return SourceInput(records, {"records": hashlib.sha256(text.encode()).hexdigest()})
+
+
+def run_quarantine_table(context: DatasetContext, out: Path) -> Summary:
+    """Write `out`/quarantine.parquet from the records."""
+    return write_quarantine_table(context.source, out)
+
+
+def verify_quarantine_table(_context: DatasetContext, out: Path) -> list[Problem]:
+    """The written table has exactly the declared columns, types and nulls."""
+    return schema_problems(out / TABLE_FILE, QUARANTINE_SCHEMA)
+
+
 def rows_of(records: Iterable[QuarantineRecord]) -> list[dict[str, Any]]:
-    """One row a problem, in the order of the records; a record without one has one row still."""
+    """One row per problem, in the order of the records; a record without a problem has one row."""
     return [
         {
             **Problem.from_dict(problem).as_dict(),
@@ -59,30 +69,8 @@ def rows_of(records: Iterable[QuarantineRecord]) -> list[dict[str, Any]]:
     ]
 
 
-def run_quarantine_table(pipeline: Workspace, *, force: bool = False) -> BuildResult:
-    """Write the table of what is quarantined now, unless nothing changed."""
-    records = list_quarantine(pipeline.store)
-    recipe = recipe_of(records)
-
-    def build(staging: Staging) -> Summary:
-        return build_table(records, staging.path)
-
-    def check(out: Path) -> list[CheckOutcome]:
-        problems = tuple(check_table(out))
-        return [CheckOutcome(SCHEMA_CHECK, not errors(problems), problems)]
-
-    return build_if_stale(pipeline.store, QUARANTINE_OUTPUT, recipe, build, check, force=force)
-
-
-def recipe_of(records: Iterable[QuarantineRecord]) -> Recipe:
-    """All that the table depends on."""
-    said = "\n".join(record.model_dump_json() for record in records)
-    inputs = {"records": hashlib.sha256(said.encode()).hexdigest()}
-    return Recipe(QUARANTINE, CODE_VERSION, "", inputs)
-
-
-def build_table(records: Sequence[QuarantineRecord], out: Path) -> Summary:
-    """Write `out`/quarantine.parquet; how many demonstrations and problems by stage and code."""
+def write_quarantine_table(records: Sequence[QuarantineRecord], out: Path) -> Summary:
+    """Write `out`/quarantine.parquet; returns the numbers of records and problems."""
     rows = rows_of(records)
     with TableWriter(out / TABLE_FILE, QUARANTINE_SCHEMA) as table:
         for row in rows:
@@ -100,8 +88,3 @@ def _counted(names: Iterable[str]) -> dict[str, int]:
     for name in sorted(names):
         counts[name] = counts.get(name, 0) + 1
     return counts
-
-
-def check_table(out: Path) -> list[Problem]:
-    """The written table has exactly the declared columns, types and nulls."""
-    return schema_problems(out / TABLE_FILE, QUARANTINE_SCHEMA)

@@ -3,41 +3,24 @@
 Belongs here: the text that storage cannot know, since it knows no asset and no command line.
 """
 
+from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
+from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.problems import Problem
 from demo_pipeline.storage.errors import MissingOutput, OutputError, StorageError
 from demo_pipeline.storage.store.integrity import OutputDamage
 
-_ASSETS = {
-    "recordings": "raw_recordings",
-    "dataset": "trajectory_index",
-    "sft": "sft_samples",
-    "messages": "messages_dataset",
-    "statistics": "dataset_statistics",
-    "datasets": "cudag_dataset",
-    "quarantine_table": "quarantine",
-    "osworld/tasks": "osworld_tasks",
-    "osworld/quests": "osworld_quests",
-}
-_UNPARTITIONED = frozenset(
-    {
-        "dataset",
-        "sft",
-        "messages",
-        "statistics",
-        "datasets",
-        "quarantine_table",
-        "osworld/tasks",
-        "osworld/quests",
-    }
-)
+_COMMAND = "dagster asset materialize -m demo_pipeline.definitions --select"
 
 
 def rebuild_command(output: str) -> str:
     """The command that builds `output`, e.g. `events/<id>`."""
-    folder, _, rest = (output, "", "") if output in _ASSETS else output.partition("/")
-    asset = _ASSETS.get(folder, folder)
-    command = f"dagster asset materialize -m demo_pipeline.definitions --select {asset}"
-    return command if folder in _UNPARTITIONED or not rest else f"{command} --partition {rest}"
+    for dataset in DATASET_STAGES:
+        if output == dataset.output or output.startswith(f"{dataset.output}/"):
+            return f"{_COMMAND} {dataset.name}"
+    folder, _, demonstration = output.partition("/")
+    names = {stage.folder: stage.name for stage in STAGES}
+    command = f"{_COMMAND} {names.get(folder, folder)}"
+    return f"{command} --partition {demonstration}" if demonstration else command
 
 
 def storage_message(error: StorageError) -> str:

@@ -1,6 +1,7 @@
-"""Whether the upload that lies there is still the one that a stage is run for.
+"""Whether an upload changed while a stage was processing it.
 
-Belongs here: asking the listing, and what is said when the answer and the bytes do not agree.
+Belongs here: comparing the upload's current listing with the expected one, and the errors for an
+upload that changed.
 """
 
 from collections.abc import Iterable
@@ -8,18 +9,18 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from demo_pipeline.problems import Problem
-from demo_pipeline.storage.uploads import fingerprint
+from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint
 from demo_pipeline.storage.uploads.uploads import Uploads
 
 _CHANGED = "upload_changed"
 
 
 class SupersededError(Exception):
-    """The upload changed while it was worked on: what was found speaks of no upload any more."""
+    """The upload changed while it was processed; the result describes no existing upload."""
 
     def __init__(self, demonstration: str, stage: str) -> None:
         self.demonstration, self.stage = demonstration, stage
-        super().__init__(f"{demonstration}: the upload changed before {stage} was done with it")
+        super().__init__(f"{demonstration}: the upload changed during {stage}")
 
     def __reduce__(self) -> tuple[type["SupersededError"], tuple[str, str]]:
         return (type(self), (self.demonstration, self.stage))
@@ -30,65 +31,62 @@ class ExpectedUpload:
     """The upload that a stage of a demonstration is run for.
 
     Attributes:
-        listed: its listing fingerprint (storage/fingerprint.py); None: nothing that can be opened.
-        asked: whether it matters that it still lies there.
+        uploads: the root.
+        demonstration: its id.
+        stage: name of the stage, for the error.
+        listed: listing fingerprint (storage/uploads/fingerprint.py); None: the upload cannot be
+            opened.
+        compared: whether `require` compares it with the current listing.
     """
 
     uploads: Uploads
     demonstration: str
     stage: str
     listed: str | None
-    asked: bool
+    compared: bool
 
     @classmethod
-    def by(
+    def of(
         cls, uploads: Uploads, demonstration: str, stage: str, listed: str | None, *, first: bool
     ) -> Self:
-        """The upload `listed`; for the `first` stage and None, the one that lies there now.
+        """The upload `listed`; for the `first` stage and None, the current one.
 
         Raises:
-            SupersededError: the first stage would begin with another one than is meant.
+            SupersededError: the first stage would read another upload than `listed`.
         """
-        meant = cls(uploads, demonstration, stage, listed, listed is not None)
+        expected = cls(uploads, demonstration, stage, listed, listed is not None)
         if not first:
-            return meant
-        meant.require()
-        there = (
-            fingerprint.upload_listing_fingerprint(uploads, demonstration)
-            if listed is None
-            else listed
-        )
-        return replace(meant, listed=there, asked=True)
+            return expected
+        expected.require()
+        current = upload_listing_fingerprint(uploads, demonstration) if listed is None else listed
+        return replace(expected, listed=current, compared=True)
 
     def require(self) -> None:
-        """Make sure that it lies there.
+        """Verify that it is the current upload.
 
         Raises:
-            SupersededError: it does not.
+            SupersededError: it is not.
         """
-        now = (
-            fingerprint.upload_listing_fingerprint(self.uploads, self.demonstration)
-            if self.asked
-            else self.listed
-        )
-        if now != self.listed:
+        if not self.compared:
+            return
+        if upload_listing_fingerprint(self.uploads, self.demonstration) != self.listed:
             raise SupersededError(self.demonstration, self.stage) from None
 
 
-def says_changed(problems: Iterable[Problem]) -> bool:
-    """Whether a reader met other bytes than it had been told of."""
+def is_upload_change(problems: Iterable[Problem]) -> bool:
+    """Whether a reader found other bytes than the listing describes."""
     return any(problem.code == _CHANGED for problem in problems)
 
 
-def never_as_listed(problems: Iterable[Problem]) -> list[Problem]:
-    """The same, where reading again helped nothing and the listing says that nothing changed."""
-    return [_never_as_listed(one) if one.code == _CHANGED else one for one in problems]
+def unreadable_as_listed(problems: Iterable[Problem]) -> list[Problem]:
+    """The problems of a second reading that failed although the listing did not change."""
+    return [_unreadable(problem) if problem.code == _CHANGED else problem for problem in problems]
 
 
-def _never_as_listed(problem: Problem) -> Problem:
+def _unreadable(problem: Problem) -> Problem:
     return replace(
         problem,
         code="unreadable_file",
-        message="could not be read as it is listed, twice, though its listing stayed the same",
-        remedy="upload it again; when that does not help, the storage is at fault",
+        message="was read twice and differed from its listing, which did not change",
+        remedy="upload it again; if that does not help, check the storage",
     )

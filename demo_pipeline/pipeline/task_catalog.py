@@ -1,7 +1,8 @@
 """The catalog of OSWorld tasks in the store, and the task of a demonstration.
 
-Belongs here: the wiring of the `osworld_tasks` stage between folder, store and pure code. Not here:
-what a task file is (formats/), what a match is (datasets/osworld_links.py).
+Belongs here: reading the folder of task files, building the catalog, matching a recording against
+the committed catalog. Not here: what a task file is (formats/osworld/), when an instruction matches
+(datasets/task_matching.py).
 """
 
 from functools import lru_cache
@@ -12,65 +13,53 @@ import pyarrow as pa
 from demo_pipeline.datasets import task_table
 from demo_pipeline.datasets.task_matching import NO_CATALOG, TaskIndex, TaskMatch
 from demo_pipeline.formats.osworld.task_folder import read_task_folder
-from demo_pipeline.pipeline.build_if_stale import BuildResult, build_if_stale
-from demo_pipeline.pipeline.context import Summary, Workspace
-from demo_pipeline.problems import Problem, Severity, errors
+from demo_pipeline.pipeline.context import DatasetContext, Summary, Workspace
+from demo_pipeline.pipeline.stage_types import SourceInput
+from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.storage.errors import MissingOutput
-from demo_pipeline.storage.store.staging import Staging
-from demo_pipeline.storage.store.version_manifest import CheckOutcome, Recipe
 
 OSWORLD_TASKS = "osworld_tasks"
 CATALOG_OUTPUT = "osworld/tasks"
-CATALOG_CHECK = "catalog_schema"
-FILES_CHECK = "task_files"
 
 
-def run_catalog(pipeline: Workspace, *, force: bool = False) -> BuildResult:
-    """Make the catalog of the folder of task files, unless nothing in the folder changed.
-
-    A bad task file is a row of problems.parquet and a failed, non-blocking check; it costs the
-    others nothing. Without a folder the catalog is empty.
-    """
-    folder = read_task_folder(pipeline.tasks)
-    inputs = {"task_files": folder.fingerprint()}
-    recipe = Recipe(OSWORLD_TASKS, task_table.CODE_VERSION, "", inputs)
-
-    def build(staging: Staging) -> Summary:
-        return task_table.build_catalog(folder, staging.path)
-
-    def check(out: Path) -> list[CheckOutcome]:
-        schema = tuple(task_table.check_catalog(out))
-        if schema:
-            return [CheckOutcome(CATALOG_CHECK, False, schema)]
-        found = tuple(sorted(task_table.catalog_problems(out), key=_errors_first))
-        return [
-            CheckOutcome(CATALOG_CHECK, True),
-            CheckOutcome(FILES_CHECK, not errors(found), found, blocking=False),
-        ]
-
-    return build_if_stale(pipeline.store, CATALOG_OUTPUT, recipe, build, check, force=force)
+def read_task_files(workspace: Workspace) -> SourceInput:
+    """The folder of task files; empty when it does not exist."""
+    folder = read_task_folder(workspace.tasks)
+    return SourceInput(folder, {"task_files": folder.fingerprint()})
 
 
-def _errors_first(problem: Problem) -> bool:
-    return problem.severity is not Severity.ERROR
+def run_task_catalog(context: DatasetContext, out: Path) -> Summary:
+    """Write the catalog. A bad task file becomes a row of problems.parquet and nothing else."""
+    return task_table.build_catalog(context.source, out)
 
 
-def link_of(pipeline: Workspace, recording: RecordingManifest) -> TaskMatch:
-    """The task of a demonstration, by the catalog that is committed.
+def verify_catalog(_context: DatasetContext, out: Path) -> list[Problem]:
+    """The columns of both tables, and unique files and ids."""
+    return list(task_table.check_catalog(out))
+
+
+def verify_task_files(_context: DatasetContext, out: Path) -> list[Problem]:
+    """What is wrong with the task files, errors first."""
+    problems = task_table.catalog_problems(out)
+    return sorted(problems, key=lambda problem: problem.severity is not Severity.ERROR)
+
+
+def match_task(workspace: Workspace, recording: RecordingManifest) -> TaskMatch:
+    """The task of a demonstration, by the committed catalog.
 
     Raises:
         MissingOutput: the committed catalog is damaged.
     """
-    if pipeline.store.current(CATALOG_OUTPUT) is None:
+    if workspace.store.current(CATALOG_OUTPUT) is None:
         return NO_CATALOG
-    with pipeline.store.open(CATALOG_OUTPUT) as (folder, version):
+    with workspace.store.open(CATALOG_OUTPUT) as (folder, version):
         return _index(folder, version.content).match(recording.parsed_meta())
 
 
 @lru_cache(maxsize=2)
 def _index(folder: Path, _content: str) -> TaskIndex:
-    """One reading serves every demonstration of a process; a version never changes."""
+    """The index of a version, which never changes; read once per process."""
     try:
         return TaskIndex.read(folder)
     except (OSError, pa.ArrowException):

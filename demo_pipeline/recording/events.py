@@ -28,7 +28,6 @@ from demo_pipeline.recording.input_log import parse_log
 from demo_pipeline.recording.log_lines import BUFFER_BYTES
 from demo_pipeline.settings import RecordingSettings
 
-CODE_VERSION = "1"
 EVENTS_FILE = "events.parquet"
 REJECTED_FILE = "rejected.parquet"
 SCANS_FILE = "trees.parquet"

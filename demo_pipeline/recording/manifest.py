@@ -21,7 +21,6 @@ from demo_pipeline.problems import DemonstrationError, Problem, Severity
 from demo_pipeline.recording.video_probe import VideoProbe, probe_video
 from demo_pipeline.settings import RecordingSettings
 
-CODE_VERSION = "1"
 MANIFEST_FILE = "manifest.json"
 _REBUILD = "materialise raw_recordings of this demonstration again"
 

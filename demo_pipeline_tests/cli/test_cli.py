@@ -57,7 +57,7 @@ class Place:
         }
 
     @property
-    def pipeline(self) -> Workspace:
+    def workspace(self) -> Workspace:
         places = {"uploads": str(self.root / "uploads"), "store": str(self.root / "store")}
         return Workspace.open(Settings(**places))
 
@@ -176,7 +176,7 @@ class TestRegister:
             check=False,
         )
         assert done.returncode == 0, done.stderr
-        assert place.pipeline.store.outputs() == ["recordings/one"]
+        assert place.workspace.store.outputs() == ["recordings/one"]
 
     def test_a_missing_dagster_home_is_said(self, place: Place, command: Command) -> None:
         shutil.rmtree(place.root / "home")
@@ -189,7 +189,7 @@ class TestRun:
     def test_the_good_ones_come_through_beside_the_bad_one(self, ran: Ran) -> None:
         assert ran.first.code == 0, ran.first.err
         assert "2 done, 1 quarantined, 0 up to date" in ran.first.out
-        store = ran.place.pipeline.store
+        store = ran.place.workspace.store
         assert store.outputs("trajectories") == ["trajectories/one", "trajectories/two"]
         assert store.outputs("dataset") == ["dataset"]
         assert store.outputs("osworld") == ["osworld/quests", "osworld/tasks"]
@@ -273,7 +273,7 @@ class TestPrivacy:
         for arguments in (("quarantine",), ("validate", str(bad)), ("revalidate",)):
             answer = command(ran.place, *arguments)
             said += [answer.out, answer.err]
-        said += [record.model_dump_json() for record in list_quarantine(ran.place.pipeline.store)]
+        said += [record.model_dump_json() for record in list_quarantine(ran.place.workspace.store)]
         said += [
             data.decode() for name, data in ran.files[0].items() if name.endswith("manifest.json")
         ]
@@ -337,7 +337,7 @@ class TestKeepingTheStore:
         assert "--partition one" in answer.out
 
     def test_old_versions_go_and_current_ones_stay(self, copied: Place, command: Command) -> None:
-        copied.pipeline.store.remove("sft")
+        copied.workspace.store.remove("sft")
         kept = command(copied, "prune")
         assert kept.out == "0 old versions removed\n"
         pruned = command(copied, "prune", "--grace-hours", "0")
@@ -406,7 +406,7 @@ class TestValidate:
         (tmp_path / "[notes]").mkdir()
         unknown = command(place, "validate", str(tmp_path / "[notes]"))
         assert unknown.code == 2
-        assert "[notes]: none of recording," in unknown.err
+        assert "[notes]: not recognised as dataset," in unknown.err
         assert command(place, "validate").code == 2
         assert command(place, "validate", str(tmp_path), "--kind", "song").code == 2
 

@@ -18,9 +18,10 @@ from dagster._core.storage.tags import (
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.partitions import register_partitions
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.task_catalog import CATALOG_OUTPUT, run_catalog
+from demo_pipeline.pipeline.task_catalog import CATALOG_OUTPUT
 from demo_pipeline.settings import DiscoverySettings, ExecutionSettings, Settings
 from demo_pipeline_tests.datasets.builders import snapshot
+from demo_pipeline_tests.made_pipeline import run_catalog
 
 Result = dg.ExecuteInProcessResult
 
@@ -36,7 +37,7 @@ class Bench:
         return Path(self.settings.uploads)
 
     @property
-    def pipeline(self) -> Workspace:
+    def workspace(self) -> Workspace:
         return Workspace.open(self.settings)
 
     def run(
@@ -64,14 +65,14 @@ class Bench:
 
     def catalogue(self) -> None:
         """The catalog of OSWorld tasks, unless there is one."""
-        if self.pipeline.store.current(CATALOG_OUTPUT) is None:
-            run_catalog(self.pipeline)
+        if self.workspace.store.current(CATALOG_OUTPUT) is None:
+            run_catalog(self.workspace)
 
     def files(self) -> dict[str, dict[str, bytes]]:
         """Every file of every committed output."""
         found = {}
-        for output in self.pipeline.store.outputs():
-            with self.pipeline.store.open(output) as (folder, _):
+        for output in self.workspace.store.outputs():
+            with self.workspace.store.open(output) as (folder, _):
                 found[output] = snapshot(folder)
         return found
 
@@ -127,7 +128,7 @@ def ticked(made: Bench, sensor: str, cursor: str | None = None) -> Ticked:
     with dg.build_sensor_context(
         instance=made.instance,
         cursor=cursor,
-        resources={"pipeline": made.pipeline},
+        resources={"workspace": made.workspace},
         definitions=made.definitions,
     ) as context:
         said = definition(context)

@@ -10,7 +10,7 @@ import pytest
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.quarantine import list_quarantine
-from demo_pipeline.pipeline.validation import PathKind, validate
+from demo_pipeline.pipeline.validation import validate
 from demo_pipeline.settings import ExecutionSettings
 from demo_pipeline_tests.defs.bench import (
     Bench,
@@ -115,7 +115,7 @@ def test_a_preview_of_actions_counts_characters_and_shows_none(runs: Runs) -> No
 
 def test_the_committed_folder_is_a_trajectory_with_the_typed_text(runs: Runs) -> None:
     folder = Path(of(runs.first, "trajectories")["path"])
-    assert validate(folder, PathKind.TRAJECTORY, runs.bench.settings) == []
+    assert validate(folder, "trajectory", runs.bench.settings) == []
     assert any(TYPED in file.read_text() for file in folder.glob("steps/*/action.json"))
 
 
@@ -135,13 +135,13 @@ def test_doing_it_again_by_force_changes_no_byte_and_no_version(runs: Runs) -> N
 
 def test_data_versions_are_the_contents_fingerprints(runs: Runs) -> None:
     for stage in STAGES:
-        version = runs.bench.pipeline.store.current(stage.output("good"))
+        version = runs.bench.workspace.store.current(stage.output("good"))
         assert version is not None
         assert data_version(runs.first, stage.name) == version.content[:16]
 
 
 def test_a_stage_that_was_deleted_comes_back_the_same(runs: Runs) -> None:
-    store = runs.bench.pipeline.store
+    store = runs.bench.workspace.store
     store.remove("actions/good")
     result = runs.bench.process("good")
     outcomes = {name: of(result, name)["outcome"] for name in NAMES}
@@ -150,7 +150,7 @@ def test_a_stage_that_was_deleted_comes_back_the_same(runs: Runs) -> None:
 
 
 def test_nobody_is_quarantined(runs: Runs) -> None:
-    assert list_quarantine(runs.bench.pipeline.store) == []
+    assert list_quarantine(runs.bench.workspace.store) == []
 
 
 def test_a_stage_alone_asks_for_the_one_before_it(tmp_path: Path, recording: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_stage_alone_asks_for_the_one_before_it(tmp_path: Path, recording: Pat
         said = failures(result)["events"].description
         assert "recordings/good" in said
         assert "materialise raw_recordings" in said
-        assert list_quarantine(made.pipeline.store) == []
+        assert list_quarantine(made.workspace.store) == []
 
 
 def data_version(result: Result, stage: str) -> str | None:

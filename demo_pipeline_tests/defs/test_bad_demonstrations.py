@@ -40,11 +40,11 @@ def case(
         folder = upload(recording, made.uploads, "bad")
         spoil(folder)
         result = made.process("bad")
-        record = read_quarantine(made.pipeline.store, "bad")
+        record = read_quarantine(made.workspace.store, "bad")
         shutil.rmtree(folder)
         upload(recording, made.uploads, "bad")
         corrected = made.process("bad")
-        after = read_quarantine(made.pipeline.store, "bad")
+        after = read_quarantine(made.workspace.store, "bad")
         yield Case(stage, where, result, record, corrected, after)
 
 
@@ -113,7 +113,7 @@ def test_the_first_reason_stays_when_a_correct_demonstration_is_replaced_by_a_br
         before = made.files()
         BREAKING["torn meta"][0](folder)
         assert made.process_range("one", "two").success
-        record = read_quarantine(made.pipeline.store, "one")
+        record = read_quarantine(made.workspace.store, "one")
         assert record is not None
         assert (record.stage, record.problems[0]["file"]) == ("raw_recordings", "meta.json")
         after = made.files()
@@ -143,7 +143,7 @@ def test_a_failed_check_stops_the_chain_and_keeps_the_last_good_version(
         failed = [verdict for verdict in verdicts(result).values() if not verdict.passed]
         assert [verdict.check_name for verdict in failed] == ["actions_schema", "ledger_sums"]
         assert {verdict.partition for verdict in failed} == {"one"}
-        record = read_quarantine(made.pipeline.store, "one")
+        record = read_quarantine(made.workspace.store, "one")
         assert record is not None
         assert record.stage == "actions"
         assert made.files() == before
@@ -155,7 +155,7 @@ def test_a_partition_that_is_no_id_is_refused_by_name(tmp_path: Path, key: str) 
         made.instance.add_dynamic_partitions("demonstrations", [key])
         result = made.run("process_demonstration", key)
         said = failures(result)["raw_recordings"]
-        assert "is no demonstration id" in said.description
+        assert "is not a demonstration id" in said.description
         assert "demo-pipeline register" in said.description
         assert not (tmp_path / "store").exists()
 

@@ -35,14 +35,14 @@ def batch(tmp_path_factory: pytest.TempPathFactory, recording: Path) -> Iterator
 
 def test_the_good_ones_come_through_to_trajectories_in_the_same_run(batch: Batch) -> None:
     assert batch.result.success
-    trajectories = batch.bench.pipeline.store.outputs("trajectories")
+    trajectories = batch.bench.workspace.store.outputs("trajectories")
     assert trajectories == ["trajectories/one", "trajectories/two"]
 
 
 def test_the_bad_one_is_quarantined_once_with_the_reason_that_was_found_first(
     batch: Batch,
 ) -> None:
-    [record] = list_quarantine(batch.bench.pipeline.store)
+    [record] = list_quarantine(batch.bench.workspace.store)
     assert (record.demonstration, record.stage) == ("three", "events")
     assert record.problems[0]["line"] == 1
 
@@ -100,4 +100,4 @@ def test_a_range_also_runs_where_backfills_are_one_at_a_time(
             upload(recording, made.uploads, key)
         assert made.run("register_uploads").success
         assert made.process_range("one", "two").success
-        assert len(made.pipeline.store.outputs("trajectories")) == 2
+        assert len(made.workspace.store.outputs("trajectories")) == 2

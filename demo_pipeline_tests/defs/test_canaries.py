@@ -110,7 +110,8 @@ def test_a_stage_that_dies_quoting_what_was_typed_is_told_without_its_words(
         main()
     assert ended.value.code == 1
     shown = capfd.readouterr()
-    assert f"one {stage}: ValueError: a defect met {stage} of one, at demo_pipeline/" in shown.err
+    defect = f"a defect of the pipeline stopped {stage} of one, at demo_pipeline/"
+    assert f"one {stage}: ValueError: {defect}" in shown.err
     assert TYPED not in f"{shown.out}\n{shown.err}"
     files = list(home.rglob("*"))
     assert holding(files, "ValueError") != []

@@ -8,20 +8,15 @@ import pytest
 
 from demo_pipeline.defs import dataset_assets
 from demo_pipeline.defs.code_location import build_defs
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, DatasetStage
-from demo_pipeline.pipeline.validation import PathKind, validate
+from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
+from demo_pipeline.pipeline.stage_types import DatasetStage
+from demo_pipeline.pipeline.validation import validate
 from demo_pipeline.problems import Problem, errors
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.defs.bench import Bench, bench, failures, materialized, values, verdicts
 from demo_pipeline_tests.uploads import upload
 
-KINDS = {
-    "sft_samples": PathKind.SFT,
-    "messages_dataset": PathKind.MESSAGES,
-    "cudag_dataset": PathKind.CUDAG,
-    "trajectory_index": PathKind.DATASET,
-    "osworld_quests": PathKind.OSWORLD,
-}
+EXPORTERS = [stage for stage in DATASET_STAGES if stage.reads_trajectories]
 PROBLEM = Problem("seen", "index.json", "does not fit", line=7, remedy="look at it")
 
 
@@ -37,11 +32,12 @@ def built(tmp_path_factory: pytest.TempPathFactory, recording: Path) -> Iterator
 
 def test_every_dataset_is_valid_and_says_what_it_holds(built: Bench) -> None:
     made = materialized(built.run("build_datasets"))
-    for name, kind in KINDS.items():
-        shown = values(made[name, None])
+    for stage in EXPORTERS:
+        shown = values(made[stage.name, None])
         assert shown["outcome"] == "unchanged"
         assert shown["left_out"] == {"broken": 0, "quarantined": 0}
-        assert errors(validate(Path(shown["path"]), kind, built.settings)) == []
+        assert stage.validated_as is not None
+        assert errors(validate(Path(shown["path"]), stage.validated_as.name, built.settings)) == []
     assert values(made["sft_samples", None])["samples"] == 6
     assert values(made["trajectory_index", None])["trajectories"] == 2
 
@@ -75,33 +71,36 @@ def test_building_again_by_force_changes_no_byte(built: Bench) -> None:
     assert built.files() == before
 
 
-@pytest.mark.parametrize("aggregate", DATASET_STAGES, ids=lambda one: one.name)
+@pytest.mark.parametrize("stage", EXPORTERS, ids=lambda stage: stage.name)
 def test_without_a_trajectory_there_is_no_dataset_and_a_way_to_one(
-    tmp_path: Path, aggregate: DatasetStage
+    tmp_path: Path, stage: DatasetStage
 ) -> None:
     with bench(tmp_path) as made:
-        result = made.run("build_datasets", only=(aggregate.name,))
-        said = failures(result)[aggregate.name].description
+        result = made.run("build_datasets", only=(stage.name,))
+        said = failures(result)[stage.name].description
         assert "no trajectory is committed yet" in said
         assert "demo-pipeline run" in said
-        assert made.pipeline.store.outputs() == []
+        assert made.workspace.store.outputs() == []
 
 
 def test_a_failed_check_is_shown_and_keeps_the_last_good_version(
     built: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    strictest = [replace(one, check=lambda _: [PROBLEM]) for one in DATASET_STAGES]
+    strictest = [
+        replace(stage, checks=(replace(stage.checks[0], run=lambda *_: [PROBLEM]),))
+        for stage in DATASET_STAGES
+    ]
     monkeypatch.setattr(dataset_assets, "DATASET_STAGES", strictest)
     settings = built.settings.model_copy(update={"datasets": DatasetSettings(seed=1)})
     strict = replace(built, settings=settings, definitions=build_defs(settings))
-    before = built.pipeline.store.current("dataset")
+    before = built.workspace.store.current("dataset")
     result = strict.run("build_datasets", only=("trajectory_index",))
     said = failures(result)["trajectory_index"]
-    assert "the last good version stays" in said.description
+    assert "the last good version is kept" in said.description
     assert "index.json:7" in said.description
     assert "look at it" in said.metadata["found"].value
     verdict = verdicts(result)["desktopd_dataset"]
     assert not verdict.passed
     assert verdict.description == str(PROBLEM)
     assert materialized(result) == {}
-    assert built.pipeline.store.current("dataset") == before
+    assert built.workspace.store.current("dataset") == before

@@ -43,7 +43,7 @@ def test_it_registers_what_lies_there_and_lists_it(made: Bench) -> None:
 def test_two_folders_for_one_id_are_reported_and_neither_is_registered(made: Bench) -> None:
     arrive(made, "a b")
     arrive(made, "good")
-    [twin] = [one.id for one in made.pipeline.uploads.list_demonstrations() if "b" in one.id]
+    [twin] = [one.id for one in made.workspace.uploads.list_demonstrations() if "b" in one.id]
     arrive(made, twin)
     result = made.run("register_uploads")
     assert result.success

@@ -46,9 +46,9 @@ def told(made: Bench, run: dg.DagsterRun, event: dg.DagsterEvent) -> str:
         dagster_event=event,
         dagster_instance=made.instance,
         dagster_run=run,
-        resources={"pipeline": made.pipeline},
+        resources={"workspace": made.workspace},
     ).for_run_failure()
-    return record_failure(context, made.pipeline)
+    return record_failure(context, made.workspace)
 
 
 def told_of(made: Bench, result: Result) -> str:
@@ -58,14 +58,14 @@ def told_of(made: Bench, result: Result) -> str:
 
 
 def standing(made: Bench) -> QuarantineRecord:
-    [record] = list_quarantine(made.pipeline.store)
+    [record] = list_quarantine(made.workspace.store)
     return record
 
 
 def test_a_crash_is_recorded_with_its_stage_and_without_its_words(broken: Bench) -> None:
     result = broken.process("one")
-    assert list_quarantine(broken.pipeline.store) == []
-    assert "quarantined at actions" in told_of(broken, result)
+    assert list_quarantine(broken.workspace.store) == []
+    assert "quarantined in actions" in told_of(broken, result)
     record = standing(broken)
     assert (record.stage, record.attempts) == ("actions", 1)
     [problem] = record.problems
@@ -88,22 +88,22 @@ def test_a_crash_that_comes_again_is_counted_and_a_good_run_releases_it(
         assert whole.process("one").success
     finally:
         demonstration_assets.STAGES = monkeypatched
-    assert list_quarantine(made.pipeline.store) == []
+    assert list_quarantine(made.workspace.store) == []
 
 
 def test_a_stage_that_gave_it_up_has_said_why_itself(made: Bench) -> None:
     spoil_log(made.uploads / "one")
     result = made.process("one")
     before = standing(made)
-    assert "has said why" in told_of(made, result)
+    assert "wrote the quarantine record" in told_of(made, result)
     assert standing(made) == before
 
 
 def test_a_run_that_is_tried_once_more_is_not_over(broken: Bench) -> None:
     result = broken.process("one")
     broken.instance.add_run_tags(result.run_id, {WILL_RETRY_TAG: "true"})
-    assert "once more" in told_of(broken, result)
-    assert list_quarantine(broken.pipeline.store) == []
+    assert "Dagster retries" in told_of(broken, result)
+    assert list_quarantine(broken.workspace.store) == []
 
 
 def test_a_failure_heard_of_late_does_not_blame_what_came_through_since(
@@ -112,8 +112,8 @@ def test_a_failure_heard_of_late_does_not_blame_what_came_through_since(
     result = broken.process("one")
     monkeypatch.setattr(demonstration_assets, "STAGES", STAGES)
     assert replace(made, definitions=build_defs(made.settings)).process("one").success
-    assert "another run came after" in told_of(made, result)
-    assert read_quarantine(made.pipeline.store, "one") is None
+    assert "a newer run exists" in told_of(made, result)
+    assert read_quarantine(made.workspace.store, "one") is None
 
 
 def killed(made: Bench, *begun: str) -> tuple[dg.DagsterRun, dg.DagsterEvent]:
@@ -145,13 +145,13 @@ def killed(made: Bench, *begun: str) -> tuple[dg.DagsterRun, dg.DagsterEvent]:
     ("begun", "stage", "said"),
     [
         (("raw_recordings", "events", "screenshots"), "screenshots", "killed, or out of memory"),
-        ((), "raw_recordings", "never began"),
+        ((), "raw_recordings", "started no step"),
     ],
 )
 def test_a_killed_process_is_recorded_at_the_step_it_was_in(
     made: Bench, begun: tuple[str, ...], stage: str, said: str
 ) -> None:
-    assert f"quarantined at {stage}" in told(made, *killed(made, *begun))
+    assert f"quarantined in {stage}" in told(made, *killed(made, *begun))
     assert standing(made).stage == stage
     assert said in str(standing(made).problems[0]["message"])
 
@@ -162,7 +162,7 @@ def evaluated(made: Bench, cursor: str | None) -> str:
     with dg.build_sensor_context(
         instance=made.instance,
         cursor=cursor,
-        resources={"pipeline": made.pipeline},
+        resources={"workspace": made.workspace},
         definitions=made.definitions,
     ) as context:
         return str(sensor.evaluate_tick(context).cursor)
@@ -203,7 +203,7 @@ def test_a_failure_that_could_not_be_written_down_is_kept_for_the_next_tick(
     with pytest.raises(UnrecordedError, match="does not answer"):
         evaluated(kept, cursor)
     evaluated(kept, cursor)
-    held = list_quarantine(kept.pipeline.store)
+    held = list_quarantine(kept.workspace.store)
     assert [(one.demonstration, one.attempts) for one in held] == [("a", 1), ("b", 1)]
 
 
@@ -211,7 +211,7 @@ def test_a_machine_that_went_away_with_many_runs_is_one_tick(kept: Bench) -> Non
     cursor = evaluated(kept, None)
     die(kept, "a", "b", "c", "d")
     assert evaluated(kept, cursor) != cursor
-    assert [one.demonstration for one in list_quarantine(kept.pipeline.store)] == list("abcd")
+    assert [one.demonstration for one in list_quarantine(kept.workspace.store)] == list("abcd")
 
 
 class TestTable:
@@ -226,14 +226,14 @@ class TestTable:
 
     def test_it_is_written_again_when_another_stage_or_attempt_failed(self, made: Bench) -> None:
         for stage in ("events", "screenshots", "screenshots"):
-            record_crash(made.pipeline, "one", stage, "KeyError")
+            record_crash(made.workspace, "one", stage, "KeyError")
             self.write(made)
         assert ticked(made, "quarantine_changed").requests == ()
 
     def test_a_table_that_was_not_written_is_asked_for_again(
         self, made: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        record_crash(made.pipeline, "one", "events", "KeyError")
+        record_crash(made.workspace, "one", "events", "KeyError")
         [request] = ticked(made, "quarantine_changed").requests
         run = self.launch(made, request)
         assert "being written" in ticked(made, "quarantine_changed").skipped

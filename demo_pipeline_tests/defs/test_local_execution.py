@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from demo_pipeline.defs import demonstration_assets, local_execution
-from demo_pipeline.defs.local_execution import DemonstrationOutcome, process, register_uploads
+from demo_pipeline.defs.local_execution import process, register_uploads
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.demonstration_stages import STAGES
+from demo_pipeline.pipeline.outcomes import DemonstrationOutcome
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.settings import Settings
 from demo_pipeline_tests.defs import dying_assets
@@ -59,5 +60,8 @@ def test_a_defect_is_a_crash_even_when_an_old_quarantine_lies_there(
     assert crashed == DemonstrationOutcome("one", "crashed", {}, crashed.reasons)
     [reason] = crashed.reasons
     place = r"at demo_pipeline/pipeline/runner\.py:[0-9]+"
-    assert re.match(rf"events: ZeroDivisionError: a defect met events of one, {place}", reason)
+    assert re.match(
+        rf"events: ZeroDivisionError: a defect of the pipeline stopped events of one, {place}",
+        reason,
+    )
     assert "two lines" not in reason

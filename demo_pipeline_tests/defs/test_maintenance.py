@@ -66,7 +66,7 @@ def job(made: Bench, name: str, op: str, **config: Any) -> dict[str, Any]:
 class TestRetry:
     def test_the_quarantined_run_once_more_by_the_next_tick(self, bad: Bench) -> None:
         arrive(bad)
-        assert job(bad, "retry_quarantined", "wish_retries")["demonstrations"] == 2
+        assert job(bad, "retry_quarantined", "request_retries")["demonstrations"] == 2
         requests = looks(bad)
         assert {one.partition_key for one in requests} == {"bad", "torn"}
         assert all("#" in str(one.run_key) for one in requests)
@@ -79,39 +79,39 @@ class TestRetry:
 
     def test_only_those_that_are_named_and_quarantined(self, bad: Bench) -> None:
         arrive(bad)
-        said = job(bad, "retry_quarantined", "wish_retries", ids=["bad", "good", "../x"])
+        said = job(bad, "retry_quarantined", "request_retries", ids=["bad", "good", "../x"])
         assert said["demonstrations"] == 1
         assert [one.partition_key for one in looks(bad)] == ["bad"]
 
     def test_two_wishes_are_one_run(self, bad: Bench) -> None:
         arrive(bad)
         for _ in range(2):
-            job(bad, "retry_quarantined", "wish_retries", ids=["bad"])
+            job(bad, "retry_quarantined", "request_retries", ids=["bad"])
         assert len(looks(bad)) == 1
 
 
 class TestReprocess:
     def test_what_other_settings_would_make_otherwise_is_made_again(self, made: Bench) -> None:
         arrive(made)
-        assert job(made, "reprocess_changed", "wish_reprocessing")["demonstrations"] == 0
+        assert job(made, "reprocess_changed", "request_reprocessing")["demonstrations"] == 0
         harder = made.settings.model_copy(
             update={"trajectories": TrajectorySettings(easy_steps=1, medium_steps=2)}
         )
         changed = replace(made, settings=harder, definitions=build_defs(harder))
-        assert job(changed, "reprocess_changed", "wish_reprocessing")["demonstrations"] == 2
+        assert job(changed, "reprocess_changed", "request_reprocessing")["demonstrations"] == 2
         request, _ = sorted(looks(changed), key=lambda one: str(one.partition_key))
         assert request.partition_key == "first"
         found = materialized(launched(changed, request))
         outcomes = {name: values(one)["outcome"] for (name, _), one in found.items()}
         assert outcomes["screenshots"] == "unchanged"
         assert outcomes["trajectories"] == "made"
-        assert job(changed, "reprocess_changed", "wish_reprocessing")["demonstrations"] == 1
+        assert job(changed, "reprocess_changed", "request_reprocessing")["demonstrations"] == 1
 
     def test_a_changed_upload_is_the_sensors_business(self, made: Bench) -> None:
         arrive(made)
         meta = made.uploads / "first" / "meta.json"
         meta.write_text(meta.read_text().replace("Please do", "Now please do"))
-        assert job(made, "reprocess_changed", "wish_reprocessing")["demonstrations"] == 0
+        assert job(made, "reprocess_changed", "request_reprocessing")["demonstrations"] == 0
         assert [one.partition_key for one in looks(made)] == ["first"]
 
 
@@ -123,7 +123,7 @@ class TestForgetting:
         assert made.run("report_quarantine").success
         reported = made.run("report_quarantine")
         before = {run.run_id for run in made.instance.get_runs()}
-        said = job(made, "prune_history", "forget", days=0)
+        said = job(made, "prune_history", "prune", days=0)
         left = {run.run_id for run in made.instance.get_runs()}
         assert len(before - left) == said["runs"]
         assert old.run_id not in left
@@ -131,7 +131,7 @@ class TestForgetting:
         for stage in STAGES:
             known = made.instance.get_materialized_partitions(dg.AssetKey(stage.name))
             assert {"first", "second"} <= known
-        assert InstanceRuns(made.instance, made.pipeline.store).last("bad") is not None
+        assert InstanceRuns(made.instance, made.workspace.store).last("bad") is not None
         assert looks(made) == []
         assert read_quarantine(_store(made), "bad") is not None
 
@@ -140,8 +140,8 @@ class TestForgetting:
         started = made.instance.create_run_for_job(definition, status=dg.DagsterRunStatus.STARTED)
         made.run("register_uploads")
         made.run("register_uploads")
-        assert job(made, "prune_history", "forget", days=30)["runs"] == 0
-        assert job(made, "prune_history", "forget", days=0)["runs"] == 2
+        assert job(made, "prune_history", "prune", days=30)["runs"] == 0
+        assert job(made, "prune_history", "prune", days=0)["runs"] == 2
         assert made.instance.get_run_by_id(started.run_id) is not None
 
     def test_old_versions_go_after_their_grace_and_what_is_read_stays(self, made: Bench) -> None:
@@ -150,10 +150,10 @@ class TestForgetting:
         )
         replace(made, settings=harder, definitions=build_defs(harder)).process("first")
         files = made.files()
-        assert job(made, "prune_history", "forget", grace_hours=24)["versions"] == 0
-        assert job(made, "prune_history", "forget", grace_hours=0)["versions"] >= 1
+        assert job(made, "prune_history", "prune", grace_hours=24)["versions"] == 0
+        assert job(made, "prune_history", "prune", grace_hours=0)["versions"] >= 1
         assert made.files() == files
 
 
 def _store(made: Bench) -> Any:
-    return made.pipeline.store
+    return made.workspace.store

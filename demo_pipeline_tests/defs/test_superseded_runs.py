@@ -13,9 +13,10 @@ import pytest
 
 from demo_pipeline.defs import demonstration_assets
 from demo_pipeline.defs.instance_runs import InstanceRuns
-from demo_pipeline.defs.local_execution import DemonstrationOutcome, _process_one
+from demo_pipeline.defs.local_execution import _process_one
 from demo_pipeline.defs.tags import FINGERPRINT_TAG, OUTCOME_TAG
 from demo_pipeline.pipeline.demonstration_stages import STAGES
+from demo_pipeline.pipeline.outcomes import DemonstrationOutcome
 from demo_pipeline.pipeline.quarantine import list_quarantine
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint
@@ -73,20 +74,20 @@ def assert_superseded(result: Result, made: Bench) -> None:
     assert set(said) == {check.name for check in STAGES[0].checks}
     assert {one.severity for one in said.values()} == {dg.AssetCheckSeverity.WARN}
     assert all("superseded" in (one.description or "") for one in said.values())
-    assert list_quarantine(made.pipeline.store) == []
+    assert list_quarantine(made.workspace.store) == []
 
 
 def test_an_upload_that_changed_before_the_run_began_supersedes_it(made: Bench) -> None:
-    listed = str(upload_listing_fingerprint(made.pipeline.uploads, "one"))
+    listed = str(upload_listing_fingerprint(made.workspace.uploads, "one"))
     (made.uploads / "one" / "meta.json").touch()
     assert_superseded(made.process("one", **{FINGERPRINT_TAG: listed}), made)
-    assert made.pipeline.store.outputs("recordings") == []
+    assert made.workspace.store.outputs("recordings") == []
 
 
 def test_an_upload_that_is_replaced_while_it_is_read_supersedes_the_run(
     made: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listed = str(upload_listing_fingerprint(made.pipeline.uploads, "one"))
+    listed = str(upload_listing_fingerprint(made.workspace.uploads, "one"))
     while_reading(monkeypatch, "raw_recordings", lambda: tear_meta(made.uploads / "one"))
     strict = replace(made, definitions=_again(made))
     assert_superseded(strict.process("one", **{FINGERPRINT_TAG: listed}), made)
@@ -106,7 +107,7 @@ def test_a_download_that_met_another_upload_supersedes_the_run_of_a_person_too(
 def test_a_later_stage_that_finds_the_upload_replaced_stops_without_blame(
     made: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listed = str(upload_listing_fingerprint(made.pipeline.uploads, "one"))
+    listed = str(upload_listing_fingerprint(made.workspace.uploads, "one"))
     log = made.uploads / "one" / "input_log.jsonl"
     while_reading(monkeypatch, "events", lambda: log.write_bytes(b"{}\n"))
     strict = replace(made, definitions=_again(made))
@@ -114,18 +115,18 @@ def test_a_later_stage_that_finds_the_upload_replaced_stops_without_blame(
     assert result.success
     assert {name for name, _ in materialized(result)} == {"raw_recordings"}
     assert tags(result, made)[OUTCOME_TAG] == "superseded"
-    assert list_quarantine(made.pipeline.store) == []
+    assert list_quarantine(made.workspace.store) == []
 
 
 def test_what_was_made_of_an_upload_that_was_replaced_meanwhile_is_not_committed(
     made: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bytes are good, and belong to another upload than the run was for."""
-    listed = str(upload_listing_fingerprint(made.pipeline.uploads, "one"))
+    listed = str(upload_listing_fingerprint(made.workspace.uploads, "one"))
     while_reading(monkeypatch, "raw_recordings", (made.uploads / "one" / "meta.json").touch)
     strict = replace(made, definitions=_again(made))
     assert_superseded(strict.process("one", **{FINGERPRINT_TAG: listed}), made)
-    assert made.pipeline.store.outputs("recordings") == []
+    assert made.workspace.store.outputs("recordings") == []
 
 
 def test_a_file_that_may_not_be_read_is_told_once_and_not_tried_for_ever(
@@ -139,22 +140,22 @@ def test_a_file_that_may_not_be_read_is_told_once_and_not_tried_for_ever(
     [failed] = runs
     assert not failed.success
     assert OUTCOME_TAG not in tags(failed, made)
-    [record] = list_quarantine(made.pipeline.store)
+    [record] = list_quarantine(made.workspace.store)
     [problem] = record.problems
     assert (problem["code"], problem["file"]) == ("unreadable_file", "recording.mp4")
     assert "let the pipeline's user read it" in str(problem["remedy"])
     (made.uploads / "one" / "recording.mp4").chmod(0o644)
     assert made.process("one").success
-    assert list_quarantine(made.pipeline.store) == []
+    assert list_quarantine(made.workspace.store) == []
 
 
 def test_an_upload_that_is_only_broken_is_still_quarantined(made: Bench) -> None:
     tear_meta(made.uploads / "one")
-    listed = str(upload_listing_fingerprint(made.pipeline.uploads, "one"))
+    listed = str(upload_listing_fingerprint(made.workspace.uploads, "one"))
     result = made.process("one", **{FINGERPRINT_TAG: listed})
     assert not result.success
     assert OUTCOME_TAG not in tags(result, made)
-    assert [one.demonstration for one in list_quarantine(made.pipeline.store)] == ["one"]
+    assert [one.demonstration for one in list_quarantine(made.workspace.store)] == ["one"]
 
 
 def test_what_lies_there_now_is_taken_up_again(made: Bench) -> None:
@@ -163,7 +164,7 @@ def test_what_lies_there_now_is_taken_up_again(made: Bench) -> None:
     (made.uploads / "one" / "meta.json").touch()
     made.catalogue()
     assert launched(made, first).success
-    last = InstanceRuns(made.instance, made.pipeline.store).last("one")
+    last = InstanceRuns(made.instance, made.workspace.store).last("one")
     assert last is not None
     assert last.superseded
     again = [one for _ in range(4) for one in ticked(made, "new_uploads").requests]

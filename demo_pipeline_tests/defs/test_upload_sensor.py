@@ -76,7 +76,7 @@ class TestOneRunAnUpload:
     def test_the_request_names_the_upload_it_is_for(self, made: Bench) -> None:
         arrive(made, "one")
         [request] = looked(made).requests
-        listed = upload_listing_fingerprint(made.pipeline.uploads, "one")
+        listed = upload_listing_fingerprint(made.workspace.uploads, "one")
         assert request.tags[FINGERPRINT_TAG] == listed
         assert request.run_key == f"one@{str(listed)[:16]}"
 
@@ -116,7 +116,7 @@ class TestOneRunAnUpload:
     def test_a_lost_ledger_launches_nothing_twice(self, made: Bench) -> None:
         arrive(made, "one")
         launch_all(made, looked(made))
-        path = ledger_path(made.instance, made.pipeline)
+        path = ledger_path(made.instance, made.workspace)
         assert path.is_file()
         for file in path.parent.iterdir():
             file.unlink()
@@ -133,7 +133,7 @@ class TestOneRunAnUpload:
             values = made.settings.model_dump(mode="json")
             assert _process_one(values, "one", force=False).status == "done"
             assert looked(made).requests == ()
-            with open_ledger(made.instance, made.pipeline) as ledger:
+            with open_ledger(made.instance, made.workspace) as ledger:
                 assert ledger.states() == {"one": UploadState.ACCEPTED}
             (made.uploads / "one" / "meta.json").touch()
             assert looked(made).keys == ["one"]
@@ -172,17 +172,17 @@ class TestIds:
         [twin] = [str(key) for key in looked(made).keys]
         arrive(made, twin)
         assert looked(made).requests == ()
-        [record] = list_quarantine(made.pipeline.store)
+        [record] = list_quarantine(made.workspace.store)
         assert record.demonstration == twin
         assert record.problems[0]["code"] == "id_collision"
         assert "a b" in str(record.problems[0]["file"])
         ticked(made, "new_uploads")
-        assert list_quarantine(made.pipeline.store) == [record]  # the same, not one more attempt
+        assert list_quarantine(made.workspace.store) == [record]  # the same, not one more attempt
 
         shutil.rmtree(made.uploads / twin)
         requests = [request for _ in range(6) for request in ticked(made, "new_uploads").requests]
         assert {request.partition_key for request in requests} == {twin}
-        assert read_quarantine(made.pipeline.store, twin) is None
+        assert read_quarantine(made.workspace.store, twin) is None
 
 
 def test_missing_uploads_are_a_reason_to_wait_not_a_crash(made: Bench) -> None:
@@ -235,7 +235,7 @@ class TestRunsThatCameToNothing:
         self, made: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         self.die(made)
-        record_crash(made.pipeline, "one", "events", "MemoryError")
+        record_crash(made.workspace, "one", "events", "MemoryError")
         _pass(monkeypatch, 2 * FAILURE_GRACE_SECONDS)
         assert looked(made).requests == ()
 
@@ -273,7 +273,7 @@ class TestLaunchedRuns:
         made.instance.add_dynamic_partitions("demonstrations", ["one"])
         made.run("process_demonstration", "one", **{FINGERPRINT_TAG: "a" * 64})
         made.run("process_demonstration", "one", **{FORCE_TAG: "true"})
-        runs = InstanceRuns(made.instance, made.pipeline.store)
+        runs = InstanceRuns(made.instance, made.workspace.store)
         last = runs.last("one")
         assert last is not None
         assert (last.fingerprint, last.superseded) == ("a" * 64, True)

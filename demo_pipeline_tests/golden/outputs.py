@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from demo_pipeline.pipeline.build_if_stale import BuildResult
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, run_dataset_stage
+from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
+from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
 from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.runner import run_stage
-from demo_pipeline.pipeline.task_catalog import run_catalog
 from demo_pipeline_tests.golden.rendering import render_folder, render_values
-from demo_pipeline_tests.made_pipeline import open_pipeline
+from demo_pipeline_tests.made_pipeline import open_pipeline, run_catalog
 
 GOLDEN = Path(__file__).parent
 RECORDINGS = Path(__file__).resolve().parents[2] / "data" / "recordings"

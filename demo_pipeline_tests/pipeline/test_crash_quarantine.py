@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.crash_quarantine import hold_collisions, record_crash
-from demo_pipeline.pipeline.quarantine import list_quarantine, read_quarantine
-from demo_pipeline.pipeline.runner import is_outdated, is_quarantined
+from demo_pipeline.pipeline.crash_quarantine import quarantine_collisions, record_crash
+from demo_pipeline.pipeline.quarantine import is_quarantined, list_quarantine, read_quarantine
+from demo_pipeline.pipeline.staleness import is_outdated
 from demo_pipeline_tests.made_pipeline import copy_of, open_pipeline
 
 
@@ -26,18 +26,18 @@ def test_a_crash_holds_the_very_files_it_happened_on(pipeline: Workspace) -> Non
 
 def test_ids_that_meet_are_held_once_and_let_go_when_they_part(pipeline: Workspace) -> None:
     both = {"first": ("a b", "first")}
-    assert hold_collisions(pipeline, both) == []
-    assert hold_collisions(pipeline, both) == []
+    assert quarantine_collisions(pipeline, both) == []
+    assert quarantine_collisions(pipeline, both) == []
     [record] = list_quarantine(pipeline.store)
     assert (record.demonstration, record.attempts) == ("first", 1)
     assert record.problems[0]["file"] == "a b and first"
     record_crash(pipeline, "second", "events", "MemoryError")
-    assert hold_collisions(pipeline, {}) == ["first"]
+    assert quarantine_collisions(pipeline, {}) == ["first"]
     assert [one.demonstration for one in list_quarantine(pipeline.store)] == ["second"]
 
 
 def test_a_name_that_is_no_text_is_still_told(pipeline: Workspace) -> None:
-    hold_collisions(pipeline, {"first": ("a\udcff", "first")})
+    quarantine_collisions(pipeline, {"first": ("a\udcff", "first")})
     record = read_quarantine(pipeline.store, "first")
     assert record is not None
     assert "udcff" in str(record.problems[0]["file"])

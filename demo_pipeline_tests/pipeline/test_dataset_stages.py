@@ -7,16 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from demo_pipeline.pipeline.committed_trajectories import committed_trajectories
 from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
 from demo_pipeline.pipeline.dataset_stages import (
     DATASET_STAGE_BY_NAME,
     DATASET_STAGES,
-    committed_trajectories,
-    run_dataset_stage,
 )
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.settings import DatasetSettings, TrajectorySettings
 from demo_pipeline_tests.made_pipeline import copy_of, open_pipeline, run_chain
+
+EXPORTERS = [stage for stage in DATASET_STAGES if stage.reads_trajectories]
 
 
 @pytest.fixture
@@ -26,7 +28,7 @@ def root(made_root: Path, tmp_path: Path) -> Path:
 
 
 def run_all(pipeline: Workspace) -> dict[str, str]:
-    return {one.name: run_dataset_stage(pipeline, one).status for one in DATASET_STAGES}
+    return {stage.name: run_dataset_stage(pipeline, stage).status for stage in EXPORTERS}
 
 
 def indexed(pipeline: Workspace) -> list[str]:
@@ -40,17 +42,17 @@ def test_every_dataset_is_made_and_then_left_alone(root: Path) -> None:
     assert set(run_all(pipeline).values()) == {"made"}
     assert set(run_all(pipeline).values()) == {"unchanged"}
     assert indexed(pipeline) == ["first", "second"]
-    for aggregate in DATASET_STAGES:
-        made = run_dataset_stage(pipeline, aggregate)
+    for stage in EXPORTERS:
+        made = run_dataset_stage(pipeline, stage)
         assert made.checks[0].passed
         assert made.summary["left_out"] == {"broken": 0, "quarantined": 0}
 
 
 def test_made_again_every_dataset_has_the_same_version(root: Path) -> None:
     pipeline = open_pipeline(root)
-    for aggregate in DATASET_STAGES:
-        first = run_dataset_stage(pipeline, aggregate).version
-        again = run_dataset_stage(pipeline, aggregate, force=True).version
+    for stage in EXPORTERS:
+        first = run_dataset_stage(pipeline, stage).version
+        again = run_dataset_stage(pipeline, stage, force=True).version
         assert first is not None
         assert first == again
 
@@ -95,8 +97,9 @@ def test_another_limit_of_leaks_watches_the_index_again_and_no_other_dataset(roo
 def test_a_leaky_dataset_is_made_and_warned_of(root: Path) -> None:
     seen = Problem("leak_rate", "steps.parquet", "much of it")
     index = DATASET_STAGE_BY_NAME["trajectory_index"]
-    assert [watch.name for watch in index.watches] == ["leak_rate"]
-    leaky = replace(index, watches=(replace(index.watches[0], run=lambda *_: [seen]),))
+    blocking, leaks = index.checks
+    assert (blocking.blocking, leaks.name, leaks.blocking) == (True, "leak_rate", False)
+    leaky = replace(index, checks=(blocking, replace(leaks, run=lambda *_: [seen])))
     made = run_dataset_stage(open_pipeline(root), leaky)
     assert made.status == "made"
     outcome = made.checks[1]
@@ -114,8 +117,8 @@ def test_a_broken_demonstration_costs_only_itself_and_is_counted(root: Path) -> 
         run_chain(pipeline, "bad")
     assert set(run_all(pipeline).values()) == {"made"}
     assert indexed(pipeline) == ["first", "second"]
-    for aggregate in DATASET_STAGES:
-        summary = run_dataset_stage(pipeline, aggregate).summary
+    for stage in EXPORTERS:
+        summary = run_dataset_stage(pipeline, stage).summary
         assert summary["left_out"] == {"broken": 0, "quarantined": 1}
 
 

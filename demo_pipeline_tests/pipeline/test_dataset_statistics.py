@@ -8,20 +8,23 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from demo_pipeline.cli.stats import print_views, show
+from demo_pipeline.cli.stats_command import print_tables, print_views
 from demo_pipeline.datasets.statistics_tables import QUERIES
-from demo_pipeline.datasets.views import VIEWS, views_sql, views_with_files
+from demo_pipeline.datasets.views import views_sql, views_with_files
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGE_BY_NAME, run_dataset_stage
-from demo_pipeline.pipeline.dataset_statistics import (
-    COUNTED,
-    committed,
-    live,
-    opened_views,
-    run_query,
-    run_statistics,
+from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
+from demo_pipeline.pipeline.dataset_stages import (
+    DATASET_STAGE_BY_NAME,
+    STATISTICS_STAGE,
+    store_views,
 )
 from demo_pipeline.pipeline.rebuild import storage_message
+from demo_pipeline.pipeline.store_queries import (
+    committed_statistics,
+    current_statistics,
+    opened_views,
+    run_query,
+)
 from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline.storage.errors import MissingOutput
 from demo_pipeline_tests.made_pipeline import copy_of, open_pipeline
@@ -42,7 +45,7 @@ def counted(made_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Worksp
     """Two demonstrations and the datasets made of them; for reading."""
     pipeline = open_pipeline(copy_of(made_root, tmp_path_factory.mktemp("counted") / "root"))
     build(pipeline, *NAMES)
-    run_statistics(pipeline)
+    run_dataset_stage(pipeline, STATISTICS_STAGE)
     return pipeline
 
 
@@ -54,7 +57,7 @@ def own(counted: Workspace, tmp_path: Path) -> Workspace:
 
 
 def test_the_tables_count_what_is_in_the_index(counted: Workspace) -> None:
-    tables = live(counted)
+    tables = current_statistics(counted)
     with counted.store.open("dataset") as (folder, _):
         index = json.loads((folder / "index.json").read_bytes())
     [overview] = tables["overview"]
@@ -68,7 +71,7 @@ def test_the_tables_count_what_is_in_the_index(counted: Workspace) -> None:
 def test_the_leak_rates_are_those_of_the_index(counted: Workspace) -> None:
     with counted.store.open("dataset") as (folder, _):
         counts = json.loads((folder / "metadata.json").read_bytes())["counts"]
-    together, *by_action = live(counted)["leak_rates"]
+    together, *by_action = current_statistics(counted)["leak_rates"]
     rates = {name: counts[name] for name in together if name != "action_type"}
     assert together == {"action_type": "all", **rates}
     assert sum(row["pointer_actions"] for row in by_action) == counts["pointer_actions"] == 5
@@ -90,17 +93,17 @@ def test_a_table_from_before_leaks_were_told_apart_can_be_counted(tmp_path: Path
 
 def test_what_is_committed_is_what_is_live_and_the_same_twice(counted: Workspace) -> None:
     with counted.store.open("statistics") as (folder, version):
-        assert json.loads((folder / "statistics.json").read_bytes()) == live(counted)
-    assert run_statistics(counted).status == "unchanged"
-    again = run_statistics(counted, force=True)
+        assert json.loads((folder / "statistics.json").read_bytes()) == current_statistics(counted)
+    assert run_dataset_stage(counted, STATISTICS_STAGE).status == "unchanged"
+    again = run_dataset_stage(counted, STATISTICS_STAGE, force=True)
     assert (again.status, again.version) == ("made", version)
     assert again.checks[0].passed
 
 
 def test_every_view_can_be_asked(counted: Workspace) -> None:
     root = Path(counted.settings.store)
-    assert views_with_files(root) == {view.name for view in VIEWS}
-    for view in VIEWS:
+    assert views_with_files(store_views(), root) == {view.name for view in store_views()}
+    for view in store_views():
         [row] = run_query(counted, f"SELECT count(*) AS n FROM {view.name}")  # noqa: S608
         assert row["n"] > 0 or view.name in {"rejected", "trees"}
     joined = run_query(
@@ -108,7 +111,7 @@ def test_every_view_can_be_asked(counted: Workspace) -> None:
         "SELECT a.action_type, s.reason_code FROM actions a"
         " JOIN steps s USING (trajectory_id, action_index)",
     )
-    assert len(joined) == live(counted)["overview"][0]["steps"]
+    assert len(joined) == current_statistics(counted)["overview"][0]["steps"]
 
 
 def test_the_committed_script_works_in_any_duckdb_in_the_store(
@@ -123,13 +126,13 @@ def test_the_committed_script_works_in_any_duckdb_in_the_store(
 
 
 def test_a_view_over_nothing_is_a_comment(tmp_path: Path) -> None:
-    script = views_sql(str(tmp_path), views_with_files(tmp_path))
+    script = views_sql(store_views(), str(tmp_path), views_with_files(store_views(), tmp_path))
     with duckdb.connect() as sql:
         sql.execute(script)
         assert sql.execute("SELECT count(*) FROM duckdb_views() WHERE NOT internal").fetchall() == [
             (0,)
         ]
-    assert all(f"\n-- {view.name}: " in script for view in VIEWS)
+    assert all(f"\n-- {view.name}: " in script for view in store_views())
 
 
 def test_datasets_made_with_other_splits_are_told_apart(own: Workspace) -> None:
@@ -137,7 +140,7 @@ def test_datasets_made_with_other_splits_are_told_apart(own: Workspace) -> None:
         root = Path(own.settings.store).parent
         other = open_pipeline(root, datasets=DatasetSettings(seed=seed))
         build(other, "messages_dataset")
-        [check] = run_statistics(own).checks
+        [check] = run_dataset_stage(own, STATISTICS_STAGE).checks
         if not check.passed:
             break
     assert "its split differs between sft and messages" in check.problems[0].message
@@ -148,15 +151,15 @@ def test_datasets_made_with_other_splits_are_told_apart(own: Workspace) -> None:
 def test_without_an_index_it_says_how_to_make_one(tmp_path: Path) -> None:
     (tmp_path / "uploads").mkdir()
     with pytest.raises(MissingOutput) as caught:
-        run_statistics(open_pipeline(tmp_path))
+        run_dataset_stage(open_pipeline(tmp_path), STATISTICS_STAGE)
     assert "--select trajectory_index`" in storage_message(caught.value)
 
 
 def test_only_what_is_there_is_counted(own: Workspace) -> None:
-    for name in COUNTED[1:]:
+    for name in ("sft", "messages"):
         own.store.remove(name)
-    run_statistics(own)
-    tables = committed(own)
+    run_dataset_stage(own, STATISTICS_STAGE)
+    tables = committed_statistics(own)
     assert "actions" in tables
     assert "sft_splits" not in tables
 
@@ -165,11 +168,11 @@ def test_stats_prints_tables_json_views_and_answers(
     counted: Workspace, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = counted.settings
-    assert show(settings, None, as_json=False) == 0
+    assert print_tables(settings, None, as_json=False) == 0
     assert "overview" in capsys.readouterr().out
-    assert show(settings, None, as_json=True) == 0
+    assert print_tables(settings, None, as_json=True) == 0
     assert json.loads(capsys.readouterr().out)["overview"][0]["trajectories"] == 2
-    assert show(settings, "SELECT count(*) AS n FROM steps", as_json=True) == 0
+    assert print_tables(settings, "SELECT count(*) AS n FROM steps", as_json=True) == 0
     assert json.loads(capsys.readouterr().out)["answer"][0]["n"] > 0
     assert print_views(settings) == 0
     assert f"'{settings.store}/dataset/steps.parquet'" in capsys.readouterr().out
@@ -179,7 +182,7 @@ def test_stats_of_an_empty_store_and_of_nonsense_are_no_crash(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = Settings(store=str(tmp_path / "it's"), uploads=str(tmp_path))
-    assert show(settings, None, as_json=False) == 1
+    assert print_tables(settings, None, as_json=False) == 1
     assert "demo-pipeline run" in capsys.readouterr().err
-    assert show(settings, "SELEC", as_json=False) == 2
+    assert print_tables(settings, "SELEC", as_json=False) == 2
     assert "SELEC" in capsys.readouterr().err

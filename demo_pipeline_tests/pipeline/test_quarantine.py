@@ -6,7 +6,7 @@ from demo_pipeline.pipeline.quarantine import (
     QuarantineRecord,
     list_quarantine,
     problem_dicts,
-    quarantine,
+    quarantine_demonstration,
     read_quarantine,
     release,
     without_fingerprint,
@@ -42,7 +42,7 @@ def record(demonstration, message="ends early", fingerprint=A, **values):
 
 
 def held(store, fingerprint, stage="events"):
-    return quarantine(store, "d1", stage, fingerprint, "1", problems=[torn("d1")])
+    return quarantine_demonstration(store, "d1", stage, fingerprint, "1", problems=[torn("d1")])
 
 
 def test_records_come_back_as_written_one_a_demonstration(store, tmp_path):

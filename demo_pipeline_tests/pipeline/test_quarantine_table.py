@@ -4,15 +4,16 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from demo_pipeline.pipeline.quarantine import QuarantineRecord, problem_dicts, quarantine, release
-from demo_pipeline.pipeline.quarantine_table import (
-    QUARANTINE_SCHEMA,
-    TABLE_FILE,
-    build_table,
-    check_table,
-    rows_of,
-    run_quarantine_table,
+from demo_pipeline.common.parquet import schema_problems, write_table
+from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
+from demo_pipeline.pipeline.dataset_stages import QUARANTINE_STAGE
+from demo_pipeline.pipeline.quarantine import (
+    QuarantineRecord,
+    problem_dicts,
+    quarantine_demonstration,
+    release,
 )
+from demo_pipeline.pipeline.quarantine_table import QUARANTINE_SCHEMA, TABLE_FILE, rows_of
 from demo_pipeline.problems import Problem
 from demo_pipeline_tests.made_pipeline import open_pipeline
 
@@ -26,7 +27,7 @@ def record(*problems: Problem, **values: object) -> QuarantineRecord:
 
 def test_one_row_a_problem_with_what_the_record_says_of_all(tmp_path: Path) -> None:
     records = [record(TORN, TORN, attempts=2), record(TORN, demonstration="d2")]
-    summary = build_table(records, tmp_path)
+    summary = write_table(records, tmp_path)
     assert summary == {
         "quarantined": 2,
         "problems": 3,
@@ -50,7 +51,7 @@ def test_one_row_a_problem_with_what_the_record_says_of_all(tmp_path: Path) -> N
         "tool_version": "1",
         "attempts": 2,
     }
-    assert check_table(tmp_path) == []
+    assert schema_problems(tmp_path / TABLE_FILE, QUARANTINE_SCHEMA) == []
 
 
 def test_a_record_from_elsewhere_still_fills_a_row() -> None:
@@ -64,15 +65,15 @@ def test_a_record_from_elsewhere_still_fills_a_row() -> None:
 
 def test_it_is_written_again_only_when_the_quarantine_changed(tmp_path: Path) -> None:
     (tmp_path / "uploads").mkdir()
-    pipeline = open_pipeline(tmp_path)
-    assert run_quarantine_table(pipeline).summary["quarantined"] == 0
-    quarantine(pipeline.store, "d1", "events", "a" * 64, "1", problems=[TORN])
-    assert run_quarantine_table(pipeline).status == "made"
-    assert run_quarantine_table(pipeline).status == "unchanged"
-    quarantine(pipeline.store, "d1", "events", "a" * 64, "1", problems=[TORN])
-    assert run_quarantine_table(pipeline).status == "made"
-    release(pipeline.store, "d1")
-    assert run_quarantine_table(pipeline).summary == {
+    workspace = open_pipeline(tmp_path)
+    assert run_dataset_stage(workspace, QUARANTINE_STAGE).summary["quarantined"] == 0
+    quarantine_demonstration(workspace.store, "d1", "events", "a" * 64, "1", problems=[TORN])
+    assert run_dataset_stage(workspace, QUARANTINE_STAGE).status == "made"
+    assert run_dataset_stage(workspace, QUARANTINE_STAGE).status == "unchanged"
+    quarantine_demonstration(workspace.store, "d1", "events", "a" * 64, "1", problems=[TORN])
+    assert run_dataset_stage(workspace, QUARANTINE_STAGE).status == "made"
+    release(workspace.store, "d1")
+    assert run_dataset_stage(workspace, QUARANTINE_STAGE).summary == {
         "quarantined": 0,
         "problems": 0,
         "by_stage": {},

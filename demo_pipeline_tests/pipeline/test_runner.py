@@ -10,19 +10,26 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.pipeline.context import Stage, StageContext, Summary, Workspace
+from demo_pipeline.pipeline.context import StageContext, Summary, Workspace
 from demo_pipeline.pipeline.demonstration_stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.pipeline.quarantine import list_quarantine, read_quarantine
-from demo_pipeline.pipeline.runner import is_up_to_date, run_stage
+from demo_pipeline.pipeline.runner import run_stage
+from demo_pipeline.pipeline.stage_types import Stage
+from demo_pipeline.pipeline.staleness import is_up_to_date
 from demo_pipeline.pipeline.superseded import SupersededError
-from demo_pipeline.pipeline.task_catalog import run_catalog
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.settings import ActionSettings, TrajectorySettings
 from demo_pipeline.storage.errors import MissingOutput, StorageError
 from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint
 from demo_pipeline.storage.uploads.upload_listing import changed_while_read
 from demo_pipeline.storage.uploads.uploads import Uploads
-from demo_pipeline_tests.made_pipeline import contents, copy_of, open_pipeline, run_chain
+from demo_pipeline_tests.made_pipeline import (
+    contents,
+    copy_of,
+    open_pipeline,
+    run_catalog,
+    run_chain,
+)
 
 LOG, META, VIDEO = "input_log.jsonl", "meta.json", "recording.mp4"
 
@@ -289,7 +296,7 @@ def test_bytes_that_never_are_what_the_listing_says_are_no_change_of_the_upload(
     """A server whose ETags fit nothing made every run superseded, and each asked for the next."""
     pipeline = unsteady(root, 2)
     listed = upload_listing_fingerprint(pipeline.uploads, "first")
-    with pytest.raises(DemonstrationError, match="though its listing stayed the same"):
+    with pytest.raises(DemonstrationError, match="its listing, which did not change"):
         run_stage(pipeline, STAGES[0], "first", listed=listed)
     record = read_quarantine(pipeline.store, "first")
     assert record is not None
@@ -306,9 +313,9 @@ def test_a_download_that_was_torn_once_is_only_read_again(root: Path) -> None:
 def _replaced(root: Path) -> Stage:
     """The first stage, under which the upload is replaced by as good a one."""
 
-    def build(work: StageContext, out: Path) -> Summary:
+    def build(context: StageContext, out: Path) -> Summary:
         (root / "uploads" / "first" / META).touch()
-        return STAGES[0].build(work, out)
+        return STAGES[0].build(context, out)
 
     return replace(STAGES[0], build=build)
 

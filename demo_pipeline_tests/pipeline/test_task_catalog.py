@@ -10,15 +10,23 @@ from demo_pipeline.datasets.provenance import read_provenance
 from demo_pipeline.datasets.task_table import read_catalog
 from demo_pipeline.datasets.trajectories import PROVENANCE_FILE
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGE_BY_NAME, run_dataset_stage
+from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
+from demo_pipeline.pipeline.dataset_stages import DATASET_STAGE_BY_NAME
 from demo_pipeline.pipeline.demonstration_stages import STAGE_BY_NAME
 from demo_pipeline.pipeline.quarantine import list_quarantine
 from demo_pipeline.pipeline.rebuild import storage_message
-from demo_pipeline.pipeline.runner import is_up_to_date, run_stage
-from demo_pipeline.pipeline.task_catalog import CATALOG_OUTPUT, FILES_CHECK, run_catalog
+from demo_pipeline.pipeline.runner import run_stage
+from demo_pipeline.pipeline.staleness import is_up_to_date
+from demo_pipeline.pipeline.task_catalog import CATALOG_OUTPUT
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.storage.errors import MissingOutput
-from demo_pipeline_tests.made_pipeline import contents, copy_of, open_pipeline, run_chain
+from demo_pipeline_tests.made_pipeline import (
+    contents,
+    copy_of,
+    open_pipeline,
+    run_catalog,
+    run_chain,
+)
 from demo_pipeline_tests.task_folders import RISKY, put_tasks, put_text, risk_task, task
 
 FIRST = "please do the FIRST task"
@@ -124,7 +132,7 @@ def test_bad_files_are_told_and_cost_the_catalog_nothing(root: Path, pipeline: W
     put_text(root / "tasks", "examples/os/bad.json", "{")
     made = run_catalog(pipeline)
     assert made.status == "made"
-    [check] = [one for one in made.checks if one.name == FILES_CHECK]
+    [check] = [one for one in made.checks if one.name == "task_files"]
     assert (check.passed, check.blocking) == (False, False)
     found = [(problem.code, problem.location) for problem in check.problems]
     assert found == [

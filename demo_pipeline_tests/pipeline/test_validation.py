@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.pipeline.validation import PathKind, kind_of, validate, validate_recording
+from demo_pipeline.pipeline.validated_formats import validate_recording
+from demo_pipeline.pipeline.validation import FORMATS, recognise, validate
 from demo_pipeline.problems import Severity, errors
 from demo_pipeline.settings import Settings
 from demo_pipeline_tests.formats.desktopd import good_dataset
@@ -21,37 +22,37 @@ def good(recording: Path, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("names", "kind"),
     [
-        (("index.json", "trajectories/"), PathKind.DATASET),
-        (("index.json", "metadata.json", "steps.parquet", "trajectories/"), PathKind.DATASET),
-        (("task.json", "result.json", "steps/", "provenance.parquet"), PathKind.TRAJECTORY),
-        (("task.json",), PathKind.TRAJECTORY),
-        (("data.jsonl", "train.jsonl", "val.jsonl", "config.json", "images/"), PathKind.CUDAG),
-        (("samples.jsonl", "trajectories/"), PathKind.SFT),
-        (("messages.schema.json", "train.jsonl", "val.jsonl", "trajectories/"), PathKind.MESSAGES),
-        (("meta.json",), PathKind.RECORDING),
-        (("input_log.jsonl", "meta.json", "recording.mp4"), PathKind.RECORDING),
-        (("examples/", "test_all.json"), PathKind.OSWORLD),
+        (("index.json", "trajectories/"), "dataset"),
+        (("index.json", "metadata.json", "steps.parquet", "trajectories/"), "dataset"),
+        (("task.json", "result.json", "steps/", "provenance.parquet"), "trajectory"),
+        (("task.json",), "trajectory"),
+        (("data.jsonl", "train.jsonl", "val.jsonl", "config.json", "images/"), "cudag"),
+        (("samples.jsonl", "trajectories/"), "sft"),
+        (("messages.schema.json", "train.jsonl", "val.jsonl", "trajectories/"), "messages"),
+        (("meta.json",), "recording"),
+        (("input_log.jsonl", "meta.json", "recording.mp4"), "recording"),
+        (("examples/", "test_all.json"), "osworld"),
         ((), None),
         (("notes.txt", "pictures/"), None),
     ],
 )
 def test_a_folder_is_known_by_its_files(
-    tmp_path: Path, names: tuple[str, ...], kind: PathKind | None
+    tmp_path: Path, names: tuple[str, ...], kind: str | None
 ) -> None:
     for name in names:
         if name.endswith("/"):
             (tmp_path / name).mkdir()
         else:
             (tmp_path / name).touch()
-    assert kind_of(tmp_path) is kind
+    assert recognise(tmp_path) == kind
 
 
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        ("samples.jsonl", PathKind.SFT),
-        ("mine.jsonl", PathKind.SFT),
-        ("task-1.json", PathKind.OSWORLD),
+        ("samples.jsonl", "sft"),
+        ("mine.jsonl", "sft"),
+        ("task-1.json", "osworld"),
         ("test_all.json", None),
         ("meta.json", None),
         ("input_log.jsonl", None),
@@ -61,25 +62,25 @@ def test_a_folder_is_known_by_its_files(
     ],
 )
 def test_a_file_is_known_by_its_name_unless_it_is_a_part(
-    tmp_path: Path, name: str, kind: PathKind | None
+    tmp_path: Path, name: str, kind: str | None
 ) -> None:
     (tmp_path / name).touch()
-    assert kind_of(tmp_path / name) is kind
+    assert recognise(tmp_path / name) == kind
 
 
 def test_whole_things_are_valid(good: Path, tmp_path: Path) -> None:
     root = good_dataset.write_dataset(tmp_path / "dataset")
-    things = {good: PathKind.RECORDING, root: PathKind.DATASET}
-    things[root / "trajectories" / good_dataset.NAME] = PathKind.TRAJECTORY
+    things = {good: "recording", root: "dataset"}
+    things[root / "trajectories" / good_dataset.NAME] = "trajectory"
     for path, kind in things.items():
-        assert kind_of(path) is kind
+        assert recognise(path) == kind
         assert errors(validate(path, kind, Settings())) == []
 
 
-@pytest.mark.parametrize("kind", PathKind)
+@pytest.mark.parametrize("kind", sorted(FORMATS))
 @pytest.mark.parametrize("what", ["nothing", "empty folder", "no text", "empty file"])
 def test_whatever_it_is_given_it_answers_with_problems(
-    tmp_path: Path, kind: PathKind, what: str
+    tmp_path: Path, kind: str, what: str
 ) -> None:
     path = tmp_path / "given.json"
     if what == "empty folder":
@@ -124,4 +125,4 @@ class TestRecordings:
     def test_a_trajectory_that_lost_a_picture_is_invalid(self, tmp_path: Path) -> None:
         folder = good_dataset.write_trajectory(tmp_path / good_dataset.NAME)
         shutil.rmtree(folder / "steps" / "000")
-        assert errors(validate(folder, PathKind.TRAJECTORY, Settings()))
+        assert errors(validate(folder, "trajectory", Settings()))

@@ -14,7 +14,7 @@ from demo_pipeline import __version__
 from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.demonstration_stages import STAGES
-from demo_pipeline.pipeline.quarantine import list_quarantine, quarantine, release
+from demo_pipeline.pipeline.quarantine import list_quarantine, quarantine_demonstration, release
 from demo_pipeline.pipeline.runner import run_stage
 from demo_pipeline.settings import Settings
 from demo_pipeline.storage.errors import StorageError
@@ -61,7 +61,7 @@ def test_the_documented_policy_is_enough(pipeline: Workspace) -> None:
         assert made.status == "made"
     output = STAGES[0].output("one")
     assert pipeline.store.verify(output) == []
-    quarantine(pipeline.store, "one", "events", None, __version__, problems=[])
+    quarantine_demonstration(pipeline.store, "one", "events", None, __version__, problems=[])
     assert len(list_quarantine(pipeline.store)) == 1
     assert release(pipeline.store, "one")
     pipeline.store.remove(output)

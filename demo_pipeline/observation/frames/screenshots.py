@@ -37,7 +37,6 @@ from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.recording.video_probe import PacketScan, scan_packets
 from demo_pipeline.settings import ObservationSettings
 
-CODE_VERSION = "5"
 FRAMES_FILE = "frames.parquet"
 EVIDENCE_FILE = "evidence.json"
 LARGEST_TARGET_SHARE = 0.05  # of the canvas; the pointer inside a larger element shows no target

@@ -25,7 +25,6 @@ from demo_pipeline.observation.trees.step_tree import Element, StepTree, map_tre
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording.events import read_scans
 
-CODE_VERSION = "4"
 UI_TREES_FILE = "trees.parquet"
 
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (

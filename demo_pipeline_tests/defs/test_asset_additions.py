@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from demo_pipeline.defs.quarantine_asset import ACCOUNTED
+from demo_pipeline.defs.asset_additions import ACCOUNTED
 from demo_pipeline.pipeline.quarantine_table import QUARANTINE_SCHEMA, TABLE_FILE
 from demo_pipeline_tests.defs.bench import (
     Bench,
@@ -48,7 +48,7 @@ def shown(result: Result) -> dict[str, Any]:
 
 
 def rows(made: Bench) -> list[dict[str, Any]]:
-    with made.pipeline.store.open("quarantine_table") as (folder, _):
+    with made.workspace.store.open("quarantine_table") as (folder, _):
         table = pq.read_table(folder / TABLE_FILE)
     assert table.schema.equals(QUARANTINE_SCHEMA)
     found: list[dict[str, Any]] = table.to_pylist()
@@ -138,9 +138,9 @@ def test_a_corrected_upload_leaves_the_table_by_itself(made: Bench, recording: P
     assert rows(made) == []
     assert shown(result)["uploads"]["accepted"] == 3
     assert verdicts(result)[ACCOUNTED].passed
-    version = made.pipeline.store.current("quarantine_table")
+    version = made.workspace.store.current("quarantine_table")
     assert shown(made.run("report_quarantine"))["outcome"] == "unchanged"
-    assert made.pipeline.store.current("quarantine_table") == version
+    assert made.workspace.store.current("quarantine_table") == version
 
 
 def test_missing_uploads_are_said_and_the_table_is_written_all_the_same(made: Bench) -> None:

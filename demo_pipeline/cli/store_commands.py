@@ -1,0 +1,51 @@
+"""The commands over the whole store: `demo-pipeline export`, `revalidate` and `prune`.
+
+Belongs here: their arguments, output and exit codes.
+"""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from demo_pipeline.cli.console import print_line
+from demo_pipeline.cli.environment import INVALID, OK, usable_settings
+
+
+def export(
+    dest: Annotated[Path, typer.Argument(help="A directory that is empty or does not exist.")],
+) -> None:
+    """Copy the datasets to a directory, as plain files without links, completely or not at all."""
+    from demo_pipeline.pipeline.context import Workspace
+    from demo_pipeline.pipeline.export import export_datasets
+
+    for name in export_datasets(Workspace.open(usable_settings()).store, dest):
+        print_line(f"{dest}/{name}")
+
+
+def revalidate() -> None:
+    """Read every committed output and compare each file with its manifest."""
+    from demo_pipeline.pipeline.context import Workspace
+    from demo_pipeline.pipeline.rebuild import damage_problem
+
+    store = Workspace.open(usable_settings()).store
+    names = store.outputs()
+    damages = [(name, damage) for name in names for damage in store.verify(name)]
+    for name, damage in damages:
+        print_line(f"{name}: {damage_problem(damage)}")
+    print_line(f"{len(names)} outputs, {len(damages)} problems")
+    raise typer.Exit(INVALID if damages else OK)
+
+
+def prune(
+    *,
+    grace_hours: Annotated[
+        float, typer.Option(min=0, help="Keep versions that were in use within this many hours.")
+    ] = 24.0,
+) -> None:
+    """Delete old versions of outputs that nothing refers to any more."""
+    from demo_pipeline.pipeline.context import Workspace
+
+    deleted = Workspace.open(usable_settings()).store.collect(grace_hours * 3600, time.time())
+    print_line(f"{len(deleted)} old versions removed")

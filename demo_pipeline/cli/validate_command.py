@@ -1,0 +1,69 @@
+"""The command `demo-pipeline validate`.
+
+Belongs here: its output and exit codes. The formats are registered in pipeline/.
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from demo_pipeline.cli.console import print_error, print_line
+from demo_pipeline.cli.environment import INVALID, OK, USAGE, usable_settings
+from demo_pipeline.problems import Problem, Severity
+
+
+def _format_name(value: str) -> str:
+    """A name in the registry, which is imported only when `--kind` is used."""
+    from demo_pipeline.pipeline.validation import FORMATS
+
+    if value not in FORMATS:
+        raise typer.BadParameter(f"{value!r} is not one of {', '.join(FORMATS)}")
+    return value
+
+
+def validate_path(
+    path: Annotated[Path, typer.Argument(help="A file or directory.")],
+    *,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            parser=_format_name,
+            metavar="FORMAT",
+            help="Format of PATH, e.g. recording; default: recognised by its files.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a report as JSON.")] = False,
+) -> None:
+    """Validate a recording, a trajectory, a dataset in any exported format, or OSWorld tasks.
+
+    Exits with 0 if PATH is valid (warnings are allowed), 1 if not, 2 if it cannot be checked.
+    """
+    from demo_pipeline.pipeline.validation import FORMATS, recognise, validate
+
+    if not path.exists():
+        print_error(f"{path}: does not exist")
+        raise typer.Exit(USAGE)
+    name = kind or recognise(path)
+    if name is None:
+        print_error(f"{path}: not recognised as {', '.join(FORMATS)}; name the format with --kind")
+        raise typer.Exit(USAGE)
+    problems = validate(path.absolute(), name, usable_settings())
+    invalid = sum(problem.severity is Severity.ERROR for problem in problems)
+    if as_json:
+        report = {"path": str(path), "kind": name, "valid": not invalid}
+        report["problems"] = [problem.as_dict() for problem in problems]
+        sys.stdout.write(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+    else:
+        _print_report(path, name, problems, invalid)
+    raise typer.Exit(INVALID if invalid else OK)
+
+
+def _print_report(path: Path, name: str, problems: Sequence[Problem], invalid: int) -> None:
+    for problem in problems:
+        print_line(f"{problem.severity}: {problem}")
+    result = f"invalid: {invalid} errors" if invalid else "valid"
+    print_line(f"{path}: {name} {result}, {len(problems) - invalid} warnings")

@@ -1,0 +1,58 @@
+"""The committed trajectories of a store, and which of them can be read.
+
+Belongs here: opening them for the dataset stages.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from demo_pipeline.datasets.selection import DatasetTrajectory, load
+from demo_pipeline.datasets.trajectories import PROVENANCE_FILE
+from demo_pipeline.formats.desktopd.validator import validate_trajectory
+from demo_pipeline.pipeline.context import CommittedTrajectories, Workspace
+from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
+from demo_pipeline.pipeline.quarantine import list_quarantine
+from demo_pipeline.problems import DemonstrationError, errors
+from demo_pipeline.storage.errors import MissingOutput
+from demo_pipeline.storage.store.version_manifest import Version
+
+
+@contextmanager
+def committed_trajectories(workspace: Workspace) -> Iterator[CommittedTrajectories]:
+    """Every committed trajectory as a local folder; broken and missing ones are counted.
+
+    A quarantined demonstration whose last good trajectory is still committed is included with it.
+    """
+    trajectories: list[DatasetTrajectory] = []
+    versions: dict[str, Version] = {}
+    left_out: Counter[str] = Counter(broken=0, quarantined=0)
+    with ExitStack() as stack:
+        for output in workspace.store.outputs(TRAJECTORIES_STAGE.folder):
+            key = output.rpartition("/")[2]
+            try:
+                folder, version = stack.enter_context(workspace.store.open(output))
+            except MissingOutput:
+                left_out["broken"] += 1
+                continue
+            trajectories.append(DatasetTrajectory(key, folder, folder / PROVENANCE_FILE))
+            versions[key] = version
+        for record in list_quarantine(workspace.store):
+            left_out["quarantined"] += record.demonstration not in versions
+        yield CommittedTrajectories(tuple(trajectories), versions, left_out)
+
+
+def without_unreadable(committed: CommittedTrajectories) -> CommittedTrajectories:
+    """The trajectories that are still valid; the others are counted as broken."""
+    kept = [trajectory for trajectory in committed.trajectories if _is_valid(trajectory)]
+    broken = committed.left_out["broken"] + len(committed.trajectories) - len(kept)
+    versions = {trajectory.id: committed.versions[trajectory.id] for trajectory in kept}
+    return CommittedTrajectories(tuple(kept), versions, {**committed.left_out, "broken": broken})
+
+
+def _is_valid(trajectory: DatasetTrajectory) -> bool:
+    try:
+        load(trajectory)
+    except DemonstrationError:
+        return False
+    return not errors(validate_trajectory(trajectory.path, trajectory.id))

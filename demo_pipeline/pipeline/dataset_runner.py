@@ -1,0 +1,154 @@
+"""Running one dataset stage: its inputs, its output, its checks.
+
+Belongs here: the wiring between store and build functions, the same for every dataset stage. Which
+stages exist is registered in dataset_stages.py.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from demo_pipeline.pipeline.build_if_stale import BuildResult, build_if_stale
+from demo_pipeline.pipeline.committed_trajectories import (
+    committed_trajectories,
+    without_unreadable,
+)
+from demo_pipeline.pipeline.context import (
+    CommittedTrajectories,
+    DatasetContext,
+    Summary,
+    Workspace,
+)
+from demo_pipeline.pipeline.dataset_stages import DATASET_STAGE_BY_NAME, store_views
+from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
+from demo_pipeline.pipeline.stage_types import DatasetStage
+from demo_pipeline.problems import errors
+from demo_pipeline.storage.store.staging import Staging
+from demo_pipeline.storage.store.version_manifest import CheckOutcome, Recipe
+
+
+def run_dataset_stage(
+    workspace: Workspace, stage: DatasetStage, *, force: bool = False
+) -> BuildResult:
+    """Build one dataset from what is committed now, unless it is up to date.
+
+    When a check rejects a dataset of trajectories, every trajectory is validated again. Those that
+    were damaged after their commit are left out and counted, and the dataset is built from the
+    others.
+
+    Raises:
+        MissingOutput: an input that the stage requires has not been built.
+        StorageError: the store or the source cannot be read.
+    """
+    with _opened(workspace, stage) as (context, fingerprints):
+        result = _build(workspace, stage, context, fingerprints, force=force)
+        if result.status != "rejected" or not stage.reads_trajectories:
+            return result
+        valid = without_unreadable(context.committed)
+        if len(valid.trajectories) == len(context.committed.trajectories):
+            return result
+        valid_context = replace(context, committed=valid)
+        return _build(workspace, stage, valid_context, fingerprints, force=force)
+
+
+def wanted_recipe(workspace: Workspace, stage: DatasetStage) -> Recipe:
+    """The recipe of an output that is built now; the current version has it when nothing changed.
+
+    Raises:
+        StorageError: the store or the source cannot be read.
+    """
+    with _opened(workspace, stage) as (context, fingerprints):
+        return _recipe(stage, context, fingerprints)
+
+
+@contextmanager
+def _opened(
+    workspace: Workspace, stage: DatasetStage
+) -> Iterator[tuple[DatasetContext, dict[str, str]]]:
+    """The stage's inputs, and the fingerprints of those that are not trajectories."""
+    committed = CommittedTrajectories()
+    folders: dict[str, Path] = {}
+    fingerprints: dict[str, str] = {}
+    with ExitStack() as stack:
+        for name in stage.inputs:
+            if name == TRAJECTORIES_STAGE.name:
+                committed = stack.enter_context(committed_trajectories(workspace))
+                continue
+            output = DATASET_STAGE_BY_NAME[name].output
+            if workspace.store.current(output) is not None:
+                folders[output], version = stack.enter_context(workspace.store.open(output))
+                fingerprints[output] = version.content
+        source = stage.source(workspace) if stage.source else None
+        if source is not None:
+            fingerprints.update(source.fingerprints)
+        context = DatasetContext(
+            settings=workspace.settings,
+            committed=committed,
+            folders=folders,
+            views=store_views(),
+            source=source.value if source else None,
+        )
+        yield context, fingerprints
+
+
+def _build(
+    workspace: Workspace,
+    stage: DatasetStage,
+    context: DatasetContext,
+    fingerprints: Mapping[str, str],
+    *,
+    force: bool,
+) -> BuildResult:
+    def build(staging: Staging) -> Summary:
+        summary = dict(stage.build(context, staging.path))
+        if not stage.reads_trajectories:
+            return summary
+        if stage.links_trajectories:
+            for key, version in context.committed.versions.items():
+                staging.link(TRAJECTORIES_STAGE.output(key), version)
+        problems = [str(problem) for problem in summary.get("problems", ())]
+        return summary | {"problems": problems, "left_out": dict(context.committed.left_out)}
+
+    def check(out: Path) -> Sequence[CheckOutcome]:
+        return _checked(stage, context, out)
+
+    return build_if_stale(
+        workspace.store,
+        _output(stage, context),
+        _recipe(stage, context, fingerprints),
+        build,
+        check,
+        force=force,
+    )
+
+
+def _checked(stage: DatasetStage, context: DatasetContext, out: Path) -> list[CheckOutcome]:
+    """The outcomes of the checks, up to the first blocking one that failed."""
+    outcomes: list[CheckOutcome] = []
+    for check in stage.checks:
+        problems = tuple(check.run(context, out))
+        passed = not errors(problems)
+        outcomes.append(CheckOutcome(check.name, passed, problems, blocking=check.blocking))
+        if check.blocking and not passed:
+            break
+    return outcomes
+
+
+def _output(stage: DatasetStage, context: DatasetContext) -> str:
+    return f"{stage.output}/{stage.subfolder(context)}" if stage.subfolder else stage.output
+
+
+def _recipe(
+    stage: DatasetStage, context: DatasetContext, fingerprints: Mapping[str, str]
+) -> Recipe:
+    """Everything that the output depends on."""
+    inputs = dict(fingerprints)
+    if stage.reads_trajectories:
+        committed = context.committed
+        inputs |= {key: version.content for key, version in committed.versions.items()}
+        inputs |= {f"left out: {name}": str(n) for name, n in committed.left_out.items()}
+    settings = context.settings
+    inputs |= {name: section(settings).fingerprint() for name, section in stage.limits.items()}
+    fingerprint = stage.section(settings).fingerprint() if stage.section else ""
+    return Recipe(stage.name, stage.code_version, fingerprint, inputs)

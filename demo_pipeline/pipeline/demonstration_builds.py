@@ -1,0 +1,178 @@
+"""Build functions and checks of a demonstration's stages: from the context to the pure code.
+
+Belongs here: short functions that the entries of demonstration_stages.py name. What a stage
+computes is decided in the packages below.
+"""
+
+from pathlib import Path
+
+from demo_pipeline.actions import build_actions as actions
+from demo_pipeline.common.recording_files import LOG_FILE, RECORDING_FILES, VIDEO_FILE
+from demo_pipeline.datasets import contact_sheets, task_matching, trajectories
+from demo_pipeline.observation.frames import screenshot_checks, screenshots
+from demo_pipeline.observation.trees import tree_checks, ui_trees
+from demo_pipeline.pipeline.context import StageContext, Summary
+from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.recording import events, manifest
+
+
+def run_raw_recordings(context: StageContext, out: Path) -> Summary:
+    """The manifest; for downloads also the files."""
+    settings = context.settings.recording
+    summary = manifest.build_manifest(
+        context.upload, context.demonstration, context.upload_name, out, settings
+    )
+    if context.downloaded:
+        manifest.keep_files(context.upload, out)
+    return summary
+
+
+def verify_files(context: StageContext, out: Path) -> list[Problem]:
+    """The manifest against the three files. Raises `DemonstrationError` for a changed file."""
+    written = manifest.read_manifest(out)
+    folder = out if context.downloaded else context.upload
+    for name in RECORDING_FILES:
+        manifest.verified_file(folder, name, written)
+    return []
+
+
+def run_events(context: StageContext, out: Path) -> Summary:
+    """The event tables. Raises `DemonstrationError` for a log without any input."""
+    summary = events.build_events(context.file(LOG_FILE), out, context.settings.recording)
+    problems = events.require_events(summary, context.demonstration)
+    if problems:
+        raise DemonstrationError(problems)
+    return summary
+
+
+def verify_event_tables(_context: StageContext, out: Path) -> list[Problem]:
+    """The columns of the three tables."""
+    return events.check_event_tables(out)
+
+
+def verify_lines(context: StageContext, out: Path) -> list[Problem]:
+    """Every line of the log is accounted for."""
+    return events.check_line_accounting(out, context.upload / LOG_FILE)
+
+
+def verify_no_rejected_lines(_context: StageContext, out: Path) -> list[Problem]:
+    """The rejected lines."""
+    return events.rejected_lines(out)
+
+
+def run_actions(context: StageContext, out: Path) -> Summary:
+    """The actions and the event accounting."""
+    platform = context.recording.parsed_meta().platform
+    folder = context.folders["events"]
+    return actions.build_actions(folder, out, platform, context.settings.actions)
+
+
+def verify_action_tables(_context: StageContext, out: Path) -> list[Problem]:
+    """The columns, and the order of the actions."""
+    return actions.check_action_tables(out)
+
+
+def verify_ledger(context: StageContext, out: Path) -> list[Problem]:
+    """Every event is accounted for."""
+    return actions.check_event_accounting(out, context.folders["events"])
+
+
+def run_screenshots(context: StageContext, out: Path) -> Summary:
+    """The screenshots, the table of frames and the calibration."""
+    return screenshots.build_screenshots(
+        context.file(LOG_FILE),
+        context.file(VIDEO_FILE),
+        context.recording,
+        context.folders["events"],
+        context.folders["actions"],
+        out,
+        context.settings.observation,
+    )
+
+
+def verify_screenshots(context: StageContext, out: Path) -> list[Problem]:
+    """One row and one PNG of the right size per action."""
+    return screenshot_checks.check_screenshot_files(out, context.folders["actions"])
+
+
+def verify_frames_present(_context: StageContext, out: Path) -> list[Problem]:
+    """Actions outside the video."""
+    return screenshot_checks.check_frames_present(out)
+
+
+def verify_no_avoidable_leaks(_context: StageContext, out: Path) -> list[Problem]:
+    """Leaks that an earlier frame would have avoided."""
+    return screenshot_checks.check_screenshot_leaks(out)
+
+
+def run_ui_trees(context: StageContext, out: Path) -> Summary:
+    """The tree of each action and the table of trees."""
+    return ui_trees.build_ui_trees(
+        context.file(LOG_FILE),
+        context.recording.parsed_meta().platform,
+        context.folders["events"],
+        context.folders["actions"],
+        screenshots.read_evidence(context.folders["screenshots"]),
+        out,
+    )
+
+
+def verify_trees(context: StageContext, out: Path) -> list[Problem]:
+    """Every tree against the OSWorld-Desktopd format."""
+    return tree_checks.check_trees(out, context.folders["actions"])
+
+
+def verify_known_roles(_context: StageContext, out: Path) -> list[Problem]:
+    """The share of nodes with an unknown role."""
+    return tree_checks.check_known_roles(out)
+
+
+def verify_cursor(_context: StageContext, out: Path) -> list[Problem]:
+    """The hit test against the recorder's own."""
+    return tree_checks.check_cursor(out)
+
+
+def run_trajectories(context: StageContext, out: Path) -> Summary:
+    """The trajectory with its provenance."""
+    return trajectories.build_trajectory(
+        context.recording,
+        context.folders["events"],
+        context.folders["actions"],
+        context.folders["screenshots"],
+        context.folders["ui_trees"],
+        out,
+        context.settings.trajectories,
+        context.task_match,
+    )
+
+
+def verify_trajectory(context: StageContext, out: Path) -> list[Problem]:
+    """The folder against the OSWorld-Desktopd format, and its trees against those of `ui_trees`."""
+    return trajectories.check_trajectory(out, context.demonstration, context.folders["ui_trees"])
+
+
+def verify_provenance(_context: StageContext, out: Path) -> list[Problem]:
+    """The columns of provenance.parquet."""
+    return trajectories.check_provenance(out)
+
+
+def verify_compared(context: StageContext, _out: Path) -> list[Problem]:
+    """Whether a catalog of OSWorld tasks existed to compare with."""
+    return task_matching.require_catalog(context.task_match)
+
+
+def verify_trajectory_leaks(context: StageContext, out: Path) -> list[Problem]:
+    """The leak rates against their limits."""
+    return trajectories.check_trajectory_leaks(out, context.settings.trajectories)
+
+
+def run_contact_sheets(context: StageContext, out: Path) -> Summary:
+    """The contact sheets of a trajectory."""
+    trajectory = context.folders["trajectories"]
+    return contact_sheets.build_contact_sheets(context.demonstration, trajectory, out)
+
+
+def verify_contact_sheets(context: StageContext, out: Path) -> list[Problem]:
+    """Every sheet decodes, and together they have one tile per step."""
+    trajectory = context.folders["trajectories"]
+    return contact_sheets.check_contact_sheets(context.demonstration, trajectory, out)

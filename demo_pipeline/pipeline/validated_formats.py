@@ -1,0 +1,119 @@
+"""The formats that `demo-pipeline validate` knows, and how each is validated.
+
+Belongs here: one constant per format. Those that a dataset stage writes are named by its registry
+entry; the two that no dataset stage writes are in `OTHER_FORMATS`.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from demo_pipeline.common.recording_files import LOG_FILE
+from demo_pipeline.formats.cudag.validator import validate_cudag
+from demo_pipeline.formats.desktopd.sft_validator import validate_sft
+from demo_pipeline.formats.desktopd.validator import validate_dataset, validate_trajectory
+from demo_pipeline.formats.messages.models import SCHEMA_FILE
+from demo_pipeline.formats.messages.validator import validate_messages
+from demo_pipeline.formats.osworld.task import validate_task_file
+from demo_pipeline.formats.osworld.task_folder import validate_task_folder
+from demo_pipeline.pipeline.stage_types import ValidatedFormat
+from demo_pipeline.problems import DemonstrationError, Problem, Severity
+from demo_pipeline.recording.event_tables import Rejected
+from demo_pipeline.recording.input_log import parse_log
+from demo_pipeline.recording.log_lines import BUFFER_BYTES
+from demo_pipeline.recording.manifest import examine
+from demo_pipeline.settings import Settings
+
+_SAMPLES_FILE = "samples.jsonl"
+
+
+def validate_recording(path: Path, settings: Settings) -> list[Problem]:
+    """A folder against the Training Gym recording format; a rejected line is an error here."""
+    problems: list[Problem] = []
+    try:
+        manifest = examine(path, path.name, path.name, settings.recording)
+        problems.extend(_as_problem(warning) for warning in manifest.warnings)
+    except DemonstrationError as error:
+        problems.extend(error.problems)
+    log = path / LOG_FILE
+    if log.is_file():
+        with log.open("rb", buffering=BUFFER_BYTES) as stream:
+            problems.extend(
+                Problem(item.code, LOG_FILE, item.message, line=item.line)
+                for item in parse_log(stream, settings.recording)
+                if isinstance(item, Rejected)
+            )
+    return problems
+
+
+def _as_problem(warning: Mapping[str, object]) -> Problem:
+    line, frame = warning.get("line"), warning.get("frame")
+    return Problem(
+        str(warning["code"]),
+        str(warning["file"]),
+        str(warning["message"]),
+        line=line if isinstance(line, int) else None,
+        frame=frame if isinstance(frame, int) else None,
+        remedy=str(warning.get("remedy", "")),
+        severity=Severity.WARNING,
+    )
+
+
+def _validate_trajectory(path: Path, _settings: Settings) -> list[Problem]:
+    return validate_trajectory(path)
+
+
+def _validate_dataset(path: Path, _settings: Settings) -> list[Problem]:
+    return validate_dataset(path)
+
+
+def _validate_cudag(path: Path, _settings: Settings) -> list[Problem]:
+    return validate_cudag(path)
+
+
+def _validate_sft(path: Path, _settings: Settings) -> list[Problem]:
+    return validate_sft(path / _SAMPLES_FILE if path.is_dir() else path)
+
+
+def _validate_messages(path: Path, _settings: Settings) -> list[Problem]:
+    return validate_messages(path if path.is_dir() else path.parent)
+
+
+def _validate_osworld(path: Path, _settings: Settings) -> list[Problem]:
+    return validate_task_folder(path) if path.is_dir() else validate_task_file(path)
+
+
+RECORDING_FORMAT = ValidatedFormat(
+    name="recording",
+    files=("input_log.jsonl", "meta.json", "recording.mp4"),
+    validate=validate_recording,
+)
+TRAJECTORY_FORMAT = ValidatedFormat(
+    name="trajectory",
+    files=("task.json", "result.json", "steps"),
+    validate=_validate_trajectory,
+)
+DATASET_FORMAT = ValidatedFormat(
+    name="dataset", files=("index.json", "trajectories"), validate=_validate_dataset
+)
+CUDAG_FORMAT = ValidatedFormat(
+    name="cudag",
+    files=("data.jsonl", "train.jsonl", "val.jsonl", "config.json", "images", "test"),
+    validate=_validate_cudag,
+)
+SFT_FORMAT = ValidatedFormat(
+    name="sft",
+    files=(_SAMPLES_FILE,),
+    validate=_validate_sft,
+    decisive=True,
+    file_suffix=".jsonl",
+)
+MESSAGES_FORMAT = ValidatedFormat(
+    name="messages", files=(SCHEMA_FILE,), validate=_validate_messages, decisive=True
+)
+OSWORLD_FORMAT = ValidatedFormat(
+    name="osworld",
+    files=("examples", "test_all.json"),
+    validate=_validate_osworld,
+    file_suffix=".json",
+)
+OTHER_FORMATS = (TRAJECTORY_FORMAT, RECORDING_FORMAT)

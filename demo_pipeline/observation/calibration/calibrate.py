@@ -17,7 +17,7 @@ from demo_pipeline.observation.calibration.clock import Clock, documented_clock,
 from demo_pipeline.observation.calibration.event_scale import RecordedScreen
 from demo_pipeline.observation.calibration.pointer_alignment import (
     clock_from_pointer,
-    reconcile,
+    reconcile_clocks,
     with_drift,
 )
 from demo_pipeline.observation.frames.change_detection import flickering_cells
@@ -107,7 +107,7 @@ def calibrate(
         scale, offset_s = screen.candidates[0], settings.max_clock_offset_s
         clock = clock_from_clicks(changes, presses, documented, scale, offset_s) or documented
     if logged is not None:
-        clock = reconcile(logged, pictured, clock, first_s)
+        clock = reconcile_clocks(logged, pictured, clock, first_s)
     method, scale = _scale(screen, pictured, path)
     canvas = fit_canvas(size, scale)
     return Calibration(clock, canvas, method, flickering_cells(changes))

@@ -103,7 +103,9 @@ def with_drift(clock: Clock, late: Clock, early_ms: float, late_ms: float) -> Cl
     )
 
 
-def reconcile(logged: Clock, pictured: Clock | None, corrected: Clock, first_s: float) -> Clock:
+def reconcile_clocks(
+    logged: Clock, pictured: Clock | None, corrected: Clock, first_s: float
+) -> Clock:
     """The clock that the recorder logged, with the drift and the contradiction that pictures show.
 
     Args:

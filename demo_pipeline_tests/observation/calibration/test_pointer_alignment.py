@@ -13,7 +13,7 @@ from demo_pipeline.observation.calibration.click_alignment import clock_from_cli
 from demo_pipeline.observation.calibration.clock import Clock, documented_clock
 from demo_pipeline.observation.calibration.pointer_alignment import (
     clock_from_pointer,
-    reconcile,
+    reconcile_clocks,
     with_drift,
 )
 from demo_pipeline.observation.frames.changed_cells import ChangeMap
@@ -172,13 +172,13 @@ def test_clicks_that_nothing_answers_are_no_evidence() -> None:
 def test_a_start_line_that_the_pictures_contradict_stays_and_is_uncertain(off_ms: float) -> None:
     seen = found(film(10, 12))
     logged = Clock(seen.origin_ms - off_ms, "ffmpeg_start", 20.0)
-    clock = reconcile(logged, seen, replace(seen, rate=1.001, drift_ppm=1000.0), 0.5)
+    clock = reconcile_clocks(logged, seen, replace(seen, rate=1.001, drift_ppm=1000.0), 0.5)
     assert clock.method == "ffmpeg_start"
     assert clock.pictures_ms == pytest.approx(off_ms, abs=0.01)
     assert clock.uncertainty_ms == (20.0 if abs(off_ms) < 50 else pytest.approx(300, abs=0.01))
     assert clock.video_time(logged.event_time(0.5)) == pytest.approx(0.5)
     assert clock.drift_ppm == 1000.0
-    assert reconcile(logged, None, documented_clock(0.0), 0.0) == logged
+    assert reconcile_clocks(logged, None, documented_clock(0.0), 0.0) == logged
 
 
 def test_the_least_lead_is_the_uncertainty_of_the_clock() -> None:

@@ -1,4 +1,4 @@
-# The commands of this project; `make` alone lists them. Needs make and python3 (3.11 or newer, with
+# The commands of this project; `make` lists them. Requires make and python3 (3.11 or newer, with
 # venv and pip), nothing else.
 
 PYTHON ?= python3
@@ -15,24 +15,26 @@ AT_HOME := DAGSTER_HOME="$(CURDIR)"
 .DELETE_ON_ERROR:
 PROPERTY_EXAMPLES ?= 3000
 
-.PHONY: help setup setup-dev demo demo-s3 ui test property fuzz simulate lint clean clean-store
+.PHONY: help setup setup-dev demo demo-s3 ui test golden code-versions property fuzz simulate lint clean clean-store
 
 help:
 	@echo 'First commands'
-	@echo '  make demo         set up and turn the sample recordings into training data'
-	@echo '  make test         set up and run the tests'
+	@echo '  make demo           set up and turn the sample recordings into training data'
+	@echo '  make test           set up and run the tests'
 	@echo
 	@echo 'Working with it'
-	@echo '  make ui           open the Dagster UI on http://127.0.0.1:$(PORT) (another: PORT=3001)'
-	@echo '  make demo-s3      watch uploads in a bucket become datasets (KEEP=1 leaves the UI running)'
-	@echo '  make property     the actions property test with thousands of examples a platform'
-	@echo '  make fuzz         a million damaged lines and 2,000 damaged logs (some minutes)'
-	@echo '  make simulate     60,000 simulated uploads, with kills and a lost ledger (some minutes)'
-	@echo '  make lint         ruff (rules and format) and mypy'
-	@echo '  make setup        install into $(VENV)/'
-	@echo '  make setup-dev    the same, with what tests and lint need'
-	@echo '  make clean        remove $(VENV)/ and the caches'
-	@echo '  make clean-store  remove data/store/ and what Dagster remembers of its runs'
+	@echo '  make ui             open the Dagster UI on http://127.0.0.1:$(PORT) (another: PORT=3001)'
+	@echo '  make demo-s3        watch uploads in a bucket become datasets (KEEP=1 leaves the UI running)'
+	@echo '  make golden         write the golden outputs anew, after an intended change'
+	@echo '  make code-versions  record the code that every stage runs, after its code version was raised'
+	@echo '  make property       the actions property test with thousands of examples per platform'
+	@echo '  make fuzz           a million damaged lines and 2,000 damaged logs (some minutes)'
+	@echo '  make simulate       60,000 simulated uploads, with kills and a lost ledger (some minutes)'
+	@echo '  make lint           ruff (rules and format) and mypy'
+	@echo '  make setup          install into $(VENV)/'
+	@echo '  make setup-dev      the same, with the packages for tests and lint'
+	@echo '  make clean          remove $(VENV)/ and the caches'
+	@echo '  make clean-store    remove data/store/ and the run history of Dagster'
 
 setup: $(VENV)/.installed
 
@@ -67,11 +69,11 @@ demo: setup
 	echo; \
 	echo 'Where to look'; \
 	echo "  $$store/dataset/     trajectories with index.json and metadata.json"; \
-	echo "  $$store/datasets/    one folder a CUDAG dataset, with train, val and test"; \
+	echo "  $$store/datasets/    one folder per CUDAG dataset, with train, val and test"; \
 	echo "  $$store/sft/         samples for supervised fine-tuning"; \
 	echo "  $$store/messages/    the same steps as chats with images and tool calls"; \
 	echo; \
-	echo 'How it came to be: make ui opens the Dagster UI on http://127.0.0.1:$(PORT)'
+	echo 'To see how it was built: make ui opens the Dagster UI on http://127.0.0.1:$(PORT)'
 
 demo-s3: setup-dev
 	@$(BIN)/python -m demo_pipeline_tests.demo_s3 --port $(PORT) $(if $(KEEP),--keep)
@@ -81,6 +83,12 @@ ui: setup
 
 test: setup-dev
 	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+
+golden: setup-dev
+	@$(BIN)/python -m demo_pipeline_tests.golden outputs
+
+code-versions: setup-dev
+	@$(BIN)/python -m demo_pipeline_tests.golden code-versions
 
 property: setup-dev
 	@PROPERTY_EXAMPLES=$(PROPERTY_EXAMPLES) $(BIN)/python -m pytest demo_pipeline_tests/actions/test_property.py

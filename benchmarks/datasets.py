@@ -1,8 +1,8 @@
-"""Seconds and memory of building and checking datasets of many made trajectories.
+"""Measures the time and memory of building and checking datasets of many synthetic trajectories.
 
-Run: `.venv/bin/python benchmarks/datasets.py [--trajectories 2000] [--steps 8]`. Each
-figure comes from a process of its own; the same work on a quarter of the trajectories stands beside
-it, so that memory which grows with the data shows. The CUDAG dataset is built twice and compared.
+Run: `.venv/bin/python benchmarks/datasets.py [--trajectories 2000] [--steps 8]`. Every figure comes
+from a process of its own. All work is also done on a quarter of the trajectories, which shows
+whether memory grows with the data. The CUDAG dataset is built twice and compared.
 """
 
 import argparse
@@ -42,7 +42,7 @@ KINDS = (
 
 
 class Cost(NamedTuple):
-    """What a piece of work took: seconds, and megabytes at its peak."""
+    """What a task took: wall and CPU seconds, peak megabytes, and its result."""
 
     wall: float
     cpu: float
@@ -50,8 +50,8 @@ class Cost(NamedTuple):
     result: str
 
 
-def made(root: Path, count: int, steps: int) -> None:
-    """Trajectories of two to a task; pictures repeat after a while, as start desktops do."""
+def make_trajectories(root: Path, count: int, steps: int) -> None:
+    """Write trajectories, two per task; screenshots repeat, as the desktops at the start do."""
     actions = [KINDS[n % len(KINDS)] for n in range(steps)]
     for number in range(count):
         make_trajectory(
@@ -65,7 +65,7 @@ def made(root: Path, count: int, steps: int) -> None:
         )
 
 
-def members(root: Path, count: int) -> list[DatasetTrajectory]:
+def trajectories_of(root: Path, count: int) -> list[DatasetTrajectory]:
     """The first `count` trajectories."""
     names = sorted(path.name for path in (root / "trajectories").iterdir())[:count]
     return [
@@ -76,35 +76,35 @@ def members(root: Path, count: int) -> list[DatasetTrajectory]:
     ]
 
 
-def build(root: Path, out: str, count: int) -> str:
-    """Build into `out` and say how many records there are."""
+def build_cudag_dataset(root: Path, out: str, count: int) -> str:
+    """Build a CUDAG dataset in `out`; returns the number of records."""
     settings = DatasetSettings()
-    chosen = members(root, count)
+    chosen = trajectories_of(root, count)
     target = root / out / dataset_directory_name(chosen, settings)
-    return f"{sum(build_cudag(chosen, target, settings).records.values())} records"
+    return f"{build_cudag(chosen, target, settings).total} records"
 
 
 def build_others(root: Path, out: str, count: int) -> str:
-    """Build the export that `out` is named for: sft, messages or dataset."""
-    settings, chosen = DatasetSettings(), members(root, count)
+    """Build the dataset that `out` names: sft, messages or dataset; returns its size."""
+    settings, chosen = DatasetSettings(), trajectories_of(root, count)
     target = root / f"{out}-{count}"
     target.mkdir()
     if out == "sft":
-        return f"{build_sft(chosen, target, settings).samples} samples"
+        return f"{build_sft(chosen, target, settings).total} samples"
     if out == "messages":
-        return f"{sum(build_messages(chosen, target, settings).records.values())} records"
+        return f"{build_messages(chosen, target, settings).total} records"
     index = build_index(chosen, target, settings, ("demo_pipeline", __version__))
     return f"{index.steps} steps"
 
 
 def validate(root: Path, out: str, _count: int) -> str:
-    """Validate what was built and say how much was found."""
+    """Validate the CUDAG dataset in `out`; returns the number of problems."""
     (target,) = (root / out).iterdir()
-    return f"{len(validate_cudag(target))} findings"
+    return f"{len(validate_cudag(target))} problems"
 
 
 def digest(root: Path) -> str:
-    """SHA-256 over names and bytes of every file."""
+    """SHA-256 over the names and bytes of all files."""
     total = hashlib.sha256()
     for file in sorted(path for path in root.rglob("*") if path.is_file()):
         total.update(json.dumps(file.relative_to(root).as_posix()).encode())
@@ -113,7 +113,7 @@ def digest(root: Path) -> str:
 
 
 def measured(work: Callable[[Path, str, int], str], *arguments: Path | str | int) -> Cost:
-    """One piece of work in a process of its own."""
+    """Run a task in a process of its own and measure it."""
     spawned = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawned) as pool:
         return pool.submit(_measure, work, arguments).result()
@@ -127,19 +127,19 @@ def _measure(work: Callable[..., str], arguments: tuple[Path | str | int, ...]) 
 
 
 def costs(root: Path, count: int) -> Iterator[tuple[str, Cost]]:
-    """Build and validate a quarter, then all, then build all again; then the other exports."""
+    """Build and validate CUDAG for a quarter and for all, build it again, then build the others."""
     quarter = max(count // 4, 1)
     for name, number in (("quarter", quarter), ("first", count)):
-        yield f"build {number}", measured(build, root, name, number)
+        yield f"build {number}", measured(build_cudag_dataset, root, name, number)
         yield f"validate {number}", measured(validate, root, name, number)
-    yield f"build {count} again", measured(build, root, "second", count)
+    yield f"build {count} again", measured(build_cudag_dataset, root, "second", count)
     for name in ("sft", "messages", "dataset"):
         for number in (quarter, count):
             yield f"{name} {number}", measured(build_others, root, name, number)
 
 
 def main() -> None:
-    """Make the trajectories, measure, print, compare."""
+    """Make the trajectories, measure, print and compare."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trajectories", type=int, default=2000)
     parser.add_argument("--steps", type=int, default=8)
@@ -147,7 +147,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch)
         print("making the trajectories …", file=sys.stderr)
-        made(root, arguments.trajectories, arguments.steps)
+        make_trajectories(root, arguments.trajectories, arguments.steps)
         print(f"{'':<22}{'wall s':>9}{'cpu s':>9}{'peak MB':>9}")
         for name, cost in costs(root, arguments.trajectories):
             print(f"{name:<22}{cost.wall:>9.2f}{cost.cpu:>9.2f}{cost.peak:>9.0f}  {cost.result}")

@@ -1,10 +1,10 @@
-"""Looks at very many uploads: how long one takes, and how much memory.
+"""Time and memory of discovery ticks over very many uploads.
 
-Run: `.venv/bin/python benchmarks/discovery_tick.py [--s3] [--demonstrations N] [--ticks N]`. The
-first looks find everything new; then, with all of it accepted, one upload in a thousand changes
-before each look. The simulated listing costs next to no time, so that what is measured is
-discovery's own. `--s3` lists 10,000 real uploads of three tiny objects in a SeaweedFS on this
-machine: with the default settings, and with bounds that let each look go over every object.
+Run: `.venv/bin/python benchmarks/discovery_tick.py [--s3] [--demonstrations N] [--ticks N]`. In the
+first ticks everything is new; then everything is accepted, and one upload in a thousand changes
+before each tick. The simulated listing costs almost no time, so that discovery itself is measured.
+`--s3` lists 10,000 real uploads of three tiny objects in a SeaweedFS on this machine: with the
+default settings, and with bounds that let each tick list every object.
 """
 
 import argparse
@@ -20,19 +20,19 @@ from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from demo_pipeline.discovery.decisions import accept, described, fingerprint_of
+from demo_pipeline.common.recording_files import RECORDING_FILES
+from demo_pipeline.discovery.decisions import accept, fingerprint_of, observed_file
 from demo_pipeline.discovery.ledger import Ledger
 from demo_pipeline.discovery.tick import Tick, tick
 from demo_pipeline.settings import DiscoverySettings
-from demo_pipeline.storage.objects.object_store import PAGE, ObjectInfo, Page
+from demo_pipeline.storage.objects.object_store import PAGE, ObjectInfo, Page, list_all
 from demo_pipeline.storage.objects.s3_objects import S3Objects
-from demo_pipeline.storage.uploads.upload_listing import FILES, all_objects
 from demo_pipeline_tests.discovery.dagster_like import Runs
 from demo_pipeline_tests.simulator.s3_server import seaweed_server
 
 
 class Many:
-    """`count` complete uploads, made up as they are listed; some have a second version."""
+    """`count` complete uploads, generated as they are listed; some have a second version."""
 
     url = "s3://many"
 
@@ -40,10 +40,10 @@ class Many:
         self.count, self.versions = count, dict[int, int]()
 
     def files(self, number: int) -> list[ObjectInfo]:
-        """Of one upload."""
+        """The files of one upload."""
         version = self.versions.get(number, 0)
         etag = f"{number:032x}-{version}"
-        return [ObjectInfo(f"demo-{number:07}/{file}", 1000, etag, 0.0) for file in FILES]
+        return [ObjectInfo(f"demo-{number:07}/{file}", 1000, etag, 0.0) for file in RECORDING_FILES]
 
     def everything(self) -> Callable[[int], list[ObjectInfo]]:
         """Number of an upload → its files."""
@@ -73,97 +73,99 @@ class Many:
 
 
 class Bucket(S3Objects):
-    """`count` complete uploads of three tiny objects, really put into a bucket."""
+    """`count` complete uploads of three tiny objects in a real bucket."""
 
     def __init__(self, url: str, count: int) -> None:
         super().__init__(url)
         self.count = count
-        keys = [f"demo-{number:07}/{file}" for number in range(count) for file in FILES]
+        keys = [f"demo-{number:07}/{file}" for number in range(count) for file in RECORDING_FILES]
         with ThreadPoolExecutor(32) as pool:
             deque(pool.map(lambda key: self.put(key, key.encode()), keys), maxlen=0)
 
     def everything(self) -> Callable[[int], list[ObjectInfo]]:
         """Number of an upload → its files, by one listing."""
-        found: dict[int, list[ObjectInfo]] = defaultdict(list)
-        for info in all_objects(self):
-            found[int(info.key[5:12])].append(info)
-        return found.__getitem__
+        files: dict[int, list[ObjectInfo]] = defaultdict(list)
+        for info in list_all(self):
+            files[int(info.key[5:12])].append(info)
+        return files.__getitem__
 
     def change(self, number: int, version: int) -> None:
-        """Upload its meta.json again, with bytes that were never there."""
+        """Upload its meta.json again, with new bytes."""
         self.put(f"demo-{number:07}/meta.json", f"{version} {time.monotonic_ns()}".encode())
 
 
-def timed(
+def timed_tick(
     objects: Many | Bucket, path: Path, runs: Runs, now: float, settings: DiscoverySettings
 ) -> tuple[float, Tick]:
+    """One tick, whose requests are launched, and the seconds it took."""
     begun = time.perf_counter()
     with Ledger.open(path) as ledger:
-        found = tick(objects, ledger, runs, now, settings)  # type: ignore[arg-type]
+        result = tick(objects, ledger, runs, now, settings)  # type: ignore[arg-type]
     seconds = time.perf_counter() - begun
-    for request in found.requests:
+    for request in result.requests:
         runs.launch(request, now)
-    return seconds, found
+    return seconds, result
 
 
 def accept_all(objects: Many | Bucket, path: Path) -> None:
-    """As after the hours in which everything is run."""
+    """Accept every upload, as after the hours in which all of them are processed."""
     files_of = objects.everything()
     with Ledger.open(path) as ledger:
-        while entries := [
-            entry
+        while records := [
+            record
             for complete in (False, True)
-            for entry in ledger.due(float("inf"), 5000, complete=complete)
+            for record in ledger.due(float("inf"), 5000, complete=complete)
         ]:
             done = []
-            for entry in entries:
-                infos = files_of(int(entry.name[5:]))
-                files = tuple(sorted(described(i.key.rpartition("/")[2], i) for i in infos))
-                full = replace(entry, files=files, fingerprint=fingerprint_of(files))
+            for record in records:
+                infos = files_of(int(record.name[5:]))
+                files = tuple(sorted(observed_file(i.key.rpartition("/")[2], i) for i in infos))
+                full = replace(record, files=files, fingerprint=fingerprint_of(files))
                 done.append(accept(full))
             with ledger.transaction():
                 ledger.save(done)
 
 
-def told(name: str, seconds: list[float]) -> None:
+def print_times(name: str, seconds: list[float]) -> None:
+    """Percentiles of the ticks and the process's peak memory."""
     ranked = sorted(seconds)
     p50, p95 = (ranked[int(share * (len(ranked) - 1))] for share in (0.5, 0.95))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(
-        f"{name:<28} {len(ranked):>4} looks  p50 {p50:6.2f} s  p95 {p95:6.2f} s  "
+        f"{name:<28} {len(ranked):>4} ticks  p50 {p50:6.2f} s  p95 {p95:6.2f} s  "
         f"longest {ranked[-1]:6.2f} s  peak {peak:6.0f} MB"
     )
 
 
-def look(objects: Many | Bucket, looks: int, settings: DiscoverySettings) -> None:
-    """Both phases with a ledger of their own; prints what they took."""
+def measure(objects: Many | Bucket, ticks: int, settings: DiscoverySettings) -> None:
+    """Run both phases with a new ledger and print their times."""
     runs, now = Runs(), 1_700_000_000.0
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "ledger.sqlite"
-        found: list[float] = []
+        first_ticks: list[float] = []
         first = launched = pages = 0
-        for _ in range(looks):
+        for _ in range(ticks):
             now += 30
-            seconds, seen = timed(objects, path, runs, now, settings)
-            found.append(seconds)
+            seconds, seen = timed_tick(objects, path, runs, now, settings)
+            first_ticks.append(seconds)
             first += len(seen.requests)
-        told("everything is new", found)
+        print_times("everything is new", first_ticks)
         accept_all(objects, path)
         steady: list[float] = []
-        for turn in range(looks):
+        for turn in range(ticks):
             now += 30
             for number in range(turn, objects.count, 1000):
                 objects.change(number, turn + 1)
-            seconds, seen = timed(objects, path, runs, now, settings)
+            seconds, seen = timed_tick(objects, path, runs, now, settings)
             steady.append(seconds)
             pages += seen.pages
             launched += len(seen.requests)
-        told("all known, some change", steady)
+        print_times("all known, some change", steady)
         print(f"runs launched: {first:,} and {launched:,}; ", end="")
-        print(f"{pages / looks:.0f} pages a look, {seen.sweep} sweeps over everything")
+        print(f"{pages / ticks:.0f} pages a tick, {seen.sweep} sweeps over everything")
 
 
-def on_s3(demonstrations: int, looks: int) -> None:
+def measure_s3(demonstrations: int, ticks: int) -> None:
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         server = stack.enter_context(seaweed_server(folder))
@@ -172,10 +174,10 @@ def on_s3(demonstrations: int, looks: int) -> None:
         objects = Bucket(server.make_bucket(), demonstrations)
         print(f"{3 * demonstrations:,} objects put in {time.perf_counter() - begun:.0f} s")
         print("with the default settings")
-        look(objects, looks, DiscoverySettings())
+        measure(objects, ticks, DiscoverySettings())
         pages = 2 * (3 * demonstrations // PAGE + 2)
-        print(f"with up to {pages} pages a look, which are all")
-        look(objects, looks, DiscoverySettings(pages_per_tick=pages))
+        print(f"with up to {pages} pages a tick, which is every page")
+        measure(objects, ticks, DiscoverySettings(pages_per_tick=pages))
 
 
 def main() -> None:
@@ -185,9 +187,9 @@ def main() -> None:
     parser.add_argument("--ticks", type=int, default=40)
     asked = parser.parse_args()
     if asked.s3:
-        on_s3(asked.demonstrations or 10_000, asked.ticks)
+        measure_s3(asked.demonstrations or 10_000, asked.ticks)
     else:
-        look(Many(asked.demonstrations or 100_000), asked.ticks, DiscoverySettings())
+        measure(Many(asked.demonstrations or 100_000), asked.ticks, DiscoverySettings())
 
 
 if __name__ == "__main__":

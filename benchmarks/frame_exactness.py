@@ -23,8 +23,8 @@ from demo_pipeline.recording.video_probe import scan_packets
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from demo_pipeline_tests.simulator.form import DESKTOP
 from demo_pipeline_tests.simulator.frame_numbers import read_frame_number
+from demo_pipeline_tests.simulator.painter import Painter
 from demo_pipeline_tests.simulator.recording import RecordingOptions, perform
-from demo_pipeline_tests.simulator.screen import Painter
 from demo_pipeline_tests.simulator.script import Script, click
 from demo_pipeline_tests.simulator.video import VideoOptions, encode, frame_schedule
 

@@ -28,7 +28,7 @@ from demo_pipeline.pipeline.stage_types import Stage
 from demo_pipeline.settings import Settings
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from demo_pipeline_tests.simulator.long import light_video, long_recording, usual_video
+from demo_pipeline_tests.simulator.long_recording import light_video, long_recording, usual_video
 
 NAME = "long"
 

@@ -1,17 +1,19 @@
-"""What can be wrong with a demonstration or a dataset, said so that a person can act on it.
+"""What can be wrong with a demonstration or a dataset, and what a person can do about it.
 
-Belongs here: the one type for a finding and the one exception that carries it. A leaf that every
-package may import.
+Belongs here: the type of a problem and the exception that carries problems. Every package may
+import this module.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
+
+_INT64_END = 2**63  # numbers of a problem are stored in 64-bit columns
 
 
 class Severity(StrEnum):
-    """An `error` makes the thing invalid; a `warning` is worth knowing and stops nothing."""
+    """An `error` makes the examined data invalid; a `warning` stops nothing."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -19,18 +21,18 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One finding. `message` never carries what a person typed.
+    """One problem. `message` never contains what a person typed.
 
     Attributes:
         code: short stable name of the kind of problem, e.g. `missing_file`.
-        file: path relative to the thing examined, e.g. `meta.json`, `train.jsonl`.
-        message: what is wrong, with expected and actual where both exist.
-        line: 1-based line number in `file`, where lines matter.
+        file: path relative to the examined folder, e.g. `meta.json`, `train.jsonl`.
+        message: what is wrong, with the expected and the actual value where both exist.
+        line: 1-based line number in `file`, for text files.
         frame: 0-based frame number in presentation order, for videos.
         remedy: what to do about it.
         severity: `error` or `warning`.
-        demonstration: id of the demonstration, when the finding belongs to one.
-        byte: 0-based offset in `file`, where it is known.
+        demonstration: id of the demonstration, when the problem belongs to one.
+        byte: 0-based offset in `file`, when known.
     """
 
     code: str
@@ -58,12 +60,53 @@ class Problem:
         return f"{who}{self.location}: {self.message}{todo}"
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain JSON values, every key present."""
+        """Every field as a plain JSON value."""
         return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, object], *, demonstration: str | None = None) -> Self:
+        """The problem that `as_dict` turned into `values`.
+
+        Records of other versions are accepted: unknown keys are ignored, and a key that is missing
+        or has a value of another type gives an empty text, no number, or the severity `error`.
+
+        Args:
+            values: field name → value.
+            demonstration: replaces the field of that name; None: the field is kept.
+        """
+        return cls(
+            _text(values, "code"),
+            _text(values, "file"),
+            _text(values, "message"),
+            line=_number(values, "line"),
+            frame=_number(values, "frame"),
+            remedy=_text(values, "remedy"),
+            severity=_severity(values.get("severity")),
+            demonstration=(
+                _text(values, "demonstration") if demonstration is None else demonstration
+            ),
+            byte=_number(values, "byte"),
+        )
+
+
+def _text(values: Mapping[str, object], name: str) -> str:
+    value = values.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def _number(values: Mapping[str, object], name: str) -> int | None:
+    value = values.get(name)
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _INT64_END:
+        return value
+    return None
+
+
+def _severity(value: object) -> Severity:
+    return Severity.WARNING if value == Severity.WARNING else Severity.ERROR
 
 
 class DemonstrationError(Exception):
-    """One demonstration cannot go on. Carries the problems; costs nobody else anything."""
+    """One demonstration cannot be processed further, and why; others are not affected."""
 
     def __init__(self, problems: Problem | Sequence[Problem]) -> None:
         self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
@@ -74,5 +117,5 @@ class DemonstrationError(Exception):
 
 
 def errors(problems: Iterable[Problem]) -> list[Problem]:
-    """The findings that make a thing invalid."""
+    """The problems of severity `error`."""
     return [problem for problem in problems if problem.severity is Severity.ERROR]

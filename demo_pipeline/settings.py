@@ -3,15 +3,18 @@
 Belongs here: defaults, their units and where each comes from. Values are read from the environment
 (`DEMO_PIPELINE_STORE`, `DEMO_PIPELINE_ACTIONS__CLICK_RADIUS_PX=8`, …), then from a TOML file
 (`DEMO_PIPELINE_CONFIG`, default `demo_pipeline.toml` in the project root), then from the defaults.
+Names that are not settings are refused, in the environment as in the file.
 """
 
+import difflib
 import hashlib
 import json
 import os
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -19,7 +22,9 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-NAME_PART = r"^[A-Za-z0-9_][A-Za-z0-9._]*(-[A-Za-z0-9._]+)*$"  # no `--`: it parts the parts
+PREFIX = "DEMO_PIPELINE_"
+CONFIG_VARIABLE = f"{PREFIX}CONFIG"  # the only variable with the prefix that is not a setting
+NAME_PART = r"^[A-Za-z0-9_][A-Za-z0-9._]*(-[A-Za-z0-9._]+)*$"  # no `--`, which joins the parts
 
 
 def project_root() -> Path:
@@ -28,108 +33,138 @@ def project_root() -> Path:
     return checkout if (checkout / "pyproject.toml").is_file() else Path.cwd()
 
 
-class Section(BaseModel):
-    """A part of the settings that one stage depends on."""
+def _in_data(name: str) -> Callable[[], str]:
+    return lambda: str(project_root() / "data" / name)
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+
+class Section(BaseModel):
+    """The settings that one stage depends on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    RENAMED: ClassVar[Mapping[str, str]] = {}  # former name → name
+    REMOVED: ClassVar[Mapping[str, tuple[JsonValue, str]]] = {}  # name → its value, why it is gone
 
     def fingerprint(self) -> str:
-        """SHA-256 over the values, so that a manifest can say what a stage was made with."""
-        text = json.dumps(self.model_dump(mode="json"), sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()
+        """SHA-256 over the values, for the manifests of the outputs that depend on them.
+
+        A renamed setting is hashed under its first name, a removed one with the value that it had:
+        another name alone makes no output stale.
+        """
+        values = self.model_dump(mode="json")
+        for former, name in self.RENAMED.items():
+            if name in values:
+                values[former] = values.pop(name)
+        values |= {name: value for name, (value, _) in self.REMOVED.items()}
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 class RecordingSettings(Section):
-    """What a recording may look like."""
+    """What a recording may look like; larger ones are refused before they cost memory and time."""
 
-    max_line_bytes: int = Field(256 * 2**20, description="longer log lines are rejected")
+    max_line_bytes: int = Field(256 * 2**20, description="bytes; longer log lines are rejected")
     max_video_pixels: int = Field(7680 * 4320, description="larger frames are refused undecoded")
     max_video_seconds: float = Field(6 * 3600, description="longer videos are refused")
 
 
 class ActionSettings(Section):
-    """How raw input becomes actions (seed 000, Event Processing; formats notes)."""
+    """How raw input becomes actions (Event Processing of Training Gym recordings)."""
 
-    click_radius_px: float = Field(5.0, description="at scale 1; farther is a drag")
-    click_max_ms: int = Field(500, description="a longer still press is a click, flagged long")
-    multi_click_ms: int = Field(500, description="between presses; Windows' and GTK's default")
-    scroll_gap_ms: int = Field(1000, description="a longer gap starts a new scroll")
-    pointer_rest_ms: int = Field(300, description="a pause this long breaks a pointer run")
-    pause_ms: int = Field(2000, description="no input of any kind for this long is a pause")
-    split_typing_at_pauses: bool = False
-    typing_pause_ms: int = Field(2000, description="only with split_typing_at_pauses")
-    duplicate_window_ms: int = Field(3, description="copies by several hooks lie this close")
+    RENAMED = {"pre_move_gap_ms": "pointer_rest_ms", "pixels_per_notch": "macos_pixels_per_notch"}
+
+    click_radius_px: float = Field(5.0, description="screen pixels at scale 1; farther is a drag")
+    click_max_ms: int = Field(500, description="ms; a longer press in one place is flagged long")
+    multi_click_ms: int = Field(500, description="ms between presses; Windows' and GTK's default")
+    scroll_gap_ms: int = Field(1000, description="ms; a longer gap starts a new scroll")
+    pointer_rest_ms: int = Field(300, description="ms; a rest this long ends a pointer movement")
+    pause_ms: int = Field(2000, description="ms; no input of any kind for this long is a pause")
+    split_typing_at_pauses: bool = Field(False, description="into several `type` actions")
+    typing_pause_ms: int = Field(2000, description="ms; only with split_typing_at_pauses")
+    duplicate_window_ms: int = Field(3, description="ms between copies by a recorder's hooks")
     stop_shortcut: tuple[str, ...] = Field(
-        (), description="a recorder's own stop keys, left out at the end; empty: none"
+        (), description="keys that stop the recorder, left out at the end; empty: none"
     )
-    keyboard_layout: Literal["us", "uk"] = "us"
-    wheel_sign: Literal["auto", "positive_down", "positive_up"] = "auto"
-    pixels_per_notch: int = Field(100, description="macOS counts the wheel in pixels")
-    drag_path_points: int = Field(64, description="most points kept of a drag's path")
+    keyboard_layout: Literal["us", "uk"] = Field("us", description="of logs without characters")
+    wheel_sign: Literal["auto", "positive_down", "positive_up"] = Field(
+        "auto", description="direction of a positive delta; auto: by video, else by its unit"
+    )
+    macos_pixels_per_notch: int = Field(100, description="pixels; macOS logs count no notches")
+    drag_path_points: int = Field(64, description="points kept of a drag's path, at most")
 
 
 class ObservationSettings(Section):
-    """Which frame and which tree a step sees."""
+    """Which frame and which tree a step gets."""
 
-    canvas_width: int = 1920
-    canvas_height: int = 1080
-    min_lead_ms: int = Field(50, description="a frame lies at least this long before its press")
-    max_clock_offset_s: float = Field(3.5, description="how far the video's clock may be off")
-    pointer_radius_px: int = Field(40, description="closer than this to the target is near")
+    RENAMED = {"guard_ms": "min_lead_ms", "search_lag_s": "max_clock_offset_s"}
+    REMOVED = {
+        "canvas_width": (1920, "every screenshot is 1920 x 1080 pixels"),
+        "canvas_height": (1080, "every screenshot is 1920 x 1080 pixels"),
+    }
+
+    min_lead_ms: int = Field(50, description="ms from a frame to its press, at least")
+    max_clock_offset_s: float = Field(3.5, description="seconds from meta.timestamp to the video")
+    pointer_radius_px: int = Field(40, description="screen pixels; nearer is at the target")
 
 
 class TrajectorySettings(Section):
-    """How observations and actions are written down (seed 001)."""
+    """How observations and actions become an OSWorld-Desktopd trajectory."""
 
-    easy_steps: int = Field(5, description="at most this many steps: easy")
-    medium_steps: int = Field(15, description="at most this many steps: medium")
+    easy_steps: int = Field(5, description="steps of an easy task, at most")
+    medium_steps: int = Field(15, description="steps of a medium task, at most; more: hard")
     max_avoidable_leak_rate: float = Field(
-        0.02, ge=0, le=1, description="of pointing actions; above it a check warns"
+        0.02, ge=0, le=1, description="share of pointing actions; above it a check warns"
     )
     max_leak_rate: float = Field(
-        0.25, ge=0, le=1, description="the same, with the leaks that no picture could avoid"
+        0.25, ge=0, le=1, description="the same, with the leaks that no frame could avoid"
     )
 
 
 class DatasetSettings(Section):
-    """How trajectories become training files (seeds 001 section 6 and 003)."""
+    """How trajectories become training files."""
 
-    name_prefix: str = Field("demonstrations", pattern=NAME_PART)
-    user: str = Field("demo-pipeline", pattern=NAME_PART)
+    RENAMED = {
+        "images": "image_mode",
+        "licence": "license",
+        "message_calls": "tool_call_format",
+        "scroll_positive": "cudag_scroll_sign",
+        "pixels_per_notch": "cudag_pixels_per_notch",
+    }
+
+    name_prefix: str = Field(
+        "demonstrations", pattern=NAME_PART, description="of CUDAG's <prefix>--<user>--<timestamp>"
+    )
+    user: str = Field("demo-pipeline", pattern=NAME_PART, description="in that name")
     timestamp: str = Field(
         "",
         pattern=r"^([0-9]{8}_[0-9]{6})?$",
-        description="YYYYMMDD_HHMMSS; empty: the newest recording's, UTC",
+        description="in that name, YYYYMMDD_HHMMSS; empty: the newest recording's, UTC",
     )
-    seed: int = 0
-    train_ratio: float = Field(0.8, ge=0, le=1)
-    val_ratio: float = Field(0.1, ge=0, le=1)
-    test_ratio: float = Field(0.1, ge=0, le=1)
-    held_out_applications: tuple[str, ...] = ()
-    include_failed: bool = Field(False, description="completed, and the task was not done")
+    seed: int = Field(0, description="of the hash that assigns task groups to splits")
+    train_ratio: float = Field(0.8, ge=0, le=1, description="share of task groups")
+    val_ratio: float = Field(0.1, ge=0, le=1, description="share of task groups")
+    test_ratio: float = Field(0.1, ge=0, le=1, description="share of task groups")
+    held_out_applications: tuple[str, ...] = Field((), description="get the split held_out")
+    include_failed: bool = Field(False, description="completed, but the task was not done")
     include_aborted: bool = Field(False, description="ended before they were completed")
     include_contaminated: bool = Field(False, description="demonstrations of benchmark tasks")
-    include_leaky: bool = Field(
-        False, description="steps whose picture shows the pointer at its target, avoidably or not"
-    )
+    include_leaky: bool = Field(False, description="steps that show the pointer at its target")
     prompt_style: Literal["history", "instruction", "grounding"] = Field(
         "history",
         description="instruction and previous actions, the instruction alone, or the target named",
     )
-    images: Literal["link", "copy", "jpeg"] = Field(
-        "link", description="hard links (copies where they cannot be), copies, JPEG; tests stay PNG"
+    image_mode: Literal["link", "copy", "jpeg"] = Field(
+        "link", description="hard links (copies where impossible), copies, JPEG; tests stay PNG"
     )
-    jpeg_quality: int = Field(90, ge=1, le=100)
-    licence: str = Field("unknown", description="in the dataset cards, e.g. cc-by-4.0")
+    jpeg_quality: int = Field(90, ge=1, le=100, description="OpenCV's scale, 100 is best")
+    license: str = Field("unknown", description="in the dataset cards, e.g. cc-by-4.0")
     tool_call_format: Literal["text", "structured"] = Field(
         "text", description="messages: calls as text of the turn, or as its `tool_calls`"
     )
-    scroll_positive: Literal["up", "down"] = "up"
-    pixels_per_notch: int = 100
-    tolerance_min: int = Field(5, description="RU")
+    cudag_scroll_sign: Literal["up", "down"] = Field("up", description="of positive `pixels`")
+    cudag_pixels_per_notch: int = Field(100, description="`pixels` written for one notch")
+    tolerance_min: int = Field(5, description="RU (1000 a side)")
     tolerance_max: int = Field(100, description="RU")
-    default_tolerance: int = Field(10, description="RU, a point without a target")
-    scroll_tolerance: int = Field(50, description="RU")
+    default_tolerance: int = Field(10, description="RU, of a point without a target")
+    scroll_tolerance: int = Field(50, description="RU, of a scroll")
 
     @model_validator(mode="after")
     def _ratios_add_up(self) -> Self:
@@ -140,7 +175,12 @@ class DatasetSettings(Section):
 
 
 class DiscoverySettings(Section):
-    """How uploads are noticed, and what one look may cost. In no fingerprint, like execution."""
+    """How uploads are noticed, and what one poll may cost. In no fingerprint, like execution."""
+
+    RENAMED = {
+        "quiet_seconds": "stable_seconds",
+        "rebuild_after_seconds": "max_dataset_age_seconds",
+    }
 
     stable_seconds: float = Field(
         60, ge=0, description="unchanged for so long by our own clock: complete; 0: at once"
@@ -149,48 +189,47 @@ class DiscoverySettings(Section):
         "", description="an object that ends a first upload at once, e.g. _COMPLETE; empty: none"
     )
     pages_per_tick: int = Field(30, ge=2, description="of listings, 1,000 names each")
-    seconds_per_tick: float = Field(20, gt=0, description="after which a look ends early")
+    seconds_per_tick: float = Field(20, gt=0, description="after which a poll ends early")
     polls_per_tick: int = Field(500, ge=1, description="demonstrations listed by themselves")
-    requests_per_tick: int = Field(100, ge=1, description="Dagster's sensors time out on more")
-    interval_seconds: int = Field(30, ge=1, description="between two looks")
+    requests_per_tick: int = Field(100, ge=1, description="runs; Dagster's sensors time out above")
+    interval_seconds: int = Field(30, ge=1, description="between two polls")
     max_dataset_age_seconds: float = Field(
-        900, ge=0, description="new trajectories wait no longer for those still being made"
+        900, ge=0, description="new trajectories wait no longer for those still being built"
     )
 
 
 class ExecutionSettings(Section):
     """How work is spread. In no fingerprint: it must never change a byte."""
 
-    workers: int = Field(default_factory=lambda: max(1, os.cpu_count() or 1))
-    partitions_per_run: int = Field(1, description="of a backfill; one keeps verdicts apart")
+    workers: int = Field(
+        default_factory=lambda: max(1, os.cpu_count() or 1), description="processes; one a core"
+    )
+    partitions_per_run: int = Field(1, description="of a backfill; 1 gives each its own verdict")
     contact_sheets_in_ui: bool = Field(True, description="they show what was on the screen")
 
 
 class Settings(BaseSettings):
-    """All settings. See the module's sentence for where values come from."""
+    """All settings. The module's docstring says where values come from."""
 
     model_config = SettingsConfigDict(
         frozen=True,
         extra="forbid",
-        env_prefix="DEMO_PIPELINE_",
+        env_prefix=PREFIX,
         env_nested_delimiter="__",
+        hide_input_in_errors=True,
     )
 
     uploads: str = Field(
-        default_factory=lambda: str(project_root() / "data" / "recordings"),
-        description="where recordings arrive: a path or an s3:// URL",
+        default_factory=_in_data("recordings"), description="a path or an s3:// URL; input"
     )
     store: str = Field(
-        default_factory=lambda: str(project_root() / "data" / "store"),
-        description="what the pipeline makes: a path or an s3:// URL",
+        default_factory=_in_data("store"), description="a path or an s3:// URL; everything built"
     )
     osworld_tasks: str = Field(
-        default_factory=lambda: str(project_root() / "data" / "osworld"),
-        description="a folder of OSWorld task files; it need not be there",
+        default_factory=_in_data("osworld"), description="a folder of task files; may be missing"
     )
     cache: str = Field(
-        default_factory=lambda: str(project_root() / "data" / ".cache"),
-        description="a local folder for what is downloaded; may be removed when nothing runs",
+        default_factory=_in_data(".cache"), description="a folder for downloads; may be removed"
     )
     recording: RecordingSettings = RecordingSettings()
     actions: ActionSettings = ActionSettings()
@@ -210,7 +249,45 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Arguments, then environment, then the TOML file."""
-        chosen = os.environ.get("DEMO_PIPELINE_CONFIG")
+        chosen = os.environ.get(CONFIG_VARIABLE)
         file = Path(chosen) if chosen else project_root() / "demo_pipeline.toml"
         toml = TomlConfigSettingsSource(settings_cls, toml_file=file)
         return init_settings, env_settings, toml
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown_names(cls, values: Mapping[str, Any]) -> Mapping[str, Any]:
+        variables = {name.upper() for name in os.environ} - {CONFIG_VARIABLE}
+        ours = (name.removeprefix(PREFIX) for name in variables if name.startswith(PREFIX))
+        names = {name.lower().replace("__", ".") for name in ours}
+        for name, value in values.items():
+            inner = value if isinstance(value, Mapping) else ()
+            names |= {f"{name}.{key}" for key in inner} or {name}
+        if refusals := "\n".join(_refusals(names)):
+            raise ValueError(refusals)
+        return values
+
+
+def _refusals(names: Iterable[str]) -> Iterable[str]:
+    """What is wrong with names of settings, `section.name`, in the environment or the file."""
+    sections = {name: type(field.default) for name, field in Settings.model_fields.items()}
+    now = {name: name for name in sections}
+    removed: dict[str, str] = {}
+    for section, kind in sections.items():
+        if issubclass(kind, Section):
+            now |= {f"{section}.{name}": f"{section}.{name}" for name in kind.model_fields}
+            now |= {f"{section}.{old}": f"{section}.{new}" for old, new in kind.RENAMED.items()}
+            removed |= {f"{section}.{name}": reason for name, (_, reason) in kind.REMOVED.items()}
+    for name in sorted(names):
+        if name in removed:
+            yield f"setting {_both(name)} was removed: {removed[name]}"
+        elif name not in now:
+            near = difflib.get_close_matches(name.lower(), now, 1, 0.5)
+            hint = f"; the nearest is {_both(now[near[0]])}" if near else ""
+            yield f"setting {_both(name)} does not exist{hint}"
+        elif now[name] != name:
+            yield f"setting {_both(name)} is now called {_both(now[name])}"
+
+
+def _both(name: str) -> str:
+    return f"{name} ({PREFIX}{name.replace('.', '__').upper()})"

@@ -8,6 +8,7 @@ import pytest
 
 from demo_pipeline.storage.store.bucket_store import BucketStore
 from demo_pipeline.storage.store.local_store import LocalStore
+from demo_pipeline_tests.golden.outputs import REAL_RECORDINGS, copy_recordings
 from demo_pipeline_tests.made_pipeline import DEMOS, open_pipeline, run_chain, write_demos
 from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.recording import write_recording
@@ -35,6 +36,17 @@ def made_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_demos(root / "uploads")
     pipeline = open_pipeline(root)
     for name in DEMOS:
+        assert set(run_chain(pipeline, name).values()) == {"made"}
+    return root
+
+
+@pytest.fixture(scope="session")
+def real_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The two recordings of a real desktop taken to their trajectories, like `made_root`."""
+    root = tmp_path_factory.mktemp("real")
+    copy_recordings(root)
+    pipeline = open_pipeline(root)
+    for name in REAL_RECORDINGS:
         assert set(run_chain(pipeline, name).values()) == {"made"}
     return root
 

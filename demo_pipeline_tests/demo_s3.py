@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline.cli.console import print_line
+from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.defs.freshness import progress
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.quarantine import list_quarantine
 from demo_pipeline.settings import Settings
-from demo_pipeline.storage.uploads.upload_listing import FILES
 from demo_pipeline_tests.defs.daemon import (
     LOG,
     ROOT,
@@ -73,7 +73,7 @@ class Story:
         self.workspace.uploads.objects.put(key, path)
         name = key.partition("/")[0]
         missing = sum(other.startswith(f"{name}/") for other, _ in self.files)
-        self.tell(f"upload  {key} ({len(FILES) - missing} of {len(FILES)})")
+        self.tell(f"upload  {key} ({len(RECORDING_FILES) - missing} of {len(RECORDING_FILES)})")
 
     def _tell_run(self, run: Run) -> None:
         subject = f"run     {run.id[:8]} {run.job} {run.key}".rstrip()
@@ -157,7 +157,7 @@ def files_of(folder: Path) -> list[tuple[str, Path]]:
     """(key, file) of the sample recordings and of a broken copy, in random order."""
     tear_meta(upload(RECORDINGS / GOOD[0], folder, BROKEN))
     folders = [*(RECORDINGS / name for name in GOOD), folder / BROKEN]
-    files = [(f"{one.name}/{file}", one / file) for one in folders for file in FILES]
+    files = [(f"{one.name}/{file}", one / file) for one in folders for file in RECORDING_FILES]
     random.shuffle(files)
     return files
 

@@ -20,6 +20,9 @@ from dagster._config import validate_config
 from dagster._core.instance.config import dagster_instance_config_schema
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+import demo_pipeline
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -186,6 +189,32 @@ class TestDependencies:
         assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+", line) for line in entries)
         assert entries == sorted(entries, key=str.upper)
         assert len(pins()) == len(entries)
+
+
+class TestVersion:
+    def test_it_stands_in_one_place_that_the_build_reads_without_importing_the_package(
+        self,
+    ) -> None:
+        assert "version" not in PROJECT["project"]
+        assert PROJECT["project"]["dynamic"] == ["version"]
+        source = PROJECT["tool"]["setuptools"]["dynamic"]["version"]["attr"]
+        module, _, name = source.rpartition(".")
+        tree = ast.parse((ROOT / module / "__init__.py").read_bytes())
+        [value] = [
+            ast.literal_eval(node.value)
+            for node in tree.body
+            if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == name
+        ]
+        assert value == demo_pipeline.__version__
+        assert str(Version(value)) == value
+
+    def test_importing_the_package_imports_no_other(self) -> None:
+        code = "import sys; before = set(sys.modules); import demo_pipeline; "
+        code += "print(*{name.partition('.')[0] for name in set(sys.modules) - before})"
+        shown = subprocess.run(
+            [sys.executable, "-S", "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        assert shown.stdout.split() == ["demo_pipeline"]
 
 
 class TestMakefile:

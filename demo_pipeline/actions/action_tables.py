@@ -1,6 +1,7 @@
-"""The `Action` and the Parquet schemas of the `actions` stage, written down once, with units.
+"""The `Action` type and the Parquet schemas of the `actions` stage.
 
-Belongs here: columns of actions.parquet and ledger.parquet, and their readers and writers.
+Belongs here: the columns of actions.parquet and of ledger.parquet (the event accounting), reading
+and writing actions.
 """
 
 from collections.abc import Sequence
@@ -9,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from demo_pipeline.recording.event_tables import described_schema, read_table
+from demo_pipeline.common.parquet import described_schema, read_rows, write_rows
 
 ACTIONS_FILE = "actions.parquet"
-LEDGER_FILE = "ledger.parquet"
+ACCOUNTING_FILE = "ledger.parquet"
 
 ACTION_TYPES = (
     "click",
@@ -32,26 +32,31 @@ _PATH = pa.list_(pa.struct([("x", pa.float64()), ("y", pa.float64()), ("time_ms"
 
 _ACTION_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("action_index", pa.int32(), False, "0-based, in time order"),
-    ("action_type", pa.string(), False, "seed 001's types, and pause: a candidate for wait"),
-    ("x", pa.float64(), True, "screen pixels as logged; where the press, or the burst, began"),
-    ("y", pa.float64(), True, "screen pixels as logged"),
-    ("end_x", pa.float64(), True, "drag: where the release was, screen pixels"),
-    ("end_y", pa.float64(), True, "drag: where the release was, screen pixels"),
+    (
+        "action_type",
+        pa.string(),
+        False,
+        "of OSWorld-Desktopd, or pause: a candidate for wait",
+    ),
+    ("x", pa.float64(), True, "screen pixels as logged, at the first press or wheel event"),
+    ("y", pa.float64(), True, "screen pixels as logged, at the first press or wheel event"),
+    ("end_x", pa.float64(), True, "drag: position of the release, screen pixels"),
+    ("end_y", pa.float64(), True, "drag: position of the release, screen pixels"),
     ("button", pa.string(), True, "left, middle or right"),
     ("clicks", pa.int32(), True, "presses of a click action: 1, 2 or 3"),
     ("modifiers", pa.list_(pa.string()), False, "held at the press, in press order"),
     ("path", _PATH, False, "drag: the pointer while the button was down"),
-    ("text", pa.string(), True, "type: the text that stands after the run's own corrections"),
+    ("text", pa.string(), True, "type: the resulting text, Backspaces applied"),
     ("keys", pa.list_(pa.string()), False, "hotkey: pyautogui names, in press order"),
     ("direction", pa.string(), True, "scroll: up or down"),
     ("amount", pa.int32(), True, "scroll: notches"),
     ("wheel_sum", pa.float64(), True, "scroll: sum of the raw deltas"),
     ("wheel_unit", pa.string(), True, "scroll: 120 (per notch), notch or pixel"),
-    ("wheel_method", pa.string(), True, "scroll: how the sign was decided"),
-    ("seconds", pa.float64(), True, "pause: how long no input of any kind came"),
+    ("wheel_method", pa.string(), True, "scroll: override, unit_signature or documented"),
+    ("seconds", pa.float64(), True, "pause: time without any input"),
     ("press_ms", pa.int64(), False, "first press, epoch milliseconds"),
     ("end_ms", pa.int64(), False, "last release, epoch milliseconds"),
-    ("pre_move_ms", pa.int64(), True, "first move of the run that ends in the press"),
+    ("pre_move_ms", pa.int64(), True, "first of the pointer moves that lead to the press"),
     ("first_event", pa.int64(), False, "lowest line number of its events"),
     ("last_event", pa.int64(), False, "highest line number of its events"),
     ("events", pa.list_(pa.int64()), False, "line numbers of all its raw events, ascending"),
@@ -60,16 +65,17 @@ _ACTION_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
 
 ACTIONS_SCHEMA = described_schema(_ACTION_COLUMNS)
 
+# Where a log line can end up in the event accounting.
 BUCKETS = ("action", "tree_scan", "pointer_travel", "repaired", "rejected", "other")
 
-_LEDGER_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
+_ACCOUNTING_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("event_index", pa.int64(), False, "line number in input_log.jsonl"),
     ("bucket", pa.string(), False, "action, tree_scan, pointer_travel, repaired, rejected, other"),
-    ("action_index", pa.int32(), True, "of the action it is part of"),
-    ("reason", pa.string(), False, "why it is part of no action; empty when it is"),
+    ("action_index", pa.int32(), True, "of the action that the event is part of"),
+    ("reason", pa.string(), False, "why the event is part of no action; else empty"),
 )
 
-LEDGER_SCHEMA = described_schema(_LEDGER_COLUMNS)
+ACCOUNTING_SCHEMA = described_schema(_ACCOUNTING_COLUMNS)
 
 
 @dataclass
@@ -103,29 +109,26 @@ class Action:
     flags: list[str] = field(default_factory=list)
 
     def describe(self) -> str:
-        """For people; never what was typed: `type(15 chars)`, `click(10, 20)`."""
+        """A short text without typed characters: `type(15 chars)`, `click(10, 20)`."""
         if self.action_type == "type":
             return f"type({len(self.text or '')} chars)"
         if self.action_type == "hotkey":
             return f"hotkey({'+'.join(self.keys)})"
         if self.action_type == "pause":
             return f"pause({self.seconds:.1f} s)"
-        at = "?" if self.x is None or self.y is None else f"{self.x:.0f}, {self.y:.0f}"
+        position = "?" if self.x is None or self.y is None else f"{self.x:.0f}, {self.y:.0f}"
         if self.action_type == "scroll":
-            return f"scroll({at}, {self.direction} {self.amount})"
+            return f"scroll({position}, {self.direction} {self.amount})"
         if self.action_type == "drag" and self.end_x is not None and self.end_y is not None:
-            return f"drag({at} → {self.end_x:.0f}, {self.end_y:.0f})"
-        return f"{self.action_type}({at})"
+            return f"drag({position} → {self.end_x:.0f}, {self.end_y:.0f})"
+        return f"{self.action_type}({position})"
 
 
 def write_actions(path: Path, actions: Sequence[Action]) -> None:
     """Write actions.parquet."""
-    rows = [asdict(action) for action in actions]
-    table = pa.Table.from_pylist(rows, schema=ACTIONS_SCHEMA)
-    pq.write_table(table, path, compression="zstd", compression_level=3)
+    write_rows(path, [asdict(action) for action in actions], ACTIONS_SCHEMA)
 
 
 def read_actions(folder: Path) -> list[Action]:
     """The actions of a committed output, in time order."""
-    rows = read_table(folder / ACTIONS_FILE, ACTIONS_SCHEMA).to_pylist()
-    return [Action(**row) for row in rows]
+    return [Action(**row) for row in read_rows(folder / ACTIONS_FILE, ACTIONS_SCHEMA)]

@@ -1,23 +1,31 @@
-"""Events logged more than once because several hooks were alive: which are copies.
+"""De-duplication: drops repeated events that several input hooks logged for one input.
 
-Belongs here: the copy factor of each kind of event, and the sweep that keeps one of each.
+Belongs here: how often each kind of event was logged, and the pass that keeps one event of each.
 """
 
 from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 
-from demo_pipeline.actions.inputs import KEY_UP, MOVE, WHEEL, Input
+from demo_pipeline.actions.inputs import Input
+from demo_pipeline.formats.demonstration.event_types import BUTTON_EVENTS, KEY_EVENTS, EventType
 from demo_pipeline.recording.key_names import lookup
 
-_SHARE_OF_COPIES = 0.8  # of an event kind's originals must come n times before n is its factor
-_MIN_ORIGINALS = 3
-_LATE = 3  # once several hooks are known to be alive, their copies may come this much later
+MIN_FACTOR_SHARE = 0.8  # of a kind's groups must have a multiple of n events for factor n
+MIN_GROUPS = 3  # of a kind; with fewer, its factor is taken from the other kinds
+LATE_WINDOWS = 3  # with a factor above 1, a duplicate may come this many windows later
+_PRESSES_AND_RELEASES = BUTTON_EVENTS | KEY_EVENTS
 
 
 @dataclass(frozen=True)
-class Copies:
-    """What is left, the lines that were copies, and the factor of each kind that had some."""
+class Deduplicated:
+    """Result of the de-duplication.
+
+    Attributes:
+        kept: the remaining inputs, in time order.
+        dropped: line numbers of the duplicates.
+        factors: kind of event → how often each event was logged, where more than once.
+    """
 
     kept: list[Input]
     dropped: tuple[int, ...]
@@ -26,17 +34,19 @@ class Copies:
 
 @dataclass
 class _Group:
+    """Identical events close to the first of them."""
+
     time: int
     size: int = 1
 
 
-def find_copies(inputs: list[Input], window_ms: int) -> Copies:
+def deduplicate(inputs: list[Input], window_ms: int) -> Deduplicated:
     """Keep the first of each event that several hooks logged.
 
-    The factor n is decided per kind of event, from how often an identical one follows within
-    `window_ms`; a kind that cannot tell takes the others' factor. A press straight after
-    a press of the same key, or a release after a release, is a copy at any factor: no hand and no
-    auto-repeat is that fast.
+    The factor n is decided per kind of event, from how often an identical event follows within
+    `window_ms`; a kind whose events do not decide it takes the factor of the others. A press
+    directly after a press of the same key, or a release after a release, is a duplicate with any
+    factor: neither a person nor auto-repeat is that fast.
     """
     factors = _factors(inputs, window_ms)
     groups: dict[Hashable, _Group] = {}
@@ -44,20 +54,20 @@ def find_copies(inputs: list[Input], window_ms: int) -> Copies:
     kept, dropped = [], []
     for item in inputs:
         factor = factors.get(item.kind, 1)
-        reach = window_ms * (_LATE if factor > 1 else 1)
+        reach = window_ms * (LATE_WINDOWS if factor > 1 else 1)
         group = groups.get(_identity(item))
-        twice = item.kind not in {MOVE, WHEEL} and last_kind.get(item.name) == item.kind
-        if group and item.time - group.time <= reach and (group.size < factor or twice):
+        repeated = item.kind in _PRESSES_AND_RELEASES and last_kind.get(item.name) == item.kind
+        if group and item.time - group.time <= reach and (group.size < factor or repeated):
             group.size += 1
             dropped.append(item.index)
             continue
         groups[_identity(item)] = _Group(item.time)
         last_kind[item.name] = item.kind
         kept.append(item)
-    gone = set(dropped)
-    copied = sorted({item.kind for item in inputs if item.index in gone})
-    reported = {kind: factors[kind] for kind in copied if factors.get(kind, 1) > 1}
-    return Copies(kept, tuple(dropped), reported)
+    dropped_set = set(dropped)
+    kinds = sorted({item.kind for item in inputs if item.index in dropped_set})
+    reported = {kind: factors[kind] for kind in kinds if factors.get(kind, 1) > 1}
+    return Deduplicated(kept, tuple(dropped), reported)
 
 
 def _identity(item: Input) -> Hashable:
@@ -67,21 +77,21 @@ def _identity(item: Input) -> Hashable:
 def _factors(inputs: Iterable[Input], window_ms: int) -> dict[str, int]:
     sizes = _group_sizes(inputs, window_ms)
     factors = {kind: _factor(counter) for kind, counter in sizes.items()}
-    common = min(filter(None, factors.values()), default=1)
-    return {kind: factor or common for kind, factor in factors.items()}
+    smallest = min(filter(None, factors.values()), default=1)
+    return {kind: factor or smallest for kind, factor in factors.items()}
 
 
 def _group_sizes(inputs: Iterable[Input], window_ms: int) -> dict[str, Counter[int]]:
-    """Event kind → how many groups of identical events have each size.
+    """Event kind → size of a group of identical events → number of such groups.
 
-    Releases of modifiers say nothing: recorders log their second copy as a press.
+    Releases of modifiers are left out: recorders log the duplicate of such a release as a press.
     """
     open_groups: dict[Hashable, _Group] = {}
     all_groups: list[tuple[str, _Group]] = []
     for item in inputs:
-        if item.kind == KEY_UP and lookup(item.name).modifier:
+        if item.kind == EventType.KEYUP and lookup(item.name).modifier:
             continue
-        if item.kind == WHEEL and not item.delta:
+        if item.kind == EventType.MOUSEWHEEL and not item.delta:
             continue
         group = open_groups.get(_identity(item))
         if group and item.time - group.time <= window_ms:
@@ -96,12 +106,12 @@ def _group_sizes(inputs: Iterable[Input], window_ms: int) -> dict[str, Counter[i
 
 
 def _factor(sizes: Counter[int]) -> int | None:
-    """The copy factor that the groups' sizes agree on; None when they are too few or disagree."""
+    """The factor on which the sizes of the groups agree; None: too few groups, or no agreement."""
     total = sizes.total()
-    if total < _MIN_ORIGINALS:
+    if total < MIN_GROUPS:
         return None
     for factor in sorted(sizes, reverse=True):
         share = sum(n for size, n in sizes.items() if size % factor == 0) / total
-        if factor > 1 and share >= _SHARE_OF_COPIES:
+        if factor > 1 and share >= MIN_FACTOR_SHARE:
             return factor
-    return 1 if sizes[1] / total >= _SHARE_OF_COPIES else None
+    return 1 if sizes[1] / total >= MIN_FACTOR_SHARE else None

@@ -1,14 +1,15 @@
-"""The smallest things a hand does: one press of a button, one wheel notch, one key.
+"""Gestures: the smallest units of input, such as one button press, one wheel event or one key.
 
-Belongs here: the token type that the pointer, wheel and keyboard readers make and join.py joins.
+Belongs here: the type that the pointer, keyboard and modifier readers produce and that grouping.py
+joins into actions.
 """
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 
-class TokenKind(StrEnum):
-    """What a token may become."""
+class GestureKind(StrEnum):
+    """What was pressed, turned or typed."""
 
     CLICK = "click"
     DRAG = "drag"
@@ -19,20 +20,24 @@ class TokenKind(StrEnum):
 
 
 @dataclass
-class Token:
-    """One indivisible piece of an action.
+class Gesture:
+    """One indivisible part of an action.
 
     Attributes:
         start, end: press and release, epoch milliseconds.
-        index: line of the press; with `start` it orders tokens.
-        events: lines of every raw event the token is made of.
-        modifiers: held at the press, in the order they were pressed.
+        index: line number of the press; gestures are sorted by (start, index).
+        events: line numbers of all raw events that belong to it.
+        modifiers: held at the press, in the order in which they were pressed.
         x, y, end_x, end_y: screen pixels; None where the recording has no position.
         path: (x, y, epoch ms) of the moves while a button was held.
-        char: the character a key produced; empty when the layout knows none.
+        button: `left`, `right` or `middle`.
+        delta: of a wheel event, as logged.
+        keys: pyautogui names of a hotkey, in press order.
+        char: the character that a key typed; empty if the keyboard layout has none.
+        flags: what was unusual, e.g. `long`, `never_released`.
     """
 
-    kind: TokenKind
+    kind: GestureKind
     start: int
     end: int
     index: int

@@ -1,31 +1,35 @@
-"""Raw input in time order: the rows of events.parquet that a hand caused.
+"""Raw input in time order: the pointer, wheel and keyboard rows of events.parquet.
 
-Belongs here: the one in-memory form of an input event that repair and segmentation share.
+Belongs here: the in-memory form of an input event that repair and segmentation share.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from math import hypot
 from operator import attrgetter
+from typing import Protocol
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-MOVE, DOWN, UP, WHEEL = "mousemove", "mousedown", "mouseup", "mousewheel"
-KEY_DOWN, KEY_UP = "keydown", "keyup"
-INPUT_KINDS = (MOVE, DOWN, UP, WHEEL, KEY_DOWN, KEY_UP)
-TREE = "axtree"
+from demo_pipeline.formats.demonstration.event_types import INPUT_EVENTS
+from demo_pipeline.recording.event_tables import Event
+from demo_pipeline.recording.events import event_rows
+
+_INPUT_EVENTS = pa.array(sorted(INPUT_EVENTS))
 
 
-@dataclass(frozen=True, slots=True)
-class Input:
+class Input(msgspec.Struct, frozen=True, gc=False):
     """One event of a pointer, a wheel or a keyboard.
 
     Attributes:
         index: line number in input_log.jsonl.
         time: epoch milliseconds.
-        x, y: screen pixels as logged, None where the recorder gave none.
+        kind: one of `INPUT_EVENTS`.
+        x, y: screen pixels as logged; None where the recorder logged none.
         name: button or key name as logged.
-        char: the character the recorder says was produced, empty when it says nothing.
+        delta: of the wheel, in the recorder's unit and sign.
+        char: the character that the recorder logged for a key; empty where it logged none.
     """
 
     index: int
@@ -38,22 +42,36 @@ class Input:
     char: str = ""
 
 
+class HasPosition(Protocol):
+    """Anything with a position in screen pixels; None where the recording has none."""
+
+    @property
+    def x(self) -> float | None:
+        """Screen pixels."""
+
+    @property
+    def y(self) -> float | None:
+        """Screen pixels."""
+
+
+def as_input(event: Event) -> Input:
+    """An input event, its absent values replaced by empty ones."""
+    return Input(
+        event.event_index,
+        event.time_ms,
+        event.event,
+        event.x,
+        event.y,
+        event.button or event.key or "",
+        event.delta or 0.0,
+        event.actual_char or "",
+    )
+
+
 def inputs_of(events: pa.Table) -> list[Input]:
     """The input events of an events table, stably sorted by (time, line)."""
-    chosen = events.filter(pc.is_in(events["event"], pa.array(INPUT_KINDS)))
-    columns = [
-        chosen[name].to_pylist()
-        for name in ("event_index", "time_ms", "event", "x", "y", "delta", "actual_char")
-    ]
-    names = [
-        button or key or ""
-        for button, key in zip(chosen["button"].to_pylist(), chosen["key"].to_pylist(), strict=True)
-    ]
-    inputs = [
-        Input(index, time, kind, x, y, name, delta or 0.0, char or "")
-        for index, time, kind, x, y, delta, char, name in zip(*columns, names, strict=True)
-    ]
-    return in_order(inputs)
+    chosen = events.filter(pc.is_in(events["event"], _INPUT_EVENTS))
+    return in_order([as_input(event) for event in event_rows(chosen)])
 
 
 def in_order(inputs: Sequence[Input]) -> list[Input]:
@@ -62,7 +80,7 @@ def in_order(inputs: Sequence[Input]) -> list[Input]:
 
 
 def late_lines(inputs: Sequence[Input]) -> int:
-    """How many of `inputs`, given in time order, the log holds after a line with a later time."""
+    """How many of `inputs` (in time order) the log holds after a line with a later time."""
     late, latest = 0, None
     for item in sorted(inputs, key=attrgetter("index")):
         if latest is not None and item.time < latest:
@@ -70,3 +88,10 @@ def late_lines(inputs: Sequence[Input]) -> int:
         else:
             latest = item.time
     return late
+
+
+def distance(a: HasPosition, b: HasPosition) -> float:
+    """Screen pixels between two positions; 0 if one of them is unknown."""
+    if a.x is None or a.y is None or b.x is None or b.y is None:
+        return 0.0
+    return hypot(a.x - b.x, a.y - b.y)

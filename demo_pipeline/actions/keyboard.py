@@ -1,23 +1,26 @@
-"""Keys: what each press means, and the tokens that come of it.
+"""The keyboard: what each key press means, as gestures.
 
-Belongs here: characters, Caps Lock and Num Lock, auto-repeat, which key a chord ends in. Not here:
-how long modifiers are held (holds.py), how characters join into typed text (join.py).
+Belongs here: characters, Caps Lock and Num Lock, auto-repeat, hotkeys. When modifiers are held is
+in modifiers.py; how characters are grouped into typed text is in grouping.py.
 """
 
 from dataclasses import dataclass
 
-from demo_pipeline.actions.gestures import Token, TokenKind
+from demo_pipeline.actions.gestures import Gesture, GestureKind
 from demo_pipeline.actions.inputs import Input
 from demo_pipeline.actions.modifiers import REPEAT_START_MS, ModifierTracker
 from demo_pipeline.recording.key_names import Key, KeyboardLayout, lookup
 
-REPEAT_GAP_MS = 600
+REPEAT_GAP_MS = 600  # longest time between two keydowns of a key that auto-repeats
+# With one of these held, a key is a hotkey and types nothing.
 SHORTCUT_MODIFIERS = frozenset({"ctrl", "alt", "win", "command", "fn"})
-NAVIGATION = frozenset(
+# Keys whose auto-repeat acts again, so that each repeat is an action.
+REPEATING_KEYS = frozenset(
     {"left", "right", "up", "down", "delete", "pageup", "pagedown", "home", "end"}
 )
-LOCKS = frozenset({"capslock", "numlock", "scrolllock"})
-_KEYPAD_OFF = {
+LOCK_KEYS = frozenset({"capslock", "numlock", "scrolllock"})
+# Keypad keys without Num Lock: character with Num Lock → pyautogui name.
+_NUMLOCK_OFF = {
     "0": "insert",
     "1": "end",
     "2": "down",
@@ -34,40 +37,48 @@ _KEYPAD_OFF = {
 
 @dataclass
 class _Press:
-    """A key that is down: its last keydown and the token that its keyup belongs to."""
+    """A key that is held down.
+
+    Attributes:
+        time: of its last keydown, epoch milliseconds.
+        number: how many presses there were in the log up to this one.
+        gesture: to which its keyup belongs; None if it has none.
+        repeating: whether auto-repeat has begun.
+    """
 
     time: int
     number: int
-    token: Token | None
+    gesture: Gesture | None
     repeating: bool = False
 
 
-class Keyboard:
-    """Reads keydown and keyup in time order; `tokens` and `reasons` are its findings.
+class KeyboardReader:
+    """Reads the keydown and keyup events in time order.
 
     Attributes:
-        tokens: characters, backspaces and hotkeys, by press.
-        reasons: event index → why it is part of no action.
+        gestures: characters, backspaces and hotkeys, in the order of their presses.
+        reasons: line number → why the event is part of no action.
+        unknown_keys: logged names that are in no table.
     """
 
-    def __init__(self, platform: str, layout: KeyboardLayout, holds: ModifierTracker) -> None:
+    def __init__(self, platform: str, layout: KeyboardLayout, modifiers: ModifierTracker) -> None:
         self._platform = platform
         self._layout: KeyboardLayout = layout
-        self._holds = holds
+        self._modifiers = modifiers
         self._down: dict[str, _Press] = {}
         self._presses = 0
         self._caps = False
         self._numlock = True
-        self.tokens: list[Token] = []
+        self.gestures: list[Gesture] = []
         self.reasons: dict[int, str] = {}
         self.unknown_keys: set[str] = set()
 
     def down(self, item: Input) -> None:
-        """A keydown: a new press, or auto-repeat of one that is held."""
+        """A keydown: a new press, or auto-repeat of a held key."""
         key = lookup(item.name, self._platform, self._layout)
-        self._holds.let_go_stuck(item.time)
+        self._modifiers.release_stuck(item.time)
         if key.modifier:
-            self._holds.down(key, item)
+            self._modifiers.down(key, item)
             return
         press = self._down.get(item.name)
         if press is not None and self._is_repeat(press, item.time):
@@ -77,21 +88,21 @@ class Keyboard:
         self._down[item.name] = _Press(item.time, self._presses, self._press(key, item))
 
     def up(self, item: Input) -> None:
-        """A keyup: it belongs to the token of its press."""
-        if self._holds.up(item):
+        """A keyup: it belongs to the gesture of its press."""
+        if self._modifiers.up(item):
             return
         press = self._down.pop(item.name, None)
         if press is None:
             self.reasons[item.index] = "release_without_press"
-        elif press.token is None:
+        elif press.gesture is None:
             self.reasons[item.index] = "keyboard_state"
             self._release_lock(press, item)
         else:
-            press.token.events.append(item.index)
-            press.token.end = max(press.token.end, item.time)
+            press.gesture.events.append(item.index)
+            press.gesture.end = max(press.gesture.end, item.time)
 
     def _release_lock(self, press: _Press, item: Input) -> None:
-        """MacOS logs Caps Lock's on as a keydown and its off as a keyup; others log taps."""
+        """MacOS logs only a keydown when Caps Lock is switched on, only a keyup when it is off."""
         if self._platform == "macos" and item.name == "CapsLock":
             self._caps ^= self._presses > press.number
 
@@ -99,23 +110,23 @@ class Keyboard:
         return time - press.time <= (REPEAT_GAP_MS if press.repeating else REPEAT_START_MS)
 
     def _repeat(self, press: _Press, key: Key, item: Input) -> None:
-        """Printable keys, Backspace and navigation act again; all else is one held press."""
+        """An auto-repeat: a new gesture if the key acts again, else one long press."""
         press.time, press.repeating = item.time, True
-        token = press.token
-        acts = token is not None and (
-            token.kind in {TokenKind.CHAR, TokenKind.BACKSPACE}
-            or (key.name in NAVIGATION and not SHORTCUT_MODIFIERS & set(token.modifiers))
+        gesture = press.gesture
+        acts = gesture is not None and (
+            gesture.kind in {GestureKind.CHAR, GestureKind.BACKSPACE}
+            or (key.name in REPEATING_KEYS and not SHORTCUT_MODIFIERS & set(gesture.modifiers))
         )
         if acts:
-            press.token = self._press(key, item)
-        elif token is not None:
-            token.events.append(item.index)
-            token.flags.add("held")
+            press.gesture = self._press(key, item)
+        elif gesture is not None:
+            gesture.events.append(item.index)
+            gesture.flags.add("held")
         else:
             self.reasons[item.index] = "keyboard_state"
 
-    def _press(self, key: Key, item: Input) -> Token | None:
-        if key.name in LOCKS:
+    def _press(self, key: Key, item: Input) -> Gesture | None:
+        if key.name in LOCK_KEYS:
             self._caps ^= key.name == "capslock"
             self._numlock ^= key.name == "numlock"
             self.reasons[item.index] = "keyboard_state"
@@ -124,40 +135,41 @@ class Keyboard:
             self.unknown_keys.add(key.name)
             self.reasons[item.index] = "unknown_key"
             return None
-        token = Token(TokenKind.HOTKEY, item.time, item.time, item.index, [])
-        held = self._holds.modify(token, item.time)
-        token.events.append(item.index)
-        token.modifiers = held
-        self._interpret(token, key, item, set(held))
-        self.tokens.append(token)
-        return token
+        gesture = Gesture(GestureKind.HOTKEY, item.time, item.time, item.index, [])
+        held = self._modifiers.apply_to(gesture, item.time)
+        gesture.events.append(item.index)
+        gesture.modifiers = held
+        self._interpret(gesture, key, item, set(held))
+        self.gestures.append(gesture)
+        return gesture
 
-    def _interpret(self, token: Token, key: Key, item: Input, held: set[str]) -> None:
+    def _interpret(self, gesture: Gesture, key: Key, item: Input, held: set[str]) -> None:
         text = self._text(key, item, held)
         if text is not None:
-            token.kind, token.char = TokenKind.CHAR, text
+            gesture.kind, gesture.char = GestureKind.CHAR, text
             if not text:
-                token.flags.add("unknown_character")
+                gesture.flags.add("unknown_character")
             return
         if key.name == "backspace" and not held - {"shift"}:
-            token.kind = TokenKind.BACKSPACE
+            gesture.kind = GestureKind.BACKSPACE
         name = key.name
         if key.keypad and not self._numlock:
-            name = _KEYPAD_OFF.get(key.char, key.name)
-        names = ["alt" if mod == "altgr" else mod for mod in token.modifiers]
+            name = _NUMLOCK_OFF.get(key.char, key.name)
+        names = ["alt" if mod == "altgr" else mod for mod in gesture.modifiers]
         if not key.char:
-            names = [mod for mod in names if mod != "fn"]  # fn chose the key that was logged
-        token.keys = tuple(dict.fromkeys([*names, name]))
+            # The logged key already includes the effect of fn.
+            names = [mod for mod in names if mod != "fn"]
+        gesture.keys = tuple(dict.fromkeys([*names, name]))
 
     def _text(self, key: Key, item: Input, held: set[str]) -> str | None:
-        """The character a press types; empty when unknown; None when it types nothing."""
+        """The character that a press types; empty: unknown; None: it types nothing."""
         altgr = "altgr" in held
         option = self._platform == "macos" and held <= {"alt", "altgr", "shift"}
         if held & SHORTCUT_MODIFIERS and not altgr and not (option and _printable(item.char)):
             return None
         if _printable(item.char):
             return item.char
-        if not key.char or (key.keypad and not self._numlock and key.char in _KEYPAD_OFF):
+        if not key.char or (key.keypad and not self._numlock and key.char in _NUMLOCK_OFF):
             return None
         if altgr:
             return ""

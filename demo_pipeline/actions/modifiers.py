@@ -1,173 +1,189 @@
-"""Modifiers: from which press to which release each was held, and what it modified.
+"""Modifiers: when each modifier key was held, and which gestures it modified.
 
-Belongs here: holds, taps of modifiers alone, AltGr, modifiers that never came up. Not here: what a
-modified key means (keyboard.py).
+Belongs here: presses and releases of modifiers, taps of modifiers alone, AltGr, and modifiers whose
+release is missing. What a modified key means is in keyboard.py.
 """
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
 
-from demo_pipeline.actions.gestures import Token, TokenKind
-from demo_pipeline.actions.inputs import DOWN, KEY_DOWN, KEY_UP, Input
+from demo_pipeline.actions.gestures import Gesture, GestureKind
+from demo_pipeline.actions.inputs import Input
+from demo_pipeline.formats.demonstration.event_types import EventType
 from demo_pipeline.recording.key_names import Key, lookup
 
-REPEAT_START_MS = 1100  # the longest delay before auto-repeat that systems offer is 1 s
-STUCK_MS = 1000  # a modifier that never came up acts on one key, this soon after it
-TAP_MAX_MS = 1000  # a modifier held longer without effect was no tap
-ALTGR_WINDOW_MS = 5  # Windows logs AltGr as LeftCtrl and RightAlt at once
-_KEY_TOKENS = frozenset({TokenKind.CHAR, TokenKind.BACKSPACE, TokenKind.HOTKEY})
+REPEAT_START_MS = 1100  # auto-repeat begins by then: systems offer delays of up to 1 s
+STUCK_MS = 1000  # a modifier without a release modifies one press, at most this much later
+TAP_MAX_MS = 1000  # a modifier that was held longer and modified nothing is not a tap
+ALTGR_WINDOW_MS = 5  # Windows logs AltGr as LeftCtrl and RightAlt within this time
+_KEY_GESTURES = frozenset({GestureKind.CHAR, GestureKind.BACKSPACE, GestureKind.HOTKEY})
 
 
 @dataclass
-class _Hold:
-    """A modifier from its press to its release."""
+class _HeldModifier:
+    """A modifier from its press to its release.
+
+    Attributes:
+        name, raw: canonical name and name as logged.
+        start: of the press, epoch milliseconds.
+        events: line numbers of its own events, as long as it modified nothing.
+        gestures: what it modified, in order.
+    """
 
     name: str
     raw: str
     start: int
     events: list[int]
-    used_by: list[Token] = field(default_factory=list)
+    gestures: list[Gesture] = field(default_factory=list)
 
 
 class ModifierTracker:
-    """Reads the modifiers' events in time order; `tokens` (taps) and `reasons` are its findings."""
+    """Reads the events of modifiers in time order.
+
+    Attributes:
+        gestures: taps of modifiers alone, as hotkeys.
+        reasons: line number → why the event is part of no action.
+    """
 
     def __init__(self, inputs: list[Input]) -> None:
-        self._let_go = modifier_releases(inputs)
-        self._holds: dict[str, _Hold] = {}
-        self._chord: list[_Hold] = []
-        self.tokens: list[Token] = []
+        self._last_effect = stuck_modifiers(inputs)
+        self._held: dict[str, _HeldModifier] = {}
+        self._chord: list[_HeldModifier] = []
+        self.gestures: list[Gesture] = []
         self.reasons: dict[int, str] = {}
 
-    def modify(self, token: Token, time: int) -> tuple[str, ...]:
-        """Names of the modifiers held at `time`; what was not yet used becomes part of `token`.
+    def apply_to(self, gesture: Gesture, time: int) -> tuple[str, ...]:
+        """Names of the modifiers held at `time`, in press order.
 
-        A key's token begins with the first modifier pressed for it; a pointer's with its button.
+        The events of a modifier join the first gesture that it modifies. A keyboard gesture then
+        begins with its first modifier, a pointer gesture still with its button.
         """
-        self.let_go_stuck(time)
+        self.release_stuck(time)
         names = []
-        for hold in self._holds.values():
-            if not hold.used_by:
-                token.events.extend(hold.events)
-                if token.kind in _KEY_TOKENS:
-                    token.start = min(token.start, hold.start)
-            hold.used_by.append(token)
-            names.append(hold.name)
+        for held in self._held.values():
+            if not held.gestures:
+                gesture.events.extend(held.events)
+                if gesture.kind in _KEY_GESTURES:
+                    gesture.start = min(gesture.start, held.start)
+            held.gestures.append(gesture)
+            names.append(held.name)
         return tuple(dict.fromkeys(names))
 
     def down(self, key: Key, item: Input) -> None:
-        """A modifier's keydown: a new hold, or auto-repeat of one."""
-        held = self._holds.get(item.name)
+        """A modifier's keydown: a new press, or auto-repeat of a held modifier."""
+        held = self._held.get(item.name)
         if held is not None:
-            (held.used_by[0].events if held.used_by else held.events).append(item.index)
+            (held.gestures[0].events if held.gestures else held.events).append(item.index)
             return
-        hold = _Hold(key.name, item.name, item.time, [item.index])
+        held = _HeldModifier(key.name, item.name, item.time, [item.index])
         if key.name == "alt" and key.side == "right":
-            self._merge_altgr(hold)
-        self._holds[item.name] = hold
-        self._chord.append(hold)
+            self._merge_altgr(held)
+        self._held[item.name] = held
+        self._chord.append(held)
 
     def up(self, item: Input) -> bool:
-        """A keyup; False when no modifier of that name is held."""
-        self.let_go_stuck(item.time)
-        hold = self._holds.pop(item.name, None)
-        if hold is None:
+        """A keyup; False if no modifier with this name is held."""
+        self.release_stuck(item.time)
+        held = self._held.pop(item.name, None)
+        if held is None:
             return False
-        if hold.used_by:
-            last = hold.used_by[-1]
+        if held.gestures:
+            last = held.gestures[-1]
             last.events.append(item.index)
-            if last.kind in _KEY_TOKENS:
+            if last.kind in _KEY_GESTURES:
                 last.end = max(last.end, item.time)
         else:
-            hold.events.append(item.index)
-        if not self._holds:
+            held.events.append(item.index)
+        if not self._held:
             self._close_chord(item.time)
         return True
 
     def finish(self) -> None:
-        """The end of the log: what is still held was never let go."""
-        for hold in list(self._holds.values()):
-            self._end(hold)
+        """The end of the log: modifiers that are still held were never released."""
+        for held in list(self._held.values()):
+            self._end_unreleased(held)
         self._chord = []
 
-    def let_go_stuck(self, time: int) -> None:
-        """End the holds whose keyup is missing and that can act no more at `time`."""
-        for hold in list(self._holds.values()):
-            if self._let_go.get(hold.events[0], time) < time:
-                self._end(hold)
-        if self._chord and not self._holds:
+    def release_stuck(self, time: int) -> None:
+        """Release modifiers whose keyup is missing and that can have no effect after `time`."""
+        for held in list(self._held.values()):
+            if self._last_effect.get(held.events[0], time) < time:
+                self._end_unreleased(held)
+        if self._chord and not self._held:
             self._close_chord(time)
 
-    def _merge_altgr(self, alt: _Hold) -> None:
-        ctrl = self._holds.get("LeftCtrl") or self._holds.get("ControlLeft")
-        if ctrl is not None and alt.start - ctrl.start <= ALTGR_WINDOW_MS and not ctrl.used_by:
+    def _merge_altgr(self, alt: _HeldModifier) -> None:
+        ctrl = self._held.get("LeftCtrl") or self._held.get("ControlLeft")
+        if ctrl is not None and alt.start - ctrl.start <= ALTGR_WINDOW_MS and not ctrl.gestures:
             ctrl.name = alt.name = "altgr"
 
-    def _end(self, hold: _Hold) -> None:
-        self._holds.pop(hold.raw, None)
-        for token in hold.used_by[:1]:
-            token.flags.add("modifier_never_released")
-        if not hold.used_by:
-            self.reasons.update(dict.fromkeys(hold.events, "modifier_never_released"))
-            self._chord = [other for other in self._chord if other is not hold]
+    def _end_unreleased(self, held: _HeldModifier) -> None:
+        self._held.pop(held.raw, None)
+        for gesture in held.gestures[:1]:
+            gesture.flags.add("modifier_never_released")
+        if not held.gestures:
+            self.reasons.update(dict.fromkeys(held.events, "modifier_never_released"))
+            self._chord = [other for other in self._chord if other is not held]
 
     def _close_chord(self, time: int) -> None:
-        """All modifiers are up: those that modified nothing were a tap of their own."""
+        """All modifiers are released: if none modified anything, they were a tap."""
         chord, self._chord = self._chord, []
-        unused = [hold for hold in chord if not hold.used_by]
+        unused = [held for held in chord if not held.gestures]
         if not unused:
             return
-        events = [index for hold in unused for index in hold.events]
+        events = [index for held in unused for index in held.events]
         first = unused[0]
         if len(unused) < len(chord) or time - first.start > TAP_MAX_MS:
             self.reasons.update(dict.fromkeys(events, "modifier_without_effect"))
             return
-        names = tuple(dict.fromkeys("alt" if h.name == "altgr" else h.name for h in unused))
-        token = Token(TokenKind.HOTKEY, first.start, time, first.events[0], events, keys=names)
-        token.flags.add("modifier_tap")
-        self.tokens.append(token)
+        names = tuple(dict.fromkeys("alt" if m.name == "altgr" else m.name for m in unused))
+        tap = Gesture(GestureKind.HOTKEY, first.start, time, first.events[0], events, keys=names)
+        tap.flags.add("modifier_tap")
+        self.gestures.append(tap)
 
 
-def modifier_releases(inputs: list[Input]) -> dict[int, int]:
-    """Index of a keydown → the latest time at which a modifier that never came up can still act.
+def stuck_modifiers(inputs: list[Input]) -> dict[int, int]:
+    """Modifier presses without a release: index of the keydown → latest time of an effect.
 
-    A keyup is missing when the log ends first, or when the same modifier goes down again and that
-    cannot be auto-repeat: another key went down in between, which stops any auto-repeat, or more
-    time went by than auto-repeat ever waits.
+    A release is missing if the log ends first, or if the same modifier is pressed again and that is
+    not auto-repeat: because another key was pressed in between, which stops any auto-repeat, or
+    because the time between the presses is longer than any auto-repeat delay.
     """
     held: dict[str, tuple[Input, int]] = {}
-    latest: dict[str, int] = {}
-    lost: list[tuple[Input, int]] = []
+    last_press: dict[str, int] = {}
+    unreleased: list[tuple[Input, int]] = []
     last_key = 0
     for position, item in enumerate(inputs):
-        if item.kind == KEY_UP:
+        if item.kind == EventType.KEYUP:
             held.pop(item.name, None)
-        elif item.kind == KEY_DOWN and not lookup(item.name).modifier:
+        elif item.kind == EventType.KEYDOWN and not lookup(item.name).modifier:
             last_key = position
-        elif item.kind == KEY_DOWN:
-            again = held.get(item.name)
-            if again is not None:
-                before = latest[item.name]
+        elif item.kind == EventType.KEYDOWN:
+            press = held.get(item.name)
+            if press is not None:
+                before = last_press[item.name]
                 if last_key > before or item.time - inputs[before].time > REPEAT_START_MS:
-                    lost.append(again)
-                    again = None
-            if again is None:
+                    unreleased.append(press)
+                    press = None
+            if press is None:
                 held[item.name] = (item, position)
-            latest[item.name] = position
-    acted_on = [
+            last_press[item.name] = position
+    modifiable = [
         position
         for position, item in enumerate(inputs)
-        if item.kind == DOWN or (item.kind == KEY_DOWN and not lookup(item.name).modifier)
+        if item.kind == EventType.MOUSEDOWN
+        or (item.kind == EventType.KEYDOWN and not lookup(item.name).modifier)
     ]
     return {
-        press.index: _last_effect(inputs, acted_on, press, position)
-        for press, position in [*lost, *held.values()]
+        press.index: _last_effect(inputs, modifiable, press, position)
+        for press, position in [*unreleased, *held.values()]
     }
 
 
-def _last_effect(inputs: list[Input], acted_on: list[int], press: Input, position: int) -> int:
-    following = bisect_right(acted_on, position)
-    if following == len(acted_on):
+def _last_effect(inputs: list[Input], modifiable: list[int], press: Input, position: int) -> int:
+    """Time of the first press after `press`, if within `STUCK_MS`; else the time of `press`."""
+    following = bisect_right(modifiable, position)
+    if following == len(modifiable):
         return press.time
-    effect = inputs[acted_on[following]].time
+    effect = inputs[modifiable[following]].time
     return effect if effect - press.time <= STUCK_MS else press.time

@@ -1,52 +1,67 @@
-"""The pointer: presses and releases joined into clicks and drags, wheel notches into tokens.
+"""The pointer: button presses and wheel events as gestures.
 
-Belongs here: what one press of a button was. Not here: double clicks and scroll bursts, which join
-tokens (join.py).
+Belongs here: whether one press of a button was a click or a drag. Double clicks and scroll bursts
+are grouped in grouping.py.
 """
 
 from dataclasses import dataclass, field
 
-from demo_pipeline.actions.gestures import Token, TokenKind
-from demo_pipeline.actions.inputs import DOWN, MOVE, UP, WHEEL, Input
+from demo_pipeline.actions.gestures import Gesture, GestureKind
+from demo_pipeline.actions.inputs import Input, distance
 from demo_pipeline.actions.modifiers import ModifierTracker
-from demo_pipeline.actions.repair import distance
+from demo_pipeline.formats.demonstration.event_types import EventType
 from demo_pipeline.settings import ActionSettings
 
+# Logged button name in lower case → button.
 BUTTONS = {"left": "left", "right": "right", "middle": "middle", "center": "middle"}
 
 
 @dataclass
 class _Press:
+    """A button that is held down.
+
+    Attributes:
+        item: its mousedown.
+        gesture: that the press becomes.
+        reach: farthest distance of the pointer from the press so far, screen pixels.
+        moves: of the pointer since the press.
+    """
+
     item: Input
-    token: Token
+    gesture: Gesture
     reach: float = 0.0
     moves: list[Input] = field(default_factory=list)
 
 
-class Pointer:
-    """Reads pointer and wheel events in time order; `tokens` and `reasons` are its findings."""
+class PointerReader:
+    """Reads the pointer and wheel events in time order.
 
-    def __init__(self, settings: ActionSettings, holds: ModifierTracker) -> None:
+    Attributes:
+        gestures: clicks, drags and wheel events, in the order of their presses.
+        reasons: line number → why the event is part of no action.
+    """
+
+    def __init__(self, settings: ActionSettings, modifiers: ModifierTracker) -> None:
         self._settings = settings
-        self._holds = holds
+        self._modifiers = modifiers
         self._presses: dict[str, _Press] = {}
-        self._claimed: set[int] = set()
-        self.tokens: list[Token] = []
+        self._assigned_moves: set[int] = set()
+        self.gestures: list[Gesture] = []
         self.reasons: dict[int, str] = {}
 
     def read(self, item: Input) -> None:
-        """Take one event."""
-        if item.kind == MOVE:
+        """Read the next event."""
+        if item.kind == EventType.MOUSEMOVE:
             self._move(item)
-        elif item.kind == DOWN:
+        elif item.kind == EventType.MOUSEDOWN:
             self._down(item)
-        elif item.kind == UP:
+        elif item.kind == EventType.MOUSEUP:
             self._up(item)
-        elif item.kind == WHEEL:
+        elif item.kind == EventType.MOUSEWHEEL:
             self._wheel(item)
 
     def finish(self) -> None:
-        """The end of the log: a press without a release was still a press."""
+        """The end of the log: presses that are still held were never released."""
         for name in list(self._presses):
             self._unreleased(name)
 
@@ -62,8 +77,8 @@ class Pointer:
             return
         if button in self._presses:
             self._unreleased(button)
-        token = Token(
-            TokenKind.CLICK,
+        gesture = Gesture(
+            GestureKind.CLICK,
             item.time,
             item.time,
             item.index,
@@ -72,9 +87,9 @@ class Pointer:
             y=item.y,
             button=button,
         )
-        token.modifiers = self._holds.modify(token, item.time)
-        self.tokens.append(token)
-        self._presses[button] = _Press(item, token)
+        gesture.modifiers = self._modifiers.apply_to(gesture, item.time)
+        self.gestures.append(gesture)
+        self._presses[button] = _Press(item, gesture)
 
     def _up(self, item: Input) -> None:
         button = BUTTONS.get(item.name.lower())
@@ -82,32 +97,35 @@ class Pointer:
         if press is None:
             self.reasons[item.index] = "release_without_press" if button else "other_button"
             return
-        token = press.token
-        token.end = item.time
-        mine = [move.index for move in press.moves if move.index not in self._claimed]
+        gesture = press.gesture
+        gesture.end = item.time
+        moves = [m.index for m in press.moves if m.index not in self._assigned_moves]
         if self._presses:
-            self._claimed.update(mine)
-        token.events.extend([*mine, item.index])
+            self._assigned_moves.update(moves)
+        gesture.events.extend([*moves, item.index])
         reach = max(press.reach, distance(press.item, item))
         if reach > self._settings.click_radius_px:
-            token.kind = TokenKind.DRAG
-            token.end_x, token.end_y = item.x, item.y
-            moves = [m for m in press.moves if m.x is not None and m.y is not None]
-            token.path = [(float(m.x or 0), float(m.y or 0), m.time) for m in moves]
-            if not moves:
-                token.flags.add("end_points_only")
+            gesture.kind = GestureKind.DRAG
+            gesture.end_x, gesture.end_y = item.x, item.y
+            gesture.path = [
+                (float(m.x), float(m.y), m.time)
+                for m in press.moves
+                if m.x is not None and m.y is not None
+            ]
+            if not gesture.path:
+                gesture.flags.add("end_points_only")
         elif item.time - press.item.time > self._settings.click_max_ms:
-            token.flags.add("long")
+            gesture.flags.add("long")
 
     def _unreleased(self, button: str) -> None:
-        self._presses.pop(button).token.flags.add("never_released")
+        self._presses.pop(button).gesture.flags.add("never_released")
 
     def _wheel(self, item: Input) -> None:
         if not item.delta:
             self.reasons[item.index] = "zero_delta"
             return
-        token = Token(
-            TokenKind.WHEEL,
+        gesture = Gesture(
+            GestureKind.WHEEL,
             item.time,
             item.time,
             item.index,
@@ -116,5 +134,5 @@ class Pointer:
             y=item.y,
             delta=item.delta,
         )
-        token.modifiers = self._holds.modify(token, item.time)
-        self.tokens.append(token)
+        gesture.modifiers = self._modifiers.apply_to(gesture, item.time)
+        self.gestures.append(gesture)

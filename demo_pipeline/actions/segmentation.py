@@ -1,30 +1,38 @@
-"""Segmentation: repaired inputs in, the actions of a demonstration with their pauses out.
+"""Segmentation: from repaired input events to the actions and pauses of a demonstration.
 
-Belongs here: the order of the steps, what is left out (fumbled modifiers, the recorder's own stop
-keys), approaches and pauses. Not here: how tokens join into one action (join.py).
+Belongs here: the order of the steps, what is left out (stray modifier taps, the recorder's stop
+shortcut), pointer moves before an action, and pauses. How gestures are grouped into one action is
+in grouping.py.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 
 from demo_pipeline.actions.action_tables import Action
-from demo_pipeline.actions.gestures import Token, TokenKind
+from demo_pipeline.actions.gestures import Gesture, GestureKind
 from demo_pipeline.actions.grouping import Grouper
-from demo_pipeline.actions.inputs import KEY_DOWN, KEY_UP, MOVE, Input
-from demo_pipeline.actions.keyboard import Keyboard
+from demo_pipeline.actions.inputs import Input
+from demo_pipeline.actions.keyboard import KeyboardReader
 from demo_pipeline.actions.modifiers import ModifierTracker
-from demo_pipeline.actions.pointer import Pointer
+from demo_pipeline.actions.pointer import PointerReader
 from demo_pipeline.actions.wheel import wheel_rule
+from demo_pipeline.formats.demonstration.event_types import EventType
 from demo_pipeline.settings import ActionSettings
 
-_FUMBLE_MS = 1000  # a Shift tapped this close to typing was part of typing
+STRAY_SHIFT_MS = 1000  # a Shift tap that is this close to a typed character has no meaning
 
 
 @dataclass
 class Segmentation:
-    """The actions in time order, and why the other input events are part of none."""
+    """The result of the segmentation.
+
+    Attributes:
+        actions: with pauses, in time order.
+        reasons: line number → why the input event is part of no action.
+        unknown_keys: logged key names that are in no table.
+    """
 
     actions: list[Action]
     reasons: dict[int, str]
@@ -32,23 +40,27 @@ class Segmentation:
 
 
 def segment(inputs: list[Input], platform: str, settings: ActionSettings) -> Segmentation:
-    """Join repaired inputs (in time order) into actions."""
-    holds = ModifierTracker(inputs)
-    keyboard = Keyboard(platform, settings.keyboard_layout, holds)
-    pointer = Pointer(settings, holds)
-    readers = {KEY_DOWN: keyboard.down, KEY_UP: keyboard.up}
+    """Turn repaired inputs (in time order) into actions."""
+    modifiers = ModifierTracker(inputs)
+    keyboard = KeyboardReader(platform, settings.keyboard_layout, modifiers)
+    pointer = PointerReader(settings, modifiers)
+    readers: dict[str, Callable[[Input], None]] = {
+        EventType.KEYDOWN: keyboard.down,
+        EventType.KEYUP: keyboard.up,
+    }
     for item in inputs:
         readers.get(item.kind, pointer.read)(item)
-    holds.finish()
+    modifiers.finish()
     pointer.finish()
-    reasons = keyboard.reasons | holds.reasons | pointer.reasons
-    found = [*keyboard.tokens, *holds.tokens, *pointer.tokens]
-    tokens = _without_fumbles(sorted(found, key=lambda t: (t.start, t.index)), reasons)
-    deltas = [token.delta for token in tokens if token.kind is TokenKind.WHEEL]
-    joiner = Grouper(settings, wheel_rule(deltas, platform, settings), reasons)
-    for token in tokens:
-        joiner.take(token)
-    actions = _without_stop_shortcut(joiner.finish(), settings, reasons)
+    reasons = keyboard.reasons | modifiers.reasons | pointer.reasons
+    unsorted = [*keyboard.gestures, *modifiers.gestures, *pointer.gestures]
+    in_time_order = sorted(unsorted, key=lambda g: (g.start, g.index))
+    gestures = _without_stray_taps(in_time_order, reasons)
+    deltas = [gesture.delta for gesture in gestures if gesture.kind is GestureKind.WHEEL]
+    grouper = Grouper(settings, wheel_rule(deltas, platform, settings), reasons)
+    for gesture in gestures:
+        grouper.add(gesture)
+    actions = _without_stop_shortcut(grouper.finish(), settings, reasons)
     actions.sort(key=_order)
     _add_pre_moves(actions, inputs, settings)
     actions = sorted([*actions, *_pauses(actions, inputs, settings)], key=_order)
@@ -61,33 +73,33 @@ def _order(action: Action) -> tuple[int, int]:
     return action.press_ms, action.first_event
 
 
-def _without_fumbles(tokens: list[Token], reasons: dict[int, str]) -> list[Token]:
-    """Modifiers tapped amid a drag are part of it; Shift tapped amid typing did nothing."""
-    typed = [token.start for token in tokens if token.kind is TokenKind.CHAR]
-    kept: list[Token] = []
-    drag: Token | None = None
-    for token in tokens:
-        if "modifier_tap" in token.flags:
-            if drag is not None and token.start <= drag.end:
-                drag.events.extend(token.events)
+def _without_stray_taps(gestures: list[Gesture], reasons: dict[int, str]) -> list[Gesture]:
+    """Modifier taps during a drag become part of it; Shift taps close to typing are left out."""
+    typed = [gesture.start for gesture in gestures if gesture.kind is GestureKind.CHAR]
+    kept: list[Gesture] = []
+    drag: Gesture | None = None
+    for gesture in gestures:
+        if "modifier_tap" in gesture.flags:
+            if drag is not None and gesture.start <= drag.end:
+                drag.events.extend(gesture.events)
                 drag.flags.add("modified_midway")
                 continue
-            near = bisect_right(typed, token.end + _FUMBLE_MS) > bisect_right(
-                typed, token.start - _FUMBLE_MS
+            near = bisect_right(typed, gesture.end + STRAY_SHIFT_MS) > bisect_right(
+                typed, gesture.start - STRAY_SHIFT_MS
             )
-            if near and token.keys == ("shift",):
-                reasons.update(dict.fromkeys(token.events, "modifier_without_effect"))
+            if near and gesture.keys == ("shift",):
+                reasons.update(dict.fromkeys(gesture.events, "modifier_without_effect"))
                 continue
-        if token.kind is TokenKind.DRAG:
-            drag = token
-        kept.append(token)
+        if gesture.kind is GestureKind.DRAG:
+            drag = gesture
+        kept.append(gesture)
     return kept
 
 
 def _without_stop_shortcut(
     actions: list[Action], settings: ActionSettings, reasons: dict[int, str]
 ) -> list[Action]:
-    """The keys that stopped the recorder are no part of the demonstration."""
+    """Leave out the last action if it is the shortcut that stopped the recorder."""
     if not actions or actions[-1].action_type != "hotkey":
         return actions
     if not settings.stop_shortcut or set(actions[-1].keys) != set(settings.stop_shortcut):
@@ -99,30 +111,30 @@ def _without_stop_shortcut(
 def _add_pre_moves(
     actions: list[Action], inputs: Sequence[Input], settings: ActionSettings
 ) -> None:
-    """The first move of the unbroken run of moves that ends in each pointer press.
+    """Set `pre_move_ms`: when the run of moves began that leads to each pointer press.
 
-    A rest breaks a run, and so does the pointer action before.
+    A rest of `pointer_rest_ms` ends a run, and so does the previous pointer action.
     """
-    times = [item.time for item in inputs if item.kind == MOVE]
-    begins: list[int] = []
+    times = [item.time for item in inputs if item.kind == EventType.MOUSEMOVE]
+    run_starts: list[int] = []
     for position, time in enumerate(times):
         rested = not position or time - times[position - 1] >= settings.pointer_rest_ms
-        begins.append(position if rested else begins[-1])
-    done = -1
+        run_starts.append(position if rested else run_starts[-1])
+    previous_end = -1
     for action in actions:
         if action.x is None:
             continue
         last = bisect_right(times, action.press_ms) - 1
         if last >= 0 and action.press_ms - times[last] < settings.pointer_rest_ms:
-            first = max(begins[last], bisect_right(times, done))
+            first = max(run_starts[last], bisect_right(times, previous_end))
             action.pre_move_ms = times[first] if first <= last else None
-        done = max(done, action.end_ms)
+        previous_end = max(previous_end, action.end_ms)
 
 
 def _pauses(
     actions: Sequence[Action], inputs: Sequence[Input], settings: ActionSettings
 ) -> Iterator[Action]:
-    """Gaps without input of any kind that lie between two actions, not inside one."""
+    """Times without any input between two actions (not inside one) of at least `pause_ms`."""
     if not actions:
         return
     presses = [action.press_ms for action in actions]
@@ -131,8 +143,8 @@ def _pauses(
     for before, after in pairwise(inputs):
         if after.time - before.time < settings.pause_ms:
             continue
-        begun = bisect_right(presses, before.time)
-        inside = begun > 0 and ends[begun - 1] >= after.time
+        started = bisect_right(presses, before.time)
+        inside = started > 0 and ends[started - 1] >= after.time
         if first_end <= before.time and after.time <= presses[-1] and not inside:
             pause = Action("pause", before.time, after.time, [])
             pause.first_event, pause.last_event = before.index, after.index

@@ -1,58 +1,174 @@
-"""The wheel's unit and sign, decided once per recording.
+"""The wheel: what a recording's deltas mean, what the video shows, and which of the two counts.
 
-Belongs here: the order of trust of formats note "The wheel", all but the evidence from pictures,
-which the stage that decodes adds.
+Recorders write deltas in three units and two signs. Three steps decide the direction of a scroll:
+
+1. rule: `wheel_rule` reads unit and sign from the deltas, the platform and the settings;
+2. evidence: `count_votes` counts in how many scrolls the video shows each sign;
+3. verdict: `scroll_direction` takes the direction that the video shows, else the rule's.
+
+Everything here is a pure function of plain values. Content that moves in the video is measured in
+observation/frames/scroll_motion.py.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Literal
 
 from demo_pipeline.settings import ActionSettings
 
-NOTCH = 120  # seed 000: what Windows counts for one detent
+UNITS_PER_NOTCH = 120  # WHEEL_DELTA: what Windows counts for one detent
+MAX_NOTCHES = 2**31 - 1  # the column `amount` has 32 bits
+MIN_VOTE_SHARE = 0.75  # of the votes, and of a scroll's moving frames, must agree
+MIN_SIDEWAYS_FRAMES = 2  # horizontal scrolls are rare: one moving frame is no evidence
+OVERRIDE, EVIDENCE = "override", "evidence"  # of the values of `wheel_method`
+
+Vertical = Literal["up", "down"]
+Horizontal = Literal["left", "right"]
+Direction = Literal["up", "down", "left", "right"]
+_OPPOSITE: Mapping[str, Direction] = {"up": "down", "down": "up", "left": "right", "right": "left"}
 
 
 @dataclass(frozen=True)
 class WheelRule:
-    """How to read `delta`.
+    """How to read a recording's wheel deltas.
 
     Attributes:
         unit: of the raw delta: 120ths of a notch, notches, or pixels.
-        positive: the direction that a positive delta scrolls.
-        method: `override`, `unit_signature` or `documented`.
+        positive: the direction in which a positive delta scrolls.
+        method: `override` (a setting), `unit_signature` or `documented`.
         per_notch: raw units in one notch.
     """
 
     unit: Literal["120", "notch", "pixel"]
-    positive: Literal["down", "up"]
+    positive: Vertical
     method: str
     per_notch: float
 
-    def direction(self, delta: float) -> Literal["down", "up"]:
-        """Where `delta` scrolls."""
-        opposite: Literal["down", "up"] = "up" if self.positive == "down" else "down"
-        return self.positive if delta > 0 else opposite
+    def direction(self, delta: float) -> Vertical:
+        """The direction in which `delta` scrolls."""
+        return direction_of(delta, self.positive)
 
     def notches(self, delta_sum: float) -> int:
-        """Whole notches of a burst, at least 1 and no more than a 32-bit column holds."""
-        return min(max(1, round(abs(delta_sum) / self.per_notch)), 2**31 - 1)
+        """Whole notches of a burst, from 1 to `MAX_NOTCHES`."""
+        return min(max(1, round(abs(delta_sum) / self.per_notch)), MAX_NOTCHES)
+
+
+@dataclass(frozen=True)
+class WheelVote:
+    """What the video shows about the wheel of one recording.
+
+    Attributes:
+        positive: the direction in which a positive delta scrolls; None: the video does not show it.
+        votes: scrolls whose content moved vertically.
+        agreeing: those of them that show `positive`, or the more frequent sign when that is None.
+        sideways: action index → direction, for scrolls whose content moved horizontally.
+    """
+
+    positive: Vertical | None = None
+    votes: int = 0
+    agreeing: int = 0
+    sideways: Mapping[int, Horizontal] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ScrollEvidence:
+    """One scroll as logged and as filmed.
+
+    Attributes:
+        action_index: of the scroll.
+        delta_sum: sum of its raw deltas; not 0.
+        content_moves: direction in which the content moved → number of frames.
+    """
+
+    action_index: int
+    delta_sum: float
+    content_moves: Mapping[Direction, int]
+
+
+def direction_of(delta: float, positive: Vertical) -> Vertical:
+    """The direction in which `delta` scrolls when a positive delta scrolls `positive`."""
+    opposite: Vertical = "up" if positive == "down" else "down"
+    return positive if delta > 0 else opposite
+
+
+def positive_direction(delta: float, direction: Vertical) -> Vertical:
+    """The direction in which a positive delta scrolls when `delta` scrolled `direction`."""
+    return direction_of(delta, direction)  # the same flip, read backwards
 
 
 def wheel_rule(deltas: Sequence[float], platform: str, settings: ActionSettings) -> WheelRule:
     """The rule for a recording whose non-zero wheel deltas are `deltas`.
 
-    Every delta a multiple of 120: as documented. Otherwise the recorders' rule: positive = up, in
-    pixels on macOS, in notches elsewhere. A recording without a wheel gets the documented rule.
+    If every delta is a multiple of 120, the log follows the documented convention: positive scrolls
+    down. Otherwise it was written by a recorder with its own convention: positive scrolls up, in
+    pixels on macOS and in notches elsewhere. A recording without wheel events gets the documented
+    rule. `settings.wheel_sign` overrides the sign, not the unit.
     """
-    documented = all(delta % NOTCH == 0 for delta in deltas)
+    documented = all(delta % UNITS_PER_NOTCH == 0 for delta in deltas)
     if documented:
-        rule = WheelRule("120", "down", "unit_signature" if deltas else "documented", NOTCH)
+        method = "unit_signature" if deltas else "documented"
+        rule = WheelRule("120", "down", method, UNITS_PER_NOTCH)
     elif platform == "macos":
-        rule = WheelRule("pixel", "up", "unit_signature", settings.pixels_per_notch)
+        rule = WheelRule("pixel", "up", "unit_signature", settings.macos_pixels_per_notch)
     else:
         rule = WheelRule("notch", "up", "unit_signature", 1)
     if settings.wheel_sign == "auto":
         return rule
-    positive: Literal["down", "up"] = "down" if settings.wheel_sign == "positive_down" else "up"
-    return WheelRule(rule.unit, positive, "override", rule.per_notch)
+    positive: Vertical = "down" if settings.wheel_sign == "positive_down" else "up"
+    return WheelRule(rule.unit, positive, OVERRIDE, rule.per_notch)
+
+
+def filmed_direction(content_moves: Mapping[Direction, int]) -> Direction | None:
+    """The direction of one scroll: opposite to the way its content moved; None: unclear.
+
+    At least `MIN_VOTE_SHARE` of the frames with movement must agree; for a horizontal scroll all of
+    them, and at least `MIN_SIDEWAYS_FRAMES`.
+    """
+    if not content_moves:
+        return None
+    moves = Counter(content_moves)
+    direction, count = moves.most_common(1)[0]
+    if direction in {"left", "right"} and (count < MIN_SIDEWAYS_FRAMES or count < moves.total()):
+        return None
+    return _OPPOSITE[direction] if count >= MIN_VOTE_SHARE * moves.total() else None
+
+
+def count_votes(scrolls: Iterable[ScrollEvidence]) -> WheelVote:
+    """Count which sign the scrolls show.
+
+    Vertical scrolls vote: `positive` is a sign that at least `MIN_VOTE_SHARE` of the votes share.
+    Horizontal scrolls have no vote; they are listed in `sideways`.
+    """
+    signs: Counter[Vertical] = Counter()
+    sideways: dict[int, Horizontal] = {}
+    for scroll in scrolls:
+        match filmed_direction(scroll.content_moves):
+            case "left" | "right" as across:
+                sideways[scroll.action_index] = across
+            case "up" | "down" as along:
+                signs[positive_direction(scroll.delta_sum, along)] += 1
+    votes = signs.total()
+    if not votes:
+        return WheelVote(sideways=sideways)
+    winner, agreeing = signs.most_common(1)[0]
+    return WheelVote(
+        winner if agreeing >= MIN_VOTE_SHARE * votes else None, votes, agreeing, sideways
+    )
+
+
+def scroll_direction(
+    action_index: int, delta_sum: float | None, method: str | None, vote: WheelVote
+) -> Direction | None:
+    """The direction that the video shows for a logged scroll; None: the rule's direction stands.
+
+    A horizontal movement of this scroll counts first, then the sign that the recording's scrolls
+    agree on. A sign from the settings (`method` is `override`) is never replaced.
+    """
+    if method == OVERRIDE:
+        return None
+    if action_index in vote.sideways:
+        return vote.sideways[action_index]
+    if vote.positive is None or not delta_sum:
+        return None
+    return direction_of(delta_sum, vote.positive)

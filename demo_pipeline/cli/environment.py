@@ -1,6 +1,6 @@
-"""What every command reads from its environment: the settings and Dagster's home.
+"""What every command reads from its environment: the settings, and Dagster's home folder.
 
-Belongs here: usage errors for settings and folders that cannot be used.
+Belongs here: reporting what cannot be used as a usage error.
 """
 
 import os
@@ -12,19 +12,22 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
 from demo_pipeline.cli.console import print_error
-from demo_pipeline.settings import Settings, project_root
+from demo_pipeline.settings import PREFIX, Settings, project_root
 
 OK, INVALID, USAGE = 0, 1, 2
 
 
 def usable_settings() -> Settings:
-    """The settings; invalid ones are reported without their values and end the command."""
+    """The settings; errors in them are printed without their values and end the command."""
     try:
         return Settings()
     except ValidationError as error:
-        for invalid in error.errors(include_url=False, include_input=False):
-            name = "__".join(map(str, invalid["loc"])).upper()
-            print_error(f"demo-pipeline: setting DEMO_PIPELINE_{name}: {invalid['msg']}")
+        for detail in error.errors(include_url=False, include_input=False):
+            name = PREFIX + "__".join(map(str, detail["loc"])).upper()
+            message = detail["msg"].removeprefix("Value error, ")
+            message = f"setting {name}: {message}" if detail["loc"] else message
+            for line in message.splitlines():
+                print_error(f"demo-pipeline: {line}")
     except SettingsError as error:
         print_error(f"demo-pipeline: {error}")
     except tomllib.TOMLDecodeError as error:
@@ -33,7 +36,7 @@ def usable_settings() -> Settings:
 
 
 def use_dagster_home() -> None:
-    """Have Dagster record runs in DAGSTER_HOME, by default the checkout."""
+    """Set DAGSTER_HOME, where Dagster keeps its runs, to the checkout unless it is set already."""
     home = Path(os.environ.get("DAGSTER_HOME") or project_root()).expanduser().absolute()
     if not home.is_dir():
         print_error(f"DAGSTER_HOME {home}: no such directory; create it, or unset the variable")

@@ -37,12 +37,12 @@ def stats(
 
 def print_views(settings: Settings) -> int:
     """Print the script that creates the views over this store, for any DuckDB."""
-    from demo_pipeline.datasets.views import present, views_sql
+    from demo_pipeline.datasets.views import views_sql, views_with_files
     from demo_pipeline.pipeline.dataset_stages import store_views
     from demo_pipeline.pipeline.store_queries import require_local
 
     root, known = require_local(settings.store), store_views()
-    print_line(views_sql(known, str(root), present(known, root)).rstrip("\n"))
+    print_line(views_sql(known, str(root), views_with_files(known, root)).rstrip("\n"))
     return OK
 
 

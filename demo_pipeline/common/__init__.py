@@ -1,1 +1,1 @@
-"""Small helpers that exist once: Parquet, JSON, PNG, hard links, hashing."""
+"""Helpers without a subject of their own: Parquet, JSON, images, hard links, hashing."""

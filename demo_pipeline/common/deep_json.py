@@ -1,8 +1,7 @@
 """JSON text of any depth, without recursion: an encoder, a decoder and a map of line numbers.
 
-Belongs here: what `jsonfile` falls back on when `json` reaches the interpreter's recursion limit
-(a window's tree nests two JSON levels for each of its own), and what says on which line a value
-stands. Grammar only (RFC 8259); files and errors are `jsonfile`'s.
+Belongs here: the JSON grammar (RFC 8259). json_files.py uses the encoder and decoder when `json`
+reaches the interpreter's recursion limit: each level of a UI tree is two levels of JSON.
 """
 
 import json
@@ -19,7 +18,7 @@ _TOKEN = re.compile(
 )
 _BLANK = re.compile(r"[ \t\n\r]*")
 
-# What may come next: the kinds of lexeme allowed, each a mark, `"` (a string) or `0` (the rest).
+# The kinds of lexeme that may come next: punctuation, `"` (a string) or `0` (any other scalar).
 _VALUE = '{["0'
 _KEY, _FIRST_KEY = '"', '"}'
 _AFTER_ITEM, _AFTER_MEMBER = ",]", ",}"
@@ -28,7 +27,7 @@ _EMPTY: dict[str, Callable[[], Any]] = {"{": dict, "[": list}
 
 
 def lexemes(text: str) -> Iterator[tuple[int, str]]:
-    """Yield (offset, lexeme) for every bracket, mark, string and other scalar.
+    """Yield (offset, lexeme) for every bracket, comma, colon, string and other scalar.
 
     Raises:
         json.JSONDecodeError: at the first character that begins no lexeme.
@@ -46,14 +45,14 @@ def lexemes(text: str) -> Iterator[tuple[int, str]]:
 
 
 def decode(text: str, scalar: Callable[[str], Any] = json.loads) -> Any:
-    """The value of a JSON text; the same as `json.loads`, at any depth.
+    """The value of a JSON text, as `json.loads` returns it, at any depth.
 
     Args:
         text: one JSON document.
         scalar: turns a string, number or literal into its value; a `ValueError` rejects it.
 
     Raises:
-        json.JSONDecodeError: the text is no JSON; it carries the position.
+        json.JSONDecodeError: the text is not valid JSON; the error has the position.
     """
     opened: list[Any] = []
     root: Any = None
@@ -62,7 +61,7 @@ def decode(text: str, scalar: Callable[[str], Any] = json.loads) -> Any:
     for position, lexeme in lexemes(text):
         kind = lexeme if lexeme in "{}[],:" else '"' if lexeme[0] == '"' else "0"
         if kind not in allowed:
-            raise json.JSONDecodeError("Unexpected lexeme", text, position)
+            raise json.JSONDecodeError("Unexpected token", text, position)
         if kind == ":":
             allowed = _VALUE
         elif kind == ",":
@@ -114,13 +113,13 @@ def encode(value: Any, expand: Callable[[Any], Any], *, indent: int | None) -> s
     """The JSON text of a value, laid out as `json.dumps` does, at any depth.
 
     Args:
-        value: objects with text keys, lists, tuples, scalars, and whatever `expand` knows.
-        expand: turns a value that is no JSON into one level of JSON; others come back as they are.
-        indent: spaces a level, or None for one line without spaces.
+        value: objects with text keys, lists, tuples, scalars, and all that `expand` accepts.
+        expand: turns one level of a value into JSON types; returns JSON values as they are.
+        indent: spaces per level; None: one line without spaces.
 
     Raises:
         ValueError: a number is not finite.
-        TypeError: a value is no JSON.
+        TypeError: a value has no JSON form.
     """
     pieces: list[str] = []
     stack: list[tuple[Iterator[tuple[str, Any]], str]] = [(iter([("", value)]), "")]
@@ -147,7 +146,7 @@ def _line(depth: int, indent: int | None) -> str:
 
 
 def _members(value: Any, depth: int, indent: int | None) -> Iterator[tuple[str, Any]]:
-    """Yield (what stands before the member, member)."""
+    """Yield (text before the member, member)."""
     before = _line(depth, indent)
     colon = ":" if indent is None else ": "
     if isinstance(value, dict):
@@ -161,13 +160,14 @@ def _members(value: Any, depth: int, indent: int | None) -> Iterator[tuple[str, 
 
 
 def line_numbers(text: str) -> dict[Location, int]:
-    """The 1-based line of each value (of its key, in an object), by its location.
+    """The 1-based line of each value, by its location; in an object, the line of its key.
 
-    `text` is valid JSON; of two equal keys the last counts, as it does for the value. Values deeper
-    than `MAX_LOCATED_DEPTH` are left out.
+    Args:
+        text: valid JSON. Of two equal keys the last counts, as for the value. Values deeper than
+            `MAX_LOCATED_DEPTH` are left out.
     """
     lines: dict[Location, int] = {}
-    path: list[Any] = []  # of the value that comes next; None where a key comes first
+    path: list[Any] = []  # of the next value; its last part is None while a key is expected
     line, seen = 1, 0
     for position, lexeme in lexemes(text):
         line += text.count("\n", seen, position)

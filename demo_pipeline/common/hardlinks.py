@@ -1,7 +1,6 @@
-"""Files that stand in two places.
+"""Hard links: the same immutable bytes under a second name.
 
-Belongs here: the one way to have the same immutable bytes under a second name, and to tell that two
-names are of one file.
+Belongs here: making a link, and recognising two names of one file.
 """
 
 import os
@@ -9,13 +8,13 @@ import shutil
 from pathlib import Path
 
 FileId = tuple[int, int]
-"""Device and inode: what all names of one file have in common, for as long as one of them is."""
+"""Device and inode: equal for all names of one file while the file exists."""
 
 
 def link_or_copy(source: Path, destination: Path) -> None:
-    """A hard link, which costs nothing between files that never change; a copy where none can be.
+    """Make `destination` a hard link to `source`; a copy where the file system refuses a link.
 
-    A `source` that is a symbolic link stands for the file it leads to.
+    Only for files that never change. If `source` is a symbolic link, its target is linked.
     """
     try:
         os.link(source.resolve() if source.is_symlink() else source, destination)
@@ -24,7 +23,7 @@ def link_or_copy(source: Path, destination: Path) -> None:
 
 
 def file_id(path: Path) -> FileId | None:
-    """What file a name is of, links followed; None without one."""
+    """The identity of the file at `path`, symbolic links followed; None if there is no file."""
     try:
         status = path.stat()
     except OSError:

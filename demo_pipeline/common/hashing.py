@@ -5,6 +5,7 @@ Belongs here: remembering, in this process, what a file was when it was read.
 
 import hashlib
 import time
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
@@ -29,15 +30,26 @@ def file_digest(path: Path) -> FileDigest:
     found = path.stat()
     identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
     settled = time.time_ns() - found.st_ctime_ns > _SETTLED_NS
-    return _remembered(path, identity) if settled else _read(path)
+    return _remembered(path, identity) if settled else read_digest(path)
 
 
 @lru_cache(maxsize=64)
 def _remembered(path: Path, _identity: tuple[int, ...]) -> FileDigest:
-    return _read(path)
+    return read_digest(path)
 
 
-def _read(path: Path) -> FileDigest:
+def read_digest(path: Path) -> FileDigest:
+    """Size and SHA-256 of a file, which is always read: for finding damaged bytes."""
     with path.open("rb") as stream:
         sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
         return FileDigest(stream.tell(), sha256)
+
+
+def combined_digest(digests: Iterable[tuple[str, str]]) -> str:
+    """SHA-256 over `name sha256` lines, sorted by name, in hex.
+
+    Args:
+        digests: name and SHA-256 (hex) of each file.
+    """
+    text = "".join(f"{name} {sha256}\n" for name, sha256 in sorted(digests))
+    return hashlib.sha256(text.encode()).hexdigest()

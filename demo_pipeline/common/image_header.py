@@ -1,8 +1,8 @@
-"""Whether bytes are a whole PNG or JPEG picture, and how large it is, without decoding pixels.
+"""Kind and size of PNG and JPEG images, and whether a file is complete, without decoding pixels.
 
-Belongs here: reading containers, for the validators. Decoding a 1080p PNG costs some 20 ms and lets
-a small file ask for gigabytes; walking its chunks and their checksums costs 1 ms and misses only
-damage that was given a correct checksum.
+Belongs here: parsing image containers. Decoding a 1080p PNG takes some 20 ms, and a small file can
+demand gigabytes; walking its chunks and their checksums takes 1 ms and misses only damage with a
+correct checksum.
 """
 
 import struct
@@ -10,14 +10,15 @@ import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-_PNG = b"\x89PNG\r\n\x1a\n"
+PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+_PNG_HEAD = len(PNG_SIGNATURE) + 8 + 13  # length, type and data of the IHDR chunk
 _JPEG = b"\xff\xd8\xff"
-_NOT_FRAMES = (0xC4, 0xC8, 0xCC)
+_NOT_FRAMES = (0xC4, 0xC8, 0xCC)  # DHT, JPG, DAC: tables, not frame headers
 
 
 @dataclass(frozen=True, slots=True)
 class ImageInfo:
-    """What a container declares: `png` or `jpeg`, and width and height in pixels."""
+    """What an image declares: kind (`png` or `jpeg`), width and height in pixels."""
 
     kind: str
     width: int
@@ -25,32 +26,39 @@ class ImageInfo:
 
 
 def probe_image(data: bytes) -> ImageInfo:
-    """What the picture is.
+    """Kind and size of a complete image.
+
+    Args:
+        data: the whole file.
 
     Raises:
-        ValueError: not a PNG or JPEG, cut off, or damaged; the message says which.
+        ValueError: neither PNG nor JPEG, cut off, or damaged; the message says which.
     """
-    if data.startswith(_PNG):
+    if data.startswith(PNG_SIGNATURE):
         return _png(data)
     if data.startswith(_JPEG):
         return _jpeg(data)
     raise ValueError("neither PNG nor JPEG" if data else "empty file")
 
 
-def png_size(path: Path) -> tuple[int, int] | None:
-    """Width and height in the header of a PNG file, pixels; None when there is no such file."""
-    try:
-        with path.open("rb") as file:
-            head = file.read(len(_PNG) + 25)
-        info = _header(head[12:16], head[16:29]) if head.startswith(_PNG) else None
-    except (OSError, ValueError):
-        return None
-    return (info.width, info.height) if info else None
+def png_size(path: Path) -> tuple[int, int]:
+    """Width and height in pixels, from the header of a PNG file; nothing else of it is read.
+
+    Raises:
+        OSError: the file is missing or cannot be read.
+        ValueError: not a PNG file, or its header is damaged.
+    """
+    with path.open("rb") as file:
+        head = file.read(_PNG_HEAD)
+    if not head.startswith(PNG_SIGNATURE):
+        raise ValueError("not a PNG file")
+    info = _header(head[12:16], head[16:])
+    return info.width, info.height
 
 
 def _png(data: bytes) -> ImageInfo:
     """Walk the chunks (PNG specification, 5.3): length, type, data, CRC of type and data."""
-    view, position, info, pixels = memoryview(data), len(_PNG), None, False
+    view, position, info, pixels = memoryview(data), len(PNG_SIGNATURE), None, False
     while position + 12 <= len(data):
         (length,) = struct.unpack_from(">I", data, position)
         end = position + 12 + length

@@ -1,30 +1,37 @@
-"""JSON files: bytes in, plain values out, and back.
+"""Reading and writing JSON files.
 
-Belongs here: reading that says file and line of what is wrong, and writing that gives the same
-bytes for the same value. What the values mean is for the modules of the formats.
+Belongs here: errors that name file and line, and writing that gives the same bytes for the same
+value. Not here: what the values mean; the modules in formats/ define that.
 """
 
 import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
 from demo_pipeline.common import deep_json
-from demo_pipeline.formats.base_model import Document
 
 JSON = Mapping[str, Any] | Sequence[Any] | str | int | float | bool | None
 
 
+@runtime_checkable
+class HasMembers(Protocol):
+    """A model that is written as the members it names, one level, instead of a full dump."""
+
+    def members(self) -> dict[str, Any]:
+        """Key → value, in the order of the file."""
+
+
 class JsonFileError(ValueError):
-    """A file is no JSON that can be used.
+    """A file cannot be read as JSON.
 
     Attributes:
-        file: the name the file was read under.
-        line: 1-based line, where one can be named.
-        message: what is wrong; never a piece of the content.
+        file: the name given by the reader.
+        line: 1-based line; None when unknown.
+        message: what is wrong; it never quotes the content.
     """
 
     def __init__(self, file: str, line: int | None, message: str) -> None:
@@ -43,7 +50,7 @@ def _finite(text: str) -> float:
 
 
 def _constant(_name: str) -> NoReturn:
-    raise ValueError("NaN and Infinity are no JSON")
+    raise ValueError("NaN and Infinity are not JSON")
 
 
 _DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_constant)
@@ -53,7 +60,7 @@ def decode_text(data: bytes, file: str) -> str:
     """UTF-8 text of a file's bytes, without a byte order mark.
 
     Raises:
-        JsonFileError: the bytes are no UTF-8.
+        JsonFileError: the bytes are not UTF-8.
     """
     try:
         return data.decode("utf-8-sig")
@@ -67,10 +74,10 @@ def parse_json(data: bytes | str, file: str) -> Any:
 
     Args:
         data: the whole file; a byte order mark is skipped.
-        file: the name that errors carry.
+        file: the name that errors contain.
 
     Raises:
-        JsonFileError: no UTF-8, no JSON, or a number that is not finite.
+        JsonFileError: not UTF-8, not JSON, or a number that is not finite.
     """
     text = decode_text(data, file) if isinstance(data, bytes) else data.removeprefix("\ufeff")
     try:
@@ -79,7 +86,7 @@ def parse_json(data: bytes | str, file: str) -> Any:
         except json.JSONDecodeError:
             raise
         except (ValueError, RecursionError):
-            # Neither says where: the slower decoder does, and knows no limit of depth.
+            # Neither error has a position. The slower decoder gives one, and has no depth limit.
             return deep_json.decode(text, _DECODER.decode)
     except json.JSONDecodeError as error:
         raise JsonFileError(file, error.lineno, f"not valid JSON: {error.msg}") from None
@@ -90,10 +97,10 @@ def load_json(path: Path, file: str | None = None) -> Any:
 
     Args:
         path: the file.
-        file: the name that errors carry; default: the last part of `path`.
+        file: the name that errors contain; default: the last part of `path`.
 
     Raises:
-        JsonFileError: the file cannot be read, or is no JSON.
+        JsonFileError: the file cannot be read, or is not JSON.
     """
     name = path.name if file is None else file
     return parse_json(read_bytes(path, name), name)
@@ -114,8 +121,8 @@ def read_bytes(path: Path, file: str) -> bytes:
 def json_bytes(value: BaseModel | JSON, *, compact: bool = False) -> bytes:
     """The bytes `dump_json` writes.
 
-    UTF-8 with a final newline; keys in the order they were declared; two spaces a level, or one
-    line when compact. A lone surrogate, which UTF-8 has no bytes for, is written as its escape.
+    UTF-8 with a final newline; keys in the order of declaration; indented by two spaces, or on one
+    line if compact. A lone surrogate, which UTF-8 cannot encode, is written as its escape.
 
     Raises:
         ValueError: a number is not finite.
@@ -139,7 +146,7 @@ def json_bytes(value: BaseModel | JSON, *, compact: bool = False) -> bytes:
 
 
 def dump_json(path: Path, value: BaseModel | JSON, *, compact: bool = False) -> None:
-    """Write a value as a JSON file, making its folder; see `json_bytes` for form and errors."""
+    """Write a value as a JSON file and make its folder; form and errors as of `json_bytes`."""
     data = json_bytes(value, compact=compact)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
@@ -150,8 +157,8 @@ def _expand_or_keep(value: Any) -> Any:
 
 
 def _expand(value: Any) -> Any:
-    """One level of a value that `json` does not know."""
-    if isinstance(value, Document):
+    """One level of a value that `json` cannot encode."""
+    if isinstance(value, HasMembers):
         return value.members()
     if isinstance(value, BaseModel):
         return value.model_dump(mode="json")

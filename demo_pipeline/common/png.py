@@ -1,7 +1,7 @@
-"""PNG files: lossless, fast, the same bytes for the same picture.
+"""A fast PNG encoder that gives the same bytes for the same image.
 
-Belongs here: one encoder. The Up filter with a level-1 deflate that releases the GIL measured four
-times as fast as OpenCV's default and 27 % smaller on screen pictures.
+The Up filter with a level-1 deflate, which releases the GIL, was four times as fast as OpenCV's
+default in a measurement on screenshots, and the files were 27 % smaller.
 """
 
 import struct
@@ -13,28 +13,30 @@ from typing import Any
 import numpy as np
 from isal import isal_zlib
 
-_SIGNATURE = b"\x89PNG\r\n\x1a\n"
+from demo_pipeline.common.image_header import PNG_SIGNATURE
+
 _UP = 2
-_BAND = 64  # rows; fit a processor's own cache
+_BAND = 64  # rows, which fit into the processor's cache
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class PngWriter:
-    """Encodes RGB pictures, (height, width, 3), one after the other.
+    """Encodes RGB images of shape (height, width, 3), one after the other.
 
-    A picture is filtered and deflated some rows at a time: its 6 MB need no second place.
+    An image is filtered and deflated a band of rows at a time, so no second copy of its 6 MB is
+    needed.
     """
 
     def __init__(self) -> None:
         self._filtered = np.empty((0, 0), np.uint8)
 
     def write(self, path: Path, rgb: Pixels) -> None:
-        """Write a picture to a file."""
+        """Write an image to a file; raises as `encode` does."""
         path.write_bytes(self.encode(rgb))
 
     def encode(self, rgb: Pixels) -> bytes:
-        """The file's bytes. Raises ValueError when there are not three channels."""
+        """The bytes of the file. Raises ValueError unless there are three channels."""
         height, width, channels = rgb.shape
         if channels != 3:
             raise ValueError(f"expected 3 channels, got {channels}")
@@ -46,10 +48,13 @@ class PngWriter:
         header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
         body = b"".join((*data, deflate.flush()))
         chunks = ((b"IHDR", header), (b"IDAT", body), (b"IEND", b""))
-        return _SIGNATURE + b"".join(_chunk(kind, body) for kind, body in chunks)
+        return PNG_SIGNATURE + b"".join(_chunk(kind, body) for kind, body in chunks)
 
     def _bands(self, flat: Pixels) -> Iterator[Pixels]:
-        """Yield rows, each begun by its filter's number, less the row above; in the same memory."""
+        """Yield bands of rows: the filter type, then the difference to the row above.
+
+        All bands are in the same memory.
+        """
         above = np.zeros_like(flat[0])
         for top in range(0, len(flat), _BAND):
             rows = flat[top : top + _BAND]
@@ -63,13 +68,3 @@ class PngWriter:
 def _chunk(kind: bytes, body: bytes) -> bytes:
     checksum = zlib.crc32(body, zlib.crc32(kind))
     return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", checksum)
-
-
-def png_size(path: Path) -> tuple[int, int]:
-    """(width, height) from the header. Raises ValueError when it is no PNG."""
-    with path.open("rb") as stream:
-        head = stream.read(24)
-    if len(head) < 24 or not head.startswith(_SIGNATURE) or head[12:16] != b"IHDR":
-        raise ValueError("not a PNG file")
-    width, height = struct.unpack(">II", head[16:24])
-    return width, height

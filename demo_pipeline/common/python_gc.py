@@ -1,8 +1,4 @@
-"""Python's own garbage collector, held back where it can find nothing.
-
-Belongs here: the one context for it, which decorates functions as well. A leaf that every package
-may import.
-"""
+"""Running Python's garbage collector less often while many acyclic objects are made."""
 
 import gc
 from collections.abc import Iterator
@@ -13,7 +9,10 @@ _NEW_OBJECTS = 100_000
 
 @contextmanager
 def reduced_python_gc() -> Iterator[None]:
-    """Trees of plain values have no cycles; looking for some takes a third of their time."""
+    """Reduce garbage collection in a `with` block or a decorated function.
+
+    UI trees of plain values have no cycles, but searching them for some takes a third of the time.
+    """
     usual = gc.get_threshold()
     gc.set_threshold(_NEW_OBJECTS, *usual[1:])
     try:

@@ -1,65 +1,66 @@
-"""What each dataset's card says, and writing a dataset's card and charts.
+"""The texts of each dataset's card, and the writer of a dataset's card and charts.
 
-Belongs here: the words that differ between the datasets. The form of a card is in `cards`.
+Belongs here: what differs between the datasets. The parts that all cards share are in `cards`.
 """
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from demo_pipeline.datasets.cards import CARD, CardKind, card
+from demo_pipeline.datasets.cards import CARD, CardKind, card_text
 from demo_pipeline.datasets.charts import write_charts
 from demo_pipeline.datasets.dataset_stats import (
     DatasetStats,
-    cudag_facts,
-    index_facts,
-    messages_facts,
-    sft_facts,
+    cudag_stats,
+    index_stats,
+    messages_stats,
+    sft_stats,
 )
 from demo_pipeline.settings import DatasetSettings
 
 Counts = Mapping[str, Mapping[str, int]]
-_PICTURES = (
-    "Pictures are paths below this folder. To let `datasets` decode them (with Pillow installed):"
+_DECODING = (
+    "`images` holds paths below this folder. To let `datasets` decode the images (this needs "
+    "Pillow):"
 )
 _ROOT = 'root = "the path of this folder"'
 
 INDEX = CardKind(
     title="trajectories",
     about=(
-        "Demonstrations of people using computers as OSWorld-Desktopd trajectories: a task, and "
+        "Demonstrations of people using computers, as OSWorld-Desktopd trajectories: a task, and "
         "for each step a 1920x1080 screenshot, an accessibility tree and the action taken. Failed "
-        "and aborted demonstrations are in; the training exports leave them out."
+        "and aborted demonstrations are included; the training exports leave them out by default."
     ),
     unit="steps",
     files=(
-        ("index.json", "every trajectory: id, task, success, steps, application"),
-        ("metadata.json", "what made the dataset, its configuration and counts"),
+        ("index.json", "id, task, success, number of steps and application of every trajectory"),
+        ("metadata.json", "the program that made the dataset, its settings and counts"),
         ("trajectories/<id>/", "task.json, result.json, steps/NNN/, final_screenshot.png"),
-        ("trajectories.parquet", "a row a trajectory"),
-        ("steps.parquet", "a row a step: where picture, tree and target came from"),
+        ("trajectories.parquet", "one row per trajectory"),
+        ("steps.parquet", "one row per step: where its screenshot, tree and target came from"),
     ),
     loading=(
         "```python\n"
         "import duckdb\n\n"
         "duckdb.sql(\"SELECT action_type, count(*) FROM 'steps.parquet' GROUP BY 1\")\n"
         "```\n\n"
-        "`demo-pipeline validate .` checks it; `demo-pipeline stats` counts it."
+        "`demo-pipeline validate .` checks the dataset; `demo-pipeline stats` shows its statistics."
     ),
 )
 SFT = CardKind(
     title="SFT samples",
     about=(
-        "One sample a step for supervised fine-tuning: instruction, screenshot, accessibility tree "
-        "and the actions before, with the action that the person took next (OSWorld-Desktopd, "
-        "section 6)."
+        "One sample per step for supervised fine-tuning: the instruction, the screenshot, the "
+        "accessibility tree and the previous actions, with the action that the person took next "
+        "(the SFT format of OSWorld-Desktopd)."
     ),
     unit="samples",
     files=(
-        ("samples.jsonl", "all samples, `input` and `output` as nested objects"),
+        ("samples.jsonl", "all samples; `input` and `output` are nested objects"),
         ("train.jsonl, val.jsonl, test.jsonl", "the same by split (held_out.jsonl if any)"),
-        ("samples.parquet", "all samples as flat columns; history and action are JSON text"),
+        ("samples.parquet", "all samples as flat columns; `history` and `action` are JSON text"),
         ("train.parquet, val.parquet, test.parquet", "the same by split"),
-        ("trajectories/<id>/", "the pictures and trees that samples name"),
+        ("trajectories/<id>/", "the screenshots and trees whose paths the samples hold"),
     ),
     loading=(
         "```python\n"
@@ -75,20 +76,20 @@ SFT = CardKind(
 MESSAGES = CardKind(
     title="messages",
     about=(
-        "The same steps as chats, in the form that TRL and Axolotl document for vision models: "
+        "The steps as chats, in the form that TRL and Axolotl document for vision models: "
         "`messages` of role and content, where content is a list of image and text parts, and "
-        "`images`. The answer is calls of the `computer_use` tool; coordinates run from 0 to 1000. "
-        "`messages.schema.json` is the JSON Schema of a line."
+        "`images`. The answer consists of calls of the `computer_use` tool; coordinates run from 0 "
+        "to 1000. `messages.schema.json` is the JSON Schema of a line."
     ),
     unit="records",
     files=(
-        ("train.jsonl, val.jsonl, test.jsonl", "a record a line (held_out.jsonl if any)"),
-        ("train.parquet, val.parquet, test.parquet", "the same as typed columns"),
+        ("train.jsonl, val.jsonl, test.jsonl", "one record per line (held_out.jsonl if any)"),
+        ("train.parquet, val.parquet, test.parquet", "the same records as typed columns"),
         ("messages.schema.json", "the JSON Schema of a line"),
-        ("trajectories/<id>/", "the pictures that records name"),
+        ("trajectories/<id>/", "the screenshots whose paths the records hold"),
     ),
     loading=(
-        f"{_PICTURES}\n\n"
+        f"{_DECODING}\n\n"
         "```python\n"
         "from datasets import Image, List, load_dataset\n\n"
         f"{_ROOT}\n"
@@ -102,16 +103,23 @@ MESSAGES = CardKind(
 CUDAG = CardKind(
     title="CUDAG",
     about=(
-        "Computer-use records in the CUDAG layout: a screenshot, the task with the actions before, "
-        "and the next action as calls of the `computer_use` tool, coordinates from 0 to 1000."
+        "Computer-use records in the CUDAG layout: a screenshot, the task with the previous "
+        "actions, and the next action as calls of the `computer_use` tool; coordinates run from 0 "
+        "to 1000."
     ),
     unit="records",
     files=(
         ("data.jsonl", "train, val and held_out together"),
-        ("train.jsonl, val.jsonl", "the splits (held_out.jsonl if any); pictures in `images/`"),
-        ("test/test.json", "the test split; pictures in `test/images/`, drawn on in `annotated/`"),
-        ("config.json", "what it was made with, and the system prompt"),
-        ("splits.json", "where what went, and what was left out"),
+        (
+            "train.jsonl, val.jsonl",
+            "the splits (held_out.jsonl if any); images in `images/`",
+        ),
+        (
+            "test/test.json",
+            "the test split; images in `test/images/`, annotated ones in `annotated/`",
+        ),
+        ("config.json", "the settings that the dataset was made with, and the system prompt"),
+        ("splits.json", "the split of every trajectory, and what was left out"),
     ),
     loading=(
         "```python\n"
@@ -127,39 +135,46 @@ CUDAG = CardKind(
 
 
 def describe_index(out: Path, settings: DatasetSettings) -> DatasetStats:
-    """Write card and charts of a trajectory dataset; what is in it."""
-    return _describe(out, INDEX, index_facts(out), settings, {})
+    """Write the card and the charts of a trajectory dataset; returns what is in it."""
+    return _describe(out, INDEX, index_stats(out), settings, {})
 
 
 def describe_sft(
     out: Path, settings: DatasetSettings, provenance: Sequence[Path], left_out: Counts
 ) -> DatasetStats:
-    """The same for SFT samples; `provenance` of the trajectories they were made from."""
-    return _describe(out, SFT, sft_facts(out, provenance)[0], settings, left_out)
+    """The same for SFT samples.
+
+    Args:
+        out: the dataset's folder.
+        settings: the settings that it was made with.
+        provenance: provenance.parquet of the trajectories that it was made from.
+        left_out: see `ExportSummary.left_out`.
+    """
+    return _describe(out, SFT, sft_stats(out, provenance)[0], settings, left_out)
 
 
 def describe_messages(
     out: Path, settings: DatasetSettings, provenance: Sequence[Path], left_out: Counts
 ) -> DatasetStats:
-    """The same for messages."""
-    return _describe(out, MESSAGES, messages_facts(out, provenance)[0], settings, left_out)
+    """The same for messages; arguments as for `describe_sft`."""
+    return _describe(out, MESSAGES, messages_stats(out, provenance)[0], settings, left_out)
 
 
 def describe_cudag(
     out: Path, settings: DatasetSettings, provenance: Sequence[Path], left_out: Counts
 ) -> DatasetStats:
-    """The same for a CUDAG dataset."""
-    return _describe(out, CUDAG, cudag_facts(out, provenance)[0], settings, left_out)
+    """The same for a CUDAG dataset; arguments as for `describe_sft`."""
+    return _describe(out, CUDAG, cudag_stats(out, provenance)[0], settings, left_out)
 
 
-def cudag_card(facts: DatasetStats, settings: DatasetSettings, left_out: Counts) -> str:
+def cudag_card(stats: DatasetStats, settings: DatasetSettings, left_out: Counts) -> str:
     """The text of a CUDAG dataset's card; see `cards.card`."""
-    return card(CUDAG, facts, settings, left_out)
+    return card_text(CUDAG, stats, settings, left_out)
 
 
 def _describe(
-    out: Path, kind: CardKind, facts: DatasetStats, settings: DatasetSettings, left_out: Counts
+    out: Path, kind: CardKind, stats: DatasetStats, settings: DatasetSettings, left_out: Counts
 ) -> DatasetStats:
-    write_charts(out, facts)
-    (out / CARD).write_text(card(kind, facts, settings, left_out), encoding="utf-8")
-    return facts
+    write_charts(out, stats)
+    (out / CARD).write_text(card_text(kind, stats, settings, left_out), encoding="utf-8")
+    return stats

@@ -1,7 +1,7 @@
 """Dataset cards: the README.md of a dataset, with the front matter that the Hugging Face Hub reads.
 
-Belongs here: words and tables about a dataset. The numbers come from `facts`; nothing of what a
-person typed is in a card.
+Belongs here: the parts that every card has. What differs between the datasets is in `card_content`.
+The numbers come from `dataset_stats`; a card never shows text that a person typed.
 """
 
 import json
@@ -14,7 +14,7 @@ from demo_pipeline.datasets.dataset_stats import DatasetStats
 from demo_pipeline.settings import DatasetSettings
 
 CARD = "README.md"
-_SHOWN = 20
+_MOST_ROWS = 20
 _CHARTS = ("actions", "lengths", "applications", "resolutions", "splits")
 
 
@@ -23,13 +23,13 @@ class CardKind:
     """What differs between the cards.
 
     Attributes:
-        title: after the name.
-        about: what it is, a paragraph.
+        title: stands after the name prefix.
+        about: one paragraph that describes the dataset.
         unit: what is counted: steps, samples or records.
-        files: (name, what it holds).
-        data: path of a split's file, `{split}` in it; empty when `datasets` loads no splits.
-        test: the test split's file, when its records have another form.
-        loading: how to load it.
+        files: (name, content) of the files.
+        loading: how to load the dataset, as Markdown.
+        data: path of a split's file with `{split}` for the name; empty when there are no splits.
+        test: path of the test split's file when it differs from `data`.
     """
 
     title: str
@@ -41,9 +41,9 @@ class CardKind:
     test: str = ""
 
 
-def card(
+def card_text(
     kind: CardKind,
-    facts: DatasetStats,
+    stats: DatasetStats,
     settings: DatasetSettings,
     left_out: Mapping[str, Mapping[str, int]],
 ) -> str:
@@ -51,55 +51,55 @@ def card(
 
     Args:
         kind: which dataset.
-        facts: what is in it.
-        settings: what it was made with; names the licence.
-        left_out: what was counted out, by heading (trajectories, samples …) and reason.
+        stats: what is in it.
+        settings: the settings that it was made with; they name the license.
+        left_out: how many were left out, by unit (trajectories, samples …) and reason.
     """
     name = settings.name_prefix
     parts = [
-        _front_matter(kind, facts, settings),
+        _front_matter(kind, stats, settings),
         f"# {name}: {kind.title}",
         kind.about,
         "## How it was made",
-        _made(settings),
+        _origin(settings),
         "## What is in it",
-        _counts(kind, facts, left_out),
-        *_tables(kind, facts),
-        "## Pictures that may show the answer",
-        _leaks(kind, facts, settings),
+        _counts(kind, stats, left_out),
+        *_tables(kind, stats),
+        "## Screenshots that may show the answer",
+        _leaks(kind, stats, settings),
         "## Files",
-        _table(("file", "holds"), [(f"`{file}`", holds) for file, holds in kind.files]),
+        _table(("file", "content"), [(f"`{file}`", content) for file, content in kind.files]),
         "## Loading",
         kind.loading,
-        "## Licence",
-        _licence(settings),
+        "## License",
+        _license(settings),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _front_matter(kind: CardKind, facts: DatasetStats, settings: DatasetSettings) -> str:
+def _front_matter(kind: CardKind, stats: DatasetStats, settings: DatasetSettings) -> str:
     lines = [
-        f"license: {_yaml(settings.licence)}",
+        f"license: {_yaml(settings.license)}",
         f"pretty_name: {_yaml(f'{settings.name_prefix}: {kind.title}')}",
         "tags:",
         "- computer-use",
         "- gui-agents",
     ]
-    together = {split: kind.data for split in facts.splits if split != "test" or not kind.test}
-    apart = {split: kind.test for split in facts.splits if split not in together}
-    if kind.data and facts.splits:
+    default = {split: kind.data for split in stats.splits if split != "test" or not kind.test}
+    tests = {split: kind.test for split in stats.splits if split not in default}
+    if kind.data and stats.splits:
         lines.append("configs:")
-        lines += [*_config("default", together), *_config("test", apart)]
+        lines += [*_config("default", default), *_config("test", tests)]
     return "\n".join(["---", *lines, "---"])
 
 
-def _config(name: str, patterns: Mapping[str, str]) -> list[str]:
-    if not patterns:
+def _config(name: str, paths: Mapping[str, str]) -> list[str]:
+    if not paths:
         return []
     files = [
         line
-        for split, pattern in patterns.items()
-        for line in (f"  - split: {split}", f"    path: {pattern.format(split=split)}")
+        for split, path in paths.items()
+        for line in (f"  - split: {split}", f"    path: {path.format(split=split)}")
     ]
     return [f"- config_name: {name}", "  data_files:", *files]
 
@@ -109,76 +109,76 @@ def _yaml(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _made(settings: DatasetSettings) -> str:
+def _origin(settings: DatasetSettings) -> str:
     return (
-        f"demo_pipeline {__version__} made it from recordings of people at work: a log of their "
-        "input, a video of the screen and scans of the accessibility tree. Input events became "
-        "actions; each action got the frame and the tree from before it; no model took part. "
-        "`reasoning` comes from a template and is nobody's words. What people typed is in the "
-        "data, as the text of their `type` actions.\n\n"
+        f"demo_pipeline {__version__} made this dataset from recordings of people at work: a log "
+        "of their input, a video of the screen and scans of the accessibility tree. Input events "
+        "are grouped into actions; every action has the frame and the accessibility tree from "
+        "before it. No model took part. `reasoning` is written by a template, not by a person. The "
+        "text that people typed is in the data, in their `type` actions.\n\n"
         f"Settings (SHA-256): `{settings.fingerprint()[:16]}`, split seed {settings.seed}, ratios "
         f"{settings.train_ratio:g} / {settings.val_ratio:g} / {settings.test_ratio:g}."
     )
 
 
-def _counts(kind: CardKind, facts: DatasetStats, left_out: Mapping[str, Mapping[str, int]]) -> str:
+def _counts(kind: CardKind, stats: DatasetStats, left_out: Mapping[str, Mapping[str, int]]) -> str:
     rows = [
-        (kind.unit, facts.samples),
-        ("trajectories", facts.trajectories),
-        ("tasks", facts.tasks),
+        (kind.unit, stats.samples),
+        ("trajectories", stats.trajectories),
+        ("tasks", stats.tasks),
         *(
-            (f"{what} left out: {reason.replace('_', ' ')}", count)
-            for what, reasons in left_out.items()
+            (f"{unit} left out: {reason.replace('_', ' ')}", count)
+            for unit, reasons in left_out.items()
             for reason, count in sorted(reasons.items())
         ),
     ]
-    return _table(("what", "count"), rows)
+    return _table(("item", "count"), rows)
 
 
-def _tables(kind: CardKind, facts: DatasetStats) -> Iterable[str]:
-    if facts.splits:
+def _tables(kind: CardKind, stats: DatasetStats) -> Iterable[str]:
+    if stats.splits:
         rows = [
             (name, split.samples, split.trajectories, split.tasks)
-            for name, split in facts.splits.items()
+            for name, split in stats.splits.items()
         ]
         yield "### Splits"
         yield _table(("split", kind.unit, "trajectories", "tasks"), rows)
-        yield "No task and no trajectory lies in two splits; all exports share one plan."
+        yield "No task and no trajectory is in two splits; all exports use the same split plan."
     yield "### Actions"
-    yield _table(("action", kind.unit), _most(facts.actions))
+    yield _table(("action", kind.unit), _most_frequent(stats.actions))
     yield "### Applications"
-    yield _table(("application", "trajectories"), _most(facts.applications))
-    shown = [name for name in _CHARTS if name != "splits" or facts.splits]
+    yield _table(("application", "trajectories"), _most_frequent(stats.applications))
+    shown = [name for name in _CHARTS if name != "splits" or stats.splits]
     yield "\n".join(f"![{name}]({CHARTS_FOLDER}/{name}.png)" for name in shown)
 
 
-def _most(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+def _most_frequent(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     rows = list(counts.items())
-    rest = rows[_SHOWN:]
+    rest = rows[_MOST_ROWS:]
     more = [(f"{len(rest)} others", sum(count for _, count in rest))] if rest else []
-    return [*rows[:_SHOWN], *more]
+    return [*rows[:_MOST_ROWS], *more]
 
 
-def _leaks(kind: CardKind, facts: DatasetStats, settings: DatasetSettings) -> str:
-    rule = "take part (`include_leaky`)" if settings.include_leaky else "are left out of training"
-    leaks = facts.leaks
+def _leaks(kind: CardKind, stats: DatasetStats, settings: DatasetSettings) -> str:
+    included = "included (`include_leaky`)" if settings.include_leaky else "left out of training"
+    leaks = stats.leaks
     unavoidable = leaks.share(leaks.unavoidable_leaks)
     return (
-        f"Leak rate: {leaks.share(leaks.leaks):.2%} ({leaks.leaks} of {leaks.pointer_actions} "
-        f"{kind.unit} of pointing actions have a picture in which the pointer is at its target "
-        f"already). Unavoidable leak rate: {unavoidable:.2%} ({leaks.unavoidable_leaks}: it lay "
-        "there as the action before ended). "
-        f"Such steps {rule}; the provenance of the trajectories marks each."
+        f"Leak rate: {leaks.share(leaks.leaks):.2%} (in {leaks.leaks} of {leaks.pointer_actions} "
+        f"{kind.unit} of pointing actions the screenshot already shows the pointer at its "
+        f"target). Unavoidable leak rate: {unavoidable:.2%} (in {leaks.unavoidable_leaks} the "
+        "pointer was already at the target when the previous action ended). Such steps are "
+        f"{included}; `leak` in `provenance.parquet` of every trajectory marks them."
     )
 
 
-def _licence(settings: DatasetSettings) -> str:
-    if settings.licence == "unknown":
+def _license(settings: DatasetSettings) -> str:
+    if settings.license == "unknown":
         return (
-            "`unknown`: nobody has stated one. Set `datasets.licence` "
-            "(`DEMO_PIPELINE_DATASETS__LICENCE`) before sharing."
+            "`unknown`: no license is stated. Set `datasets.license` "
+            "(`DEMO_PIPELINE_DATASETS__LICENSE`) before you share the dataset."
         )
-    return f"`{settings.licence}`"
+    return f"`{settings.license}`"
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:

@@ -1,7 +1,7 @@
 """Bar charts as PNG files, the same bytes for the same numbers.
 
-Belongs here: drawing. OpenCV's own letters are used, so that no font of the machine matters; they
-are ASCII, and other characters of a label become "?".
+Belongs here: drawing. OpenCV's built-in font is used, so that the fonts of the machine do not
+matter; it is ASCII only, and other characters of a label become "?".
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,41 +21,44 @@ _FONT = cv2.FONT_HERSHEY_SIMPLEX
 _BINS = ((1, 1), (2, 5), (6, 10), (11, 15), (16, 25), (26, 50), (51, 100))
 
 
-def charts(facts: DatasetStats) -> dict[str, bytes]:
+def draw_charts(stats: DatasetStats) -> dict[str, bytes]:
     """The charts of a dataset as PNG bytes, by file name without `.png`."""
-    splits = {name: split.samples for name, split in facts.splits.items()}
-    wanted: dict[str, tuple[str, Mapping[str, int]]] = {
-        "actions": ("Samples by action", facts.actions),
-        "lengths": ("Trajectories by number of samples", _binned(facts.lengths)),
-        "applications": ("Trajectories by application", facts.applications),
-        "resolutions": ("Trajectories by recorded screen", facts.resolutions),
+    splits = {name: split.samples for name, split in stats.splits.items()}
+    bars: dict[str, tuple[str, Mapping[str, int]]] = {
+        "actions": ("Samples by action", stats.actions),
+        "lengths": ("Trajectories by number of samples", _binned(stats.lengths)),
+        "applications": ("Trajectories by application", stats.applications),
+        "resolutions": ("Trajectories by recorded screen", stats.resolutions),
     }
     if splits:
-        wanted["splits"] = ("Samples by split", splits)
-    return {name: bar_chart(title, bars) for name, (title, bars) in wanted.items()}
+        bars["splits"] = ("Samples by split", splits)
+    return {name: bar_chart(title, counts) for name, (title, counts) in bars.items()}
 
 
-def write_charts(out: Path, facts: DatasetStats) -> list[str]:
-    """Write `plots/<name>.png` below `out`; the paths in order."""
+def write_charts(out: Path, stats: DatasetStats) -> list[str]:
+    """Write `plots/<name>.png` below `out`; returns the paths."""
     folder = out / CHARTS_FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = charts(facts)
-    for name, png in drawn.items():
+    images = draw_charts(stats)
+    for name, png in images.items():
         (folder / f"{name}.png").write_bytes(png)
-    return [f"{CHARTS_FOLDER}/{name}.png" for name in drawn]
+    return [f"{CHARTS_FOLDER}/{name}.png" for name in images]
 
 
-def charts_of(out: Path) -> dict[str, bytes]:
-    """The charts that were written for a dataset, PNG bytes by name."""
+def read_charts(out: Path) -> dict[str, bytes]:
+    """The charts in a dataset's folder as PNG bytes, by file name without `.png`."""
     return {path.stem: path.read_bytes() for path in sorted((out / CHARTS_FOLDER).glob("*.png"))}
 
 
 def bar_chart(title: str, bars: Mapping[str, int]) -> bytes:
-    """Horizontal bars, in the order given, as PNG bytes; beyond `MOST_BARS` the rest is one bar.
+    """Draw horizontal bars in the given order; the last of `MOST_BARS` bars sums up the rest.
 
     Args:
-        title: above the bars.
-        bars: label → value, none negative.
+        title: text above the bars.
+        bars: label → value, not negative.
+
+    Returns:
+        PNG bytes.
     """
     shown = _shortened(list(bars.items())) or [("nothing yet", 0)]
     height = _TOP + _ROW * len(shown) + _MARGIN
@@ -74,9 +77,9 @@ def bar_chart(title: str, bars: Mapping[str, int]) -> bytes:
     return bytes(cv2.imencode(".png", image, [cv2.IMWRITE_PNG_COMPRESSION, 9])[1])
 
 
-def _write(image: NDArray[np.uint8], text: str, place: tuple[int, int], scale: float) -> None:
-    plain = text.encode("ascii", "replace").decode("ascii")
-    cv2.putText(image, plain, place, _FONT, scale, _INK, 1, cv2.LINE_AA)
+def _write(image: NDArray[np.uint8], text: str, position: tuple[int, int], scale: float) -> None:
+    ascii_text = text.encode("ascii", "replace").decode("ascii")
+    cv2.putText(image, ascii_text, position, _FONT, scale, _INK, 1, cv2.LINE_AA)
 
 
 def _fitted(label: str, most: int = 24) -> str:
@@ -91,7 +94,7 @@ def _shortened(bars: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
 
 
 def _binned(lengths: Mapping[int, int]) -> dict[str, int]:
-    """Trajectories by length in bins, from the first that is not empty to the last."""
+    """Trajectories by length in bins, from the first to the last bin that is not empty."""
     bins = {_bin_name(low, high): _within(lengths, low, high) for low, high in _BINS}
     bins[f"over {_BINS[-1][1]}"] = _within(lengths, _BINS[-1][1] + 1, max([0, *lengths]))
     used = [number for number, count in enumerate(bins.values()) if count]

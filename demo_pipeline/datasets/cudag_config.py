@@ -1,7 +1,7 @@
 """The name and `config.json` of a CUDAG dataset.
 
-Belongs here: what a dataset says about itself. All of it follows from settings and input; the time
-is the newest recording's unless the settings give one.
+Belongs here: how both follow from the settings and the input. The time is that of the newest
+recording unless the settings give one.
 """
 
 import re
@@ -19,10 +19,10 @@ _STAMP = "%Y%m%d_%H%M%S"
 
 
 def generated_at(newest: datetime, settings: DatasetSettings) -> datetime:
-    """The time a dataset carries, UTC, whole seconds: that of the settings, else of `newest`.
+    """The dataset's time in UTC, whole seconds: that of the settings, else `newest`.
 
     Raises:
-        ValueError: `timestamp` in the settings is no time.
+        ValueError: `timestamp` in the settings is not a valid time.
     """
     if not settings.timestamp:
         return newest.replace(microsecond=0)
@@ -37,44 +37,44 @@ def generated_at(newest: datetime, settings: DatasetSettings) -> datetime:
 def dataset_directory_name(
     trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings
 ) -> str:
-    """`{prefix}--{user}--{YYYYMMDD_HHMMSS}` (seed 003, Directory Naming Convention).
+    """The dataset's directory name, `{prefix}--{user}--{YYYYMMDD_HHMMSS}`, as CUDAG requires.
 
     Raises:
-        ValueError: a part is not fit for a name; says which and what to write.
+        ValueError: a part cannot be used in a name; the message says which and what to write.
     """
     newest = EPOCH if settings.timestamp else newest_recording(trajectories)
     return directory_name(generated_at(newest, settings), settings)
 
 
-def directory_name(made: datetime, settings: DatasetSettings) -> str:
-    """The same for a time that is already known."""
+def directory_name(time: datetime, settings: DatasetSettings) -> str:
+    """The directory name for a known time; raises as `dataset_directory_name` does."""
     parts = {"name_prefix": settings.name_prefix, "user": settings.user}
     for key, part in parts.items():
         if not re.fullmatch(NAME_PART.strip("^$"), part):
             raise ValueError(
                 f"datasets.{key} is {part!r}; use letters, digits, . _ and single - inside"
             )
-    name = f"{settings.name_prefix}--{settings.user}--{made:%Y%m%d_%H%M%S}"
+    name = f"{settings.name_prefix}--{settings.user}--{time:%Y%m%d_%H%M%S}"
     if not DIRECTORY_PATTERN.fullmatch(name):
-        raise ValueError(f"{name!r} is no name for a dataset; choose other parts")
+        raise ValueError(f"{name!r} is not a valid dataset name; choose other parts")
     return name
 
 
 def configuration(
     settings: DatasetSettings,
-    made: datetime,
+    time: datetime,
     counts: Mapping[str, int],
     plan: SplitPlan,
     escaped: Mapping[str, int],
 ) -> dict[str, Any]:
-    """`config.json` (formats notes, section 4).
+    """The content of `config.json`.
 
     Args:
-        settings: what the dataset was made with.
-        made: see `generated_at`.
-        counts: records of train, val, held_out and test together, by task type.
-        plan: for groups moved to fill a split.
-        escaped: markers made harmless, in prompts and in tool calls.
+        settings: the settings that the dataset is made with.
+        time: see `generated_at`.
+        counts: records of all splits together, by task type.
+        plan: the split plan, for the groups that were moved to fill a split.
+        escaped: number of escaped markers, in prompts and in tool calls.
     """
     total = sum(counts.values())
     types = sorted(counts)
@@ -82,7 +82,7 @@ def configuration(
         "generator": GENERATOR,
         "name_prefix": settings.name_prefix,
         "user": settings.user,
-        "generated_at": f"{made:%Y-%m-%dT%H:%M:%SZ}",
+        "generated_at": f"{time:%Y-%m-%dT%H:%M:%SZ}",
         "seed": settings.seed,
         "task_types": types,
         "task_counts": {kind: counts[kind] for kind in types},
@@ -105,7 +105,7 @@ def configuration(
 
 
 def split_ratios(settings: DatasetSettings) -> dict[str, float]:
-    """The share of groups wanted in each split that a hash decides."""
+    """The wanted share of groups in each split that is assigned by hash."""
     return {
         "train": settings.train_ratio,
         "val": settings.val_ratio,
@@ -114,20 +114,20 @@ def split_ratios(settings: DatasetSettings) -> dict[str, float]:
 
 
 def _images(settings: DatasetSettings) -> dict[str, Any]:
-    """Links and copies are the same bytes: only the kind of file is told."""
-    if settings.images == "jpeg":
+    """The kind of image file. Links and copies have the same bytes and are not told apart."""
+    if settings.image_mode == "jpeg":
         return {"format": "jpeg", "quality": settings.jpeg_quality}
     return {"format": "png"}
 
 
 def _rules(settings: DatasetSettings) -> dict[str, Any]:
-    """How scrolls are counted and tolerances found."""
+    """The rules for scrolls and tolerances."""
     return {
         "scroll": {
             "unit": "pixels",
-            "positive": settings.scroll_positive,
+            "positive": settings.cudag_scroll_sign,
             "hscroll_positive": "right",
-            "pixels_per_notch": settings.pixels_per_notch,
+            "pixels_per_notch": settings.cudag_pixels_per_notch,
             "rule": scroll_rule(settings),
         },
         "tolerance": {

@@ -1,7 +1,7 @@
-"""The pictures of a CUDAG dataset: put in place, and drawn on for people.
+"""Writes the images of a CUDAG dataset, and annotated copies for people.
 
-Belongs here: links, copies and annotation. Which picture belongs to which record is decided in
-`cudag_records`.
+Belongs here: links, copies, JPEG and annotation. Which screenshot belongs to which record is
+decided in `cudag_records`.
 """
 
 import shutil
@@ -20,18 +20,18 @@ _FAST = (cv2.IMWRITE_PNG_COMPRESSION, 1, cv2.IMWRITE_PNG_FILTER, cv2.IMWRITE_PNG
 
 
 def image_suffix(settings: DatasetSettings) -> str:
-    """How the names of training images end."""
-    return ".jpg" if settings.images == "jpeg" else ".png"
+    """The file extension of training images."""
+    return ".jpg" if settings.image_mode == "jpeg" else ".png"
 
 
-def place_image(source: Path, target: Path, settings: DatasetSettings) -> bool:
-    """Put a training image in place, in the form that the settings want.
+def write_training_image(source: Path, target: Path, settings: DatasetSettings) -> bool:
+    """Write a training image as `image_mode` says.
 
     Returns:
-        Whether it is there; a picture that does not decode gives no JPEG.
+        Whether it was written; a screenshot that cannot be decoded gives no JPEG.
     """
-    if settings.images != "jpeg":
-        place_picture(source, target, copy=settings.images == "copy")
+    if settings.image_mode != "jpeg":
+        link_or_copy_png(source, target, copy=settings.image_mode == "copy")
         return True
     picture = cv2.imread(str(source), cv2.IMREAD_COLOR)
     if picture is None:
@@ -41,8 +41,8 @@ def place_image(source: Path, target: Path, settings: DatasetSettings) -> bool:
     )
 
 
-def place_picture(source: Path, target: Path, *, copy: bool = False) -> None:
-    """Put a PNG in place as it is: a hard link where wanted and possible, else a copy."""
+def link_or_copy_png(source: Path, target: Path, *, copy: bool = False) -> None:
+    """Write a PNG unchanged: as a hard link when possible and `copy` is false, else as a copy."""
     if copy:
         shutil.copyfile(source, target)
     else:
@@ -50,10 +50,10 @@ def place_picture(source: Path, target: Path, *, copy: bool = False) -> None:
 
 
 def annotate(source: Path, target: Path, metadata: CudagMetadata) -> bool:
-    """Draw the target point, the tolerance box and a drag's way on a copy of the picture.
+    """Draw the target point, the tolerance box and the path of a drag on a copy of the screenshot.
 
     Returns:
-        Whether there was anything to draw on; a picture that does not decode is left out.
+        Whether it was written; a screenshot that cannot be decoded is left out.
     """
     picture = cv2.imread(str(source), cv2.IMREAD_COLOR)
     if picture is None:

@@ -1,19 +1,25 @@
-"""From the steps of one trajectory to CUDAG records (seed 003; formats notes, section 4).
+"""Makes CUDAG records of the steps of a trajectory.
 
-Belongs here: what a record shows, asks and answers, and how far a prediction may be off. Steps that
-no record can be made from stay in the history of the later ones, because they happened: off-screen
-ones without a coordinate, those that the tool has no words for with a note.
+Belongs here: the screenshot, prompt, answer and tolerance of a record. Steps that give no record
+stay in the history of later records, because they happened: off-screen steps without a coordinate,
+steps that the tool cannot express with a note.
 """
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from demo_pipeline.common.image_header import png_size
-from demo_pipeline.datasets.cudag_actions import ActionCalls, describe, is_off_screen, task_type
+from demo_pipeline.datasets.cudag_actions import (
+    ActionCalls,
+    ImageSize,
+    describe_action,
+    is_off_screen,
+    task_type,
+)
+from demo_pipeline.datasets.export_loop import Excluded
 from demo_pipeline.datasets.prompts import grounding_prompt, history_line, human_prompt
-from demo_pipeline.datasets.selection import Row
+from demo_pipeline.datasets.provenance import ProvenanceRow
 from demo_pipeline.formats.cudag.models import (
     IMAGE_TOKEN,
     CudagMetadata,
@@ -37,32 +43,24 @@ from demo_pipeline.formats.desktopd.step_actions import (
 from demo_pipeline.formats.desktopd.vocabulary import CANVAS_HEIGHT, CANVAS_WIDTH
 from demo_pipeline.settings import DatasetSettings
 
-STEP_EXCLUSIONS = (
-    "off_screen",
-    "missing_frame",
-    "leak",
-    "no_tool_call",
-    "not_grounded",
-    "split_leak",
-)
+DRAFT_EXCLUSIONS = ("off_screen", "missing_frame", "leak", "no_tool_call", "not_grounded")
 PROVENANCE_COLUMNS = (
     *("pts", "leak", "off_screen"),
     *("target_x", "target_y", "target_width", "target_height"),
 )
-Size = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class RecordDraft:
-    """One record before it is known where it goes.
+    """A record before its split is known.
 
     Attributes:
-        id: of the record, and the stem of its image.
-        screenshot: the PNG of the trajectory.
-        prompt: what is asked, no marker left in it.
+        id: id of the record, and the stem of its image.
+        screenshot: the PNG in the trajectory.
+        prompt: what is asked, with markers escaped.
         calls: the right answer.
-        metadata: every key.
-        markers: made harmless in the prompt, beside those of the instruction.
+        metadata: the record's metadata.
+        markers: how many markers were escaped in the prompt, beside those of the instruction.
     """
 
     id: str
@@ -73,7 +71,7 @@ class RecordDraft:
     markers: int = 0
 
     def training_record(self, suffix: str = ".png") -> CudagRecord:
-        """As a line of a split; `suffix` is that of its image."""
+        """The record as a line of a split; `suffix` is the file extension of its image."""
         answer, _ = render_tool_calls(self.calls)
         turns = (
             Turn(speaker="human", value=f"{IMAGE_TOKEN}\n{self.prompt}"),
@@ -83,79 +81,89 @@ class RecordDraft:
         return CudagRecord(id=self.id, image=image, conversations=turns, metadata=self.metadata)
 
     def test(self) -> CudagTest:
-        """As an entry of `test.json`."""
+        """The record as an entry of `test.json`."""
         first, *more = (call.as_dict() for call in self.calls)
-        known = self.metadata.model_dump()
         return CudagTest(
             test_id=self.id,
             screenshot=f"images/{self.id}.png",
             prompt=self.prompt,
             expected_action=ExpectedAction(**first),
             tolerance=self.metadata.tolerance,
-            metadata=TestMetadata(**known, additional_tool_calls=tuple(more)),
+            metadata=TestMetadata(**self.metadata.model_dump(), additional_tool_calls=tuple(more)),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class TargetTolerance:
-    """How large a target is: tolerance and box [x0, y0, x1, y1], both in RU."""
+    """The tolerance of a prediction and the target's box [x0, y0, x1, y1], both in RU."""
 
-    tolerance: Size
+    tolerance: ImageSize
     box: tuple[int, int, int, int]
 
 
-def drafts(
-    trajectory: Trajectory,
-    rows: Mapping[int, Row],
-    settings: DatasetSettings,
-    counts: Counter[str],
-) -> Iterator[RecordDraft]:
-    """Yield a record a step, then the `terminate` record on the final screenshot.
+def record_drafts(
+    trajectory: Trajectory, rows: Mapping[int, ProvenanceRow], settings: DatasetSettings
+) -> Iterator[RecordDraft | Excluded]:
+    """Yield a record per step, then the `terminate` record on the final screenshot.
+
+    A step that gives no record is yielded as `Excluded`, for a reason of `DRAFT_EXCLUSIONS`.
 
     Args:
-        trajectory: as read, under its committed id.
-        rows: its provenance by step index, of `PROVENANCE_COLUMNS` at least.
-        settings: tolerances, wheel, style of the prompts, what is left out.
-        counts: told of steps left out (`STEP_EXCLUSIONS`).
+        trajectory: the trajectory, under its committed id.
+        rows: its provenance by step index, with `PROVENANCE_COLUMNS` at least.
+        settings: tolerances, wheel, prompt style, what is left out.
     """
     history: list[str] = []
     for step in trajectory.steps:
         row = rows[step.index]
-        found = png_size(step.screenshot)
-        size = found or (CANVAS_WIDTH, CANVAS_HEIGHT)
-        deed = describe(step.action, row, size, settings)
-        reason = _exclusion(step, row, found, deed, settings)
+        image_size = _readable_size(step.screenshot)
+        size = image_size or (CANVAS_WIDTH, CANVAS_HEIGHT)
+        described = describe_action(step.action, row, size, settings)
+        reason = _exclusion(step, row, image_size, described, settings)
         if reason:
-            counts[reason] += 1
+            yield Excluded(reason)
         else:
-            aim = _aim(step.action.parameters, row, size, settings)
-            metadata = _metadata(trajectory, step, deed, size, aim)
-            asked = _prompt(trajectory, step.action, history, settings)
-            yield _draft(trajectory, step.screenshot, asked, deed.calls, metadata)
-        history.append(history_line(len(history) + 1, deed.calls, deed.note))
-    final = png_size(trajectory.final_screenshot)
+            target = _target_tolerance(step.action.parameters, row, size, settings)
+            metadata = _metadata(trajectory, step, described, size, target)
+            prompt = _prompt(trajectory, step.action, history, settings)
+            yield _draft(trajectory, step.screenshot, prompt, described.calls, metadata)
+        history.append(history_line(len(history) + 1, described.calls, described.note))
+    final_size = _readable_size(trajectory.final_screenshot)
     if settings.prompt_style == "grounding":
-        counts["not_grounded"] += 1
-    elif final:
-        yield _end(trajectory, _prompt(trajectory, None, history, settings), final)
+        yield Excluded("not_grounded")
+    elif final_size:
+        prompt = _prompt(trajectory, None, history, settings)
+        yield _terminate_draft(trajectory, prompt, final_size)
     else:
-        counts["missing_frame"] += 1
+        yield Excluded("missing_frame")
+
+
+def _readable_size(path: Path) -> tuple[int, int] | None:
+    """Width and height of a PNG file; None when it cannot be read."""
+    try:
+        return png_size(path)
+    except (OSError, ValueError):
+        return None
 
 
 def _exclusion(
-    step: StepFiles, row: Row, found: Size | None, deed: ActionCalls, settings: DatasetSettings
+    step: StepFiles,
+    row: ProvenanceRow,
+    image_size: ImageSize | None,
+    described: ActionCalls,
+    settings: DatasetSettings,
 ) -> str:
-    """Why no record is made from a step, the first reason that holds; empty when one is."""
-    if is_off_screen(step.action, row, found or (CANVAS_WIDTH, CANVAS_HEIGHT)):
+    """Why a step gives no record, the first reason that holds; empty when it gives one."""
+    if is_off_screen(step.action, row, image_size or (CANVAS_WIDTH, CANVAS_HEIGHT)):
         return "off_screen"
-    if found is None or row["pts"] is None:
+    if image_size is None or row["pts"] is None:
         return "missing_frame"
     if row["leak"] and not settings.include_leaky:
         return "leak"
-    if deed.note:
+    if described.note:
         return "no_tool_call"
-    named = settings.prompt_style != "grounding" or grounding_prompt(step.action)
-    return "" if named else "not_grounded"
+    has_prompt = settings.prompt_style != "grounding" or grounding_prompt(step.action)
+    return "" if has_prompt else "not_grounded"
 
 
 def _prompt(
@@ -164,26 +172,28 @@ def _prompt(
     history: Sequence[str],
     settings: DatasetSettings,
 ) -> tuple[str, int]:
-    """What is asked, and the markers made harmless in it beside those of the instruction."""
+    """The prompt, and how many markers were escaped in it beside those of the instruction."""
     if settings.prompt_style == "grounding" and action is not None:
         return escape_markers(grounding_prompt(action))
-    told = history if settings.prompt_style == "history" else ()
-    return human_prompt(trajectory.task.instruction, told), 0
+    shown = history if settings.prompt_style == "history" else ()
+    return human_prompt(trajectory.task.instruction, shown), 0
 
 
 def _draft(
     trajectory: Trajectory,
     screenshot: Path,
-    asked: tuple[str, int],
+    prompt: tuple[str, int],
     calls: tuple[ToolCall, ...],
     metadata: CudagMetadata,
 ) -> RecordDraft:
     name = f"{cudag_id(trajectory.id)}_{metadata.step_index:03d}"
-    return RecordDraft(name, screenshot, asked[0], calls, metadata, asked[1])
+    return RecordDraft(name, screenshot, prompt[0], calls, metadata, prompt[1])
 
 
-def _end(trajectory: Trajectory, asked: tuple[str, int], size: Size) -> RecordDraft:
-    """The `terminate` record: a step after the last."""
+def _terminate_draft(
+    trajectory: Trajectory, prompt: tuple[str, int], size: ImageSize
+) -> RecordDraft:
+    """The `terminate` record, whose step index follows that of the last step."""
     success = trajectory.result.success
     index = trajectory.steps[-1].index + 1 if trajectory.steps else 0
     metadata = CudagMetadata(
@@ -195,36 +205,40 @@ def _end(trajectory: Trajectory, asked: tuple[str, int], size: Size) -> RecordDr
         reasoning="The task is done." if success else "The task was not done.",
     )
     calls = (ToolCall("terminate", {"status": "success" if success else "failure"}),)
-    return _draft(trajectory, trajectory.final_screenshot, asked, calls, metadata)
+    return _draft(trajectory, trajectory.final_screenshot, prompt, calls, metadata)
 
 
 def _metadata(
-    trajectory: Trajectory, step: StepFiles, deed: ActionCalls, size: Size, aim: TargetTolerance
+    trajectory: Trajectory,
+    step: StepFiles,
+    described: ActionCalls,
+    size: ImageSize,
+    target: TargetTolerance,
 ) -> CudagMetadata:
     action = step.action
-    places = points(action)
+    positions = points(action)
     scroll = action.parameters if isinstance(action.parameters, ScrollParameters) else None
     return CudagMetadata(
-        task_type=task_type(action, deed.calls),
-        real_coords=places[0] if places else (0, 0),
-        tolerance=aim.tolerance if places else (0, 0),
+        task_type=task_type(action, described.calls),
+        real_coords=positions[0] if positions else (0, 0),
+        tolerance=target.tolerance if positions else (0, 0),
         image_size=size,
-        has_coordinate=bool(places),
-        end_coords=places[1] if len(places) > 1 else (0, 0),
+        has_coordinate=bool(positions),
+        end_coords=positions[1] if len(positions) > 1 else (0, 0),
         scroll_direction=scroll.direction if scroll else "",
         scroll_amount=scroll.amount if scroll else 0,
         trajectory_id=trajectory.id,
         step_index=step.index,
         application=trajectory.task.application,
         reasoning=action.reasoning,
-        target_bbox=aim.box,
+        target_bbox=target.box,
     )
 
 
-def _aim(
-    parameters: Parameters, row: Row, size: Size, settings: DatasetSettings
+def _target_tolerance(
+    parameters: Parameters, row: ProvenanceRow, size: ImageSize, settings: DatasetSettings
 ) -> TargetTolerance:
-    """Tolerance: half the target an axis, a default without one; a scroll hits a region."""
+    """Half the target per axis, a default without a target; scrolls have their own setting."""
     target = [row[f"target_{part}"] for part in ("x", "y", "width", "height")]
     known = None not in target
     box = box_to_ru(target[0], target[1], target[2], target[3], size) if known else (0, 0, 0, 0)

@@ -1,7 +1,7 @@
-"""What is in a dataset, counted with SQL over its files: the numbers of cards, charts and checks.
+"""The numbers of a dataset's card, charts and checks, counted with SQL over its files.
 
-Belongs here: `DatasetStats`, and the queries that make them from a relation of samples and the
-provenance of the trajectories. No row passes through Python.
+Belongs here: `DatasetStats`, and the queries that count them from the samples and the provenance of
+the trajectories. No row passes through Python.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ from demo_pipeline.actions.action_tables import POINTER_TYPES
 from demo_pipeline.datasets.pointer_leaks import LeakRates
 from demo_pipeline.problems import Problem
 
-# A relation of samples has these columns; `split` is NULL where a dataset has no splits.
+# The table of samples has these columns; `split` is NULL when a dataset has no splits.
 _SFT = "SELECT trajectory_id, step_index, split, application, action_type AS kind FROM {files}"
 _MESSAGES = (
     "SELECT trajectory_id, step_index, parse_filename(filename, true) AS split, application,"
@@ -37,7 +37,7 @@ _CUDAG = (
 
 @dataclass(frozen=True, slots=True)
 class SplitStats:
-    """How much one split holds."""
+    """What is in a split."""
 
     samples: int
     trajectories: int
@@ -49,15 +49,15 @@ class DatasetStats:
     """What is in a dataset.
 
     Attributes:
-        samples: steps, or records made of them.
-        trajectories: with at least one sample.
-        tasks: split groups of these.
-        leaks: samples of pointing actions whose picture shows the pointer at the target already.
-        splits: by name, in the order train, val, test, held_out; empty where there are none.
+        samples: number of steps, or of the records made of them.
+        trajectories: number of trajectories with at least one sample.
+        tasks: number of split groups of these trajectories.
+        leaks: samples of pointing actions whose screenshot shows the pointer at its target.
+        splits: by name, in the order train, val, test, held_out; empty without splits.
         actions: samples by kind of action, the most frequent first.
         applications: trajectories by application, the most frequent first.
         platforms: trajectories by platform.
-        resolutions: trajectories by size of the recorded screen, `1920x1080`.
+        resolutions: trajectories by size of the recorded screen, as in `1920x1080`.
         lengths: trajectories by number of samples.
     """
 
@@ -73,14 +73,14 @@ class DatasetStats:
     lengths: dict[int, int]
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain JSON values."""
+        """The numbers as plain JSON values."""
         lengths = {str(length): count for length, count in self.lengths.items()}
         return {**asdict(self), "lengths": lengths, **self.leaks.as_dict()}
 
 
 @contextmanager
 def engine() -> Iterator[duckdb.DuckDBPyConnection]:
-    """DuckDB in memory, which reads local files and fetches nothing."""
+    """DuckDB in memory; it reads local files and downloads no extensions."""
     connection = duckdb.connect(
         config={
             "threads": 1,
@@ -95,7 +95,7 @@ def engine() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def quoted(paths: Sequence[Path | str]) -> str:
-    """Paths as a list of SQL strings."""
+    """Paths as a SQL list of strings."""
     return "[" + ", ".join("'" + str(path).replace("'", "''") + "'" for path in paths) + "]"
 
 
@@ -103,19 +103,19 @@ def _table(paths: Sequence[Path], options: str = "") -> str:
     return f"read_parquet({quoted(paths)}{options})"
 
 
-def sft_facts(out: Path, provenance: Sequence[Path]) -> tuple[DatasetStats, list[Problem]]:
-    """DatasetStats of `samples.parquet`, and where a task lies in two splits."""
+def sft_stats(out: Path, provenance: Sequence[Path]) -> tuple[DatasetStats, list[Problem]]:
+    """The numbers of `samples.parquet`, and a problem for every task in two splits."""
     return _measure(_SFT.format(files=_table([out / "samples.parquet"])), provenance)
 
 
-def messages_facts(out: Path, provenance: Sequence[Path]) -> tuple[DatasetStats, list[Problem]]:
-    """The same of the Parquet files of a messages export."""
+def messages_stats(out: Path, provenance: Sequence[Path]) -> tuple[DatasetStats, list[Problem]]:
+    """The same for the Parquet files of a messages export."""
     files = sorted(out.glob("*.parquet"))
     return _measure(_MESSAGES.format(files=_table(files, ", filename = true")), provenance)
 
 
-def cudag_facts(out: Path, provenance: Sequence[Path]) -> tuple[DatasetStats, list[Problem]]:
-    """The same of the JSON files of a CUDAG dataset."""
+def cudag_stats(out: Path, provenance: Sequence[Path]) -> tuple[DatasetStats, list[Problem]]:
+    """The same for the JSON files of a CUDAG dataset."""
     names = ("train.jsonl", "val.jsonl", "held_out.jsonl", "test/test.json")
     files = quoted([out / name for name in names if (out / name).is_file()])
     columns = f"{{metadata: '{_CUDAG_METADATA}'}}"
@@ -123,8 +123,8 @@ def cudag_facts(out: Path, provenance: Sequence[Path]) -> tuple[DatasetStats, li
     return _measure(_CUDAG.format(files=reading), provenance)
 
 
-def index_facts(out: Path) -> DatasetStats:
-    """The same of a trajectory dataset's `steps.parquet` and `trajectories.parquet`."""
+def index_stats(out: Path) -> DatasetStats:
+    """The numbers of a trajectory dataset's `steps.parquet` and `trajectories.parquet`."""
     steps = out / "steps.parquet"
     trajectories = _table([out / "trajectories.parquet"])
     samples = _INDEX.format(files=_table([steps]), trajectories=trajectories)
@@ -137,7 +137,7 @@ def _measure(samples: str, provenance: Sequence[Path]) -> tuple[DatasetStats, li
         _read_provenance(sql, provenance)
         sql.execute(_PER_TRAJECTORY)
         count, trajectories, tasks = sql.execute(_TOTALS).fetchall()[0]
-        facts = DatasetStats(
+        stats = DatasetStats(
             samples=count,
             trajectories=trajectories,
             tasks=tasks,
@@ -149,12 +149,12 @@ def _measure(samples: str, provenance: Sequence[Path]) -> tuple[DatasetStats, li
             resolutions=dict(sql.execute(_counted("resolution", "demos")).fetchall()),
             lengths=dict(sql.execute(_LENGTHS).fetchall()),
         )
-        torn = sql.execute(_TORN).fetchall()
-    return facts, [_torn(str(group), str(splits)) for group, splits in torn]
+        shared = sql.execute(_TASKS_IN_TWO_SPLITS).fetchall()
+    return stats, [_task_in_two_splits(str(group), str(splits)) for group, splits in shared]
 
 
 def _read_provenance(sql: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
-    """Make the table `provenance`; a file that cannot be read costs only itself."""
+    """Fill the table `provenance`; files that cannot be read are skipped."""
     sql.execute(_NO_PROVENANCE)
     try:
         _insert(sql, paths)
@@ -166,14 +166,14 @@ def _read_provenance(sql: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> N
 
 def _insert(sql: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
     if paths:
-        # By name: a table written before a column was known has NULL there.
+        # By name: in tables written before a column was added it is NULL.
         source = _table(paths, ", union_by_name = true")
-        taken = f"COLUMNS('^({'|'.join(_PROVENANCE)})$')"
-        sql.execute(f"INSERT INTO provenance BY NAME SELECT {taken} FROM {source}")  # noqa: S608 - ours
+        columns = f"COLUMNS('^({'|'.join(_PROVENANCE)})$')"
+        sql.execute(f"INSERT INTO provenance BY NAME SELECT {columns} FROM {source}")  # noqa: S608 - ours
 
 
-def _torn(group: str, splits: str) -> Problem:
-    message = f"task {group!r} lies in more than one split: {splits}"
+def _task_in_two_splits(group: str, splits: str) -> Problem:
+    message = f"task {group!r} is in more than one split: {splits}"
     return Problem("torn_task", "README.md", message, remedy="build the dataset again")
 
 
@@ -197,7 +197,7 @@ _PROVENANCE = {
 _NO_PROVENANCE = (
     f"CREATE TABLE provenance ({', '.join(f'{name} {kind}' for name, kind in _PROVENANCE.items())})"
 )
-# The canvas is 1920x1080; a screen is what lies between the bars, undone by the scale.
+# The canvas is 1920x1080; the screen is the canvas without its bars, divided by the scale.
 _PER_TRAJECTORY = """
 CREATE TABLE demos AS
 SELECT s.trajectory_id, s.application, s.split, s.samples, p.split_group, p.platform,
@@ -225,7 +225,7 @@ FROM demos WHERE split IS NOT NULL GROUP BY split
 ORDER BY list_position(['train', 'val', 'test', 'held_out'], split)
 """
 _LENGTHS = "SELECT samples, count(*) FROM demos GROUP BY 1 ORDER BY 1"
-_TORN = """
+_TASKS_IN_TWO_SPLITS = """
 SELECT split_group, string_agg(DISTINCT split, ', ' ORDER BY split) FROM demos
 WHERE split_group IS NOT NULL GROUP BY split_group HAVING count(DISTINCT split) > 1 ORDER BY 1
 LIMIT 20

@@ -1,7 +1,7 @@
 """The index of a trajectory dataset: `index.json`, `metadata.json` and tables of both levels.
 
-Belongs here: what is said of many trajectories together (seed 001, section 5). Failed ones are in;
-only training exports leave them out.
+Belongs here: the files that OSWorld-Desktopd defines for many trajectories together. Failed
+trajectories are included; only training exports leave them out.
 """
 
 from collections import Counter
@@ -11,17 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from demo_pipeline.common.json_files import dump_json
+from demo_pipeline.common.parquet import TableWriter, described_schema, write_rows
 from demo_pipeline.datasets.pointer_leaks import LeakRates, check_leak_rates, leak_rates
-from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA
-from demo_pipeline.datasets.selection import DatasetTrajectory, Row, load, ordered
-from demo_pipeline.datasets.split_files import plain
+from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA, ProvenanceRow
+from demo_pipeline.datasets.selection import DatasetTrajectory, load, sorted_by_id
+from demo_pipeline.datasets.split_files import replace_surrogates
 from demo_pipeline.formats.desktopd.models import Creator, Index, IndexEntry, Metadata
 from demo_pipeline.formats.desktopd.reader import Trajectory
 from demo_pipeline.problems import DemonstrationError, Problem
-from demo_pipeline.recording.event_tables import described_schema
 from demo_pipeline.settings import DatasetSettings, TrajectorySettings
 
 STEPS_FILE = "steps.parquet"
@@ -44,13 +43,13 @@ class IndexSummary:
     """What was indexed.
 
     Attributes:
-        trajectories: in the index.
-        successful: of these.
-        failed: of these.
-        steps: of all of them.
-        leaks: as in `metadata.json`, counts and rates.
-        counts: as in `metadata.json`.
-        problems: why trajectories that could not be read are not in the index.
+        trajectories: number of trajectories in the index.
+        successful: how many of them succeeded.
+        failed: how many of them failed.
+        steps: number of steps of all of them.
+        leaks: counts and rates of leaks, as in `metadata.json`.
+        counts: the counts of `metadata.json`.
+        problems: why unreadable trajectories are not in the index.
     """
 
     trajectories: int
@@ -68,38 +67,32 @@ def build_index(
     settings: DatasetSettings,
     created_by: tuple[str, str],
 ) -> IndexSummary:
-    """Write `index.json`, `metadata.json` and tables; the caller makes the links.
+    """Write `index.json`, `metadata.json` and tables; the caller links the trajectories.
 
-    `steps.parquet` holds all provenance, `trajectories.parquet` a row a trajectory.
+    `steps.parquet` holds the provenance of all steps, `trajectories.parquet` one row per
+    trajectory.
 
     Args:
         trajectories: committed and valid ones, in any order.
-        out: directory to write into; it is made.
-        settings: recorded as the configuration.
+        out: directory to write into; it is created.
+        settings: written to `metadata.json` as the configuration.
         created_by: name and version of the program.
     """
     out.mkdir(parents=True, exist_ok=True)
     tally = _Tally()
-    target = out / STEPS_FILE
-    done = False
-    try:
-        with pq.ParquetWriter(
-            target, PROVENANCE_SCHEMA, compression="zstd", compression_level=3
-        ) as table:
-            for source in ordered(trajectories):
-                _index_one(source, tally, table)
-        done = True
-    finally:
-        # The writer ends a file properly even when its body raised.
-        if not done:
-            target.unlink(missing_ok=True)
+    with TableWriter(out / STEPS_FILE, PROVENANCE_SCHEMA) as table:
+        for source in sorted_by_id(trajectories):
+            _index_trajectory(source, tally, table)
     _write_index(out, tally)
     dump_json(out / "metadata.json", _metadata(tally, settings, created_by))
-    good = tally.successful
-    failed = len(tally.entries) - good
-    problems = tuple(tally.problems)
     return IndexSummary(
-        len(tally.entries), good, failed, tally.steps, tally.leaks, tally.counts(), problems
+        trajectories=len(tally.entries),
+        successful=tally.successful,
+        failed=len(tally.entries) - tally.successful,
+        steps=tally.steps,
+        leaks=tally.leaks,
+        counts=tally.counts(),
+        problems=tuple(tally.problems),
     )
 
 
@@ -111,14 +104,12 @@ def _write_index(out: Path, tally: "_Tally") -> None:
         trajectories=tally.entries,
     )
     dump_json(out / "index.json", index)
-    rows = pa.Table.from_pylist(tally.rows, schema=TRAJECTORIES_SCHEMA)
-    target = out / "trajectories.parquet"
-    pq.write_table(rows, target, compression="zstd", compression_level=3)
+    write_rows(out / "trajectories.parquet", tally.rows, TRAJECTORIES_SCHEMA)
 
 
 @dataclass(slots=True)
 class _Tally:
-    """What is known of the trajectories so far."""
+    """The counts over the trajectories so far."""
 
     entries: list[IndexEntry] = field(default_factory=list)
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -142,7 +133,7 @@ class _Tally:
     def successful(self) -> int:
         return sum(entry.success for entry in self.entries)
 
-    def add(self, trajectory: Trajectory, rows: Sequence[Row]) -> None:
+    def add(self, trajectory: Trajectory, rows: Sequence[ProvenanceRow]) -> None:
         task = trajectory.task
         self.entries.append(
             IndexEntry(
@@ -153,7 +144,7 @@ class _Tally:
                 application=task.application,
             )
         )
-        self.rows.append(_row(trajectory))
+        self.rows.append(_trajectory_row(trajectory))
         self.applications[task.application] += 1
         self.flags["contaminated"] += task.osworld_task_id is not None
         self.actions.update(step.action.action_type.value for step in trajectory.steps)
@@ -182,14 +173,16 @@ class _Tally:
         }
 
 
-def _row(trajectory: Trajectory) -> dict[str, Any]:
+def _trajectory_row(trajectory: Trajectory) -> dict[str, Any]:
     """A trajectory as a row of `TRAJECTORIES_SCHEMA`."""
     task, result = trajectory.task, trajectory.result
     return {
         "trajectory_id": trajectory.id,
-        "task_id": plain(task.task_id),
-        "osworld_task_id": None if task.osworld_task_id is None else plain(task.osworld_task_id),
-        "application": plain(task.application),
+        "task_id": replace_surrogates(task.task_id),
+        "osworld_task_id": None
+        if task.osworld_task_id is None
+        else replace_surrogates(task.osworld_task_id),
+        "application": replace_surrogates(task.application),
         "difficulty": task.difficulty,
         "success": result.success,
         "steps": len(trajectory.steps),
@@ -197,7 +190,7 @@ def _row(trajectory: Trajectory) -> dict[str, Any]:
     }
 
 
-def _index_one(source: DatasetTrajectory, tally: _Tally, table: pq.ParquetWriter) -> None:
+def _index_trajectory(source: DatasetTrajectory, tally: _Tally, table: TableWriter) -> None:
     try:
         trajectory, by_step = load(source)
     except DemonstrationError as error:
@@ -206,7 +199,7 @@ def _index_one(source: DatasetTrajectory, tally: _Tally, table: pq.ParquetWriter
         return
     rows = [by_step[index] for index in sorted(by_step)]
     tally.add(trajectory, rows)
-    table.write_table(pa.Table.from_pylist(rows, schema=PROVENANCE_SCHEMA))
+    table.write(pa.Table.from_pylist(rows, schema=PROVENANCE_SCHEMA))
 
 
 def _metadata(tally: _Tally, settings: DatasetSettings, created_by: tuple[str, str]) -> Metadata:
@@ -221,5 +214,5 @@ def _metadata(tally: _Tally, settings: DatasetSettings, created_by: tuple[str, s
 
 
 def check_dataset_leaks(out: Path, settings: TrajectorySettings) -> list[Problem]:
-    """Over the whole dataset, no more pictures give answers away than the settings allow."""
+    """A warning for every leak rate of the whole dataset that is above its limit."""
     return check_leak_rates(out / STEPS_FILE, settings)

@@ -1,32 +1,31 @@
-"""Leak rates: how often a picture shows the pointer at the target that the step is to find.
+"""Leak rates: how often a screenshot already shows the pointer at the target of its step.
 
-Belongs here: counting leaks over rows of the provenance table, and when a rate deserves a warning.
-What a leak is was decided as the picture was chosen (observation/pointer.py).
+Belongs here: counting leaks in the provenance table, and the warning above a limit. Whether a frame
+leaks is decided when it is chosen (`observation.frames.shown_pointer`).
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES
-from demo_pipeline.datasets.provenance import read_provenance
+from demo_pipeline.datasets.provenance import ProvenanceRow, read_provenance
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import TrajectorySettings
 
-Row = Mapping[str, Any]
 _COLUMNS = ("action_type", "leak", "unavoidable", "reason_code")
 
 
 @dataclass(frozen=True, slots=True)
 class LeakRates:
-    """How many pointing actions have a leaky picture; rates are shares of them, 0 to 1.
+    """How many pointing actions have a leaking screenshot; rates are shares of them, 0 to 1.
 
     Attributes:
         pointer_actions: clicks, drags and scrolls.
-        leaks: of these, with the pointer at its target in the picture.
-        unavoidable_leaks: of these, where it lay there as the action before ended.
+        leaks: how many of these have a screenshot with the pointer at its target.
+        unavoidable_leaks: how many leaks no earlier frame could avoid, because the pointer was at
+            the target when the previous action ended.
     """
 
     pointer_actions: int = 0
@@ -42,7 +41,7 @@ class LeakRates:
 
     @property
     def avoidable_leaks(self) -> int:
-        """Leaks where an earlier picture was to be had."""
+        """Leaks that an earlier frame would have avoided."""
         return self.leaks - self.unavoidable_leaks
 
     def share(self, count: int) -> float:
@@ -60,41 +59,41 @@ class LeakRates:
         }
 
 
-def leak_rates(rows: Iterable[Row]) -> LeakRates:
-    """The rates of some rows of the provenance table; steps that point at nothing do not count."""
+def leak_rates(rows: Iterable[ProvenanceRow]) -> LeakRates:
+    """The rates of rows of the provenance table; only pointing actions count."""
     pointing = [row for row in rows if row["action_type"] in POINTER_TYPES]
     leaky = [row for row in pointing if row["leak"]]
     return LeakRates(len(pointing), len(leaky), sum(bool(row["unavoidable"]) for row in leaky))
 
 
 def check_leak_rates(path: Path, limits: TrajectorySettings) -> list[Problem]:
-    """Warn of each rate that is above its limit.
+    """A warning for every rate that is above its limit.
 
     Args:
-        path: a provenance table, of one demonstration or of a dataset.
+        path: the provenance table of a demonstration or of a dataset.
         limits: `max_avoidable_leak_rate` and `max_leak_rate`.
     """
-    rows = read_provenance(path, _COLUMNS)
-    rates = leak_rates(rows)
-    leaky = [row for row in rows if row["leak"] and row["action_type"] in POINTER_TYPES]
+    steps = read_provenance(path, _COLUMNS)
+    rates = leak_rates(steps)
+    leaky = [row for row in steps if row["leak"] and row["action_type"] in POINTER_TYPES]
     avoidable = [row for row in leaky if not row["unavoidable"]]
-    watched = (
+    limited = (
         ("avoidable_leak_rate", "leak avoidably", avoidable, limits.max_avoidable_leak_rate),
         ("leak_rate", "leak", leaky, limits.max_leak_rate),
     )
     return [
-        Problem(code, path.name, _above(words, found, rates, limit), remedy=_remedy(code))
-        for code, words, found, limit in watched
-        if rates.share(len(found)) > limit
+        Problem(code, path.name, _message(words, rows, rates, limit), remedy=_remedy(code))
+        for code, words, rows, limit in limited
+        if rates.share(len(rows)) > limit
     ]
 
 
-def _above(words: str, found: Sequence[Row], rates: LeakRates, limit: float) -> str:
-    reasons = sorted(Counter(row["reason_code"] for row in found).items())
+def _message(words: str, rows: Sequence[ProvenanceRow], rates: LeakRates, limit: float) -> str:
+    reasons = sorted(Counter(row["reason_code"] for row in rows).items())
     listed = ", ".join(f"{reason} {count}" for reason, count in reasons)
     return (
-        f"{len(found)} of {rates.pointer_actions} pointing actions {words}: "
-        f"rate {rates.share(len(found)):.4f}, limit {limit:g}; by reason code: {listed}"
+        f"{len(rows)} of {rates.pointer_actions} pointing actions {words}: "
+        f"rate {rates.share(len(rows)):.4f}, limit {limit:g}; by reason code: {listed}"
     )
 
 

@@ -1,6 +1,7 @@
-"""What a model is told: the system prompt and the human turn of a CUDAG record.
+"""The prompts of the CUDAG and messages exports: the system prompt and the human turn.
 
-Belongs here: words only. Records are made in `cudag_records`, calls in `formats.cudag_calls`.
+Belongs here: texts for a model. Records are made in `cudag_records`; the text form of tool calls is
+in `formats.cudag.tool_calls`.
 """
 
 import json
@@ -41,12 +42,13 @@ _ACTIONS = {
 
 
 def scroll_rule(settings: DatasetSettings) -> str:
-    """The sign of `pixels`, in words."""
-    other = "down" if settings.scroll_positive == "up" else "up"
+    """What the sign of `pixels` means, as a sentence for the model."""
+    positive = settings.cudag_scroll_sign
+    negative = "down" if positive == "up" else "up"
     return (
-        f"`pixels` is positive to scroll {settings.scroll_positive} and negative to scroll {other};"
+        f"`pixels` is positive to scroll {positive} and negative to scroll {negative};"
         " for hscroll it is positive to the right and negative to the left;"
-        f" one notch of the wheel is {settings.pixels_per_notch}"
+        f" one notch of the wheel is {settings.cudag_pixels_per_notch}"
     )
 
 
@@ -80,7 +82,7 @@ def tool_schema(settings: DatasetSettings) -> dict[str, Any]:
 
 
 def system_prompt(settings: DatasetSettings) -> str:
-    """What a model is told before every record: the tool, its space and how to answer."""
+    """The system prompt of every record: the tool, the coordinates and how to answer."""
     schema = json.dumps(tool_schema(settings), ensure_ascii=False)
     return (
         "You operate a computer for a person. You are shown the screen, the task and what was done "
@@ -95,19 +97,19 @@ def system_prompt(settings: DatasetSettings) -> str:
 
 
 def history_line(number: int, calls: Sequence[ToolCall], note: str) -> str:
-    """One previous action as `1. {arguments}`, counted from 1, no marker left in it.
+    """A previous action as `1. {arguments}`, with markers escaped.
 
     Args:
-        number: of the line.
-        calls: what was done.
-        note: what the calls cannot say, or empty.
+        number: number of the line, from 1.
+        calls: the calls of the action.
+        note: what the calls cannot express, or empty.
     """
-    told = [render_json(call.named_arguments())[0] for call in calls]
-    return f"{number}. {' then '.join(told)}{escape_markers(note)[0]}"
+    texts = [render_json(call.named_arguments())[0] for call in calls]
+    return f"{number}. {' then '.join(texts)}{escape_markers(note)[0]}"
 
 
 def human_prompt(instruction: str, history: Sequence[str]) -> str:
-    """The instruction and the previous actions, without the image's mark; no marker left in it."""
+    """The instruction and the previous actions, with markers escaped, without the image token."""
     text, _ = escape_markers(instruction)
     return "\n".join([text, "", "Previous actions:", *history]) if history else text
 
@@ -134,10 +136,10 @@ _ROLE_WORDS = {
 
 
 def grounding_prompt(action: StepAction) -> str:
-    """What to do to which element, as `Click the Search button`; markers are left as they are.
+    """What to do to which element, as in `Click the Search button`; markers are not escaped.
 
-    Empty when no words would say it: there is no target, it has no name, or the action is more than
-    a place to point at (a drag's end has no name; what is typed has no place).
+    Empty when the action has no target, the target has no name, or the action is more than pointing
+    at the target: the end of a drag has no name, and typed text has no position.
     """
     target, verb = action.target_element, _verb(action)
     name = " ".join(target.name.split()) if target else ""

@@ -1,6 +1,6 @@
-"""The provenance table: everything known about a step that seed 001 has no key for.
+"""The provenance table: what is known about a step beside its OSWorld-Desktopd files.
 
-Belongs here: the one schema of `provenance.parquet` (a row a step) and its reader and writer.
+Belongs here: the schema of `provenance.parquet` (one row per step), its reader and its writer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from demo_pipeline.recording.event_tables import described_schema
+from demo_pipeline.common.parquet import described_schema, read_rows, write_rows
+
+ProvenanceRow = Mapping[str, Any]
 
 # name, type, nullable, meaning (with unit)
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
@@ -57,14 +58,13 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
 
 PROVENANCE_SCHEMA = described_schema(_COLUMNS)
 
-# What a table written before the column was known is taken to say: a leak counts as avoidable.
-_UNSAID = {"unavoidable": False}
+# Values for tables written before the column was added: a leak counts as avoidable.
+_DEFAULTS = {"unavoidable": False}
 
 
 def write_provenance(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Write one row a step; keys are the columns of `PROVENANCE_SCHEMA`."""
-    table = pa.Table.from_pylist(list(rows), schema=PROVENANCE_SCHEMA)
-    pq.write_table(table, path, compression="zstd", compression_level=3)
+    """Write one row per step; the keys are the columns of `PROVENANCE_SCHEMA`."""
+    write_rows(path, rows, PROVENANCE_SCHEMA)
 
 
 def read_provenance(path: Path, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
@@ -72,24 +72,10 @@ def read_provenance(path: Path, columns: Sequence[str] | None = None) -> list[di
 
     Args:
         path: the file.
-        columns: names, all of them when None; one that the file does not have is null
-            (`unavoidable`: false).
+        columns: names of columns, all of them when None. A column that the file does not have is
+            null (`unavoidable`: false).
+
+    Raises:
+        OSError, pyarrow.ArrowException: the file cannot be read as Parquet.
     """
-    # A third of the time of `pq.read_table`, which plans for many files and many threads.
-    with pq.ParquetFile(path) as file:
-        here = set(file.schema_arrow.names)
-        wanted = [one for one in PROVENANCE_SCHEMA if columns is None or one.name in columns]
-        names = [one.name for one in wanted if one.name in here]
-        table = file.read(columns=names, use_threads=False)
-    known = {
-        one.name: table[one.name].cast(one.type)
-        if one.name in here
-        else _unsaid(one, table.num_rows)
-        for one in wanted
-    }
-    rows: list[dict[str, Any]] = pa.table(known).to_pylist()
-    return rows
-
-
-def _unsaid(column: pa.Field, rows: int) -> pa.Array:
-    return pa.repeat(pa.scalar(_UNSAID.get(column.name), column.type), rows)
+    return read_rows(path, PROVENANCE_SCHEMA, columns, _DEFAULTS)

@@ -1,7 +1,7 @@
-"""Quests as OSWorld task files, one a demonstration.
+"""Writes the quest of every demonstration as an OSWorld task file.
 
-Belongs here: writing `examples/<application>/<trajectory_id>.json` and `test_all.json`, so that
-OSWorld's tools find them as they find their own, and the check of what was written.
+Belongs here: `examples/<application>/<trajectory_id>.json` and `test_all.json`, in the layout that
+OSWorld's tools read, and the check of these files.
 """
 
 from collections import defaultdict
@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from demo_pipeline.common.json_files import dump_json
-from demo_pipeline.datasets.selection import DatasetTrajectory, load_rows, ordered
+from demo_pipeline.datasets.selection import DatasetTrajectory, load_provenance, sorted_by_id
 from demo_pipeline.datasets.task_text import slug
 from demo_pipeline.formats.desktopd.models import Task
 from demo_pipeline.formats.desktopd.reader import read_document
@@ -26,11 +26,11 @@ class QuestSummary:
     """What was written.
 
     Attributes:
-        tasks: task files.
-        domains: how many of them, by folder.
-        without_quest: recordings of nobody's request, which give none.
-        unreadable: trajectories that give none because they cannot be read.
-        problems: why they cannot.
+        tasks: number of task files.
+        domains: number of task files by folder.
+        without_quest: demonstrations whose instruction came from no quest; they give no file.
+        unreadable: trajectories that could not be read; they give no file.
+        problems: why they could not be read.
     """
 
     tasks: int
@@ -41,15 +41,15 @@ class QuestSummary:
 
 
 def build_quests(trajectories: Sequence[DatasetTrajectory], out: Path) -> QuestSummary:
-    """Write a task file for each demonstration whose instruction came from a quest.
+    """Write a task file for every demonstration whose instruction came from a quest.
 
-    The id is the trajectory's, the snapshot its application. Nothing judges a quest: `evaluator` is
-    null, and there is nothing to prepare: `config` is empty (formats notes, section 3). Whether the
-    demonstration succeeded makes no difference to what was asked.
+    The task's id is that of the trajectory, its snapshot the application. A quest has neither an
+    evaluator nor a setup: `evaluator` is null and `config` is empty. Failed demonstrations give a
+    file too, because the quest is the same.
     """
-    listed: dict[str, list[str]] = defaultdict(list)
+    task_ids: dict[str, list[str]] = defaultdict(list)
     without, problems, unreadable = 0, list[Problem](), 0
-    for source in ordered(trajectories):
+    for source in sorted_by_id(trajectories):
         try:
             task = _task(source)
         except DemonstrationError as error:
@@ -60,10 +60,10 @@ def build_quests(trajectories: Sequence[DatasetTrajectory], out: Path) -> QuestS
             without += 1
             continue
         domain = slug(task.snapshot or _NO_APPLICATION)
-        listed[domain].append(task.id)
+        task_ids[domain].append(task.id)
         write_task(out / EXAMPLES / domain / f"{task.id}.json", task)
-    dump_json(out / LIST_FILE, dict(sorted(listed.items())))
-    counts = {domain: len(ids) for domain, ids in sorted(listed.items())}
+    dump_json(out / LIST_FILE, dict(sorted(task_ids.items())))
+    counts = {domain: len(ids) for domain, ids in sorted(task_ids.items())}
     return QuestSummary(sum(counts.values()), counts, without, unreadable, tuple(problems))
 
 
@@ -72,7 +72,7 @@ def _task(source: DatasetTrajectory) -> OsworldTask | None:
     if task is None:
         named = [replace(problem, demonstration=source.id) for problem in errors(problems)]
         raise DemonstrationError(named)
-    rows = load_rows(source, ("instruction_source",))
+    rows = load_provenance(source, ("instruction_source",))
     if not any(row["instruction_source"].startswith("quest.") for row in rows[:1]):
         return None
     apps = [] if task.application == _NO_APPLICATION else [task.application]
@@ -87,13 +87,13 @@ def _task(source: DatasetTrajectory) -> OsworldTask | None:
 
 
 def check_quests(folder: Path) -> list[Problem]:
-    """Every file is a sound, listed task whose evaluator is null."""
-    read = read_task_folder(folder)
-    problems = [*read.problems]
-    for entry in entries(read):
+    """Every file is a valid, listed task whose evaluator is null."""
+    tasks = read_task_folder(folder)
+    problems = [*tasks.problems]
+    for entry in entries(tasks):
         problems += entry.problems
         if entry.task is not None and entry.task.evaluator is not None:
-            message = "evaluator: nothing judges a quest; expected null"
+            message = "evaluator: expected null, because a quest has no evaluator"
             remedy = "this is a defect of the pipeline: report it"
             problems.append(Problem("quest_evaluator", entry.source.file, message, remedy=remedy))
     return problems

@@ -1,10 +1,11 @@
-"""Which trajectories a dataset is made of, and what is left out of training exports and why.
+"""Selects the trajectories of a training export, and reads committed trajectories.
 
-Belongs here: reading committed trajectories one at a time, and the rules for whole trajectories.
+Belongs here: the rules that leave out a whole trajectory. The rules that leave out a single step
+are in the exporters.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,16 +13,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA, read_provenance
+from demo_pipeline.datasets.provenance import (
+    PROVENANCE_SCHEMA,
+    ProvenanceRow,
+    read_provenance,
+)
 from demo_pipeline.formats.desktopd.models import Result, Task
 from demo_pipeline.formats.desktopd.reader import Trajectory, read_document, read_trajectory
 from demo_pipeline.problems import DemonstrationError, Problem, errors
 from demo_pipeline.settings import DatasetSettings
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-Row = Mapping[str, Any]
 _REQUIRED = frozenset(column.name for column in PROVENANCE_SCHEMA if not column.nullable)
-_HEAD = ("split_group", "status", "recorded_at")
+_HEAD_COLUMNS = ("split_group", "status", "recorded_at")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +34,7 @@ class DatasetTrajectory:
 
     Attributes:
         id: trajectory_id.
-        path: its folder (seed 001), or a link to it.
+        path: its folder, in the OSWorld-Desktopd layout, or a link to it.
         provenance: its provenance.parquet.
     """
 
@@ -41,7 +45,7 @@ class DatasetTrajectory:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A trajectory that goes into a training export, with what the splits need to know."""
+    """A trajectory that takes part in a training export, with what decides its split."""
 
     source: DatasetTrajectory
     instruction: str
@@ -51,12 +55,12 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a training export is made from.
+    """The trajectories of a training export.
 
     Attributes:
-        chosen: the trajectories that go in, by id.
+        chosen: the trajectories that take part, in the order of their ids.
         excluded: how many were left out, by reason: failed, aborted, contaminated, unreadable.
-        problems: why the unreadable ones are.
+        problems: why unreadable trajectories could not be read.
         newest: see `newest_recording`.
     """
 
@@ -67,20 +71,20 @@ class Selection:
 
 
 def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> Selection:
-    """Choose trajectories for training (formats notes, sections 2 and 3).
+    """Choose trajectories for training.
 
     Failed and aborted demonstrations and those of a benchmark task are left out unless the settings
-    say otherwise, each counted under the first reason that holds. One that cannot be read is left
-    out too and costs the others nothing.
+    include them; each is counted under the first reason that holds. A trajectory that cannot be
+    read is left out and reported; the others are not affected.
     """
     chosen: list[Candidate] = []
     problems: list[Problem] = []
     newest = EPOCH
     excluded: Counter[str] = Counter(failed=0, aborted=0, contaminated=0, unreadable=0)
-    for source in ordered(trajectories):
+    for source in sorted_by_id(trajectories):
         try:
-            rows = load_rows(source, _HEAD)
-            newest = max([newest, *(_moment(row["recorded_at"]) for row in rows[:1])])
+            rows = load_provenance(source, _HEAD_COLUMNS)
+            newest = max([newest, *(_utc(row["recorded_at"]) for row in rows[:1])])
             task, result = _read_head(source)
         except DemonstrationError as error:
             problems.extend(error.problems)
@@ -89,48 +93,52 @@ def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings)
         if reason := _left_out(task, result, rows, settings):
             excluded[reason] += 1
         else:
-            named = tuple(sorted({row["split_group"] for row in rows})) or (task.task_id,)
-            chosen.append(Candidate(source, task.instruction, task.application, named))
+            groups = tuple(sorted({row["split_group"] for row in rows})) or (task.task_id,)
+            chosen.append(Candidate(source, task.instruction, task.application, groups))
     return Selection(tuple(chosen), excluded, tuple(problems), newest)
 
 
-def _left_out(task: Task, result: Result, rows: Sequence[Row], settings: DatasetSettings) -> str:
+def _left_out(
+    task: Task, result: Result, rows: Sequence[ProvenanceRow], settings: DatasetSettings
+) -> str:
     """Why a trajectory takes no part; empty when it does.
 
-    A demonstration that was not completed is aborted, whatever its reason says (seed 000, status).
+    A demonstration whose `status` is not `completed` is aborted, whatever its `reason` is.
     """
     aborted = bool(rows) and rows[0]["status"] != "completed"
-    wanted = settings.include_aborted if aborted else settings.include_failed
-    if not result.success and not wanted:
+    included = settings.include_aborted if aborted else settings.include_failed
+    if not result.success and not included:
         return "aborted" if aborted else "failed"
     if task.osworld_task_id and not settings.include_contaminated:
         return "contaminated"
     return ""
 
 
-def ordered(trajectories: Sequence[DatasetTrajectory]) -> list[DatasetTrajectory]:
-    """By id, so that the order of discovery changes no byte."""
+def sorted_by_id(trajectories: Sequence[DatasetTrajectory]) -> list[DatasetTrajectory]:
+    """The trajectories by id, so that outputs do not depend on the order of discovery."""
     return sorted(trajectories, key=lambda trajectory: trajectory.id)
 
 
 def load(
     source: DatasetTrajectory, columns: Sequence[str] | None = None
-) -> tuple[Trajectory, dict[int, Row]]:
-    """A trajectory under the id it is committed as, and its provenance by step index.
+) -> tuple[Trajectory, dict[int, ProvenanceRow]]:
+    """Read a trajectory, under the id it is committed as, and its provenance by step index.
 
     Args:
         source: the trajectory.
-        columns: of the provenance, beside `step_index`; all of them when None.
+        columns: columns of the provenance beside `step_index`; all of them when None.
 
     Raises:
-        DemonstrationError: unreadable, or a step without provenance.
+        DemonstrationError: it cannot be read, or a step has no provenance.
     """
     try:
         trajectory = replace(read_trajectory(source.path), id=source.id)
     except DemonstrationError as error:
-        raise DemonstrationError(_named(error.problems, source)) from None
-    named = None if columns is None else ("step_index", *columns)
-    rows: dict[int, Row] = {row["step_index"]: row for row in load_rows(source, named)}
+        raise DemonstrationError(_of_demonstration(error.problems, source)) from None
+    wanted = None if columns is None else ("step_index", *columns)
+    rows: dict[int, ProvenanceRow] = {
+        row["step_index"]: row for row in load_provenance(source, wanted)
+    }
     for step in trajectory.steps:
         if step.index not in rows:
             message = f"step {step.index} has no row"
@@ -138,13 +146,13 @@ def load(
     return trajectory, rows
 
 
-def load_rows(
+def load_provenance(
     source: DatasetTrajectory, columns: Sequence[str] | None = None
 ) -> list[dict[str, Any]]:
-    """The provenance of a trajectory, a row a step; of all columns when `columns` is None.
+    """The provenance of a trajectory, one row per step; all columns when `columns` is None.
 
     Raises:
-        DemonstrationError: the file is missing, no provenance table, or lacks a required value.
+        DemonstrationError: the file is missing or damaged, or lacks a required value.
     """
     try:
         rows = read_provenance(source.provenance, columns)
@@ -159,34 +167,34 @@ def load_rows(
 
 
 def newest_recording(trajectories: Sequence[DatasetTrajectory]) -> datetime:
-    """When the newest of the recordings was made, UTC; the epoch when none says so."""
+    """When the newest recording was made, in UTC; the epoch when no recording has a time."""
     newest = EPOCH
     for source in trajectories:
         try:
-            rows = load_rows(source, _HEAD)
+            rows = load_provenance(source, _HEAD_COLUMNS)
         except DemonstrationError:
             continue
-        newest = max([newest, *(_moment(row["recorded_at"]) for row in rows[:1])])
+        newest = max([newest, *(_utc(row["recorded_at"]) for row in rows[:1])])
     return newest
 
 
-def _moment(text: str) -> datetime:
+def _utc(text: str) -> datetime:
     try:
-        moment = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         return EPOCH
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
 
 
 def _read_head(source: DatasetTrajectory) -> tuple[Task, Result]:
     task, problems = read_document(Task, source.path / "task.json", "task.json")
-    result, found = read_document(Result, source.path / "result.json", "result.json")
+    result, more = read_document(Result, source.path / "result.json", "result.json")
     if task is None or result is None:
-        raise DemonstrationError(_named(errors([*problems, *found]), source))
+        raise DemonstrationError(_of_demonstration(errors([*problems, *more]), source))
     return task, result
 
 
-def _named(problems: Sequence[Problem], source: DatasetTrajectory) -> list[Problem]:
+def _of_demonstration(problems: Sequence[Problem], source: DatasetTrajectory) -> list[Problem]:
     return [replace(problem, demonstration=source.id) for problem in problems]
 
 

@@ -1,33 +1,35 @@
-"""SFT samples (seed 001, section 6): a line a step, what was seen and what was done.
+"""Exports SFT samples of OSWorld-Desktopd: for each step what was seen and what was done.
 
-Belongs here: the samples and their table. Pictures and trees are named by their path in the
-dataset, so that a sample is small and nothing is copied.
+Belongs here: the samples and their table. Screenshots and trees are named by their path in the
+dataset, so that samples are small and nothing is copied.
 """
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from demo_pipeline.datasets.cudag_actions import is_off_screen
-from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory, Row, load, select
-from demo_pipeline.datasets.split_files import SplitFiles, plain
-from demo_pipeline.datasets.split_plan import CrossSplitGuard, plan_splits
+from demo_pipeline.datasets.export_loop import (
+    Excluded,
+    ExportSummary,
+    export_records,
+    plan_export,
+)
+from demo_pipeline.datasets.provenance import ProvenanceRow
+from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory
+from demo_pipeline.datasets.split_files import FileRecord, SplitFiles, replace_surrogates
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.formats.desktopd.reader import StepFiles, Trajectory
 from demo_pipeline.formats.desktopd.vocabulary import CANVAS_HEIGHT, CANVAS_WIDTH
-from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.settings import DatasetSettings
 
 SAMPLES_FILE = "samples.jsonl"
-_PROVENANCE = ("pts", "leak", "off_screen")
-STEP_EXCLUSIONS = ("off_screen", "missing_frame", "leak", "split_leak")
 
-# name, type, meaning. Parameters differ by action type, which tables cannot: those are JSON text.
+# name, type, meaning. Parameters differ by action type, so `action` and `history` are JSON text.
 _COLUMNS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("trajectory_id", pa.string(), "demonstration id"),
     ("step_index", pa.int32(), "0-based, as in steps/NNN"),
@@ -50,131 +52,102 @@ SFT_SCHEMA = pa.schema(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SftSummary:
-    """What was written.
-
-    Attributes:
-        samples: lines.
-        trajectories: that gave at least one line.
-        records: lines by split.
-        excluded_trajectories: by reason: failed, contaminated, unreadable.
-        excluded_samples: by reason, see `STEP_EXCLUSIONS`.
-        problems: why unreadable trajectories are.
-    """
-
-    samples: int
-    trajectories: int
-    records: dict[str, int]
-    excluded_trajectories: dict[str, int]
-    excluded_samples: dict[str, int]
-    problems: tuple[Problem, ...]
-
-
 def build_sft(
     trajectories: Sequence[DatasetTrajectory], out: Path, settings: DatasetSettings
-) -> SftSummary:
-    """Write the samples, by trajectory id and step; one trajectory is in memory at a time.
+) -> ExportSummary:
+    """Write the samples, by trajectory id and step.
 
-    `samples.jsonl` and `samples.parquet` hold all; `train`, `val`, `test` and, where there are any,
-    `held_out` hold the splits, the same as the CUDAG dataset's. Paths are relative to the dataset
-    root: `trajectories/<id>/steps/000/screenshot.png`. Steps off the screen, without a frame or
-    with a leaky one give no sample and stay in the history.
+    `samples.jsonl` and `samples.parquet` hold all; `train`, `val`, `test` and, when it has a
+    sample, `held_out` hold the splits. Paths are relative to the dataset root:
+    `trajectories/<id>/steps/000/screenshot.png`. Steps off the screen, without a frame or with a
+    leaky one give no sample and stay in the history.
 
     Args:
         trajectories: committed and valid ones, in any order.
-        out: directory to write into; it is made.
+        out: directory to write into; it is created.
         settings: what takes part, and the splits.
     """
-    selection = select(trajectories, settings)
-    splits = plan_splits(selection, settings).splits
-    sights = CrossSplitGuard.of(selection, splits)
-    excluded: Counter[str] = Counter(dict.fromkeys(STEP_EXCLUSIONS, 0))
-    left_out, problems = selection.excluded.copy(), list(selection.problems)
-    written: set[str] = set()
+    plan = plan_export(trajectories, settings)
     with SplitFiles(out, SFT_SCHEMA, "samples") as files:
-        for candidate in selection.chosen:
-            split = splits[candidate.source.id]
-            try:
-                trajectory, rows = load(candidate.source, _PROVENANCE)
-            except DemonstrationError as error:
-                problems.extend(error.problems)
-                left_out["unreadable"] += 1
-                continue
-            for sample in samples(trajectory, rows, settings, excluded):
-                if _leaks(sample, candidate, split, sights):
-                    excluded["split_leak"] += 1
-                    continue
-                files.write(split, sample, _row(sample, trajectory, split))
-                written.add(trajectory.id)
-    return SftSummary(
-        samples=files.counts.total(),
-        trajectories=len(written),
-        records={split.value: files.counts[split] for split in Split},
-        excluded_trajectories=dict(left_out),
-        excluded_samples=dict(excluded),
-        problems=tuple(problems),
-    )
+        return export_records(plan, SftExporter(files, settings))
 
 
-def samples(
-    trajectory: Trajectory,
-    rows: Mapping[int, Row],
-    settings: DatasetSettings,
-    excluded: Counter[str],
-) -> Iterator[dict[str, Any]]:
-    """Yield the samples of a trajectory; `excluded` is told of steps that give none."""
-    history: list[dict[str, Any]] = []
-    for step in trajectory.steps:
-        action = step.action.model_dump(mode="json")
-        reason = _exclusion(step, rows[step.index], settings)
-        if reason:
-            excluded[reason] += 1
-        else:
-            folder = f"trajectories/{trajectory.id}/steps/{step.folder.name}"
-            seen = {
-                "instruction": trajectory.task.instruction,
-                "screenshot": f"{folder}/{step.screenshot.name}",
-                "ui_tree": f"{folder}/{step.ui_tree.name}",
-                "history": history,
-            }
-            done = {"action": action, "reasoning": step.action.reasoning}
-            yield {"input": seen, "output": done}
-        history = [*history, action]
+@dataclass(frozen=True, slots=True)
+class SftExporter:
+    """Makes a sample of every step; see `export_loop.Exporter`."""
+
+    unit: ClassVar[str] = "samples"
+    exclusions: ClassVar[Sequence[str]] = ("off_screen", "missing_frame", "leak")
+    provenance_columns: ClassVar[Sequence[str]] = ("pts", "leak", "off_screen")
+    instruction_in_prompt: ClassVar[bool] = True
+    files: SplitFiles
+    settings: DatasetSettings
+
+    def records(
+        self, candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]
+    ) -> Iterator[FileRecord | Excluded]:
+        """Yield a sample per step; its history holds all steps before it."""
+        history: list[dict[str, Any]] = []
+        for step in trajectory.steps:
+            action = step.action.model_dump(mode="json")
+            reason = _exclusion(step, rows[step.index], self.settings)
+            if reason:
+                yield Excluded(reason)
+            else:
+                sample = _sample(trajectory, step, action, history)
+                prompt = f"{candidate.instruction}\n{json.dumps(history)}"
+                yield FileRecord(sample, _row(sample, trajectory), prompt, step.screenshot)
+            history = [*history, action]
+
+    def write(self, split: Split, record: FileRecord) -> None:
+        """Add a sample to the files."""
+        self.files.write(split, record.line, {**record.row, "split": split.value})
 
 
-def _exclusion(step: StepFiles, row: Row, settings: DatasetSettings) -> str:
+def _exclusion(step: StepFiles, row: ProvenanceRow, settings: DatasetSettings) -> str:
+    """Why a step gives no sample, the first reason that holds; empty when it gives one."""
     if is_off_screen(step.action, row, (CANVAS_WIDTH, CANVAS_HEIGHT)):
         return "off_screen"
-    missing = row["pts"] is None or not step.screenshot.is_file() or not step.ui_tree.is_file()
-    if missing:
+    if row["pts"] is None or not step.screenshot.is_file() or not step.ui_tree.is_file():
         return "missing_frame"
     return "leak" if row["leak"] and not settings.include_leaky else ""
 
 
-def _leaks(
-    sample: Mapping[str, Any], candidate: Candidate, split: Split, sights: CrossSplitGuard
-) -> bool:
-    seen = sample["input"]
-    inside = str(seen["screenshot"]).removeprefix(f"trajectories/{candidate.source.id}/")
-    prompt = f"{seen['instruction']}\n{json.dumps(seen['history'])}"
-    return sights.leaks(candidate.instruction, prompt, candidate.source.path / inside, split)
+def _sample(
+    trajectory: Trajectory,
+    step: StepFiles,
+    action: dict[str, Any],
+    history: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """The sample of a step, as `SftSample` describes it."""
+    folder = f"trajectories/{trajectory.id}/steps/{step.folder.name}"
+    return {
+        "input": {
+            "instruction": trajectory.task.instruction,
+            "screenshot": f"{folder}/{step.screenshot.name}",
+            "ui_tree": f"{folder}/{step.ui_tree.name}",
+            "history": history,
+        },
+        "output": {"action": action, "reasoning": step.action.reasoning},
+    }
 
 
-def _row(sample: Mapping[str, Any], trajectory: Trajectory, split: Split) -> dict[str, Any]:
-    """The sample as a row of `SFT_SCHEMA`."""
-    seen, action = sample["input"], sample["output"]["action"]
+def _row(sample: Mapping[str, Any], trajectory: Trajectory) -> dict[str, Any]:
+    """The sample as a row of `SFT_SCHEMA`, without its split."""
+    given, action = sample["input"], sample["output"]["action"]
     texts = {
         "trajectory_id": trajectory.id,
-        "split": split.value,
         "task_id": trajectory.task.task_id,
         "application": trajectory.task.application,
         "action_type": action["action_type"],
-        "instruction": seen["instruction"],
-        "screenshot": seen["screenshot"],
-        "ui_tree": seen["ui_tree"],
-        "history": json.dumps(seen["history"], ensure_ascii=False),
+        "instruction": given["instruction"],
+        "screenshot": given["screenshot"],
+        "ui_tree": given["ui_tree"],
+        "history": json.dumps(given["history"], ensure_ascii=False),
         "action": json.dumps(action, ensure_ascii=False),
         "reasoning": sample["output"]["reasoning"],
     }
-    return {"step_index": action["step_index"], **{k: plain(v) for k, v in texts.items()}}
+    return {
+        "step_index": action["step_index"],
+        **{k: replace_surrogates(v) for k, v in texts.items()},
+    }

@@ -1,8 +1,7 @@
-"""Which trajectories train, validate, test or stay apart.
+"""Assigns trajectories to the splits train, val, test and held_out.
 
-Belongs here: grouping demonstrations of one task and placing groups by a stable hash, so that no
-demonstration and no task lies in two splits and a new demonstration never moves an old one
-(formats notes, section 4).
+Belongs here: grouping the demonstrations of a task and assigning groups by a stable hash, so that
+no task is in two splits and a new demonstration does not move an old one.
 """
 
 import hashlib
@@ -17,7 +16,7 @@ FEW_GROUPS = 20
 
 
 class Split(StrEnum):
-    """A part of a dataset; `held_out` is chosen by application, the others by hash."""
+    """A part of a dataset; `held_out` is assigned by application, the others by hash."""
 
     TRAIN = "train"
     VAL = "val"
@@ -27,15 +26,15 @@ class Split(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SplitPlan:
-    """Where everything goes.
+    """The split of every trajectory and of every group.
 
     Attributes:
         splits: split of every trajectory.
         groups: split of every group.
         members: group of every trajectory.
-        filled: groups that were moved to a split that would have been empty, in order. Only
-            datasets of fewer than `FEW_GROUPS` groups have any; only they may move groups later.
-        empty: wanted splits that stay empty because there are too few groups.
+        filled: groups that were moved to a split that would have been empty, in order. Only in
+            datasets of fewer than `FEW_GROUPS` groups; only these may move a group later.
+        empty: splits with a ratio above 0 that stay empty because there are too few groups.
         absent: held-out applications that no trajectory has.
     """
 
@@ -47,26 +46,28 @@ class SplitPlan:
     absent: tuple[str, ...]
 
 
-def connected_groups(links: Mapping[str, Iterable[str]]) -> dict[str, str]:
-    """Trajectory → group: trajectories that share any link, directly or through others.
+def connected_groups(split_groups: Mapping[str, Iterable[str]]) -> dict[str, str]:
+    """Join trajectories that share a split group, directly or through others.
 
     Args:
-        links: trajectory → its split groups (one, unless its provenance names several); a
+        split_groups: trajectory → its split groups (one, unless its provenance names several); a
             trajectory without any is a group of its own.
 
     Returns:
-        Every trajectory's group, named after the smallest of the group's links.
+        Trajectory → group, named after the smallest of the group's split groups.
     """
     parent: dict[str, str] = {}
 
-    def root(link: str) -> str:
-        parent.setdefault(link, link)
-        while parent[link] != link:
-            parent[link] = parent[parent[link]]
-            link = parent[link]
-        return link
+    def root(name: str) -> str:
+        parent.setdefault(name, name)
+        while parent[name] != name:
+            parent[name] = parent[parent[name]]
+            name = parent[name]
+        return name
 
-    named = {key: sorted(set(values)) or [f"trajectory:{key}"] for key, values in links.items()}
+    named = {
+        key: sorted(set(names)) or [f"trajectory:{key}"] for key, names in split_groups.items()
+    }
     for names in named.values():
         for name in names:
             low, high = sorted((root(names[0]), root(name)))
@@ -79,33 +80,33 @@ def assign_splits(
     settings: DatasetSettings,
     applications: Mapping[str, str] | None = None,
 ) -> SplitPlan:
-    """Place every group.
+    """Assign every group to a split.
 
-    A group with a trajectory of a held-out application is held out whole. Any other goes where its
-    hash falls among the cumulative ratios of train, val and test. With fewer than `FEW_GROUPS` such
-    groups, a wanted split (ratio above 0) that is empty takes the group whose hash is nearest to
-    it, unless that would empty another split.
+    A group with a trajectory of a held-out application is held out as a whole. The hash of any
+    other group is compared with the cumulative ratios of train, val and test. With fewer than
+    `FEW_GROUPS` such groups, an empty split with a ratio above 0 takes the group whose hash is
+    nearest to it, unless that would empty another split.
 
     Args:
         groups: trajectory → group.
-        settings: seed, ratios and held-out applications, by any name that `normalise_app` knows.
-        applications: trajectory → application, for the held-out ones.
+        settings: seed, ratios and held-out applications (any name that `normalise_app` knows).
+        applications: trajectory → application; needed for held-out applications.
     """
     held = {normalise_app(name): name for name in settings.held_out_applications}
     used = {key: normalise_app(name) for key, name in (applications or {}).items()}
-    apart = {group for key, group in groups.items() if used.get(key) in held}
+    held_out = {group for key, group in groups.items() if used.get(key) in held}
     intervals = _intervals(settings)
     position = {
         group: stable_position(settings.seed, group)
-        for group in sorted(set(groups.values()) - apart)
+        for group in sorted(set(groups.values()) - held_out)
     }
-    placed = {group: _place(at, intervals) for group, at in position.items()}
-    filled = _fill(placed, position, intervals) if len(placed) < FEW_GROUPS else ()
-    present = set(placed.values())
-    placed.update(dict.fromkeys(apart, Split.HELD_OUT))
+    assigned = {group: _split_at(where, intervals) for group, where in position.items()}
+    filled = _fill(assigned, position, intervals) if len(assigned) < FEW_GROUPS else ()
+    present = set(assigned.values())
+    assigned.update(dict.fromkeys(held_out, Split.HELD_OUT))
     return SplitPlan(
-        splits={key: placed[group] for key, group in sorted(groups.items())},
-        groups=dict(sorted(placed.items())),
+        splits={key: assigned[group] for key, group in sorted(groups.items())},
+        groups=dict(sorted(assigned.items())),
         members=dict(sorted(groups.items())),
         filled=filled,
         empty=tuple(split for split in intervals if split not in present),
@@ -114,13 +115,13 @@ def assign_splits(
 
 
 def stable_position(seed: int, group: str) -> float:
-    """A group's place in [0, 1): the first 53 bits of SHA-256 over seed and group."""
+    """A group's position in [0, 1): the first 53 bits of SHA-256 over seed and group."""
     digest = hashlib.sha256(f"{seed}:{group}".encode(errors="surrogatepass")).digest()
     return (int.from_bytes(digest[:8], "big") >> 11) / 2**53
 
 
 def _intervals(settings: DatasetSettings) -> dict[Split, tuple[float, float]]:
-    """The part of [0, 1) that belongs to each split with a ratio above 0."""
+    """The interval of [0, 1) that belongs to each split with a ratio above 0."""
     ratios = {
         Split.TRAIN: settings.train_ratio,
         Split.VAL: settings.val_ratio,
@@ -134,31 +135,34 @@ def _intervals(settings: DatasetSettings) -> dict[Split, tuple[float, float]]:
     return bounds
 
 
-def _place(at: float, intervals: Mapping[Split, tuple[float, float]]) -> Split:
-    """The split whose part holds the place; the last one takes what rounding leaves over."""
-    return next((split for split, (_, high) in intervals.items() if at < high), list(intervals)[-1])
+def _split_at(position: float, intervals: Mapping[Split, tuple[float, float]]) -> Split:
+    """The split whose interval holds the position; the last split also takes rounding errors."""
+    splits = (split for split, (_, high) in intervals.items() if position < high)
+    return next(splits, list(intervals)[-1])
 
 
 def _fill(
-    placed: dict[str, Split],
+    assigned: dict[str, Split],
     position: Mapping[str, float],
     intervals: Mapping[Split, tuple[float, float]],
 ) -> tuple[tuple[str, Split], ...]:
-    """Move one group into each empty split where another split can spare it; changes `placed`."""
+    """Move a group into each empty split if another split can spare it; changes `assigned`."""
     moves = []
     for split, (low, high) in intervals.items():
-        if split in placed.values():
+        if split in assigned.values():
             continue
-        spare = _can_spare(placed)
+        spare = _can_spare(assigned)
         if not spare:
             continue
-        nearest = min(spare, key=lambda g: (max(low - position[g], position[g] - high), g))
-        placed[nearest] = split
+        nearest = min(
+            spare, key=lambda group: (max(low - position[group], position[group] - high), group)
+        )
+        assigned[nearest] = split
         moves.append((nearest, split))
     return tuple(moves)
 
 
-def _can_spare(placed: Mapping[str, Split]) -> Collection[str]:
-    """Groups whose split has another group left."""
-    members = list(placed.values())
-    return [group for group, split in placed.items() if members.count(split) > 1]
+def _can_spare(assigned: Mapping[str, Split]) -> Collection[str]:
+    """Groups whose split has at least one other group."""
+    splits = list(assigned.values())
+    return [group for group, split in assigned.items() if splits.count(split) > 1]

@@ -1,7 +1,6 @@
-"""Statistics of the datasets: one SQL query a table, over the views.
+"""Statistics of the datasets: tables, each the result of a SQL query over the views.
 
-Belongs here: the queries, and whether the datasets agree with each other. No row passes through
-Python but those of the answers.
+Belongs here: the queries, and the check that the datasets agree with each other.
 """
 
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ STATISTICS_FILE = "statistics.json"
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One table: its name, the views it needs, and how it is found."""
+    """A table of the statistics: its name, the views that it needs, and its SQL."""
 
     name: str
     needs: frozenset[str]
@@ -122,24 +121,24 @@ QUERIES = (
     ),
 )
 
-# What must be empty: (views, message, query of ids).
+# (views, message, query that must find no trajectory).
 _AGREEMENTS = (
     (
         frozenset({"trajectories", "steps"}),
-        "the number of its steps differs between trajectories.parquet and steps.parquet",
+        "its number of steps differs between trajectories.parquet and steps.parquet",
         """SELECT trajectory_id FROM trajectories
            LEFT JOIN (SELECT trajectory_id, count(*) AS found FROM steps GROUP BY 1)
            USING (trajectory_id) WHERE steps <> coalesce(found, 0) ORDER BY 1""",
     ),
     (
         frozenset({"sft", "steps"}),
-        "it has an SFT sample of a step that steps.parquet does not have",
+        "an SFT sample shows a step that is not in steps.parquet",
         """SELECT DISTINCT trajectory_id FROM sft ANTI JOIN steps
            USING (trajectory_id, step_index) ORDER BY 1""",
     ),
     (
         frozenset({"sft", "messages"}),
-        "it lies in different splits of sft and messages",
+        "its split differs between sft and messages",
         """SELECT DISTINCT trajectory_id FROM
            (SELECT trajectory_id, split FROM sft) JOIN
            (SELECT trajectory_id, split AS other FROM messages) USING (trajectory_id)
@@ -148,24 +147,24 @@ _AGREEMENTS = (
 )
 
 
-def statistics(sql: duckdb.DuckDBPyConnection, there: frozenset[str]) -> Tables:
-    """Every table whose views are there, by name; a row is an object of plain JSON values."""
-    return {query.name: rows(sql, query.sql) for query in QUERIES if query.needs <= there}
+def statistics(sql: duckdb.DuckDBPyConnection, present: frozenset[str]) -> Tables:
+    """Every table whose views exist, by name; a row is an object of plain JSON values."""
+    return {query.name: rows(sql, query.sql) for query in QUERIES if query.needs <= present}
 
 
 def rows(sql: duckdb.DuckDBPyConnection, query: str) -> list[dict[str, Any]]:
-    """The answer of a query, an object a row."""
-    answer = sql.execute(query)
-    names = [column[0] for column in answer.description or ()]
-    return [dict(zip(names, row, strict=True)) for row in answer.fetchall()]
+    """The result of a query, one object per row."""
+    result = sql.execute(query)
+    names = [column[0] for column in result.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
 
 
-def disagreements(sql: duckdb.DuckDBPyConnection, there: frozenset[str]) -> list[Problem]:
-    """Where the datasets contradict each other, a problem a trajectory."""
+def disagreements(sql: duckdb.DuckDBPyConnection, present: frozenset[str]) -> list[Problem]:
+    """Where the datasets contradict each other, one problem per trajectory."""
     remedy = "build the datasets again, all from the same trajectories"
     return [
         Problem("datasets_differ", STATISTICS_FILE, message, remedy=remedy, demonstration=str(key))
         for views, message, query in _AGREEMENTS
-        if views <= there
+        if views <= present
         for (key,) in sql.execute(query).fetchall()
     ]

@@ -1,7 +1,7 @@
-"""Steps: recorded actions in seed 001's words, on the canvas.
+"""Turns recorded actions into OSWorld-Desktopd steps, on the canvas.
 
-Belongs here: parameters by type, targets, the plain sentence that says what a step does, and which
-actions are steps at all.
+Belongs here: which actions become steps, their parameters, their targets, and the sentence that
+describes a step.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from demo_pipeline.actions.action_tables import Action
+from demo_pipeline.actions.wheel import EVIDENCE, WheelVote, scroll_direction
 from demo_pipeline.formats.desktopd.step_actions import PARAMETERS, StepAction, TargetElement
 from demo_pipeline.formats.desktopd.vocabulary import ActionType
 from demo_pipeline.observation.calibration.canvas import Canvas
-from demo_pipeline.observation.calibration.evidence import Evidence, WheelEvidence
+from demo_pipeline.observation.frames.evidence import Evidence
 
-Row = Mapping[str, Any]
+_Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -23,29 +24,29 @@ class Step:
 
     action: Action
     written: StepAction
-    frame: Row
-    tree: Row
+    frame: _Row
+    tree: _Row
 
 
 @dataclass(frozen=True)
 class Steps:
-    """The steps of a demonstration and what was left out, by reason."""
+    """The steps of a demonstration, and how many actions were left out by reason."""
 
     steps: tuple[Step, ...]
     left_out: Mapping[str, int]
 
 
 def build_steps(
-    actions: Sequence[Action], frames: Sequence[Row], trees: Sequence[Row], evidence: Evidence
+    actions: Sequence[Action], frames: Sequence[_Row], trees: Sequence[_Row], evidence: Evidence
 ) -> Steps:
-    """Number the steps. Left out and counted: thinking pauses, off-screen, no picture."""
+    """Number the steps; pauses to think and actions off screen or without a frame are left out."""
     canvas = evidence.as_canvas()
     waits = {wait.action_index: wait.seconds for wait in evidence.waits}
     steps: list[Step] = []
     left_out = {"thinking_pause": 0, "off_screen": 0, "no_position": 0, "missing_frame": 0}
-    for logged, frame, tree in zip(actions, frames, trees, strict=True):
-        action = _as_seen(logged, evidence.wheel)
-        reason = _unusable(action, frame, waits, canvas)
+    for recorded, frame, tree in zip(actions, frames, trees, strict=True):
+        action = _as_filmed(recorded, evidence.wheel)
+        reason = _exclusion(action, frame, waits, canvas)
         if reason is not None:
             left_out[reason] += 1
             continue
@@ -56,26 +57,25 @@ def build_steps(
             action_type=kind,
             parameters=PARAMETERS[kind].model_validate(parameters),
             target_element=target,
-            reasoning=_sentence(action, target, parameters),
+            reasoning=_reasoning(action, target, parameters),
         )
         steps.append(Step(action, written, frame, tree))
     return Steps(tuple(steps), left_out)
 
 
-def _as_seen(action: Action, wheel: WheelEvidence) -> Action:
-    """A scroll in the direction that the pictures show, unless a setting says how to read it."""
-    if action.action_type != "scroll" or action.wheel_method == "override":
+def _as_filmed(action: Action, vote: WheelVote) -> Action:
+    """A scroll with the direction that the video shows; any other action as it is."""
+    if action.action_type != "scroll":
         return action
-    direction: str | None = wheel.sideways.get(action.action_index)
-    if direction is None and wheel.positive is not None and action.wheel_sum:
-        opposite = "up" if wheel.positive == "down" else "down"
-        direction = wheel.positive if action.wheel_sum > 0 else opposite
+    direction = scroll_direction(action.action_index, action.wheel_sum, action.wheel_method, vote)
     if direction is None:
         return action
-    return replace(action, direction=direction, wheel_method="evidence")
+    return replace(action, direction=direction, wheel_method=EVIDENCE)
 
 
-def _unusable(action: Action, frame: Row, waits: Mapping[int, float], canvas: Canvas) -> str | None:
+def _exclusion(
+    action: Action, frame: _Row, waits: Mapping[int, float], canvas: Canvas
+) -> str | None:
     if action.action_type == "pause":
         return None if action.action_index in waits and frame["file"] else "thinking_pause"
     if action.action_type not in {"type", "hotkey"}:
@@ -90,14 +90,14 @@ def _unusable(action: Action, frame: Row, waits: Mapping[int, float], canvas: Ca
     return None if frame["file"] else "missing_frame"
 
 
-def _target(tree: Row) -> TargetElement | None:
+def _target(tree: _Row) -> TargetElement | None:
     if tree["target_id"] is None:
         return None
     return TargetElement(id=tree["target_id"], role=tree["target_role"], name=tree["target_name"])
 
 
 def _point(x: float | None, y: float | None, canvas: Canvas) -> tuple[int, int]:
-    """A pixel of the canvas: the one that holds the point."""
+    """The pixel of the canvas that holds the point."""
     left, top = canvas.to_canvas(x or 0.0, y or 0.0)
     return min(max(int(left), 0), canvas.width - 1), min(max(int(top), 0), canvas.height - 1)
 
@@ -112,8 +112,8 @@ def _parameters(
             return ActionType.HOTKEY, {"keys": list(action.keys)}
         case "pause":
             return ActionType.WAIT, {"seconds": waits[action.action_index]}
-    held = {"modifiers": list(action.modifiers)} if action.modifiers else {}
-    return ActionType(action.action_type), {**_pointer_parameters(action, canvas), **held}
+    modifiers = {"modifiers": list(action.modifiers)} if action.modifiers else {}
+    return ActionType(action.action_type), {**_pointer_parameters(action, canvas), **modifiers}
 
 
 def _pointer_parameters(action: Action, canvas: Canvas) -> dict[str, Any]:
@@ -135,9 +135,9 @@ def _pointer_parameters(action: Action, canvas: Canvas) -> dict[str, Any]:
 _VERBS = {"click": "Click", "double_click": "Double-click", "right_click": "Right-click"}
 
 
-def _sentence(action: Action, target: TargetElement | None, parameters: Mapping[str, Any]) -> str:
-    """One plain sentence; provenance says that a template made it."""
-    thing = _thing(target)
+def _reasoning(action: Action, target: TargetElement | None, parameters: Mapping[str, Any]) -> str:
+    """The `reasoning` of a step: a sentence made by a template, as the provenance says."""
+    element = _element_phrase(target)
     match action.action_type:
         case "click" | "double_click" | "right_click":
             verb = _VERBS[action.action_type]
@@ -146,25 +146,25 @@ def _sentence(action: Action, target: TargetElement | None, parameters: Mapping[
             elif action.button == "middle":
                 verb = "Middle-click"
             keys = f" while holding {' and '.join(action.modifiers)}" if action.modifiers else ""
-            where = thing or f"at ({parameters['x']}, {parameters['y']})"
+            where = element or f"at ({parameters['x']}, {parameters['y']})"
             return f"{verb} {where}{keys}."
         case "drag":
             goal = f"to ({parameters['end_x']}, {parameters['end_y']})"
-            start = thing or f"from ({parameters['start_x']}, {parameters['start_y']})"
+            start = element or f"from ({parameters['start_x']}, {parameters['start_y']})"
             return f"Drag {start} {goal}."
         case "scroll":
             notches = "notch" if action.amount == 1 else "notches"
-            where = f" in {thing}" if thing else ""
+            where = f" in {element}" if element else ""
             return f"Scroll {action.direction} {action.amount} {notches}{where}."
         case "type":
-            return f"Type the text into {thing}." if thing else "Type the text."
+            return f"Type the text into {element}." if element else "Type the text."
         case "hotkey":
             return f"Press {'+'.join(action.keys)}."
         case _:
             return "Wait until the screen has settled."
 
 
-def _thing(target: TargetElement | None) -> str:
+def _element_phrase(target: TargetElement | None) -> str:
     if target is None:
         return ""
     name = " ".join(target.name.split())

@@ -1,7 +1,7 @@
-"""Which OSWorld task a demonstration is of, if any.
+"""Finds the OSWorld task that a demonstration shows, if any.
 
 Belongs here: looking a demonstration up in the catalog, by id or by instruction. A demonstration of
-a benchmark's task is contamination; leaving it out is the training exports' business.
+a benchmark's task is contamination; the training exports leave it out.
 """
 
 import json
@@ -22,15 +22,15 @@ _COLUMNS = ["file", "kind", "task_id", "instruction_key"]
 
 @dataclass(frozen=True, slots=True)
 class TaskMatch:
-    """The task a demonstration is of; all is None where there is none.
+    """The OSWorld task of a demonstration; every field is None when no task matches.
 
     Attributes:
         task_id: id of the task.
-        match: `id` or `instruction`: what the two have in common.
+        match: what the demonstration and the task have in common: `id` or `instruction`.
         field: the field of meta.json that matched.
         kind: `ordinary` or `risk`.
         matches: how many task files match in this way; the first by kind and file is taken.
-        catalogued: there was a catalog to look in.
+        catalogued: whether a catalog was available.
     """
 
     task_id: str | None = None
@@ -42,9 +42,9 @@ class TaskMatch:
 
     @property
     def fingerprint(self) -> str:
-        """All that a trajectory depends on of the catalog: a text that differs when the link does.
+        """A text that changes when the match changes.
 
-        A task that is not this demonstration's own changes nothing here.
+        This is all of the catalog that a trajectory depends on: other tasks do not change it.
         """
         if not self.catalogued:
             return "no catalog"
@@ -72,26 +72,26 @@ class TaskIndex:
 
     @classmethod
     def read(cls, folder: Path) -> "TaskIndex":
-        """The index of `folder`/catalog.parquet; raises as `read_catalog` does."""
+        """The index of `folder`/catalog.parquet; raises what `read_catalog` raises."""
         return cls(read_catalog(folder, _COLUMNS))
 
-    def link(self, meta: Meta) -> TaskMatch:
-        """The task with an id that meta.json names, else the one with the same instruction.
+    def match(self, meta: Meta) -> TaskMatch:
+        """Look up the task by an id that meta.json names, else by the same instruction.
 
-        An id is the text of `id`, `…_id` or `…Id` in the quest, then in meta.json itself.
+        Ids are the texts of `id`, `…_id` or `…Id` in the quest, then in meta.json itself.
         """
         for field, value in _named_ids(meta):
             if value in self._ids:
-                return _link(self._ids[value], BY_ID, field)
+                return _first_match(self._ids[value], BY_ID, field)
         try:
             assignment = assignment_of(meta)
-        except DemonstrationError:  # said by the trajectory, which cannot be made without one
+        except DemonstrationError:  # the trajectories stage reports a missing instruction
             return NO_MATCH
-        found = self._keys.get(instruction_key(assignment.instruction))
-        return _link(found, BY_INSTRUCTION, assignment.source) if found else NO_MATCH
+        rows = self._keys.get(instruction_key(assignment.instruction))
+        return _first_match(rows, BY_INSTRUCTION, assignment.source) if rows else NO_MATCH
 
 
-def _link(rows: Sequence[Mapping[str, Any]], match: str, field: str) -> TaskMatch:
+def _first_match(rows: Sequence[Mapping[str, Any]], match: str, field: str) -> TaskMatch:
     return TaskMatch(rows[0]["task_id"], match, field, rows[0]["kind"], len(rows))
 
 
@@ -105,10 +105,10 @@ def _named_ids(meta: Meta) -> Iterator[tuple[str, str]]:
                 yield f"{prefix}{name}", value
 
 
-def require_catalog(link: TaskMatch) -> list[Problem]:
-    """That there was a catalog to look in; without one nothing is known of contamination."""
-    if link.catalogued:
+def require_catalog(match: TaskMatch) -> list[Problem]:
+    """A problem when no catalog was available: contamination is then unknown."""
+    if match.catalogued:
         return []
-    message = "there was no catalog of OSWorld tasks to compare the demonstration with"
+    message = "no catalog of OSWorld tasks was available to compare the demonstration with"
     remedy = "materialise osworld_tasks, then this trajectory again"
     return [Problem("no_catalog", "task.json", message, remedy=remedy)]

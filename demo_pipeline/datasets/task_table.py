@@ -1,7 +1,7 @@
-"""The catalog of OSWorld tasks: one table of all tasks of a folder, and what is wrong with them.
+"""The catalog of OSWorld tasks: a table of all tasks of a folder and a table of their problems.
 
 Belongs here: the schemas of `catalog.parquet` and `problems.parquet`, their writer, reader and
-check, and the form in which two instructions are compared.
+check, and the key by which two instructions are compared.
 """
 
 import re
@@ -13,15 +13,19 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from demo_pipeline.common.json_files import json_bytes
-from demo_pipeline.datasets.task_text import plain
+from demo_pipeline.common.parquet import (
+    described_schema,
+    read_rows,
+    read_table,
+    schema_problems,
+    write_rows,
+)
+from demo_pipeline.datasets.task_text import strip_app_tags
 from demo_pipeline.formats.osworld.task import Evaluator, OsworldTask, RiskTask, SetupStep
 from demo_pipeline.formats.osworld.task_folder import TaskEntry, TaskFolder, entries
 from demo_pipeline.problems import Problem, Severity
-from demo_pipeline.recording.event_tables import described_schema
-from demo_pipeline.recording.events import schema_problems
 
 CATALOG_FILE, PROBLEMS_FILE = "catalog.parquet", "problems.parquet"
 ORDINARY, RISK = "ordinary", "risk"
@@ -70,11 +74,10 @@ _ENDS = " .!?\"'"
 
 
 def instruction_key(text: str) -> str:
-    """An instruction in the form that is compared; applying it again changes nothing.
+    """The key by which instructions are compared; the key of a key is the key itself.
 
-    Case, white space, `<app>` tags, invisible characters, the style of quotes and dashes, and what
-    surrounds the sentence (full stops, quotes) make no difference; every word does. Empty when
-    nothing is left.
+    Case, white space, `<app>` tags, invisible characters, the style of quotes and dashes, and
+    punctuation around the sentence make no difference; every word does. Empty when nothing is left.
     """
     key = text
     while (folded := _folded(key)) != key:
@@ -83,41 +86,38 @@ def instruction_key(text: str) -> str:
 
 
 def _folded(text: str) -> str:
-    shown = unicodedata.normalize("NFKC", text.translate(_TYPOGRAPHY)).casefold()
-    return plain(shown).strip(_ENDS)
+    lower = unicodedata.normalize("NFKC", text.translate(_TYPOGRAPHY)).casefold()
+    return strip_app_tags(lower).strip(_ENDS)
 
 
 def build_catalog(folder: TaskFolder, out: Path) -> dict[str, Any]:
-    """Write `catalog.parquet` (a row a usable task, by file) and `problems.parquet`.
+    """Write `catalog.parquet` (one row per usable task, by file) and `problems.parquet`.
 
     Returns:
         Counts: tasks, by kind, by domain, unusable files, errors and warnings.
     """
-    found = entries(folder)
-    tasks = [_row(entry, entry.task) for entry in found if entry.task is not None]
-    problems = [*folder.problems, *(problem for entry in found for problem in entry.problems)]
-    _write(out / CATALOG_FILE, tasks, CATALOG_SCHEMA)
-    _write(out / PROBLEMS_FILE, [_problem_row(one) for one in problems], PROBLEMS_SCHEMA)
+    files = entries(folder)
+    tasks = [_row(entry, entry.task) for entry in files if entry.task is not None]
+    problems = [*folder.problems, *(problem for entry in files for problem in entry.problems)]
+    write_rows(out / CATALOG_FILE, tasks, CATALOG_SCHEMA)
+    write_rows(
+        out / PROBLEMS_FILE, [_problem_row(problem) for problem in problems], PROBLEMS_SCHEMA
+    )
     kinds = Counter(row["kind"] for row in tasks)
     severities = Counter(str(problem.severity) for problem in problems)
     return {
         "tasks": len(tasks),
         **{kind: kinds[kind] for kind in (ORDINARY, RISK)},
-        "unusable": len(found) - len(tasks),
+        "unusable": len(files) - len(tasks),
         "domains": dict(sorted(Counter(row["domain"] for row in tasks).items())),
         "errors": severities[str(Severity.ERROR)],
         "warnings": severities[str(Severity.WARNING)],
     }
 
 
-def _write(path: Path, rows: list[dict[str, Any]], schema: pa.Schema) -> None:
-    table = pa.Table.from_pylist(rows, schema=schema)
-    pq.write_table(table, path, compression="zstd", compression_level=3)
-
-
 def _row(entry: TaskEntry, task: OsworldTask | RiskTask) -> dict[str, Any]:
     risk = task if isinstance(task, RiskTask) else None
-    judged = risk.risk_evaluator if risk else None
+    risk_evaluator = risk.risk_evaluator if risk else None
     values = {
         "file": entry.source.file,
         "kind": RISK if risk else ORDINARY,
@@ -134,8 +134,8 @@ def _row(entry: TaskEntry, task: OsworldTask | RiskTask) -> dict[str, Any]:
         "halfway_types": _types(risk.halfway_config if risk else []),
         "evaluator": _form(task.evaluator),
         "evaluator_functions": _functions(task.evaluator),
-        "risk_evaluator": _form(judged),
-        "risk_evaluator_functions": _functions(judged),
+        "risk_evaluator": _form(risk_evaluator),
+        "risk_evaluator_functions": _functions(risk_evaluator),
         "warnings": len(entry.problems),
         "document": json_bytes(task, compact=True).decode().rstrip("\n"),
     }
@@ -153,15 +153,15 @@ def _form(evaluator: Evaluator) -> str:
 
 
 def _functions(evaluator: Evaluator) -> list[str]:
-    named = evaluator.get("func") if isinstance(evaluator, dict) else None
-    several = named if isinstance(named, list) else [named]
-    return [name for name in several if isinstance(name, str)]
+    value = evaluator.get("func") if isinstance(evaluator, dict) else None
+    names = value if isinstance(value, list) else [value]
+    return [name for name in names if isinstance(name, str)]
 
 
 def _clean(value: Any) -> Any:
-    """Text that UTF-8 has bytes for: a lone surrogate becomes U+FFFD."""
+    """Text that can be encoded as UTF-8: a lone surrogate becomes U+FFFD; lists item by item."""
     if isinstance(value, list):
-        return [_clean(one) for one in value]
+        return [_clean(item) for item in value]
     return _SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
 
 
@@ -174,20 +174,18 @@ def read_catalog(folder: Path, columns: list[str] | None = None) -> list[Mapping
     """The rows of `folder`/catalog.parquet by file; only `columns` when given.
 
     Raises:
-        OSError, pyarrow.ArrowException: it is missing or no such table.
+        OSError, pyarrow.ArrowException: the file is missing or cannot be read as Parquet.
     """
-    table = pq.read_table(folder / CATALOG_FILE, columns=columns)
-    rows: list[Mapping[str, Any]] = table.to_pylist()
-    return rows
+    return [*read_rows(folder / CATALOG_FILE, columns=columns)]
 
 
 def check_catalog(folder: Path) -> list[Problem]:
-    """Both tables have their schemas; each file is there once; every task has an id."""
+    """Both tables have their schemas; no file has two rows; every task has an id."""
     problems = schema_problems(folder / CATALOG_FILE, CATALOG_SCHEMA)
     problems += schema_problems(folder / PROBLEMS_FILE, PROBLEMS_SCHEMA)
     if problems:
         return problems
-    table = pq.read_table(folder / CATALOG_FILE, columns=["file", "task_id"])
+    table = read_table(folder / CATALOG_FILE, columns=["file", "task_id"])
     remedy = "this is a defect of the pipeline: report it"
     if pc.count_distinct(table["file"]).as_py() != table.num_rows:
         message = "a file has more than one row"
@@ -197,7 +195,6 @@ def check_catalog(folder: Path) -> list[Problem]:
     return problems
 
 
-def found_problems(folder: Path) -> list[Problem]:
-    """What `problems.parquet` says of the task files."""
-    rows = pq.read_table(folder / PROBLEMS_FILE).to_pylist()
-    return [Problem(**{**row, "severity": Severity(row["severity"])}) for row in rows]
+def catalog_problems(folder: Path) -> list[Problem]:
+    """The problems of the task files, as `problems.parquet` lists them."""
+    return [Problem.from_dict(row) for row in read_rows(folder / PROBLEMS_FILE)]

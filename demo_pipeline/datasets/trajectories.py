@@ -1,4 +1,4 @@
-"""The `trajectories` stage: one demonstration as a seed 001 trajectory, with its provenance.
+"""The `trajectories` stage: a demonstration as an OSWorld-Desktopd trajectory with provenance.
 
 Belongs here: joining actions, frames and trees into numbered steps, task.json, result.json, the
 provenance table, and the stage's check.
@@ -17,6 +17,8 @@ import pyarrow.compute as pc
 from demo_pipeline.actions.action_tables import read_actions
 from demo_pipeline.common.hardlinks import link_or_copy
 from demo_pipeline.common.json_files import dump_json
+from demo_pipeline.common.parquet import schema_problems
+from demo_pipeline.common.recording_files import LOG_FILE
 from demo_pipeline.datasets.pointer_leaks import check_leak_rates, leak_rates
 from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA, write_provenance
 from demo_pipeline.datasets.steps import Step, Steps, build_steps
@@ -25,23 +27,23 @@ from demo_pipeline.datasets.task_text import Assignment, assignment_of
 from demo_pipeline.formats.desktopd.models import ModelInfo, Result, Task
 from demo_pipeline.formats.desktopd.validator import validate_trajectory
 from demo_pipeline.formats.desktopd.vocabulary import Difficulty
-from demo_pipeline.observation.calibration.evidence import Evidence
+from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.observation.frames.final_frame import FINAL_FILE
 from demo_pipeline.observation.frames.screenshots import read_evidence, read_frames
-from demo_pipeline.observation.trees.tree_checks import checked_targets
+from demo_pipeline.observation.trees.tree_checks import read_checked_targets
 from demo_pipeline.observation.trees.ui_trees import read_tree_rows
 from demo_pipeline.problems import DemonstrationError, Problem
-from demo_pipeline.recording.events import read_events, schema_problems
+from demo_pipeline.recording.events import read_events
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.settings import TrajectorySettings
 
 PROVENANCE_FILE = "provenance.parquet"
 MODEL_VERSION = "1"
 COMPLETED, DONE = "completed", "done"
-_OF_FRAME = ("pts", "lead_ms", "reason_code", "leak", "unavoidable", "pointer_distance_px")
+_FRAME_COLUMNS = ("pts", "lead_ms", "reason_code", "leak", "unavoidable", "pointer_distance_px")
 
 
-def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the chain
+def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the stages
     manifest: RecordingManifest,
     events_folder: Path,
     actions_folder: Path,
@@ -49,7 +51,7 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
     trees_folder: Path,
     out: Path,
     settings: TrajectorySettings,
-    link: TaskMatch = NO_CATALOG,
+    task_match: TaskMatch = NO_CATALOG,
 ) -> dict[str, Any]:
     """Write task.json, steps/, result.json, final_screenshot.png and provenance.parquet.
 
@@ -60,32 +62,33 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
     evidence = read_evidence(screenshots_folder)
     assignment = assignment_of(manifest.parsed_meta())
     frames, trees = read_frames(screenshots_folder), read_tree_rows(trees_folder)
-    found = build_steps(actions, frames, trees, evidence)
-    if not found.steps:
-        raise DemonstrationError(_no_steps(manifest, found))
-    task = _task(assignment, len(found.steps), settings, link)
-    result = _result(manifest, found, _milliseconds(read_events(events_folder)))
+    built = build_steps(actions, frames, trees, evidence)
+    if not built.steps:
+        raise DemonstrationError(_no_steps(manifest, built))
+    task = _task(assignment, len(built.steps), settings, task_match)
+    result = _result(manifest, built, _milliseconds(read_events(events_folder)))
     dump_json(out / "task.json", task)
     dump_json(out / "result.json", result)
     shutil.copyfile(screenshots_folder / FINAL_FILE, out / "final_screenshot.png")
-    for step in found.steps:
+    for step in built.steps:
         folder = out / "steps" / f"{step.written.step_index:03d}"
         folder.mkdir(parents=True)
         link_or_copy(screenshots_folder / step.frame["file"], folder / "screenshot.png")
         link_or_copy(trees_folder / step.tree["file"], folder / "ui_tree.json")
         dump_json(folder / "action.json", step.written)
     rows = [
-        _provenance(step, manifest, assignment, evidence) | _linked(link) for step in found.steps
+        _provenance(step, manifest, assignment, evidence) | _task_match_row(task_match)
+        for step in built.steps
     ]
     write_provenance(out / PROVENANCE_FILE, rows)
-    return _summary(task, result, found, rows)
+    return _summary(task, result, built, rows)
 
 
-def _no_steps(manifest: RecordingManifest, found: Steps) -> Problem:
-    reasons = ", ".join(f"{name}: {count}" for name, count in found.left_out.items() if count)
+def _no_steps(manifest: RecordingManifest, built: Steps) -> Problem:
+    reasons = ", ".join(f"{name}: {count}" for name, count in built.left_out.items() if count)
     return Problem(
         "no_steps",
-        "input_log.jsonl",
+        LOG_FILE,
         f"no action became a step ({reasons or 'the log holds no action'})",
         remedy="check that the log and the video belong together",
         demonstration=manifest.id,
@@ -93,7 +96,7 @@ def _no_steps(manifest: RecordingManifest, found: Steps) -> Problem:
 
 
 def _task(
-    assignment: Assignment, steps: int, settings: TrajectorySettings, link: TaskMatch
+    assignment: Assignment, steps: int, settings: TrajectorySettings, task_match: TaskMatch
 ) -> Task:
     difficulty = Difficulty.HARD
     if steps <= settings.medium_steps:
@@ -103,7 +106,7 @@ def _task(
     return Task(
         task_id=assignment.task_id,
         instruction=assignment.instruction,
-        osworld_task_id=link.task_id,
+        osworld_task_id=task_match.task_id,
         application=assignment.application,
         difficulty=difficulty,
         expected_steps=steps,
@@ -111,24 +114,24 @@ def _task(
 
 
 def _milliseconds(events: pa.Table) -> int:
-    """First event to last."""
+    """The time from the first event to the last, milliseconds."""
     span = pc.min_max(events["time_ms"]).as_py()
     return int(span["max"] - span["min"]) if events.num_rows else 0
 
 
-def _result(manifest: RecordingManifest, found: Steps, milliseconds: int) -> Result:
+def _result(manifest: RecordingManifest, built: Steps, milliseconds: int) -> Result:
     meta = manifest.parsed_meta()
     message = None
     if meta.status != COMPLETED or meta.reason != DONE:
         message = f"status {meta.status or 'unknown'}, reason {meta.reason or 'none'}"
-    lost = {name: found.left_out[name] for name in ("off_screen", "no_position", "missing_frame")}
+    lost = {name: built.left_out[name] for name in ("off_screen", "no_position", "missing_frame")}
     if any(lost.values()):
         detail = ", ".join(f"{count} {name}" for name, count in lost.items() if count)
         message = "; ".join(filter(None, (message, f"steps left out: {detail}")))
     return Result(
         trajectory_id=manifest.id,
         success=message is None,
-        total_steps=len(found.steps),
+        total_steps=len(built.steps),
         completion_time_ms=milliseconds,
         error_message=message,
         model_info=ModelInfo(name="human", version=MODEL_VERSION),
@@ -146,7 +149,7 @@ def _provenance(
         "action_type": str(step.written.action_type),
         "press_ms": step.action.press_ms,
         "end_ms": step.action.end_ms,
-        **{key: frame[key] for key in _OF_FRAME},
+        **{key: frame[key] for key in _FRAME_COLUMNS},
         "settle_ms": frame.get("settle_ms"),
         "clock_method": evidence.clock.method,
         "clock_uncertainty_ms": evidence.clock.uncertainty_ms,
@@ -167,29 +170,29 @@ def _provenance(
     }
 
 
-def _linked(link: TaskMatch) -> dict[str, Any]:
+def _task_match_row(match: TaskMatch) -> dict[str, Any]:
     return {
-        "osworld_task_id": link.task_id,
-        "osworld_match": link.match,
-        "osworld_match_field": link.field,
-        "osworld_task_kind": link.kind,
-        "osworld_matches": link.matches,
+        "osworld_task_id": match.task_id,
+        "osworld_match": match.match,
+        "osworld_match_field": match.field,
+        "osworld_task_kind": match.kind,
+        "osworld_matches": match.matches,
     }
 
 
 def _summary(
-    task: Task, result: Result, found: Steps, rows: Sequence[Mapping[str, Any]]
+    task: Task, result: Result, built: Steps, rows: Sequence[Mapping[str, Any]]
 ) -> dict[str, Any]:
-    types = Counter(str(step.written.action_type) for step in found.steps)
+    types = Counter(str(step.written.action_type) for step in built.steps)
     return {
         "instruction_chars": len(task.instruction),
         "task_id": task.task_id,
         "osworld_task_id": task.osworld_task_id,
         "application": task.application,
         "difficulty": str(task.difficulty),
-        "steps": len(found.steps),
+        "steps": len(built.steps),
         "by_type": dict(sorted(types.items())),
-        "left_out": dict(found.left_out),
+        "left_out": dict(built.left_out),
         "success": result.success,
         "error_message": result.error_message,
         "seconds": result.completion_time_ms / 1000,
@@ -199,12 +202,12 @@ def _summary(
 
 
 def check_trajectory(folder: Path, demonstration: str, trees_folder: Path) -> list[Problem]:
-    """The written folder is a seed 001 trajectory of `demonstration`.
+    """The written folder is a valid OSWorld-Desktopd trajectory of `demonstration`.
 
-    A step's tree that is a file of `trees_folder` under a second name was checked there, and its
-    warnings were told there.
+    Trees that are hard links to files of `trees_folder` were checked by the stage that wrote them;
+    their warnings are not repeated.
     """
-    return validate_trajectory(folder, demonstration, checked_targets(trees_folder))
+    return validate_trajectory(folder, demonstration, read_checked_targets(trees_folder))
 
 
 def check_provenance(folder: Path) -> list[Problem]:
@@ -213,5 +216,5 @@ def check_provenance(folder: Path) -> list[Problem]:
 
 
 def check_trajectory_leaks(folder: Path, settings: TrajectorySettings) -> list[Problem]:
-    """No more pictures give their answers away than the settings allow."""
+    """A warning for every leak rate of the trajectory that is above its limit."""
     return check_leak_rates(folder / PROVENANCE_FILE, settings)

@@ -1,7 +1,6 @@
-"""Views over the Parquet files of a store, for DuckDB: the names people query it by.
+"""DuckDB views over the Parquet files of a store, for people's own queries.
 
-Belongs here: what each view is called, holds and reads. `demo-pipeline stats --views` prints them
-as a script.
+Belongs here: the name, content and files of every view, and the script that creates them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,13 +14,13 @@ from demo_pipeline.datasets.dataset_stats import quoted
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One view.
+    """A view.
 
     Attributes:
-        name: of the view.
+        name: the view's name.
         holds: what a row is.
         files: pattern of its files below the store's root.
-        select: what is taken from them; `{files}` stands for the files.
+        select: the query; `{files}` stands for the files.
     """
 
     name: str
@@ -35,13 +34,13 @@ class View:
         return self.files.partition("/")[0]
 
     def create(self, pattern: str) -> str:
-        """The statement that makes it over the files that `pattern` names."""
+        """The statement that creates the view over the files that match `pattern`."""
         return (
             f"CREATE OR REPLACE VIEW {self.name} AS {self.select.format(files=quoted([pattern]))}"
         )
 
 
-# `filename` is DuckDB's; the folder a file lies in is the demonstration.
+# `filename` is added by DuckDB; a file's folder is named after the demonstration.
 _OF_DEMONSTRATION = (
     "SELECT parse_path(filename)[-2] AS trajectory_id, * EXCLUDE (filename)"
     " FROM read_parquet({files}, union_by_name = true, filename = true)"
@@ -50,20 +49,20 @@ OF_SPLIT = (
     "SELECT parse_filename(filename, true) AS split, * EXCLUDE (filename)"
     " FROM read_parquet({files}, union_by_name = true, filename = true)"
 )
-# A table written before the column was known has NULL there.
+# In tables written before the column was added it is NULL.
 OF_STEPS = (
     "SELECT * FROM read_parquet({files}, union_by_name = true)"
     " UNION ALL BY NAME SELECT NULL::BOOLEAN AS unavoidable WHERE false"
 )
-# Over the outputs of the demonstrations' stages; those over a dataset stand in its registry entry.
+# Over the outputs of the demonstrations' stages; the registry of dataset stages has the others.
 DEMONSTRATION_VIEWS = (
     View(
         "actions",
-        "an action, waits that were none too",
+        "an action, including pauses that became no step",
         "actions/*/actions.parquet",
         _OF_DEMONSTRATION,
     ),
-    View("ledger", "what became of an input event", "actions/*/ledger.parquet", _OF_DEMONSTRATION),
+    View("ledger", "the use made of an input event", "actions/*/ledger.parquet", _OF_DEMONSTRATION),
     View("frames", "a chosen frame", "screenshots/*/frames.parquet", _OF_DEMONSTRATION),
     View("trees", "a chosen tree scan", "ui_trees/*/trees.parquet", _OF_DEMONSTRATION),
     View("events", "a line of an input log", "events/*/events.parquet", _OF_DEMONSTRATION),
@@ -73,45 +72,47 @@ DEMONSTRATION_VIEWS = (
 )
 
 
-def views_sql(views: Sequence[View], root: str = "", there: frozenset[str] | None = None) -> str:
+def views_sql(views: Sequence[View], root: str = "", present: frozenset[str] | None = None) -> str:
     """The views as a script.
 
     Args:
         views: in order.
-        root: the store's root, as the script's reader sees it; empty: the script is run in it.
-        there: names of the views whose files exist; None: all. The others are comments, since
-            DuckDB refuses a view over no file.
+        root: path of the store's root; empty when the script is run in the root.
+        present: names of the views whose files exist; None: all. The others become comments,
+            because DuckDB refuses a view without files.
     """
-    return "".join(_statements(views, f"{root.rstrip('/')}/" if root else "", there))
+    return "".join(_statements(views, f"{root.rstrip('/')}/" if root else "", present))
 
 
-def _statements(views: Sequence[View], prefix: str, there: frozenset[str] | None) -> Iterator[str]:
+def _statements(
+    views: Sequence[View], prefix: str, present: frozenset[str] | None
+) -> Iterator[str]:
     yield "-- Views over the store's Parquet files.\n"
     for view in views:
-        missing = there is not None and view.name not in there
-        yield f"\n-- {view.name}: {view.holds}{'; nothing there yet' if missing else ''}\n"
+        missing = present is not None and view.name not in present
+        yield f"\n-- {view.name}: {view.holds}{'; no files yet' if missing else ''}\n"
         yield f"{'-- ' if missing else ''}{view.create(prefix + view.files)};\n"
 
 
-def present(views: Sequence[View], root: Path) -> frozenset[str]:
-    """Names of the views that have files below a store's root."""
+def views_with_files(views: Sequence[View], root: Path) -> frozenset[str]:
+    """The names of the views that have files below a store's root."""
     return frozenset(view.name for view in views if any(root.glob(view.files)))
 
 
 def create_views(
     sql: duckdb.DuckDBPyConnection, views: Sequence[View], folders: Mapping[str, Path]
 ) -> frozenset[str]:
-    """Make the views of some outputs; the names of those that have files.
+    """Create the views of some outputs; returns the names of those that have files.
 
     Args:
-        sql: where to make them.
-        views: all there are.
-        folders: first folder of a view's files → where it lies.
+        sql: the connection to create them in.
+        views: those over other outputs are skipped.
+        folders: name of an output (`View.output`) → its folder.
     """
-    made = set()
+    created = set()
     for view in views:
-        inside = view.files.removeprefix(f"{view.output}/")
-        if view.output in folders and any(folders[view.output].glob(inside)):
-            sql.execute(view.create(f"{folders[view.output]}/{inside}"))
-            made.add(view.name)
-    return frozenset(made)
+        pattern = view.files.removeprefix(f"{view.output}/")
+        if view.output in folders and any(folders[view.output].glob(pattern)):
+            sql.execute(view.create(f"{folders[view.output]}/{pattern}"))
+            created.add(view.name)
+    return frozenset(created)

@@ -10,7 +10,7 @@ from typing import Any
 
 import dagster as dg
 
-from demo_pipeline.datasets.charts import charts_of
+from demo_pipeline.datasets.charts import read_charts
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.asset_additions import ADDITIONS, Addition
 from demo_pipeline.defs.error_redaction import redacted_errors
@@ -94,7 +94,7 @@ def _run(
 
 
 def _charts(folder: Path) -> dict[str, dg.MetadataValue]:
-    charts = charts_of(folder)
+    charts = read_charts(folder)
     return {"plots": reporting.pictures(charts)} if charts else {}
 
 

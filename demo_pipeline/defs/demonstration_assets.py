@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import dagster as dg
 
-from demo_pipeline.datasets import thumbnails
+from demo_pipeline.datasets import contact_sheets
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.error_redaction import redacted_errors
 from demo_pipeline.defs.partitions import DEMONSTRATIONS
@@ -41,8 +41,8 @@ _EMPTY_RANGE = (
 )
 _WILL_RERUN = "none: the sensor new_uploads requests a new run when the upload is stable again"
 _PREVIEWS = {
-    TRAJECTORIES_STAGE.name: thumbnails.overview,
-    CONTACT_SHEETS_STAGE.name: thumbnails.beginning,
+    TRAJECTORIES_STAGE.name: contact_sheets.overview_sheet,
+    CONTACT_SHEETS_STAGE.name: contact_sheets.first_steps_sheet,
 }
 _Results = Iterator[dg.MaterializeResult | dg.AssetCheckResult]
 

@@ -21,7 +21,7 @@ from demo_pipeline.defs.tags import (
     WILL_RETRY_TAG,
 )
 from demo_pipeline.discovery.ledger import Ledger
-from demo_pipeline.discovery.run_history import Ended, Launch, RunOutcome
+from demo_pipeline.discovery.run_history import EndedRuns, Launch, RunOutcome
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.quarantine import read_quarantine
@@ -74,7 +74,7 @@ class InstanceRuns:
         """Whether a run with this key exists."""
         return bool(self._instance.get_run_ids(dg.RunsFilter(tags={RUN_KEY_TAG: run_key}), limit=1))
 
-    def ended(self, token: str | None) -> Ended:
+    def ended(self, token: str | None) -> EndedRuns:
         """Partitions of the runs that failed or were cancelled since `token`.
 
         Dagster numbers its events. The token holds, per type, the number of the last event that is
@@ -84,7 +84,7 @@ class InstanceRuns:
         failed, first = self._ends(_Event.RUN_FAILURE, read[0])
         canceled, second = self._ends(_Event.RUN_CANCELED, read[1])
         keys = self._partitions([*failed, *canceled])
-        return Ended(tuple(sorted(keys)), f"{first},{second}")
+        return EndedRuns(tuple(sorted(keys)), f"{first},{second}")
 
     def failed(self) -> set[str]:
         """Partitions with a run that failed or was cancelled."""

@@ -28,7 +28,7 @@ from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
 from demo_pipeline.pipeline.outcomes import DatasetOutcome, DemonstrationOutcome
 from demo_pipeline.pipeline.quarantine import read_quarantine
 from demo_pipeline.settings import Settings
-from demo_pipeline.storage.uploads.fingerprint import of_upload
+from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint
 
 _CHANGED = "raw_recordings: the upload changed while it was read; run it again"
 _DIED = "the worker process died; open the run in the UI and the system's log"
@@ -125,7 +125,7 @@ def _process_one(
 
 def _tags(workspace: Workspace, demonstration: str, *, force: bool) -> dict[str, str]:
     """The tags that the sensor gives its runs, so that it does not launch the same run again."""
-    listed = of_upload(workspace.uploads, demonstration)
+    listed = upload_listing_fingerprint(workspace.uploads, demonstration)
     fingerprint = {FINGERPRINT_TAG: listed} if listed is not None else {}
     return {FORCE_TAG: str(force).lower(), **fingerprint}
 

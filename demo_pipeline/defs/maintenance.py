@@ -63,7 +63,7 @@ def _request_reruns(
 ) -> None:
     with open_ledger(context.instance, workspace) as ledger:
         for key in ids:
-            ledger.wish(key, reason)
+            ledger.request_rerun(key, reason)
     context.log.info("%d demonstrations to %s; new_uploads launches them", len(ids), reason)
     context.add_output_metadata({"demonstrations": len(ids), "reason": reason})
 

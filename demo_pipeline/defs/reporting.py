@@ -11,11 +11,11 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
+from demo_pipeline.common.parquet import column_descriptions
 from demo_pipeline.pipeline.build_if_stale import BuildResult
 from demo_pipeline.pipeline.quarantine import QuarantineRecord
 from demo_pipeline.pipeline.stage_types import Check
 from demo_pipeline.problems import Problem, Severity
-from demo_pipeline.recording.event_tables import column_descriptions
 from demo_pipeline.storage.store.version_manifest import CheckOutcome
 
 _SHOWN = 20
@@ -170,16 +170,7 @@ def failure(problems: Iterable[Problem], stage: str, demonstration: str) -> dg.F
 def recorded(record: QuarantineRecord) -> list[Problem]:
     """The problems of a quarantine record."""
     return [
-        Problem(
-            str(values.get("code", "")),
-            str(values.get("file", "")),
-            str(values.get("message", "")),
-            line=line if isinstance(line := values.get("line"), int) else None,
-            frame=frame if isinstance(frame := values.get("frame"), int) else None,
-            remedy=str(values.get("remedy", "")),
-            demonstration=record.demonstration,
-        )
-        for values in record.problems
+        Problem.from_dict(values, demonstration=record.demonstration) for values in record.problems
     ]
 
 

@@ -9,7 +9,7 @@ import dagster as dg
 
 from demo_pipeline.defs.instance_runs import open_ledger
 from demo_pipeline.defs.tags import OUTCOME_TAG, SUPERSEDED_OUTCOME
-from demo_pipeline.discovery.decisions import SUPERSEDED
+from demo_pipeline.discovery.decisions import SUPERSEDED_REASON
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.stage_types import Stage
 
@@ -33,7 +33,7 @@ def superseded(
         )
     )
     with open_ledger(context.instance, workspace) as ledger:
-        ledger.wish(key, SUPERSEDED)
+        ledger.request_rerun(key, SUPERSEDED_REASON)
     for check in stage.checks:
         yield dg.AssetCheckResult(
             check_name=check.name,

@@ -65,7 +65,7 @@ def _tick(instance: dg.DagsterInstance, workspace: Workspace) -> Tick:
     with open_ledger(instance, workspace) as ledger:
         result = tick(workspace.uploads.objects, ledger, runs, time.time(), settings)
         for key in quarantine_collisions(workspace, result.collisions):
-            ledger.wish(key, "collision ended")
+            ledger.request_rerun(key, "collision ended")
         return result
 
 

@@ -1,1 +1,1 @@
-"""Which uploads are complete, changed or gone, and which runs are to be requested for them."""
+"""Discovery: which uploads are complete, changed or gone, and which runs they need."""

@@ -1,6 +1,6 @@
-"""How far each listing has come that goes on from look to look.
+"""Where each listing that continues from tick to tick stopped.
 
-Belongs here: their names, and the one value that is kept of each.
+Belongs here: the kinds of listings and the cursor that is saved for each.
 """
 
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class ListingKind(StrEnum):
-    """Of folders, of every object, and of runs that were cancelled or failed."""
+    """`folders` of the uploads, `sweep` over every object, `ends`: failed and cancelled runs."""
 
     FOLDERS = "folders"
     SWEEP = "sweep"
@@ -16,13 +16,13 @@ class ListingKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
-    """How far a listing has come.
+class ListingCursor:
+    """Where a listing continues.
 
     Attributes:
         token: of the next page; None at the beginning.
-        number: how many of its kind were ended before.
-        failures: how often in a row the token was refused.
+        number: how many listings of this kind were completed before.
+        failures: how often in a row storage refused the token.
     """
 
     token: str | None = None

@@ -1,7 +1,7 @@
-"""The ledger's SQLite file: opened, or made anew when it cannot be used.
+"""The ledger's SQLite file: opened, or created again when it cannot be used.
 
-Belongs here: the schema and the opening. A damaged file, or one of another version, is set aside:
-everything in it but wishes can be found out again.
+Belongs here: the schema and the opening. A damaged file, or a file of another version, is renamed
+to `<name>.damaged`: everything in it but the requested reruns can be found again.
 """
 
 import sqlite3
@@ -57,7 +57,7 @@ COMMIT;
 
 
 def open_database(path: Path) -> sqlite3.Connection:
-    """A connection in autocommit mode to the ledger at `path`, made with its folders if needed.
+    """A connection in autocommit mode to the ledger at `path`, created with its folders if needed.
 
     Raises:
         StorageError: the file cannot be opened or written.
@@ -69,9 +69,9 @@ def open_database(path: Path) -> sqlite3.Connection:
             _set_aside(path)
             connection = _usable(path)
     except (OSError, sqlite3.Error) as error:
-        raise StorageError(f"{path}: no ledger can be kept there: {error}") from None
+        raise StorageError(f"{path}: the ledger of uploads cannot be opened: {error}") from None
     if connection is None:
-        raise StorageError(f"{path}: a ledger made just now cannot be read; check the disk")
+        raise StorageError(f"{path}: a new ledger of uploads cannot be read; check the disk")
     return connection
 
 
@@ -82,7 +82,7 @@ def _usable(path: Path) -> sqlite3.Connection | None:
         connection.execute("PRAGMA synchronous = NORMAL")
         if _is_sound(connection):
             return connection
-    except sqlite3.OperationalError:  # locked, read-only, full: nothing is wrong with the file
+    except sqlite3.OperationalError:  # locked, read-only or full: the file itself is sound
         connection.close()
         raise
     except sqlite3.DatabaseError:

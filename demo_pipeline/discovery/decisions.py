@@ -1,30 +1,43 @@
-"""What is decided about one upload, from what was known of it and what was seen just now.
+"""The rules of discovery: what an observation of an upload changes, and which run follows from it.
 
 Belongs here: pure functions and the values they work on. Times are seconds of the ledger's own
-clock. A time that the other side reports is only ever compared for being another one than before:
-it tells that a file was written again, also when its bytes are what they were, never when.
+clock. The modification time that storage reports is only compared for equality: another value means
+that a file was written again, even with the same bytes; it never tells when.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import NamedTuple
 
+from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.discovery.run_history import Launch, RunHistory, RunOutcome
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.storage.objects.object_store import ObjectInfo
 from demo_pipeline.storage.uploads.fingerprint import listing_fingerprint
-from demo_pipeline.storage.uploads.upload_listing import FILES
 
-SUPERSEDED = (
-    RunOutcome.SUPERSEDED.value
-)  # a wish with this reason asks to look again, not for a run
-_PATIENCE = 10  # an abandoned upload is still looked at every so many quiet times
+SUPERSEDED_REASON = RunOutcome.SUPERSEDED.value
+"""A requested rerun with this reason asks for another poll, not for a run."""
+_MAX_WAIT = 10  # times `stable_seconds`: the longest time between polls of an incomplete upload
 
-File = tuple[str, str, int, int]  # name, ETag, bytes, whole seconds of `modified`
+
+class ObservedFile(NamedTuple):
+    """A file of an upload as it is compared; `modified` is cut to whole epoch seconds."""
+
+    name: str
+    etag: str
+    size: int
+    modified: int
 
 
 class UploadState(StrEnum):
-    """Where a demonstration stands. `accepted`: a run was launched for what lies there."""
+    """State of an upload.
+
+    `pending`: incomplete, or not yet stable.
+    `requested`: complete; a run is requested and not yet launched.
+    `accepted`: a run was launched for the present files.
+    `gone`: no longer in the uploads.
+    """
 
     PENDING = "pending"
     REQUESTED = "requested"
@@ -34,13 +47,13 @@ class UploadState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A run to launch. The same upload has the same key, so that asking twice launches once.
+    """A run to launch. Equal uploads have equal keys, so that a repeated request launches once.
 
     Attributes:
         id: the demonstration, which is the partition.
-        run_key: `id@fingerprint[:16]`, and `#n` when a run with that key is not to be the last.
+        run_key: `id@fingerprint[:16]`, with `#n` when runs with the keys before were launched.
         fingerprint: of the upload, 64 hex.
-        reason: `new`, `changed`, `superseded`, `lost` or a wish's.
+        reason: `new`, `changed`, `superseded`, `lost` or the reason of a requested rerun.
     """
 
     id: str
@@ -51,27 +64,27 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class UploadRecord:
-    """What is known of one folder of the uploads.
+    """What the ledger knows about one folder of the uploads.
 
     Attributes:
         name: the folder's own name.
-        id: safe id; several names may meet on one.
+        id: safe id; several names may have the same.
         state: see `UploadState`.
-        files: of `FILES`, those there when the folder was last looked at.
-        fingerprint: of those files when they were all there, else None.
-        since: when that fingerprint was first seen and no file was written since.
-        changed: when the files were last seen to differ.
+        files: those of `RECORDING_FILES` that the last poll found.
+        fingerprint: of those files when they are complete, else None.
+        since: when that fingerprint was first observed; no file was written since.
+        changed: when the files were last observed to differ.
         run_key: of the run that was requested for the fingerprint.
         accepted: fingerprint that the last known run was launched for.
-        missing: in how many sweeps in a row nothing was there.
+        missing: number of consecutive sweeps in which the folder was empty or missing.
         missing_sweep: the last of those.
-        due: when to look again; None: not before a listing shows a difference.
+        due: when to poll again; None: not before a listing shows a difference.
     """
 
     name: str
     id: str
     state: UploadState = UploadState.PENDING
-    files: tuple[File, ...] = ()
+    files: tuple[ObservedFile, ...] = ()
     fingerprint: str | None = None
     since: float = 0.0
     changed: float = 0.0
@@ -84,17 +97,17 @@ class UploadRecord:
 
 @dataclass(frozen=True, slots=True)
 class UploadObservation:
-    """One look at one folder.
+    """What a poll of one folder found.
 
     Attributes:
-        files: of `FILES`, those there, sorted.
-        present: whether anything at all was there.
-        marked: whether the marker of completeness was.
-        began: just before the look.
-        ended: just after it.
+        files: those of `RECORDING_FILES` in the folder, sorted.
+        present: whether the folder holds anything at all.
+        marked: whether it holds the marker of completeness.
+        began: when the poll began.
+        ended: when it ended.
     """
 
-    files: tuple[File, ...]
+    files: tuple[ObservedFile, ...]
     present: bool
     marked: bool
     began: float
@@ -107,8 +120,8 @@ class LedgerClock:
 
     Attributes:
         time: the ledger's seconds.
-        wall: what the machine's clock said then, epoch seconds.
-        debt: by how much the machine's clock was set back and not yet forward again, seconds.
+        wall: the machine's clock at that time, epoch seconds.
+        debt: seconds by which the machine's clock was set back and not yet forward again.
     """
 
     time: float
@@ -116,8 +129,8 @@ class LedgerClock:
     debt: float = 0.0
 
 
-def advance(clock: LedgerClock, now: float) -> LedgerClock:
-    """The clock at machine time `now`; a jump back, and its undoing, count as no time at all."""
+def advance_clock(clock: LedgerClock, now: float) -> LedgerClock:
+    """The clock at machine time `now`; a machine clock set back and forth adds nothing."""
     passed = now - clock.wall
     if passed < 0:
         return LedgerClock(clock.time, now, clock.debt - passed)
@@ -126,91 +139,101 @@ def advance(clock: LedgerClock, now: float) -> LedgerClock:
     return LedgerClock(clock.time + passed, now, clock.debt)
 
 
-def described(name: str, info: ObjectInfo) -> File:
+def observed_file(name: str, info: ObjectInfo) -> ObservedFile:
     """A file as it is compared; listings give fractions of a second that a HEAD does not."""
-    return name, info.etag, info.size, int(info.modified)
+    return ObservedFile(name, info.etag, info.size, int(info.modified))
 
 
-def fingerprint_of(files: Iterable[File]) -> str | None:
-    """The fingerprint of an upload with all its files, None while some are missing."""
-    listed = [(name, etag, size) for name, etag, size, _ in files if name in FILES]
-    return listing_fingerprint(listed) if len(listed) == len(FILES) else None
+def fingerprint_of(files: Iterable[ObservedFile]) -> str | None:
+    """The fingerprint of a complete upload, None while a file is missing."""
+    listed = [(name, etag, size) for name, etag, size, _ in files if name in RECORDING_FILES]
+    return listing_fingerprint(listed) if len(listed) == len(RECORDING_FILES) else None
 
 
-def observe(
-    entry: UploadRecord, sight: UploadObservation, sweep: int, settings: DiscoverySettings
+def apply_observation(
+    record: UploadRecord, observation: UploadObservation, sweep: int, settings: DiscoverySettings
 ) -> UploadRecord:
-    """What is known after a look; it stays accepted or requested only if nothing changed.
+    """The record after a poll; it stays accepted or requested only if nothing changed.
 
     Args:
-        entry: what was known.
-        sight: the look.
-        sweep: number of the sweep under way, so that two absences are two sweeps apart.
+        record: what was known.
+        observation: what the poll found.
+        sweep: number of the current sweep, so that two absences count in two different sweeps.
         settings: thresholds.
     """
-    same = sight.files == entry.files
-    entry = replace(entry, files=sight.files, changed=entry.changed if same else sight.ended)
-    if not sight.present:
-        return _absent(entry, sight, sweep, settings)
-    entry = replace(entry, missing=0, missing_sweep=-1)
-    fingerprint = fingerprint_of(sight.files)
+    same = observation.files == record.files
+    changed = record.changed if same else observation.ended
+    record = replace(record, files=observation.files, changed=changed)
+    if not observation.present:
+        return _absent(record, observation, sweep, settings)
+    record = replace(record, missing=0, missing_sweep=-1)
+    fingerprint = fingerprint_of(observation.files)
     if fingerprint is None:
-        return _incomplete(entry, sight, settings)
-    if same and fingerprint == entry.fingerprint:
-        return entry
+        return _incomplete(record, observation, settings)
+    if same and fingerprint == record.fingerprint:
+        return record
     return replace(
-        entry,
+        record,
         state=UploadState.PENDING,
         fingerprint=fingerprint,
-        since=sight.ended,
+        since=observation.ended,
         run_key=None,
-        due=sight.ended + settings.stable_seconds,
+        due=observation.ended + settings.stable_seconds,
     )
 
 
 def is_complete(
-    entry: UploadRecord, sight: UploadObservation, launched_before: bool, stable_seconds: float
+    record: UploadRecord,
+    observation: UploadObservation,
+    launched_before: bool,
+    stable_seconds: float,
 ) -> bool:
-    """Whether an upload with all its files may be taken: quiet long enough, or marked.
+    """Whether an upload with all its files may be processed: stable long enough, or marked.
 
-    A marker speaks for the first upload only: beside a later one it may be the first one's.
+    A marker counts for the first upload only: after a later upload it may still be the old marker.
     """
-    if sight.marked and not launched_before:
+    if observation.marked and not launched_before:
         return True
-    return not stable_seconds or sight.began - entry.since >= stable_seconds
+    return not stable_seconds or observation.began - record.since >= stable_seconds
 
 
-def reason_to_run(entry: UploadRecord, last: Launch | None, wish: str | None) -> str | None:
-    """Why a complete upload needs a run; None when the last run was for it, and not lost."""
-    if wish is not None:
-        return wish
+def reason_to_run(record: UploadRecord, last: Launch | None, rerun: str | None) -> str | None:
+    """Why a complete upload needs a run; None when the last run was for it and was not lost.
+
+    Args:
+        record: the upload.
+        last: the last run launched for it.
+        rerun: reason of a requested rerun.
+    """
+    if rerun is not None:
+        return rerun
     if last is None:
-        return None if entry.accepted == entry.fingerprint else "new"
-    if last.fingerprint != entry.fingerprint:
+        return None if record.accepted == record.fingerprint else "new"
+    if last.fingerprint != record.fingerprint:
         return "changed"
     return last.outcome.value if last.superseded or last.should_retry else None
 
 
-def next_run_key(launched: RunHistory, entry: UploadRecord, fingerprint: str) -> str:
-    """The key of a run that is not launched yet; the same until it is."""
-    if entry.state is UploadState.REQUESTED and entry.run_key is not None:
-        return entry.run_key
-    before = launched.times(entry.id, fingerprint)
-    while launched.has_run(key := _run_key(entry.id, fingerprint, before)):
+def next_run_key(history: RunHistory, record: UploadRecord, fingerprint: str) -> str:
+    """The key of the next run; it stays the same until that run is launched."""
+    if record.state is UploadState.REQUESTED and record.run_key is not None:
+        return record.run_key
+    before = history.times(record.id, fingerprint)
+    while history.has_run(key := _run_key(record.id, fingerprint, before)):
         before += 1
     return key
 
 
-def accept(entry: UploadRecord) -> UploadRecord:
-    """A run was launched for what lies there."""
+def accept(record: UploadRecord) -> UploadRecord:
+    """The record after a run was launched for the present files."""
     return replace(
-        entry, state=UploadState.ACCEPTED, accepted=entry.fingerprint, run_key=None, due=None
+        record, state=UploadState.ACCEPTED, accepted=record.fingerprint, run_key=None, due=None
     )
 
 
-def look_again(entry: UploadRecord, time: float) -> UploadRecord:
-    """As if its files had only just been seen to change."""
-    return replace(entry, state=UploadState.PENDING, fingerprint=None, run_key=None, due=time)
+def restart_wait(record: UploadRecord, time: float) -> UploadRecord:
+    """The record as if its files had just changed: it has to be stable again before a run."""
+    return replace(record, state=UploadState.PENDING, fingerprint=None, run_key=None, due=time)
 
 
 def _run_key(demonstration: str, fingerprint: str, before: int) -> str:
@@ -218,18 +241,18 @@ def _run_key(demonstration: str, fingerprint: str, before: int) -> str:
 
 
 def _incomplete(
-    entry: UploadRecord, sight: UploadObservation, settings: DiscoverySettings
+    record: UploadRecord, observation: UploadObservation, settings: DiscoverySettings
 ) -> UploadRecord:
-    """Waits half as long as nothing has happened: an upload under way is looked at every time."""
-    wait = min((sight.ended - entry.changed) / 2, _PATIENCE * settings.stable_seconds)
-    due = sight.ended + wait
-    return replace(entry, state=UploadState.PENDING, fingerprint=None, run_key=None, due=due)
+    """Poll again after half the time since the last change: an active upload in every tick."""
+    wait = min((observation.ended - record.changed) / 2, _MAX_WAIT * settings.stable_seconds)
+    due = observation.ended + wait
+    return replace(record, state=UploadState.PENDING, fingerprint=None, run_key=None, due=due)
 
 
 def _absent(
-    entry: UploadRecord, sight: UploadObservation, sweep: int, settings: DiscoverySettings
+    record: UploadRecord, observation: UploadObservation, sweep: int, settings: DiscoverySettings
 ) -> UploadRecord:
-    if sweep != entry.missing_sweep:
-        entry = replace(entry, missing=entry.missing + 1, missing_sweep=sweep)
-    entry = _incomplete(entry, sight, settings)
-    return replace(entry, state=UploadState.GONE, due=None) if entry.missing >= 2 else entry
+    if sweep != record.missing_sweep:
+        record = replace(record, missing=record.missing + 1, missing_sweep=sweep)
+    record = _incomplete(record, observation, settings)
+    return replace(record, state=UploadState.GONE, due=None) if record.missing >= 2 else record

@@ -1,7 +1,7 @@
-"""What discovery remembers between two looks, in a small SQLite file beside the Dagster instance.
+"""The ledger of uploads: what discovery keeps between ticks, in a SQLite file beside Dagster's.
 
-Belongs here: reading and writing of that memory. It may be deleted at any moment: a listing and the
-runs that were launched give everything back but the wishes not yet granted.
+Belongs here: reading and writing that file. It may be deleted at any time: a listing and the run
+history restore everything but the requested reruns that were not launched.
 """
 
 import sqlite3
@@ -10,36 +10,38 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from demo_pipeline.discovery.cursors import Listing, ListingKind
+import msgspec
+
+from demo_pipeline.common.recording_files import RECORDING_FILES
+from demo_pipeline.discovery.cursors import ListingCursor, ListingKind
 from demo_pipeline.discovery.database import open_database
 from demo_pipeline.discovery.decisions import (
-    SUPERSEDED,
+    SUPERSEDED_REASON,
     LedgerClock,
+    ObservedFile,
     UploadRecord,
     UploadState,
-    advance,
-)
-from demo_pipeline.discovery.rows import (
-    BIT,
-    COLUMNS,
-    read_entry,
-    read_text,
-    write_entry,
-    write_text,
+    advance_clock,
 )
 
-_AT_ONCE = 500  # names in one query
+_COLUMNS = (
+    "name, id, state, files, fingerprint, since, changed, run_key, accepted, missing, "
+    "missing_sweep, due"
+)
+_FILES = msgspec.json.Decoder(tuple[ObservedFile, ...])
+_BIT = {name: 1 << place for place, name in enumerate(RECORDING_FILES)}
+_QUERY_NAMES = 500  # names in one query
 
 
 class Ledger:
-    """See the module's sentence. Made by `open`; one process looks, others may wish."""
+    """The open ledger; see `open`. One process runs ticks, others may request reruns."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """The ledger at `path`, an empty one if there is none that can be used.
+        """The ledger at `path`; a new one when the file is missing or damaged.
 
         Raises:
             StorageError: the file cannot be opened or written.
@@ -47,7 +49,7 @@ class Ledger:
         return cls(open_database(path))
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -58,7 +60,7 @@ class Ledger:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """All that is written inside is kept, or nothing of it."""
+        """Everything written inside is kept, or nothing is."""
         self._connection.execute("BEGIN IMMEDIATE")
         try:
             yield
@@ -67,18 +69,18 @@ class Ledger:
             raise
         self._connection.execute("COMMIT")
 
-    def wish(self, id: str, reason: str) -> None:  # noqa: A002 - the field's word
-        """Ask for another run of a demonstration, whether or not its upload changed.
+    def request_rerun(self, demonstration: str, reason: str) -> None:
+        """Request another run of a demonstration, whether or not its upload changed.
 
         Args:
-            id: a demonstration that is known or will be; one that is gone is not run.
-            reason: goes into the request. `decisions.SUPERSEDED` asks only to look again.
+            demonstration: an id, known already or not yet; nothing runs while its upload is gone.
+            reason: goes into the run's request. `SUPERSEDED_REASON` only requests another poll.
         """
         statement = "INSERT OR REPLACE INTO wishes (id, reason, run_key) VALUES (?, ?, NULL)"
-        self._connection.execute(statement, (id, reason))
+        self._connection.execute(statement, (demonstration, reason))
 
     def states(self) -> dict[str, UploadState]:
-        """Every id ever seen; of those that several folders meet on, the first not gone."""
+        """State of every id ever seen; of several folders with one id, of the first not gone."""
         rows = self._connection.execute(
             "SELECT id, state FROM demonstrations ORDER BY state = 'gone' DESC, name DESC"
         )
@@ -90,22 +92,22 @@ class Ledger:
         return dict.fromkeys(UploadState, 0) | {UploadState(state): count for state, count in rows}
 
     def collisions(self) -> dict[str, tuple[str, ...]]:
-        """Ids that several folders meet on, with the folders' names, sorted."""
-        there = "FROM demonstrations WHERE state != 'gone'"
-        meeting = f"SELECT id {there} GROUP BY id HAVING count(*) > 1"
+        """Ids that several folders have, with the folders' names, sorted."""
+        present = "FROM demonstrations WHERE state != 'gone'"
+        colliding = f"SELECT id {present} GROUP BY id HAVING count(*) > 1"
         rows = self._connection.execute(
-            f"SELECT id, name {there} AND id IN ({meeting}) ORDER BY id, name"
+            f"SELECT id, name {present} AND id IN ({colliding}) ORDER BY id, name"
         )
-        found: dict[str, tuple[str, ...]] = {}
+        folders: dict[str, tuple[str, ...]] = {}
         for key, name in rows:
-            found[key] = (*found.get(key, ()), read_text(name))
-        return found
+            folders[key] = (*folders.get(key, ()), _read_text(name))
+        return folders
 
-    def begin(self, now: float) -> float:
-        """The ledger's time at machine time `now`; wakes those that somebody wished for."""
+    def begin_tick(self, now: float) -> float:
+        """The ledger's time at machine time `now`; marks requested reruns as due."""
         with self.transaction():
             row = self._connection.execute("SELECT time, wall, debt FROM clock").fetchone()
-            clock = advance(LedgerClock(*row), now) if row else LedgerClock(now, now)
+            clock = advance_clock(LedgerClock(*row), now) if row else LedgerClock(now, now)
             self._connection.execute(
                 "INSERT OR REPLACE INTO clock VALUES (1, ?, ?, ?)",
                 (clock.time, clock.wall, clock.debt),
@@ -113,9 +115,9 @@ class Ledger:
             self._connection.execute(
                 "UPDATE demonstrations SET fingerprint = NULL, due = ? WHERE state IN "
                 "('pending', 'accepted') AND id IN (SELECT id FROM wishes WHERE reason = ?)",
-                (clock.time, SUPERSEDED),
+                (clock.time, SUPERSEDED_REASON),
             )
-            self._connection.execute("DELETE FROM wishes WHERE reason = ?", (SUPERSEDED,))
+            self._connection.execute("DELETE FROM wishes WHERE reason = ?", (SUPERSEDED_REASON,))
             self._connection.execute(
                 "UPDATE demonstrations SET due = ? WHERE state = 'accepted' AND due IS NULL "
                 "AND id IN (SELECT id FROM wishes WHERE run_key IS NULL)",
@@ -123,41 +125,41 @@ class Ledger:
             )
         return clock.time
 
-    def looked(self) -> float | None:
-        """When the last look began by the machine's clock, epoch seconds; None: there was none."""
+    def last_tick(self) -> float | None:
+        """When the last tick began by the machine's clock, epoch seconds; None before the first."""
         row = self._connection.execute("SELECT wall FROM clock").fetchone()
         return None if row is None else float(row[0])
 
-    def resting(self, ids: Iterable[str]) -> list[str]:
-        """Of these ids those that are accepted and not to be looked at, sorted."""
-        there = "SELECT id FROM demonstrations WHERE state = 'accepted' AND due IS NULL AND id = ?"
+    def idle(self, ids: Iterable[str]) -> list[str]:
+        """Those of these ids that are accepted and not due, sorted."""
+        query = "SELECT id FROM demonstrations WHERE state = 'accepted' AND due IS NULL AND id = ?"
         return [
-            key for key in sorted(set(ids)) if self._connection.execute(there, (key,)).fetchone()
+            key for key in sorted(set(ids)) if self._connection.execute(query, (key,)).fetchone()
         ]
 
-    def wake(self, ids: Iterable[str], time: float) -> None:
-        """Look at those of these ids that are accepted."""
+    def mark_due(self, ids: Iterable[str], time: float) -> None:
+        """Poll those of these ids that are accepted."""
         self._connection.executemany(
             "UPDATE demonstrations SET due = ? WHERE state = 'accepted' AND id = ?",
             ((time, key) for key in ids),
         )
 
-    def wishes(self, demonstration: str) -> list[tuple[str, str | None]]:
-        """(reason, key of the run requested for it) of each wish for a run, sorted."""
+    def reruns(self, demonstration: str) -> list[tuple[str, str | None]]:
+        """(reason, key of the run requested for it) of each requested rerun, sorted."""
         return self._connection.execute(
             "SELECT reason, run_key FROM wishes WHERE id = ? AND reason != ? ORDER BY reason",
-            (demonstration, SUPERSEDED),
+            (demonstration, SUPERSEDED_REASON),
         ).fetchall()
 
-    def grant(self, demonstration: str, run_key: str) -> None:
-        """All wishes for a run of a demonstration are met by the run with this key."""
+    def grant_reruns(self, demonstration: str, run_key: str) -> None:
+        """Note that the run with this key serves all requested reruns of a demonstration."""
         self._connection.execute(
             "UPDATE wishes SET run_key = ? WHERE id = ? AND reason != ?",
-            (run_key, demonstration, SUPERSEDED),
+            (run_key, demonstration, SUPERSEDED_REASON),
         )
 
-    def forget_wishes(self, demonstration: str, run_key: str | None) -> None:
-        """Those that the run with this key has met; None: all of them."""
+    def forget_reruns(self, demonstration: str, run_key: str | None) -> None:
+        """Delete the requested reruns that the run with this key served; None: all of them."""
         chosen = "" if run_key is None else " AND run_key = ?"
         self._connection.execute(
             f"DELETE FROM wishes WHERE id = ?{chosen}",  # noqa: S608 - constants
@@ -165,11 +167,11 @@ class Ledger:
         )
 
     def requested(self, limit: int) -> list[UploadRecord]:
-        """Those a run was requested for, longest waiting first."""
+        """Uploads that a run was requested for, longest waiting first."""
         return self._select("WHERE state = 'requested' ORDER BY due, name LIMIT ?", limit)
 
     def due(self, time: float, limit: int, *, complete: bool) -> list[UploadRecord]:
-        """Those to look at by `time`, longest waiting first, with all files there or without."""
+        """Uploads to poll by `time`, longest waiting first: the complete or the incomplete."""
         return self._select(
             "WHERE (fingerprint IS NULL) = ? AND due <= ? ORDER BY due, name LIMIT ?",
             int(not complete),
@@ -177,61 +179,102 @@ class Ledger:
             limit,
         )
 
-    def entries(self, names: Sequence[str]) -> dict[str, UploadRecord]:
-        """What is known of these folders, by name."""
-        found: dict[str, UploadRecord] = {}
-        for start in range(0, len(names), _AT_ONCE):
-            part = [write_text(name) for name in names[start : start + _AT_ONCE]]
+    def records(self, names: Sequence[str]) -> dict[str, UploadRecord]:
+        """The records of these folders, by name; unknown names are left out."""
+        records: dict[str, UploadRecord] = {}
+        for start in range(0, len(names), _QUERY_NAMES):
+            part = [_write_text(name) for name in names[start : start + _QUERY_NAMES]]
             marks = ", ".join("?" * len(part))
-            found |= {each.name: each for each in self._select(f"WHERE name IN ({marks})", *part)}
-        return found
+            selected = self._select(f"WHERE name IN ({marks})", *part)
+            records |= {record.name: record for record in selected}
+        return records
 
-    def save(self, entries: Iterable[UploadRecord]) -> None:
-        """Write what is known of folders, new or known."""
-        columns = f"{COLUMNS}, expected"
+    def save(self, records: Iterable[UploadRecord]) -> None:
+        """Insert or replace records."""
+        columns = f"{_COLUMNS}, expected"
         marks = ", ".join("?" * (columns.count(",") + 1))
-        updates = ", ".join(f"{each} = excluded.{each}" for each in columns.split(", ")[1:])
+        updates = ", ".join(f"{column} = excluded.{column}" for column in columns.split(", ")[1:])
         self._connection.executemany(
             f"INSERT INTO demonstrations ({columns}) VALUES ({marks}) "  # noqa: S608 - constants
             f"ON CONFLICT (name) DO UPDATE SET {updates}",
-            map(write_entry, entries),
+            map(_write_record, records),
         )
 
     def mark_seen(self, sweep: int, files: Iterable[tuple[str, Iterable[str]]]) -> None:
-        """A sweep saw these of `FILES` (or only others) in these folders."""
-        bits = ((sum(BIT[each] for each in found), name) for name, found in files)
+        """Note which files a sweep saw.
+
+        Args:
+            sweep: its number.
+            files: folder's name → those of `RECORDING_FILES` that were seen in it, as pairs.
+        """
+        bits = ((sum(_BIT[file] for file in seen), name) for name, seen in files)
         self._connection.executemany(
             "UPDATE demonstrations SET seen = CASE WHEN sweep = ?2 THEN seen | ?1 ELSE ?1 END, "
             "sweep = ?2 WHERE name = ?3",
-            ((bit, sweep, write_text(name)) for bit, name in bits),
+            ((bit, sweep, _write_text(name)) for bit, name in bits),
         )
 
-    def wake_unseen(self, sweep: int, time: float) -> None:
-        """Look at all that a sweep, now at its end, did not see whole."""
+    def mark_unseen_due(self, sweep: int, time: float) -> None:
+        """Poll every folder of which a sweep, now at its end, missed an expected file."""
         self._connection.execute(
             "UPDATE demonstrations SET due = min(ifnull(due, ?1), ?1) WHERE state != 'gone' "
             "AND (sweep != ?2 OR (seen & expected) != expected)",
             (time, sweep),
         )
 
-    def listing(self, kind: ListingKind) -> Listing:
-        """How far the listing has come."""
+    def listing_cursor(self, kind: ListingKind) -> ListingCursor:
+        """Where the listing continues."""
         row = self._connection.execute(
             "SELECT token, number, failures FROM listings WHERE kind = ?", (kind,)
         ).fetchone()
         if row is None:
-            return Listing()
+            return ListingCursor()
         token, number, failures = row
-        return Listing(None if token is None else read_text(token), number, failures)
+        return ListingCursor(None if token is None else _read_text(token), number, failures)
 
-    def set_listing(self, kind: ListingKind, listing: Listing) -> None:
-        """Remember how far the listing has come."""
-        token = None if listing.token is None else write_text(listing.token)
+    def set_listing_cursor(self, kind: ListingKind, cursor: ListingCursor) -> None:
+        """Save where the listing continues."""
+        token = None if cursor.token is None else _write_text(cursor.token)
         self._connection.execute(
             "INSERT OR REPLACE INTO listings VALUES (?, ?, ?, ?)",
-            (kind, token, listing.number, listing.failures),
+            (kind, token, cursor.number, cursor.failures),
         )
 
     def _select(self, where: str, *values: Any) -> list[UploadRecord]:
-        statement = f"SELECT {COLUMNS} FROM demonstrations {where}"  # noqa: S608 - constants
-        return [read_entry(row) for row in self._connection.execute(statement, values)]
+        statement = f"SELECT {_COLUMNS} FROM demonstrations {where}"  # noqa: S608 - constants
+        return [_read_record(row) for row in self._connection.execute(statement, values)]
+
+
+def _read_record(row: tuple[Any, ...]) -> UploadRecord:
+    """The record in a row of `_COLUMNS`."""
+    name, key, state, files, *rest = row
+    return UploadRecord(_read_text(name), key, UploadState(state), _FILES.decode(files), *rest)
+
+
+def _write_record(record: UploadRecord) -> tuple[Any, ...]:
+    """Values for `_COLUMNS` and, last, the bits of the files in the folder."""
+    return (
+        _write_text(record.name),
+        record.id,
+        record.state,
+        msgspec.json.encode(record.files).decode(),
+        record.fingerprint,
+        record.since,
+        record.changed,
+        record.run_key,
+        record.accepted,
+        record.missing,
+        record.missing_sweep,
+        record.due,
+        sum(_BIT[name] for name, *_ in record.files),
+    )
+
+
+def _write_text(text: str) -> bytes:
+    """Bytes: a folder's name may contain lone surrogates, which SQLite's text cannot hold."""
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _read_text(data: bytes) -> str:
+    """The inverse of `_write_text`."""
+    return data.decode("utf-8", "surrogatepass")

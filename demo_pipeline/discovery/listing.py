@@ -1,112 +1,121 @@
-"""The two listings that go on from look to look: of folders, for what is new, and of every object.
+"""The two listings that continue from tick to tick: folders, to find new ones, and every object.
 
-Belongs here: taking pages of them into the ledger. A page decides nothing; it only says which
-folders are to be looked at. No order of keys is relied on, and an id may lie on several pages.
+Belongs here: writing pages into the ledger. A page decides nothing; it only marks folders as due
+for a poll. The order of keys does not matter, and an id may be on several pages.
 """
 
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 
-from demo_pipeline.discovery.cursors import Listing, ListingKind
-from demo_pipeline.discovery.decisions import File, UploadRecord, UploadState, described, look_again
+from demo_pipeline.common.recording_files import RECORDING_FILES
+from demo_pipeline.discovery.cursors import ListingCursor, ListingKind
+from demo_pipeline.discovery.decisions import (
+    ObservedFile,
+    UploadRecord,
+    UploadState,
+    observed_file,
+    restart_wait,
+)
 from demo_pipeline.discovery.ledger import Ledger
 from demo_pipeline.discovery.tick_budget import TickBudget
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.ids import safe_id
 from demo_pipeline.storage.objects.object_store import Objects, Page
-from demo_pipeline.storage.uploads.upload_listing import FILES
 
-_PATIENCE = 3  # refusals of one token; then it counts as expired and the listing starts again
+_MAX_REFUSALS = 3  # of one token; then it counts as expired and the listing starts again
 
 
 def list_folders(
-    objects: Objects, ledger: Ledger, watch: TickBudget, pages: int, until: float
+    objects: Objects, ledger: Ledger, budget: TickBudget, pages: int, until: float
 ) -> int:
-    """Take some pages of folders.
+    """Read some pages of folders.
 
     Args:
-        objects: the place of the uploads.
+        objects: the uploads.
         ledger: what is known.
-        watch: the look's time.
-        pages: at most so many.
-        until: seconds of the look after which there is only one.
+        budget: the tick's time.
+        pages: the most pages to read.
+        until: seconds of the tick after which only one page is read.
 
     Returns:
-        How many pages were asked for.
+        How many pages were requested.
     """
 
-    def take(page: Page, _: Listing) -> None:
+    def store(page: Page, _: ListingCursor) -> None:
         names = sorted({prefix.rstrip("/") for prefix in page.prefixes})
-        _take_names(ledger, [name for name in names if _is_shown(name)], watch.start)
+        _store_names(ledger, [name for name in names if _is_visible(name)], budget.start)
 
-    return _go_on(
+    return _read_pages(
         ListingKind.FOLDERS,
         fetch=objects.list_prefixes,
-        take=take,
+        store=store,
         ledger=ledger,
-        watch=watch,
+        budget=budget,
         pages=pages,
         until=until,
     )
 
 
-def sweep(objects: Objects, ledger: Ledger, watch: TickBudget, pages: int, until: float) -> int:
-    """The same over all objects. At the end of one sweep whatever it did not see is woken."""
+def sweep(objects: Objects, ledger: Ledger, budget: TickBudget, pages: int, until: float) -> int:
+    """Read some pages of all objects; the end of a sweep marks what it did not see as due.
 
-    def take(page: Page, listing: Listing) -> None:
-        _take_objects(ledger, page, listing.number, watch.start)
+    Arguments and result are those of `list_folders`.
+    """
+
+    def store(page: Page, cursor: ListingCursor) -> None:
+        _store_objects(ledger, page, cursor.number, budget.start)
         if page.token is None:
-            ledger.wake_unseen(listing.number, watch.start)
+            ledger.mark_unseen_due(cursor.number, budget.start)
 
-    return _go_on(
+    return _read_pages(
         ListingKind.SWEEP,
         fetch=objects.list_page,
-        take=take,
+        store=store,
         ledger=ledger,
-        watch=watch,
+        budget=budget,
         pages=pages,
         until=until,
     )
 
 
-def _go_on(
+def _read_pages(
     kind: ListingKind,
     *,
     fetch: Callable[[str, str | None], Page],
-    take: Callable[[Page, Listing], None],
+    store: Callable[[Page, ListingCursor], None],
     ledger: Ledger,
-    watch: TickBudget,
+    budget: TickBudget,
     pages: int,
     until: float,
 ) -> int:
     for used in range(pages):
-        if used and watch.spent() >= until:
+        if used and budget.spent() >= until:
             return used
-        listing = ledger.listing(kind)
+        cursor = ledger.listing_cursor(kind)
         try:
-            page = fetch("", listing.token)
+            page = fetch("", cursor.token)
         except StorageError as error:
-            watch.errors.append(str(error))
-            ledger.set_listing(kind, _refused(listing))
+            budget.errors.append(str(error))
+            ledger.set_listing_cursor(kind, _refused(cursor))
             return used + 1
         ended = page.token is None
         with ledger.transaction():
-            take(page, listing)
-            ledger.set_listing(kind, Listing(page.token, listing.number + ended))
+            store(page, cursor)
+            ledger.set_listing_cursor(kind, ListingCursor(page.token, cursor.number + ended))
         if ended:
             return used + 1
     return pages
 
 
-def _refused(listing: Listing) -> Listing:
-    failures = listing.failures + 1
-    if failures < _PATIENCE:
-        return replace(listing, failures=failures)
-    return Listing(None, listing.number)
+def _refused(cursor: ListingCursor) -> ListingCursor:
+    failures = cursor.failures + 1
+    if failures < _MAX_REFUSALS:
+        return replace(cursor, failures=failures)
+    return ListingCursor(None, cursor.number)
 
 
-def _is_shown(name: str) -> bool:
+def _is_visible(name: str) -> bool:
     return name != "" and not name.startswith(".")
 
 
@@ -114,40 +123,44 @@ def _new(name: str, time: float) -> UploadRecord:
     return UploadRecord(name, safe_id(name), changed=time, due=time)
 
 
-def _take_names(ledger: Ledger, names: list[str], time: float) -> dict[str, UploadRecord]:
-    """Note what is new or returned; what is now known of all of them."""
-    known = ledger.entries(names)
-    returned = [each for each in known.values() if each.missing or each.state is UploadState.GONE]
-    noted = [_new(name, time) for name in names if name not in known]
-    noted += [_returned(each, time) for each in returned]
-    ledger.save(noted)
-    return known | {each.name: each for each in noted}
+def _store_names(ledger: Ledger, names: list[str], time: float) -> dict[str, UploadRecord]:
+    """Record new and returned folders; returns the records of all of them, by name."""
+    known = ledger.records(names)
+    returned = [
+        record for record in known.values() if record.missing or record.state is UploadState.GONE
+    ]
+    written = [_new(name, time) for name in names if name not in known]
+    written += [_returned(record, time) for record in returned]
+    ledger.save(written)
+    return known | {record.name: record for record in written}
 
 
-def _take_objects(ledger: Ledger, page: Page, number: int, time: float) -> None:
-    found: dict[str, dict[str, File]] = defaultdict(dict)
-    for each in page.objects:
-        name, slash, rest = each.key.partition("/")
-        if slash and _is_shown(name):
-            found[name] |= {rest: described(rest, each)} if rest in FILES else {}
-    known = _take_names(ledger, list(found), time)
+def _store_objects(ledger: Ledger, page: Page, number: int, time: float) -> None:
+    folders: dict[str, dict[str, ObservedFile]] = defaultdict(dict)
+    for info in page.objects:
+        name, slash, rest = info.key.partition("/")
+        if slash and _is_visible(name):
+            folders[name] |= {rest: observed_file(rest, info)} if rest in RECORDING_FILES else {}
+    known = _store_names(ledger, list(folders), time)
     ledger.save(
-        _woken(known[name], time) for name, files in found.items() if _differs(known[name], files)
+        _due_by(known[name], time)
+        for name, files in folders.items()
+        if _differs(known[name], files)
     )
-    ledger.mark_seen(number, found.items())
+    ledger.mark_seen(number, folders.items())
 
 
-def _differs(entry: UploadRecord, files: dict[str, File]) -> bool:
-    return any(file not in entry.files for file in files.values())
+def _differs(record: UploadRecord, files: dict[str, ObservedFile]) -> bool:
+    return any(file not in record.files for file in files.values())
 
 
-def _woken(entry: UploadRecord, time: float) -> UploadRecord:
-    soon = time if entry.due is None else min(entry.due, time)
-    if entry.state is UploadState.PENDING:  # whatever was quiet is no longer
-        return look_again(entry, soon)
-    return replace(entry, due=soon)
+def _due_by(record: UploadRecord, time: float) -> UploadRecord:
+    soon = time if record.due is None else min(record.due, time)
+    if record.state is UploadState.PENDING:  # it was stable and is no longer
+        return restart_wait(record, soon)
+    return replace(record, due=soon)
 
 
-def _returned(entry: UploadRecord, time: float) -> UploadRecord:
-    state = UploadState.PENDING if entry.state is UploadState.GONE else entry.state
-    return replace(entry, state=state, missing=0, missing_sweep=-1, due=time)
+def _returned(record: UploadRecord, time: float) -> UploadRecord:
+    state = UploadState.PENDING if record.state is UploadState.GONE else record.state
+    return replace(record, state=state, missing=0, missing_sweep=-1, due=time)

@@ -1,12 +1,13 @@
-"""Looking at one demonstration by itself, which alone decides what becomes of it.
+"""Polling single folders; only a poll decides what happens to an upload.
 
-Belongs here: the look, and carrying out what `decisions` says. What is asked of the outside world
-is asked before the ledger is written, in one transaction a demonstration.
+Belongs here: the poll, and carrying out what `decisions` decides. Storage and run history are asked
+before the ledger is written, in one transaction an upload.
 """
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.discovery.cursors import ListingKind
 from demo_pipeline.discovery.decisions import (
     Request,
@@ -14,12 +15,12 @@ from demo_pipeline.discovery.decisions import (
     UploadRecord,
     UploadState,
     accept,
-    described,
+    apply_observation,
     is_complete,
-    look_again,
     next_run_key,
-    observe,
+    observed_file,
     reason_to_run,
+    restart_wait,
 )
 from demo_pipeline.discovery.ledger import Ledger
 from demo_pipeline.discovery.run_history import Launch, RunHistory
@@ -27,158 +28,168 @@ from demo_pipeline.discovery.tick_budget import TickBudget
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.objects.object_store import Objects
-from demo_pipeline.storage.uploads.upload_listing import FILES
 
-_MAX_ERRORS = 3  # of a look; then the place is taken to be out of order
+_MAX_ERRORS = 3  # in one tick; then storage counts as out of order
 
 
-def look(objects: Objects, name: str, marker: str, watch: TickBudget) -> UploadObservation:
-    """What lies in one folder, in one request unless it holds more than a page.
+def observe_folder(
+    objects: Objects, name: str, marker: str, budget: TickBudget
+) -> UploadObservation:
+    """What one folder holds, by one request unless it holds more than a page.
+
+    Args:
+        objects: the uploads.
+        name: the folder's name.
+        marker: name of the file that marks an upload as complete; empty for none.
+        budget: the tick's time.
 
     Raises:
-        StorageError: the place cannot be read.
+        StorageError: the uploads cannot be read.
     """
-    began = watch.time()
+    began = budget.time()
     prefix = f"{name}/"
-    wanted = {*FILES, marker} - {""}
     page = objects.list_page(prefix)
-    found = {each.key.removeprefix(prefix): each for each in page.objects}
+    infos = {info.key.removeprefix(prefix): info for info in page.objects}
     if page.token is not None:
-        heads = {each: objects.head(f"{prefix}{each}") for each in sorted(wanted)}
-        found = {each: info for each, info in heads.items() if info is not None}
-    present = bool(page.objects or page.token or found)
-    files = tuple(described(each, found[each]) for each in FILES if each in found)
-    return UploadObservation(files, present, marker in found, began, watch.time())
+        names = sorted({*RECORDING_FILES, marker} - {""})
+        heads = {file: objects.head(f"{prefix}{file}") for file in names}
+        infos = {file: info for file, info in heads.items() if info is not None}
+    present = bool(page.objects or page.token or infos)
+    files = tuple(observed_file(file, infos[file]) for file in RECORDING_FILES if file in infos)
+    return UploadObservation(files, present, marker in infos, began, budget.time())
 
 
 class Poller:
-    """The polls of one look.
+    """The polls of one tick.
 
     Args:
-        objects: the place of the uploads.
+        objects: the uploads.
         ledger: what is known.
-        launched: what was launched.
+        history: the runs that were launched.
         settings: bounds.
-        watch: the look's time.
+        budget: the tick's time.
 
     Attributes:
         requests: runs to launch.
-        complete: ids found complete, whether a run is requested or was launched before.
-        polls: how many folders were looked at.
+        complete: ids that were complete, whether a run is requested or was launched before.
+        polls: number of folders polled.
     """
 
     def __init__(
         self,
         objects: Objects,
         ledger: Ledger,
-        launched: RunHistory,
+        history: RunHistory,
         settings: DiscoverySettings,
-        watch: TickBudget,
+        budget: TickBudget,
     ) -> None:
         self.requests: list[Request] = []
         self.complete: list[str] = []
         self.polls = 0
-        self._objects, self._ledger, self._launched = objects, ledger, launched
-        self._settings, self._watch = settings, watch
+        self._objects, self._ledger, self._history = objects, ledger, history
+        self._settings, self._budget = settings, budget
         self._failed = 0
 
-    def confirm(self, until: float) -> None:
+    def confirm_launched(self, until: float) -> None:
         """Accept those whose requested run was launched; the others stay requested."""
-        for done, entry in enumerate(self._ledger.requested(self._settings.polls_per_tick)):
-            if done and self._watch.spent() >= until:
+        for done, record in enumerate(self._ledger.requested(self._settings.polls_per_tick)):
+            if done and self._budget.spent() >= until:
                 return
-            if entry.run_key is None or not self._launched.has_run(entry.run_key):
+            if record.run_key is None or not self._history.has_run(record.run_key):
                 continue
-            last = self._launched.last(entry.id)
+            last = self._history.last(record.id)
             with self._ledger.transaction():
-                self._ledger.forget_wishes(entry.id, entry.run_key)
-                self._ledger.save([_confirmed(entry, last, self._watch)])
+                self._ledger.forget_reruns(record.id, record.run_key)
+                self._ledger.save([_confirmed(record, last, self._budget)])
 
     def poll(self, colliding: Collection[str]) -> None:
-        """Look at those that are due: the complete first, as far as runs may be requested."""
-        sweep = self._ledger.listing(ListingKind.SWEEP).number
+        """Poll those that are due: the complete first, while more runs may be requested."""
+        sweep = self._ledger.listing_cursor(ListingKind.SWEEP).number
         for complete in (True, False):
             left = self._settings.polls_per_tick - self.polls
-            due = self._ledger.due(self._watch.start, max(1, left), complete=complete)
+            due = self._ledger.due(self._budget.start, max(1, left), complete=complete)
             self._poll_each(due, sweep, colliding)
 
     def _poll_each(
         self, due: Sequence[UploadRecord], sweep: int, colliding: Collection[str]
     ) -> None:
-        for done, entry in enumerate(due):
+        marker = self._settings.complete_marker
+        for done, record in enumerate(due):
             full = len(self.requests) >= self._settings.requests_per_tick
-            late = done > 0 and self._watch.spent() >= self._settings.seconds_per_tick
-            if late or self._failed >= _MAX_ERRORS or (full and entry.fingerprint is not None):
+            late = done > 0 and self._budget.spent() >= self._settings.seconds_per_tick
+            if late or self._failed >= _MAX_ERRORS or (full and record.fingerprint is not None):
                 return
             self.polls += 1
             try:
-                sight = look(self._objects, entry.name, self._settings.complete_marker, self._watch)
+                observation = observe_folder(self._objects, record.name, marker, self._budget)
             except StorageError as error:
-                self._watch.errors.append(str(error))
+                self._budget.errors.append(str(error))
                 self._failed += 1
-                due_again = self._watch.time() + self._settings.stable_seconds
-                self._ledger.save([replace(entry, due=due_again)])
+                due_again = self._budget.time() + self._settings.stable_seconds
+                self._ledger.save([replace(record, due=due_again)])
                 continue
-            seen = observe(entry, sight, sweep, self._settings)
-            self._decide(seen, sight, colliding, full=full)
+            observed = apply_observation(record, observation, sweep, self._settings)
+            self._decide(observed, observation, colliding, full=full)
 
     def _decide(
         self,
-        entry: UploadRecord,
-        sight: UploadObservation,
+        record: UploadRecord,
+        observation: UploadObservation,
         colliding: Collection[str],
         *,
         full: bool,
     ) -> None:
-        """Write what is now known and, for a complete upload, what follows from it."""
-        quiet = self._settings.stable_seconds
-        if entry.fingerprint is None:
-            self._write(entry)
-        elif entry.id in colliding:
-            accepted = entry.state is UploadState.ACCEPTED
-            self._write(replace(entry, due=None if accepted else sight.ended + quiet))
-        elif full or not is_complete(entry, sight, self._was_launched(entry, sight), quiet):
-            self._write(replace(entry, due=entry.since + quiet))
+        """Write the record and, for a complete upload, what follows from it."""
+        wait = self._settings.stable_seconds
+        if record.fingerprint is None:
+            self._write(record)
+        elif record.id in colliding:
+            accepted = record.state is UploadState.ACCEPTED
+            self._write(replace(record, due=None if accepted else observation.ended + wait))
+        elif full or not is_complete(
+            record, observation, self._was_launched(record, observation), wait
+        ):
+            self._write(replace(record, due=record.since + wait))
         else:
-            self._take(entry, entry.fingerprint, sight.ended)
+            self._request_run(record, record.fingerprint, observation.ended)
 
-    def _was_launched(self, entry: UploadRecord, sight: UploadObservation) -> bool:
-        return sight.marked and self._launched.last(entry.id) is not None
+    def _was_launched(self, record: UploadRecord, observation: UploadObservation) -> bool:
+        return observation.marked and self._history.last(record.id) is not None
 
-    def _take(self, entry: UploadRecord, fingerprint: str, time: float) -> None:
-        """Request a run for a complete upload, unless the last one was for it."""
-        last = self._launched.last(entry.id)
-        reason = reason_to_run(entry, last, self._wish(entry.id))
+    def _request_run(self, record: UploadRecord, fingerprint: str, time: float) -> None:
+        """Request a run for a complete upload, unless the last run was for it."""
+        last = self._history.last(record.id)
+        reason = reason_to_run(record, last, self._rerun_reason(record.id))
         if reason is None:
-            self._write(accept(entry))
+            self._write(accept(record))
         else:
-            key = next_run_key(self._launched, entry, fingerprint)
+            key = next_run_key(self._history, record, fingerprint)
             self._write(
-                replace(entry, state=UploadState.REQUESTED, run_key=key, due=time), granted=key
+                replace(record, state=UploadState.REQUESTED, run_key=key, due=time), granted=key
             )
-            self.requests.append(Request(entry.id, key, fingerprint, reason))
-        self.complete.append(entry.id)
+            self.requests.append(Request(record.id, key, fingerprint, reason))
+        self.complete.append(record.id)
 
-    def _wish(self, demonstration: str) -> str | None:
-        """Why somebody wants a run that was not launched yet."""
-        wishes = self._ledger.wishes(demonstration)
-        for key in {key for _, key in wishes if key is not None and self._launched.has_run(key)}:
-            self._ledger.forget_wishes(demonstration, key)
-        return next((reason for reason, _ in self._ledger.wishes(demonstration)), None)
+    def _rerun_reason(self, demonstration: str) -> str | None:
+        """The reason of a requested rerun that was not launched yet."""
+        reruns = self._ledger.reruns(demonstration)
+        for key in {key for _, key in reruns if key is not None and self._history.has_run(key)}:
+            self._ledger.forget_reruns(demonstration, key)
+        return next((reason for reason, _ in self._ledger.reruns(demonstration)), None)
 
-    def _write(self, entry: UploadRecord, granted: str | None = None) -> None:
+    def _write(self, record: UploadRecord, granted: str | None = None) -> None:
         with self._ledger.transaction():
-            self._ledger.save([entry])
+            self._ledger.save([record])
             if granted is not None:
-                self._ledger.grant(entry.id, granted)
-            if entry.state is UploadState.GONE:
-                self._ledger.forget_wishes(entry.id, None)
+                self._ledger.grant_reruns(record.id, granted)
+            if record.state is UploadState.GONE:
+                self._ledger.forget_reruns(record.id, None)
 
 
-def _confirmed(entry: UploadRecord, last: Launch | None, watch: TickBudget) -> UploadRecord:
-    """Accepted, unless the run that was requested has come to nothing already."""
-    if last is None or last.fingerprint != entry.fingerprint:
-        return accept(entry)
+def _confirmed(record: UploadRecord, last: Launch | None, budget: TickBudget) -> UploadRecord:
+    """The accepted record, unless the requested run was superseded or lost already."""
+    if last is None or last.fingerprint != record.fingerprint:
+        return accept(record)
     if last.superseded:
-        return look_again(entry, watch.time())
-    return replace(accept(entry), due=watch.start if last.should_retry else None)
+        return restart_wait(record, budget.time())
+    return replace(accept(record), due=budget.start if last.should_retry else None)

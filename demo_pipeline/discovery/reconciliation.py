@@ -1,6 +1,6 @@
-"""The arithmetic that nothing is lost: listed = accepted + quarantined + pending + gone.
+"""The check that no upload is lost: listed = accepted + quarantined + pending + gone.
 
-Belongs here: that sum, and the naming of what does not fit in it.
+Belongs here: that sum, and the problems that name whatever does not fit into it.
 """
 
 from collections.abc import Collection, Iterable
@@ -13,17 +13,17 @@ from demo_pipeline.problems import Problem, Severity
 
 
 @dataclass(frozen=True, slots=True)
-class Accounting:
-    """Every id once. What was requested and not yet launched is pending.
+class Reconciliation:
+    """Counts in which every id counts once. An id with a requested run is pending.
 
     Attributes:
-        listed: ids that lie in the uploads, and those that once did.
-        accepted: a run for what lies there has made its trajectory, or is queued or at work.
-        quarantined: with a record, or several folders meet on the id.
-        pending: not seen yet, incomplete, not yet quiet, returned after it was gone, or to be run
-            again because a run came to nothing.
+        listed: ids in the uploads, and those that were there once.
+        accepted: a run for the present files has built the trajectory, or is queued or running.
+        quarantined: with a quarantine record, or several folders have the id.
+        pending: not seen yet, incomplete, not yet stable, returned after it was gone, or to be run
+            again because a run was lost.
         gone: no longer in the uploads.
-        problems: what does not fit. An error makes the sum wrong.
+        problems: what does not fit. Only an error makes the sum wrong.
     """
 
     listed: int
@@ -41,11 +41,11 @@ class Accounting:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedUploads:
-    """Accepted uploads whose last run made nothing.
+    """Accepted uploads whose last run built nothing.
 
     Attributes:
-        again: another run follows by itself.
-        lost: nothing follows.
+        again: discovery requests another run.
+        lost: no other run follows.
     """
 
     again: frozenset[str] = frozenset()
@@ -53,83 +53,84 @@ class UnfinishedUploads:
 
 
 def unfinished_uploads(
-    accepted: Iterable[str], made: Collection[str], launched: RunHistory
+    accepted: Iterable[str], built: Collection[str], history: RunHistory
 ) -> UnfinishedUploads:
-    """Ask what became of the last run of each.
+    """Find the accepted uploads whose last run built nothing.
 
     Args:
-        accepted: those of which it is not certain that their last run made a trajectory.
-        made: ids with a committed trajectory.
-        launched: what is known of runs.
+        accepted: ids of which it is not certain that their last run built a trajectory.
+        built: ids with a committed trajectory.
+        history: the runs that were launched.
     """
     again, lost = set(), set()
     for key in accepted:
-        last = launched.last(key)
+        last = history.last(key)
         if last is not None and (last.superseded or last.should_retry):
             again.add(key)
         elif last is not None and last.outcome is RunOutcome.LIVE:
             continue
-        elif key not in made or (last is not None and last.outcome is RunOutcome.LOST):
+        elif key not in built or (last is not None and last.outcome is RunOutcome.LOST):
             lost.add(key)
     return UnfinishedUploads(frozenset(again), frozenset(lost))
 
 
-def account(
+def reconcile(
     ledger: Ledger,
     quarantined: Collection[str],
     listed: Collection[str] | None,
-    doubted: UnfinishedUploads = UnfinishedUploads(),
+    unfinished: UnfinishedUploads = UnfinishedUploads(),
     *,
-    watched: bool = False,
-) -> Accounting:
+    recent_tick: bool = False,
+) -> Reconciliation:
     """Count every demonstration once.
 
     Args:
         ledger: what discovery knows.
-        quarantined: ids with a standing record.
-        listed: ids in the uploads, listed afresh; None: as the ledger knows them.
-        doubted: of those that the ledger has as accepted.
-        watched: discovery looked a short while ago, so that what it does not know has only come.
+        quarantined: ids with a quarantine record.
+        listed: ids in the uploads by a new listing; None: those in the ledger.
+        unfinished: of the ids that the ledger has as accepted.
+        recent_tick: discovery ticked a short time ago, so what it does not know has just arrived.
     """
     states = ledger.states()
-    known_there = {key for key, state in states.items() if state is not UploadState.GONE}
+    known_present = {key for key, state in states.items() if state is not UploadState.GONE}
     colliding = ledger.collisions().keys()
-    there = known_there if listed is None else set(listed) | colliding
-    unknown = there - states.keys()
-    gone = states.keys() - there
-    held = (set(quarantined) | colliding) & (there - unknown)
-    rest = there - unknown - held
-    taken = {key for key in rest if states[key] is UploadState.ACCEPTED}
-    lost = taken & doubted.lost
-    accepted = taken - doubted.again - lost
-    pending = rest - accepted - lost | (unknown if watched else set())
-    return Accounting(
-        listed=len(there | gone),
+    present = known_present if listed is None else set(listed) | colliding
+    unknown = present - states.keys()
+    gone = states.keys() - present
+    in_quarantine = (set(quarantined) | colliding) & (present - unknown)
+    rest = present - unknown - in_quarantine
+    launched = {key for key in rest if states[key] is UploadState.ACCEPTED}
+    lost = launched & unfinished.lost
+    accepted = launched - unfinished.again - lost
+    pending = rest - accepted - lost | (unknown if recent_tick else set())
+    return Reconciliation(
+        listed=len(present | gone),
         accepted=len(accepted),
-        quarantined=len(held),
+        quarantined=len(in_quarantine),
         pending=len(pending),
         gone=len(gone),
         problems=(
-            *(_unknown(key, watched=watched) for key in sorted(unknown)),
+            *(_unknown(key, recent_tick=recent_tick) for key in sorted(unknown)),
             *map(_lost, sorted(lost)),
-            *map(_vanished, sorted(gone & known_there)),
-            *map(_nowhere, sorted(set(quarantined) - there - gone)),
+            *map(_vanished, sorted(gone & known_present)),
+            *map(_stray, sorted(set(quarantined) - present - gone)),
         ),
     )
 
 
-def _unknown(demonstration: str, *, watched: bool) -> Problem:
-    if watched:
-        said, remedy = "has come since discovery last looked", "nothing, unless it stays so"
+def _unknown(demonstration: str, *, recent_tick: bool) -> Problem:
+    if recent_tick:
+        message = "arrived after the last tick of discovery"
+        remedy = "nothing, unless this stays so"
     else:
-        said = "lies in the uploads and discovery does not look"
-        remedy = "switch the sensor new_uploads on, and see its ticks"
+        message = "is in the uploads, and discovery is not running"
+        remedy = "switch on the sensor new_uploads, and check its ticks"
     return Problem(
         "unknown_upload",
         ".",
-        said,
+        message,
         remedy=remedy,
-        severity=Severity.WARNING if watched else Severity.ERROR,
+        severity=Severity.WARNING if recent_tick else Severity.ERROR,
         demonstration=demonstration,
     )
 
@@ -138,8 +139,8 @@ def _lost(demonstration: str) -> Problem:
     return Problem(
         "lost_upload",
         ".",
-        "has no trajectory of its last run, which was cancelled, died or was deleted",
-        remedy="look at its runs in the UI, then materialise its partition from raw_recordings on",
+        "has no trajectory from its last run, which was cancelled, died or was deleted",
+        remedy="check its runs in the UI, then materialize its partition from raw_recordings on",
         demonstration=demonstration,
     )
 
@@ -148,19 +149,19 @@ def _vanished(demonstration: str) -> Problem:
     return Problem(
         "vanished_upload",
         ".",
-        "is no longer in the uploads, which discovery notes after two sweeps",
-        remedy="nothing, if it was deleted on purpose; what was made from it stays",
+        "is no longer in the uploads; discovery records that after two sweeps",
+        remedy="nothing, if it was deleted on purpose; what was built from it stays",
         severity=Severity.WARNING,
         demonstration=demonstration,
     )
 
 
-def _nowhere(demonstration: str) -> Problem:
+def _stray(demonstration: str) -> Problem:
     return Problem(
         "stray_quarantine",
         ".",
         "has a quarantine record and was never seen in the uploads",
-        remedy="release it, or upload it",
+        remedy="release it from quarantine, or upload it",
         severity=Severity.WARNING,
         demonstration=demonstration,
     )

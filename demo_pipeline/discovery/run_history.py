@@ -1,23 +1,23 @@
-"""What is known of the runs that were launched for uploads, whoever launched them.
+"""The runs that were launched for uploads, as far as discovery needs to know them.
 
-Belongs here: what discovery asks about runs, and what it makes of the answer. Who answers is the
-caller's business.
+Belongs here: the questions that discovery asks about runs, and the values of the answers. The
+orchestration layer implements `RunHistory`.
 """
 
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
-MOST_LOST = 3  # runs for one upload that come to nothing, after which no other is launched
+MAX_LOST_RUNS = 3  # after so many lost runs for one upload no other is launched
 
 
 class RunOutcome(StrEnum):
-    """What became of a run.
+    """How a run ended.
 
-    `live`: it waits or is at work, or it failed so lately that its verdict may be on the way.
+    `live`: it is queued or running, or it failed so recently that its quarantine record may follow.
     `ended`: with a result, or with a quarantine record.
     `superseded`: without a result, because the upload had changed.
-    `lost`: cancelled, or dead without a record.
+    `lost`: cancelled, or dead without a quarantine record.
     """
 
     LIVE = "live"
@@ -32,8 +32,8 @@ class Launch:
 
     Attributes:
         fingerprint: of the upload it was launched for, 64 hex.
-        outcome: what became of it.
-        lost: how many runs for this fingerprint were cancelled or died; counted for a lost one.
+        outcome: how it ended.
+        lost: how many runs for this fingerprint were lost; only counted when this run was.
     """
 
     fingerprint: str
@@ -42,28 +42,28 @@ class Launch:
 
     @property
     def superseded(self) -> bool:
-        """It ended without a result because the upload had changed."""
+        """Whether it ended without a result because the upload had changed."""
         return self.outcome is RunOutcome.SUPERSEDED
 
     @property
     def should_retry(self) -> bool:
-        """It came to nothing, and not so often yet that another run would be in vain."""
-        return self.outcome is RunOutcome.LOST and self.lost < MOST_LOST
+        """Whether it was lost, and fewer than `MAX_LOST_RUNS` were."""
+        return self.outcome is RunOutcome.LOST and self.lost < MAX_LOST_RUNS
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """Ids whose runs were cancelled or failed, and where to go on asking."""
+class EndedRuns:
+    """Ids whose runs were cancelled or failed, and the token to continue from."""
 
     ids: tuple[str, ...]
     token: str | None
 
 
 class RunHistory(Protocol):
-    """What is known of runs. It outlives the ledger."""
+    """The runs that were ever launched. It outlives the ledger."""
 
     def last(self, id: str) -> Launch | None:  # noqa: A002 - the field's word
-        """The last run launched for this id; None when there was none."""
+        """The last run launched for this id; None when no run was."""
         ...
 
     def times(self, id: str, fingerprint: str) -> int:  # noqa: A002
@@ -74,6 +74,6 @@ class RunHistory(Protocol):
         """Whether a run with this key was launched."""
         ...
 
-    def ended(self, token: str | None) -> Ended:
-        """Some of those cancelled or failed since; one whose outcome may change comes again."""
+    def ended(self, token: str | None) -> EndedRuns:
+        """Runs cancelled or failed since `token`; those that may still change are repeated."""
         ...

@@ -1,1 +1,1 @@
-"""The formats of the seeds: models, readers, writers and validators, one module a format."""
+"""Models, readers, writers and validators, one package per format."""

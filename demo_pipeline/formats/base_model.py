@@ -1,7 +1,7 @@
-"""The base of every model, and findings about values that a model rejects.
+"""The base class of the models of all formats, and problems for values that a model rejects.
 
-Belongs here: what all formats share about models. A model keeps keys it does not know, and what is
-wrong with a value becomes a `Problem` with file, line and field instead of an exception.
+A model keeps unknown keys. A rejected value becomes a `Problem` with file, line and field, instead
+of an exception.
 """
 
 import math
@@ -20,7 +20,7 @@ from pydantic import (
 from demo_pipeline.common.deep_json import Location, line_numbers
 from demo_pipeline.problems import Problem, Severity
 
-MAX_PROBLEMS = 20  # a file; what follows is counted
+MAX_PROBLEMS = 20  # per file; further ones are counted
 
 
 def _number(value: Any) -> int | float:
@@ -30,11 +30,15 @@ def _number(value: Any) -> int | float:
 
 
 Number = Annotated[int | float, PlainValidator(_number)]
-"""An int or float as JSON has it: 21 stays 21."""
+"""A finite int or float, kept as written: 21 stays 21."""
 
 
 class Document(BaseModel):
-    """A frozen model of one JSON object. Types are strict, unknown keys are kept."""
+    """A frozen model of one JSON object. Types are strict, unknown keys are kept.
+
+    Attributes:
+        left_out_when_none: names of fields that are not written when they are None.
+    """
 
     model_config = ConfigDict(
         frozen=True,
@@ -49,7 +53,7 @@ class Document(BaseModel):
     left_out_when_none: ClassVar[frozenset[str]] = frozenset()
 
     def members(self) -> dict[str, Any]:
-        """What is written for this object, one level: declared keys in order, then the others."""
+        """Key → value as written, one level: declared keys in order, then unknown keys."""
         declared = {
             name: getattr(self, name)
             for name, field in type(self).model_fields.items()
@@ -72,19 +76,19 @@ DocumentT = TypeVar("DocumentT", bound=Document)
 
 
 def explain(error: ValidationError) -> Iterator[tuple[Location, str]]:
-    """Yield (location, what was expected there) for each fault; never the rejected value."""
+    """Yield (location, what was expected there) for each error; never the rejected value."""
     for fault in error.errors(include_url=False, include_context=False, include_input=False):
         yield fault["loc"], fault["msg"].removeprefix("Value error, ")
 
 
 def field_name(location: Location) -> str:
-    """A location as a person writes it: `trajectories[3].steps`."""
+    """A location in the usual notation: `trajectories[3].steps`."""
     text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
     return text.removeprefix(".")
 
 
 def line_of(lines: Mapping[Location, int], location: Location) -> int | None:
-    """The line of a value, or of the nearest object around it that has one."""
+    """The line of a value, or of the nearest enclosing value with a known line."""
     for length in range(len(location), -1, -1):
         if location[:length] in lines:
             return lines[location[:length]]
@@ -94,23 +98,22 @@ def line_of(lines: Mapping[Location, int], location: Location) -> int | None:
 def check(
     model: type[DocumentT], value: Any, file: str, text: str = "", *, line: int | None = None
 ) -> tuple[DocumentT | None, list[Problem]]:
-    """The model of a value, or None and why not.
+    """Validate a JSON value against a model.
 
     Args:
-        model: what the value should be.
-        value: a JSON value.
-        file: what problems are filed under.
+        model: the expected model.
+        value: a parsed JSON value.
+        file: the file that problems name.
         text: the JSON text of the value, for line numbers.
-        line: the line of all problems, instead, for files of one document a line.
+        line: the line of all problems, used instead of `text` for JSON Lines.
 
     Returns:
-        The model with a warning about unknown keys, if any; or None with one error a field.
+        The model with one warning about unknown keys, if any; or None with one error per field.
     """
     try:
         document = model.model_validate(value)
     except ValidationError as error:
         lines = line_numbers(text) if text else {}
-        faults = list(explain(error))
         problems = [
             Problem(
                 "invalid_field",
@@ -119,7 +122,7 @@ def check(
                 line=line or line_of(lines, location),
                 remedy="correct the field",
             )
-            for location, message in faults
+            for location, message in explain(error)
         ]
         return None, limited(problems)
     unknown = sorted(unknown_fields(document))
@@ -129,7 +132,7 @@ def check(
     warning = Problem(
         "unknown_field",
         file,
-        f"keys outside the format, kept as they are: {names}",
+        f"unknown keys, which are kept: {names}",
         line=line,
         severity=Severity.WARNING,
     )
@@ -137,7 +140,7 @@ def check(
 
 
 def unknown_fields(document: Document) -> set[str]:
-    """Names of keys the models do not declare, in this document and in those below it."""
+    """Names of keys that the models do not declare, in this document and in nested ones."""
     names = {repr(name)[1:-1] for name in document.__pydantic_extra__ or {}}
     for value in vars(document).values():
         below = value if isinstance(value, list | tuple) else (value,)
@@ -148,7 +151,7 @@ def unknown_fields(document: Document) -> set[str]:
 
 
 def limited(problems: list[Problem]) -> list[Problem]:
-    """At most `MAX_PROBLEMS` of one file's problems; the last says how many more there are."""
+    """At most `MAX_PROBLEMS` problems of one file; the last one counts the problems left out."""
     if len(problems) <= MAX_PROBLEMS:
         return problems
     last = problems[MAX_PROBLEMS - 1]

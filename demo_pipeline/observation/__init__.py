@@ -1,1 +1,1 @@
-"""What the eye saw: the video's clock, the frame and the tree before each action, the target."""
+"""Observation: calibration, the frame and the UI tree before each action, and the target."""

@@ -1,7 +1,7 @@
-"""Pictures for people: steps as tiles of a sheet, each its frame with its action drawn on it.
+"""The contact sheet: steps as tiles of a grid, each a screenshot with its action drawn on it.
 
-Belongs here: tiles, captions and the grid. What is drawn on a frame is in marks.py. Colours are
-BGR, sizes are pixels of the sheet.
+Belongs here: tiles, captions and the grid. Not here: what is drawn on a screenshot (overlay.py).
+Colours are BGR, sizes are pixels of the sheet.
 """
 
 from collections.abc import Sequence
@@ -34,15 +34,15 @@ _EDGE = 6
 
 @dataclass(frozen=True)
 class Tile:
-    """One step.
+    """The tile of a step.
 
     Attributes:
         screenshot: its PNG.
-        heading: which step it is.
-        caption: one short line about its picture; never what was typed.
-        action: what is drawn on the picture.
+        heading: the number and the type of the step.
+        caption: a short line about the screenshot; never what was typed.
+        action: is drawn on the screenshot.
         box: (x, y, width, height) of the target on the canvas.
-        leak: why the picture may show the answer; empty when it does not.
+        leak: the kind of pointer leak in the screenshot; empty without a leak.
     """
 
     screenshot: Path
@@ -54,16 +54,16 @@ class Tile:
 
 
 def sheet_size(tiles: int, columns: int, width: int, *, titled: bool) -> tuple[int, int]:
-    """(width, height) of a sheet of so many tiles."""
+    """(width, height) in pixels of a sheet of `tiles` tiles, each `width` wide."""
     rows = max(1, -(-tiles // columns))
     high = _caption_height(width) + _picture_height(width)
     return columns * width, rows * high + (TITLE_HEIGHT if titled else 0)
 
 
 def contact_sheet(tiles: Sequence[Tile], columns: int, width: int, title: str = "") -> Picture:
-    """A grid of `columns` tiles, each `width` pixels wide, below its title; (h, w, 3) BGR.
+    """(height, width, 3) BGR: a grid with `columns` tiles of `width` pixels below the title.
 
-    Each screenshot is read once; one that cannot be read is a dark tile that says so.
+    Each screenshot is read once. A screenshot that cannot be read becomes a dark tile with a note.
     """
     across, down = sheet_size(len(tiles), columns, width, titled=bool(title))
     sheet: Picture = np.full((down, across, 3), DARK, np.uint8)
@@ -101,7 +101,7 @@ def _draw_tile(place: Picture, tile: Tile) -> None:
     write(place, tile.caption, (_EDGE, captions - 8), size * 0.9, _GREY)
     if tile.leak:
         _draw_flag(place, tile.leak, captions // 2 - 4, size)
-    # A hair's breadth of ground on the right and below parts neighbours that look alike.
+    # A thin gap on the right and below separates tiles that look alike.
     inner = (width - 2, _picture_height(width) - 2)
     place[captions : captions + inner[1], : inner[0]] = _frame(tile, width)[: inner[1], : inner[0]]
 
@@ -120,7 +120,7 @@ def _frame(tile: Tile, width: int) -> Picture:
     raw = cv2.imread(str(tile.screenshot)) if tile.screenshot.is_file() else None
     if raw is None:
         dark: Picture = np.full((height, width, 3), DARK, np.uint8)
-        place_label(dark, "the picture cannot be read", [], 0.42)
+        place_label(dark, "the screenshot cannot be read", [], 0.42)
         return dark
     small: Picture = cv2.resize(raw, (width, height), interpolation=cv2.INTER_AREA)
     draw_action(small, tile.action, width / CANVAS_WIDTH, tile.box)

@@ -1,7 +1,7 @@
-"""Marks on a picture: what an action did, where, and which way.
+"""The overlay on a screenshot: rings, arrows, boxes and labels that show an action and its target.
 
-Belongs here: drawing on pixels that are there already. Colours are BGR; points and boxes are pixels
-of the picture; sizes are for pictures 480 wide and follow others.
+Colours are BGR; points and boxes are pixels of the picture; sizes are for pictures 480 pixels wide
+and scale with others.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,7 +23,7 @@ from demo_pipeline.formats.desktopd.step_actions import (
 from demo_pipeline.formats.desktopd.vocabulary import ActionType
 
 Picture = np.ndarray[Any, np.dtype[np.uint8]]
-Point = tuple[int, int]
+PixelPoint = tuple[int, int]
 Colour = tuple[int, int, int]
 
 RED: Colour = (50, 50, 220)
@@ -32,51 +32,51 @@ WHITE: Colour = (255, 255, 255)
 DARK: Colour = (40, 36, 32)
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
 _RING, _STEP, _ARROW, _GAP = 8, 5, 44, 4
-_WAYS = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
+_DIRECTIONS = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
 
 
 class Rectangle(NamedTuple):
-    """Corners, the second one outside."""
+    """Left upper corner, and right lower corner, which is outside; pixels."""
 
     left: int
     top: int
     right: int
     bottom: int
 
-    def meets(self, other: "Rectangle") -> bool:
-        """Whether they share a pixel."""
+    def overlaps(self, other: "Rectangle") -> bool:
+        """Whether the two share a pixel."""
         across = self.left < other.right and other.left < self.right
         return across and self.top < other.bottom and other.top < self.bottom
 
-    def holds(self, other: "Rectangle") -> bool:
-        """Whether the other lies inside."""
+    def encloses(self, other: "Rectangle") -> bool:
+        """Whether the other is inside."""
         across = self.left <= other.left and other.right <= self.right
         return across and self.top <= other.top and other.bottom <= self.bottom
 
 
 def label_of(action: StepAction) -> str:
-    """What the marks cannot say; empty when they say it all. Never what was typed."""
-    match given := action.parameters:
+    """What the marks do not show, as text; empty when they show all. Never what was typed."""
+    match parameters := action.parameters:
         case TypeParameters():
-            return f"type({len(given.text)} chars)"
+            return f"type({len(parameters.text)} chars)"
         case HotkeyParameters():
-            return f"hotkey({'+'.join(given.keys)})"
+            return f"hotkey({'+'.join(parameters.keys)})"
         case WaitParameters():
-            return f"wait({given.seconds:.1f} s)"
-    keys = getattr(given, "modifiers", None) or ()
+            return f"wait({parameters.seconds:.1f} s)"
+    keys = getattr(parameters, "modifiers", None) or ()
     kind = _kind(action)
     return "+".join((*keys, kind or "left")) if keys or kind else ""
 
 
 def _kind(action: StepAction) -> str:
-    """A pointing action in words; empty for the plain ones, whose marks say it all."""
-    match given := action.parameters:
+    """A pointing action as text; empty for a plain click or drag, which the marks show."""
+    match parameters := action.parameters:
         case ScrollParameters():
-            return f"scroll {given.direction} {given.amount}"
+            return f"scroll {parameters.direction} {parameters.amount}"
         case DragParameters():
-            return f"{given.button} drag" if given.button in {"middle", "right"} else ""
+            return f"{parameters.button} drag" if parameters.button in {"middle", "right"} else ""
         case ClickParameters():
-            kind = "triple" if given.clicks == 3 else given.button
+            kind = "triple" if parameters.clicks == 3 else parameters.button
             return "" if kind == "left" else kind
     return str(action.action_type).removesuffix("_click")
 
@@ -84,13 +84,13 @@ def _kind(action: StepAction) -> str:
 def draw_action(
     picture: Picture, action: StepAction, scale: float, box: tuple[int, int, int, int] | None
 ) -> None:
-    """Draw an action and its target on the picture that it was taken from.
+    """Draw an action and its target on the screenshot before it.
 
     Args:
         picture: (height, width, 3) BGR; drawn on.
-        action: rings for clicks (one a click), an arrow for drags and scrolls, a label where that
-            does not say it.
-        scale: canvas pixels times this are the picture's.
+        action: drawn as a ring for each click, an arrow for drags and scrolls, and a label for
+            what these do not show.
+        scale: pixels of the picture for one canvas pixel.
         box: (x, y, width, height) of the target on the canvas.
     """
     unit = picture.shape[1] / 480
@@ -109,19 +109,19 @@ def draw_action(
 
 
 def text_size(text: str, scale: float) -> tuple[int, int]:
-    """(width, height above the line) of `text` in pixels."""
+    """(width, height above the baseline) of `text`, pixels."""
     (width, height), _ = cv2.getTextSize(text, _FONT, scale, 1)
     return width, height
 
 
-def write(picture: Picture, text: str, place: Point, scale: float, colour: Colour) -> None:
-    """Write ASCII from `place`, the left end of its line; other characters become "?"."""
+def write(picture: Picture, text: str, start: PixelPoint, scale: float, colour: Colour) -> None:
+    """Write ASCII from `start`, the left end of the baseline; other characters become "?"."""
     plain = text.encode("ascii", "replace").decode("ascii")
-    cv2.putText(picture, plain, place, _FONT, scale, colour, 1, cv2.LINE_AA)
+    cv2.putText(picture, plain, start, _FONT, scale, colour, 1, cv2.LINE_AA)
 
 
 def place_label(picture: Picture, text: str, taken: Sequence[Rectangle], scale: float) -> None:
-    """Write on a dark ground beside what is `taken`, in a corner when nothing is."""
+    """Write on a dark background beside what is `taken`, in a corner when nothing is."""
     wide, high = text_size(text, scale)
     wide, high = wide + 2 * _GAP, high + 2 * _GAP + 2
     height, width = picture.shape[:2]
@@ -131,18 +131,24 @@ def place_label(picture: Picture, text: str, taken: Sequence[Rectangle], scale: 
         for x, y in _spots(taken, wide, high, inside)
         for left, top in [(max(0, min(x, width - wide)), max(0, min(y, height - high)))]
     ]
-    free = [one for one in spots if not any(one.meets(it) and not it.holds(one) for it in taken)]
-    found = next((one for one in free if not (taken and one.meets(taken[0]))), spots[-1])
-    cv2.rectangle(picture, found[:2], (found.right - 1, found.bottom - 1), DARK, cv2.FILLED)
-    write(picture, text, (found.left + _GAP, found.bottom - _GAP - 2), scale, WHITE)
+    free = [
+        spot
+        for spot in spots
+        if not any(spot.overlaps(mark) and not mark.encloses(spot) for mark in taken)
+    ]
+    best = next((spot for spot in free if not (taken and spot.overlaps(taken[0]))), spots[-1])
+    cv2.rectangle(picture, best[:2], (best.right - 1, best.bottom - 1), DARK, cv2.FILLED)
+    write(picture, text, (best.left + _GAP, best.bottom - _GAP - 2), scale, WHITE)
 
 
-def _spots(taken: Sequence[Rectangle], wide: int, high: int, inside: Rectangle) -> Iterator[Point]:
+def _spots(
+    taken: Sequence[Rectangle], wide: int, high: int, inside: Rectangle
+) -> Iterator[PixelPoint]:
     """Left upper corners to try: beside what is taken, then the picture's corners."""
-    for one in taken:
-        middle_x, middle_y = (one.left + one.right - wide) // 2, (one.top + one.bottom - high) // 2
-        yield from ((one.right + _GAP, middle_y), (one.left - wide - _GAP, middle_y))
-        yield from ((middle_x, one.bottom + _GAP), (middle_x, one.top - high - _GAP))
+    for left, top, right, bottom in taken:
+        middle_x, middle_y = (left + right - wide) // 2, (top + bottom - high) // 2
+        yield from ((right + _GAP, middle_y), (left - wide - _GAP, middle_y))
+        yield from ((middle_x, bottom + _GAP), (middle_x, top - high - _GAP))
     right, bottom = inside.right - wide - _GAP, inside.bottom - high - _GAP
     yield from ((right, bottom), (right, _GAP), (_GAP, _GAP), (_GAP, bottom))
 
@@ -159,25 +165,25 @@ def _draw_box(picture: Picture, box: tuple[int, int, int, int], scale: float) ->
     return Rectangle(left - 1, top - 1, left + wide + 2, top + high + 2)
 
 
-def _bounds(marks: Sequence[Point], reach: int) -> Rectangle:
+def _bounds(marks: Sequence[PixelPoint], reach: int) -> Rectangle:
     across, down = [x for x, _ in marks], [y for _, y in marks]
     return Rectangle(min(across) - reach, min(down) - reach, max(across) + reach, max(down) + reach)
 
 
 def _strokes(unit: float) -> tuple[tuple[Colour, int], tuple[Colour, int]]:
-    """Colour and thickness: white below red is seen on any ground."""
+    """Colour and thickness of two strokes: red on white is visible on any background."""
     thickness = max(1, round(2 * unit))
     return (WHITE, thickness + 2), (RED, thickness)
 
 
-def _rings(picture: Picture, centre: Point, count: int, unit: float) -> None:
+def _rings(picture: Picture, centre: PixelPoint, count: int, unit: float) -> None:
     for number in range(count):
         radius = round((_RING + _STEP * number) * unit)
         for colour, thickness in _strokes(unit):
             cv2.circle(picture, centre, radius, colour, thickness, cv2.LINE_AA)
 
 
-def _arrow(picture: Picture, start: Point, end: Point, unit: float) -> None:
+def _arrow(picture: Picture, start: PixelPoint, end: PixelPoint, unit: float) -> None:
     length = max(1.0, float(np.hypot(end[0] - start[0], end[1] - start[1])))
     tip = min(0.5, 12 * unit / length)
     for colour, thickness in _strokes(unit):
@@ -185,13 +191,13 @@ def _arrow(picture: Picture, start: Point, end: Point, unit: float) -> None:
         cv2.arrowedLine(picture, start, end, colour, thickness, cv2.LINE_AA, tipLength=tip)
 
 
-def _scroll(picture: Picture, start: Point, direction: str, unit: float) -> list[Point]:
+def _scroll(picture: Picture, start: PixelPoint, direction: str, unit: float) -> list[PixelPoint]:
     """An arrow from the pointer, or to it where it would leave the picture; its two ends."""
-    way = _WAYS[direction]
+    across, down = _DIRECTIONS[direction]
     step = round(_ARROW * unit)
-    end = (start[0] + way[0] * step, start[1] + way[1] * step)
+    end = (start[0] + across * step, start[1] + down * step)
     height, width = picture.shape[:2]
     if not (0 <= end[0] < width and 0 <= end[1] < height):
-        start, end = (start[0] - way[0] * step, start[1] - way[1] * step), start
+        start, end = (start[0] - across * step, start[1] - down * step), start
     _arrow(picture, start, end, unit)
     return [start, end]

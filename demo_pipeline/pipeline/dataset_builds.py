@@ -4,7 +4,6 @@ Belongs here: short functions that the entries of dataset_stages.py name. What a
 is decided in datasets/.
 """
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from demo_pipeline.datasets.card_content import (
     describe_sft,
 )
 from demo_pipeline.datasets.cudag_config import dataset_directory_name
-from demo_pipeline.datasets.dataset_stats import messages_facts, sft_facts
+from demo_pipeline.datasets.dataset_stats import messages_stats, sft_stats
 from demo_pipeline.datasets.trajectories import PROVENANCE_FILE
 from demo_pipeline.formats.cudag.validator import validate_cudag
 from demo_pipeline.formats.desktopd.sft_validator import validate_sft
@@ -49,37 +48,37 @@ def verify_index_leaks(context: DatasetContext, out: Path) -> list[Problem]:
 def run_sft(context: DatasetContext, out: Path) -> Summary:
     """The SFT samples with their card."""
     committed, settings = context.committed, context.settings.datasets
-    summary = asdict(sft.build_sft(committed.trajectories, out, settings))
-    describe_sft(out, settings, committed.provenance, _left_out(summary, "samples"))
-    return summary
+    summary = sft.build_sft(committed.trajectories, out, settings)
+    describe_sft(out, settings, committed.provenance, summary.left_out)
+    return summary.as_dict()
 
 
 def verify_sft(_context: DatasetContext, out: Path) -> list[Problem]:
     """The samples against their format, and no task in two splits."""
     found = validate_sft(out / sft.SAMPLES_FILE, out)
-    return found if errors(found) else [*found, *sft_facts(out, _provenance(out))[1]]
+    return found if errors(found) else [*found, *sft_stats(out, _provenance(out))[1]]
 
 
 def run_messages(context: DatasetContext, out: Path) -> Summary:
     """The chats with their card."""
     committed, settings = context.committed, context.settings.datasets
-    summary = asdict(messages.build_messages(committed.trajectories, out, settings))
-    describe_messages(out, settings, committed.provenance, _left_out(summary, "samples"))
-    return summary
+    summary = messages.build_messages(committed.trajectories, out, settings)
+    describe_messages(out, settings, committed.provenance, summary.left_out)
+    return summary.as_dict()
 
 
 def verify_messages(_context: DatasetContext, out: Path) -> list[Problem]:
     """The chats against their format, and no task in two splits."""
     found = validate_messages(out)
-    return found if errors(found) else [*found, *messages_facts(out, _provenance(out))[1]]
+    return found if errors(found) else [*found, *messages_stats(out, _provenance(out))[1]]
 
 
 def run_cudag(context: DatasetContext, out: Path) -> Summary:
     """The CUDAG directory with its card."""
     committed, settings = context.committed, context.settings.datasets
-    summary = asdict(cudag_build.build_cudag(committed.trajectories, out, settings))
-    describe_cudag(out, settings, committed.provenance, _left_out(summary, "records"))
-    return summary
+    summary = cudag_build.build_cudag(committed.trajectories, out, settings)
+    describe_cudag(out, settings, committed.provenance, summary.left_out)
+    return summary.as_dict()
 
 
 def verify_cudag(_context: DatasetContext, out: Path) -> list[Problem]:
@@ -100,14 +99,6 @@ def run_quests(context: DatasetContext, out: Path) -> Summary:
 def verify_quests(_context: DatasetContext, out: Path) -> list[Problem]:
     """Every quest against the OSWorld task format."""
     return quests.check_quests(out)
-
-
-def _left_out(summary: Summary, unit: str) -> dict[str, Mapping[str, int]]:
-    """What a build left out and why, as its card lists it."""
-    return {
-        "trajectories": summary["excluded_trajectories"],
-        unit: summary[f"excluded_{unit}"],
-    }
 
 
 def _provenance(out: Path) -> list[Path]:

@@ -7,14 +7,13 @@ computes is decided in the packages below.
 from pathlib import Path
 
 from demo_pipeline.actions import build_actions as actions
+from demo_pipeline.common.recording_files import LOG_FILE, RECORDING_FILES, VIDEO_FILE
 from demo_pipeline.datasets import contact_sheets, task_matching, trajectories
-from demo_pipeline.observation.frames import screenshots
+from demo_pipeline.observation.frames import screenshot_checks, screenshots
 from demo_pipeline.observation.trees import tree_checks, ui_trees
 from demo_pipeline.pipeline.context import StageContext, Summary
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording import events, manifest
-from demo_pipeline.recording.event_tables import LOG_FILE
-from demo_pipeline.recording.video_probe import VIDEO_FILE
 
 
 def run_raw_recordings(context: StageContext, out: Path) -> Summary:
@@ -32,7 +31,7 @@ def verify_files(context: StageContext, out: Path) -> list[Problem]:
     """The manifest against the three files. Raises `DemonstrationError` for a changed file."""
     written = manifest.read_manifest(out)
     folder = out if context.downloaded else context.upload
-    for name in manifest.FILES:
+    for name in RECORDING_FILES:
         manifest.verified_file(folder, name, written)
     return []
 
@@ -40,7 +39,7 @@ def verify_files(context: StageContext, out: Path) -> list[Problem]:
 def run_events(context: StageContext, out: Path) -> Summary:
     """The event tables. Raises `DemonstrationError` for a log without any input."""
     summary = events.build_events(context.file(LOG_FILE), out, context.settings.recording)
-    problems = events.require_input(summary, context.demonstration)
+    problems = events.require_events(summary, context.demonstration)
     if problems:
         raise DemonstrationError(problems)
     return summary
@@ -53,7 +52,7 @@ def verify_event_tables(_context: StageContext, out: Path) -> list[Problem]:
 
 def verify_lines(context: StageContext, out: Path) -> list[Problem]:
     """Every line of the log is accounted for."""
-    return events.check_accounting(out, context.upload / LOG_FILE)
+    return events.check_line_accounting(out, context.upload / LOG_FILE)
 
 
 def verify_no_rejected_lines(_context: StageContext, out: Path) -> list[Problem]:
@@ -75,7 +74,7 @@ def verify_action_tables(_context: StageContext, out: Path) -> list[Problem]:
 
 def verify_ledger(context: StageContext, out: Path) -> list[Problem]:
     """Every event is accounted for."""
-    return actions.check_ledger(out, context.folders["events"])
+    return actions.check_event_accounting(out, context.folders["events"])
 
 
 def run_screenshots(context: StageContext, out: Path) -> Summary:
@@ -93,18 +92,17 @@ def run_screenshots(context: StageContext, out: Path) -> Summary:
 
 def verify_screenshots(context: StageContext, out: Path) -> list[Problem]:
     """One row and one PNG of the right size per action."""
-    actions_folder = context.folders["actions"]
-    return screenshots.check_pictures(out, actions_folder, context.settings.observation)
+    return screenshot_checks.check_screenshot_files(out, context.folders["actions"])
 
 
 def verify_frames_present(_context: StageContext, out: Path) -> list[Problem]:
     """Actions outside the video."""
-    return screenshots.check_frames_present(out)
+    return screenshot_checks.check_frames_present(out)
 
 
 def verify_no_avoidable_leaks(_context: StageContext, out: Path) -> list[Problem]:
     """Leaks that an earlier frame would have avoided."""
-    return screenshots.check_screenshot_leaks(out)
+    return screenshot_checks.check_screenshot_leaks(out)
 
 
 def run_ui_trees(context: StageContext, out: Path) -> Summary:

@@ -5,36 +5,35 @@ themselves are defined in quarantine.py.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from pydantic import JsonValue
 
+from demo_pipeline.common.parquet import TableWriter, described_schema, schema_problems
 from demo_pipeline.pipeline.context import DatasetContext, Summary, Workspace
 from demo_pipeline.pipeline.quarantine import QuarantineRecord, list_quarantine
 from demo_pipeline.pipeline.stage_types import SourceInput
 from demo_pipeline.problems import Problem
-from demo_pipeline.recording.event_tables import TableWriter, described_schema
-from demo_pipeline.recording.events import schema_problems
 
 TABLE_FILE = "quarantine.parquet"
 QUARANTINE_SCHEMA = described_schema(
     [
         ("demonstration", pa.string(), False, "safe id"),
-        ("stage", pa.string(), False, "which stage gave it up"),
+        ("stage", pa.string(), False, "the stage that failed"),
         ("code", pa.string(), False, "stable name of the kind of problem"),
         ("file", pa.string(), False, "in the upload or the stage's output; `.` for the whole"),
         ("line", pa.int64(), True, "1-based line number in the file"),
         ("byte", pa.int64(), True, "0-based offset in the file"),
         ("frame", pa.int64(), True, "0-based frame number in presentation order"),
-        ("message", pa.string(), False, "what is wrong; never carries what was typed"),
+        ("message", pa.string(), False, "what is wrong; never contains typed text"),
         ("remedy", pa.string(), False, "what to do about it"),
         ("severity", pa.string(), False, "error or warning"),
-        ("fingerprint", pa.string(), True, "of the upload it was found in"),
+        ("fingerprint", pa.string(), True, "of the upload with the problem"),
         ("tool_version", pa.string(), False, "of this package"),
-        ("attempts", pa.int64(), False, "how often the stage gave up these very files"),
+        ("attempts", pa.int64(), False, "how often the stage failed on these same files"),
     ]
 )
 _OF_RECORD = ("demonstration", "stage", "fingerprint", "tool_version", "attempts")
@@ -50,7 +49,7 @@ def read_quarantine_records(workspace: Workspace) -> SourceInput:
 
 def run_quarantine_table(context: DatasetContext, out: Path) -> Summary:
     """Write `out`/quarantine.parquet from the records."""
-    return write_table(context.source, out)
+    return write_quarantine_table(context.source, out)
 
 
 def verify_quarantine_table(_context: DatasetContext, out: Path) -> list[Problem]:
@@ -61,29 +60,21 @@ def verify_quarantine_table(_context: DatasetContext, out: Path) -> list[Problem
 def rows_of(records: Iterable[QuarantineRecord]) -> list[dict[str, Any]]:
     """One row per problem, in the order of the records; a record without a problem has one row."""
     return [
-        _row({**problem, **{name: getattr(record, name) for name in _OF_RECORD}})
+        {
+            **Problem.from_dict(problem).as_dict(),
+            **{name: getattr(record, name) for name in _OF_RECORD},
+        }
         for record in records
         for problem in record.problems or [_NO_REASON]
     ]
 
 
-def _row(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns' values; values of another type, from old or foreign records, are left empty."""
-    row: dict[str, Any] = {}
-    for field in QUARANTINE_SCHEMA:
-        kind = str if pa.types.is_string(field.type) else int
-        value = values.get(field.name)
-        fits = isinstance(value, kind) and not isinstance(value, bool)
-        row[field.name] = value if fits else (None if field.nullable else kind())
-    return row
-
-
-def write_table(records: Sequence[QuarantineRecord], out: Path) -> Summary:
+def write_quarantine_table(records: Sequence[QuarantineRecord], out: Path) -> Summary:
     """Write `out`/quarantine.parquet; returns the numbers of records and problems."""
     rows = rows_of(records)
     with TableWriter(out / TABLE_FILE, QUARANTINE_SCHEMA) as table:
         for row in rows:
-            table.append(tuple(row.values()))
+            table.append_row(row)
     return {
         "quarantined": len(records),
         "problems": len(rows),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from demo_pipeline.problems import Problem
-from demo_pipeline.storage.uploads import fingerprint
+from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint
 from demo_pipeline.storage.uploads.uploads import Uploads
 
 _CHANGED = "upload_changed"
@@ -58,7 +58,7 @@ class ExpectedUpload:
         if not first:
             return expected
         expected.require()
-        current = fingerprint.of_upload(uploads, demonstration) if listed is None else listed
+        current = upload_listing_fingerprint(uploads, demonstration) if listed is None else listed
         return replace(expected, listed=current, compared=True)
 
     def require(self) -> None:
@@ -69,7 +69,7 @@ class ExpectedUpload:
         """
         if not self.compared:
             return
-        if fingerprint.of_upload(self.uploads, self.demonstration) != self.listed:
+        if upload_listing_fingerprint(self.uploads, self.demonstration) != self.listed:
             raise SupersededError(self.demonstration, self.stage) from None
 
 

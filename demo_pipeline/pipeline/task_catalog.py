@@ -41,7 +41,7 @@ def verify_catalog(_context: DatasetContext, out: Path) -> list[Problem]:
 
 def verify_task_files(_context: DatasetContext, out: Path) -> list[Problem]:
     """What is wrong with the task files, errors first."""
-    problems = task_table.found_problems(out)
+    problems = task_table.catalog_problems(out)
     return sorted(problems, key=lambda problem: problem.severity is not Severity.ERROR)
 
 
@@ -54,7 +54,7 @@ def match_task(workspace: Workspace, recording: RecordingManifest) -> TaskMatch:
     if workspace.store.current(CATALOG_OUTPUT) is None:
         return NO_CATALOG
     with workspace.store.open(CATALOG_OUTPUT) as (folder, version):
-        return _index(folder, version.content).link(recording.parsed_meta())
+        return _index(folder, version.content).match(recording.parsed_meta())
 
 
 @lru_cache(maxsize=2)

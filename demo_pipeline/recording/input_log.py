@@ -1,33 +1,37 @@
-"""The input log, line by line: bytes in, typed events or reasons for rejection out.
+"""The streaming parser of input_log.jsonl: bytes in, events and rejected lines out.
 
-Belongs here: the tolerant, strict-typed, streaming parser of input_log.jsonl. Trees are skipped
-over, never built. Not here: what the events mean (actions/), where rows are stored (tables.py).
+Belongs here: decoding and validating one line at a time. Unknown fields are ignored, wrong types
+are rejected, and accessibility trees are skipped without being decoded. What the events mean is in
+actions/; the rows are declared in event_tables.py.
 """
 
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import BinaryIO
 
 import msgspec
 
+from demo_pipeline.formats.demonstration.event_types import (
+    DOCUMENTED_EVENTS,
+    KEY_EVENTS,
+    MOUSEMOVE,
+    MOUSEWHEEL,
+    POINTER_EVENTS,
+)
+from demo_pipeline.recording.event_tables import Event, Rejected
 from demo_pipeline.recording.log_lines import LINE_END, is_utf8, split_lines
 from demo_pipeline.settings import RecordingSettings
 
-TREE = "axtree"
-POINTER_EVENTS = ("mousemove", "mousedown", "mouseup")
-KEY_EVENTS = ("keydown", "keyup")
-WHEEL = "mousewheel"
-DOCUMENTED = frozenset({*POINTER_EVENTS, *KEY_EVENTS, WHEEL, TREE})
-MAX_TIME_MS = 32_503_680_000_000  # the year 3000: later times are damage, not dates
-MAX_PIXELS = 10_000_000  # no desktop is as wide: such coordinates are damage
-MAX_DELTA = 1_000_000  # no hand turns a wheel by more between two lines
-_DEEP = 4_000  # JSON levels; a tree's node takes two, and every stack has room for them
+# Values beyond these limits come from damaged lines.
+MAX_TIME_MS = 32_503_680_000_000  # epoch milliseconds: the year 3000
+MAX_PIXELS = 10_000_000  # distance of a coordinate from the origin
+MAX_DELTA = 1_000_000  # wheel units in one event
+_MAX_JSON_DEPTH = 4_000  # JSON levels, two per tree node; safe on every platform's stack
 
 
 class _Data(msgspec.Struct, gc=False):
-    """Every field a documented event may carry; all else is skipped unread."""
+    """The fields of `data` that a documented event may have; all others are skipped."""
 
     x: float | None = None
     y: float | None = None
@@ -45,6 +49,8 @@ class _Line(msgspec.Struct, gc=False):
 
 
 class _Envelope(msgspec.Struct):
+    """A line whose `data` is kept undecoded."""
+
     event: str
     time: int | float
     data: msgspec.Raw = msgspec.Raw(b"null")
@@ -55,36 +61,9 @@ _decode_line = msgspec.json.Decoder(_Line).decode
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 
 
-class Event(msgspec.Struct, frozen=True, gc=False):
-    """One accepted line. Units as in `tables.EVENTS_SCHEMA`."""
-
-    index: int
-    offset: int
-    length: int
-    event: str
-    time_ms: int
-    x: float | None = None
-    y: float | None = None
-    button: str | None = None
-    delta: float | None = None
-    key: str | None = None
-    actual_char: str | None = None
-    duration_ms: int | None = None
-    payload: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """One line that could not be understood, and why."""
-
-    line: int
-    offset: int
-    length: int
-    code: str
-    message: str
-
-
 class _LineError(Exception):
+    """The reason for which a line is rejected."""
+
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
@@ -93,9 +72,9 @@ class _LineError(Exception):
 def parse_log(stream: BinaryIO, settings: RecordingSettings) -> Iterator[Event | Rejected]:
     """Yield one `Event` or `Rejected` for each line, in file order.
 
-    Lines end with LF; a CR before it and a BOM at the start of the file belong to no line. Memory
-    is bounded by `settings.max_line_bytes`. A file is best opened with `buffering=BUFFER_BYTES`:
-    scans are long lines, and come slowly through a small buffer.
+    Lines end with LF; a CR before it and a BOM at the start of the file are not part of a line.
+    Memory is bounded by `settings.max_line_bytes`. Open the file with `buffering=BUFFER_BYTES`:
+    the lines of scans are long, and Python's default buffer is slow for them.
     """
     for number, offset, length, line in split_lines(stream, settings.max_line_bytes):
         if line is None:
@@ -103,55 +82,55 @@ def parse_log(stream: BinaryIO, settings: RecordingSettings) -> Iterator[Event |
             yield Rejected(number, offset, length, "line_too_long", message)
             continue
         try:
-            parsed = _quickly(line)
+            parsed = _decode_documented(line)
             if parsed is None:
-                yield _event(number, offset, line.rstrip(LINE_END))
+                yield _decode_any(number, offset, line.rstrip(LINE_END))
             else:
-                yield _documented(number, offset, length, parsed)
+                yield _documented_event(number, offset, length, parsed)
         except _LineError as error:
             yield Rejected(number, offset, length, error.code, str(error))
 
 
-def _quickly(line: bytes) -> _Line | None:
-    """A documented line decoded as it stands; None for all that wants a second look."""
+def _decode_documented(line: bytes) -> _Line | None:
+    """The fast path: a valid line of a documented event; None: `_decode_any` must decide."""
     try:
         parsed = _decode_line(line)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
-    return parsed if parsed.event in DOCUMENTED and is_utf8(line) else None
+    return parsed if parsed.event in DOCUMENTED_EVENTS and is_utf8(line) else None
 
 
-def _event(number: int, offset: int, line: bytes) -> Event:
-    """A line of any kind, without its end: as an event, or why it is none."""
+def _decode_any(number: int, offset: int, line: bytes) -> Event:
+    """The event of any line (without its line end). Raises `_LineError` with the reason if none."""
     if not line.strip():
         raise _LineError("blank_line", "line is blank")
     _check_utf8(line)
     try:
-        return _understood(number, offset, line)
+        return _decode_event(number, offset, line)
     except RecursionError:
         pass
-    with _recursion_limit(_DEEP):
+    with _recursion_limit(_MAX_JSON_DEPTH):
         try:
-            return _understood(number, offset, line)
+            return _decode_event(number, offset, line)
         except RecursionError:
             raise _LineError("nested_too_deeply", "JSON is nested too deeply") from None
 
 
-def _understood(number: int, offset: int, line: bytes) -> Event:
+def _decode_event(number: int, offset: int, line: bytes) -> Event:
     try:
         parsed = _decode_line(line)
     except msgspec.ValidationError as error:
-        return _other(number, offset, line, str(error))
+        return _undocumented_event(number, offset, line, str(error))
     except msgspec.DecodeError as error:
         raise _LineError("invalid_json", _without_content(str(error))) from None
     except UnicodeError:
-        raise _LineError("invalid_text", "a string holds a broken escape") from None
-    if parsed.event not in DOCUMENTED:
-        return _other(number, offset, line, "")
-    return _documented(number, offset, len(line), parsed)
+        raise _LineError("invalid_text", "a string has an invalid escape sequence") from None
+    if parsed.event not in DOCUMENTED_EVENTS:
+        return _undocumented_event(number, offset, line, "")
+    return _documented_event(number, offset, len(line), parsed)
 
 
-def _documented(number: int, offset: int, length: int, line: _Line) -> Event:
+def _documented_event(number: int, offset: int, length: int, line: _Line) -> Event:
     event, data = line.event, line.data or _NO_DATA
     x, y = data.x, data.y
     time_ms = _time(line.time)
@@ -159,12 +138,12 @@ def _documented(number: int, offset: int, length: int, line: _Line) -> Event:
         _check_pointer(event, data)
     elif event in KEY_EVENTS and not data.key:
         raise _LineError("missing_field", f"{event} without data.key")
-    elif event == WHEEL:
+    elif event == MOUSEWHEEL:
         _check_wheel(data.delta)
     return Event(
-        index=number,
-        offset=offset,
-        length=length,
+        event_index=number,
+        byte_offset=offset,
+        byte_length=length,
         event=event,
         time_ms=time_ms,
         x=x if y is not None else None,
@@ -179,33 +158,37 @@ def _documented(number: int, offset: int, length: int, line: _Line) -> Event:
 
 def _check_pointer(event: str, data: _Data) -> None:
     x, y = data.x, data.y
-    if event == "mousemove" and (x is None or y is None):
+    if event == MOUSEMOVE and (x is None or y is None):
         raise _LineError("missing_field", f"{event} without data.x and data.y")
-    if event != "mousemove" and not data.button:
+    if event != MOUSEMOVE and not data.button:
         raise _LineError("missing_field", f"{event} without data.button")
     if abs(x or 0) > MAX_PIXELS or abs(y or 0) > MAX_PIXELS:
-        raise _LineError("value_out_of_range", f"{event} lies more than {MAX_PIXELS} pixels away")
+        message = f"{event} more than {MAX_PIXELS} pixels from the origin"
+        raise _LineError("value_out_of_range", message)
 
 
 def _check_wheel(delta: float | None) -> None:
     if delta is None:
-        raise _LineError("missing_field", f"{WHEEL} without data.delta")
+        raise _LineError("missing_field", f"{MOUSEWHEEL} without data.delta")
     if abs(delta) > MAX_DELTA:
-        raise _LineError("value_out_of_range", f"{WHEEL} with a delta beyond {MAX_DELTA}")
+        raise _LineError("value_out_of_range", f"{MOUSEWHEEL} with a delta above {MAX_DELTA}")
 
 
-def _other(number: int, offset: int, line: bytes, complaint: str) -> Event:
-    """An event the seed does not list keeps its raw payload; a documented one has to conform."""
+def _undocumented_event(number: int, offset: int, line: bytes, decode_error: str) -> Event:
+    """An undocumented event with its raw payload; a documented one is rejected.
+
+    `decode_error`: why the line is not a valid documented event.
+    """
     try:
         envelope = _decode_envelope(line)
     except (msgspec.DecodeError, UnicodeError):
-        raise _LineError("wrong_type", _without_content(complaint)) from None
-    if envelope.event in DOCUMENTED:
-        raise _LineError("wrong_type", _without_content(complaint))
+        raise _LineError("wrong_type", _without_content(decode_error)) from None
+    if envelope.event in DOCUMENTED_EVENTS:
+        raise _LineError("wrong_type", _without_content(decode_error))
     return Event(
-        index=number,
-        offset=offset,
-        length=len(line),
+        event_index=number,
+        byte_offset=offset,
+        byte_length=len(line),
         event=envelope.event,
         time_ms=_time(envelope.time),
         payload=bytes(envelope.data).decode(),
@@ -233,7 +216,7 @@ def _duration(value: float) -> int | None:
 
 
 def _without_content(message: str) -> str:
-    """Decoder messages name fields and offsets; unknown enum values would quote the line."""
+    """A decoder message, replaced when it contains a quotation mark: it may quote the line."""
     return message if "'" not in message and '"' not in message else "line does not fit the format"
 
 

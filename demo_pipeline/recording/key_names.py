@@ -1,7 +1,8 @@
-"""Key names: what a recorder called a key, and what key it was.
+"""Key names: from the name that a recorder logged to the physical key.
 
-Belongs here: one canonical model for the Windows names and the Mac/Linux names of formats note 1,
-as tables of a US board (other layouts are tables too). Not here: what a sequence of keys means.
+Belongs here: one table for the names that Windows recorders log and those that macOS and Linux
+recorders log, for a US keyboard (other layouts are tables too). What a sequence of keys means is in
+actions/keyboard.py.
 """
 
 import re
@@ -21,14 +22,14 @@ class Key:
     """A physical key.
 
     Attributes:
-        name: pyautogui's lower-case name (`ctrl`, `enter`, `a`, `f1`); for an unknown key its raw
-            name. The name of a printable key is its unshifted character.
-        char: character without Shift, empty for keys that print nothing.
+        name: pyautogui's lower-case name (`ctrl`, `enter`, `a`, `f1`); for an unknown key the
+            logged name. The name of a printable key is its unshifted character.
+        char: character without Shift; empty for keys that type nothing.
         shifted: character with Shift.
-        modifier: Ctrl, Shift, Alt, AltGr, Windows, Command or Fn.
-        side: which of two equal keys.
-        keypad: on the numeric keypad, so that Num Lock decides.
-        known: False for a name in no table.
+        modifier: whether it is Ctrl, Shift, Alt, AltGr, Windows, Command or Fn.
+        side: left or right, for keys that exist twice.
+        keypad: whether it is on the numeric keypad, where Num Lock decides its meaning.
+        known: False for a name that is in no table.
     """
 
     name: str
@@ -163,9 +164,9 @@ _MODIFIERS: dict[str, tuple[str, Side]] = {
 
 
 def lookup(raw: str, platform: str = "", layout: KeyboardLayout = "us") -> Key:
-    """The key a recorder on `platform` (`windows`, `macos`, `linux`) called `raw`.
+    """The key that a recorder on `platform` (`windows`, `macos`, `linux`) logs as `raw`.
 
-    A name in no table comes back as a `Key` with `known=False` and its raw name; it is never text.
+    A name that is in no table gives a `Key` with `known=False` and that name; it types nothing.
     """
     key = _table(layout).get(raw)
     if key is None:
@@ -176,7 +177,7 @@ def lookup(raw: str, platform: str = "", layout: KeyboardLayout = "us") -> Key:
 
 
 def public_name(raw: str) -> str:
-    """An unknown key as a recorder named it, unless the name may be what was typed."""
+    """The logged name of an unknown key, or `(unnamed)` if it might be a typed character."""
     return raw if _KEY_NAME.fullmatch(raw) else "(unnamed)"
 
 

@@ -1,7 +1,7 @@
-"""Bytes into lines: where each begins, how long it is, and whether it is UTF-8.
+"""Splits a log into lines with their positions, and validates UTF-8.
 
-Belongs here: what has to be fast for lines of half a megabyte, which scans are. Not here: what a
-line says (log.py).
+Belongs here: what has to be fast for the lines of scans, which are half a megabyte long. How a
+line is decoded is in input_log.py.
 """
 
 import struct
@@ -12,14 +12,14 @@ import pyarrow as pa
 
 BOM = b"\xef\xbb\xbf"
 LINE_END = b"\r\n"
-BUFFER_BYTES = 2**20  # scans come slowly through Python's usual 8 kB
+BUFFER_BYTES = 2**20  # Python's default of 8 kB is slow for the lines of scans
 
 
 def split_lines(stream: BinaryIO, limit: int) -> Iterator[tuple[int, int, int, bytes | None]]:
-    """Yield (1-based number, offset, length, bytes) of each line; no bytes over `limit`.
+    """Yield (1-based number, offset, length, bytes) of each line; None for bytes above `limit`.
 
-    Lines end with LF; a CR before it and a BOM at the start of the file belong to no line. The
-    length is without the line end. The bytes are with it: cutting it off would copy the line.
+    Lines end with LF; a CR before it and a BOM at the start of the file are not part of a line.
+    The length excludes the line end. The bytes include it: removing it would copy the line.
     """
     offset = 0
     number = 0
@@ -42,9 +42,9 @@ def _end_length(line: bytes) -> int:
 
 
 def is_utf8(line: bytes) -> bool:
-    """Whether `line.decode()` would succeed; several times faster, and no text is made.
+    """Whether `line.decode()` would succeed; several times faster, without creating the text.
 
-    Arrow's validation of a string column is the fast one, so the line is looked at as such.
+    Arrow validates string columns fast, so the line is wrapped as a column of one row.
     """
     if line.isascii():
         return True

@@ -1,12 +1,9 @@
-"""The `raw_recordings` stage: three files verified, fingerprinted and described.
+"""The `raw_recordings` stage: verifies, fingerprints and describes the three files of a recording.
 
-Belongs here: the manifest that later stages trust, and the proof that a file is still the one the
-manifest speaks of. Not here: where uploads lie (storage/), what the log says (events.py).
+Belongs here: the manifest that later stages rely on, and checking that a file still matches it.
+Finding uploads is in storage/uploads/; parsing the log is in input_log.py.
 """
 
-import hashlib
-import os
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,19 +12,19 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from demo_pipeline.common.hashing import file_digest
+from demo_pipeline.common.hardlinks import link_or_copy
+from demo_pipeline.common.hashing import combined_digest, file_digest
 from demo_pipeline.common.json_files import dump_json
+from demo_pipeline.common.recording_files import LOG_FILE, META_FILE, RECORDING_FILES, VIDEO_FILE
 from demo_pipeline.formats.demonstration.meta import Meta, read_meta
 from demo_pipeline.problems import DemonstrationError, Problem, Severity
-from demo_pipeline.recording.event_tables import LOG_FILE
-from demo_pipeline.recording.video_probe import VIDEO_FILE, VideoProbe, probe_video
+from demo_pipeline.recording.video_probe import VideoProbe, probe_video
 from demo_pipeline.settings import RecordingSettings
 
-META_FILE = "meta.json"
 MANIFEST_FILE = "manifest.json"
-FILES = (LOG_FILE, META_FILE, VIDEO_FILE)
+_REBUILD = "materialise raw_recordings of this demonstration again"
 
-T = TypeVar("T")
+_Parsed = TypeVar("_Parsed")
 
 
 class FileFingerprint(BaseModel):
@@ -41,7 +38,7 @@ class FileFingerprint(BaseModel):
 
 
 class RecordingManifest(BaseModel):
-    """What `recordings/<id>/manifest.json` holds."""
+    """The content of `recordings/<id>/manifest.json`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -54,7 +51,7 @@ class RecordingManifest(BaseModel):
     warnings: tuple[dict[str, Any], ...] = ()
 
     def parsed_meta(self) -> Meta:
-        """The meta as its model."""
+        """meta.json as its model."""
         return Meta.model_validate(self.meta)
 
     @property
@@ -66,9 +63,9 @@ class RecordingManifest(BaseModel):
 def build_manifest(
     folder: Path, demonstration: str, name: str, out: Path, settings: RecordingSettings
 ) -> dict[str, Any]:
-    """Examine `folder`, write manifest.json into `out`, return a summary.
+    """Examine `folder`, write manifest.json into `out` and return a summary.
 
-    Raises `DemonstrationError` with everything that is wrong with the three files at once.
+    Raises `DemonstrationError` with all problems of the three files.
     """
     manifest = examine(folder, demonstration, name, settings)
     dump_json(out / MANIFEST_FILE, manifest)
@@ -88,32 +85,34 @@ def build_manifest(
 def examine(
     folder: Path, demonstration: str, name: str, settings: RecordingSettings
 ) -> RecordingManifest:
-    """Read, hash and probe the three files."""
-    missing = [
+    """Read, hash and probe the three files.
+
+    Raises `DemonstrationError` with all problems of the three files.
+    """
+    problems = [
         Problem(
             "missing_file",
             file,
-            "is missing" if not (folder / file).exists() else "is no regular file",
-            remedy=f"upload {file} beside the other files",
+            "is missing" if not (folder / file).exists() else "is not a regular file",
+            remedy=f"upload {file} to the folder of the other files",
         )
-        for file in FILES
+        for file in RECORDING_FILES
         if not (folder / file).is_file()
     ]
-    problems: list[Problem] = list(missing)
-    absent = {problem.file for problem in missing}
+    missing = {problem.file for problem in problems}
     meta = _attempt(
-        problems, lambda: read_meta((folder / META_FILE).read_bytes()), META_FILE, absent
+        problems, lambda: read_meta((folder / META_FILE).read_bytes()), META_FILE, missing
     )
     probe = _attempt(
-        problems, lambda: probe_video(folder / VIDEO_FILE, settings), VIDEO_FILE, absent
+        problems, lambda: probe_video(folder / VIDEO_FILE, settings), VIDEO_FILE, missing
     )
-    if LOG_FILE not in absent and not (folder / LOG_FILE).stat().st_size:
+    if LOG_FILE not in missing and not (folder / LOG_FILE).stat().st_size:
         remedy = "upload the log again"
         problems.append(Problem("empty_file", LOG_FILE, "is empty", line=1, remedy=remedy))
     if problems or meta is None or probe is None:
         raise DemonstrationError([replace(p, demonstration=demonstration) for p in problems])
     warnings = [*meta[1], *probe[1], *_id_warning(meta[0], name)]
-    files = tuple(fingerprint_file(folder / file) for file in FILES)
+    files = tuple(fingerprint_file(folder / file) for file in RECORDING_FILES)
     return RecordingManifest(
         id=demonstration,
         name=name,
@@ -126,9 +125,10 @@ def examine(
 
 
 def _attempt(
-    problems: list[Problem], read: Callable[[], T], file: str, absent: set[str]
-) -> T | None:
-    if file in absent:
+    problems: list[Problem], read: Callable[[], _Parsed], file: str, missing: set[str]
+) -> _Parsed | None:
+    """What `read` returns; None after its problems were added to `problems`, or without a file."""
+    if file in missing:
         return None
     try:
         return read()
@@ -152,58 +152,52 @@ def fingerprint_file(path: Path) -> FileFingerprint:
 
 def combined_fingerprint(files: Sequence[FileFingerprint]) -> str:
     """SHA-256 over `name sha256` lines, by name."""
-    text = "".join(f"{file.name} {file.sha256}\n" for file in sorted(files, key=lambda f: f.name))
-    return hashlib.sha256(text.encode()).hexdigest()
+    return combined_digest((file.name, file.sha256) for file in files)
 
 
 def read_manifest(folder: Path) -> RecordingManifest:
-    """Load `folder`/manifest.json. Raises `DemonstrationError` when it does not fit its model."""
+    """Read `folder`/manifest.json. Raises `DemonstrationError` if it does not fit its model."""
     try:
         return RecordingManifest.model_validate_json((folder / MANIFEST_FILE).read_bytes())
     except (OSError, ValidationError) as error:
         message = f"does not fit its model: {type(error).__name__}"
-        remedy = "materialise raw_recordings again"
         raise DemonstrationError(
-            Problem("invalid_manifest", MANIFEST_FILE, message, remedy=remedy)
+            Problem("invalid_manifest", MANIFEST_FILE, message, remedy=_REBUILD)
         ) from None
 
 
 def verified_file(folder: Path, name: str, manifest: RecordingManifest) -> Path:
-    """The path of an uploaded file, proven to be the one the manifest speaks of.
+    """The path of an uploaded file after checking its size and hash against the manifest.
 
-    Raises `DemonstrationError` when the upload changed since `raw_recordings` saw it.
+    Raises `DemonstrationError` if the file changed since the manifest was written.
     """
     path = folder / name
     expected = next(file for file in manifest.files if file.name == name)
     if not path.is_file() or fingerprint_file(path) != expected:
         message = "changed since raw_recordings verified it"
-        remedy = "materialise raw_recordings of this demonstration again"
         raise DemonstrationError(
-            Problem("upload_changed", name, message, remedy=remedy, demonstration=manifest.id)
+            Problem("upload_changed", name, message, remedy=_REBUILD, demonstration=manifest.id)
         )
     return path
 
 
 def keep_files(folder: Path, out: Path) -> None:
-    """Let the three files be in `out`, too: by hard links, or copies where these cannot be."""
-    for name in FILES:
-        try:
-            os.link(folder / name, out / name)
-        except OSError:
-            shutil.copyfile(folder / name, out / name)
+    """Hard-link the three files into `out`, or copy them where links are not possible."""
+    for name in RECORDING_FILES:
+        link_or_copy(folder / name, out / name)
 
 
 def kept_file(folder: Path, name: str, manifest: RecordingManifest) -> Path:
-    """The path of a file that `raw_recordings` kept beside its manifest.
+    """The path of a file that `keep_files` put beside the manifest.
 
-    Raises `DemonstrationError` when it is not there, as when the uploads were local at the time.
+    Raises `DemonstrationError` if it is missing, for example because the uploads were local when
+    the manifest was written.
     """
     path = folder / name
     expected = next(file for file in manifest.files if file.name == name)
     if not path.is_file() or path.stat().st_size != expected.size:
-        message = "is not beside the manifest that raw_recordings wrote"
-        remedy = "materialise raw_recordings of this demonstration again"
+        message = "is missing beside the recording's manifest"
         raise DemonstrationError(
-            Problem("missing_file", name, message, remedy=remedy, demonstration=manifest.id)
+            Problem("missing_file", name, message, remedy=_REBUILD, demonstration=manifest.id)
         )
     return path

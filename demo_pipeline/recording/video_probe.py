@@ -1,7 +1,7 @@
-"""The screen video as a container: opened safely, its frames counted and timed without guessing.
+"""Probes the screen video: opens it safely and reads the times of its frames.
 
-Belongs here: opening an untrusted file, the scan of its packets, the probe. Not here: which frames
-a step needs and decoding them (observation/).
+Belongs here: opening an untrusted MP4 file, reading its packets, the probe. Which frames a step
+needs and how they are decoded is in observation/frames/.
 """
 
 from collections.abc import Iterator
@@ -15,43 +15,44 @@ import av
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from demo_pipeline.common.recording_files import VIDEO_FILE
 from demo_pipeline.problems import DemonstrationError, Problem, Severity
 from demo_pipeline.settings import RecordingSettings
 
-VIDEO_FILE = "recording.mp4"
-_RE_RECORD = "upload the recording again; if it stays so, record the demonstration again"
+_ROUNDING_PTS = 1  # PTS units: a constant frame interval is rounded to the time base
+_RE_RECORD = "upload the recording again; if this does not help, record the demonstration again"
 
 
 class VideoProbe(BaseModel):
-    """What recording.mp4 holds, read from every packet and from decoding its two ends."""
+    """Properties of recording.mp4, read from every packet and from decoding its two ends."""
 
     model_config = ConfigDict(frozen=True)
 
     codec: str
     width: int = Field(description="pixels, before rotation")
     height: int = Field(description="pixels, before rotation")
-    rotation: int = Field(description="degrees counter-clockwise that a player turns the picture")
+    rotation: int = Field(description="degrees counter-clockwise, applied by a player")
     pixel_format: str
-    frames: int = Field(description="packets that carry a shown frame")
-    declared_frames: int = Field(description="what the container says; 0: nothing")
+    frames: int = Field(description="packets with a frame that is shown")
+    declared_frames: int = Field(description="number in the container; 0: none given")
     key_frames: int
     time_base: str = Field(description="seconds per unit of PTS, as a fraction")
     first_pts_s: float = Field(description="presentation time of the first frame, seconds")
     last_pts_s: float = Field(description="presentation time of the last frame, seconds")
-    variable_rate: bool = Field(description="frame distances differ by more than one PTS unit")
+    variable_rate: bool = Field(description="frame intervals differ by more than one PTS unit")
     mean_fps: float
 
 
 @dataclass(frozen=True)
 class PacketScan:
-    """Where the frames of a video lie, in presentation order.
+    """The presentation times of a video's frames.
 
     Attributes:
         pts: (frames,) int64, strictly ascending presentation times in units of `time_base`.
         key_pts: (key frames,) int64, ascending; decoding can start at each of them. The first may
-            lie before `pts`: an edit list can hide the frames that the shown ones build on.
+            be before `pts`: an edit list can hide frames on which the shown frames depend.
         time_base: seconds per unit.
-        hidden: frames that an edit list keeps from being shown.
+        hidden: number of frames that an edit list hides.
     """
 
     pts: np.ndarray[Any, np.dtype[np.int64]]
@@ -67,10 +68,10 @@ class PacketScan:
 
 @contextmanager
 def open_video(path: Path) -> Iterator[tuple[Any, Any]]:
-    """Yield (container, first video stream) of an MP4, one decoding thread.
+    """Yield (container, first video stream) of an MP4 file, with one decoding thread.
 
-    The demuxer is fixed and external references are off, so that a playlist in disguise cannot read
-    other files. Raises `DemonstrationError` when it is no MP4 or has no video.
+    The demuxer is fixed and external references are disabled, so that a disguised playlist cannot
+    read other files. Raises `DemonstrationError` if the file is not an MP4 file or has no video.
     """
     try:
         container = av.open(
@@ -80,16 +81,19 @@ def open_video(path: Path) -> Iterator[tuple[Any, Any]]:
         raise _unreadable(f"cannot be opened as MP4: {_reason(error)}") from None
     with container:
         if not container.streams.video:
-            raise _unreadable("holds no video stream")
+            raise _unreadable("contains no video stream")
         stream = container.streams.video[0]
         if stream.codec_context is None:
-            raise _unreadable("its video is in a codec that this installation does not know")
+            raise _unreadable("its video codec is not supported by this installation")
         stream.thread_type = "NONE"
         yield container, stream
 
 
 def scan_packets(path: Path) -> PacketScan:
-    """Read every packet's presentation time without decoding one."""
+    """Read the presentation time of every packet, without decoding.
+
+    Raises `DemonstrationError` if there is no frame.
+    """
     shown: list[int] = []
     keys: list[int] = []
     hidden = 0
@@ -109,16 +113,16 @@ def scan_packets(path: Path) -> PacketScan:
             if not shown:
                 raise _unreadable(f"no frame can be read: {_reason(error)}") from None
     if not shown or not keys or min(keys) > max(shown):
-        raise _unreadable("holds no frame")
-    pts, key_pts = (np.unique(np.array(found, np.int64)) for found in (shown, keys))
+        raise _unreadable("contains no frame")
+    pts, key_pts = (np.unique(np.array(times, np.int64)) for times in (shown, keys))
     return PacketScan(pts, key_pts[key_pts <= pts[-1]], time_base, hidden)
 
 
 def probe_video(path: Path, settings: RecordingSettings) -> tuple[VideoProbe, list[Problem]]:
-    """Probe `path`: all packets, and the first and last group of frames decoded.
+    """Probe `path`: read all packets, decode the first frame and the last group of frames.
 
-    Returns the probe and warnings. Raises `DemonstrationError` for a file that yields no frame or
-    is larger than the settings allow.
+    Returns the probe and warnings. Raises `DemonstrationError` if no frame can be decoded or the
+    video exceeds the limits of the settings.
     """
     with open_video(path) as (_, stream):
         size = (stream.codec_context.width, stream.codec_context.height)
@@ -129,11 +133,11 @@ def probe_video(path: Path, settings: RecordingSettings) -> tuple[VideoProbe, li
     if times[-1] - times[0] > settings.max_video_seconds:
         raise _unreadable(f"is longer than {settings.max_video_seconds:g} s")
     first, problems = _decode_ends(path, scan, settings)
-    held = len(scan.pts) + scan.hidden
-    if declared and declared != held:
-        message = f"declares {declared} frames, holds {held}"
+    contained = len(scan.pts) + scan.hidden
+    if declared and declared != contained:
+        message = f"declares {declared} frames, contains {contained}"
         problems.append(Problem("frames_missing", VIDEO_FILE, message, severity=Severity.WARNING))
-    steps = np.diff(scan.pts)
+    intervals = np.diff(scan.pts)
     duration = float(times[-1] - times[0])
     probe = VideoProbe(
         codec=codec,
@@ -147,7 +151,7 @@ def probe_video(path: Path, settings: RecordingSettings) -> tuple[VideoProbe, li
         time_base=str(scan.time_base),
         first_pts_s=float(times[0]),
         last_pts_s=float(times[-1]),
-        variable_rate=bool(len(steps) and steps[:-1].size and np.ptp(steps[:-1]) > 1),
+        variable_rate=bool(intervals[:-1].size and np.ptp(intervals[:-1]) > _ROUNDING_PTS),
         mean_fps=round((len(times) - 1) / duration, 3) if duration > 0 else 0.0,
     )
     return probe, problems
@@ -156,20 +160,20 @@ def probe_video(path: Path, settings: RecordingSettings) -> tuple[VideoProbe, li
 def _decode_ends(
     path: Path, scan: PacketScan, settings: RecordingSettings
 ) -> tuple[Any, list[Problem]]:
-    """The first frame, and a warning when the last group does not decode to its end."""
+    """The first frame, and a warning if the last group cannot be decoded to its end."""
     with open_video(path) as (container, stream):
         try:
             first = next(iter(container.decode(stream)), None)
         except av.error.FFmpegError as error:
-            raise _unreadable(f"the first frame does not decode: {_reason(error)}") from None
+            raise _unreadable(f"the first frame cannot be decoded: {_reason(error)}") from None
         if first is None:
-            raise _unreadable("the first frame does not decode")
+            raise _unreadable("the first frame cannot be decoded")
         _check_size(first.width, first.height, settings)
     reached = _last_decoded(path, scan)
     if reached == scan.pts[-1]:
         return first, []
     frame = int(np.searchsorted(scan.pts, reached)) if reached is not None else len(scan.pts) - 1
-    message = f"the last frames do not decode: {len(scan.pts)} frames, decoding ends early"
+    message = f"the last frames cannot be decoded: decoding ends before frame {len(scan.pts) - 1}"
     return first, [
         Problem("video_damaged", VIDEO_FILE, message, frame=frame, severity=Severity.WARNING)
     ]
@@ -189,7 +193,7 @@ def _last_decoded(path: Path, scan: PacketScan) -> int | None:
 
 def _check_size(width: int, height: int, settings: RecordingSettings) -> None:
     if width * height > settings.max_video_pixels or width * height == 0:
-        raise _unreadable(f"frames of {width}×{height} pixels are refused")  # noqa: RUF001
+        raise _unreadable(f"frames of {width}×{height} pixels are not accepted")  # noqa: RUF001
 
 
 def _unreadable(message: str) -> DemonstrationError:
@@ -197,5 +201,5 @@ def _unreadable(message: str) -> DemonstrationError:
 
 
 def _reason(error: Exception) -> str:
-    """The library's own words without the path they quote."""
+    """The library's error message without the path that it quotes."""
     return str(getattr(error, "strerror", "") or type(error).__name__)

@@ -1,1 +1,1 @@
-"""Where things lie: uploads that arrive, outputs committed whole, quarantine."""
+"""Storage of uploads and outputs, in a local folder or an S3 bucket."""

@@ -1,7 +1,7 @@
-"""Safe ids: how a folder's name, which anybody may have chosen, becomes a key.
+"""Safe ids: keys made from folder names, which people choose freely.
 
-Belongs here: the one rule for demonstration ids, partition keys and names of outputs. CUDAG's
-narrower ids are the formats' business.
+Belongs here: the one rule for demonstration ids, partition keys and names of outputs, and the
+printable form of a folder's name. CUDAG's narrower ids are defined in formats/.
 """
 
 import hashlib
@@ -19,8 +19,8 @@ def is_safe_id(text: str) -> bool:
     return _SAFE.fullmatch(text) is not None and ".." not in text
 
 
-def may_stand_for_another(text: str) -> bool:
-    """Whether a safe id has the form that `safe_id` gives to other names."""
+def is_derived_id(text: str) -> bool:
+    """Whether a safe id has the form that `safe_id` derives from names that are not safe."""
     return _DERIVED.search(text) is not None
 
 
@@ -39,3 +39,16 @@ def safe_id(name: str) -> str:
     digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:_HASH_LENGTH]
     stem = _UNSAFE_RUN.sub("_", name).strip("_-")[:_STEM_LENGTH].rstrip("_-")
     return f"{stem or 'id'}-{digest}"
+
+
+def printable_name(name: str) -> str:
+    r"""A folder's name as valid Unicode; bytes that are not UTF-8 are written as `\xNN`.
+
+    Args:
+        name: as the operating system or a listing gives it, perhaps with lone surrogates.
+    """
+    try:
+        data = name.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a surrogate that does not stand for a byte
+        data = name.encode("utf-8", "surrogatepass")
+    return data.decode("utf-8", "backslashreplace")

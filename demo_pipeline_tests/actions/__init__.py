@@ -1,1 +1,1 @@
-"""Tests of what the hand did."""
+"""Tests of demo_pipeline.actions."""

@@ -1,7 +1,7 @@
-"""What has to hold for any log whatever, and how it is tried on many damaged ones.
+"""Fuzzing: what must hold for every log, checked on many damaged ones.
 
-Belongs here: one batch of lines and one whole log, by number, so that any finding can be had again.
-The damage itself is demo_pipeline_tests/builders/mutations.py's.
+Belongs here: one batch of lines and one whole log, by seed and number, so that any failure can be
+reproduced. The mutations are in demo_pipeline_tests/simulator/mutations.py.
 """
 
 import io
@@ -15,18 +15,19 @@ from tempfile import TemporaryDirectory
 from types import FrameType
 from typing import NoReturn
 
-from demo_pipeline.actions.build_actions import build_actions, check_ledger
+from demo_pipeline.actions.build_actions import build_actions, check_event_accounting
 from demo_pipeline.actions.build_actions import check_action_tables as check_action_schemas
 from demo_pipeline.actions.timeline import build_timeline
 from demo_pipeline.actions.timeline_text import render
-from demo_pipeline.recording.event_tables import LOG_FILE
+from demo_pipeline.common.recording_files import LOG_FILE
+from demo_pipeline.recording.event_tables import Event
 from demo_pipeline.recording.events import (
     build_events,
-    check_accounting,
     check_event_tables,
+    check_line_accounting,
     count_lines,
 )
-from demo_pipeline.recording.input_log import Event, parse_log
+from demo_pipeline.recording.input_log import parse_log
 from demo_pipeline.recording.manifest import FileFingerprint, RecordingManifest
 from demo_pipeline.recording.video_probe import VideoProbe
 from demo_pipeline.settings import ActionSettings, RecordingSettings
@@ -38,35 +39,35 @@ PIECE = 32
 
 
 def fuzz_lines(seed: int, batch: int, count: int = BATCH) -> Counter[str]:
-    """Parse a log of `count` damaged lines; how many were rejected for each reason, or read."""
+    """Parse a log of `count` damaged lines; number of lines read, or rejected, by reason."""
     random = Random(f"lines {seed} {batch}")
     log = b"\n".join(mutated_line(random) for _ in range(count)) + b"\n"
     limit = random.choice((100, *[RecordingSettings().max_line_bytes] * 9))
     with limited(f"lines of batch {batch}, seed {seed}"):
         rows = list(parse_log(io.BytesIO(log), RecordingSettings(max_line_bytes=limit)))
         for number, (row, line) in enumerate(zip(rows, lines_of(log), strict=True), 1):
-            index = row.index if isinstance(row, Event) else row.line
-            assert (index, row.length) == (number, len(line))
-            assert log[row.offset : row.offset + row.length] == line
+            index = row.event_index if isinstance(row, Event) else row.line
+            assert (index, row.byte_length) == (number, len(line))
+            assert log[row.byte_offset : row.byte_offset + row.byte_length] == line
             if not isinstance(row, Event):
                 assert not quotes(row.message, line), row.code
     return Counter("read" if isinstance(row, Event) else row.code for row in rows)
 
 
 def lines_of(log: bytes) -> list[bytes]:
-    """The lines of a log that ends with one, without their ends and a byte order mark."""
+    """The lines of a log that ends with a line end, without line ends and byte order mark."""
     return [line.rstrip(b"\r\n") for line in log.removeprefix(b"\xef\xbb\xbf").split(b"\n")[:-1]]
 
 
 def quotes(message: str, line: bytes) -> bool:
-    """Whether a message repeats a piece of the line: data, not the names the format gives."""
+    """Whether a message repeats `PIECE` characters of the line."""
     return any(
         message[at : at + PIECE].encode() in line for at in range(max(0, len(message) - PIECE + 1))
     )
 
 
 def fuzz_log(seed: int, number: int) -> Counter[str]:
-    """A damaged log through both stages, their checks and its story; lines by ledger bucket."""
+    """Run both stages, their checks and the timeline on a damaged log; lines by bucket."""
     random = Random(f"log {seed} {number}")
     log, platform = mutated_log(random), random.choice((*PLATFORMS, "", "beos"))
     with limited(f"log {number}, seed {seed}"), TemporaryDirectory() as scratch:
@@ -75,20 +76,21 @@ def fuzz_log(seed: int, number: int) -> Counter[str]:
         build_events(folder / LOG_FILE, folder, RecordingSettings())
         build_actions(folder, folder, platform, ActionSettings())
         problems = [
-            *check_accounting(folder, folder / LOG_FILE),
+            *check_line_accounting(folder, folder / LOG_FILE),
             *check_event_tables(folder),
             *check_action_schemas(folder),
-            *check_ledger(folder, folder),
+            *check_event_accounting(folder, folder),
         ]
         assert problems == []
-        told = build_timeline(folder, folder, manifest_for(platform))
-        assert sum(one.lines for one in told.ledger) == told.lines == count_lines(folder / LOG_FILE)
-        assert render(told)
-    return Counter({one.bucket: one.lines for one in told.ledger})
+        timeline = build_timeline(folder, folder, manifest_for(platform))
+        assert sum(count.lines for count in timeline.accounting) == timeline.lines
+        assert timeline.lines == count_lines(folder / LOG_FILE)
+        assert render(timeline)
+    return Counter({count.bucket: count.lines for count in timeline.accounting})
 
 
 def manifest_for(platform: str, name: str = "demo") -> RecordingManifest:
-    """A manifest of a recording whose files nobody looks at."""
+    """A manifest of a recording whose files are not read."""
     probe = VideoProbe.model_construct()
     files = [FileFingerprint(name=file, size=1, sha256="0" * 64) for file in ("a", "b", "c")]
     meta = {"timestamp": "2025-03-04T15:18:16-05:00", "platform": platform}
@@ -99,9 +101,9 @@ def manifest_for(platform: str, name: str = "demo") -> RecordingManifest:
 
 @contextmanager
 def limited(case: str, cpu_seconds: float = LOG_CPU_SECONDS) -> Iterator[None]:
-    """Stop what takes too much CPU time, and name the case whenever something goes wrong.
+    """Stop a case that takes too much CPU time, and add its name to any error.
 
-    CPU time, not the clock's: a busy machine is no hang.
+    CPU time, not wall time, so that a busy machine does not fail the test.
     """
 
     def stop(_signal: int, _frame: FrameType | None) -> NoReturn:

@@ -1,4 +1,4 @@
-"""A person at a computer and a recorder that watches: intentions in, log lines out.
+"""A simulated person and recorder: intentions in, log lines out.
 
 The model is of hands, operating systems and recorders — how long keys are down, what a system
 repeats, what a hook logs twice — and knows nothing of how actions are found again.
@@ -17,7 +17,7 @@ Told = tuple[Any, ...]  # what an action is, in a form that compares
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """One thing a person means to do; `held` are canonical modifier names."""
+    """One intention of a person; `held` are canonical modifier names."""
 
     verb: Literal["click", "drag", "scroll", "type", "keys", "repeat", "tap", "wait"]
     button: str = "Left"
@@ -32,7 +32,7 @@ class Intent:
 
 @dataclass(frozen=True, slots=True)
 class Recorder:
-    """How a log is written down.
+    """How the recorder writes the log.
 
     Attributes:
         copies: hooks that are alive, so that every event is logged so often.
@@ -53,7 +53,7 @@ class Recorder:
 
 @dataclass
 class Person:
-    """Acts out intentions; `events` is what truly happened, `truth` what was meant."""
+    """Performs intentions; `events` is the real input, `truth` the intended actions."""
 
     recorder: Recorder
     seed: int
@@ -267,7 +267,7 @@ class Person:
 
 
 def log_of(person: Person) -> bytes:
-    """The log a recorder makes of what a person did."""
+    """The log that a recorder writes of what a person did."""
     recorder, random = person.recorder, Random(person.seed + 1)
     written: list[tuple[int, int, dict[str, Any]]] = []
     last: dict[int, int] = {}
@@ -297,7 +297,7 @@ def _copy(event: dict[str, Any], copy: int, platform: Platform, time: int) -> di
 
 
 def _noise(person: Person, random: Random) -> list[tuple[int, int, dict[str, Any]]]:
-    """Scans written when they end, events no seed lists, and wheel turns of nothing."""
+    """Scans written when they end, undocumented events, and wheel events with delta 0."""
     start, end = person.events[0]["time"], person.events[-1]["time"]
     lines = []
     for begun in range(start, end, 3000):

@@ -1,4 +1,4 @@
-"""Hand-written input streams: each helper is what a recorder logs for one thing a hand does."""
+"""Hand-written input logs: each helper gives the lines that a recorder logs for one input."""
 
 import io
 import json
@@ -6,10 +6,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from demo_pipeline.actions.action_tables import Action
-from demo_pipeline.actions.inputs import INPUT_KINDS, Input, in_order
+from demo_pipeline.actions.inputs import Input, as_input, in_order
 from demo_pipeline.actions.repair import Repairs, repair
 from demo_pipeline.actions.segmentation import Segmentation, segment
-from demo_pipeline.recording.input_log import Event, parse_log
+from demo_pipeline.formats.demonstration.event_types import INPUT_EVENTS
+from demo_pipeline.recording.event_tables import Event
+from demo_pipeline.recording.input_log import parse_log
 from demo_pipeline.settings import ActionSettings, RecordingSettings
 
 Line = dict[str, Any]
@@ -80,16 +82,13 @@ def inputs(lines: Iterable[Line]) -> list[Input]:
     found = []
     for item in parse_log(io.BytesIO(text_of(lines)), RecordingSettings()):
         assert isinstance(item, Event), item
-        if item.event in INPUT_KINDS:
-            name = item.button or item.key or ""
-            delta, char = item.delta or 0.0, item.actual_char or ""
-            event = Input(item.index, item.time_ms, item.event, item.x, item.y, name, delta, char)
-            found.append(event)
+        if item.event in INPUT_EVENTS:
+            found.append(as_input(item))
     return in_order(found)
 
 
 def read(*lines: Part, platform: str = "linux", **settings: Any) -> tuple[Segmentation, Repairs]:
-    """What becomes of a log, lines in the order given."""
+    """Segmentation and repairs of a log with these lines."""
     flat = [one for item in lines for one in (item if isinstance(item, list) else [item])]
     chosen = ActionSettings(**settings)
     repaired, repairs = repair(inputs(flat), platform, chosen)
@@ -100,12 +99,12 @@ def actions(*lines: Part, platform: str = "linux", **settings: Any) -> list[Acti
     return read(*lines, platform=platform, **settings)[0].actions
 
 
-def story(*lines: Part, platform: str = "linux", **settings: Any) -> list[str]:
-    """The actions in a few words each, typed text included."""
-    return [told(action) for action in actions(*lines, platform=platform, **settings)]
+def summaries(*lines: Part, platform: str = "linux", **settings: Any) -> list[str]:
+    """A short text for each action, with the typed text."""
+    return [summary_of(action) for action in actions(*lines, platform=platform, **settings)]
 
 
-def told(action: Action) -> str:
+def summary_of(action: Action) -> str:
     kind = action.action_type
     words = {
         "type": f"type {action.text}",

@@ -1,4 +1,4 @@
-"""The stage as a whole: tables, ledger, its checks, and that nothing private is said."""
+"""The actions stage as a whole: tables, event accounting, checks, and privacy of the summary."""
 
 from pathlib import Path
 from typing import Any
@@ -8,14 +8,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from demo_pipeline.actions.action_tables import (
+    ACCOUNTING_FILE,
     ACTIONS_FILE,
     ACTIONS_SCHEMA,
-    LEDGER_FILE,
     Action,
     read_actions,
     write_actions,
 )
-from demo_pipeline.actions.build_actions import build_actions, check_action_tables, check_ledger
+from demo_pipeline.actions.build_actions import (
+    build_actions,
+    check_action_tables,
+    check_event_accounting,
+)
 from demo_pipeline.recording.events import build_events
 from demo_pipeline.settings import ActionSettings, RecordingSettings
 from demo_pipeline_tests.actions.streams import (
@@ -43,7 +47,7 @@ def made(folder: Path, log: bytes, platform: str = "linux", **settings: Any) -> 
 
 
 def ledger(folder: Path) -> list[tuple[int, str, int | None, str]]:
-    rows = pq.read_table(folder / LEDGER_FILE).to_pylist()
+    rows = pq.read_table(folder / ACCOUNTING_FILE).to_pylist()
     return [(r["event_index"], r["bucket"], r["action_index"], r["reason"]) for r in rows]
 
 
@@ -77,15 +81,15 @@ def test_every_line_is_in_one_bucket(folder: Path) -> None:
         (13, "rejected", None, "blank_line"),
         (14, "rejected", None, "invalid_json"),
     ]
-    assert check_ledger(folder, folder) == check_action_tables(folder) == []
+    assert check_event_accounting(folder, folder) == check_action_tables(folder) == []
 
 
-def test_an_empty_log_has_no_actions_and_an_empty_ledger(folder: Path) -> None:
+def test_an_empty_log_has_no_actions_and_no_rows_of_accounting(folder: Path) -> None:
     summary = made(folder, b"")
     assert summary["actions"] == 0
     assert read_actions(folder) == []
     assert ledger(folder) == []
-    assert check_ledger(folder, folder) == check_action_tables(folder) == []
+    assert check_event_accounting(folder, folder) == check_action_tables(folder) == []
 
 
 def test_the_summary_counts(folder: Path) -> None:
@@ -103,12 +107,12 @@ def test_the_summary_counts(folder: Path) -> None:
     ]
 
 
-def test_what_was_typed_is_told_to_nobody(folder: Path) -> None:
+def test_the_summary_has_no_typed_character(folder: Path) -> None:
     secret = [*typed(0, "KeyQ", "KeyZ"), *tap(500, "ñ"), *tap(700, "Unknown(95)"), *click(900)]
     summary = made(folder, text_of(secret))
-    told = repr(summary)
-    assert "qz" not in told
-    assert "ñ" not in told
+    text = repr(summary)
+    assert "qz" not in text
+    assert "ñ" not in text
     assert summary["unknown_keys"] == ["(unnamed)", "Unknown(95)"]
     assert read_actions(folder)[0].text == "qz"
 
@@ -118,7 +122,7 @@ def test_the_same_log_gives_the_same_bytes(tmp_path: Path) -> None:
     for folder in folders:
         folder.mkdir()
         made(folder, text_of(EVERYTHING))
-    for name in (ACTIONS_FILE, LEDGER_FILE):
+    for name in (ACTIONS_FILE, ACCOUNTING_FILE):
         assert len({(folder / name).read_bytes() for folder in folders}) == 1
 
 
@@ -148,7 +152,7 @@ def rewritten(folder: Path, **changes: Any) -> None:
     ("changes", "message"),
     [
         ({"action_index": 5}, "row 1 has action_index 5"),
-        ({"press_ms": -1}, "action 1 begins before its predecessor"),
+        ({"press_ms": -1}, "action 1 begins before action 0"),
         ({"end_ms": 0}, "action 1 ends before it begins"),
         ({"events": []}, "action 1 has no raw events"),
     ],
@@ -163,21 +167,23 @@ def test_the_schema_check_finds_impossible_actions(
 
 def test_the_schema_check_finds_a_missing_table(folder: Path) -> None:
     made(folder, text_of(click(0)))
-    (folder / LEDGER_FILE).unlink()
+    (folder / ACCOUNTING_FILE).unlink()
     assert [problem.code for problem in check_action_tables(folder)] == ["missing_table"]
 
 
-def test_the_ledger_check_finds_a_claim_that_was_not_booked(folder: Path) -> None:
+def test_the_accounting_check_finds_an_event_of_two_actions(folder: Path) -> None:
     made(folder, text_of([*click(100), *click(3000)]))
     rewritten(folder, events=[2, 3, 4])
-    assert [problem.code for problem in check_ledger(folder, folder)] == ["ledger_actions"]
+    assert [problem.code for problem in check_event_accounting(folder, folder)] == [
+        "ledger_actions"
+    ]
 
 
-def test_the_ledger_check_finds_a_lost_line(folder: Path) -> None:
+def test_the_accounting_check_finds_a_lost_line(folder: Path) -> None:
     made(folder, text_of([move(0, 1, 1), *click(100)]))
-    table = pq.read_table(folder / LEDGER_FILE)
-    pq.write_table(table.slice(1), folder / LEDGER_FILE)
-    assert [problem.code for problem in check_ledger(folder, folder)] == ["ledger_sum"]
+    table = pq.read_table(folder / ACCOUNTING_FILE)
+    pq.write_table(table.slice(1), folder / ACCOUNTING_FILE)
+    assert [problem.code for problem in check_event_accounting(folder, folder)] == ["ledger_sum"]
 
 
 # --- logs of a size and kind that a careless rule would choke on
@@ -196,7 +202,7 @@ def test_the_ledger_check_finds_a_lost_line(folder: Path) -> None:
     ids=["wheel", "keys", "shifts", "presses", "releases", "clicks"],
 )
 @pytest.mark.parametrize("platform", ["windows", "macos"])
-def test_monotonous_logs_take_no_time(folder: Path, lines: list[Line], platform: str) -> None:
+def test_monotonous_logs_are_fast(folder: Path, lines: list[Line], platform: str) -> None:
     made(folder, text_of(lines), platform)
-    assert check_ledger(folder, folder) == []
+    assert check_event_accounting(folder, folder) == []
     assert sum(1 for _ in ledger(folder)) == len(lines)

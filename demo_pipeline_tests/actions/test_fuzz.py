@@ -1,4 +1,4 @@
-"""A fixed slice of `make fuzz`: damaged input is rejected line by line and never in an accident."""
+"""A fixed part of `make fuzz`: damaged input is rejected line by line and never crashes."""
 
 import itertools
 import signal
@@ -23,7 +23,7 @@ def test_damaged_lines_are_events_or_rejections() -> None:
     assert found["read"] > LINES // 20
 
 
-def test_the_ledger_of_a_damaged_log_sums() -> None:
+def test_the_accounting_of_a_damaged_log_adds_up() -> None:
     found: Counter[str] = sum((fuzz_log(SEED, n) for n in range(LOGS)), Counter())
     buckets = ("action", "tree_scan", "pointer_travel", "repaired", "rejected", "other")
     assert all(found[bucket] for bucket in buckets), found
@@ -37,7 +37,7 @@ def test_a_seed_gives_the_same_damage() -> None:
     assert not set(lines) & {line for log in good_logs() for line in log}
 
 
-def test_what_never_ends_is_stopped_and_named() -> None:
+def test_a_hanging_case_is_stopped_and_named() -> None:
     before = signal.getsignal(signal.SIGPROF)
     with pytest.raises(TimeoutError, match="case 7") as caught, limited("case 7", 0.02):
         all(_ is None for _ in itertools.repeat(None))

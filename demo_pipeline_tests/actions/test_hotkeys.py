@@ -1,4 +1,4 @@
-"""Hotkeys: chords, keys alone, modifiers alone, and modifiers that never came up."""
+"""Hotkeys: chords, keys alone, modifiers alone, and modifiers without a release."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from demo_pipeline_tests.actions.streams import (
     click,
     down,
     read,
-    story,
+    summaries,
     tap,
     typed,
     up,
@@ -71,15 +71,15 @@ HOTKEYS: list[tuple[str, list[Line | list[Line]], list[str]]] = [
     ("lines", "expected"), [t[1:] for t in HOTKEYS], ids=[t[0] for t in HOTKEYS]
 )
 def test_hotkeys(lines: list[Line | list[Line]], expected: list[str]) -> None:
-    assert story(*lines) == expected
+    assert summaries(*lines) == expected
 
 
 @pytest.mark.parametrize("key", ["MetaLeft", "MetaRight", "LeftCommand"])
 def test_command_is_the_macs_name(key: str) -> None:
-    assert story(chord(0, key, "KeyV"), platform="macos") == ["command+v"]
+    assert summaries(chord(0, key, "KeyV"), platform="macos") == ["command+v"]
 
 
-def test_a_hotkey_owns_its_modifiers_and_lasts_from_first_press_to_last_release() -> None:
+def test_a_hotkey_includes_its_modifiers_from_first_press_to_last_release() -> None:
     copy, paste = actions(
         down(0, "ControlLeft"), tap(90, "KeyC"), tap(300, "KeyV"), up(500, "ControlLeft")
     )
@@ -88,7 +88,7 @@ def test_a_hotkey_owns_its_modifiers_and_lasts_from_first_press_to_last_release(
     assert copy.modifiers == []
 
 
-def test_what_modified_nothing_is_accounted_for() -> None:
+def test_modifiers_without_effect_are_accounted_for() -> None:
     found, _ = read(tap(0, "ShiftLeft", hold=3000))
     assert found.reasons == {1: "modifier_without_effect", 2: "modifier_without_effect"}
 
@@ -104,10 +104,10 @@ def test_a_lost_release_does_not_turn_typing_into_hotkeys() -> None:
 
 
 @pytest.mark.parametrize("platform", ["windows", "linux", "macos"])
-def test_a_lost_shift_is_forgotten_by_the_next(platform: str) -> None:
+def test_a_lost_shift_ends_with_the_next_press(platform: str) -> None:
     lines = [down(0, "ShiftLeft"), tap(60, "KeyK"), typed(300, "KeyA", "KeyB")]
     again = [down(700, "ShiftLeft"), tap(760, "KeyL"), up(900, "ShiftLeft"), tap(1000, "KeyO")]
-    assert story(*lines, *again, platform=platform) == ["type KabLo"]
+    assert summaries(*lines, *again, platform=platform) == ["type KabLo"]
 
 
 def test_a_modifier_lost_without_effect_is_accounted_for() -> None:
@@ -116,13 +116,13 @@ def test_a_modifier_lost_without_effect_is_accounted_for() -> None:
     assert found.reasons == {1: "modifier_never_released"}
 
 
-def test_a_log_that_ends_amid_a_chord() -> None:
-    assert story(down(0, "ControlLeft"), down(60, "KeyS")) == ["ctrl+s"]
+def test_a_log_that_ends_within_a_chord() -> None:
+    assert summaries(down(0, "ControlLeft"), down(60, "KeyS")) == ["ctrl+s"]
 
 
-def test_a_key_that_never_came_up_is_pressed_again() -> None:
-    assert story(down(0, "KeyA"), tap(3000, "KeyA")) == ["type aa"]
-    assert story(down(0, "Return"), tap(3000, "Return"), pause_ms=9000) == ["enter", "enter"]
+def test_a_key_without_a_release_can_be_pressed_again() -> None:
+    assert summaries(down(0, "KeyA"), tap(3000, "KeyA")) == ["type aa"]
+    assert summaries(down(0, "Return"), tap(3000, "Return"), pause_ms=9000) == ["enter", "enter"]
 
 
 def test_a_release_without_a_press_is_accounted_for() -> None:
@@ -138,9 +138,9 @@ def test_the_stop_shortcut_is_left_out_at_the_end_only() -> None:
     found, _ = read(*lines, stop_shortcut=("ctrl", "f9"))
     assert [a.action_type for a in found.actions] == ["hotkey", "type"]
     assert set(found.reasons.values()) == {"stop_shortcut"}
-    assert story(*lines) == ["ctrl+f9", "type a", "ctrl+f9"]
+    assert summaries(*lines) == ["ctrl+f9", "type a", "ctrl+f9"]
 
 
 def test_a_log_cut_off_by_its_stop_shortcut() -> None:
     lines = [tap(0, "KeyA"), down(900, "ControlLeft"), down(960, "F9")]
-    assert story(*lines, stop_shortcut=("ctrl", "f9")) == ["type a"]
+    assert summaries(*lines, stop_shortcut=("ctrl", "f9")) == ["type a"]

@@ -1,4 +1,4 @@
-"""Pauses: silences between two actions that may have been waits."""
+"""Pauses: times without input between two actions, which may have been waits."""
 
 from demo_pipeline_tests.actions.streams import (
     actions,
@@ -7,7 +7,7 @@ from demo_pipeline_tests.actions.streams import (
     lift,
     move,
     press,
-    story,
+    summaries,
     tap,
     up,
 )
@@ -20,29 +20,29 @@ def test_two_seconds_without_input_are_a_pause() -> None:
     assert (pause.first_event, pause.last_event) == (2, 3)
 
 
-def test_less_is_none() -> None:
-    assert story(click(0), click(2079)) == ["click left 1"] * 2
+def test_a_shorter_silence_is_no_pause() -> None:
+    assert summaries(click(0), click(2079)) == ["click left 1"] * 2
 
 
 def test_any_input_ends_the_silence() -> None:
-    assert story(click(0), move(1500, 5, 5), click(2900)) == ["click left 1"] * 2
+    assert summaries(click(0), move(1500, 5, 5), click(2900)) == ["click left 1"] * 2
 
 
 def test_the_silence_before_the_first_and_after_the_last_action_is_no_pause() -> None:
-    assert story(move(0, 1, 1), click(9000), move(19_000, 1, 1)) == ["click left 1"]
+    assert summaries(move(0, 1, 1), click(9000), move(19_000, 1, 1)) == ["click left 1"]
 
 
 def test_a_silence_after_travel_counts_between_actions() -> None:
     lines = [click(0), move(500, 300, 300), move(3000, 310, 300), click(3200, 310, 300)]
-    assert story(*lines) == ["click left 1", "pause 2.5", "click left 1"]
+    assert summaries(*lines) == ["click left 1", "pause 2.5", "click left 1"]
 
 
 def test_no_pause_inside_an_action() -> None:
-    assert story(tap(0, "KeyA"), tap(5000, "KeyB")) == ["type ab"]
+    assert summaries(tap(0, "KeyA"), tap(5000, "KeyB")) == ["type ab"]
     held = [press(0, 5, 5), move(20, 90, 90), move(4000, 95, 90), lift(4100, 95, 90)]
-    assert story(*held) == ["drag left"]
+    assert summaries(*held) == ["drag left"]
     chord = [down(0, "ControlLeft"), tap(2500, "KeyC"), up(2700, "ControlLeft")]
-    assert story(*chord) == ["ctrl+c"]
+    assert summaries(*chord) == ["ctrl+c"]
 
 
 def test_every_pause_is_kept_and_numbered_in_order() -> None:
@@ -52,4 +52,4 @@ def test_every_pause_is_kept_and_numbered_in_order() -> None:
 
 
 def test_the_length_is_a_setting() -> None:
-    assert story(click(0), click(600), pause_ms=500)[1] == "pause 0.52"
+    assert summaries(click(0), click(600), pause_ms=500)[1] == "pause 0.52"

@@ -1,4 +1,4 @@
-"""Clicks and drags, as a person would count them."""
+"""Clicks, drags and scrolls from button and wheel events."""
 
 import pytest
 
@@ -12,7 +12,7 @@ from demo_pipeline_tests.actions.streams import (
     move,
     press,
     read,
-    story,
+    summaries,
     tap,
     up,
     wheel,
@@ -79,7 +79,7 @@ STORIES: list[tuple[str, list[Line | list[Line]], list[str]]] = [
     ("lines", "expected"), [s[1:] for s in STORIES], ids=[s[0] for s in STORIES]
 )
 def test_presses(lines: list[Line | list[Line]], expected: list[str]) -> None:
-    assert story(*lines) == expected
+    assert summaries(*lines) == expected
 
 
 @pytest.mark.parametrize(("reach", "expected"), [(5, "click"), (5.1, "drag"), (300, "drag")])
@@ -91,7 +91,7 @@ def test_a_press_that_leaves_the_click_radius_is_a_drag(reach: float, expected: 
 
 def test_the_radius_is_a_setting() -> None:
     lines = [press(0, 10, 10), move(40, 18, 10), lift(90, 18, 10)]
-    assert story(*lines, click_radius_px=10.0) == ["click left 1"]
+    assert summaries(*lines, click_radius_px=10.0) == ["click left 1"]
 
 
 def test_a_drag_out_and_back_is_a_drag() -> None:
@@ -142,7 +142,7 @@ def test_two_buttons_at_once_share_no_event() -> None:
     assert sorted(events) == [1, 2, 3, 4, 5, 6]
 
 
-def test_a_press_that_never_came_up_is_a_click_and_says_so() -> None:
+def test_a_press_without_a_release_is_a_flagged_click() -> None:
     found = actions(press(0, 5, 5), move(400, 300, 5), click(900, 300, 5))
     assert [(a.action_type, a.x, a.flags) for a in found] == [
         ("click", 5, ["never_released"]),
@@ -161,7 +161,7 @@ def test_a_release_without_a_press_is_accounted_for() -> None:
     assert found.reasons == {1: "release_without_press"}
 
 
-def test_a_button_without_a_meaning_is_no_action() -> None:
+def test_an_unknown_button_is_no_action() -> None:
     found, _ = read(press(0, 5, 5, "X1"), lift(60, 5, 5, "X1"))
     assert found.actions == []
     assert found.reasons == {1: "other_button", 2: "other_button"}
@@ -176,10 +176,10 @@ def test_a_modifier_tapped_in_the_middle_of_a_drag_is_no_hotkey() -> None:
     assert action.flags == ["modified_midway"]
 
 
-def test_a_drag_followed_in_a_hurry_by_copy_is_both() -> None:
+def test_a_drag_followed_closely_by_copy_is_both() -> None:
     lines = [press(0, 0, 0), move(50, 80, 0), down(90, "ControlLeft"), lift(100, 80, 0),
              down(140, "KeyC"), up(200, "KeyC"), up(220, "ControlLeft")]  # fmt: skip
-    assert story(*lines) == ["drag left", "ctrl+c"]
+    assert summaries(*lines) == ["drag left", "ctrl+c"]
 
 
 def test_a_held_modifier_belongs_to_every_click_it_modified() -> None:
@@ -204,20 +204,20 @@ def test_absurdly_distant_points_do_no_harm() -> None:
 # --- the approach
 
 
-def test_the_approach_begins_with_the_unbroken_run_of_moves() -> None:
+def test_the_pre_move_begins_with_the_unbroken_run_of_moves() -> None:
     early, run = move(0, 0, 0), [move(1000 + 50 * n, 10 * n, 0) for n in range(5)]
     [action] = actions(early, *run, click(1400, 40, 0))
     assert action.pre_move_ms == 1000
 
 
-def test_a_rest_before_the_press_leaves_no_approach() -> None:
+def test_a_rest_before_the_press_leaves_no_pre_move() -> None:
     [action] = actions(move(0, 0, 0), click(300, 0, 0))
     assert action.pre_move_ms is None
     [action] = actions(move(0, 0, 0), click(299, 0, 0))
     assert action.pre_move_ms == 0
 
 
-def test_an_approach_never_reaches_back_before_the_last_pointer_action() -> None:
+def test_a_pre_move_never_begins_before_the_last_pointer_action() -> None:
     first, second = actions(
         move(0, 0, 0),
         move(100, 20, 0),
@@ -230,7 +230,7 @@ def test_an_approach_never_reaches_back_before_the_last_pointer_action() -> None
     assert (first.pre_move_ms, second.pre_move_ms) == (0, 250)
 
 
-def test_keys_have_no_approach() -> None:
+def test_keys_have_no_pre_move() -> None:
     [action] = actions(move(0, 0, 0), chord(50, "ControlLeft", "KeyS"))
     assert action.pre_move_ms is None
 
@@ -268,9 +268,9 @@ def test_a_burst_is_one_scroll_at_its_beginning() -> None:
     ],
 )
 def test_what_ends_a_scroll(lines: list[Line | list[Line]], expected: list[str]) -> None:
-    assert story(*lines) == expected
+    assert summaries(*lines) == expected
 
 
-def test_a_turn_of_nothing_is_accounted_for() -> None:
+def test_a_wheel_event_with_delta_0_is_accounted_for() -> None:
     found, _ = read(wheel(0, 0))
     assert (found.actions, found.reasons) == ([], {1: "zero_delta"})

@@ -1,4 +1,4 @@
-"""Whatever a person does and however it is recorded, the same actions come out."""
+"""Property tests: the actions are those that a simulated person intended, however recorded."""
 
 import os
 import string
@@ -12,8 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from demo_pipeline.actions.action_tables import Action, read_actions
-from demo_pipeline.actions.build_actions import build_actions, check_action_tables, check_ledger
-from demo_pipeline.recording.events import build_events, check_accounting
+from demo_pipeline.actions.build_actions import (
+    build_actions,
+    check_action_tables,
+    check_event_accounting,
+)
+from demo_pipeline.recording.events import build_events, check_line_accounting
 from demo_pipeline.settings import ActionSettings, RecordingSettings
 from demo_pipeline_tests.actions.person import Intent, Person, Recorder, log_of
 from demo_pipeline_tests.simulator.keys import Platform
@@ -73,7 +77,7 @@ def intents(platform: Platform) -> st.SearchStrategy[list[Intent]]:
 
 
 def _typing_stands_apart(chosen: list[Intent]) -> bool:
-    """Two texts with nothing between are one text."""
+    """Whether no text directly follows another: the two would be one action."""
     kinds = [_is_typing(intent) for intent in chosen if intent.verb != "wait"]
     return not any(a and b for a, b in pairwise(kinds))
 
@@ -83,7 +87,7 @@ def _is_typing(intent: Intent) -> bool:
 
 
 def recorders(platform: Platform) -> st.SearchStrategy[Recorder]:
-    """A Mac logs no moves while a button is down; without positions its drags are a guess."""
+    """Recorders of a platform; on macOS also one that logs no moves while a button is down."""
     blind = st.just(Recorder("macos", 1, moves_while_held=False))
     watching = st.builds(
         Recorder,
@@ -97,7 +101,7 @@ def recorders(platform: Platform) -> st.SearchStrategy[Recorder]:
     return watching | blind if platform == "macos" else watching
 
 
-def told(action: Action) -> tuple[Any, ...]:
+def summary_of(action: Action) -> tuple[Any, ...]:
     held, press = tuple(action.modifiers), action.press_ms
     match action.action_type:
         case "click" | "double_click" | "right_click":
@@ -115,16 +119,16 @@ def told(action: Action) -> tuple[Any, ...]:
 
 
 def found_in(log: bytes, platform: str) -> tuple[list[Action], list[str]]:
-    """The actions of a log through both stages, and what their own checks say."""
+    """The actions of a log after both stages and their checks."""
     with TemporaryDirectory() as scratch:
         folder = Path(scratch)
         (folder / "input_log.jsonl").write_bytes(log)
         build_events(folder / "input_log.jsonl", folder, RecordingSettings())
         build_actions(folder, folder, platform, ActionSettings())
         problems = [
-            *check_accounting(folder, folder / "input_log.jsonl"),
+            *check_line_accounting(folder, folder / "input_log.jsonl"),
             *check_action_tables(folder),
-            *check_ledger(folder, folder),
+            *check_event_accounting(folder, folder),
         ]
         return read_actions(folder), [str(problem) for problem in problems]
 
@@ -132,19 +136,19 @@ def found_in(log: bytes, platform: str) -> tuple[list[Action], list[str]]:
 @pytest.mark.parametrize("platform", ["windows", "macos", "linux"])
 @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data(), seed=st.integers(0, 2**32))
-def test_the_actions_are_those_that_were_meant(
+def test_the_actions_are_the_intended_ones(
     platform: Platform, data: st.DataObject, seed: int
 ) -> None:
     person = Person(data.draw(recorders(platform)), seed)
     person.act(data.draw(intents(platform)))
     found, problems = found_in(log_of(person), platform)
-    assert [told(a) for a in found if a.action_type != "pause"] == person.truth
+    assert [summary_of(a) for a in found if a.action_type != "pause"] == person.truth
     assert problems == []
 
 
 @settings(max_examples=20, deadline=None)
 @given(drags=st.integers(1, 4), seed=st.integers(0, 2**32), copies=st.integers(1, 2))
-def test_drags_that_a_mac_did_not_watch_end_where_the_pointer_was_next(
+def test_drags_without_moves_on_macos_end_at_the_next_pointer_position(
     drags: int, seed: int, copies: int
 ) -> None:
     blind = Recorder("macos", copies, xy_on_buttons=False, moves_while_held=False)
@@ -173,7 +177,7 @@ def test_drags_that_a_mac_did_not_watch_end_where_the_pointer_was_next(
         max_size=40,
     )
 )  # fmt: skip
-def test_nonsense_is_accounted_for_to_the_last_line(
+def test_every_line_of_a_random_log_is_accounted_for(
     events: list[tuple[str, str, int, int, bool]],
 ) -> None:
     time, lines = 1_700_000_000_000, []

@@ -1,4 +1,4 @@
-"""The committed recordings: each action the person made, once, in order, and nothing more."""
+"""The committed recordings: exactly the actions of the person, in order."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from demo_pipeline.actions.action_tables import Action
-from demo_pipeline_tests.actions.streams import told
+from demo_pipeline_tests.actions.streams import summary_of
 from demo_pipeline_tests.actions.test_property import found_in
 from demo_pipeline_tests.simulator.recording import perform
 from demo_pipeline_tests.simulator.samples import SAMPLES
@@ -66,13 +66,13 @@ def actions_of(recording: str) -> list[Action]:
 @pytest.mark.parametrize(
     ("recording", "expected"), [("20261121_212358", TICKETS), ("20261121_212801", SHOPPING)]
 )
-def test_what_the_person_did(recording: str, expected: list[tuple[str, Any, Any]]) -> None:
+def test_the_actions_of_the_person(recording: str, expected: list[tuple[str, Any, Any]]) -> None:
     found = actions_of(recording)
-    assert [(told(action), action.x, action.y) for action in found] == expected
+    assert [(summary_of(action), action.x, action.y) for action in found] == expected
     assert {flag for action in found for flag in action.flags} == set()
 
 
-def test_the_drags_end_where_they_were_let_go() -> None:
+def test_drags_end_where_the_button_was_released() -> None:
     [slider] = [a for a in actions_of("20261121_212358") if a.action_type == "drag"]
     [selection] = [a for a in actions_of("20261121_212801") if a.action_type == "drag"]
     assert (slider.end_x, slider.end_y) == (542, 624)
@@ -80,7 +80,7 @@ def test_the_drags_end_where_they_were_let_go() -> None:
 
 
 def in_words(action: Action) -> tuple[str, dict[str, Any]]:
-    """An action as the ground truth of the builders words it."""
+    """An action in the terms of the simulator's ground truth."""
     at = {"x": action.x, "y": action.y}
     held = {"modifiers": action.modifiers} if action.modifiers else {}
     triple = {"clicks": 3} if action.clicks == 3 else {}
@@ -111,7 +111,7 @@ def meant(recording: str) -> list[IntendedAction]:
 
 
 @pytest.mark.parametrize("recording", sorted(SAMPLES))
-def test_the_samples_come_out_as_they_were_meant(recording: str) -> None:
+def test_the_samples_give_the_intended_actions(recording: str) -> None:
     found, truth = actions_of(recording), meant(recording)
     assert [in_words(action) for action in found] == [(t.action_type, t.parameters) for t in truth]
     assert [action.end_ms for action in found] == [one.end_ms for one in truth]

@@ -1,13 +1,13 @@
-"""Repairs: what each pass takes out or fills in, and that it says so."""
+"""Repairs: what each pass drops or fills in, and reports."""
 
 import pytest
 
 from demo_pipeline.actions.inputs import in_order
 from demo_pipeline.actions.repair import (
     Repairs,
-    drop_copies,
+    drop_duplicates,
     drop_phantom_modifiers,
-    join_positions,
+    fill_positions,
 )
 from demo_pipeline.settings import ActionSettings
 from demo_pipeline_tests.actions.streams import (
@@ -21,7 +21,7 @@ from demo_pipeline_tests.actions.streams import (
     move,
     press,
     read,
-    story,
+    summaries,
     tap,
     typed,
     up,
@@ -30,7 +30,7 @@ from demo_pipeline_tests.actions.streams import (
 
 
 def copied(lines: list[Line], copies: int, lag: int = 1) -> list[Line]:
-    """Each line as `copies` hooks log it, in the order they do."""
+    """Each line as `copies` hooks log it, in their order."""
     flat = [
         (one["time"] + lag * copy, copy, number, one)
         for number, one in enumerate(lines)
@@ -45,10 +45,10 @@ def copied(lines: list[Line], copies: int, lag: int = 1) -> list[Line]:
 
 def test_lines_out_of_time_order_are_sorted() -> None:
     lines = [tap(400, "KeyC"), tap(200, "KeyB"), tap(0, "KeyA")]
-    assert story(*lines) == ["type abc"]
+    assert summaries(*lines) == ["type abc"]
 
 
-def test_lines_of_one_instant_keep_their_order() -> None:
+def test_lines_with_equal_times_keep_their_order() -> None:
     found = in_order(inputs([down(5, "KeyB"), down(5, "KeyA"), down(1, "KeyC")]))
     assert [item.name for item in found] == ["KeyC", "KeyB", "KeyA"]
 
@@ -58,68 +58,68 @@ def test_lines_of_one_instant_keep_their_order() -> None:
 
 @pytest.mark.parametrize("copies", [2, 3])
 @pytest.mark.parametrize("lag", [0, 1])
-def test_copies_are_dropped_and_counted(copies: int, lag: int) -> None:
+def test_duplicates_are_dropped_and_counted(copies: int, lag: int) -> None:
     hand = [move(n * 20, n, n) for n in range(5)] + click(200) + typed(500, "KeyA", "KeyB", "KeyA")
     found, repairs = read(copied(hand, copies, lag))
     assert [a.action_type for a in found.actions] == ["click", "type"]
     assert found.actions[1].text == "aba"
-    assert repairs.copy_factors["keydown"] == repairs.copy_factors["mousemove"] == copies
+    assert repairs.duplicate_factors["keydown"] == repairs.duplicate_factors["mousemove"] == copies
     assert len(repairs.dropped) == len(hand) * (copies - 1)
     assert set(repairs.dropped.values()) == {"hook_copy"}
 
 
-def test_the_first_copy_stays() -> None:
+def test_the_first_of_the_duplicates_stays() -> None:
     repairs = Repairs()
-    kept = drop_copies(inputs(copied(typed(0, "KeyA", "KeyB", "KeyC"), 2)), repairs, 3)
+    kept = drop_duplicates(inputs(copied(typed(0, "KeyA", "KeyB", "KeyC"), 2)), repairs, 3)
     assert [item.time % 10 for item in kept] == [0] * 6
 
 
 def test_nothing_is_dropped_from_a_clean_log() -> None:
     hand = [*typed(0, "KeyL", "KeyL", "KeyA"), *click(900), *click(1100)]
     _, repairs = read(hand, [move(1300 + n, 50, 60) for n in range(0, 90, 10)])
-    assert (repairs.dropped, repairs.copy_factors) == ({}, {})
+    assert (repairs.dropped, repairs.duplicate_factors) == ({}, {})
 
 
-def test_keys_copied_and_buttons_not() -> None:
+def test_only_keys_are_duplicated() -> None:
     lines = [*copied(typed(0, "KeyA", "KeyB", "KeyC"), 2), *click(900), *click(2900)]
     found, repairs = read(lines, pause_ms=60_000)
     assert [a.action_type for a in found.actions] == ["type", "click", "click"]
-    assert repairs.copy_factors == {"keydown": 2, "keyup": 2}
+    assert repairs.duplicate_factors == {"keydown": 2, "keyup": 2}
 
 
-def test_a_single_copied_click_is_one_click() -> None:
-    assert story(copied(click(0), 2)) == ["click left 1"]
+def test_a_single_duplicated_click_is_one_click() -> None:
+    assert summaries(copied(click(0), 2)) == ["click left 1"]
 
 
-def test_one_copied_press_among_single_ones_is_one_press() -> None:
+def test_one_duplicated_press_among_single_ones_is_one_press() -> None:
     lines = [*typed(0, "KeyA", "KeyB", "KeyC", "KeyD"), *copied(tap(900, "KeyE"), 2)]
-    assert story(lines) == ["type abcde"]
+    assert summaries(lines) == ["type abcde"]
 
 
-def test_copies_that_come_late_are_still_copies() -> None:
+def test_late_duplicates_are_dropped() -> None:
     lines = copied(typed(0, *(f"Key{letter}" for letter in "ABCDEFGHIJ")), 2)
     late = copied(tap(1800, "KeyK"), 2, lag=5)
-    assert story(lines, late) == ["type abcdefghijk"]
+    assert summaries(lines, late) == ["type abcdefghijk"]
 
 
-def test_fast_wheel_turns_of_one_hook_are_all_real() -> None:
+def test_fast_wheel_events_of_one_hook_are_all_kept() -> None:
     turns = [wheel(40 * n, 120) for n in range(5)] + [wheel(161, 120)]
     [action] = actions(turns)
     assert action.amount == 6
 
 
-def test_copied_wheel_turns_count_once() -> None:
+def test_duplicated_wheel_events_count_once() -> None:
     [action] = actions(copied([wheel(60 * n, 120) for n in range(5)], 2))
     assert action.amount == 5
 
 
-def test_letters_typed_by_software_within_an_instant_are_all_real() -> None:
-    assert story(tap(0, "KeyL", hold=1), tap(2, "KeyL", hold=1)) == ["type ll"]
+def test_letters_typed_by_software_at_once_are_all_kept() -> None:
+    assert summaries(tap(0, "KeyL", hold=1), tap(2, "KeyL", hold=1)) == ["type ll"]
 
 
-def test_repeats_of_a_copied_log_stay_repeats() -> None:
+def test_auto_repeat_of_a_duplicated_log_stays_auto_repeat() -> None:
     downs = [down(0, "KeyA"), *(down(500 + 33 * n, "KeyA") for n in range(4)), up(700, "KeyA")]
-    assert story(copied(downs, 2)) == ["type aaaaa"]
+    assert summaries(copied(downs, 2)) == ["type aaaaa"]
 
 
 # --- phantom modifiers
@@ -145,37 +145,37 @@ def test_other_keys_have_no_phantoms() -> None:
     assert len(drop_phantom_modifiers(inputs(lines), repairs, 3)) == 4
 
 
-def test_phantoms_amid_copies() -> None:
+def test_phantom_modifiers_among_duplicates() -> None:
     lines: list[Line] = []
     for at in (0, 1000, 2000):
         for one in chord(at, "MetaLeft", "KeyC"):
             again = {**one, "event": "keydown"} if one["data"]["key"] == "MetaLeft" else one
             lines += [one, again]
-    assert story(lines, platform="macos", pause_ms=60_000) == ["command+c"] * 3
+    assert summaries(lines, platform="macos", pause_ms=60_000) == ["command+c"] * 3
 
 
 # --- positions
 
 
-def test_a_press_lies_where_the_last_move_was() -> None:
+def test_a_press_has_the_position_of_the_last_move() -> None:
     found, repairs = read(move(0, 7, 8), press(50), lift(100), move(200, 90, 90))
     assert [(a.action_type, a.x, a.y) for a in found.actions] == [("click", 7, 8)]
-    assert repairs.joined_positions == 2
+    assert repairs.filled_positions == 2
 
 
-def test_before_any_move_the_next_one_tells() -> None:
+def test_before_any_move_the_next_one_gives_the_position() -> None:
     [action] = actions(press(0), lift(60), move(90, 7, 8))
     assert (action.x, action.y) == (7, 8)
 
 
-def test_a_wheel_turn_lies_where_the_pointer_is() -> None:
+def test_a_wheel_event_has_the_position_of_the_pointer() -> None:
     [action] = actions(move(0, 7, 8), wheel(50, 120))
     assert (action.x, action.y) == (7, 8)
 
 
-def test_documented_positions_are_left_alone() -> None:
+def test_logged_positions_do_not_change() -> None:
     found, repairs = read(move(0, 7, 8), press(50, 9, 9), lift(100, 9, 9))
-    assert (found.actions[0].x, repairs.joined_positions) == (9, 0)
+    assert (found.actions[0].x, repairs.filled_positions) == (9, 0)
 
 
 @pytest.mark.parametrize(
@@ -192,22 +192,22 @@ def test_macos_shows_a_drag_by_its_end_points(platform: str, expected: str) -> N
 
 def test_on_macos_the_first_step_after_a_click_is_no_drag() -> None:
     lines = [move(0, 10, 10), press(50), lift(130), move(500, 17, 10), move(520, 90, 10)]
-    assert story(*lines, platform="macos") == ["click left 1"]
+    assert summaries(*lines, platform="macos") == ["click left 1"]
 
 
-def test_on_macos_moves_within_the_press_are_believed() -> None:
+def test_on_macos_logged_moves_within_a_press_decide() -> None:
     lines = [move(0, 10, 10), press(50), move(90, 11, 10), lift(700), move(900, 210, 40)]
-    assert story(*lines, platform="macos") == ["click left 1"]
+    assert summaries(*lines, platform="macos") == ["click left 1"]
 
 
 def test_keys_get_no_position() -> None:
     repairs = Repairs()
     lines = inputs([move(0, 1, 1), *tap(10, "KeyA")])
-    joined = join_positions(lines, repairs, "linux", ActionSettings())
+    joined = fill_positions(lines, repairs, "linux", ActionSettings())
     assert [item.x for item in joined] == [1, None, None]
 
 
-def test_what_the_passes_did_is_reported() -> None:
+def test_repairs_are_reported() -> None:
     lines = [move(500, 5, 5), move(400, 4, 4), move(300, 3, 3), move(600, 6, 6)]
     assert read(*lines)[1].late_lines == 2
     both = [down(0, "Shift"), down(90, "Shift"), up(200, "Shift"), up(300, "Shift")]

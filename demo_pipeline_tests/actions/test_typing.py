@@ -1,4 +1,4 @@
-"""Typed text: what stands there in the end, and what parts one run from the next."""
+"""Typed text: the resulting text, and what separates one text from the next."""
 
 import pytest
 
@@ -10,9 +10,9 @@ from demo_pipeline_tests.actions.streams import (
     down,
     move,
     read,
-    story,
+    summaries,
+    summary_of,
     tap,
-    told,
     typed,
     up,
     wheel,
@@ -74,16 +74,16 @@ TEXTS: list[tuple[str, list[Line | list[Line]], list[str]]] = [
 
 @pytest.mark.parametrize(("lines", "expected"), [t[1:] for t in TEXTS], ids=[t[0] for t in TEXTS])
 def test_typing(lines: list[Line | list[Line]], expected: list[str]) -> None:
-    assert story(*lines) == expected
+    assert summaries(*lines) == expected
 
 
-def test_a_pause_parts_typing_only_when_told_to() -> None:
+def test_a_pause_splits_typing_only_with_the_setting() -> None:
     lines = [tap(0, C), tap(2001, O), tap(4001, U)]
-    assert story(*lines) == ["type cou"]
-    assert story(*lines, split_typing_at_pauses=True, pause_ms=60_000) == ["type c", "type ou"]
+    assert summaries(*lines) == ["type cou"]
+    assert summaries(*lines, split_typing_at_pauses=True, pause_ms=60_000) == ["type c", "type ou"]
 
 
-def test_typing_owns_every_key_event_it_is_made_of() -> None:
+def test_typing_includes_all_its_key_events() -> None:
     lines = [down(0, "ShiftLeft"), tap(50, C), up(130, "ShiftLeft"), tap(200, "Backspace")]
     [action] = actions(*lines, tap(400, O))
     assert action.events == [1, 2, 3, 4, 5, 6, 7, 8]
@@ -91,7 +91,7 @@ def test_typing_owns_every_key_event_it_is_made_of() -> None:
     assert (action.keys, action.modifiers) == ([], [])
 
 
-def test_what_was_erased_is_accounted_for() -> None:
+def test_erased_text_is_accounted_for() -> None:
     found, _ = read(typed(0, C, "Backspace"))
     assert set(found.reasons.values()) == {"typed_and_erased"}
     assert sorted(found.reasons) == [1, 2, 3, 4]
@@ -127,20 +127,20 @@ def repeat(time: int, key: str, times: int, first: int = 500, then: int = 33) ->
     ],
 )
 def test_auto_repeat(lines: list[Line | list[Line]], expected: list[str]) -> None:
-    assert story(*lines) == expected
+    assert summaries(*lines) == expected
 
 
-def test_a_held_special_key_says_so() -> None:
+def test_a_held_special_key_is_flagged() -> None:
     [action] = actions(repeat(0, "Return", 4))
     assert action.flags == ["held"]
     assert action.events == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize("platform", ["windows", "linux"])
-def test_a_held_modifier_that_repeats_is_one_hold(platform: str) -> None:
+def test_a_held_modifier_with_auto_repeat_is_one_press(platform: str) -> None:
     shift = [down(t, "ShiftLeft") for t in (0, 500, 533, 566)]
     lines = [*shift, typed(700, C, O), up(1200, "ShiftLeft"), tap(1400, U)]
-    assert story(*lines, platform=platform) == ["type COu"]
+    assert summaries(*lines, platform=platform) == ["type COu"]
     [action] = actions(*lines, platform=platform)
     assert action.flags == []
 
@@ -150,17 +150,17 @@ def test_a_held_modifier_that_repeats_is_one_hold(platform: str) -> None:
 
 def test_caps_lock_changes_letters_and_nothing_else() -> None:
     lines = [tap(0, "CapsLock"), typed(200, C, "Num1"), tap(600, "CapsLock"), tap(800, O)]
-    assert story(*lines) == ["type C1o"]
+    assert summaries(*lines) == ["type C1o"]
 
 
 def test_shift_undoes_caps_lock() -> None:
     lines = [tap(0, "CapsLock"), down(200, "ShiftLeft"), tap(260, C), up(400, "ShiftLeft")]
-    assert story(*lines, tap(500, O)) == ["type cO"]
+    assert summaries(*lines, tap(500, O)) == ["type cO"]
 
 
 def test_caps_lock_as_macos_logs_it() -> None:
     lines = [tap(0, C), down(200, "CapsLock"), typed(300, O, U), up(700, "CapsLock"), tap(900, C)]
-    assert story(*lines, platform="macos") == ["type cOUc"]
+    assert summaries(*lines, platform="macos") == ["type cOUc"]
 
 
 def test_locks_are_state_and_no_action() -> None:
@@ -171,7 +171,7 @@ def test_locks_are_state_and_no_action() -> None:
 
 
 def test_without_num_lock_the_keypad_navigates() -> None:
-    assert story(tap(0, "NumLock"), typed(200, "Kp7", "Kp2", "KpPlus")) == [
+    assert summaries(tap(0, "NumLock"), typed(200, "Kp7", "Kp2", "KpPlus")) == [
         "home",
         "down",
         "type +",
@@ -181,20 +181,20 @@ def test_without_num_lock_the_keypad_navigates() -> None:
 # --- other layouts, dead keys, unknown keys
 
 
-def test_the_character_a_recorder_reports_beats_the_table() -> None:
+def test_a_logged_character_takes_precedence_over_the_table() -> None:
     lines = [tap(0, "KeyQ", char="a"), tap(200, "KeyA", char="é"), tap(400, "KeyB", char="ß")]
-    assert story(*lines) == ["type aéß"]
+    assert summaries(*lines) == ["type aéß"]
 
 
-def test_reported_control_characters_are_no_text() -> None:
+def test_logged_control_characters_are_not_text() -> None:
     lines = [tap(0, "Return", char="\r"), tap(200, "Backspace", char="\b"), tap(400, "Tab", "\t")]
-    assert story(*lines) == ["enter", "backspace", "tab"]
+    assert summaries(*lines) == ["enter", "backspace", "tab"]
 
 
 def test_the_uk_layout() -> None:
     shifted = chord(0, "ShiftLeft", "Num3")
-    assert story(shifted) == ["type #"]
-    assert story(shifted, keyboard_layout="uk") == ["type £"]
+    assert summaries(shifted) == ["type #"]
+    assert summaries(shifted, keyboard_layout="uk") == ["type £"]
 
 
 @pytest.mark.parametrize(
@@ -215,16 +215,16 @@ def test_altgr_is_no_hotkey(lines: list[Line | list[Line]], platform: str) -> No
     assert "unknown_character" in action.flags
 
 
-def test_altgr_types_what_the_recorder_says() -> None:
+def test_altgr_types_the_logged_character() -> None:
     lines = [down(0, "LeftCtrl"), down(1, "RightAlt"), down(60, "Q", "@"), up(120, "Q"),
              up(200, "LeftCtrl"), up(200, "RightAlt")]  # fmt: skip
-    assert story(*lines, platform="windows") == ["type @"]
+    assert summaries(*lines, platform="windows") == ["type @"]
 
 
-def test_option_types_what_the_recorder_says() -> None:
+def test_option_types_the_logged_character() -> None:
     lines = [down(0, "Alt"), down(60, "KeyS", "ß"), up(120, "KeyS"), up(200, "Alt")]
-    assert story(*lines, platform="macos") == ["type ß"]
-    assert story(*lines, platform="linux") == ["alt+s"]
+    assert summaries(*lines, platform="macos") == ["type ß"]
+    assert summaries(*lines, platform="linux") == ["alt+s"]
 
 
 def test_an_unknown_key_is_never_text() -> None:
@@ -235,7 +235,7 @@ def test_an_unknown_key_is_never_text() -> None:
 
 
 def test_an_unknown_key_with_a_known_character_is_text() -> None:
-    assert story(tap(0, "RawKey(86)", char="<")) == ["type <"]
+    assert summaries(tap(0, "RawKey(86)", char="<")) == ["type <"]
 
 
 SHIFT = "Shift"  # what Windows recorders call either of the two
@@ -263,6 +263,6 @@ SHIFT = "Shift"  # what Windows recorders call either of the two
 )  # fmt: skip
 def test_two_shift_keys_of_one_name(lines: list[Line | list[Line]], expected: str) -> None:
     found, repairs = read(*lines, platform="windows")
-    assert [told(action) for action in found.actions] == [expected]
+    assert [summary_of(action) for action in found.actions] == [expected]
     assert repairs.dropped == {}
     assert "release_without_press" not in found.reasons.values()

@@ -1,10 +1,18 @@
-"""Which way a wheel scrolls, and how far."""
+"""The direction and amount of scrolls: the rule, the votes from the video, and the verdict."""
 
 from typing import Literal
 
 import pytest
 
-from demo_pipeline.actions.wheel import wheel_rule
+from demo_pipeline.actions.wheel import (
+    Direction,
+    ScrollEvidence,
+    WheelVote,
+    count_votes,
+    filmed_direction,
+    scroll_direction,
+    wheel_rule,
+)
 from demo_pipeline.settings import ActionSettings
 from demo_pipeline_tests.actions.streams import actions, wheel
 
@@ -51,15 +59,68 @@ def test_amounts_are_notches(platform: str, deltas: list[float], expected: tuple
 
 
 def test_a_notch_in_pixels_is_a_setting() -> None:
-    [action] = actions(wheel(0, -90), platform="macos", pixels_per_notch=30)
+    [action] = actions(wheel(0, -90), platform="macos", macos_pixels_per_notch=30)
     assert action.amount == 3
 
 
-def test_one_odd_turn_decides_for_the_whole_recording() -> None:
+def test_one_other_delta_decides_for_the_whole_recording() -> None:
     found = actions(wheel(0, 120), wheel(5000, 1), pause_ms=60_000)
     assert [action.wheel_unit for action in found] == ["notch", "notch"]
 
 
-def test_an_endless_turn_still_fits_its_column() -> None:
+def test_a_huge_scroll_fits_its_column() -> None:
     [action] = actions(*(wheel(n, 1e6 - 1) for n in range(0, 30_000, 10)))
     assert action.amount == 2**31 - 1
+
+
+@pytest.mark.parametrize(
+    ("content_moves", "expected"),
+    [
+        ({}, None),
+        ({"up": 1}, "down"),
+        ({"up": 3, "down": 1}, "down"),
+        ({"up": 2, "down": 1}, None),
+        ({"left": 1}, None),
+        ({"left": 2}, "right"),
+        ({"left": 5, "up": 1}, None),
+    ],
+)
+def test_a_scroll_goes_against_its_content(
+    content_moves: dict[Direction, int], expected: str | None
+) -> None:
+    assert filmed_direction(content_moves) == expected
+
+
+@pytest.mark.parametrize(
+    ("signs", "expected"),
+    [
+        ("", (None, 0, 0)),
+        ("+", ("down", 1, 1)),
+        ("++-", (None, 3, 2)),
+        ("+++-", ("down", 4, 3)),
+        ("---+", ("up", 4, 3)),
+    ],
+)
+def test_three_quarters_of_the_votes_decide(
+    signs: str, expected: tuple[str | None, int, int]
+) -> None:
+    """Every scroll went down; a `+` was logged with a positive delta."""
+    scrolls = [
+        ScrollEvidence(n, 1 if sign == "+" else -1, {"up": 3}) for n, sign in enumerate(signs)
+    ]
+    vote = count_votes(scrolls)
+    assert (vote.positive, vote.votes, vote.agreeing) == expected
+
+
+def test_a_sideways_scroll_has_no_vote() -> None:
+    vote = count_votes([ScrollEvidence(4, 1, {"left": 3}), ScrollEvidence(7, -1, {"down": 1})])
+    assert vote == WheelVote("down", 1, 1, {4: "right"})
+
+
+def test_the_video_replaces_the_rule_but_not_a_setting() -> None:
+    vote = WheelVote("up", 3, 3, {5: "left"})
+    assert scroll_direction(1, 120, "unit_signature", vote) == "up"
+    assert scroll_direction(1, -120, "documented", vote) == "down"
+    assert scroll_direction(5, 120, "unit_signature", vote) == "left"
+    assert scroll_direction(5, 120, "override", vote) is None
+    assert scroll_direction(1, 120, "unit_signature", WheelVote()) is None

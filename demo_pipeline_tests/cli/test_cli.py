@@ -246,7 +246,7 @@ class TestInspect:
     ) -> None:
         answer = command(ran.place, "inspect", "one")
         assert answer.code == 0
-        assert "Ledger:" in answer.out
+        assert "Event accounting:" in answer.out
         assert f"type({len(TYPED)} chars)" in answer.out
         assert TYPED not in answer.out
 
@@ -431,6 +431,8 @@ class TestSettings:
             ("STORE", "s3://key:secret@bucket/store", "take them out"),
             ("UPLOADS", "gs://key:secret@bucket/in", "give a path"),
             ("OSWORLD_TASKS", "s3://key:secret@bucket/tasks", "give a path"),
+            ("DATASETS__IMAGES", "secret", "is now called datasets.image_mode "),
+            ("EXECUTION_CONTACT_SHEETS_IN_UI", "secret", "DEMO_PIPELINE_EXECUTION__CONTACT_"),
         ],
     )
     def test_an_unusable_setting_is_a_usage_error_without_its_value(

@@ -114,7 +114,7 @@ def test_any_pydantic_model_can_be_written():
 
 
 @pytest.mark.parametrize(("value", "error"), [(float("nan"), ValueError), (object(), TypeError)])
-def test_what_is_no_json_is_refused_before_the_file_is_touched(tmp_path, value, error):
+def test_a_value_without_json_form_is_rejected_before_the_file_is_written(tmp_path, value, error):
     path = tmp_path / "a.json"
     path.write_text("old")
     with pytest.raises(error):

@@ -1,4 +1,4 @@
-"""The garbage collector is held back, and let go again."""
+"""Garbage collection is reduced, and restored afterwards."""
 
 import gc
 
@@ -7,7 +7,7 @@ import pytest
 from demo_pipeline.common.python_gc import reduced_python_gc
 
 
-def test_the_collector_is_held_back_within_only() -> None:
+def test_collection_is_reduced_inside_the_block_only() -> None:
     usual = gc.get_threshold()
     with reduced_python_gc():
         held = gc.get_threshold()
@@ -18,7 +18,7 @@ def test_the_collector_is_held_back_within_only() -> None:
     assert gc.get_threshold() == usual
 
 
-def test_a_decorated_function_that_fails_lets_it_go() -> None:
+def test_a_decorated_function_that_fails_restores_it() -> None:
     usual, seen = gc.get_threshold(), []
 
     @reduced_python_gc()

@@ -1,4 +1,4 @@
-"""Tiny trajectories (seed 001) with provenance, as the pipeline commits them."""
+"""Tiny OSWorld-Desktopd trajectories with provenance, as the pipeline commits them."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -62,7 +62,7 @@ TABLE: Sequence[tuple[str, dict[str, Any]]] = (
 
 @cache
 def picture(shade: int, width: int = 1920, height: int = 1080) -> bytes:
-    """A PNG of one grey with a mark of its own."""
+    """A grey PNG; every shade gives another image."""
     pixels = np.full((height, width, 3), shade % 251, np.uint8)
     pixels[: 1 + shade // 251, :5] = (1, 2, 3)
     return cv2.imencode(".png", pixels, [cv2.IMWRITE_PNG_COMPRESSION, 1])[1].tobytes()
@@ -89,7 +89,7 @@ def make_trajectory(
     size: tuple[int, int] = (1920, 1080),
     targets: Mapping[int, Mapping[str, str]] | None = None,
 ) -> DatasetTrajectory:
-    """One trajectory below `root`; `rows` overrides provenance, `targets` the target by step."""
+    """A trajectory below `root`; `rows` overrides provenance, `targets` the target by step."""
     path = root / "trajectories" / name
     task = {
         "task_id": group or f"task_{name}",

@@ -1,4 +1,4 @@
-"""Cards and charts: what a person learns of a dataset without opening it."""
+"""Dataset cards and charts."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from demo_pipeline.datasets.card_content import (
 )
 from demo_pipeline.datasets.charts import bar_chart
 from demo_pipeline.datasets.cudag_build import build_cudag
-from demo_pipeline.datasets.dataset_stats import DatasetStats, cudag_facts, sft_facts
+from demo_pipeline.datasets.dataset_stats import DatasetStats, cudag_stats, sft_stats
 from demo_pipeline.datasets.index import build_index
 from demo_pipeline.datasets.messages import build_messages
 from demo_pipeline.datasets.pointer_leaks import LeakRates
@@ -29,7 +29,7 @@ from demo_pipeline.problems import errors
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, snapshot
 
-SETTINGS = DatasetSettings(licence="cc-by-4.0", include_leaky=True)
+SETTINGS = DatasetSettings(license="cc-by-4.0", include_leaky=True)
 NOTHING = DatasetStats(0, 0, 0, LeakRates(), {}, {}, {}, {}, {}, {})
 
 
@@ -69,11 +69,11 @@ def card(described: Path, name: str) -> tuple[dict[str, Any], str]:
 
 
 @pytest.mark.parametrize("name", ["dataset", "sft", "messages", "cudag"])
-def test_a_card_says_what_a_person_asks_first(described: Path, name: str) -> None:
+def test_a_card_has_license_tags_sections_and_counts(described: Path, name: str) -> None:
     front, text = card(described, name)
     assert front["license"] == "cc-by-4.0"
     assert "computer-use" in front["tags"]
-    for heading in ("How it was made", "What is in it", "Files", "Loading", "Licence"):
+    for heading in ("How it was made", "What is in it", "Files", "Loading", "License"):
         assert f"## {heading}\n" in text
     assert "| trajectories | 8 |" in text
     assert "| gimp | 2 |" in text
@@ -83,53 +83,53 @@ def test_a_card_says_what_a_person_asks_first(described: Path, name: str) -> Non
             assert cv2.imread(str(described / name / line.split("(")[1].strip(")"))) is not None
 
 
-def test_splits_rates_and_reasons_are_those_of_the_files(described: Path) -> None:
+def test_splits_leak_rates_and_exclusions_match_the_files(described: Path) -> None:
     _, text = card(described, "sft")
-    facts = sft_facts(described / "sft", sorted((described / "provenance").iterdir()))[0]
+    facts = sft_stats(described / "sft", sorted((described / "provenance").iterdir()))[0]
     assert sum(split.samples for split in facts.splits.values()) == facts.samples == 24
     for name, split in facts.splits.items():
         assert f"| {name} | {split.samples} | {split.trajectories} | {split.tasks} |" in text
     assert facts.leaks == LeakRates(16, 2, 1)
-    assert "Leak rate: 12.50% (2 of 16 samples of pointing actions" in text
-    assert "Unavoidable leak rate: 6.25% (1: " in text
+    assert "Leak rate: 12.50% (in 2 of 16 samples of pointing actions" in text
+    assert "Unavoidable leak rate: 6.25% (in 1 the pointer was already at the target" in text
     assert facts.as_dict()["leak_rate"] == 0.125
     assert "| trajectories left out: failed | 3 |" in text
     assert facts.resolutions == {"3840x2160": 8}
     assert facts.actions["type"] == 8 + sum(kind == "type" for kind, _ in TABLE[:9])
 
 
-def test_a_cudag_dataset_with_its_card_is_still_sound(described: Path) -> None:
+def test_a_cudag_dataset_with_its_card_is_still_valid(described: Path) -> None:
     front, text = card(described, "cudag")
     assert errors(validate_cudag(described / "cudag")) == []
     assert [config["config_name"] for config in front["configs"]] == ["default", "test"]
-    facts, torn = cudag_facts(described / "cudag", sorted((described / "provenance").iterdir()))
+    facts, torn = cudag_stats(described / "cudag", sorted((described / "provenance").iterdir()))
     assert torn == []
     assert cudag_card(facts, SETTINGS, {"trajectories": {"failed": 3}}).endswith(text)
 
 
-def test_an_unstated_licence_is_said_to_be_missing() -> None:
-    assert "nobody has stated one" in cudag_card(NOTHING, DatasetSettings(), {})
+def test_a_card_says_that_no_license_is_stated() -> None:
+    assert "no license is stated" in cudag_card(NOTHING, DatasetSettings(), {})
 
 
-def test_a_task_in_two_splits_is_found(tmp_path: Path) -> None:
+def test_a_task_in_two_splits_is_a_problem(tmp_path: Path) -> None:
     demos = [make_trajectory(tmp_path, f"demo{n}", shade=n, instruction=f"{n}") for n in range(6)]
     build_sft(demos, tmp_path / "sft", DatasetSettings())
-    assert sft_facts(tmp_path / "sft", [demo.provenance for demo in demos])[1] == []
+    assert sft_stats(tmp_path / "sft", [demo.provenance for demo in demos])[1] == []
     for n in range(6):  # now they are all of one task
         make_trajectory(tmp_path, f"demo{n}", group="same")
-    [problem] = sft_facts(tmp_path / "sft", [demo.provenance for demo in demos])[1]
-    assert "'same' lies in more than one split: test, train, val" in problem.message
+    [problem] = sft_stats(tmp_path / "sft", [demo.provenance for demo in demos])[1]
+    assert "'same' is in more than one split: test, train, val" in problem.message
 
 
-def test_a_provenance_that_cannot_be_read_costs_only_itself(tmp_path: Path) -> None:
+def test_a_damaged_provenance_file_is_skipped(tmp_path: Path) -> None:
     demos = [make_trajectory(tmp_path, name, [CLICK], shade=ord(name)) for name in "ab"]
     build_sft(demos, tmp_path / "sft", DatasetSettings())
     demos[0].provenance.write_bytes(b"#" * 100)
-    facts, _ = sft_facts(tmp_path / "sft", [demo.provenance for demo in demos])
+    facts, _ = sft_stats(tmp_path / "sft", [demo.provenance for demo in demos])
     assert (facts.trajectories, facts.platforms) == (2, {"windows": 1})
 
 
-def test_described_again_the_bytes_are_the_same(described: Path, tmp_path: Path) -> None:
+def test_cards_and_charts_are_reproducible(described: Path, tmp_path: Path) -> None:
     provenance = sorted((described / "provenance").iterdir())
     before = snapshot(described / "messages")
     describe_messages(described / "messages", SETTINGS, provenance, {"trajectories": {"failed": 3}})
@@ -137,7 +137,7 @@ def test_described_again_the_bytes_are_the_same(described: Path, tmp_path: Path)
     assert tmp_path.as_posix() not in str(before["README.md"])
 
 
-def test_the_longest_bar_is_the_most_frequent() -> None:
+def test_bar_lengths_are_proportional_to_the_values() -> None:
     image = cv2.imdecode(np.frombuffer(bar_chart("Bars", {"a": 10, "b": 5}), np.uint8), 1)
     blue = (image == (176, 120, 60)).all(axis=2).sum(axis=1)
     first, second = blue[50], blue[76]
@@ -151,6 +151,6 @@ def test_any_labels_make_a_chart(bars: dict[str, int]) -> None:
     assert image.shape[1] == 640
 
 
-def test_a_card_of_nothing_can_be_written() -> None:
+def test_an_empty_dataset_has_a_card() -> None:
     text = cudag_card(NOTHING, DatasetSettings(), {})
     assert "configs" not in text

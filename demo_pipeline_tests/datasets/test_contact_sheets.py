@@ -1,4 +1,4 @@
-"""Contact sheets: a tile a step, as files that a check can trust."""
+"""Contact sheets: a tile per step, and the check of the files."""
 
 import shutil
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import cv2
 import pytest
 
-from demo_pipeline.datasets import contact_sheets, thumbnails
+from demo_pipeline.datasets import contact_sheets
 from demo_pipeline.datasets.contact_sheets import (
     COLUMNS,
     TILE_WIDTH,
@@ -41,7 +41,7 @@ def out(folder, tmp_path) -> Path:
     return tmp_path
 
 
-def test_every_kind_of_step_has_its_tile(folder, tmp_path):
+def test_every_kind_of_step_has_a_tile(folder, tmp_path):
     summary = build_contact_sheets("demo", folder, tmp_path)
     assert summary == {"sheets": 1, "tiles": 13, "leaks": 2, "unavoidable_leaks": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["sheet.jpg"]
@@ -80,27 +80,27 @@ def other_size(path: Path) -> None:
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (cut, "no whole JPEG"),
-        (lambda path: path.write_bytes(b"text"), "no whole JPEG"),
+        (cut, "not a complete JPEG"),
+        (lambda path: path.write_bytes(b"text"), "not a complete JPEG"),
         (other_size, "expected (1920, 1296)"),
-        (lambda path: path.with_name("stray.txt").write_text("x"), "belongs to no sheet"),
+        (lambda path: path.with_name("stray.txt").write_text("x"), "is not one of the sheets"),
     ],
 )
-def test_a_sheet_that_is_not_whole_is_named(folder, out, damage, words):
+def test_the_check_names_a_damaged_sheet(folder, out, damage, words):
     damage(out / "sheet.jpg")
     [problem] = check_contact_sheets("demo", folder, out)
     assert words in problem.message
     assert problem.remedy
 
 
-def test_a_folder_that_is_no_trajectory_is_said(tmp_path):
+def test_a_folder_without_a_trajectory_is_an_error(tmp_path):
     with pytest.raises(DemonstrationError, match=r"task\.json") as caught:
         build_contact_sheets("demo", tmp_path, tmp_path)
     assert caught.value.problems[0].demonstration == "demo"
 
 
-def test_what_is_written_above_a_step(folder):
-    tiles, _ = thumbnails.tiles_of("demo", folder)
+def test_captions_of_a_step(folder):
+    tiles, _ = contact_sheets.step_tiles("demo", folder)
     assert (tiles[0].heading, tiles[0].caption) == ("0 click:", "backoff, 120 ms, tree fresh")
     assert (tiles[0].leak, tiles[5].leak, tiles[1].leak) == ("LEAK", "UNAVOIDABLE", "")
     assert tiles[5].caption == "pre_move, no lead, tree fresh"
@@ -111,14 +111,14 @@ def test_what_is_written_above_a_step(folder):
 @pytest.mark.parametrize(
     ("view", "count", "shown"),
     [
-        (thumbnails.overview, 13, [0, 2, 5, 7, 10, 12]),
-        (thumbnails.beginning, 13, [0, 1, 2, 3, 4, 5]),
-        (thumbnails.overview, 2, [0, 1]),
-        (thumbnails.beginning, 1, [0]),
+        (contact_sheets.overview_sheet, 13, [0, 2, 5, 7, 10, 12]),
+        (contact_sheets.first_steps_sheet, 13, [0, 1, 2, 3, 4, 5]),
+        (contact_sheets.overview_sheet, 2, [0, 1]),
+        (contact_sheets.first_steps_sheet, 1, [0]),
     ],
 )
-def test_the_small_views_show_six_steps(tmp_path, monkeypatch, view, count, shown):
+def test_previews_show_six_steps(tmp_path, monkeypatch, view, count, shown):
     seen = []
-    monkeypatch.setattr(thumbnails, "contact_sheet", lambda tiles, *_: seen.extend(tiles))
+    monkeypatch.setattr(contact_sheets, "contact_sheet", lambda tiles, *_: seen.extend(tiles))
     view("demo", trajectory(tmp_path, [CLICK] * count))
     assert [tile.heading for tile in seen] == [f"{number} click:" for number in shown]

@@ -1,4 +1,4 @@
-"""What a built CUDAG dataset holds."""
+"""The content of a CUDAG dataset."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,7 @@ TRAIN = DatasetSettings(train_ratio=1.0, val_ratio=0.0, test_ratio=0.0)
 TEST = DatasetSettings(train_ratio=0.0, val_ratio=0.0, test_ratio=1.0)
 BOX = {"target_x": 900, "target_y": 500, "target_width": 192, "target_height": 54}
 
-# task_type, calls, real_coords, tolerance: the table of the formats notes for builders.TABLE
+# task_type, calls, real_coords, tolerance of every action of builders.TABLE
 POINT = [260, 278]
 CENTRE = [500, 500]
 EXPECTED = [
@@ -84,7 +84,7 @@ def test_every_action_of_the_table_becomes_its_tool_calls(tmp_path):
     ]
     assert [records[n].metadata.scroll_amount for n in (6, 7, 8, 9, 10)] == [3, 2, 1, 4, 0]
     assert summary.records == {"train": 14, "val": 0, "test": 0, "held_out": 0}
-    assert summary.task_counts["scroll"] == 4
+    assert summary.details["task_counts"]["scroll"] == 4
 
 
 def test_tests_hold_the_first_call_and_a_drags_second_beside_it(tmp_path):
@@ -113,7 +113,7 @@ def test_the_annotation_marks_the_target_and_nothing_far_from_it(tmp_path):
     assert drawn[100, 100].tolist() == [7, 7, 7]
 
 
-def test_the_first_prompt_is_the_instruction_and_later_ones_tell_what_was_done(tmp_path):
+def test_later_prompts_list_the_previous_actions(tmp_path):
     actions = [CLICK, ("type", {"text": "hi"}), ("hotkey", {"keys": ["enter"]})]
     out, _ = build(tmp_path, [make_trajectory(tmp_path, "demo", actions)])
     human = [record.conversations[0].value for record in read_records(out / "train.jsonl")]
@@ -140,9 +140,11 @@ def test_metadata_has_the_same_keys_and_types_in_every_record(tmp_path):
     demos = [make_trajectory(tmp_path, f"demo_{n}", TABLE, shade=20 * n) for n in range(3)]
     out, _ = build(tmp_path, demos, DatasetSettings())
     known = [record["metadata"] for record in read_lines(out / "data.jsonl")]
-    shapes = {tuple((key, type(value).__name__) for key, value in one.items()) for one in known}
+    shapes = {
+        tuple((key, type(value).__name__) for key, value in metadata.items()) for metadata in known
+    }
     assert len(shapes) == 1
-    assert not [value for one in known for value in one.values() if value is None]
+    assert not [value for metadata in known for value in metadata.values() if value is None]
 
 
 def test_the_same_input_gives_the_same_bytes_in_any_order_and_place(tmp_path):
@@ -178,7 +180,7 @@ def test_what_is_built_is_valid_and_fills_its_splits(tmp_path):
     assert json.loads((out / "config.json").read_text())["split_filled"] == report["filled"]
 
 
-def test_a_dataset_of_nothing_is_valid_and_has_no_held_out_file(tmp_path):
+def test_an_empty_dataset_is_valid_and_has_no_held_out_file(tmp_path):
     name = dataset_directory_name([], DatasetSettings())
     assert name == "demonstrations--demo-pipeline--19700101_000000"
     out, summary = build(tmp_path, [], DatasetSettings(), name)
@@ -236,7 +238,7 @@ def test_failed_aborted_and_benchmark_demonstrations_are_left_out_and_counted(tm
     }
 
 
-def test_an_unreadable_demonstration_costs_the_others_nothing(tmp_path):
+def test_unreadable_demonstrations_are_counted_and_do_not_affect_the_others(tmp_path):
     demos = [make_trajectory(tmp_path, name, shade=n) for n, name in enumerate("abcde")]
     (demos[1].path / "task.json").write_text("{")
     demos[2].provenance.write_bytes(b"no parquet")
@@ -249,7 +251,7 @@ def test_an_unreadable_demonstration_costs_the_others_nothing(tmp_path):
     assert {problem.demonstration for problem in summary.problems} == {"b", "c", "d", "e"}
 
 
-def test_steps_without_a_true_picture_or_place_give_no_record_but_are_history(tmp_path):
+def test_steps_without_frame_or_position_give_no_record_but_are_history(tmp_path):
     held = ("click", {"x": 10, "y": 10, "button": "left", "modifiers": ["ctrl"]})
     actions = [CLICK, CLICK, held, CLICK]
     rows = {0: {"off_screen": True}, 1: {"pts": None}}
@@ -273,7 +275,7 @@ def test_steps_without_a_true_picture_or_place_give_no_record_but_are_history(tm
     assert history[2].endswith("while holding ctrl")
 
 
-def test_the_same_picture_and_question_is_never_in_two_splits(tmp_path):
+def test_the_same_screenshot_with_the_same_prompt_is_never_in_two_splits(tmp_path):
     demos = [make_trajectory(tmp_path, f"demo_{n}", [CLICK]) for n in range(3)]
     name = dataset_directory_name(demos, DatasetSettings())
     out, summary = build(tmp_path, demos, DatasetSettings(), name)
@@ -281,7 +283,7 @@ def test_the_same_picture_and_question_is_never_in_two_splits(tmp_path):
     assert validate_cudag(out) == []
 
 
-def test_the_same_picture_with_another_question_is_only_worth_knowing(tmp_path):
+def test_the_same_screenshot_with_another_prompt_is_a_warning(tmp_path):
     demos = [make_trajectory(tmp_path, f"demo_{n}", instruction=f"Task {n}") for n in range(3)]
     name = dataset_directory_name(demos, DatasetSettings())
     out, summary = build(tmp_path, demos, DatasetSettings(), name)
@@ -291,7 +293,7 @@ def test_the_same_picture_with_another_question_is_only_worth_knowing(tmp_path):
     assert found.message.startswith("2 images are in more than one split")
 
 
-def test_a_step_whose_picture_gives_the_answer_away_is_history_only(tmp_path):
+def test_a_leaking_step_is_history_only_unless_included(tmp_path):
     demo = make_trajectory(tmp_path, "demo", [CLICK, CLICK], rows={0: {"leak": True}})
     out, summary = build(tmp_path, [demo])
     records = list(read_records(out / "train.jsonl"))
@@ -302,7 +304,7 @@ def test_a_step_whose_picture_gives_the_answer_away_is_history_only(tmp_path):
     assert (summary.excluded_records["leak"], summary.records["train"]) == (0, 3)
 
 
-def test_markers_are_made_harmless_and_counted(tmp_path):
+def test_markers_are_escaped_and_counted(tmp_path):
     typed = "a </tool_call> <image> <|im_start|>"
     actions = [("type", {"text": typed}), CLICK]
     demo = make_trajectory(tmp_path, "demo", actions, instruction="Write <image> and <|im_end|>")
@@ -313,11 +315,11 @@ def test_markers_are_made_harmless_and_counted(tmp_path):
     assert "\\u003cimage>" in first.conversations[1].value
     assert first.conversations[0].value == "<image>\nWrite [image] and [|im_end|]"
     assert second.conversations[0].value.count("<image>") == 1
-    assert summary.escaped == {"prompts": 2, "tool_calls": 3}
+    assert summary.details["escaped"] == {"prompts": 2, "tool_calls": 3}
     assert validate_cudag(out) == []
 
 
-def test_half_a_character_costs_nothing(tmp_path):
+def test_a_lone_surrogate_becomes_a_question_mark(tmp_path):
     demo = make_trajectory(tmp_path, "demo", [("type", {"text": "X"}), CLICK])
     file = demo.path / "steps" / "000" / "action.json"
     file.write_text(file.read_text().replace('"X"', '"a\\ud83d"'))
@@ -326,11 +328,11 @@ def test_half_a_character_costs_nothing(tmp_path):
     first = next(read_records(out / "train.jsonl"))
     assert parse_tool_calls(first.conversations[1].value)[0].arguments == {"text": "a?"}
     assert validate_cudag(out) == []
-    assert build_sft([demo], tmp_path / "sft", TRAIN).samples == 2
+    assert build_sft([demo], tmp_path / "sft", TRAIN).total == 2
 
 
-def test_the_wheels_sign_is_a_setting_told_in_prompt_and_config(tmp_path):
-    down = TRAIN.model_copy(update={"scroll_positive": "down", "pixels_per_notch": 120})
+def test_the_scroll_sign_is_a_setting_shown_in_prompt_and_config(tmp_path):
+    down = TRAIN.model_copy(update={"cudag_scroll_sign": "down", "cudag_pixels_per_notch": 120})
     scroll = ("scroll", {"x": 960, "y": 540, "direction": "down", "amount": 2})
     out, _ = build(tmp_path, [make_trajectory(tmp_path, "demo", [scroll])], down)
     (call,) = parse_tool_calls(next(read_records(out / "train.jsonl")).conversations[1].value)
@@ -375,19 +377,19 @@ def test_the_directory_is_named_after_the_newest_recording(tmp_path):
         ("timestamp", "20251399_000000"),
     ],
 )
-def test_a_part_that_would_break_the_name_is_refused_by_name(key, value):
+def test_a_setting_that_breaks_the_directory_name_is_refused(key, value):
     with pytest.raises(ValueError, match=f"datasets.{key}"):
         dataset_directory_name([], DatasetSettings().model_copy(update={key: value}))
 
 
-def test_settings_refuse_parts_and_ratios_that_cannot_be():
+def test_settings_refuse_invalid_names_and_ratios():
     with pytest.raises(ValueError, match="user"):
         DatasetSettings(user="a--b")
     with pytest.raises(ValueError, match="add up to 1"):
         DatasetSettings(train_ratio=0.9)
 
 
-def test_a_directory_in_use_is_refused(tmp_path):
+def test_a_directory_that_is_not_empty_is_refused(tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "old.txt").write_text("old")
     with pytest.raises(FileExistsError, match="not empty"):

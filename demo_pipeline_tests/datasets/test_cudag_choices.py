@@ -1,4 +1,4 @@
-"""What the settings make of a CUDAG dataset: prompts, images, files for trainers, splits."""
+"""How settings change a CUDAG dataset: prompts, images, files for trainers, splits."""
 
 import json
 
@@ -66,11 +66,11 @@ def test_grounding_names_the_target_and_leaves_out_what_has_none(tmp_path):
         "<image>\nScroll down 2 notches on the Row [image] list item",
     ]
     assert summary.excluded_records["not_grounded"] == 4
-    assert summary.escaped["prompts"] == 1
+    assert summary.details["escaped"]["prompts"] == 1
     assert validate_cudag(out) == []
 
 
-def test_a_named_target_on_the_same_picture_is_never_asked_for_in_two_splits(tmp_path):
+def test_the_same_target_on_the_same_screenshot_is_never_in_two_splits(tmp_path):
     style = DatasetSettings(prompt_style="grounding")
     demos = [
         make_trajectory(tmp_path, f"demo_{n}", instruction=f"Task {n}", targets={0: NAMED})
@@ -85,7 +85,7 @@ def test_images_are_links_copies_or_jpeg_and_tests_stay_png(tmp_path):
     demos = [make_trajectory(tmp_path, f"demo_{n}", TABLE[:2], shade=9 * n) for n in range(3)]
     built = {}
     for kind in ("link", "copy", "jpeg"):
-        chosen = DatasetSettings(images=kind, jpeg_quality=80)
+        chosen = DatasetSettings(image_mode=kind, jpeg_quality=80)
         name = f"{kind}/{dataset_directory_name(demos, chosen)}"
         built[kind], _ = build(tmp_path, demos, chosen, name)
         assert validate_cudag(built[kind]) == []
@@ -102,17 +102,17 @@ def test_images_are_links_copies_or_jpeg_and_tests_stay_png(tmp_path):
     assert config["images"] == {"format": "jpeg", "quality": 80}
 
 
-def test_a_picture_that_does_not_decode_gives_no_jpeg_and_no_record(tmp_path):
+def test_a_screenshot_that_cannot_be_decoded_gives_no_jpeg_and_no_record(tmp_path):
     demo = make_trajectory(tmp_path, "demo", [CLICK, CLICK])
     broken = demo.path / "steps" / "000" / "screenshot.png"
     broken.write_bytes(broken.read_bytes()[:60])
-    chosen = TRAIN.model_copy(update={"images": "jpeg"})
+    chosen = TRAIN.model_copy(update={"image_mode": "jpeg"})
     out, summary = build(tmp_path, [demo], chosen, dataset_directory_name([demo], chosen))
     assert (summary.records["train"], summary.excluded_records["missing_frame"]) == (2, 1)
     assert validate_cudag(out) == []
 
 
-def test_a_trainer_finds_the_tool_the_prompt_and_its_own_description(tmp_path):
+def test_sidecars_hold_tool_system_prompt_and_dataset_info(tmp_path):
     demos = [make_trajectory(tmp_path, f"demo_{n}", shade=9 * n) for n in range(3)]
     demos.append(make_trajectory(tmp_path, "apart", shade=50, application="gimp"))
     chosen = DatasetSettings(name_prefix="calendar", held_out_applications=("GIMP",))
@@ -126,13 +126,13 @@ def test_a_trainer_finds_the_tool_the_prompt_and_its_own_description(tmp_path):
     for entry in info.values():
         (first, *_) = read_lines(out / entry["file_name"])
         turns, tags = first[entry["columns"]["messages"]], entry["tags"]
-        said = [(turn[tags["role_tag"]], turn[tags["content_tag"]]) for turn in turns]
-        assert [role for role, _ in said] == [tags["user_tag"], tags["assistant_tag"]]
-        assert said[0][1].startswith("<image>")
+        shown = [(turn[tags["role_tag"]], turn[tags["content_tag"]]) for turn in turns]
+        assert [role for role, _ in shown] == [tags["user_tag"], tags["assistant_tag"]]
+        assert shown[0][1].startswith("<image>")
         assert (out / first[entry["columns"]["images"]]).is_file()
 
 
-def test_ten_new_tasks_move_none_of_fifty_and_no_task_lies_in_two_splits(tmp_path):
+def test_ten_new_tasks_move_none_of_fifty_and_no_task_is_in_two_splits(tmp_path):
     small = {"size": (32, 18), "actions": [("type", {"text": "hi"})]}
     demos = [
         make_trajectory(tmp_path, f"d{n}", group=f"task_{n // 2}", shade=3 * n, **small)

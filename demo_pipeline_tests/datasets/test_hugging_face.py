@@ -1,4 +1,4 @@
-"""What a trainer's loader makes of the exports: every split, any mix of action types."""
+"""Loading the exports with `datasets`: every split, any mix of action types."""
 
 import json
 import re
@@ -79,10 +79,10 @@ def test_a_sample_read_back_is_the_line_that_was_written(exports: Path, hub: Any
 def filled(value: Any) -> Any:
     """The value without the keys that a table has to fill with nothing."""
     if isinstance(value, dict):
-        return {key: filled(one) for key, one in value.items() if one is not None}
+        return {key: filled(item) for key, item in value.items() if item is not None}
     if isinstance(value, str | int | None):
         return value
-    return [filled(one) for one in value]
+    return [filled(item) for item in value]
 
 
 @pytest.mark.parametrize("name", STYLES)
@@ -101,7 +101,7 @@ def test_cudag_train_and_val_load_together_and_the_tests_apart(exports: Path, hu
     assert len(kinds) > 8
     tests = hub(str(exports / "cudag"), "test", cache_dir=str(exports / "cache"))
     written = json.loads((exports / "cudag" / "test" / "test.json").read_text())
-    assert [row["test_id"] for row in tests["test"]] == [one["test_id"] for one in written]
+    assert [row["test_id"] for row in tests["test"]] == [test["test_id"] for test in written]
 
 
 def qwen_turns(conversations: list[dict[str, str]], images: list[Path]) -> tuple[str, str]:

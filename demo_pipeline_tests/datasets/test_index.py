@@ -1,4 +1,4 @@
-"""The index of a trajectory dataset: seed 001, section 5."""
+"""The index of a trajectory dataset, as OSWorld-Desktopd defines it."""
 
 import json
 
@@ -35,7 +35,7 @@ def demos(tmp_path):
     ]
 
 
-def test_the_index_lists_every_trajectory_failed_ones_too(demos, tmp_path):
+def test_the_index_lists_every_trajectory_including_failed_ones(demos, tmp_path):
     summary = build_index(demos, tmp_path / "out", DatasetSettings(), BY)
     index = json.loads((tmp_path / "out" / "index.json").read_text())
     assert index == {
@@ -51,7 +51,7 @@ def test_the_index_lists_every_trajectory_failed_ones_too(demos, tmp_path):
     assert (summary.trajectories, summary.successful, summary.failed) == (2, 1, 1)
 
 
-def test_the_metadata_says_what_made_it_and_counts(demos, tmp_path):
+def test_the_metadata_has_creator_and_counts(demos, tmp_path):
     build_index(demos, tmp_path / "out", DatasetSettings(), BY)
     metadata = json.loads((tmp_path / "out" / "metadata.json").read_text())
     assert metadata["created_by"] == {"name": "demo_pipeline", "version": "0.1.0"}
@@ -67,15 +67,15 @@ def test_leak_rates_of_all_trajectories_together_are_in_the_metadata(demos, tmp_
     summary = build_index(demos, tmp_path / "out", DatasetSettings(), BY)
     counts = json.loads((tmp_path / "out" / "metadata.json").read_text())["counts"]
     assert {name: counts[name] for name in RATES} == RATES == summary.leaks.as_dict()
-    assert [one.code for one in check_dataset_leaks(tmp_path / "out", TrajectorySettings())] == [
-        "avoidable_leak_rate"
-    ]
+    assert [
+        problem.code for problem in check_dataset_leaks(tmp_path / "out", TrajectorySettings())
+    ] == ["avoidable_leak_rate"]
     assert (
         check_dataset_leaks(tmp_path / "out", TrajectorySettings(max_avoidable_leak_rate=0.1)) == []
     )
 
 
-def test_all_provenance_lies_in_one_table(demos, tmp_path):
+def test_steps_parquet_holds_all_provenance(demos, tmp_path):
     build_index(demos, tmp_path / "out", DatasetSettings(), BY)
     table = pq.read_table(tmp_path / "out" / "steps.parquet")
     assert table.schema.equals(PROVENANCE_SCHEMA)
@@ -85,7 +85,7 @@ def test_all_provenance_lies_in_one_table(demos, tmp_path):
     assert keys == [("a", 0), *(("b", n) for n in range(13))]
 
 
-def test_the_order_of_discovery_changes_no_byte(demos, tmp_path):
+def test_the_bytes_do_not_depend_on_the_order_of_discovery(demos, tmp_path):
     build_index(demos, tmp_path / "one", DatasetSettings(), BY)
     build_index(demos[::-1], tmp_path / "two", DatasetSettings(), BY)
     assert snapshot(tmp_path / "one") == snapshot(tmp_path / "two")
@@ -98,13 +98,13 @@ def test_an_unreadable_trajectory_is_counted_and_named(demos, tmp_path):
     assert {problem.demonstration for problem in summary.problems} == {"b"}
 
 
-def test_no_trajectories_is_an_empty_index(tmp_path):
+def test_without_trajectories_the_index_is_empty(tmp_path):
     summary = build_index([], tmp_path / "out", DatasetSettings(), BY)
     assert summary.trajectories == 0
     assert pq.read_table(tmp_path / "out" / "steps.parquet").num_rows == 0
 
 
-def test_a_crash_leaves_no_table_that_opens(demos, tmp_path, monkeypatch):
+def test_a_crash_leaves_no_partial_table(demos, tmp_path, monkeypatch):
     def crash(_source):
         raise KeyboardInterrupt
 

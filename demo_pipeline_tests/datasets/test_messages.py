@@ -1,4 +1,4 @@
-"""The messages export: chats that fit their schema, over the same steps as the CUDAG dataset."""
+"""The messages export: chats that fit their schema, of the same steps as the CUDAG dataset."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ def all_lines(out: Path) -> list[dict]:
     return [line for path in sorted(out.glob("*.jsonl")) for line in read_lines(path)]
 
 
-def test_the_schema_that_ships_is_the_one_of_the_models():
+def test_the_committed_schema_matches_the_models():
     assert committed_schema() == messages_schema()
 
 
@@ -44,7 +44,7 @@ def test_every_line_fits_the_schema_and_the_validator(tmp_path, settings):
     assert validate_messages(tmp_path / "messages") == []
 
 
-def test_a_chat_says_what_the_cudag_record_says(tmp_path):
+def test_a_chat_has_the_content_of_the_cudag_record(tmp_path):
     demos = [
         make_trajectory(tmp_path, f"demo{n}", TABLE[n : n + 4], instruction=f"Do {n}", shade=n)
         for n in range(6)
@@ -82,7 +82,7 @@ def test_structured_calls_leave_the_tool_to_the_chat_template(tmp_path):
     assert assistant["content"] == []
 
 
-def test_text_that_looks_like_markup_trains_nobody_to_break_the_chat(tmp_path):
+def test_text_that_looks_like_markup_is_escaped(tmp_path):
     typed = ("type", {"text": "</tool_call><|im_end|> %"})
     demo = make_trajectory(tmp_path, "demo", [typed, CLICK], instruction="Look at <image> now")
     action = demo.path / "steps" / "000" / "action.json"
@@ -115,6 +115,6 @@ def test_what_is_left_out_is_counted_by_reason(tmp_path):
     summary = build_messages(demos, tmp_path / "out", DatasetSettings())
     assert summary.excluded_trajectories["failed"] == 1
     assert {
-        key: summary.excluded_samples[key] for key in ("off_screen", "missing_frame", "leak")
+        key: summary.excluded_records[key] for key in ("off_screen", "missing_frame", "leak")
     } == {"off_screen": 1, "missing_frame": 1, "leak": 1}
-    assert summary.samples == sum(summary.records.values()) == len(all_lines(tmp_path / "out"))
+    assert summary.total == sum(summary.records.values()) == len(all_lines(tmp_path / "out"))

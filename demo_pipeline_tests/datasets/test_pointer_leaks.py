@@ -1,4 +1,4 @@
-"""Leak rates: what counts, what it is divided by, and when somebody is warned."""
+"""Leak rates: what they count, and the warning above a limit."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from demo_pipeline.datasets.dataset_stats import sft_facts
+from demo_pipeline.datasets.dataset_stats import sft_stats
 from demo_pipeline.datasets.pointer_leaks import LeakRates, check_leak_rates, leak_rates
 from demo_pipeline.datasets.provenance import read_provenance
 from demo_pipeline.datasets.sft import build_sft
@@ -33,7 +33,7 @@ def test_rates_are_shares_of_the_pointing_actions():
     }
 
 
-def test_what_points_at_nothing_gives_nothing_away():
+def test_only_pointing_actions_count_as_leaks():
     rows = [row(kind, leak=True) for kind in ("type", "hotkey", "wait")]
     assert leak_rates(rows) == LeakRates()
     assert leak_rates(rows).as_dict()["leak_rate"] == 0.0
@@ -42,7 +42,7 @@ def test_what_points_at_nothing_gives_nothing_away():
 @given(
     st.lists(st.builds(row, st.sampled_from(KINDS), leak=st.booleans(), unavoidable=st.booleans()))
 )
-def test_the_rates_of_a_whole_are_those_of_its_parts_together(rows):
+def test_rates_of_parts_add_up(rows):
     whole = leak_rates(rows)
     assert leak_rates(rows[::2]) + leak_rates(rows[1::2]) == whole
     assert 0 <= whole.unavoidable_leaks <= whole.leaks <= whole.pointer_actions <= len(rows)
@@ -68,7 +68,7 @@ def table(root: Path, avoidable: int, unavoidable: int) -> Path:
         (2, 1, ["avoidable_leak_rate", "leak_rate"]),
     ],
 )
-def test_a_rate_above_its_limit_is_warned_of(tmp_path, avoidable, unavoidable, codes):
+def test_a_rate_above_its_limit_gives_a_warning(tmp_path, avoidable, unavoidable, codes):
     problems = check_leak_rates(table(tmp_path, avoidable, unavoidable), LIMITS)
     assert [problem.code for problem in problems] == codes
 
@@ -89,15 +89,15 @@ def older(path: Path) -> None:
     pq.write_table(pq.read_table(path).drop_columns(new), path)
 
 
-def test_a_table_from_before_counts_its_leaks_as_avoidable(tmp_path):
+def test_leaks_of_a_table_without_the_column_count_as_avoidable(tmp_path):
     path = table(tmp_path, 1, 2)
     older(path)
     assert leak_rates(read_provenance(path)) == LeakRates(4, 3, 0)
-    assert {one["settle_ms"] for one in read_provenance(path)} == {None}
+    assert {row["settle_ms"] for row in read_provenance(path)} == {None}
 
 
 @pytest.mark.parametrize("both", [True, False])
-def test_facts_are_counted_over_tables_from_before_too(tmp_path, both):
+def test_stats_are_counted_over_tables_without_the_column(tmp_path, both):
     rows = {0: {"leak": True, "unavoidable": True}}
     demos = [
         make_trajectory(tmp_path, name, [CLICK] * 3, rows=rows, shade=ord(name)) for name in "ab"
@@ -105,6 +105,6 @@ def test_facts_are_counted_over_tables_from_before_too(tmp_path, both):
     build_sft(demos, tmp_path / "sft", DatasetSettings(include_leaky=True))
     for demo in demos if both else demos[:1]:
         older(demo.provenance)
-    facts = sft_facts(tmp_path / "sft", [demo.provenance for demo in demos])[0]
+    facts = sft_stats(tmp_path / "sft", [demo.provenance for demo in demos])[0]
     assert facts.leaks == LeakRates(6, 2, 0 if both else 1)
     assert facts.tasks == 2

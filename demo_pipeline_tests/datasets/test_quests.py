@@ -1,4 +1,4 @@
-"""Quests as task files: OSWorld's layout, nothing that pretends to judge them."""
+"""Quests as task files in OSWorld's layout, without an evaluator."""
 
 import json
 from pathlib import Path
@@ -57,7 +57,7 @@ def test_the_list_names_every_file_by_an_ascii_folder(
     assert task.related_apps == ["微信"]
 
 
-def test_one_that_cannot_be_read_costs_only_itself(
+def test_an_unreadable_trajectory_is_counted_and_skipped(
     made: list[DatasetTrajectory], tmp_path: Path
 ) -> None:
     (made[0].path / "task.json").write_text("{")
@@ -67,13 +67,13 @@ def test_one_that_cannot_be_read_costs_only_itself(
     assert {problem.demonstration for problem in summary.problems} == {"one", "two"}
 
 
-def test_no_quest_at_all_is_an_empty_list(tmp_path: Path) -> None:
+def test_without_quests_the_list_is_empty(tmp_path: Path) -> None:
     assert build_quests([], tmp_path / "out").tasks == 0
     assert check_quests(tmp_path / "out") == []
     assert json.loads((tmp_path / "out" / "test_all.json").read_bytes()) == {}
 
 
-def test_the_order_of_discovery_changes_no_byte(
+def test_the_bytes_do_not_depend_on_the_order_of_discovery(
     made: list[DatasetTrajectory], tmp_path: Path
 ) -> None:
     build_quests(made, tmp_path / "out")
@@ -81,9 +81,7 @@ def test_the_order_of_discovery_changes_no_byte(
     assert snapshot(tmp_path / "out") == snapshot(tmp_path / "again")
 
 
-def test_a_stand_in_for_an_evaluator_is_found(
-    made: list[DatasetTrajectory], tmp_path: Path
-) -> None:
+def test_an_evaluator_is_a_problem(made: list[DatasetTrajectory], tmp_path: Path) -> None:
     out = tmp_path / "out"
     build_quests(made, out)
     path = out / "examples" / "chrome" / "one.json"

@@ -1,4 +1,4 @@
-"""SFT samples: seed 001, section 6."""
+"""SFT samples, as OSWorld-Desktopd defines them."""
 
 import json
 
@@ -18,11 +18,11 @@ from demo_pipeline_tests.datasets.builders import (
 )
 
 
-def test_a_sample_a_step_with_the_actions_before_it(tmp_path):
+def test_every_step_gives_a_sample_with_the_previous_actions(tmp_path):
     demo = make_trajectory(tmp_path, "demo", TABLE)
     summary = build_sft([demo], tmp_path / "sft", DatasetSettings())
     lines = read_lines(tmp_path / "sft" / "samples.jsonl")
-    assert summary.samples == len(lines) == len(TABLE)
+    assert summary.total == len(lines) == len(TABLE)
     actions = [
         json.loads((demo.path / "steps" / f"{n:03d}" / "action.json").read_text())
         for n in range(len(TABLE))
@@ -46,18 +46,18 @@ def test_failed_demonstrations_take_part_only_when_asked(tmp_path):
     bad = make_trajectory(tmp_path, "bad", success=False, shade=9)
     demos = [make_trajectory(tmp_path, "good"), bad]
     summary = build_sft(demos, tmp_path / "one", DatasetSettings())
-    assert (summary.samples, summary.excluded_trajectories["failed"]) == (1, 1)
+    assert (summary.total, summary.excluded_trajectories["failed"]) == (1, 1)
     summary = build_sft(demos, tmp_path / "two", DatasetSettings(include_failed=True))
-    assert (summary.samples, summary.trajectories) == (2, 2)
+    assert (summary.total, summary.trajectories) == (2, 2)
 
 
-def test_a_step_without_a_true_picture_is_history_only(tmp_path):
+def test_a_step_without_a_frame_is_history_only(tmp_path):
     rows = {0: {"pts": None}, 1: {"off_screen": True}}
     demo = make_trajectory(tmp_path, "demo", [CLICK, CLICK, CLICK], rows=rows)
     summary = build_sft([demo], tmp_path / "sft", DatasetSettings())
     (line,) = read_lines(tmp_path / "sft" / "samples.jsonl")
     assert [action["step_index"] for action in line["input"]["history"]] == [0, 1]
-    assert summary.excluded_samples == {
+    assert summary.excluded_records == {
         "off_screen": 1,
         "missing_frame": 1,
         "leak": 0,
@@ -65,7 +65,7 @@ def test_a_step_without_a_true_picture_is_history_only(tmp_path):
     }
 
 
-def test_a_broken_demonstration_is_counted_and_the_rest_is_written_alike(tmp_path):
+def test_an_unreadable_demonstration_is_counted_and_the_others_are_written(tmp_path):
     demos = [make_trajectory(tmp_path, name) for name in "abc"]
     build_sft([demos[2], demos[0]], tmp_path / "without", DatasetSettings())
     (demos[1].path / "steps" / "000" / "action.json").unlink()
@@ -85,7 +85,7 @@ def demos_of_tasks(root, count=12):
     ]
 
 
-def test_the_splits_together_are_the_samples_in_both_forms(tmp_path):
+def test_splits_and_tables_hold_the_same_samples(tmp_path):
     summary = build_sft(demos_of_tasks(tmp_path), tmp_path / "sft", DatasetSettings())
     whole = read_lines(tmp_path / "sft" / "samples.jsonl")
     parts = {
@@ -107,7 +107,7 @@ def test_the_splits_together_are_the_samples_in_both_forms(tmp_path):
         assert [row["ui_tree"] for row in rows] == [line["input"]["ui_tree"] for line in lines]
 
 
-def test_a_demonstration_is_in_the_split_that_cudag_puts_it_in(tmp_path):
+def test_sft_and_cudag_use_the_same_splits(tmp_path):
     demos = demos_of_tasks(tmp_path)
     settings = DatasetSettings(held_out_applications=("gimp",))
     demos.append(make_trajectory(tmp_path, "apart", application="gimp", shade=40))
@@ -115,33 +115,33 @@ def test_a_demonstration_is_in_the_split_that_cudag_puts_it_in(tmp_path):
     build_cudag(demos, tmp_path / "cudag", settings)
     rows = pq.read_table(tmp_path / "sft" / "samples.parquet").to_pylist()
     where = {row["trajectory_id"]: row["split"] for row in rows}
-    told = {"test": json.loads((tmp_path / "cudag" / "test" / "test.json").read_text())}
-    told |= {
+    records = {"test": json.loads((tmp_path / "cudag" / "test" / "test.json").read_text())}
+    records |= {
         name: read_lines(tmp_path / "cudag" / f"{name}.jsonl")
         for name in ("train", "val", "held_out")
     }
     assert where == {
         record["metadata"]["trajectory_id"]: name
-        for name, records in told.items()
-        for record in records
+        for name, members in records.items()
+        for record in members
     }
-    assert set(where.values()) == set(told)
+    assert set(where.values()) == set(records)
     assert (tmp_path / "sft" / "held_out.jsonl").is_file()
 
 
-def test_the_same_question_is_not_in_two_splits(tmp_path):
-    """Two tasks that begin alike on the same desktop."""
+def test_the_same_sample_is_not_in_two_splits(tmp_path):
+    """Tasks that begin with the same instruction on the same desktop."""
     demos = [make_trajectory(tmp_path, f"demo{n}", [CLICK]) for n in range(6)]
     summary = build_sft(demos, tmp_path / "sft", DatasetSettings())
-    assert summary.excluded_samples["split_leak"] > 0
+    assert summary.excluded_records["split_leak"] > 0
     assert len([split for split, count in summary.records.items() if count]) == 1
 
 
 @pytest.mark.parametrize(("asked", "samples"), [(False, 1), (True, 2)])
-def test_a_leaky_picture_trains_nobody_unless_asked_for(tmp_path, asked, samples):
+def test_a_leaking_step_gives_no_sample_unless_included(tmp_path, asked, samples):
     demo = make_trajectory(tmp_path, "demo", [CLICK, CLICK], rows={0: {"leak": True}})
     summary = build_sft([demo], tmp_path / "sft", DatasetSettings(include_leaky=asked))
-    assert (summary.samples, summary.excluded_samples["leak"]) == (samples, 2 - samples)
+    assert (summary.total, summary.excluded_records["leak"]) == (samples, 2 - samples)
 
 
 def test_the_same_input_gives_the_same_bytes_in_any_order(tmp_path):

@@ -1,4 +1,4 @@
-"""What splits promise: no task in two of them, and nothing moves when data arrives."""
+"""Splits: no task is in two of them, and new demonstrations move no old one."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,7 +22,7 @@ def many(count):
 
 @given(GROUPS, st.integers(0, 5))
 @settings(max_examples=60, deadline=None)
-def test_every_trajectory_is_placed_and_no_group_lies_in_two_splits(groups, seed):
+def test_every_trajectory_has_a_split_and_no_group_has_two(groups, seed):
     plan = assign_splits(groups, DatasetSettings(seed=seed))
     assert set(plan.splits) == set(groups)
     assert set(plan.groups) == set(groups.values())
@@ -98,13 +98,13 @@ def test_a_held_out_application_is_known_by_any_of_its_names_and_missed_when_abs
     assert plan.absent == ("Krita",)
 
 
-def test_another_seed_is_another_arrangement():
+def test_another_seed_gives_other_splits():
     first = assign_splits(many(100), DatasetSettings(seed=1)).groups
     second = assign_splits(many(100), DatasetSettings(seed=2)).groups
     assert first != second
 
 
-def test_demonstrations_are_grouped_through_shared_links():
+def test_demonstrations_are_grouped_through_shared_split_groups():
     links = {"a": ["t1"], "b": ["t1", "t2"], "c": ["t2"], "d": ["t3"], "e": []}
     groups = connected_groups(links)
     assert groups["a"] == groups["b"] == groups["c"] == "t1"
@@ -113,10 +113,10 @@ def test_demonstrations_are_grouped_through_shared_links():
 
 @given(st.dictionaries(NAMES, st.lists(NAMES, max_size=3), max_size=15))
 @settings(max_examples=60, deadline=None)
-def test_trajectories_with_a_common_link_share_a_group(links):
+def test_trajectories_with_a_common_split_group_share_a_group(links):
     groups = connected_groups(links)
     assert set(groups) == set(links)
-    for one, first in links.items():
+    for key, first in links.items():
         for other, second in links.items():
             if set(first) & set(second):
-                assert groups[one] == groups[other]
+                assert groups[key] == groups[other]

@@ -1,4 +1,4 @@
-"""Recorded actions in the words of the trajectory format, on the canvas."""
+"""Steps of a trajectory, made of recorded actions, on the canvas."""
 
 from dataclasses import asdict
 from typing import Any
@@ -8,14 +8,14 @@ import pytest
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.datasets.steps import Steps, build_steps
 from demo_pipeline.observation.calibration.canvas import fit_canvas
-from demo_pipeline.observation.calibration.evidence import (
+from demo_pipeline.observation.frames.evidence import (
     CanvasEvidence,
     ClockEvidence,
     Evidence,
     WaitEvidence,
 )
 
-WIDE = fit_canvas((3440, 1440), 1.0, (1920, 1080))  # bars of 138 pixels above and below
+WIDE = fit_canvas((3440, 1440), 1.0)  # bars of 138 pixels above and below
 CLOCK = ClockEvidence(
     origin_ms=0, method="pixels", uncertainty_ms=30, documented_offset_ms=0, score=0.9, moves=40
 )
@@ -154,13 +154,15 @@ def test_the_target_is_named_in_one_line() -> None:
         (act("drag", end_x=None, end_y=None, button="left"), "no_position"),
     ],
 )
-def test_what_cannot_be_shown_is_left_out_and_counted(action: Action, reason: str) -> None:
+def test_actions_off_screen_or_without_position_are_left_out_and_counted(
+    action: Action, reason: str
+) -> None:
     found = stepped(act("hotkey", keys=["enter"]), action)
     assert len(found.steps) == 1
     assert {name for name, count in found.left_out.items() if count} == {reason}
 
 
-def test_an_action_without_its_picture_is_left_out_and_counted() -> None:
+def test_an_action_without_a_frame_is_left_out_and_counted() -> None:
     found = stepped(act("hotkey", keys=["enter"]), act("type", text="x"), missing=(1,))
     assert [step.action.action_index for step in found.steps] == [0]
     assert found.left_out["missing_frame"] == 1

@@ -1,4 +1,4 @@
-"""Which task a demonstration is of: by id, else by its instruction, else none."""
+"""Matching a demonstration with a task: by id, else by its instruction."""
 
 from typing import Any
 
@@ -55,8 +55,8 @@ def meta(quest: dict[str, Any] | None = None, **values: Any) -> Meta:
         (meta(id=UID), "id"),
     ],
 )
-def test_an_id_in_the_quest_or_beside_it_is_the_task(demonstration: Meta, field: str) -> None:
-    assert INDEX.link(demonstration) == TaskMatch(UID, "id", field, "ordinary", 1)
+def test_an_id_in_the_quest_or_in_meta_json_matches(demonstration: Meta, field: str) -> None:
+    assert INDEX.match(demonstration) == TaskMatch(UID, "id", field, "ordinary", 1)
 
 
 @pytest.mark.parametrize(
@@ -69,48 +69,48 @@ def test_an_id_in_the_quest_or_beside_it_is_the_task(demonstration: Meta, field:
         {"content": f"Open {UID}"},
     ],
 )
-def test_what_is_not_exactly_an_id_is_none(quest: dict[str, Any]) -> None:
-    assert INDEX.link(meta(quest)) == NO_MATCH
+def test_texts_that_are_not_exactly_an_id_do_not_match(quest: dict[str, Any]) -> None:
+    assert INDEX.match(meta(quest)) == NO_MATCH
 
 
-def test_the_same_instruction_is_the_same_task_whatever_its_looks() -> None:
+def test_the_same_instruction_matches_whatever_its_typography() -> None:
     expected = TaskMatch(UID, "instruction", "quest.content", "ordinary", 1)
-    assert INDEX.link(meta({"content": "open the  <app>Mail</app>"})) == expected
-    assert INDEX.link(meta(title="OPEN THE MAIL!")).field == "title"
+    assert INDEX.match(meta({"content": "open the  <app>Mail</app>"})) == expected
+    assert INDEX.match(meta(title="OPEN THE MAIL!")).field == "title"
 
 
 def test_of_several_tasks_the_first_ordinary_one_is_taken_and_all_are_counted() -> None:
     expected = TaskMatch("a-sort", "instruction", "quest.content", "ordinary", 3)
-    assert INDEX.link(meta({"content": SORT})) == expected
+    assert INDEX.match(meta({"content": SORT})) == expected
 
 
 @pytest.mark.parametrize(
     "demonstration", [meta({"content": "..."}), meta({"content": "!"}), meta(title="")]
 )
 def test_blank_instructions_never_match(demonstration: Meta) -> None:
-    assert INDEX.link(demonstration) == NO_MATCH
+    assert INDEX.match(demonstration) == NO_MATCH
 
 
-def test_without_a_catalog_that_is_what_is_said() -> None:
+def test_a_missing_catalog_is_a_problem() -> None:
     assert [p.code for p in require_catalog(NO_CATALOG)] == ["no_catalog"]
     assert require_catalog(NO_MATCH) == []
 
 
-def test_what_a_trajectory_depends_on_is_its_own_link() -> None:
+def test_the_fingerprint_depends_only_on_the_own_match() -> None:
     demonstration = meta({"content": "Open the mail."})
-    here = INDEX.link(demonstration)
-    fewer = TaskIndex([row(UID, "Open the mail.")]).link(demonstration)
+    here = INDEX.match(demonstration)
+    fewer = TaskIndex([row(UID, "Open the mail.")]).match(demonstration)
     assert here.fingerprint == fewer.fingerprint
     others = [
         NO_CATALOG,
         NO_MATCH,
-        INDEX.link(meta({"content": SORT})),
-        TaskIndex([row(UID, "Open the mail.", "risk")]).link(demonstration),
-        TaskIndex([row(UID, "Open the mail."), row("x", "Open the mail.", "risk")]).link(
+        INDEX.match(meta({"content": SORT})),
+        TaskIndex([row(UID, "Open the mail.", "risk")]).match(demonstration),
+        TaskIndex([row(UID, "Open the mail."), row("x", "Open the mail.", "risk")]).match(
             demonstration
         ),
     ]
-    assert len({one.fingerprint for one in [here, *others]}) == 6
+    assert len({match.fingerprint for match in [here, *others]}) == 6
 
 
 @given(st.permutations(range(5)), st.sampled_from([SORT, "Open the mail.", "Nothing."]))
@@ -123,6 +123,6 @@ def test_the_order_of_the_rows_makes_no_difference(order: list[int], instruction
         row("silent", "."),
     ]
     demonstration = meta({"content": instruction})
-    assert TaskIndex([rows[n] for n in order]).link(demonstration) == TaskIndex(rows).link(
+    assert TaskIndex([rows[n] for n in order]).match(demonstration) == TaskIndex(rows).match(
         demonstration
     )

@@ -1,4 +1,4 @@
-"""The catalog of OSWorld tasks: complete, typed, the same twice, and not to be spoilt by one."""
+"""The catalog of OSWorld tasks: complete, typed, reproducible; an invalid file does not stop it."""
 
 import json
 from pathlib import Path
@@ -14,8 +14,8 @@ from demo_pipeline.datasets.task_table import (
     PROBLEMS_FILE,
     PROBLEMS_SCHEMA,
     build_catalog,
+    catalog_problems,
     check_catalog,
-    found_problems,
     instruction_key,
     read_catalog,
 )
@@ -38,7 +38,7 @@ def build(root: Path, out: Path) -> dict[str, object]:
     return build_catalog(read_task_folder(root), out)
 
 
-def test_every_task_is_a_row_with_what_its_file_says(root: Path, tmp_path: Path) -> None:
+def test_every_task_is_a_row_with_the_content_of_its_file(root: Path, tmp_path: Path) -> None:
     summary = build(root, tmp_path / "out")
     assert check_catalog(tmp_path / "out") == []
     assert summary == {
@@ -66,13 +66,13 @@ def test_every_task_is_a_row_with_what_its_file_says(root: Path, tmp_path: Path)
     assert all(row["listed"] for row in rows.values())
 
 
-def test_the_whole_task_is_there_with_the_keys_nobody_knows(root: Path, tmp_path: Path) -> None:
+def test_the_document_keeps_unknown_keys(root: Path, tmp_path: Path) -> None:
     build(root, tmp_path / "out")
     for row in read_catalog(tmp_path / "out"):
         assert json.loads(row["document"]) == json.loads((root / row["file"]).read_bytes())
 
 
-def test_every_column_says_what_it_is(root: Path, tmp_path: Path) -> None:
+def test_every_column_has_a_description(root: Path, tmp_path: Path) -> None:
     build(root, tmp_path / "out")
     for name, schema in ((CATALOG_FILE, CATALOG_SCHEMA), (PROBLEMS_FILE, PROBLEMS_SCHEMA)):
         written = pq.read_schema(tmp_path / "out" / name)
@@ -80,22 +80,22 @@ def test_every_column_says_what_it_is(root: Path, tmp_path: Path) -> None:
         assert all(field.metadata[b"description"] for field in written)
 
 
-def test_a_bad_file_is_a_problem_and_no_row(root: Path, tmp_path: Path) -> None:
+def test_an_invalid_file_is_a_problem_and_gives_no_row(root: Path, tmp_path: Path) -> None:
     put_text(root, "examples/os/bad.json", '{"id": "bad",\n"instruction": []}')
     summary = build(root, tmp_path / "out")
     assert (summary["tasks"], summary["unusable"], summary["errors"]) == (3, 1, 1)
-    [problem] = [p for p in found_problems(tmp_path / "out") if p.severity == "error"]
+    [problem] = [p for p in catalog_problems(tmp_path / "out") if p.severity == "error"]
     assert problem.location == "examples/os/bad.json:2"
     assert problem.remedy
 
 
-def test_nothing_at_all_is_an_empty_catalog(tmp_path: Path) -> None:
+def test_an_empty_folder_gives_an_empty_catalog(tmp_path: Path) -> None:
     assert build(tmp_path / "none", tmp_path / "out")["tasks"] == 0
     assert check_catalog(tmp_path / "out") == []
-    assert read_catalog(tmp_path / "out") == found_problems(tmp_path / "out") == []
+    assert read_catalog(tmp_path / "out") == catalog_problems(tmp_path / "out") == []
 
 
-def test_text_that_has_no_bytes_does_not_stop_the_catalog(tmp_path: Path) -> None:
+def test_a_lone_surrogate_does_not_stop_the_catalog(tmp_path: Path) -> None:
     text = '{"id": "a", "instruction": "x", "note": "\\udfff", "evaluator": {"func": "f\\ud800"}}'
     put_text(tmp_path, "tasks/examples/os/a.json", text)
     put_text(tmp_path, "tasks/examples/os/b.json", '{"id": "b", "instruction": "\\ud800"}')
@@ -103,18 +103,18 @@ def test_text_that_has_no_bytes_does_not_stop_the_catalog(tmp_path: Path) -> Non
     [row] = read_catalog(tmp_path / "out")
     assert row["evaluator_functions"] == ["f\ufffd"]
     assert json.loads(row["document"]) == json.loads(text)
-    files = [p.file for p in found_problems(tmp_path / "out") if p.severity == "error"]
+    files = [p.file for p in catalog_problems(tmp_path / "out") if p.severity == "error"]
     assert files == ["examples/os/b.json"]
 
 
-def test_the_same_folder_gives_the_same_bytes_wherever_it_lies(root: Path, tmp_path: Path) -> None:
+def test_the_same_folder_gives_the_same_bytes_at_any_path(root: Path, tmp_path: Path) -> None:
     build(root, tmp_path / "one")
     root.rename(tmp_path / "elsewhere")
     build(tmp_path / "elsewhere", tmp_path / "two")
     assert snapshot(tmp_path / "one") == snapshot(tmp_path / "two")
 
 
-def test_a_table_of_another_form_or_with_a_file_twice_is_found(root: Path, tmp_path: Path) -> None:
+def test_the_check_finds_a_wrong_schema_and_a_repeated_file(root: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     build(root, out)
     table = pq.read_table(out / CATALOG_FILE)
@@ -155,7 +155,7 @@ def test_instructions_that_differ_in_a_word_are_not(one: str, other: str) -> Non
 
 
 @given(st.text(max_size=40))
-def test_comparing_twice_changes_nothing(text: str) -> None:
+def test_the_key_of_a_key_is_the_key(text: str) -> None:
     key = instruction_key(text)
     assert instruction_key(key) == key
     assert instruction_key(f' "{text}." ') == key

@@ -1,4 +1,4 @@
-"""What a demonstration was asked to do, out of meta.json."""
+"""Instruction, task id and application from meta.json."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.datasets.task_text import Assignment, assignment_of, plain, slug
+from demo_pipeline.datasets.task_text import Assignment, assignment_of, slug, strip_app_tags
 from demo_pipeline.formats.demonstration.meta import Meta
 from demo_pipeline.problems import DemonstrationError
 
@@ -26,7 +26,7 @@ def assigned(quest: Any = None, **meta: Any) -> Assignment:
         (["content", "title"], "title", "My recording"),
     ],
 )
-def test_the_first_field_that_says_something_wins(
+def test_the_first_field_that_is_not_blank_is_the_instruction(
     blank: list[str], source: str, instruction: str
 ) -> None:
     quest = {**QUEST, **dict.fromkeys(blank, " \n\t ")}
@@ -40,18 +40,18 @@ def test_the_description_is_the_last_resort() -> None:
     assert found.application == "unknown"
 
 
-def test_app_tags_and_line_breaks_go() -> None:
+def test_app_tags_and_line_breaks_are_removed() -> None:
     text = "Open  <app>Chrome</app>,\n then <APP name='x'>Mail</APP>. Keep <b>this</b>."
-    assert plain(text) == "Open Chrome, then Mail. Keep <b>this</b>."
-    assert plain(None) == ""
+    assert strip_app_tags(text) == "Open Chrome, then Mail. Keep <b>this</b>."
+    assert strip_app_tags(None) == ""
 
 
-def test_a_tag_alone_says_nothing() -> None:
+def test_a_tag_alone_is_blank() -> None:
     found = assigned({**QUEST, "content": "<app></app>"})
     assert found.source == "quest.title"
 
 
-def test_without_any_words_the_demonstration_cannot_go_on() -> None:
+def test_without_an_instruction_the_demonstration_is_refused() -> None:
     with pytest.raises(DemonstrationError) as caught:
         assigned({"title": " ", "content": ""}, title="", description=" ")
     (problem,) = caught.value.problems
@@ -71,7 +71,7 @@ def test_without_a_quest_it_is_the_platform_and_the_instruction() -> None:
     assert assigned(None, title="Rename a file").task_id == "linux_rename_a_file"
 
 
-def test_slugs_keep_apart_what_the_alphabet_would_join() -> None:
+def test_slugs_of_texts_in_other_scripts_stay_distinct() -> None:
     assert slug("Chrome  Order: a Notebook!") == "chrome_order_a_notebook"
     assert slug("Заметки") != slug("Почта")
     assert slug("Café") != slug("Cafe")
@@ -81,7 +81,7 @@ def test_slugs_keep_apart_what_the_alphabet_would_join() -> None:
 
 @settings(deadline=None)
 @given(st.text(max_size=300))
-def test_a_slug_is_a_short_name_whatever_the_words(text: str) -> None:
+def test_a_slug_is_a_short_ascii_name(text: str) -> None:
     found = slug(text)
     assert 0 < len(found) <= 90
     assert set(found) <= set("abcdefghijklmnopqrstuvwxyz0123456789_")

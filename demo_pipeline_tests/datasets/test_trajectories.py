@@ -1,4 +1,4 @@
-"""A demonstration as a trajectory folder: valid, reproducible, honest about failure."""
+"""The trajectories stage: valid and reproducible folders, and reported failures."""
 
 import json
 import shutil
@@ -74,7 +74,7 @@ def test_the_folder_is_a_valid_trajectory(store: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("copied", [False, True])
-def test_a_target_that_the_tree_does_not_hold_is_found_in_links_and_in_copies(
+def test_a_target_that_is_not_in_the_tree_is_a_problem_in_links_and_copies(
     store: Path, tmp_path: Path, *, copied: bool
 ) -> None:
     trees = store / "ui_trees" / "first"
@@ -99,7 +99,7 @@ def test_a_target_that_the_tree_does_not_hold_is_found_in_links_and_in_copies(
     )
 
 
-def test_a_tree_that_is_not_the_one_that_was_checked_is_read(store: Path, tmp_path: Path) -> None:
+def test_a_tree_that_was_not_checked_before_is_read(store: Path, tmp_path: Path) -> None:
     build(store, tmp_path / "first")
     tree = tmp_path / "first" / "steps" / "001" / "ui_tree.json"
     tree.unlink()
@@ -119,7 +119,7 @@ def test_a_tree_that_was_checked_is_not_read_again(store: Path, tmp_path: Path) 
     assert errors(validate_trajectory(tmp_path / "first", "first")) != []
 
 
-def test_the_task_and_the_result_say_what_was_done(store: Path, tmp_path: Path) -> None:
+def test_task_and_result_describe_the_demonstration(store: Path, tmp_path: Path) -> None:
     build(store, tmp_path / "first")
     task = json.loads((tmp_path / "first" / "task.json").read_text(encoding="utf-8"))
     assert task["instruction"] == "Please do the first task."
@@ -149,7 +149,7 @@ def test_the_same_inputs_give_the_same_bytes(store: Path, tmp_path: Path) -> Non
         ({"status": "recording"}, "recording"),
     ],
 )
-def test_what_did_not_end_well_is_no_success(
+def test_only_a_completed_demonstration_is_a_success(
     store: Path, tmp_path: Path, meta: dict[str, Any], words: str
 ) -> None:
     build(store, tmp_path / "first", with_meta(store, **meta))
@@ -172,7 +172,7 @@ def without_pictures(store: Path, out: Path, keep: int) -> Path:
     return out
 
 
-def test_steps_without_a_picture_are_left_out_and_said(store: Path, tmp_path: Path) -> None:
+def test_steps_without_a_frame_are_left_out_and_reported(store: Path, tmp_path: Path) -> None:
     shots = without_pictures(store, tmp_path / "shots", keep=2)
     summary = build(store, tmp_path / "first", shots=shots)
     assert summary["left_out"]["missing_frame"] == 2
@@ -183,7 +183,7 @@ def test_steps_without_a_picture_are_left_out_and_said(store: Path, tmp_path: Pa
     assert errors(validate_trajectory(tmp_path / "first", "first")) == []
 
 
-def test_without_a_single_step_the_demonstration_cannot_go_on(store: Path, tmp_path: Path) -> None:
+def test_without_a_step_the_demonstration_is_refused(store: Path, tmp_path: Path) -> None:
     shots = without_pictures(store, tmp_path / "shots", keep=0)
     with pytest.raises(DemonstrationError, match="missing_frame: 4") as caught:
         build(store, tmp_path / "first", shots=shots)
@@ -212,7 +212,7 @@ def test_every_step_has_its_provenance(store: Path, tmp_path: Path) -> None:
     assert distances[3] > 0
 
 
-def test_how_long_the_screen_had_been_still_is_handed_on(
+def test_settle_ms_is_copied_from_the_frame(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def still(folder: Path) -> list[dict[str, Any]]:
@@ -234,7 +234,7 @@ def with_leaks(store: Path, out: Path, **changes: Any) -> Path:
 
 
 @pytest.mark.parametrize(("unavoidable", "code"), [(True, "leak_rate"), (False, "avoidable")])
-def test_leaks_become_rates_and_a_warning(
+def test_leaks_give_rates_and_a_warning(
     store: Path, tmp_path: Path, unavoidable: bool, code: str
 ) -> None:
     found = {"leak": True, "unavoidable": unavoidable, "pointer_distance_px": 3.0}
@@ -252,7 +252,7 @@ def test_leaks_become_rates_and_a_warning(
     assert check_trajectory_leaks(tmp_path / "out", loose) == []
 
 
-def test_a_table_of_another_form_is_found(tmp_path: Path) -> None:
+def test_the_check_finds_a_wrong_schema(tmp_path: Path) -> None:
     assert [p.code for p in check_provenance(tmp_path)] == ["missing_table"]
     table = PROVENANCE_SCHEMA.empty_table().drop_columns(["leak"])
     pq.write_table(table, tmp_path / PROVENANCE_FILE)

@@ -13,9 +13,9 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.settings import Settings
-from demo_pipeline.storage.uploads.upload_listing import FILES
 from demo_pipeline_tests.defs.daemon import Run, dagster_home, dagster_process, runs_of, wait_for
 from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.recording import write_recording
@@ -44,7 +44,7 @@ class Story:
     def upload(self, recording: Path) -> None:
         """The three files, or those that are there, one after the other."""
         objects = Workspace.open(self.settings).uploads.objects
-        for file in filter(lambda name: (recording / name).is_file(), FILES):
+        for file in filter(lambda name: (recording / name).is_file(), RECORDING_FILES):
             objects.put(f"{DEMO}/{file}", recording / file)
 
     def until(self, job: str, count: int, *, ended: bool) -> tuple[Run, ...]:
@@ -89,7 +89,7 @@ def stories(
     root = tmp_path_factory.mktemp("daemon")
     for folder, title in {"first": "Tick the box", "second": "Tick the box, please"}.items():
         write_recording(root / folder, replace(script(click("Agree")), title=title), SMALL)
-    for file in set(FILES) - {"meta.json"}:
+    for file in set(RECORDING_FILES) - {"meta.json"}:
         (root / "second" / file).unlink()
     (root / "uploads").mkdir()
     with ExitStack() as stack:

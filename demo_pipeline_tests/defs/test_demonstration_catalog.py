@@ -6,7 +6,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from demo_pipeline.storage.uploads.upload_listing import FILES
+from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline_tests.defs.bench import Bench, bench, failures, materialized, values, verdicts
 
 
@@ -19,7 +19,7 @@ def made(tmp_path: Path) -> Iterator[Bench]:
 def arrive(made: Bench, name: str, *files: str) -> None:
     """An upload of which only the files' names matter."""
     (made.uploads / name).mkdir(parents=True, exist_ok=True)
-    for file in files or FILES:
+    for file in files or RECORDING_FILES:
         (made.uploads / name / file).write_bytes(b"x")
 
 

@@ -19,7 +19,7 @@ from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.outcomes import DemonstrationOutcome
 from demo_pipeline.pipeline.quarantine import list_quarantine
 from demo_pipeline.problems import DemonstrationError, Problem
-from demo_pipeline.storage.uploads.fingerprint import of_upload
+from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint
 from demo_pipeline_tests.defs.bench import (
     Bench,
     Result,
@@ -78,7 +78,7 @@ def assert_superseded(result: Result, made: Bench) -> None:
 
 
 def test_an_upload_that_changed_before_the_run_began_supersedes_it(made: Bench) -> None:
-    listed = str(of_upload(made.workspace.uploads, "one"))
+    listed = str(upload_listing_fingerprint(made.workspace.uploads, "one"))
     (made.uploads / "one" / "meta.json").touch()
     assert_superseded(made.process("one", **{FINGERPRINT_TAG: listed}), made)
     assert made.workspace.store.outputs("recordings") == []
@@ -87,7 +87,7 @@ def test_an_upload_that_changed_before_the_run_began_supersedes_it(made: Bench) 
 def test_an_upload_that_is_replaced_while_it_is_read_supersedes_the_run(
     made: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listed = str(of_upload(made.workspace.uploads, "one"))
+    listed = str(upload_listing_fingerprint(made.workspace.uploads, "one"))
     while_reading(monkeypatch, "raw_recordings", lambda: tear_meta(made.uploads / "one"))
     strict = replace(made, definitions=_again(made))
     assert_superseded(strict.process("one", **{FINGERPRINT_TAG: listed}), made)
@@ -107,7 +107,7 @@ def test_a_download_that_met_another_upload_supersedes_the_run_of_a_person_too(
 def test_a_later_stage_that_finds_the_upload_replaced_stops_without_blame(
     made: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listed = str(of_upload(made.workspace.uploads, "one"))
+    listed = str(upload_listing_fingerprint(made.workspace.uploads, "one"))
     log = made.uploads / "one" / "input_log.jsonl"
     while_reading(monkeypatch, "events", lambda: log.write_bytes(b"{}\n"))
     strict = replace(made, definitions=_again(made))
@@ -122,7 +122,7 @@ def test_what_was_made_of_an_upload_that_was_replaced_meanwhile_is_not_committed
     made: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bytes are good, and belong to another upload than the run was for."""
-    listed = str(of_upload(made.workspace.uploads, "one"))
+    listed = str(upload_listing_fingerprint(made.workspace.uploads, "one"))
     while_reading(monkeypatch, "raw_recordings", (made.uploads / "one" / "meta.json").touch)
     strict = replace(made, definitions=_again(made))
     assert_superseded(strict.process("one", **{FINGERPRINT_TAG: listed}), made)
@@ -151,7 +151,7 @@ def test_a_file_that_may_not_be_read_is_told_once_and_not_tried_for_ever(
 
 def test_an_upload_that_is_only_broken_is_still_quarantined(made: Bench) -> None:
     tear_meta(made.uploads / "one")
-    listed = str(of_upload(made.workspace.uploads, "one"))
+    listed = str(upload_listing_fingerprint(made.workspace.uploads, "one"))
     result = made.process("one", **{FINGERPRINT_TAG: listed})
     assert not result.success
     assert OUTCOME_TAG not in tags(result, made)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.storage.uploads.upload_listing import FILES
+from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline_tests.defs.bench import (
     Bench,
     Result,
@@ -112,7 +112,7 @@ def test_no_demonstration_is_launched_before_it_can_be_compared(made: Bench) -> 
     put_tasks(tasks(made), {"os": [task("a")]})
     folder = made.uploads / "one"
     folder.mkdir()
-    for name in FILES:
+    for name in RECORDING_FILES:
         (folder / name).write_bytes(b"x")
     looks = [ticked(made, "new_uploads") for _ in range(3)]
     assert {one.requests for one in looks} == {()}

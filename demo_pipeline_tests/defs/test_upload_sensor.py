@@ -8,6 +8,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
+from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.defs import instance_runs
 from demo_pipeline.defs.instance_runs import (
     FAILURE_GRACE_SECONDS,
@@ -27,8 +28,7 @@ from demo_pipeline.defs.upload_sensor import build_new_uploads
 from demo_pipeline.discovery.decisions import UploadState
 from demo_pipeline.pipeline.crash_quarantine import record_crash
 from demo_pipeline.pipeline.quarantine import list_quarantine, read_quarantine
-from demo_pipeline.storage.uploads.fingerprint import of_upload
-from demo_pipeline.storage.uploads.upload_listing import FILES
+from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint
 from demo_pipeline_tests.defs.bench import Bench, Ticked, bench, cancel, launched, ticked
 from demo_pipeline_tests.uploads import upload
 
@@ -42,7 +42,7 @@ def made(tmp_path: Path) -> Iterator[Bench]:
 def arrive(made: Bench, name: str, *files: str, content: bytes = b"x") -> None:
     """An upload of which only the files' names matter."""
     (made.uploads / name).mkdir(parents=True, exist_ok=True)
-    for file in files or FILES:
+    for file in files or RECORDING_FILES:
         (made.uploads / name / file).write_bytes(content)
 
 
@@ -76,7 +76,7 @@ class TestOneRunAnUpload:
     def test_the_request_names_the_upload_it_is_for(self, made: Bench) -> None:
         arrive(made, "one")
         [request] = looked(made).requests
-        listed = of_upload(made.workspace.uploads, "one")
+        listed = upload_listing_fingerprint(made.workspace.uploads, "one")
         assert request.tags[FINGERPRINT_TAG] == listed
         assert request.run_key == f"one@{str(listed)[:16]}"
 

@@ -3,7 +3,7 @@
 import zlib
 from collections.abc import Callable
 
-from demo_pipeline.discovery.decisions import File, described
+from demo_pipeline.discovery.decisions import ObservedFile, observed_file
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.objects.object_store import PAGE, ObjectInfo, Page
 
@@ -45,8 +45,8 @@ class Bucket:
             self.folders.pop(name, None)
         self._orders.clear()
 
-    def files(self, name: str) -> tuple[File, ...]:
-        return tuple(sorted(described(*each) for each in self.folders.get(name, {}).items()))
+    def files(self, name: str) -> tuple[ObservedFile, ...]:
+        return tuple(sorted(observed_file(*each) for each in self.folders.get(name, {}).items()))
 
     def list_page(self, prefix: str = "", token: str | None = None, limit: int = PAGE) -> Page:
         self._before("list_page")

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from demo_pipeline.discovery.decisions import Request
-from demo_pipeline.discovery.run_history import Ended, Launch, RunOutcome
+from demo_pipeline.discovery.run_history import EndedRuns, Launch, RunOutcome
 
 
 @dataclass
@@ -54,9 +54,9 @@ class Runs:
         self.before("has_run")
         return run_key in self._keys
 
-    def ended(self, token: str | None) -> Ended:
+    def ended(self, token: str | None) -> EndedRuns:
         self.before("ended")
-        return Ended(tuple(self._ends[int(token or 0) :]), str(len(self._ends)))
+        return EndedRuns(tuple(self._ends[int(token or 0) :]), str(len(self._ends)))
 
     def lose(self, run: Run) -> None:
         """It is cancelled, or dies without a word."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from random import Random
 
-from demo_pipeline.storage.uploads.upload_listing import FILES
+from demo_pipeline.common.recording_files import RECORDING_FILES
 
 QUIET = 60.0  # seconds; the gaps within one upload are shorter
 _LONGEST_GAP = 0.97 * QUIET
@@ -53,10 +53,10 @@ class Person:
         """2 % never finish; 5 % upload again, up to three times; 2 % delete."""
         fate = self._random.random()
         if fate < 0.02:
-            files = self._random.sample(FILES, self._random.choice((1, 2)))
+            files = self._random.sample(RECORDING_FILES, self._random.choice((1, 2)))
             self._put({file: self._etag() for file in files})
             return
-        self._put({file: self._etag() for file in FILES})
+        self._put({file: self._etag() for file in RECORDING_FILES})
         if fate < 0.07:
             for _ in range(self._random.choice((1, 1, 2, 3))):
                 self._rest()
@@ -66,14 +66,14 @@ class Person:
             self._delete()
             if self._random.random() < 0.5:
                 self._rest()
-                again = {file: self._etag() for file in FILES}
+                again = {file: self._etag() for file in RECORDING_FILES}
                 self._put(self._random.choice((self._before[0], again)))
 
     def _next(self) -> Contents:
         """Some files new, or all as they once were, or the same bytes under another ETag."""
         if len(self._before) > 1 and self._random.random() < 0.6:
             return self._before[-2]
-        files = self._random.sample(FILES, self._random.choice((1, 2, 3)))
+        files = self._random.sample(RECORDING_FILES, self._random.choice((1, 2, 3)))
         return {file: self._etag() for file in files}
 
     def _put(self, contents: Contents) -> None:
@@ -84,13 +84,17 @@ class Person:
             file = self._random.choice(order)
             puts.insert(self._random.randrange(order.index(file) + 1), (file, self._etag()))
         for place, (file, etag) in enumerate(puts):
-            lacks = set(FILES) - self._contents.keys()
+            lacks = set(RECORDING_FILES) - self._contents.keys()
             self._gap(long=lacks == {file})
             self._add(file, etag, last=place == len(puts) - 1)
         self._before.append(dict(self._contents))
 
     def _delete(self) -> None:
-        files = FILES if self._random.random() < 0.6 else (self._random.choice(FILES),)
+        files = (
+            RECORDING_FILES
+            if self._random.random() < 0.6
+            else (self._random.choice(RECORDING_FILES),)
+        )
         for file in files:
             self._gap(long=False)
             self._add(file, None, last=file == files[-1])

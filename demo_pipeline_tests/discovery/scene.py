@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.discovery.decisions import Request, UploadState
 from demo_pipeline.discovery.ledger import Ledger
 from demo_pipeline.discovery.tick import Tick, tick
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.storage.objects.object_store import Objects
-from demo_pipeline.storage.uploads.upload_listing import FILES
 from demo_pipeline_tests.discovery.bucket import Bucket
 from demo_pipeline_tests.discovery.dagster_like import Runs
 from demo_pipeline_tests.discovery.dying_ticks import DyingLedger
@@ -25,8 +25,8 @@ class Scene:
     Attributes:
         path: of the ledger.
         objects: looked at instead of the bucket.
-        seconds_a_request: that pass within a look.
-        before: called before every step of a look, in the ledger too; may raise.
+        seconds_a_request: that pass within a tick.
+        before: called before every step of a tick, in the ledger too; may raise.
     """
 
     path: Path
@@ -43,16 +43,18 @@ class Scene:
         self.bucket._before = self._request
         self.runs.before = self._ask
 
-    def upload(self, name: str, version: str = "1", files: tuple[str, ...] = FILES) -> None:
+    def upload(
+        self, name: str, version: str = "1", files: tuple[str, ...] = RECORDING_FILES
+    ) -> None:
         for file in files:
             self.bucket.place(name, file, f"{name}-{file}-{version}", modified=self.now)
 
-    def delete(self, name: str, files: tuple[str, ...] = FILES) -> None:
+    def delete(self, name: str, files: tuple[str, ...] = RECORDING_FILES) -> None:
         for file in files:
             self.bucket.remove(name, file)
 
-    def look(self, after: float = 30) -> Tick:
-        """A look some seconds later, of which nothing is launched."""
+    def tick(self, after: float = 30) -> Tick:
+        """A tick some seconds later; nothing of it is launched."""
         self.now += after
         objects: Objects = self.objects or self.bucket
         with DyingLedger.open(self.path) as ledger:
@@ -67,7 +69,7 @@ class Scene:
         """Looks and launches for so long; what was launched."""
         launched = []
         for _ in range(int(seconds / 30)):
-            found = self.look()
+            found = self.tick()
             launched += [each for each in found.requests if self.runs.launch(each, self.now)]
         return launched
 
@@ -75,9 +77,9 @@ class Scene:
         with Ledger.open(self.path) as ledger:
             return ledger.states().get(name)
 
-    def wish(self, name: str, reason: str) -> None:
+    def request_rerun(self, name: str, reason: str) -> None:
         with Ledger.open(self.path) as ledger:
-            ledger.wish(name, reason)
+            ledger.request_rerun(name, reason)
 
     def _ask(self, name: str) -> None:
         self.before(name)

@@ -1,7 +1,7 @@
 """A world from a seed: people upload, sensor, daemon and runs die, the ledger is deleted, the clock
 jumps back, tokens expire, pages change under the listing. Then: what was missed?
 
-Beside the real `tick`, the usual sensor over a last-modified cursor looks at the same bucket; it
+Beside the real `tick`, the usual sensor with a last-modified cursor polls the same bucket; it
 is spared the kills.
 """
 
@@ -14,9 +14,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from demo_pipeline.discovery.decisions import SUPERSEDED, Request, UploadState, fingerprint_of
+from demo_pipeline.discovery.decisions import (
+    SUPERSEDED_REASON,
+    Request,
+    UploadState,
+    fingerprint_of,
+)
 from demo_pipeline.discovery.ledger import Ledger
-from demo_pipeline.discovery.run_history import MOST_LOST
+from demo_pipeline.discovery.run_history import MAX_LOST_RUNS
 from demo_pipeline.discovery.tick import Tick, tick
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.storage.errors import StorageError
@@ -34,7 +39,7 @@ SETTINGS = DiscoverySettings(
 )
 UPLOADING = 1800.0  # seconds in which uploads begin
 EPOCH = 1_700_000_000.0
-SETTLING = 40  # looks in peace at the end
+SETTLING = 40  # ticks without faults at the end
 
 
 @dataclass(frozen=True)
@@ -88,7 +93,7 @@ class CursorSensor:
         self.runs: dict[str, list[Run]] = defaultdict(list)
         self._cursor = float("-inf")
 
-    def look(self, bucket: Bucket, time: float) -> None:
+    def tick(self, bucket: Bucket, time: float) -> None:
         infos = [info for files in bucket.folders.values() for info in files.values()]
         new = {info.key.partition("/")[0] for info in infos if info.modified > self._cursor}
         self._cursor = max([self._cursor, *(info.modified for info in infos)])
@@ -108,7 +113,7 @@ class World:
     """
 
     def __init__(self, seed: int, count: int, folder: Path) -> None:
-        self.time, self.kills, self.ledgers_lost, self.looks_lost = 0.0, 0, 0, 0
+        self.time, self.kills, self.ledgers_lost, self.ticks_lost = 0.0, 0, 0, 0
         self.random = Random(seed)
         self.bucket = Bucket(150, self._request, lambda: self.time, token_seconds=300)
         self.runs, self.cursor = Runs(self._step), CursorSensor()
@@ -127,7 +132,7 @@ class World:
         self._at(self.random.uniform(0, self._end), self._set_clock_back)
 
     def run(self) -> None:
-        """Until the last event is over, and some looks more."""
+        """Until the last event is over, and for some more ticks."""
         while self._events or self.time < self._end:
             self._live(self.random.uniform(25, 35))
         self._peace, self._steps_left = True, None
@@ -143,24 +148,24 @@ class World:
             return ledger.states()
 
     def _live(self, seconds: float) -> None:
-        """Wait, then look and launch, perhaps to die of it."""
+        """Wait, then tick and launch; it may be killed on the way."""
         self._pass(seconds)
-        self.cursor.look(self.bucket, self.time)
+        self.cursor.tick(self.bucket, self.time)
         if not self._peace and self.random.random() < 0.2:
             self._steps_left = int(2 ** self.random.uniform(0, 9))
         try:
             for request in self._resumed:
                 self._launch(request)
             self._resumed = []
-            self._launch_all(self._look())
-        except StorageError:  # the ledger was deleted under this look's hands
-            self.looks_lost += 1
+            self._launch_all(self._tick())
+        except StorageError:  # the ledger was deleted during this tick
+            self.ticks_lost += 1
         except Killed:
             self.kills += 1
             self._pass(self.random.choice((0, 20, 100, 500)) * self.random.random())
         self._steps_left = None
 
-    def _look(self) -> Tick:
+    def _tick(self) -> Tick:
         now = EPOCH + self.time - self._jump
         with DyingLedger.open(self._path) as ledger:
             ledger.before = self._step
@@ -194,11 +199,11 @@ class World:
             self.runs.lose(run)
         elif fingerprint_of(self.bucket.files(run.id)) != run.fingerprint:
             run.superseded = True
-            self._at(self.time + self.random.uniform(0, 60), lambda: self._wish(run.id))
+            self._at(self.time + self.random.uniform(0, 60), lambda: self._request_rerun(run.id))
 
-    def _wish(self, demonstration: str) -> None:
+    def _request_rerun(self, demonstration: str) -> None:
         with Ledger.open(self._path) as ledger:
-            ledger.wish(demonstration, SUPERSEDED)
+            ledger.request_rerun(demonstration, SUPERSEDED_REASON)
 
     def _apply(self, change: Change) -> None:
         if change.etag is None:
@@ -234,7 +239,7 @@ class World:
                 raise Killed
 
     def _lose_ledger(self) -> None:
-        """The file is deleted, perhaps under the hands of a look."""
+        """The file is deleted, perhaps during a tick."""
         self.ledgers_lost += 1
         for ending in ("", "-wal", "-shm"):
             self._path.with_name(self._path.name + ending).unlink(missing_ok=True)
@@ -289,7 +294,7 @@ def _has_run(runs: list[Run], fingerprint: str) -> bool:
     if not runs or runs[-1].fingerprint != fingerprint or runs[-1].superseded:
         return False
     lost = sum(run.lost for run in runs if run.fingerprint == fingerprint)
-    return not runs[-1].lost or lost >= MOST_LOST
+    return not runs[-1].lost or lost >= MAX_LOST_RUNS
 
 
 def _again(earlier: Run, later: Run) -> bool:

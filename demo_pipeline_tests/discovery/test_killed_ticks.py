@@ -15,25 +15,25 @@ Story = Callable[[Scene], None]
 def first_upload(scene: Scene) -> None:
     scene.upload("a")
     scene.upload("b")
-    scene.look()
+    scene.tick()
 
 
 def unconfirmed(scene: Scene) -> None:
     first_upload(scene)
-    scene.launch(scene.look(61))
+    scene.launch(scene.tick(61))
 
 
 def second_upload(scene: Scene) -> None:
     first_upload(scene)
     scene.go_on(150)
     scene.upload("a", "2", ("meta.json",))
-    scene.look()
+    scene.tick()
 
 
-def a_wish(scene: Scene) -> None:
+def a_rerun_request(scene: Scene) -> None:
     first_upload(scene)
     scene.go_on(150)
-    scene.wish("a", "retry")
+    scene.request_rerun("a", "retry")
 
 
 def a_lost_run(scene: Scene) -> None:
@@ -48,7 +48,7 @@ def run(story: Story, path: Path, step: int) -> tuple[list[str], bool]:
     story(scene)
     scene.before = fuse = Fuse(step)
     with suppress(Killed):
-        for request in scene.look(61).requests:
+        for request in scene.tick(61).requests:
             fuse("launch")
             scene.runs.launch(request)
             fuse("launched")
@@ -80,8 +80,8 @@ def test_while_it_requests_a_new_version(tmp_path):
     check(second_upload, tmp_path, ["a", "a", "b"], steps=20)
 
 
-def test_while_it_grants_a_wish(tmp_path):
-    check(a_wish, tmp_path, ["a", "a", "b"], steps=20)
+def test_while_it_grants_a_rerun_request(tmp_path):
+    check(a_rerun_request, tmp_path, ["a", "a", "b"], steps=20)
 
 
 def test_while_it_makes_up_for_a_lost_run(tmp_path):

@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from demo_pipeline.discovery.decisions import UploadRecord, UploadState
+from demo_pipeline.discovery.decisions import ObservedFile, UploadRecord, UploadState
 from demo_pipeline.discovery.ledger import Ledger
 from demo_pipeline.discovery.tick import tick
 from demo_pipeline.storage.errors import StorageError
@@ -18,9 +18,9 @@ def known(scene: Scene) -> Scene:
     return scene
 
 
-def wish_and_fail(ledger: Ledger) -> None:
+def request_and_fail(ledger: Ledger) -> None:
     with ledger.transaction():
-        ledger.wish("demo", "retry")
+        ledger.request_rerun("demo", "retry")
         _ = 1 / 0
 
 
@@ -52,12 +52,12 @@ def test_a_ledger_of_another_version_is_set_aside(known):
     assert is_whole_again(known)
 
 
-def test_another_version_with_a_wish_in_it_is_kept_for_people(known):
-    known.wish("demo", "retry")
+def test_another_version_with_a_requested_rerun_is_kept_for_people(known):
+    known.request_rerun("demo", "retry")
     connection = sqlite3.connect(known.path)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
-    known.look()
+    known.tick()
     aside = sqlite3.connect(known.path.with_name("ledger.sqlite.damaged"))
     assert aside.execute("SELECT id FROM wishes").fetchall() == [("demo",)]
     aside.close()
@@ -65,7 +65,7 @@ def test_another_version_with_a_wish_in_it_is_kept_for_people(known):
 
 def test_a_place_where_no_file_can_be_is_named(tmp_path):
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(StorageError, match="no ledger can be kept there"):
+    with pytest.raises(StorageError, match="the ledger of uploads cannot be opened"):
         Ledger.open(tmp_path / "file" / "ledger.sqlite")
 
 
@@ -78,17 +78,18 @@ def test_a_ledger_that_goes_away_under_a_look_is_a_storage_error(scene):
 
 def test_what_is_written_in_a_transaction_that_fails_is_not_kept(scene):
     scene.upload("demo")
-    scene.look()
+    scene.tick()
     with Ledger.open(scene.path) as ledger:
         with pytest.raises(ZeroDivisionError):
-            wish_and_fail(ledger)
-        assert ledger.wishes("demo") == []
+            request_and_fail(ledger)
+        assert ledger.reruns("demo") == []
 
 
 def test_names_that_are_no_text_are_kept(scene):
     name = "caf\udce9"
     with Ledger.open(scene.path) as ledger:
-        entry = UploadRecord(name, "cafe", files=(("meta.json", "etag", 2**40, 7),), due=1.5)
-        ledger.save([entry])
-        assert ledger.entries([name, "other"]) == {name: entry}
-        assert ledger.due(2.0, 10, complete=False) == [entry]
+        file = ObservedFile("meta.json", "etag", 2**40, 7)
+        record = UploadRecord(name, "cafe", files=(file,), due=1.5)
+        ledger.save([record])
+        assert ledger.records([name, "other"]) == {name: record}
+        assert ledger.due(2.0, 10, complete=False) == [record]

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import pytest
 
 from demo_pipeline.discovery.ledger import Ledger
-from demo_pipeline.discovery.reconciliation import UnfinishedUploads, account, unfinished_uploads
+from demo_pipeline.discovery.reconciliation import UnfinishedUploads, reconcile, unfinished_uploads
 from demo_pipeline.discovery.run_history import RunOutcome
 from demo_pipeline_tests.discovery.scene import Scene
 
@@ -38,7 +38,7 @@ def figures(one):
 @pytest.mark.parametrize("listed", [None, ["a", "b", "pending"], ["a", "b", "pending", COLLIDING]])
 def test_every_id_is_counted_once(place, listed):
     with ledger_of(place) as ledger:
-        found = account(ledger, {"b"}, listed)
+        found = reconcile(ledger, {"b"}, listed)
     assert figures(found) == (5, 1, 2, 1, 1)
     assert found.balanced
     assert found.problems == ()
@@ -46,23 +46,23 @@ def test_every_id_is_counted_once(place, listed):
 
 def test_a_request_that_is_not_launched_is_pending(place):
     place.upload("late")
-    place.look()
-    place.look(61)
+    place.tick()
+    place.tick(61)
     with ledger_of(place) as ledger:
-        assert account(ledger, (), None).pending == 2
+        assert reconcile(ledger, (), None).pending == 2
 
 
 def test_a_corrected_upload_with_a_record_stays_quarantined_until_it_is_released(place):
     place.upload("b", "2")
-    place.look()
+    place.tick()
     with ledger_of(place) as ledger:
-        assert figures(account(ledger, {"b"}, None)) == (5, 1, 2, 1, 1)
-        assert figures(account(ledger, (), None)) == (5, 1, 1, 2, 1)
+        assert figures(reconcile(ledger, {"b"}, None)) == (5, 1, 2, 1, 1)
+        assert figures(reconcile(ledger, (), None)) == (5, 1, 1, 2, 1)
 
 
 def test_an_upload_that_discovery_does_not_know_breaks_the_sum_and_is_named(place):
     with ledger_of(place) as ledger:
-        found = account(ledger, (), ["a", "b", "pending", "unseen"])
+        found = reconcile(ledger, (), ["a", "b", "pending", "unseen"])
     assert not found.balanced
     assert [(each.code, each.demonstration) for each in found.problems] == [
         ("unknown_upload", "unseen")
@@ -71,8 +71,8 @@ def test_an_upload_that_discovery_does_not_know_breaks_the_sum_and_is_named(plac
 
 def test_an_upload_that_came_since_the_last_look_is_pending_and_no_error(place):
     with ledger_of(place) as ledger:
-        found = account(ledger, (), ["a", "b", "pending", "late"], watched=True)
-        assert ledger.looked() == place.now
+        found = reconcile(ledger, (), ["a", "b", "pending", "late"], recent_tick=True)
+        assert ledger.last_tick() == place.now
     assert found.balanced
     assert found.pending == 2
     assert [(str(each.severity), each.demonstration) for each in found.problems] == [
@@ -86,9 +86,9 @@ class TestWhatBecameOfTheRuns:
 
     def test_a_cancelled_run_that_is_made_up_for_is_pending(self, place):
         place.runs.lose(place.runs.by_id["a"][-1])
-        doubted = unfinished_uploads(["a", "b"], {"a"}, place.runs)
+        unfinished = unfinished_uploads(["a", "b"], {"a"}, place.runs)
         with ledger_of(place) as ledger:
-            found = account(ledger, (), None, doubted)
+            found = reconcile(ledger, (), None, unfinished)
         assert figures(found) == (5, 1, 1, 2, 1)
         assert found.balanced
 
@@ -97,10 +97,10 @@ class TestWhatBecameOfTheRuns:
         for _ in range(3):
             place.runs.lose(place.runs.by_id["a"][-1])
             place.go_on()
-        doubted = unfinished_uploads(["a"], made, place.runs)
+        unfinished = unfinished_uploads(["a"], made, place.runs)
         with ledger_of(place) as ledger:
-            found = account(ledger, (), None, doubted)
-            held = account(ledger, {"a"}, None, doubted)
+            found = reconcile(ledger, (), None, unfinished)
+            held = reconcile(ledger, {"a"}, None, unfinished)
         assert not found.balanced
         assert [(each.code, each.demonstration) for each in found.problems] == [
             ("lost_upload", "a")
@@ -122,7 +122,7 @@ class TestWhatBecameOfTheRuns:
 
 def test_what_vanished_just_now_is_gone_and_named(place):
     with ledger_of(place) as ledger:
-        found = account(ledger, (), ["a", "pending"])
+        found = reconcile(ledger, (), ["a", "pending"])
     assert figures(found) == (5, 1, 1, 1, 2)
     assert found.balanced
     assert [(str(each.severity), each.demonstration) for each in found.problems] == [
@@ -132,13 +132,13 @@ def test_what_vanished_just_now_is_gone_and_named(place):
 
 def test_what_was_gone_and_lies_there_again_is_pending(place):
     with ledger_of(place) as ledger:
-        found = account(ledger, (), ["a", "b", "pending", "gone"])
+        found = reconcile(ledger, (), ["a", "b", "pending", "gone"])
     assert figures(found) == (5, 2, 1, 2, 0)
     assert found.problems == ()
 
 
 def test_a_record_of_what_was_never_uploaded_is_named(place):
     with ledger_of(place) as ledger:
-        found = account(ledger, {"stranger", "gone"}, None)
+        found = reconcile(ledger, {"stranger", "gone"}, None)
     assert found.balanced
     assert [each.demonstration for each in found.problems] == ["stranger"]

@@ -8,9 +8,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from demo_pipeline.discovery.decisions import File, UploadState, fingerprint_of
+from demo_pipeline.common.recording_files import RECORDING_FILES
+from demo_pipeline.discovery.decisions import ObservedFile, UploadState, fingerprint_of
 from demo_pipeline.storage.ids import safe_id
-from demo_pipeline.storage.uploads.upload_listing import FILES
 from demo_pipeline_tests.discovery.bucket import Bucket
 from demo_pipeline_tests.discovery.dying_ticks import Fuse, Killed
 from demo_pipeline_tests.discovery.scene import Scene
@@ -29,7 +29,11 @@ class Uploads(RuleBasedStateMachine):
         self.changed = dict.fromkeys(NAMES, 0.0)
         self.early: list[str] = []
 
-    @rule(name=st.sampled_from(NAMES), file=st.sampled_from(FILES), version=st.integers(1, 2))
+    @rule(
+        name=st.sampled_from(NAMES),
+        file=st.sampled_from(RECORDING_FILES),
+        version=st.integers(1, 2),
+    )
     def put(self, name: str, file: str, version: int) -> None:
         before = self.scene.bucket.files(name)
         self.scene.upload(name, str(version), (file,))
@@ -41,18 +45,18 @@ class Uploads(RuleBasedStateMachine):
         self.scene.upload(name, str(version))
         self._note(name, before)
 
-    @rule(name=st.sampled_from(NAMES), files=st.sets(st.sampled_from(FILES), min_size=1))
+    @rule(name=st.sampled_from(NAMES), files=st.sets(st.sampled_from(RECORDING_FILES), min_size=1))
     def delete(self, name: str, files: set[str]) -> None:
         before = self.scene.bucket.files(name)
         self.scene.delete(name, tuple(files))
         self._note(name, before)
 
     @rule(seconds=st.sampled_from((1, 30, 61, -1000)), step=st.none() | st.integers(0, 60))
-    def look(self, seconds: float, step: int | None) -> None:
+    def tick(self, seconds: float, step: int | None) -> None:
         fuse = Fuse(-1 if step is None else step)
         self.scene.before = fuse
         try:
-            for request in self.scene.look(seconds).requests:
+            for request in self.scene.tick(seconds).requests:
                 fuse("launch")
                 self._launch(request)
         except Killed:
@@ -78,7 +82,7 @@ class Uploads(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         for _ in range(9):
-            self.look(61, None)
+            self.tick(61, None)
         for name in NAMES:
             files = self.scene.bucket.files(name)
             runs = self.scene.runs.by_id.get(self._id(name), [])
@@ -92,7 +96,7 @@ class Uploads(RuleBasedStateMachine):
         self.no_run_is_early_or_double()
         self._folder.cleanup()
 
-    def _note(self, name: str, before: tuple[File, ...]) -> None:
+    def _note(self, name: str, before: tuple[ObservedFile, ...]) -> None:
         if self.scene.bucket.files(name) != before:
             self.changed[name] = self.scene.now
 

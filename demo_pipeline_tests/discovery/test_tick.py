@@ -5,12 +5,12 @@ import re
 
 import pytest
 
-from demo_pipeline.discovery.decisions import SUPERSEDED, UploadState, fingerprint_of
+from demo_pipeline.common.recording_files import RECORDING_FILES
+from demo_pipeline.discovery.decisions import SUPERSEDED_REASON, UploadState, fingerprint_of
 from demo_pipeline.discovery.ledger import Ledger
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.objects.folder_objects import FolderObjects
-from demo_pipeline.storage.uploads.upload_listing import FILES
 from demo_pipeline_tests.discovery.bucket import Bucket
 from demo_pipeline_tests.discovery.scene import Scene
 
@@ -22,9 +22,9 @@ def keys(requests):
 class TestUploading:
     def test_an_upload_is_requested_once_it_has_been_quiet(self, scene):
         scene.upload("demo")
-        assert scene.look().requests == ()
-        assert scene.look(after=59).requests == ()
-        [request] = scene.look(after=2).requests
+        assert scene.tick().requests == ()
+        assert scene.tick(after=59).requests == ()
+        [request] = scene.tick(after=2).requests
         fingerprint = fingerprint_of(scene.bucket.files("demo"))
         assert (request.id, request.fingerprint, request.reason) == ("demo", fingerprint, "new")
         assert request.run_key == f"demo@{fingerprint[:16]}"
@@ -32,94 +32,94 @@ class TestUploading:
     def test_every_change_starts_the_quiet_time_again(self, scene):
         for version in range(5):
             scene.upload("demo", str(version), ("recording.mp4",))
-            scene.upload("demo", files=FILES[:2])
-            assert scene.look(after=50).requests == ()
-        assert len(scene.look(after=61).requests) == 1
+            scene.upload("demo", files=RECORDING_FILES[:2])
+            assert scene.tick(after=50).requests == ()
+        assert len(scene.tick(after=61).requests) == 1
 
-    def test_a_file_that_went_back_and_forth_between_two_looks_was_not_quiet(self, scene):
+    def test_a_file_that_went_back_and_forth_between_two_ticks_was_not_quiet(self, scene):
         scene.upload("demo")
-        scene.look()
+        scene.tick()
         scene.now += 40
         scene.upload("demo", "2", ("meta.json",))
         scene.upload("demo", "1", ("meta.json",))
-        assert scene.look(21).requests == ()
-        assert len(scene.look(61).requests) == 1
+        assert scene.tick(21).requests == ()
+        assert len(scene.tick(61).requests) == 1
 
     def test_a_file_that_is_written_again_as_it_was_is_part_of_an_upload(self, scene):
         """Two files of three change, and the same third between them: never 60 s of quiet."""
         scene.upload("demo")
         assert len(scene.go_on()) == 1
-        for file, version in zip(FILES, ("2", "1", "2"), strict=True):
+        for file, version in zip(RECORDING_FILES, ("2", "1", "2"), strict=True):
             scene.upload("demo", version, (file,))
-            assert scene.look(25).requests == ()
-            assert scene.look(30).requests == ()
+            assert scene.tick(25).requests == ()
+            assert scene.tick(30).requests == ()
         [request] = scene.go_on()
         assert request.fingerprint == fingerprint_of(scene.bucket.files("demo"))
 
     def test_two_files_are_no_upload_however_long_they_lie_there(self, scene):
-        scene.upload("demo", files=FILES[:2])
+        scene.upload("demo", files=RECORDING_FILES[:2])
         assert scene.go_on(7200) == []
         assert scene.state("demo") is UploadState.PENDING
-        scene.upload("demo", files=FILES[2:])
+        scene.upload("demo", files=RECORDING_FILES[2:])
         assert len(scene.go_on()) == 1
 
     def test_an_abandoned_upload_is_not_looked_at_every_time(self, scene):
-        scene.upload("demo", files=FILES[:1])
+        scene.upload("demo", files=RECORDING_FILES[:1])
         scene.go_on(7200)
-        assert sum(scene.look().polls for _ in range(40)) <= 3
+        assert sum(scene.tick().polls for _ in range(40)) <= 3
 
     def test_a_marker_ends_the_first_upload_at_once_and_no_later_one(self, scene):
         scene.settings = DiscoverySettings(complete_marker="_COMPLETE")
         scene.upload("demo")
         scene.bucket.place("demo", "_COMPLETE", "marker")
-        assert len(scene.launch(scene.look())) == 1
-        scene.look()
-        scene.upload("demo", "2", FILES[:1])  # the old marker is still there
-        assert scene.look().requests == ()
+        assert len(scene.launch(scene.tick())) == 1
+        scene.tick()
+        scene.upload("demo", "2", RECORDING_FILES[:1])  # the old marker is still there
+        assert scene.tick().requests == ()
         scene.upload("demo", "2")
-        assert scene.look().requests == ()
+        assert scene.tick().requests == ()
         assert len(scene.go_on()) == 1
 
     def test_quiet_seconds_of_zero_take_what_is_there(self, scene):
         scene.settings = DiscoverySettings(stable_seconds=0)
         scene.upload("demo")
-        assert len(scene.look().requests) == 1
+        assert len(scene.tick().requests) == 1
 
     def test_a_slow_look_does_not_count_its_own_length_as_quiet(self, scene):
         """Begun at 0 and seen at 45 s, an upload is not yet quiet for 60 s at 65 s."""
         scene.upload("demo")
         scene.seconds_a_request = 15
-        scene.look()
+        scene.tick()
         scene.seconds_a_request = 0
-        assert scene.look(after=65).requests == ()
-        assert len(scene.look(after=41).requests) == 1
+        assert scene.tick(after=65).requests == ()
+        assert len(scene.tick(after=41).requests) == 1
 
 
 class TestLaunching:
     def test_what_is_not_launched_is_requested_again_under_the_same_key(self, scene):
         scene.upload("demo")
-        scene.look()
-        first, second = scene.look(61), scene.look()
+        scene.tick()
+        first, second = scene.tick(61), scene.tick()
         assert keys(first.requests) == keys(second.requests)
         assert scene.state("demo") is UploadState.REQUESTED
         scene.launch(second)
-        assert scene.look().requests == ()
+        assert scene.tick().requests == ()
         assert scene.state("demo") is UploadState.ACCEPTED
         assert scene.go_on(3600) == []
 
     def test_an_upload_that_changes_before_its_run_is_launched_waits_again(self, scene):
         scene.upload("demo")
-        scene.look()
-        [stale] = scene.look(61).requests
+        scene.tick()
+        [stale] = scene.tick(61).requests
         scene.upload("demo", "2")
         [fresh] = scene.go_on()
         assert fresh.fingerprint != stale.fingerprint
 
     def test_ids_are_given_for_registration_with_their_request(self, scene):
         scene.upload("a")
-        scene.upload("b", files=FILES[:1])
-        scene.look()
-        assert scene.look(61).new_ids == ("a",)
+        scene.upload("b", files=RECORDING_FILES[:1])
+        scene.tick()
+        assert scene.tick(61).new_ids == ("a",)
 
     def test_a_run_from_elsewhere_counts(self, scene):
         """`demo-pipeline run` took it before the sensor did."""
@@ -134,7 +134,7 @@ class TestLaunching:
         scene.go_on()
         scene.runs.by_id.clear()
         scene.upload("demo", "2")
-        scene.look()
+        scene.tick()
         scene.upload("demo")
         assert scene.go_on() == []
 
@@ -155,18 +155,18 @@ class TestUploadingAgain:
         [self.first] = scene.go_on()
 
     def test_a_new_version_is_run_and_so_is_the_way_back(self, scene):
-        scene.upload("demo", "2", FILES[:1])
+        scene.upload("demo", "2", RECORDING_FILES[:1])
         [second] = scene.go_on()
         scene.upload("demo", "1")
         [third] = scene.go_on()
         assert second.reason == "changed"
         assert third.run_key == f"{self.first.run_key}#1"
-        scene.upload("demo", "2", FILES[:1])
+        scene.upload("demo", "2", RECORDING_FILES[:1])
         assert keys(scene.go_on()) == [f"{second.run_key}#1"]
 
     def test_a_version_that_was_taken_back_before_it_was_quiet_is_nothing(self, scene):
         scene.upload("demo", "2")
-        scene.look()
+        scene.tick()
         scene.upload("demo", "1")
         assert scene.go_on() == []
         assert scene.state("demo") is UploadState.ACCEPTED
@@ -176,20 +176,20 @@ class TestUploadingAgain:
         assert len(scene.go_on()) == 1
 
     def test_a_file_that_is_deleted_makes_it_pending_and_runs_nothing(self, scene):
-        scene.delete("demo", FILES[:1])
+        scene.delete("demo", RECORDING_FILES[:1])
         assert scene.go_on(1200) == []
         assert scene.state("demo") is UploadState.PENDING
-        scene.upload("demo", "1", FILES[:1])
+        scene.upload("demo", "1", RECORDING_FILES[:1])
         assert scene.go_on() == []
         assert scene.state("demo") is UploadState.ACCEPTED
 
     def test_gone_after_two_sweeps_and_back_again(self, scene):
         scene.delete("demo")
-        scene.look()
+        scene.tick()
         assert scene.state("demo") is UploadState.PENDING
-        scene.look()
+        scene.tick()
         assert scene.state("demo") is UploadState.GONE
-        assert scene.look(600).polls == 0
+        assert scene.tick(600).polls == 0
         scene.upload("demo", "2")
         assert len(scene.go_on()) == 1
         assert scene.state("demo") is UploadState.ACCEPTED
@@ -208,10 +208,10 @@ class TestUploadingAgain:
         if lost:
             scene.lose_ledger()
         else:
-            scene.wish("demo", SUPERSEDED)
-        assert scene.look().requests == ()  # it changed just now: quiet first
+            scene.request_rerun("demo", SUPERSEDED_REASON)
+        assert scene.tick().requests == ()  # it changed just now: quiet first
         [again] = scene.go_on()
-        assert (again.run_key, again.reason) == (f"{self.first.run_key}#1", SUPERSEDED)
+        assert (again.run_key, again.reason) == (f"{self.first.run_key}#1", SUPERSEDED_REASON)
         assert scene.go_on(1200) == []
 
     def test_news_of_an_old_superseded_run_does_not_run_the_new_one_twice(self, scene):
@@ -219,30 +219,30 @@ class TestUploadingAgain:
         scene.upload("demo", "2")
         assert len(scene.go_on()) == 1
         self.last.superseded = True
-        scene.wish("demo", SUPERSEDED)
+        scene.request_rerun("demo", SUPERSEDED_REASON)
         assert scene.go_on() == []
 
     def test_news_that_arrives_in_the_middle_of_a_look_waits_for_the_next(self, scene):
         """The ledger was lost, the last run is for what lies there, and an old one reports."""
         scene.lose_ledger()
-        scene.look()
+        scene.tick()
         told = []
 
         def tell(step):
             if step == "last" and not told:
                 told.append(step)
-                scene.wish("demo", SUPERSEDED)
+                scene.request_rerun("demo", SUPERSEDED_REASON)
 
         scene.before = tell
-        assert scene.look(61).requests == ()
+        assert scene.tick(61).requests == ()
         assert told
         assert scene.go_on() == []
         assert scene.state("demo") is UploadState.ACCEPTED
 
     def test_a_superseded_run_that_ended_before_it_was_confirmed(self, scene):
         scene.upload("demo", "2")
-        scene.look()
-        [key] = scene.launch(scene.look(61))
+        scene.tick()
+        [key] = scene.launch(scene.tick(61))
         scene.runs.by_id["demo"][-1].superseded = True
         assert keys(scene.go_on()) == [f"{key}#1"]
 
@@ -262,7 +262,7 @@ class TestRunsThatCameToNothing:
     def test_it_is_made_up_for_at_the_next_look_and_only_once(self, scene):
         assert scene.go_on() == []
         self.lose(scene)
-        found = scene.look()
+        found = scene.tick()
         assert [(each.run_key, each.reason) for each in found.requests] == [
             (f"{self.first.run_key}#1", "lost")
         ]
@@ -272,8 +272,8 @@ class TestRunsThatCameToNothing:
 
     def test_it_was_lost_before_it_was_confirmed(self, scene):
         scene.upload("demo", "2")
-        scene.look()
-        [key] = scene.launch(scene.look(61))
+        scene.tick()
+        [key] = scene.launch(scene.tick(61))
         self.lose(scene)
         assert keys(scene.go_on()) == [f"{key}#1"]
 
@@ -294,7 +294,7 @@ class TestRunsThatCameToNothing:
         for _ in range(3):
             self.lose(scene)
             scene.go_on()
-        scene.wish("demo", "retry")
+        scene.request_rerun("demo", "retry")
         assert [each.reason for each in scene.go_on()] == ["retry"]
 
     def test_it_was_lost_together_with_the_ledger(self, scene):
@@ -322,36 +322,36 @@ class TestWishes:
         [self.first] = scene.go_on()
 
     def test_a_retry_is_run_once_at_the_next_look(self, scene):
-        scene.wish("demo", "retry")
-        found = scene.look()
+        scene.request_rerun("demo", "retry")
+        found = scene.tick()
         assert [(each.run_key, each.reason) for each in found.requests] == [
             (f"{self.first.run_key}#1", "retry")
         ]
-        assert keys(scene.look().requests) == keys(found.requests)  # not launched: asked again
+        assert keys(scene.tick().requests) == keys(found.requests)  # not launched: asked again
         scene.launch(found)
         assert scene.go_on(1200) == []
-        scene.wish("demo", "retry")
+        scene.request_rerun("demo", "retry")
         assert keys(scene.go_on()) == [f"{self.first.run_key}#2"]
 
-    def test_two_wishes_are_one_run(self, scene):
-        scene.wish("demo", "retry")
-        scene.wish("demo", "reprocess")
+    def test_two_requested_reruns_are_one_run(self, scene):
+        scene.request_rerun("demo", "retry")
+        scene.request_rerun("demo", "reprocess")
         assert len(scene.go_on()) == 1
 
     def test_a_wish_made_after_the_launch_and_before_it_was_confirmed_is_kept(self, scene):
-        scene.wish("demo", "retry")
-        scene.launch(scene.look())
-        scene.wish("demo", "retry")
+        scene.request_rerun("demo", "retry")
+        scene.launch(scene.tick())
+        scene.request_rerun("demo", "retry")
         assert keys(scene.go_on()) == [f"{self.first.run_key}#2"]
 
-    def test_a_corrected_upload_meets_the_wish(self, scene):
-        scene.upload("demo", "2", FILES[:1])
-        scene.wish("demo", "retry")
+    def test_a_corrected_upload_serves_the_requested_rerun(self, scene):
+        scene.upload("demo", "2", RECORDING_FILES[:1])
+        scene.request_rerun("demo", "retry")
         assert len(scene.go_on(1200)) == 1
 
     def test_a_wish_for_what_is_gone_ends_with_it(self, scene):
         scene.delete("demo")
-        scene.wish("demo", "retry")
+        scene.request_rerun("demo", "retry")
         assert scene.go_on(1200) == []
         scene.upload("demo")
         assert scene.go_on(1200) == []
@@ -360,17 +360,17 @@ class TestWishes:
 class TestClock:
     def test_a_clock_set_back_costs_one_look_and_hurries_nothing(self, scene):
         scene.upload("demo")
-        scene.look()
-        assert scene.look(after=-86_400).requests == ()
-        assert scene.look(after=59).requests == ()
-        assert len(scene.look(after=2).requests) == 1
+        scene.tick()
+        assert scene.tick(after=-86_400).requests == ()
+        assert scene.tick(after=59).requests == ()
+        assert len(scene.tick(after=2).requests) == 1
 
     def test_a_clock_set_back_and_forth_is_no_quiet_time(self, scene):
         scene.upload("demo")
-        scene.look()
-        scene.look(after=-3600)
-        assert scene.look(after=3630).requests == ()
-        assert len(scene.look(after=31).requests) == 1
+        scene.tick()
+        scene.tick(after=-3600)
+        assert scene.tick(after=3630).requests == ()
+        assert len(scene.tick(after=31).requests) == 1
 
 
 class TestListings:
@@ -397,11 +397,11 @@ class TestListings:
         scene.settings = DiscoverySettings(pages_per_tick=2)
         for number in range(10):
             scene.upload(f"demo-{number}")
-        scene.look()
+        scene.tick()
         now[0] = 1000.0
-        found = [scene.look() for _ in range(3)]
+        found = [scene.tick() for _ in range(3)]
         assert all("expired" in each.errors[0] for each in found)
-        assert scene.look().errors == ()
+        assert scene.tick().errors == ()
         assert len(scene.go_on(1200)) == 10
 
     def test_hidden_and_loose_objects_are_not_demonstrations(self, scene):
@@ -421,7 +421,7 @@ class TestListings:
             scene.upload(f"demo-{number:02}")
         launched: list[str] = []
         for _ in range(60):
-            found = scene.look()
+            found = scene.tick()
             assert found.pages <= 2
             assert found.polls <= 8
             assert len(found.requests) <= 3
@@ -433,18 +433,18 @@ class TestListings:
         scene.seconds_a_request = 1
         for number in range(5):
             scene.upload(f"demo-{number}")
-        assert scene.look().polls <= 2
+        assert scene.tick().polls <= 2
         assert len(scene.go_on(1200)) == 5
 
     def test_a_bucket_that_does_not_answer_is_said_and_survived(self, scene):
         scene.upload("demo")
-        scene.look()
+        scene.tick()
 
         def refuse(_):
             raise StorageError("the bucket does not answer")
 
         scene.bucket._before = refuse
-        found = scene.look(61)
+        found = scene.tick(61)
         assert found.requests == ()
         assert set(found.errors) == {"the bucket does not answer"}
         scene.bucket._before = lambda _: None
@@ -458,16 +458,16 @@ class TestNames:
         scene.upload("other")
         assert [each.id for each in scene.go_on()] == ["other"]
         names = ("demo 1: login", "demo_1_login-3c66c2aa7243d1c231babae2")
-        assert scene.look().collisions == {"demo_1_login-3c66c2aa7243d1c231babae2": names}
+        assert scene.tick().collisions == {"demo_1_login-3c66c2aa7243d1c231babae2": names}
         scene.delete("demo 1: login")
         assert len(scene.go_on(600)) == 1
-        assert scene.look().collisions == {}
+        assert scene.tick().collisions == {}
 
     def test_a_name_that_is_no_text_has_an_id_and_is_printable(self, scene, tmp_path):
         root = tmp_path / "uploads"
         folder = root / "caf\udce9"
         folder.mkdir(parents=True)
-        for file in FILES:
+        for file in RECORDING_FILES:
             (folder / file).write_bytes(b"x")
         scene.objects = FolderObjects(root)
         [request] = scene.go_on()
@@ -478,14 +478,14 @@ class TestNames:
         (root / "demo").mkdir(parents=True)
         scene.objects = FolderObjects(root)
         for _ in range(10):
-            scene.look()
+            scene.tick()
             assert scene.state("demo") is UploadState.PENDING
 
 
 def test_the_cursor_is_short_and_for_people(scene):
     scene.upload("demo")
     scene.go_on()
-    cursor = scene.look().cursor
+    cursor = scene.tick().cursor
     assert json.loads(cursor) == {
         "accepted": 1,
         "gone": 0,
@@ -495,8 +495,8 @@ def test_the_cursor_is_short_and_for_people(scene):
     }
 
 
-def test_looks_without_changes_cost_no_polls(scene: Scene):
+def test_ticks_without_changes_cost_no_polls(scene: Scene):
     for number in range(50):
         scene.upload(f"demo-{number}")
     scene.go_on()
-    assert [scene.look().polls for _ in range(5)] == [0] * 5
+    assert [scene.tick().polls for _ in range(5)] == [0] * 5

@@ -18,13 +18,13 @@ from demo_pipeline.observation.calibration.clock import Clock
 from demo_pipeline_tests.observation.made import Observed, observe
 from demo_pipeline_tests.simulator.form import script
 from demo_pipeline_tests.simulator.frame_numbers import read_frame_number, stamp
+from demo_pipeline_tests.simulator.painter import Painter
 from demo_pipeline_tests.simulator.recording import (
     GroundTruth,
     RecordingOptions,
     write_documents,
     write_recording,
 )
-from demo_pipeline_tests.simulator.screen import Painter
 from demo_pipeline_tests.simulator.script import (
     IntendedAction,
     Script,
@@ -44,8 +44,8 @@ _FORM = script(
 )
 STORY = replace(_FORM, lead_in_ms=500, tail_ms=900)
 _TICKS = 90_000
-_REST_MS = 300  # a rest this long separates two movements of the hand
-_GUARD_MS = 50
+_REST_MS = 300  # milliseconds of rest that separate two movements of the pointer
+_LEAD_MS = 50
 
 Picture = NDArray[np.uint8]
 
@@ -146,7 +146,7 @@ def write_plain(path: Path, painter: Painter, truth: GroundTruth) -> None:
 
 @dataclass(frozen=True)
 class Rule:
-    """The before-frame rule of formats note 2, over frames whose screens are known."""
+    """The before-frame rule, over frames whose screens are known."""
 
     shown: Sequence[Shown]
     truth: GroundTruth
@@ -155,23 +155,23 @@ class Rule:
     def names(self, position: int) -> Shown:
         """The frame that shows the screen before action `position`.
 
-        Of the frames between the previous action and the guard, the last run that shows one
-        screen; of that run the latest before the hand set out, else the first.
+        Of the frames between the previous action and the least lead, the last run that shows one
+        screen; of that run the latest before the pointer moved, else the first.
         """
         action = self.truth.actions[position]
         since = self.truth.actions[position - 1].end_ms if position else float("-inf")
-        limit = self.clock.video_time(action.press_ms) - self._guard()
+        limit = self.clock.video_time(action.press_ms) - self._lead()
         asked = [f for f in self.shown if self.clock.video_time(since) <= f.time <= limit + 1e-6]
         if not asked:
             return max((f for f in self.shown if f.time <= limit + 1e-6), key=lambda f: f.time)
         run = [f for f in asked if self._still(f, asked[-1])]
-        approach_start = min(limit, self.clock.video_time(self._set_out(action, since)))
+        approach_start = min(limit, self.clock.video_time(self._approach_start(action, since)))
         before = [frame for frame in run if frame.time < approach_start]
         return before[-1] if before else run[0]
 
-    def _guard(self) -> float:
+    def _lead(self) -> float:
         frame_s = (self.shown[-1].time - self.shown[0].time) / (len(self.shown) - 1)
-        return max(_GUARD_MS / 1000, self.clock.uncertainty_ms / 1000, frame_s)
+        return max(_LEAD_MS / 1000, self.clock.uncertainty_ms / 1000, frame_s)
 
     def _screen(self, frame: Shown) -> Any:
         assert frame.number is not None
@@ -182,7 +182,7 @@ class Rule:
         between = [f for f in self.shown if frame.time <= f.time <= last.time]
         return all(self._screen(f) == self._screen(last) for f in between)
 
-    def _set_out(self, action: IntendedAction, since: float) -> float:
+    def _approach_start(self, action: IntendedAction, since: float) -> float:
         """When the movement began that ended at the press; keys are pressed without one."""
         if action.action_type in {"type", "hotkey"}:
             return float("inf")

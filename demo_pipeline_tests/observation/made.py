@@ -10,7 +10,7 @@ import cv2
 
 from demo_pipeline.actions.action_tables import Action, read_actions
 from demo_pipeline.actions.build_actions import build_actions
-from demo_pipeline.observation.calibration.evidence import Evidence
+from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.observation.frames.screenshots import (
     build_screenshots,
     read_evidence,
@@ -78,8 +78,8 @@ def cut_video(source: Path, destination: Path, seconds: float, *, front: bool = 
 def turn_video(source: Path, destination: Path, quarters: int = 1) -> None:
     """The same film with a note that players show it some quarter turns clockwise."""
     data = bytearray(source.read_bytes())
-    at = data.index(b"tkhd") + 4
-    at += 52 if data[at] == 1 else 40
+    matrix = data.index(b"tkhd") + 4
+    matrix += 52 if data[matrix] == 1 else 40
     words = [value << 16 for value in (*_TURNED_CLOCKWISE[quarters % 4], 0, 0, 1 << 14)]
-    data[at : at + 36] = struct.pack(">9i", *words)
+    data[matrix : matrix + 36] = struct.pack(">9i", *words)
     destination.write_bytes(data)

@@ -5,11 +5,11 @@ from typing import Any
 
 from demo_pipeline.common.json_files import parse_json
 from demo_pipeline.observation.calibration.canvas import Canvas, fit_canvas
-from demo_pipeline.observation.trees.raw_tree import scan_of
+from demo_pipeline.observation.trees.raw_tree import scan_from_values
 from demo_pipeline.observation.trees.step_tree import StepTree, map_tree
 
 SCREEN = (1920, 1080)
-FULL = fit_canvas(SCREEN, 1.0, SCREEN)
+FULL = fit_canvas(SCREEN, 1.0)
 TIME = 1_767_603_600_250
 
 
@@ -32,7 +32,7 @@ def node(
 def mapped(
     tree: Any, canvas: Canvas = FULL, platform: str = "windows", focused: Any = None
 ) -> StepTree:
-    scan = scan_of({"tree": tree, "focused_element": focused})
+    scan = scan_from_values({"tree": tree, "focused_element": focused})
     return map_tree(scan, TIME, platform, canvas)
 
 

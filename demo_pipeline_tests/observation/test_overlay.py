@@ -1,4 +1,4 @@
-"""What is drawn on a frame: where, how it is told apart, and what it never says."""
+"""What is drawn on a screenshot: where, how marks differ, and what a label never contains."""
 
 from typing import Any
 

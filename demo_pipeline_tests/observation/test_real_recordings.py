@@ -1,7 +1,6 @@
 """The two committed recordings of a real desktop: their clocks, leaks and wheels."""
 
 import json
-import shutil
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -10,25 +9,21 @@ from typing import Any
 import pytest
 
 from demo_pipeline.actions.inputs import inputs_of
-from demo_pipeline.observation.calibration.clock import (
-    ChangeMap,
-    Clock,
-    PointerTrack,
-    documented_clock,
-)
-from demo_pipeline.observation.calibration.evidence import Evidence
-from demo_pipeline.observation.calibration.pointer_alignment import clock_from_pictures
-from demo_pipeline.observation.frames.pointer_path import PointerPath
+from demo_pipeline.observation.calibration.clock import Clock, documented_clock
+from demo_pipeline.observation.calibration.pointer_alignment import clock_from_pointer
+from demo_pipeline.observation.frames.changed_cells import ChangeMap
+from demo_pipeline.observation.frames.evidence import Evidence
+from demo_pipeline.observation.frames.pointer_path import PointerPath, PointerTrack
 from demo_pipeline.observation.frames.screenshots import read_evidence, read_frames
 from demo_pipeline.observation.frames.video_frames import Span, decode_spans
 from demo_pipeline.recording.events import build_events, read_events
 from demo_pipeline.recording.video_probe import scan_packets
 from demo_pipeline.settings import ObservationSettings, RecordingSettings
-from demo_pipeline_tests.made_pipeline import open_pipeline, run_chain
+from demo_pipeline_tests.made_pipeline import open_pipeline
 from demo_pipeline_tests.observation import films
 from demo_pipeline_tests.simulator.form import SMALL, script
+from demo_pipeline_tests.simulator.painter import Painter
 from demo_pipeline_tests.simulator.recording import GroundTruth
-from demo_pipeline_tests.simulator.screen import Painter
 from demo_pipeline_tests.simulator.script import click
 from demo_pipeline_tests.simulator.video import VideoOptions, encode
 
@@ -50,13 +45,10 @@ class Seen:
 
 
 @pytest.fixture(scope="module")
-def seen(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Seen]:
-    root = tmp_path_factory.mktemp("real")
-    pipeline = open_pipeline(root)
+def seen(real_root: Path) -> dict[str, Seen]:
+    pipeline = open_pipeline(real_root)
     found = {}
     for name in (TICKETS, SHOPPING):
-        shutil.copytree(RECORDINGS / name, root / "uploads" / name)
-        assert set(run_chain(pipeline, name).values()) == {"made"}
         with pipeline.store.open(f"screenshots/{name}") as (folder, _):
             rows, evidence = read_frames(folder), read_evidence(folder)
         with pipeline.store.open(f"trajectories/{name}") as (folder, _):
@@ -78,7 +70,7 @@ class Watched:
         """What the pictures say when every event is `lag_ms` later."""
         track = replace(self.track, times=self.track.times + lag_ms)
         reach = ObservationSettings().max_clock_offset_s
-        return clock_from_pictures(self.changes, track, self.documented, [1.0], reach)
+        return clock_from_pointer(self.changes, track, self.documented, [1.0], reach)
 
 
 @pytest.fixture(scope="module", params=[TICKETS, SHOPPING])
@@ -101,13 +93,13 @@ def test_events_that_are_off_by_any_lag_are_found_within_a_frame(watched: Watche
     for lag_ms in LAGS_MS:
         clock = watched.clock(lag_ms)
         assert clock is not None, lag_ms
-        found = clock.documented_offset_ms - base.documented_offset_ms
-        assert found == pytest.approx(lag_ms, abs=FRAME_MS)
-        assert abs(found - lag_ms) <= clock.uncertainty_ms + base.uncertainty_ms
+        offset = clock.documented_offset_ms - base.documented_offset_ms
+        assert offset == pytest.approx(lag_ms, abs=FRAME_MS)
+        assert abs(offset - lag_ms) <= clock.uncertainty_ms + base.uncertainty_ms
 
 
 @pytest.mark.parametrize("name", [TICKETS, SHOPPING])
-def test_the_chain_settles_on_the_same_clock(name: str, seen: dict[str, Seen]) -> None:
+def test_the_chain_finds_the_same_clock(name: str, seen: dict[str, Seen]) -> None:
     """A recorder on the same machine: nearer to meta.timestamp than any recorder is known to be."""
     clock = seen[name].evidence.clock
     assert clock.method == "pixels"
@@ -145,7 +137,7 @@ def test_every_leak_is_known_and_none_was_avoidable(name: str, seen: dict[str, S
 
 @pytest.mark.parametrize("name", [TICKETS, SHOPPING])
 def test_what_scrolled_down_comes_out_as_down(name: str, seen: dict[str, Seen]) -> None:
-    """Both logs count downwards as negative, the opposite of seed 000's rule."""
+    """Both logs count downwards as negative, the opposite of the documented rule."""
     lines = (RECORDINGS / name / "input_log.jsonl").read_text(encoding="utf-8").splitlines()
     events = [json.loads(line) for line in lines if '"mousewheel"' in line]
     assert {event["data"]["delta"] for event in events} == {-1}

@@ -1,6 +1,6 @@
-"""The same form on screens of other shapes: a click lies on its widget in the canvas too.
+"""The same form on screens of other shapes: a click is on its widget on the canvas too.
 
-Each widget is drawn in a colour of its own, so that a picture itself says what lies where.
+Each widget is drawn in a colour of its own, so that the screenshot shows where it is.
 """
 
 import json
@@ -25,7 +25,7 @@ STORY = script(click("Agree"), right_click("Rows/c"), click("Name"), double_clic
 TARGETS = ("Agree", "Rows/c", "Name", "Load")
 FILM = VideoOptions(preset="ultrafast", fps=8)
 NOTHING = (0, 255)  # black bars and the pointer's white are no widget's colour
-EDGE_PX = 2.0  # of the canvas: a widget's edge lies between pixels, and colour is subsampled
+EDGE_PX = 2.0  # of the canvas: a widget's edge is between pixels, and colour is subsampled
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.demonstration_stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.pipeline.quarantine import list_quarantine
@@ -17,7 +18,6 @@ from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.settings import Settings
 from demo_pipeline.storage.objects.s3_objects import S3Objects
 from demo_pipeline.storage.uploads.bucket_uploads import BucketUploads
-from demo_pipeline.storage.uploads.upload_listing import FILES
 from demo_pipeline_tests.made_pipeline import contents, copy_of, open_pipeline, run_chain
 from demo_pipeline_tests.storage.faulty import Fault, FaultyObjects
 
@@ -42,7 +42,7 @@ class Place:
         self.pipeline = Workspace(settings, bucket, opened.store, opened.tasks)
 
     def upload(self, folder: Path) -> None:
-        for file in FILES:
+        for file in RECORDING_FILES:
             self.bucket.put(f"{folder.name}/{file}", folder / file)
 
     def redone(self) -> list[str]:
@@ -73,8 +73,10 @@ def test_the_same_comes_of_it_as_of_a_local_folder(place: Place, made_root: Path
     place.redone()
     assert place.fetched() == 3
     bucket = contents(place.pipeline, "first")
-    kept = {file: bucket["raw_recordings"].pop(file) for file in FILES}
-    assert kept == {file: (made_root / "uploads/first" / file).read_bytes() for file in FILES}
+    kept = {file: bucket["raw_recordings"].pop(file) for file in RECORDING_FILES}
+    assert kept == {
+        file: (made_root / "uploads/first" / file).read_bytes() for file in RECORDING_FILES
+    }
     assert bucket == local
     assert [path for path in Path(place.pipeline.settings.cache).rglob("*") if path.is_file()] == []
 
@@ -112,7 +114,7 @@ def test_an_upload_that_is_gone_or_incomplete_says_so(place: Place) -> None:
         run_stage(place.pipeline, FIRST, "first")
     (record,) = list_quarantine(place.pipeline.store)
     assert record.fingerprint == place.pipeline.uploads.identity("first")
-    for file in FILES:
+    for file in RECORDING_FILES:
         place.bucket.delete(f"first/{file}")
     with pytest.raises(DemonstrationError, match="no folder of the uploads has this id"):
         run_stage(place.pipeline, FIRST, "first")
@@ -141,7 +143,7 @@ def test_where_no_hard_link_can_be_made_the_files_are_copied(
     monkeypatch.setattr(os, "link", refused)
     assert run_stage(place.pipeline, FIRST, "first").status == "made"
     with place.pipeline.store.open("recordings/first") as (folder, _):
-        for file in FILES:
+        for file in RECORDING_FILES:
             uploaded = (made_root / "uploads/first" / file).read_bytes()
             assert (folder / file).read_bytes() == uploaded
 

@@ -10,7 +10,7 @@ import pytest
 
 from demo_pipeline.cli.stats_command import print_tables, print_views
 from demo_pipeline.datasets.statistics_tables import QUERIES
-from demo_pipeline.datasets.views import present, views_sql
+from demo_pipeline.datasets.views import views_sql, views_with_files
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
 from demo_pipeline.pipeline.dataset_stages import (
@@ -102,7 +102,7 @@ def test_what_is_committed_is_what_is_live_and_the_same_twice(counted: Workspace
 
 def test_every_view_can_be_asked(counted: Workspace) -> None:
     root = Path(counted.settings.store)
-    assert present(store_views(), root) == {view.name for view in store_views()}
+    assert views_with_files(store_views(), root) == {view.name for view in store_views()}
     for view in store_views():
         [row] = run_query(counted, f"SELECT count(*) AS n FROM {view.name}")  # noqa: S608
         assert row["n"] > 0 or view.name in {"rejected", "trees"}
@@ -126,7 +126,7 @@ def test_the_committed_script_works_in_any_duckdb_in_the_store(
 
 
 def test_a_view_over_nothing_is_a_comment(tmp_path: Path) -> None:
-    script = views_sql(store_views(), str(tmp_path), present(store_views(), tmp_path))
+    script = views_sql(store_views(), str(tmp_path), views_with_files(store_views(), tmp_path))
     with duckdb.connect() as sql:
         sql.execute(script)
         assert sql.execute("SELECT count(*) FROM duckdb_views() WHERE NOT internal").fetchall() == [
@@ -143,7 +143,7 @@ def test_datasets_made_with_other_splits_are_told_apart(own: Workspace) -> None:
         [check] = run_dataset_stage(own, STATISTICS_STAGE).checks
         if not check.passed:
             break
-    assert "different splits of sft and messages" in check.problems[0].message
+    assert "its split differs between sft and messages" in check.problems[0].message
     assert check.problems[0].demonstration in {"first", "second"}
     assert not check.blocking
 

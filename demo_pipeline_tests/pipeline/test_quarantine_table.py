@@ -16,7 +16,7 @@ from demo_pipeline.pipeline.quarantine_table import (
     QUARANTINE_SCHEMA,
     TABLE_FILE,
     rows_of,
-    write_table,
+    write_quarantine_table,
 )
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.events import schema_problems
@@ -32,7 +32,7 @@ def record(*problems: Problem, **values: object) -> QuarantineRecord:
 
 def test_one_row_a_problem_with_what_the_record_says_of_all(tmp_path: Path) -> None:
     records = [record(TORN, TORN, attempts=2), record(TORN, demonstration="d2")]
-    summary = write_table(records, tmp_path)
+    summary = write_quarantine_table(records, tmp_path)
     assert summary == {
         "quarantined": 2,
         "problems": 3,
@@ -64,6 +64,7 @@ def test_a_record_from_elsewhere_still_fills_a_row() -> None:
     bare = record()
     first, second = rows_of([odd, bare])
     assert (first["code"], first["line"], first["byte"]) == ("", None, None)
+    assert (first["message"], first["severity"]) == ("", "error")
     assert (second["demonstration"], second["code"]) == ("d1", "unknown")
 
 

@@ -20,7 +20,7 @@ from demo_pipeline.pipeline.superseded import SupersededError
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.settings import ActionSettings, TrajectorySettings
 from demo_pipeline.storage.errors import MissingOutput, StorageError
-from demo_pipeline.storage.uploads.fingerprint import of_upload
+from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint
 from demo_pipeline.storage.uploads.upload_listing import changed_while_read
 from demo_pipeline.storage.uploads.uploads import Uploads
 from demo_pipeline_tests.made_pipeline import (
@@ -295,7 +295,7 @@ def unsteady(root: Path, times: int) -> Workspace:
 def test_bytes_that_never_are_what_the_listing_says_are_no_change_of_the_upload(root: Path) -> None:
     """A server whose ETags fit nothing made every run superseded, and each asked for the next."""
     pipeline = unsteady(root, 2)
-    listed = of_upload(pipeline.uploads, "first")
+    listed = upload_listing_fingerprint(pipeline.uploads, "first")
     with pytest.raises(DemonstrationError, match="its listing, which did not change"):
         run_stage(pipeline, STAGES[0], "first", listed=listed)
     record = read_quarantine(pipeline.store, "first")
@@ -327,7 +327,7 @@ def test_nothing_is_committed_of_an_upload_that_was_replaced_meanwhile(
     pipeline = open_pipeline(root)
     before = contents(pipeline, "first")
     version = pipeline.store.current("recordings/first")
-    listed = of_upload(pipeline.uploads, "first") if named else None
+    listed = upload_listing_fingerprint(pipeline.uploads, "first") if named else None
     with pytest.raises(SupersededError):
         run_stage(pipeline, _replaced(root), "first", force=True, listed=listed)
     assert pipeline.store.current("recordings/first") == version

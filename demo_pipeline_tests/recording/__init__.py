@@ -1,1 +1,1 @@
-"""Tests of what a recording holds."""
+"""Tests of demo_pipeline.recording."""

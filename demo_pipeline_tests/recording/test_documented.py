@@ -1,4 +1,4 @@
-"""Seed 000's own examples, word for word: accepted with nothing lost and without a warning.
+"""The examples of the Training Gym format, word for word: read completely, without a warning.
 
 Their `/* ... */` and `//` comments stand for content; an object or an array that holds only such a
 comment is read as an empty one. meta.json is read with its comments in place.
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from demo_pipeline.actions.action_tables import read_actions
-from demo_pipeline.actions.build_actions import build_actions, check_ledger
+from demo_pipeline.actions.build_actions import build_actions, check_event_accounting
 from demo_pipeline.recording.events import build_events, read_events, read_scans
 from demo_pipeline.recording.manifest import build_manifest, read_manifest
 from demo_pipeline.settings import ActionSettings, RecordingSettings
@@ -218,7 +218,7 @@ def test_every_example_is_an_event(log: Path) -> None:
     assert (scan["event_index"], scan["time_ms"], scan["duration_ms"]) == (2, 1741119497902, 5645)
 
 
-def test_the_examples_are_the_actions_they_say(log: Path) -> None:
+def test_the_examples_give_the_documented_actions(log: Path) -> None:
     build_events(log, log.parent, RecordingSettings())
     summary = build_actions(log.parent, log.parent, "windows", ActionSettings())
     click, scroll, text = read_actions(log.parent)
@@ -228,7 +228,7 @@ def test_the_examples_are_the_actions_they_say(log: Path) -> None:
     assert not any(action.flags for action in (click, scroll, text))
     assert summary["ledger"] == {"action": 5, "other": 1, "pointer_travel": 1, "tree_scan": 1}
     assert (summary["copy_factors"], summary["unknown_keys"]) == ({}, [])
-    assert check_ledger(log.parent, log.parent) == []
+    assert check_event_accounting(log.parent, log.parent) == []
 
 
 def test_the_metadata_is_read_with_its_comments(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Reading a Parquet table back: what is asked for, whatever the file has."""
+"""Reading Parquet tables: columns, casts and errors."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from demo_pipeline.recording.event_tables import described_schema, read_table
+from demo_pipeline.common.parquet import described_schema, read_table
 
 SCHEMA = described_schema(
     [
@@ -42,8 +42,8 @@ def test_only_the_columns_that_are_wanted_are_read(file: Path) -> None:
     assert read_table(file, SCHEMA, ["sure", "number"]).column_names == ["number", "sure"]
 
 
-def test_a_table_of_an_older_schema_is_read_in_the_newer(tmp_path: Path) -> None:
-    """Other types are cast, columns that came later are null, those that went are left out."""
+def test_a_table_of_an_older_schema_is_read_with_the_newer(tmp_path: Path) -> None:
+    """Other types are cast, new columns are null, removed columns are left out."""
     number = pa.array([7], pa.int32())
     file = written(tmp_path, pa.table({"gone": ["x"], "sure": [True], "number": number}))
     table = read_table(file, SCHEMA)
@@ -51,13 +51,13 @@ def test_a_table_of_an_older_schema_is_read_in_the_newer(tmp_path: Path) -> None
     assert table.to_pylist() == [{"number": 7, "name": None, "sure": True}]
 
 
-def test_a_value_without_a_place_in_the_schema_is_refused(tmp_path: Path) -> None:
+def test_a_value_that_does_not_fit_the_schema_is_an_error(tmp_path: Path) -> None:
     file = written(tmp_path, pa.table({"number": [1.5]}))
     with pytest.raises(pa.ArrowInvalid):
         read_table(file, SCHEMA)
 
 
-def test_what_is_no_table_is_refused(tmp_path: Path) -> None:
+def test_a_missing_or_invalid_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         read_table(tmp_path / "none.parquet", SCHEMA)
     (tmp_path / "torn.parquet").write_bytes(b"PAR1")

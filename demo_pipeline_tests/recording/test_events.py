@@ -1,4 +1,4 @@
-"""The events stage: every line in one of two tables, scans in a third, and checks that prove it."""
+"""The events stage: every line in one of two tables, scans in a third, and the checks."""
 
 import json
 from pathlib import Path
@@ -10,19 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.recording.event_tables import EVENTS_SCHEMA, TableWriter, column_descriptions
+from demo_pipeline.common.parquet import column_descriptions
 from demo_pipeline.recording.events import (
+    EVENT_SCHEMAS,
     EVENTS_FILE,
     REJECTED_FILE,
     SCANS_FILE,
-    SCHEMAS,
     build_events,
-    check_accounting,
     check_event_tables,
+    check_line_accounting,
     count_lines,
     read_events,
     read_scans,
-    require_input,
+    require_events,
 )
 from demo_pipeline.settings import RecordingSettings
 
@@ -59,7 +59,7 @@ def test_every_line_is_a_row(tmp_path: Path) -> None:
     assert (summary["lines"], summary["events"], summary["rejected_lines"]) == (7, 5, 2)
     assert summary["rejected_by_reason"] == {"blank_line": 1, "invalid_json": 1}
     assert summary["first_rejected"][0] == "input_log.jsonl:3: line is blank"
-    assert check_accounting(tmp_path, tmp_path / "input_log.jsonl") == []
+    assert check_line_accounting(tmp_path, tmp_path / "input_log.jsonl") == []
     assert check_event_tables(tmp_path) == []
 
 
@@ -73,7 +73,7 @@ def test_values_come_through(tmp_path: Path) -> None:
     assert wheel["delta"] == -120.0
 
 
-def test_scans_can_be_found_again_in_the_log(tmp_path: Path) -> None:
+def test_scans_have_their_position_in_the_log(tmp_path: Path) -> None:
     built(tmp_path, LOG)
     [scan] = read_scans(tmp_path)
     assert (scan["event_index"], scan["time_ms"], scan["duration_ms"]) == (2, 6, 7)
@@ -83,7 +83,7 @@ def test_scans_can_be_found_again_in_the_log(tmp_path: Path) -> None:
 
 def test_the_tables_have_the_declared_schemas(tmp_path: Path) -> None:
     built(tmp_path, b"")
-    for name, schema in SCHEMAS.items():
+    for name, schema in EVENT_SCHEMAS.items():
         assert pq.read_schema(tmp_path / name).equals(schema)
         assert all(text for text in column_descriptions(schema).values())
 
@@ -93,31 +93,31 @@ def test_the_same_log_gives_the_same_bytes(tmp_path: Path) -> None:
     for folder in folders:
         folder.mkdir()
         built(folder, LOG)
-    for name in SCHEMAS:
+    for name in EVENT_SCHEMAS:
         assert len({(folder / name).read_bytes() for folder in folders}) == 1
 
 
 @pytest.mark.parametrize(
     "recording", ["20260105_090000", "20260106_140000", "20261121_212358", "20261121_212801"]
 )
-def test_the_committed_recordings_are_read_without_a_complaint(
-    tmp_path: Path, recording: str
-) -> None:
+def test_the_committed_recordings_have_no_rejected_line(tmp_path: Path, recording: str) -> None:
     log = RECORDINGS / recording / "input_log.jsonl"
     summary = build_events(log, tmp_path, RecordingSettings())
     assert summary["rejected_lines"] == 0
     assert summary["events"] == len(log.read_bytes().splitlines())
-    assert check_accounting(tmp_path, log) == []
+    assert check_line_accounting(tmp_path, log) == []
     assert len(read_scans(tmp_path)) == summary["by_event"]["axtree"]
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.sampled_from([*LOG.split(b"\n"), b"", b"\xff", b"{}"]), max_size=12))
-def test_the_books_balance(tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]) -> None:
+def test_every_line_is_accounted_for(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]
+) -> None:
     folder = tmp_path_factory.mktemp("events")
     summary = built(folder, b"\n".join(lines))
     assert summary["lines"] == count_lines(folder / "input_log.jsonl")
-    assert check_accounting(folder, folder / "input_log.jsonl") == []
+    assert check_line_accounting(folder, folder / "input_log.jsonl") == []
 
 
 # --- the checks
@@ -127,7 +127,7 @@ def test_a_lost_row_is_noticed(tmp_path: Path) -> None:
     built(tmp_path, LOG)
     table = pq.read_table(tmp_path / EVENTS_FILE)
     pq.write_table(table.slice(1), tmp_path / EVENTS_FILE)
-    [problem] = check_accounting(tmp_path, tmp_path / "input_log.jsonl")
+    [problem] = check_line_accounting(tmp_path, tmp_path / "input_log.jsonl")
     assert problem.code == "lines_unaccounted"
     assert "7 lines, but 6 rows" in problem.message
 
@@ -153,43 +153,11 @@ def test_another_column_type_is_noticed(tmp_path: Path) -> None:
     ("log", "where"), [(b"", "is empty"), (b"junk\n\xff\n", "input_log.jsonl:1:")]
 )
 def test_a_log_without_one_usable_line_is_an_error(tmp_path: Path, log: bytes, where: str) -> None:
-    [problem] = require_input(built(tmp_path, log), "demo")
+    [problem] = require_events(built(tmp_path, log), "demo")
     assert (problem.code, problem.line, problem.demonstration) == ("no_events", 1, "demo")
     assert where in problem.message
     assert problem.remedy
 
 
 def test_one_usable_line_is_enough(tmp_path: Path) -> None:
-    assert require_input(built(tmp_path, b"junk\n" + LOG), "demo") == []
-
-
-# --- the writer
-
-
-def row(index: int, payload: str = "") -> tuple[Any, ...]:
-    return (index, 0, 0, "x", 5, None, None, None, None, None, None, payload)
-
-
-def test_rows_are_written_in_batches(tmp_path: Path) -> None:
-    path = tmp_path / "t.parquet"
-    with TableWriter(path, EVENTS_SCHEMA, batch_rows=4) as writer:
-        for index in range(10):
-            writer.append(row(index))
-    assert writer.rows == 10
-    assert pq.ParquetFile(path).num_row_groups == 3
-    assert pq.read_table(path)["event_index"].to_pylist() == list(range(10))
-
-
-def test_large_payloads_are_not_hoarded(tmp_path: Path) -> None:
-    path = tmp_path / "t.parquet"
-    with TableWriter(path, EVENTS_SCHEMA) as writer:
-        for index in range(6):
-            writer.append(row(index, "p" * 4 * 2**20))
-    assert pq.ParquetFile(path).num_row_groups == 3
-
-
-def test_a_failure_leaves_no_file_behind(tmp_path: Path) -> None:
-    path = tmp_path / "t.parquet"
-    with pytest.raises(ValueError, match="shorter"), TableWriter(path, EVENTS_SCHEMA) as writer:
-        writer.append((1, 2))
-    assert not path.exists()
+    assert require_events(built(tmp_path, b"junk\n" + LOG), "demo") == []

@@ -1,4 +1,4 @@
-"""The parser: one row a line whatever the line holds, and a reason for each that is refused."""
+"""The parser: one row per line for any content, and a reason for each rejected line."""
 
 import io
 import json
@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.recording.input_log import Event, Rejected, parse_log
+from demo_pipeline.recording.event_tables import Event, Rejected
+from demo_pipeline.recording.input_log import parse_log
 from demo_pipeline.settings import RecordingSettings
 
 MOVE = b'{"event":"mousemove","data":{"x":1,"y":2},"time":1700000000000}'
@@ -77,7 +78,7 @@ def test_the_documented_scan() -> None:
     assert (item.x, item.payload) == (None, None)
 
 
-def test_a_document_over_several_lines_is_as_many_refusals() -> None:
+def test_a_document_over_several_lines_is_rejected_line_by_line() -> None:
     log = b'{\n  "event": "keyup",\n  "data": {"key": "A"},\n  "time": 5\n}\n'
     assert [type(item) for item in parse(log)] == [Rejected] * 5
 
@@ -87,25 +88,31 @@ def test_a_document_over_several_lines_is_as_many_refusals() -> None:
 
 def test_lines_are_numbered_and_placed() -> None:
     log = MOVE + b"\n\nno json\n" + MOVE + b"\r\n" + MOVE[:20]
-    numbers = [(i.index, i.offset, i.length) for i in parse(log) if isinstance(i, Event)]
+    numbers = [
+        (i.event_index, i.byte_offset, i.byte_length) for i in parse(log) if isinstance(i, Event)
+    ]
     assert numbers == [(1, 0, len(MOVE)), (4, len(MOVE) + 10, len(MOVE))]
-    bad = [(i.line, i.offset, i.length, i.code) for i in parse(log) if isinstance(i, Rejected)]
+    bad = [
+        (i.line, i.byte_offset, i.byte_length, i.code)
+        for i in parse(log)
+        if isinstance(i, Rejected)
+    ]
     assert bad == [
         (2, len(MOVE) + 1, 0, "blank_line"),
         (3, len(MOVE) + 2, 7, "invalid_json"),
         (5, 2 * len(MOVE) + 12, 20, "invalid_json"),
     ]
     for item in parse(log):
-        start, length = item.offset, item.length
+        start, length = item.byte_offset, item.byte_length
         assert log[start : start + length] in {MOVE, b"", b"no json", MOVE[:20]}
 
 
-def test_a_byte_order_mark_belongs_to_no_line() -> None:
+def test_a_byte_order_mark_is_not_part_of_a_line() -> None:
     item = one(b"\xef\xbb\xbf" + MOVE + b"\r\n")
-    assert (item.offset, item.length) == (3, len(MOVE))
+    assert (item.byte_offset, item.byte_length) == (3, len(MOVE))
 
 
-def test_a_byte_order_mark_further_down_is_refused() -> None:
+def test_a_byte_order_mark_further_down_is_rejected() -> None:
     assert [type(i) for i in parse(MOVE + b"\n\xef\xbb\xbf" + MOVE)] == [Event, Rejected]
 
 
@@ -119,7 +126,7 @@ def test_the_last_line_needs_no_end() -> None:
 def test_the_longest_line_allowed(end: bytes) -> None:
     assert one(MOVE + end, max_line_bytes=len(MOVE)).x == 1
     long = refused(MOVE + end, max_line_bytes=len(MOVE) - 1)
-    assert (long.code, long.offset, long.length) == ("line_too_long", 0, len(MOVE))
+    assert (long.code, long.byte_offset, long.byte_length) == ("line_too_long", 0, len(MOVE))
 
 
 def test_a_line_far_too_long_costs_only_itself() -> None:
@@ -127,15 +134,15 @@ def test_a_line_far_too_long_costs_only_itself() -> None:
     first, long, last = parse(log, max_line_bytes=100)
     assert isinstance(first, Event)
     assert isinstance(long, Rejected)
-    assert (long.line, long.offset, long.length) == (2, len(MOVE) + 1, 3_000_000)
+    assert (long.line, long.byte_offset, long.byte_length) == (2, len(MOVE) + 1, 3_000_000)
     assert isinstance(last, Event)
-    assert (last.index, last.offset) == (3, len(MOVE) + 3_000_003)
+    assert (last.event_index, last.byte_offset) == (3, len(MOVE) + 3_000_003)
 
 
 def test_a_scan_of_many_megabytes_is_read() -> None:
     item = one(logged("axtree", duration=7, tree=[{"name": "n" * 1000}] * 5000))
     assert item.duration_ms == 7
-    assert item.length > 5_000_000
+    assert item.byte_length > 5_000_000
 
 
 # --- what deviates and is accepted
@@ -147,7 +154,7 @@ def test_buttons_without_a_position(event: str) -> None:
     assert (item.button, item.x, item.y) == ("Left", None, None)
 
 
-def test_half_a_position_is_none() -> None:
+def test_half_a_position_is_no_position() -> None:
     item = one(logged("mousedown", button="Left", x=5))
     assert (item.x, item.y) == (None, None)
 
@@ -157,7 +164,7 @@ def test_fractional_and_negative_points() -> None:
     assert (item.x, item.y, item.time_ms) == (1.0, -20.5, 5)
 
 
-def test_unknown_keys_are_no_matter() -> None:
+def test_unknown_fields_are_ignored() -> None:
     text = b'{"v":2,"event":"keydown","data":{"key":"A","scan":[1,{}],"actual_char":"a"},"time":5}'
     item = one(text)
     assert (item.key, item.actual_char) == ("A", "a")
@@ -178,7 +185,7 @@ def test_unknown_keys_are_no_matter() -> None:
         "tomorrow",
     ],
 )
-def test_events_no_seed_lists_keep_their_payload(event: str) -> None:
+def test_undocumented_events_keep_their_payload(event: str) -> None:
     data = {"x": "left", "delta": [1, 2], "text": 'start: 1700000000.5 "é"', "nest": {"a": None}}
     item = one(logged(event, **data))
     assert item.event == event
@@ -187,7 +194,7 @@ def test_events_no_seed_lists_keep_their_payload(event: str) -> None:
     assert (item.x, item.delta) == (None, None)
 
 
-def test_an_unlisted_event_without_data() -> None:
+def test_an_undocumented_event_without_data() -> None:
     assert one(b'{"event":"ping","time":5}').payload == "null"
 
 
@@ -209,13 +216,13 @@ def test_deep_trees(levels: int) -> None:
     assert one(nested(levels)).duration_ms == 9
 
 
-def test_deep_payloads_of_unlisted_events() -> None:
+def test_deep_payloads_of_undocumented_events() -> None:
     item = one(nested(400, "axtree_interaction"))
     assert item.payload is not None
     assert item.payload.count("children") == 400
 
 
-def test_nesting_without_end_is_refused_and_the_rest_is_read() -> None:
+def test_endless_nesting_is_rejected_and_the_rest_is_read() -> None:
     log = nested(200_000) + b"\n" + b'{"event":"axtree","time":5,"data":' + b"[" * 500_000 + b"\n"
     first, second, last = parse(log + MOVE)
     assert isinstance(first, Rejected)
@@ -259,13 +266,13 @@ def test_nesting_without_end_is_refused_and_the_rest_is_read() -> None:
         (b"\x00\x00\x00", "invalid_json"),
     ],
 )
-def test_refusals_name_their_reason(line: bytes, code: str) -> None:
+def test_rejections_name_their_reason(line: bytes, code: str) -> None:
     item = refused(line)
-    assert (item.code, item.line, item.offset, item.length) == (code, 1, 0, len(line))
+    assert (item.code, item.line, item.byte_offset, item.byte_length) == (code, 1, 0, len(line))
     assert item.message
 
 
-def test_a_broken_escape_is_refused() -> None:
+def test_an_invalid_escape_is_rejected() -> None:
     assert refused(b'{"event":"keydown","data":{"key":"\\ud800"},"time":5}').code in {
         "invalid_json",
         "invalid_text",
@@ -285,7 +292,7 @@ TYPED = "hunter2swordfish"
         TYPED,
     ],
 )
-def test_refusals_never_quote_the_line(line: str) -> None:
+def test_rejections_never_quote_the_line(line: str) -> None:
     assert TYPED not in refused(line.encode()).message
 
 
@@ -297,7 +304,7 @@ def test_refusals_never_quote_the_line(line: str) -> None:
 @example(b"\xef\xbb\xbf")
 @example(b"\r\r\n\n\r")
 @example(b"\n" * 5)
-def test_any_bytes_are_one_row_a_line(log: bytes) -> None:
+def test_any_bytes_give_one_row_per_line(log: bytes) -> None:
     check_rows(log)
 
 
@@ -312,7 +319,7 @@ JSON = st.recursive(
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.dictionaries(KEYS, JSON), max_size=3), st.data())
-def test_hostile_json_is_one_row_a_line(lines: list[Any], data: st.DataObject) -> None:
+def test_hostile_json_gives_one_row_per_line(lines: list[Any], data: st.DataObject) -> None:
     log = bytearray("\n".join(map(json.dumps, lines)).encode())
     for _ in range(data.draw(st.integers(0, 3))):
         if log:
@@ -324,7 +331,7 @@ def check_rows(log: bytes) -> None:
     expected = log.count(b"\n") + (not log.endswith(b"\n") and bool(log))
     for limit in (8, 10_000):
         rows = parse(log, max_line_bytes=limit)
-        numbers = [row.index if isinstance(row, Event) else row.line for row in rows]
+        numbers = [row.event_index if isinstance(row, Event) else row.line for row in rows]
         assert numbers == list(range(1, expected + 1))
         for row in rows:
-            assert b"\n" not in log[row.offset : row.offset + row.length]
+            assert b"\n" not in log[row.byte_offset : row.byte_offset + row.byte_length]

@@ -1,4 +1,4 @@
-"""Key names of both families, complete."""
+"""The key names of all recorders."""
 
 import string
 
@@ -116,7 +116,7 @@ def test_locks_and_special_keys_modify_nothing_and_print_nothing(raw: str) -> No
 
 
 @pytest.mark.parametrize("raw", ["Kp7", "Add", "Decimal", "KpPlus"])
-def test_the_keypad_is_told_apart(raw: str) -> None:
+def test_keypad_keys_are_distinguished(raw: str) -> None:
     assert lookup(raw).keypad
     assert lookup(raw).char == lookup(raw).shifted
 

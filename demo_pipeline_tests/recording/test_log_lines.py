@@ -1,4 +1,4 @@
-"""Lines and UTF-8, fast: the quick ways agree with the plain ones on any bytes."""
+"""Splitting lines and validating UTF-8: the fast ways agree with the plain ones on any bytes."""
 
 import io
 from random import Random
@@ -36,7 +36,7 @@ def test_utf8_is_what_python_decodes(data: bytes) -> None:
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.sampled_from([b"\r", b"\n", b"\r\n", b"xyz", b"\xef\xbb\xbf"])).map(b"".join))
-def test_lines_lie_where_a_plain_split_finds_them(log: bytes) -> None:
+def test_lines_have_the_positions_of_a_plain_split(log: bytes) -> None:
     bare = log.removeprefix(b"\xef\xbb\xbf")
     plain = [line.rstrip(b"\r\n") for line in bare.split(b"\n")]
     if bare.endswith(b"\n") or not bare:
@@ -49,12 +49,12 @@ def test_lines_lie_where_a_plain_split_finds_them(log: bytes) -> None:
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r\r\n"])
-def test_the_quick_way_decides_as_the_plain_one(
+def test_the_fast_path_decides_like_the_full_parser(
     monkeypatch: pytest.MonkeyPatch, end: bytes
 ) -> None:
     random = Random(f"both ways {end!r}")
     log = end.join(mutated_line(random) for _ in range(3_000))
     quick = list(parse_log(io.BytesIO(log), RecordingSettings()))
-    monkeypatch.setattr(parser, "_quickly", lambda _line: None)
+    monkeypatch.setattr(parser, "_decode_documented", lambda _line: None)
     assert list(parse_log(io.BytesIO(log), RecordingSettings())) == quick
     assert {type(row).__name__ for row in quick} == {"Event", "Rejected"}

@@ -1,4 +1,4 @@
-"""The manifest: three files described, everything that is wrong said at once, changes noticed."""
+"""The manifest: describes the three files, reports all problems together, detects changes."""
 
 import hashlib
 import json
@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.problems import DemonstrationError
-from demo_pipeline.recording.manifest import FILES, build_manifest, read_manifest, verified_file
+from demo_pipeline.recording.manifest import build_manifest, read_manifest, verified_file
 from demo_pipeline.settings import RecordingSettings
 
 RECORDINGS = Path(__file__).resolve().parents[2] / "data" / "recordings"
@@ -49,7 +50,7 @@ def test_a_good_recording(upload: Path, out: Path) -> None:
     summary = build(upload, out)
     manifest = read_manifest(out)
     assert (manifest.id, manifest.name, manifest.warnings) == ("demo", SAMPLE, ())
-    assert [file.name for file in manifest.files] == list(FILES)
+    assert [file.name for file in manifest.files] == list(RECORDING_FILES)
     for file in manifest.files:
         data = (upload / file.name).read_bytes()
         assert (file.size, file.sha256) == (len(data), hashlib.sha256(data).hexdigest())
@@ -60,7 +61,7 @@ def test_a_good_recording(upload: Path, out: Path) -> None:
     assert summary["warnings"] == []
 
 
-def test_the_same_upload_gives_the_same_bytes_wherever_it_lies(
+def test_the_same_upload_gives_the_same_bytes_in_any_folder(
     upload: Path, out: Path, tmp_path: Path
 ) -> None:
     build(upload, out)
@@ -88,7 +89,7 @@ def test_unknown_keys_of_the_meta_are_kept(upload: Path, out: Path) -> None:
     assert manifest.parsed_meta().quest is None
 
 
-def test_a_meta_as_the_seed_prints_it_is_read_with_a_warning(upload: Path, out: Path) -> None:
+def test_a_meta_with_comments_is_read_with_a_warning(upload: Path, out: Path) -> None:
     path = upload / "meta.json"
     path.write_text(path.read_text().replace('"status"', '// how it stands\n  "status"'))
     assert len(build(upload, out)["warnings"]) == 1
@@ -104,8 +105,10 @@ def test_another_id_in_the_meta_is_a_warning(upload: Path, out: Path) -> None:
 # --- everything that is wrong, at once
 
 
-def test_nothing_there(tmp_path: Path, out: Path) -> None:
-    assert problems_of(tmp_path / "nowhere", out) == [("missing_file", name) for name in FILES]
+def test_missing_files_are_problems(tmp_path: Path, out: Path) -> None:
+    assert problems_of(tmp_path / "nowhere", out) == [
+        ("missing_file", name) for name in RECORDING_FILES
+    ]
 
 
 def test_three_broken_files_are_three_problems(upload: Path, out: Path) -> None:
@@ -134,7 +137,7 @@ def test_a_folder_in_place_of_a_file(upload: Path, out: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["", "[]", "null", "{}", '{"id": 5}', "NaN", '{"a":' * 5000])
-def test_a_meta_that_says_nothing_usable(upload: Path, out: Path, value: str) -> None:
+def test_an_unusable_meta_is_a_problem(upload: Path, out: Path, value: str) -> None:
     (upload / "meta.json").write_text(value)
     assert {location.split(":")[0] for _, location in problems_of(upload, out)} == {"meta.json"}
 
@@ -145,7 +148,7 @@ def test_a_meta_that_says_nothing_usable(upload: Path, out: Path, value: str) ->
 def test_a_file_is_verified_by_its_content(upload: Path, out: Path) -> None:
     build(upload, out)
     manifest = read_manifest(out)
-    for name in FILES:
+    for name in RECORDING_FILES:
         assert verified_file(upload, name, manifest) == upload / name
 
 
@@ -165,7 +168,7 @@ def test_a_changed_upload_is_noticed(upload: Path, out: Path, change: str) -> No
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{}", b"\xff", b'{"id": 1}'])
-def test_a_manifest_that_does_not_fit_is_said_so(out: Path, content: bytes | None) -> None:
+def test_an_invalid_manifest_is_an_error(out: Path, content: bytes | None) -> None:
     if content is not None:
         (out / "manifest.json").write_bytes(content)
     with pytest.raises(DemonstrationError) as caught:

@@ -1,4 +1,4 @@
-"""The probe of the video: what it counts, and what it says of files that are damaged."""
+"""The video probe: its values, and its errors and warnings for damaged files."""
 
 from fractions import Fraction
 from pathlib import Path
@@ -19,7 +19,7 @@ PLAIN = RecordingSettings()
 def film(
     path: Path, pts: list[int], size: tuple[int, int] = SIZE, options: VideoOptions | None = None
 ) -> Path:
-    """A film that flickers a little, a picture at each of `pts` (1/90000 s)."""
+    """A flickering video with a frame at each of `pts` (1/90000 s)."""
     noise = np.random.default_rng(0)
     scene = noise.integers(0, 200, (size[1] * 3 // 2, size[0]), dtype=np.uint8)
     pictures = ((at, scene + noise.integers(0, 40, scene.shape, dtype=np.uint8)) for at in pts)
@@ -77,7 +77,7 @@ def test_frames_are_in_the_order_they_are_shown(tmp_path: Path) -> None:
     assert probe_video(path, PLAIN)[1] == []
 
 
-def test_a_film_that_begins_late(tmp_path: Path) -> None:
+def test_a_video_that_begins_late(tmp_path: Path) -> None:
     path = film(tmp_path / "recording.mp4", even(5, first=90_000))
     assert probe_video(path, PLAIN)[0].frames == 5
     assert np.allclose(np.diff(scan_packets(path).times), 0.1)
@@ -98,7 +98,7 @@ def test_a_file_cut_off_before_its_index(mp4: Path) -> None:
 
 
 def faststart(source: Path, target: Path) -> Path:
-    """The same film with its index first, so that it opens when its end is missing."""
+    """The same video with its index first, so that it opens without its end."""
     with (
         av.open(str(source)) as film_in,
         av.open(str(target), "w", format="mp4", options={"movflags": "faststart"}) as film_out,
@@ -111,7 +111,7 @@ def faststart(source: Path, target: Path) -> Path:
     return target
 
 
-def test_a_film_whose_end_is_missing_says_so(mp4: Path, tmp_path: Path) -> None:
+def test_a_video_without_its_end_has_a_warning(mp4: Path, tmp_path: Path) -> None:
     whole = faststart(mp4, tmp_path / "whole.mp4")
     cut = tmp_path / "recording.mp4"
     cut.write_bytes(whole.read_bytes()[: whole.stat().st_size * 2 // 3])
@@ -119,11 +119,11 @@ def test_a_film_whose_end_is_missing_says_so(mp4: Path, tmp_path: Path) -> None:
     assert 0 < probe.frames < 30
     assert probe.declared_frames == 30
     missing = [problem for problem in problems if problem.code == "frames_missing"]
-    assert [p.message for p in missing] == [f"declares 30 frames, holds {probe.frames}"]
+    assert [p.message for p in missing] == [f"declares 30 frames, contains {probe.frames}"]
     assert {problem.severity for problem in problems} == {Severity.WARNING}
 
 
-def test_a_film_whose_last_frames_are_rubbish_says_so(mp4: Path, tmp_path: Path) -> None:
+def test_a_video_with_damaged_last_frames_has_a_warning(mp4: Path, tmp_path: Path) -> None:
     whole = faststart(mp4, tmp_path / "whole.mp4").read_bytes()
     at = len(whole) * 9 // 10
     bad = tmp_path / "recording.mp4"
@@ -138,13 +138,13 @@ def test_a_film_whose_last_frames_are_rubbish_says_so(mp4: Path, tmp_path: Path)
     "content",
     [b"", b"not a video at all" * 100, b"#EXTM3U\nfile:///etc/hostname\n", b"\x00\x00\x00\x08ftyp"],
 )
-def test_what_is_no_video(tmp_path: Path, content: bytes) -> None:
+def test_other_content_is_not_a_video(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "recording.mp4"
     path.write_bytes(content)
     assert failure(path)
 
 
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_video(tmp_path: Path) -> None:
     assert "cannot be opened" in failure(tmp_path / "recording.mp4")
 
 
@@ -158,16 +158,16 @@ def test_sound_without_pictures(tmp_path: Path) -> None:
         silence.rate = 44_100
         output.mux(stream.encode(silence))
         output.mux(stream.encode(None))
-    assert failure(path) == "holds no video stream"
+    assert failure(path) == "contains no video stream"
 
 
-def test_pictures_in_a_codec_nobody_knows(mp4: Path) -> None:
+def test_an_unsupported_codec(mp4: Path) -> None:
     mp4.write_bytes(mp4.read_bytes().replace(b"avc1", b"zzz9"))
     assert "codec" in failure(mp4)
 
 
 def test_limits(mp4: Path) -> None:
-    assert "are refused" in failure(mp4, RecordingSettings(max_video_pixels=64 * 48 - 1))
+    assert "are not accepted" in failure(mp4, RecordingSettings(max_video_pixels=64 * 48 - 1))
     assert failure(mp4, RecordingSettings(max_video_seconds=2)) == "is longer than 2 s"
     probe_video(mp4, RecordingSettings(max_video_pixels=64 * 48, max_video_seconds=3))
 

@@ -1,1 +1,1 @@
-"""Recordings made to measure: scripted hands on a drawn desktop, with the truth beside them."""
+"""A synthetic recorder: writes recordings of scripted demonstrations with ground truth."""

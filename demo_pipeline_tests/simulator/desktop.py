@@ -1,4 +1,4 @@
-"""A small desktop as data: its widgets, its state, and which widget lies where.
+"""A small desktop as data: its widgets, its state, and where each widget is.
 
 Boxes are design pixels of a 1920x1080 screen until `Desktop.at` scales them to a real one.
 """
@@ -28,7 +28,7 @@ ROW_HEIGHT = 34
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """Pixels; the right and bottom edges lie outside."""
+    """Pixels; the right and bottom edges are excluded."""
 
     x: int
     y: int
@@ -84,8 +84,8 @@ class Widget:
 class ScreenState:
     """What is true on the screen at an instant, the pointer apart.
 
-    `windows` runs from back to front; `scrolled` is each list's first visible row; `moved` is how
-    far a window, menu or icon lies from its box; `selected` means the focused text is selected.
+    `windows` runs from back to front; `scrolled` is each list's first visible row; `moved` is the
+    offset of a window, menu or icon from its box; `selected`: the focused text is selected.
     """
 
     windows: tuple[str, ...] = ()
@@ -103,7 +103,7 @@ class ScreenState:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """A widget, title bar or list row where it lies now; rows scrolled away are not visible."""
+    """A widget, title bar or list row at its position; rows scrolled away are not visible."""
 
     name: str
     kind: Kind
@@ -127,7 +127,7 @@ class Desktop:
     scale: float = 1.0
 
     def at(self, width: int, height: int) -> "Desktop":
-        """The same desktop on another screen; call it on the design only."""
+        """The desktop scaled to a screen size; call it on the unscaled desktop only."""
         scale = min(width / 1920, height / 1080)
         widgets = tuple(replace(w, box=w.box.scaled(scale)) for w in self.widgets)
         return Desktop(widgets, width, height, scale)
@@ -152,7 +152,7 @@ class Desktop:
         )
 
     def placed(self, state: ScreenState) -> Iterator[Placed]:
-        """Everything there is in `state`, from back to front."""
+        """All widgets in `state`, from back to front."""
         for widget in self.widgets:
             if not widget.parent and widget.kind not in {"window", "menu"}:
                 offset = state.moved.get(widget.name, (0, 0))
@@ -182,9 +182,9 @@ class Desktop:
     def _rows(self, widget: Widget, box: Box, state: ScreenState) -> Iterator[Placed]:
         first = state.scrolled.get(widget.name, 0)
         for index, row in enumerate(state.rows[widget.name]):
-            at = index - first
-            row_box = Box(box.x, box.y + at * self.row_height, box.width, self.row_height)
-            visible = 0 <= at < self.visible_rows(widget)
+            line = index - first
+            row_box = Box(box.x, box.y + line * self.row_height, box.width, self.row_height)
+            visible = 0 <= line < self.visible_rows(widget)
             yield Placed(f"{widget.name}/{row}", "row", row_box, widget, visible)
 
     def find(self, state: ScreenState, name: str) -> Placed:

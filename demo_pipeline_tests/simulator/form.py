@@ -1,4 +1,4 @@
-"""A small form for tests to act on: one widget of each kind, one act of each verb."""
+"""A small desktop with a form for tests: common widgets, and a script with most kinds of act."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -60,7 +60,7 @@ ACTS = (
 
 
 def script(*acts: Act) -> Script:
-    """`acts` on the form, or one of everything."""
+    """A script of `acts` on the form; without arguments, of `ACTS`."""
     return Script(DESKTOP, acts or ACTS, seed=3)
 
 

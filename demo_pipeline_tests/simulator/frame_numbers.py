@@ -1,9 +1,9 @@
-"""The number that every frame carries: a strip of black and white blocks, bottom left.
+"""The frame number drawn into every frame: a strip of black and white blocks, bottom left.
 
 Geometry, relative to a frame of W x H: 24 blocks of W/160 x H/90 (12 x 12 at 1920x1080) in a row
 from the left edge along the bottom edge. White, black, then 20 bits of the number in Gray code,
-most significant first, then the parity of the bits at even and at odd places. Gray code, so that
-only two blocks change from one frame to the next.
+most significant first, then the parity of the bits at even and at odd places. With Gray code only
+two blocks change from one frame to the next.
 """
 
 from typing import Any
@@ -47,7 +47,7 @@ def strip_size(width: int, height: int) -> tuple[int, int]:
 
 
 def read_frame_number(image: NDArray[Any]) -> int | None:
-    """The number in a grey (H, W) or colour (H, W, 3) frame; None when no strip is legible."""
+    """The number in a grey (H, W) or colour (H, W, 3) frame; None if there is no readable strip."""
     levels = [_level(image, index) for index in range(BLOCKS)]
     if any(90 < level < 165 for level in levels):
         return None

@@ -1,4 +1,4 @@
-"""Which keys a hand presses for a character or a canonical key, in each platform's log names."""
+"""The keys that type a character, with the names that each platform's recorder logs."""
 
 from dataclasses import dataclass
 from random import Random
@@ -22,7 +22,7 @@ _SYMBOLS = (
     (".", ">", "FullStop", "Dot"),
     ("/", "?", "ForwardSlash", "Slash"),
 )
-# canonical name, Windows name, rdev name; the Windows recorder names no Windows key
+# canonical name, Windows name, rdev name; the Windows recorder has no name for the Windows key
 _NAMED = (
     ("ctrl", "LeftCtrl", "ControlLeft"),
     ("shift", "Shift", "ShiftLeft"),
@@ -48,10 +48,10 @@ _CONTROL = {" ": "space", "\b": "backspace", "\t": "tab", "\n": "enter"}
 
 
 def key_name(canonical: str, platform: Platform) -> str:
-    """The log's name of a canonical key (`ctrl`, `enter`, `a`, `7`, `-`, `f5`).
+    """The logged name of a canonical key (`ctrl`, `enter`, `a`, `7`, `-`, `f5`).
 
     Raises:
-        ValueError: the platform's log has no name for it.
+        ValueError: the platform's recorder has no name for it.
     """
     for name, windows, rdev in _NAMED:
         if name == canonical:
@@ -64,10 +64,10 @@ def key_name(canonical: str, platform: Platform) -> str:
 
 
 def stroke(character: str, platform: Platform) -> tuple[str, bool]:
-    """The log's key name for a character and whether Shift is held.
+    """The logged key name for a character, and whether Shift is held.
 
     Raises:
-        ValueError: the board has no such character.
+        ValueError: the keyboard has no such character.
     """
     windows = platform == "windows"
     if character in _CONTROL:
@@ -82,7 +82,7 @@ def stroke(character: str, platform: Platform) -> tuple[str, bool]:
     for plain, upper, windows_name, rdev in _SYMBOLS:
         if character in {plain, upper}:
             return (windows_name if windows else rdev), character == upper
-    raise ValueError(f"the board has no {character!r}")
+    raise ValueError(f"the keyboard has no {character!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Stroke:
 
 
 def keystrokes(text: str, platform: Platform, random: Random, start_ms: int) -> list[Stroke]:
-    """Strokes in time order at a human pace; a key is sometimes still down when the next follows.
+    """Strokes in time order at human pace; a key is sometimes still down when the next is pressed.
 
     Shift is never held across keys.
     """

@@ -1,7 +1,7 @@
-"""Input logs damaged in every way we could think of: the same ones for the same seed.
+"""Damaged input logs for fuzzing: the same seed gives the same logs.
 
-Belongs here: good logs to begin with, and what is done to them. Not here: what has to hold for
-whatever comes of it (demo_pipeline_tests/actions/fuzzing.py).
+Belongs here: intact logs and the mutations applied to them. What must hold for the result is in
+demo_pipeline_tests/actions/fuzzing.py.
 """
 
 import json
@@ -48,7 +48,7 @@ _VALUES = (
 
 @cache
 def good_logs() -> tuple[tuple[bytes, ...], ...]:
-    """Lines of the committed recordings, and of the made ones as each platform would log them."""
+    """Lines of the committed recordings, and of the samples as each platform would log them."""
     logs = [
         tuple((folder / "input_log.jsonl").read_bytes().splitlines())
         for folder in sorted(RECORDINGS.iterdir())
@@ -66,7 +66,7 @@ def good_logs() -> tuple[tuple[bytes, ...], ...]:
 
 @cache
 def good_lines() -> tuple[bytes, ...]:
-    """Lines to damage: each different short one of `good_logs`, some scans, some of other kinds."""
+    """Lines to damage: every distinct short line of `good_logs`, some scans, some other events."""
     lines = sorted(
         {line for log in good_logs() for line in log}, key=lambda line: (len(line), line)
     )
@@ -76,7 +76,7 @@ def good_lines() -> tuple[bytes, ...]:
 
 
 def mutated_line(random: Random) -> bytes:
-    """A line damaged one to three times, or hostile from the start; it holds no line feed."""
+    """A line with one to three mutations, or a hostile line; it contains no line feed."""
     if random.random() < 0.05:
         return hostile_line(random)
     line = random.choice(good_lines())
@@ -111,7 +111,7 @@ def _insert(line: bytes, random: Random) -> bytes:
 
 
 def _another_value(line: bytes, random: Random) -> bytes:
-    """Another value after one of the line's colons: still JSON, but not what was meant."""
+    """Replace the value after one of the colons: still JSON, but with a wrong value."""
     colons = [at for at, byte in enumerate(line[:300]) if byte == ord(":")]
     if not colons:
         return line
@@ -132,7 +132,7 @@ _LINE_MUTATIONS: tuple[Callable[[bytes, Random], bytes], ...] = (
 
 
 def hostile_line(random: Random) -> bytes:
-    """JSON, or nearly, that a careless parser chokes on."""
+    """JSON or almost JSON that breaks a careless parser: deep, huge, repeated or random."""
     kind = random.randrange(6)
     event = random.choice(("axtree", "keydown", "mousemove", "ffmpeg_stderr", "later", ""))
     if kind == 0:
@@ -169,7 +169,7 @@ def _hostile_value(random: Random, levels: int) -> object:
 
 
 def mutated_log(random: Random) -> bytes:
-    """Part of a log, often with lines lost, doubled, moved, re-timed, damaged or spliced in."""
+    """Part of a log, often with lines lost, duplicated, moved, re-timed, damaged or spliced in."""
     log = random.choice(good_logs())
     begin = random.randrange(len(log))
     lines = list(log[begin : begin + random.randint(1, 400)])
@@ -188,7 +188,7 @@ def _damage(lines: list[bytes], random: Random) -> list[bytes]:
 
 
 def _lose(lines: list[bytes], random: Random) -> list[bytes]:
-    """Any lines, or all of one kind: releases, presses, moves."""
+    """Drop random lines, or all lines of one event type."""
     if random.random() < 0.5:
         kind = random.choice((b"mouseup", b"mousedown", b"keyup", b"keydown", b"mousemove"))
         return [line for line in lines if kind not in line[:40]]
@@ -196,21 +196,25 @@ def _lose(lines: list[bytes], random: Random) -> list[bytes]:
     return [line for line in lines if random.random() >= share]
 
 
-def _double(lines: list[bytes], random: Random) -> list[bytes]:
-    """As several hooks log: each line, or some of them, two or three times."""
-    copies, share = random.randint(2, 3), random.choice((0.1, 1.0))
-    return [line for one in lines for line in [one] * (copies if random.random() < share else 1)]
+def _duplicate(lines: list[bytes], random: Random) -> list[bytes]:
+    """Each line, or some lines, two or three times, as with several input hooks."""
+    times, share = random.randint(2, 3), random.choice((0.1, 1.0))
+    return [
+        duplicate
+        for line in lines
+        for duplicate in [line] * (times if random.random() < share else 1)
+    ]
 
 
 def _move(lines: list[bytes], random: Random) -> list[bytes]:
-    """Some lines are written late; sometimes nothing is where it was."""
+    """Some lines, or all lines, are written late."""
     reach = random.choice((3, 30, len(lines) + 1))
     late = [(at + random.randrange(reach), at, line) for at, line in enumerate(lines)]
     return [line for _, _, line in sorted(late)]
 
 
 def _retime(lines: list[bytes], random: Random) -> list[bytes]:
-    """A clock that stands still, jumps, runs backwards or is beyond all dates."""
+    """A clock that stands still, jumps, runs backwards or is beyond the last valid date."""
     rule = random.choice(("still", "jump", "back", "far", "fast"))
     start, at = random.choice((0, 5, 1_741_119_497_902)), random.randrange(len(lines) + 1)
     return [_at_time(line, _time(rule, start, n, at)) for n, line in enumerate(lines)]
@@ -233,7 +237,7 @@ def _at_time(line: bytes, time: int) -> bytes:
 
 
 def _mix(lines: list[bytes], random: Random) -> list[bytes]:
-    """A piece of another recording, perhaps from another system, in the middle."""
+    """Insert a part of another recording, possibly from another platform."""
     other: Sequence[bytes] = random.choice(good_logs())
     at, begin = random.randrange(len(lines) + 1), random.randrange(len(other))
     return [*lines[:at], *other[begin : begin + random.randint(1, 60)], *lines[at:]]
@@ -242,7 +246,7 @@ def _mix(lines: list[bytes], random: Random) -> list[bytes]:
 _LOG_MUTATIONS: tuple[Callable[[list[bytes], Random], list[bytes]], ...] = (
     _damage,
     _lose,
-    _double,
+    _duplicate,
     _move,
     _retime,
     _mix,

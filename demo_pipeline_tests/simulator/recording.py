@@ -1,4 +1,4 @@
-"""Writing a demonstration folder of seed 000, and the truth about what is in it."""
+"""Writes the three files of a Training Gym recording and returns the ground truth about them."""
 
 import heapq
 import json
@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from demo_pipeline_tests.simulator.arm import Wheel
-from demo_pipeline_tests.simulator.hand import Hand
+from demo_pipeline_tests.simulator.input_device import Wheel
 from demo_pipeline_tests.simulator.keys import Platform
-from demo_pipeline_tests.simulator.screen import Painter
+from demo_pipeline_tests.simulator.painter import Painter
+from demo_pipeline_tests.simulator.performer import Performer
 from demo_pipeline_tests.simulator.script import (
     IntendedAction,
     Pause,
     Performance,
+    ScreenTimeline,
     Script,
-    Timeline,
 )
 from demo_pipeline_tests.simulator.trees import scans
 from demo_pipeline_tests.simulator.video import Frame, VideoOptions, encode, frame_schedule
@@ -33,14 +33,14 @@ _SYSTEMS: dict[Platform, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class RecordingOptions:
-    """How a recorder writes a demonstration down.
+    """How the recorder writes a demonstration.
 
     Attributes:
-        platform: whose key and role names.
+        platform: decides the names of keys and roles.
         width, height: of the screen, even.
-        video: how the screen is filmed.
+        video: how the screen is encoded.
         xy_on_buttons: whether presses and releases carry the pointer's position.
-        wheel: `documented` is 120 a notch, positive = down; `recorder` is 1, positive = up.
+        wheel: `documented`: 120 per notch, positive = down; `recorder`: 1 per notch, positive = up.
         scan_every_s: from one accessibility scan to the next; None means no scans.
         scan_padding: extra nodes in every scan, about 260 bytes each.
         ffmpeg_start_line: log a line that states the first frame's epoch time.
@@ -59,9 +59,10 @@ class RecordingOptions:
 
 @dataclass(frozen=True)
 class GroundTruth:
-    """What a perfect reader would find. Times are epoch milliseconds, boxes screen pixels.
+    """What a perfect reader of the recording would find. Times are epoch milliseconds.
 
-    `frames` are in presentation order; `timeline.at(ms)` is what the screen showed.
+    Boxes are in screen pixels, `frames` in presentation order; `timeline.at(ms)` is what the
+    screen showed.
     """
 
     timestamp_ms: int
@@ -70,20 +71,20 @@ class GroundTruth:
     actions: tuple[IntendedAction, ...]
     pauses: tuple[Pause, ...]
     frames: tuple[Frame, ...]
-    timeline: Timeline
+    timeline: ScreenTimeline
 
 
 def perform(demonstration: Script, options: RecordingOptions) -> Performance:
-    """The script performed on the options' screen."""
+    """Perform the script on a screen of the size that the options give."""
     size = (options.width, options.height)
-    hand = Hand(
+    performer = Performer(
         demonstration,
         size,
         options.platform,
         xy_on_buttons=options.xy_on_buttons,
         wheel=options.wheel,
     )
-    return hand.perform()
+    return performer.perform()
 
 
 def write_recording(dest: Path, demonstration: Script, options: RecordingOptions) -> GroundTruth:
@@ -96,7 +97,7 @@ def write_recording(dest: Path, demonstration: Script, options: RecordingOptions
 
 
 def write_documents(dest: Path, demonstration: Script, options: RecordingOptions) -> GroundTruth:
-    """The same without the video, for tests that need the log and the truth alone."""
+    """The same without the video, for tests that need only the log and the ground truth."""
     performance = perform(demonstration, options)
     dest.mkdir(parents=True, exist_ok=True)
     with (dest / "input_log.jsonl").open("w", encoding="utf-8", newline="\n") as log:
@@ -123,7 +124,7 @@ def log_text(line: dict[str, Any]) -> str:
 
 
 def log_lines(performance: Performance, options: RecordingOptions) -> Iterator[dict[str, Any]]:
-    """The log in the order it is written: a scan is written when it ends, under its start time."""
+    """The log in written order: a scan is written when it ends, with its start time."""
     inputs = ((event["time"], event) for event in performance.events)
     streams: list[Iterator[tuple[int, dict[str, Any]]]] = [inputs]
     if options.scan_every_s is not None:

@@ -1,6 +1,6 @@
-"""Real S3 servers on this machine, for tests: moto in this process, SeaweedFS beside it.
+"""Local S3 servers for tests: moto in this process, SeaweedFS in its own process.
 
-Both listen on the loopback interface only and are gone when the context ends.
+Both listen on the loopback interface only and stop when their context ends.
 """
 
 import logging
@@ -24,9 +24,10 @@ from moto.server import ThreadedMotoServer
 from demo_pipeline.storage.objects.s3_client import S3Client
 
 ACCESS_KEY = "test-access-key"
-SECRET_KEY = "canary-secret-4f1c9e"  # noqa: S105 - looked for in messages, opens nothing
-_PORTS = range(12_000, 22_000)  # gRPC's lie 10,000 above; from 32,768 on Linux gives them away
-_PATIENCE = 30.0  # seconds
+SECRET_KEY = "canary-secret-4f1c9e"  # noqa: S105 - tests search messages for it
+# gRPC uses the port 10,000 above; Linux assigns ports from 32,768 to clients.
+_PORTS = range(12_000, 22_000)
+_START_TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class S3Server:
     secret_key: str = field(default=SECRET_KEY, repr=False)
 
     def environment(self) -> dict[str, str]:
-        """What a client's environment has to say."""
+        """Environment variables with which a client uses the server."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_ACCESS_KEY_ID": self.access_key,
@@ -50,7 +51,7 @@ class S3Server:
 
     @contextmanager
     def connected(self) -> Iterator["S3Server"]:
-        """This process's environment leads to the server, and nowhere else."""
+        """Set this process's AWS environment variables to the server, and remove all others."""
         with pytest.MonkeyPatch.context() as patch:
             for name in list(os.environ):
                 if name.startswith("AWS_"):
@@ -60,7 +61,7 @@ class S3Server:
             yield self
 
     def make_bucket(self, name: str = "") -> str:
-        """The URL of a new bucket, by default of any name; only while `connected`."""
+        """The URL of a new bucket, by default with a random name; only while `connected`."""
         name = name or f"bucket-{secrets.token_hex(6)}"
         S3Client(name).call("create_bucket")
         return f"s3://{name}"
@@ -68,8 +69,8 @@ class S3Server:
 
 @contextmanager
 def moto_server() -> Iterator[S3Server]:
-    """Moto in a thread, on a port of its choice."""
-    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # else a line a request
+    """Moto in a thread, on a free port."""
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it logs a line for every request
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:
@@ -83,7 +84,7 @@ def moto_server() -> Iterator[S3Server]:
 def seaweed_server(
     folder: Path, access_key: str = ACCESS_KEY, secret_key: str = SECRET_KEY
 ) -> Iterator[S3Server]:
-    """SeaweedFS in a process of its own, with its data in `folder`."""
+    """SeaweedFS in its own process, with its data in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     names = ("master.port", "volume.port", "filer.port", "s3.port", "admin.port", "metricsPort")
     ports = _free_ports(len(names))
@@ -107,7 +108,7 @@ def seaweed_server(
             env=home | server.environment(),
             stdout=log,
             stderr=log,
-            start_new_session=True,  # Ctrl-C is for us, who end it after those that use it
+            start_new_session=True,  # Ctrl-C must not stop it before its clients
         )
         stack.callback(_remove_sockets, ports)
         stack.callback(process.wait)
@@ -117,7 +118,7 @@ def seaweed_server(
 
 
 def _wait_until_ready(server: S3Server, process: subprocess.Popen[bytes], log: Path) -> None:
-    end = time.monotonic() + _PATIENCE
+    end = time.monotonic() + _START_TIMEOUT_S
     while time.monotonic() < end and process.poll() is None:
         if _answers(server):
             return
@@ -137,14 +138,14 @@ def _answers(server: S3Server) -> bool:
 
 
 def _remove_sockets(ports: list[int]) -> None:
-    """What it leaves in the system's temporary folder when it is ended."""
+    """Remove the sockets that it leaves in the temporary folder."""
     for port in (*ports, *(port + 10_000 for port in ports)):
         for path in Path(tempfile.gettempdir()).glob(f"seaweedfs-*-{port}.sock"):
             path.unlink(missing_ok=True)
 
 
 def _free_ports(count: int) -> list[int]:
-    """Ports that are free now, and whose gRPC twins 10,000 higher are free, too."""
+    """Ports that are free now and whose gRPC ports (10,000 higher) are free too."""
     found: list[int] = []
     candidates = iter(_PORTS[secrets.randbelow(len(_PORTS) - 1000) :])
     while len(found) < count:

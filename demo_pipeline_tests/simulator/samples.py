@@ -159,7 +159,7 @@ def _details(window: str) -> tuple[Widget, ...]:
 
 
 def stationery() -> tuple[Script, RecordingOptions]:
-    """A 1920x1080 screen at a constant rate; the video starts with the demonstration."""
+    """A 1920x1080 screen at a constant frame rate; the video starts with the demonstration."""
     script = Script(
         desktop=_shop(),
         acts=(
@@ -197,7 +197,7 @@ def stationery() -> tuple[Script, RecordingOptions]:
 
 
 def report() -> tuple[Script, RecordingOptions]:
-    """A 2560x1440 screen at a variable rate; the video starts 1.3 s late."""
+    """A 2560x1440 screen at a variable frame rate; the video starts 1.3 s late."""
     script = Script(
         desktop=_files(),
         acts=(

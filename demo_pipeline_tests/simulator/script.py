@@ -1,6 +1,6 @@
-"""What a person sets out to do: intended actions against named widgets, and the truth about them.
+"""Scripts: the acts to perform on named widgets, and the ground truth of a performance.
 
-`hand.py` performs a script; the constructors below read as the script's verbs.
+`performer.py` performs a script; the functions below create its acts.
 """
 
 from bisect import bisect_right
@@ -29,7 +29,7 @@ Verb = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """One intention. `offset` is design pixels (drag); `notches` > 0 scrolls down."""
+    """One act of a script. `offset` (drag) is in design pixels; `notches` > 0 scrolls down."""
 
     verb: Verb
     target: str = ""
@@ -45,7 +45,7 @@ def move_to(target: str) -> Act:
 
 
 def click(target: str, held: tuple[str, ...] = ()) -> Act:
-    """Left click, with the modifiers `held` (canonical names) down meanwhile."""
+    """Left click while the modifiers `held` (canonical names) are down."""
     return Act("click", target, keys=held)
 
 
@@ -76,7 +76,7 @@ def scroll(target: str, notches: int) -> Act:
 
 
 def type_text(text: str) -> Act:
-    """Type into the focused field; a backspace character in `text` corrects what precedes it."""
+    """Type into the focused field; a backspace in `text` removes the character before it."""
     return Act("type_text", text=text)
 
 
@@ -86,18 +86,18 @@ def hotkey(*keys: str) -> Act:
 
 
 def wait_for_screen() -> Act:
-    """Keep still until everything that was started has settled."""
+    """Wait without input until the screen has settled."""
     return Act("wait_for_screen")
 
 
 def think(seconds: float) -> Act:
-    """Keep still while nothing on the screen changes."""
+    """Pause without input while nothing on the screen changes."""
     return Act("think", seconds=seconds)
 
 
 @dataclass(frozen=True)
 class Script:
-    """A demonstration to be: who asked for what, and how it is done.
+    """The script of a demonstration: its task and its acts.
 
     `timestamp` becomes meta.timestamp; the first action starts `lead_in_ms` after it and the
     recording ends `tail_ms` after the last.
@@ -125,11 +125,11 @@ class Script:
 
 @dataclass(frozen=True, slots=True)
 class IntendedAction:
-    """The truth about one action, as seed 001 words it; points and box in screen pixels.
+    """The ground truth of one action in the terms of OSWorld-Desktopd; screen pixels.
 
     Times are epoch milliseconds: the first press (key, button or wheel notch) and the last
-    release. A wait runs from the last input before it to the first input after it. The target is
-    what lay under the press, the focused field for typing, nothing for hotkeys and waits.
+    release. A wait lasts from the last input before it to the first input after it. The target is
+    the widget under the press, for typing the focused field; hotkeys and waits have none.
     """
 
     action_type: str
@@ -143,7 +143,7 @@ class IntendedAction:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """A stretch without input, epoch milliseconds; only a `wait` is also an action."""
+    """A time without input, epoch milliseconds; only a `wait` is also an action."""
 
     kind: Literal["wait", "think"]
     start_ms: int
@@ -159,7 +159,7 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Timeline:
+class ScreenTimeline:
     """Every change of the screen and of the pointer, by epoch milliseconds."""
 
     change_ms: Sequence[int]
@@ -168,7 +168,7 @@ class Timeline:
     points: Sequence[tuple[int, int]]
 
     def at(self, ms: float) -> Moment:
-        """What is true at `ms`; before the start, what was true at the start."""
+        """What the screen shows at `ms`; before the start: what it shows at the start."""
         state = self.states[max(0, bisect_right(self.change_ms, ms) - 1)]
         point = self.points[max(0, bisect_right(self.move_ms, ms) - 1)]
         return Moment(state, point)
@@ -176,11 +176,11 @@ class Timeline:
 
 @dataclass(frozen=True)
 class Performance:
-    """A script performed: raw events in time order, the screen over time, and the truth."""
+    """The result of a script: raw events in time order, the screen over time, the ground truth."""
 
     desktop: Desktop
     events: list[dict[str, Any]]
-    timeline: Timeline
+    timeline: ScreenTimeline
     actions: list[IntendedAction] = field(default_factory=list)
     pauses: list[Pause] = field(default_factory=list)
     start_ms: int = 0

@@ -1,4 +1,4 @@
-"""Accessibility scans of the desktop in the form of seed 000, with each platform's role names."""
+"""Accessibility scans of the desktop as axtree events, with the role names of each platform."""
 
 from collections.abc import Iterator
 from random import Random
@@ -10,7 +10,7 @@ from demo_pipeline_tests.simulator.script import Performance
 
 Node = dict[str, Any]
 
-# kind: UIA, AX, AT-SPI, seed 001
+# kind: UIA, AX, AT-SPI, OSWorld-Desktopd
 _ROLES: dict[Kind, tuple[str, str, str, str]] = {
     "window": ("Window", "AXWindow", "frame", "window"),
     "title_bar": ("TitleBar", "AXGroup", "title bar", "panel"),
@@ -26,13 +26,13 @@ _ROLES: dict[Kind, tuple[str, str, str, str]] = {
     "progress_bar": ("ProgressBar", "AXProgressIndicator", "progress bar", "progressbar"),
     "icon": ("ListItem", "AXButton", "icon", "listitem"),
 }
-SEED_ROLES = {kind: names[3] for kind, names in _ROLES.items()}
+DESKTOPD_ROLES = {kind: names[3] for kind, names in _ROLES.items()}
 _COLUMN: dict[Platform, int] = {"windows": 0, "macos": 1, "linux": 2}
 _FOCUSABLE = {"button", "text_field", "check_box", "list", "row", "menu_item", "icon"}
 
 
 def scan(performance: Performance, platform: Platform, at_ms: int, number: int) -> dict[str, Any]:
-    """The `axtree` line of a scan that begins at `at_ms`, showing the screen of that instant."""
+    """The `axtree` line of a scan that begins at `at_ms`, with the screen of that moment."""
     desktop, moment = performance.desktop, performance.timeline.at(at_ms)
     random = Random(f"scan {number}")
     placed = list(desktop.placed(moment.state))
@@ -56,7 +56,7 @@ def scan(performance: Performance, platform: Platform, at_ms: int, number: int) 
 
 
 def pad(line: dict[str, Any], nodes: int, platform: Platform) -> None:
-    """Give a scan a long document far below the screen: `nodes` texts of about 260 bytes each."""
+    """Add a long document below the screen to a scan: `nodes` texts of about 260 bytes each."""
     role = _ROLES["label"][_COLUMN[platform]]
     boxes = [Box(0, 100_000 + 20 * index, 400, 20) for index in range(nodes)]
     lines = [
@@ -78,7 +78,7 @@ def node(
     focusable: bool = False,
     visible: bool = True,
 ) -> Node:
-    """One element as seed 000 documents it, without children."""
+    """One node of an axtree event, without children."""
     return {
         "bbox": {"height": box.height, "width": box.width, "x": box.x, "y": box.y},
         "children": [],
@@ -132,9 +132,9 @@ def _owner(thing: Placed) -> str:
 def scans(
     performance: Performance, platform: Platform, every_ms: int, padding: int = 0
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """(when it is written, line) of every scan, one at a time; the last ends within the recording.
+    """Yield (time of writing, line) of every scan; the last ends within the recording.
 
-    A scan begins `every_ms` after the one before it began, or when that one ended if later.
+    A scan begins `every_ms` after the start of the previous one, or at its end if that is later.
     """
     at_ms, number = performance.start_ms + 120, 0
     while True:

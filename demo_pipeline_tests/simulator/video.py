@@ -1,4 +1,4 @@
-"""Frame times, and H.264 in MP4 with the same bytes for the same frames."""
+"""Frame times, and reproducible encoding: the same frames give the same MP4 bytes."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ TICKS = 90_000  # the track's time scale, a second
 
 @dataclass(frozen=True, slots=True)
 class VideoOptions:
-    """How the screen is filmed.
+    """How the screen is encoded as a video.
 
     Attributes:
-        fps: constant rate, or the middle rate when `variable`.
-        variable: irregular distances between frames, now and then several frames dropped.
-        gop: most frames from one key frame to the next.
-        b_frames: most B-frames in a row.
+        fps: frame rate; the average rate if `variable`.
+        variable: irregular frame intervals, with occasional dropped frames.
+        gop: largest number of frames between key frames.
+        b_frames: largest number of consecutive B-frames.
         first_pts: presentation timestamp of the first frame, in 1/90000 s.
         video_start_s: the first frame shows the screen at meta.timestamp + this.
         frame_numbers: stamp every frame with its number.
@@ -42,7 +42,7 @@ class VideoOptions:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A frame to be: its number, its timestamp in 1/90000 s and its epoch milliseconds."""
+    """A planned frame: its number, its timestamp in 1/90000 s and its epoch milliseconds."""
 
     number: int
     pts: int
@@ -52,7 +52,7 @@ class Frame:
 def frame_schedule(
     options: VideoOptions, start_ms: int, end_ms: int, seed: int = 0
 ) -> Iterator[Frame]:
-    """The frames of a film of [start_ms + video_start_s, end_ms], at least one."""
+    """The frames of a video of [start_ms + video_start_s, end_ms], at least one."""
     first_ms = start_ms + options.video_start_s * 1000
     random, even, number, ticks = Random(f"frames {seed}"), TICKS // options.fps, 0, 0
     while number == 0 or first_ms + ticks * 1000 / TICKS <= end_ms:
@@ -62,7 +62,7 @@ def frame_schedule(
 
 
 def _irregular(random: Random, even: int) -> int:
-    """A distance between half and almost twice the even one; one in forty is a hiccup."""
+    """A frame interval of 0.5 to 1.6 times `even`; one in forty is 4 to 7 times as long."""
     part = random.uniform(4.0, 7.0) if random.random() < 0.025 else random.uniform(0.5, 1.6)
     return max(90, round(even * part / 90) * 90)  # whole milliseconds
 
@@ -73,9 +73,9 @@ def encode(
     size: tuple[int, int],
     options: VideoOptions,
 ) -> None:
-    """Write (pts, planar YUV 4:2:0 of shape (H * 3 / 2, W)) pairs as they come; even sizes only.
+    """Encode (pts, planar YUV 4:2:0 of shape (H * 3 / 2, W)) pairs; even sizes only.
 
-    One thread and no dates: the same library writes the same bytes.
+    One thread and no dates, so that the same library writes the same bytes.
     """
     container = {"video_track_timescale": str(TICKS), "fflags": "+bitexact"}
     with av.open(str(path), "w", format="mp4", options=container) as output:

@@ -11,6 +11,7 @@ from botocore.session import get_session
 from moto.core.authorization import enable_iam_authentication
 
 from demo_pipeline import __version__
+from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.quarantine import list_quarantine, quarantine_demonstration, release
@@ -18,7 +19,6 @@ from demo_pipeline.pipeline.runner import run_stage
 from demo_pipeline.settings import Settings
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.objects.s3_objects import S3Objects
-from demo_pipeline.storage.uploads.upload_listing import FILES
 from demo_pipeline_tests.simulator.s3_server import S3Server
 
 README = Path(__file__).resolve().parents[2] / "README.md"
@@ -40,7 +40,7 @@ def pipeline(
     with moto.connected():
         for url in (UPLOADS, STORE):
             moto.make_bucket(url.split("/")[2])
-        for file in FILES:
+        for file in RECORDING_FILES:
             S3Objects(UPLOADS).put(f"one/{file}", recording / file)
         iam = get_session().create_client("iam")
         user = tmp_path.name

@@ -1,1 +1,1 @@
-"""The CUDAG dataset."""
+"""The CUDAG dataset: single-step records with images, for training and testing."""

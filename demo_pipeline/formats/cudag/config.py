@@ -1,7 +1,6 @@
-"""The `config.json` of a CUDAG dataset of ours: its keys and what they hold.
+"""Rules for the config.json of a CUDAG dataset that this pipeline made.
 
-Belongs here: checks of the configuration. Other generators write other keys, so that theirs only
-has to be a JSON object.
+Other generators write other keys: their config.json only has to be a JSON object.
 """
 
 import re
@@ -17,7 +16,7 @@ _TIME = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z")
 
 
 def is_ours(config: object) -> bool:
-    """Whether we made the dataset, by what its configuration says."""
+    """Whether this pipeline made the dataset: config.json names it as the generator."""
     return isinstance(config, dict) and config.get("generator") == GENERATOR
 
 
@@ -56,7 +55,7 @@ _KEYS: Mapping[str, tuple[Callable[[object], bool], str]] = {
 
 
 def config_faults(config: Mapping[str, Any]) -> Iterator[CudagFault]:
-    """Missing keys and wrong types of a configuration of ours (formats notes, section 4)."""
+    """Yield missing keys and wrong types of a configuration made by this pipeline."""
     for key, (accepts, wanted) in _KEYS.items():
         if key not in config:
             yield CudagFault("config_key", f"{key} is missing", scope=Scope.OURS)
@@ -65,11 +64,11 @@ def config_faults(config: Mapping[str, Any]) -> Iterator[CudagFault]:
 
 
 def count_faults(config: Mapping[str, Any], counted: Counter[str]) -> Iterator[CudagFault]:
-    """Whether the configuration counts the records as they are."""
+    """Yield where the configuration differs from the counted records."""
     if config.get("task_counts") != dict(counted):
-        message = f"task_counts do not add up: the records are {dict(sorted(counted.items()))}"
-        yield CudagFault(
-            "config_counts", message, "count train, val, held_out and test", Scope.OURS
-        )
+        message = f"task_counts differs from the records: {dict(sorted(counted.items()))}"
+        remedy = "count the records of train, val, held_out and test"
+        yield CudagFault("config_counts", message, remedy, Scope.OURS)
     if config.get("task_types") != sorted(counted):
-        yield CudagFault("config_counts", "task_types are not the sorted types", scope=Scope.OURS)
+        message = "task_types must be the sorted task types of the records"
+        yield CudagFault("config_counts", message, scope=Scope.OURS)

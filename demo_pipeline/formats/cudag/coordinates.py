@@ -1,7 +1,7 @@
-"""Whether the coordinates of a CUDAG record agree: those of its calls with those of its metadata.
+"""Rules for the coordinates of a CUDAG record: its tool calls must agree with its metadata.
 
-Belongs here: the range of RU and the invariant RU(real_coords, image_size) = coordinate (seed 003,
-Coordinate System; formats notes, section 4).
+Belongs here: the range of RU (resolution units, 0 to 1000) and the invariant
+RU(real_coords, image_size) = coordinate, from the CUDAG document's section "Coordinate System".
 """
 
 import re
@@ -13,12 +13,16 @@ from demo_pipeline.formats.cudag.fault import CudagFault, Scope
 from demo_pipeline.formats.cudag.models import to_ru
 from demo_pipeline.formats.cudag.tool_calls import RU_MAX, is_number, is_pair
 
-_ABSENT = (("real_coords", "tolerance", "end_coords"), ("end_coords",), ())
+_UNUSED_KEYS = (  # by the number of coordinates in the calls
+    ("real_coords", "tolerance", "end_coords"),
+    ("end_coords",),
+    (),
+)
 _LOOSE_BLOCK = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 
 
 def raw_calls(turn: str) -> list[object]:
-    """The JSON values between the marks of a turn, whatever stands around them."""
+    """The JSON values of all <tool_call> blocks in a turn; other text is ignored."""
     values: list[object] = []
     for block in _LOOSE_BLOCK.finditer(turn):
         try:
@@ -28,8 +32,8 @@ def raw_calls(turn: str) -> list[object]:
     return values
 
 
-def place_faults(calls: Sequence[object], metadata: object) -> Iterator[CudagFault]:
-    """Everything wrong with where a record points.
+def coordinate_faults(calls: Sequence[object], metadata: object) -> Iterator[CudagFault]:
+    """Yield the faults of a record's coordinates.
 
     Args:
         calls: the record's tool calls in order, as parsed JSON of any kind.
@@ -37,11 +41,11 @@ def place_faults(calls: Sequence[object], metadata: object) -> Iterator[CudagFau
     """
     points = list(_coordinates(calls))
     if not all(map(_in_range, points)):
-        remedy = "normalise the pixel by the image's size"
+        remedy = "divide the pixel by the size of the image and multiply by 1000"
         yield CudagFault("coordinate", "coordinate must be [x, y] from 0 to 1000", remedy)
     elif isinstance(metadata, dict):
         yield from _agreement(points, metadata)
-        yield from _nowhere(metadata, _ABSENT[min(len(points), 2)])
+        yield from _unused_coordinates(metadata, _UNUSED_KEYS[min(len(points), 2)])
 
 
 def _coordinates(calls: Sequence[object]) -> Iterator[Any]:
@@ -62,8 +66,9 @@ def _in_range(value: object) -> bool:
 def _agreement(points: Sequence[Any], metadata: dict[str, Any]) -> Iterator[CudagFault]:
     has = metadata.get("has_coordinate")
     if isinstance(has, bool) and has != bool(points):
-        told = f"metadata.has_coordinate is {str(has).lower()}, the calls say otherwise"
-        yield CudagFault("has_coordinate", told, scope=Scope.OURS)
+        calls = "a tool call has a coordinate" if points else "no tool call has a coordinate"
+        message = f"metadata.has_coordinate is {str(has).lower()}, but {calls}"
+        yield CudagFault("has_coordinate", message, scope=Scope.OURS)
     size = metadata.get("image_size")
     if not isinstance(size, list) or not is_pair(size) or min(size) <= 0:
         return
@@ -77,20 +82,20 @@ def _invariant(
     key: str, pixel: Sequence[int], point: Sequence[float], size: tuple[int, int]
 ) -> Iterator[CudagFault]:
     if not (0 <= pixel[0] < size[0] and 0 <= pixel[1] < size[1]):
-        message = f"metadata.{key} {list(pixel)} lies outside the image {list(size)}"
+        message = f"metadata.{key} {list(pixel)} is outside the image {list(size)}"
         yield CudagFault("outside_image", message, scope=Scope.SHARED)
         return
     wanted = to_ru(pixel[0], pixel[1], size)
     off = max(abs(wanted[0] - point[0]), abs(wanted[1] - point[1]))
     if off:
-        message = f"metadata.{key} is {list(wanted)} in RU, the coordinate is {list(point)}"
-        remedy = "real_coords are the truth: round(pixel / size * 1000) an axis"
+        message = f"metadata.{key} is {list(wanted)} in RU, but the coordinate is {list(point)}"
+        remedy = "compute the coordinate from the pixel: round(pixel / size * 1000) on each axis"
         scope = Scope.SHARED if off > 1 else Scope.OURS
         yield CudagFault("ru_invariant", message, remedy, scope)
 
 
-def _nowhere(metadata: dict[str, Any], keys: Sequence[str]) -> Iterator[CudagFault]:
-    """A place that an action does not have is zeros (formats notes, section 4, the table)."""
+def _unused_coordinates(metadata: dict[str, Any], keys: Sequence[str]) -> Iterator[CudagFault]:
+    """Coordinates that an action does not have must be zeros."""
     for key in keys:
         value = metadata.get(key)
         if isinstance(value, list) and is_pair(value) and any(value):

@@ -1,7 +1,7 @@
-"""What holds between the records of a CUDAG dataset: unique names, whole data, disjoint splits.
+"""Rules between the records of a CUDAG dataset: unique ids, complete data.jsonl, disjoint splits.
 
-Belongs here: the memory of a validation, some hundred bytes a record. What one record must look
-like lies in `cudag_rules`.
+Belongs here: what a validation remembers of the records, some hundred bytes each. Not here: rules
+for one record (record_rules.py).
 """
 
 import hashlib
@@ -10,126 +10,149 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from demo_pipeline.formats.cudag.fault import CudagFault, Scope, shown
+from demo_pipeline.formats.cudag.fault import CudagFault, Scope, printable
 from demo_pipeline.formats.cudag.record_rules import HUMAN_START
 
+RecordPosition = tuple[str, int]
+"""File name and 1-based line; for test.json the 1-based number of the entry."""
 
-def file_digest_of(text: str | bytes) -> bytes:
-    """A short fingerprint; lone surrogates, which JSON can spell, are no obstacle."""
-    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+_UNION_REMEDY = "make data.jsonl the union of train, val and held_out"
+
+
+def short_digest(content: str | bytes) -> bytes:
+    """A 16-byte digest; text may contain lone surrogates, which JSON can express."""
+    data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
     return hashlib.blake2b(data, digest_size=16).digest()
 
 
 @dataclass(slots=True)
 class CudagInventory:
-    """Everything seen so far. Splits are `train`, `val`, `held_out` and `test`."""
+    """The records read so far. Splits are `train`, `val`, `held_out` and `test`.
 
-    ids: dict[str, str] = field(default_factory=dict)
+    Attributes:
+        names: id or test_id → its first position.
+        images: path of an image → the first position that uses it.
+        trajectories: trajectory id → its first split and position.
+        records: split → number of records.
+        task_types: task type → number of records.
+        prompts: digest of image and prompt → their first split and position.
+        image_digests: digest of an image → its first split and position.
+        shared_images: digest of an image in two splits → a position in each.
+        lines: id → file, line and digest of the record in its split.
+        data_ids: id → its first position in data.jsonl.
+    """
+
+    names: dict[str, str] = field(default_factory=dict)
     images: dict[str, str] = field(default_factory=dict)
     trajectories: dict[str, tuple[str, str]] = field(default_factory=dict)
     records: Counter[str] = field(default_factory=Counter)
-    sights: dict[bytes, tuple[str, str]] = field(default_factory=dict)
-    pictures: dict[bytes, tuple[str, str]] = field(default_factory=dict)
-    shared: dict[bytes, tuple[str, str]] = field(default_factory=dict)
+    task_types: Counter[str] = field(default_factory=Counter)
+    prompts: dict[bytes, tuple[str, str]] = field(default_factory=dict)
+    image_digests: dict[bytes, tuple[str, str]] = field(default_factory=dict)
+    shared_images: dict[bytes, tuple[str, str]] = field(default_factory=dict)
     lines: dict[str, tuple[str, int, bytes]] = field(default_factory=dict)
     data_ids: dict[str, str] = field(default_factory=dict)
-    task_types: Counter[str] = field(default_factory=Counter)
 
-    def record(
-        self, split: str, place: tuple[str, int], record: Mapping[str, Any], raw: bytes
+    def add_record(
+        self, split: str, position: RecordPosition, record: Mapping[str, Any], raw: bytes
     ) -> Iterator[CudagFault]:
-        """Take in a line of a split: its name, its picture's name and its trajectory."""
+        """Add a line of a split; yield duplicates of its id, image or trajectory."""
         name = record.get("id")
         if isinstance(name, str):
-            yield from self._named(name, place, "id")
-            self.lines.setdefault(name, (*place, file_digest_of(raw.strip())))
-        yield from self._pictured(record.get("image"), place)
-        yield from self._followed(split, place, record)
+            yield from self._add_name(name, position, "id")
+            self.lines.setdefault(name, (*position, short_digest(raw.strip())))
+        yield from self._add_image(record.get("image"), position)
+        yield from self._add_trajectory(split, position, record)
 
-    def test(self, place: tuple[str, int], record: Mapping[str, Any]) -> Iterator[CudagFault]:
-        """Take in an entry of `test.json`."""
+    def add_test(self, position: RecordPosition, record: Mapping[str, Any]) -> Iterator[CudagFault]:
+        """Add an entry of test.json; yield duplicates of its test_id, image or trajectory."""
         name = record.get("test_id")
         if isinstance(name, str):
-            yield from self._named(name, place, "test_id")
-        yield from self._pictured(record.get("screenshot"), place)
-        yield from self._followed("test", place, record)
+            yield from self._add_name(name, position, "test_id")
+        yield from self._add_image(record.get("screenshot"), position)
+        yield from self._add_trajectory("test", position, record)
 
-    def data(self, place: tuple[str, int], name: object, raw: bytes) -> Iterator[CudagFault]:
-        """Take in a line of `data.jsonl`, after all splits."""
+    def add_data_line(
+        self, position: RecordPosition, name: object, raw: bytes
+    ) -> Iterator[CudagFault]:
+        """Add a line of data.jsonl, after all splits; yield how it differs from its split."""
         if not isinstance(name, str):
             return
-        here = _spell(place)
+        here = _location(position)
         first = self.data_ids.setdefault(name, here)
         if first != here:
-            yield CudagFault("duplicate_id", f"id '{shown(name)}' is not unique, first at {first}")
+            message = f"id '{printable(name)}' is not unique, first at {first}"
+            yield CudagFault("duplicate_id", message)
             return
         if name not in self.lines:
-            message = f"record '{shown(name)}' is in no split"
-            yield CudagFault("data_union", message, "data is train + val + held_out", Scope.SHARED)
-        elif self.lines[name][2] != file_digest_of(raw.strip()):
-            there = _spell(self.lines[name][:2])
-            message = f"record '{shown(name)}' differs from {there}"
-            yield CudagFault("data_union", message, "data is train + val + held_out", Scope.SHARED)
+            message = f"record '{printable(name)}' is in no split"
+            yield CudagFault("data_union", message, _UNION_REMEDY, Scope.SHARED)
+        elif self.lines[name][2] != short_digest(raw.strip()):
+            message = f"record '{printable(name)}' differs from {_location(self.lines[name][:2])}"
+            yield CudagFault("data_union", message, _UNION_REMEDY, Scope.SHARED)
 
-    def left_over(self) -> Iterator[tuple[tuple[str, int], CudagFault]]:
-        """Records of splits that `data.jsonl` does not have, each with its place."""
+    def missing_from_data(self) -> Iterator[tuple[RecordPosition, CudagFault]]:
+        """Yield the records of splits that data.jsonl does not have, with their positions."""
         for name, (file, line, _) in self.lines.items():
             if name not in self.data_ids:
-                message = f"record '{shown(name)}' is missing from data.jsonl"
-                remedy = "data is train + val + held_out"
-                yield (file, line), CudagFault("data_union", message, remedy, Scope.SHARED)
+                message = f"record '{printable(name)}' is missing from data.jsonl"
+                yield (file, line), CudagFault("data_union", message, _UNION_REMEDY, Scope.SHARED)
 
-    def seen(
-        self, split: str, place: tuple[str, int], prompt: object, picture: bytes | None
+    def add_prompt(
+        self, split: str, position: RecordPosition, prompt: object, image: bytes | None
     ) -> Iterator[CudagFault]:
-        """Take in what a model is shown: the same picture and prompt must not be in two splits.
+        """Add the input of a model; yield a fault if another split has the same image and prompt.
 
-        The same picture alone is only remembered, for `shared_pictures`.
+        Args:
+            split: of the record.
+            position: of the record.
+            prompt: the text of the human; not text: only the image is compared.
+            image: digest of the image; None: nothing is compared.
         """
-        if picture is None:
+        if image is None:
             return
-        before, where = self.pictures.setdefault(picture, (split, _spell(place)))
-        if before != split:
-            self.shared.setdefault(picture, (where, _spell(place)))
+        here = _location(position)
+        first, where = self.image_digests.setdefault(image, (split, here))
+        if first != split:
+            self.shared_images.setdefault(image, (where, here))
         if not isinstance(prompt, str):
             return
-        key = file_digest_of(picture + file_digest_of(prompt.removeprefix(HUMAN_START)))
-        first, where = self.sights.setdefault(key, (split, _spell(place)))
+        key = short_digest(image + short_digest(prompt.removeprefix(HUMAN_START)))
+        first, where = self.prompts.setdefault(key, (split, here))
         if first != split:
             message = f"same image and prompt as {where} in split {first}"
-            yield CudagFault("split_leak", message, "keep a task in one split", Scope.SHARED)
+            remedy = "put all records of a task into one split"
+            yield CudagFault("split_leak", message, remedy, Scope.SHARED)
 
-    def shared_pictures(self) -> Iterator[CudagFault]:
-        """How many pictures lie in two splits: start desktops repeat, so that it is a warning."""
-        if self.shared:
-            first, other = next(iter(self.shared.values()))
-            many = f"{len(self.shared)} images are" if len(self.shared) > 1 else "1 image is"
-            message = f"{many} in more than one split, first {other}, as in {first}"
-            yield CudagFault(
-                "shared_image", message, "look whether they give answers away", Scope.NOTE
-            )
+    def shared_image_warnings(self) -> Iterator[CudagFault]:
+        """Yield one warning for images in two splits: the desktop at the start may repeat."""
+        if self.shared_images:
+            count, (first, other) = len(self.shared_images), next(iter(self.shared_images.values()))
+            subject = f"{count} images are" if count > 1 else "1 image is"
+            message = f"{subject} in more than one split, first {other}, the same as {first}"
+            remedy = "check that these images do not show the answers"
+            yield CudagFault("shared_image", message, remedy, Scope.NOTE)
 
-    def _named(self, name: str, place: tuple[str, int], key: str) -> Iterator[CudagFault]:
-        here = _spell(place)
-        first = self.ids.setdefault(name, here)
+    def _add_name(self, name: str, position: RecordPosition, key: str) -> Iterator[CudagFault]:
+        here = _location(position)
+        first = self.names.setdefault(name, here)
         if first != here:
-            across = ("test.json" in first) != (place[0] == "test.json")
-            scope = Scope.SHARED if across else Scope.SEED
-            message = f"{key} '{shown(name)}' is not unique, first at {first}"
+            across = ("test.json" in first) != (position[0] == "test.json")
+            scope = Scope.SHARED if across else Scope.FORMAT
+            message = f"{key} '{printable(name)}' is not unique, first at {first}"
             yield CudagFault("duplicate_id", message, "rename one of them", scope)
 
-    def _pictured(self, path: object, place: tuple[str, int]) -> Iterator[CudagFault]:
+    def _add_image(self, path: object, position: RecordPosition) -> Iterator[CudagFault]:
         if isinstance(path, str):
-            here = _spell(place)
+            here = _location(position)
             first = self.images.setdefault(path, here)
             if first != here:
-                message = f"image {shown(path)} is not unique, first at {first}"
-                yield CudagFault(
-                    "duplicate_image", message, "give each record its image", Scope.OURS
-                )
+                message = f"image {printable(path)} is not unique, first at {first}"
+                remedy = "give every record an image of its own"
+                yield CudagFault("duplicate_image", message, remedy, Scope.OURS)
 
-    def _followed(
-        self, split: str, place: tuple[str, int], record: Mapping[str, Any]
+    def _add_trajectory(
+        self, split: str, position: RecordPosition, record: Mapping[str, Any]
     ) -> Iterator[CudagFault]:
         self.records[split] += 1
         metadata = record.get("metadata")
@@ -139,11 +162,12 @@ class CudagInventory:
             self.task_types[metadata["task_type"]] += 1
         name = metadata.get("trajectory_id")
         if isinstance(name, str) and name:
-            first, where = self.trajectories.setdefault(name, (split, _spell(place)))
+            first, where = self.trajectories.setdefault(name, (split, _location(position)))
             if first != split:
-                message = f"trajectory '{shown(name)}' is in split {first} too ({where})"
-                yield CudagFault("split_overlap", message, "keep it in one split", Scope.SHARED)
+                message = f"trajectory '{printable(name)}' is also in split {first} ({where})"
+                remedy = "put all records of a trajectory into one split"
+                yield CudagFault("split_overlap", message, remedy, Scope.SHARED)
 
 
-def _spell(place: tuple[str, int]) -> str:
-    return f"{place[0]}:{place[1]}"
+def _location(position: RecordPosition) -> str:
+    return f"{position[0]}:{position[1]}"

@@ -1,7 +1,4 @@
-"""A broken rule of a CUDAG dataset, before it is known in which file and line.
-
-Belongs here: the type that the checks of a record yield, and how foreign names get into messages.
-"""
+"""The type for a broken rule of a CUDAG dataset, and the scope of a rule."""
 
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -10,13 +7,16 @@ from demo_pipeline.problems import Problem, Severity
 
 
 class Scope(Enum):
-    """Whose rule it is. An error is: `SEED` always, the others only in a dataset of ours.
+    """Which datasets a rule applies to, and how severe breaking it is.
 
-    In datasets by others a broken `SHARED` rule is a warning and an `OURS` rule does not exist. A
-    `NOTE` is a warning in both.
+    Attributes:
+        FORMAT: a rule of the CUDAG document: an error in every dataset.
+        SHARED: a rule of this pipeline: an error in its own datasets, a warning in others.
+        OURS: a rule of this pipeline: an error in its own datasets, not checked in others.
+        NOTE: a warning in every dataset.
     """
 
-    SEED = auto()
+    FORMAT = auto()
     SHARED = auto()
     OURS = auto()
     NOTE = auto()
@@ -24,23 +24,33 @@ class Scope(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CudagFault:
-    """One broken rule; the caller knows the file and the line."""
+    """One broken rule, without the file and line, which the caller knows."""
 
     code: str
     message: str
     remedy: str = ""
-    scope: Scope = Scope.SEED
+    scope: Scope = Scope.FORMAT
 
     def problem(self, file: str, line: int | None, *, ours: bool) -> Problem | None:
-        """The finding at its place, or None where the rule does not hold (see `Scope`)."""
+        """The problem at a file and line; None if the rule does not apply (see `Scope`).
+
+        Args:
+            file: the file name in the problem.
+            line: 1-based line, if known.
+            ours: whether this pipeline made the dataset.
+        """
         if self.scope is Scope.OURS and not ours:
             return None
-        mild = self.scope is Scope.NOTE or (self.scope is Scope.SHARED and not ours)
-        severity = Severity.WARNING if mild else Severity.ERROR
+        is_warning = self.scope is Scope.NOTE or (self.scope is Scope.SHARED and not ours)
+        severity = Severity.WARNING if is_warning else Severity.ERROR
         return Problem(self.code, file, self.message, line, remedy=self.remedy, severity=severity)
 
 
-def shown(text: str) -> str:
-    """A name or a path for a message: one line, at most 120 characters, printable anywhere."""
+LocatedFault = tuple[str, int | None, CudagFault]
+"""File name, line and fault."""
+
+
+def printable(text: str) -> str:
+    """A name or path for a message: at most 120 characters on one line, escaped where needed."""
     safe = (c if c.isprintable() else c.encode("unicode_escape").decode() for c in text[:120])
     return "".join(safe)

@@ -1,7 +1,7 @@
-"""The CUDAG dataset (seed 003): names, coordinates and records.
+"""The records of a CUDAG dataset as models, their ids, and RU coordinates.
 
-Belongs here: what the files of a CUDAG dataset hold, as models, and the RU arithmetic. The tool
-calls inside a record lie in `cudag_calls`, the checks in `cudag_validator`.
+RU (resolution units) are pixels normalised to 0 to 1000 on each axis. Not here: tool calls
+(tool_calls.py) and checks (validator.py).
 """
 
 import hashlib
@@ -15,9 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from demo_pipeline.common.json_files import JsonFileError, load_json, parse_json
 from demo_pipeline.formats.base_model import explain, field_name
-from demo_pipeline.formats.cudag.tool_calls import (
-    RU_MAX,
-)
+from demo_pipeline.formats.cudag.tool_calls import RU_MAX
 from demo_pipeline.problems import DemonstrationError, Problem
 
 GENERATOR = "demo_pipeline"
@@ -34,7 +32,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def to_ru(x: float, y: float, size: Pair) -> Pair:
-    """Pixel → RU (seed 003, Coordinate System): `int(round(px / size * 1000))`, an axis a side.
+    """Pixel → RU: `round(pixel / size * 1000)` on each axis.
 
     Args:
         x: pixels from the left; outside [0, width - 1] it is clamped first.
@@ -54,7 +52,7 @@ def box_to_ru(x: float, y: float, width: float, height: float, size: Pair) -> Ru
 
 
 def tolerance_ru(width: float, height: float, size: Pair, limits: Pair) -> Pair:
-    """Half a box's size an axis, in RU, clamped to `limits` (least, most)."""
+    """Half the size of a box on each axis, in RU, clamped to `limits` (minimum, maximum)."""
     low, high = limits
     half_x = round(width / 2 / size[0] * RU_MAX)
     half_y = round(height / 2 / size[1] * RU_MAX)
@@ -62,10 +60,10 @@ def tolerance_ru(width: float, height: float, size: Pair, limits: Pair) -> Pair:
 
 
 def cudag_id(name: str) -> str:
-    """A name in the alphabet of CUDAG ids.
+    """A name as a CUDAG id, which has only letters, digits, `_` and `-`.
 
-    Other characters than letters, digits, `_` and `-` become `_`; when there were any, `_` and 6
-    hex digits of the name's SHA-256 follow, so that two names never become one.
+    Other characters become `_`; then `_` and 6 hex digits of the name's SHA-256 are added, so that
+    different names stay different.
     """
     safe = re.sub(r"[^A-Za-z0-9_-]", "_", name)
     if safe == name:
@@ -78,28 +76,28 @@ class _Frozen(BaseModel):
 
 
 class Turn(_Frozen):
-    """One side of a conversation."""
+    """One turn of a conversation."""
 
     speaker: Literal["human", "gpt"] = Field(alias="from")
     value: str
 
 
 class CudagMetadata(BaseModel):
-    """What a record says about itself. We write every key with one type; others may not.
+    """The metadata of a record. This pipeline writes every key; other generators may not.
 
     Attributes:
         task_type: kebab-case name of the action.
-        real_coords: pixels of the stored image; [0, 0] for actions without a place.
-        tolerance: RU an axis.
-        image_size: width and height of the stored image, pixels; [0, 0] when not given.
-        has_coordinate: whether the action has a place.
-        end_coords: where a drag ends, pixels of the stored image; else [0, 0].
+        real_coords: pixels of the stored image; [0, 0] for actions without a coordinate.
+        tolerance: RU on each axis.
+        image_size: width and height of the stored image, pixels; [0, 0] if missing.
+        has_coordinate: whether the action has a coordinate.
+        end_coords: end of a drag, pixels of the stored image; else [0, 0].
         scroll_direction: up, down, left, right, or empty.
         scroll_amount: notches.
-        trajectory_id: the demonstration.
+        trajectory_id: id of the demonstration.
         step_index: 0-based; the number of steps for the closing `terminate`.
         application: normalised name.
-        reasoning: a plain sentence.
+        reasoning: a sentence that explains the action.
         target_bbox: [x0, y0, x1, y1] of the target in RU; [0, 0, 0, 0] without one.
     """
 
@@ -121,7 +119,7 @@ class CudagMetadata(BaseModel):
 
 
 class TestMetadata(CudagMetadata):
-    """The same for a test, plus the calls after the first (a drag's second half)."""
+    """The metadata of a test, with the calls after the first (the second half of a drag)."""
 
     __test__ = False
 
@@ -137,12 +135,12 @@ class CudagRecord(_Frozen):
     metadata: CudagMetadata
 
     def line(self) -> str:
-        """The line as written, without its end."""
+        """The line as written, without the line end."""
         return json.dumps(self.model_dump(mode="json", by_alias=True), ensure_ascii=False)
 
 
 class ExpectedAction(_Frozen):
-    """The tool call that a test wants."""
+    """The tool call that a test expects."""
 
     name: str
     arguments: dict[str, Any]
@@ -160,10 +158,10 @@ class CudagTest(_Frozen):
 
 
 def read_records(path: Path) -> Iterator[CudagRecord]:
-    """The records of a JSON Lines file, one at a time.
+    """Yield the records of a JSON Lines file.
 
     Raises:
-        DemonstrationError: a line is not a record; names the file, the line and the keys.
+        DemonstrationError: a line is not a record; the problem names file, line and keys.
     """
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
@@ -175,7 +173,8 @@ def read_tests(path: Path) -> list[CudagTest]:
     """The entries of `test.json`.
 
     Raises:
-        DemonstrationError: the file is no list of tests; the line is the entry's 1-based index.
+        DemonstrationError: the file is not a list of tests; the line of the problem is the 1-based
+            number of the entry.
     """
     try:
         entries = load_json(path)
@@ -193,8 +192,8 @@ def _read(model: type[_Model], source: object, path: Path, number: int) -> _Mode
     except JsonFileError as error:
         raise DemonstrationError(_invalid(path, number, error.message)) from None
     except ValidationError as error:
-        told = [f"{field_name(location)}: {message}" for location, message in explain(error)]
-        raise DemonstrationError(_invalid(path, number, "; ".join(told))) from None
+        faults = [f"{field_name(location)}: {message}" for location, message in explain(error)]
+        raise DemonstrationError(_invalid(path, number, "; ".join(faults))) from None
 
 
 def _invalid(path: Path, line: int | None, message: str) -> Problem:
@@ -202,5 +201,5 @@ def _invalid(path: Path, line: int | None, message: str) -> Problem:
 
 
 def dump_tests(tests: Sequence[CudagTest]) -> list[dict[str, Any]]:
-    """The entries as plain JSON values, as `test.json` holds them."""
+    """The entries as plain JSON values, in the form of test.json."""
     return [test.model_dump(mode="json") for test in tests]

@@ -1,14 +1,14 @@
-"""What one CUDAG record must look like: a rule a function, a `CudagFault` a broken rule.
+"""Rules for one CUDAG record, from the CUDAG document and from this pipeline.
 
-Belongs here: checks that need nothing but the record (seed 003, Training and Test Record Schema;
-formats notes, section 4). What concerns files and several records lies in `cudag_validator`.
+Belongs here: rules that need only the record. Not here: rules between records (cross_checks.py) and
+for files (validator.py). Messages follow the style of the document's error list.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from demo_pipeline.formats.cudag.coordinates import place_faults, raw_calls
-from demo_pipeline.formats.cudag.fault import CudagFault, Scope, shown
+from demo_pipeline.formats.cudag.coordinates import coordinate_faults, raw_calls
+from demo_pipeline.formats.cudag.fault import CudagFault, Scope, printable
 from demo_pipeline.formats.cudag.models import ID_PATTERN, IMAGE_TOKEN
 from demo_pipeline.formats.cudag.tool_calls import (
     RU_MAX,
@@ -77,7 +77,7 @@ _OUR_TEST_METADATA: Rules = {
 
 
 def training_faults(record: object) -> Iterator[CudagFault]:
-    """Everything wrong with a line of data, train, val or held_out (seed 003)."""
+    """Yield the faults of a line of data.jsonl, train.jsonl, val.jsonl or held_out.jsonl."""
     if not isinstance(record, dict):
         yield CudagFault("record_type", "record must be a JSON object")
         return
@@ -87,7 +87,7 @@ def training_faults(record: object) -> Iterator[CudagFault]:
     yield from _conversation_faults(turns)
     metadata = record.get("metadata")
     if calls := _turn_calls(turns):
-        yield from place_faults(calls, metadata)
+        yield from coordinate_faults(calls, metadata)
     if not isinstance(metadata, dict):
         yield CudagFault("metadata", "metadata must be an object")
         return
@@ -98,7 +98,7 @@ def training_faults(record: object) -> Iterator[CudagFault]:
 
 
 def eval_faults(record: object) -> Iterator[CudagFault]:
-    """Everything wrong with an entry of `test/test.json` (seed 003)."""
+    """Yield the faults of an entry of test/test.json."""
     if not isinstance(record, dict):
         yield CudagFault("record_type", "record must be a JSON object")
         return
@@ -116,7 +116,7 @@ def eval_faults(record: object) -> Iterator[CudagFault]:
     more = metadata.get("additional_tool_calls")
     first = record.get("expected_action")
     if isinstance(first, dict) and isinstance(first.get("arguments"), dict):
-        yield from place_faults([first, *(more if isinstance(more, list) else [])], metadata)
+        yield from coordinate_faults([first, *(more if isinstance(more, list) else [])], metadata)
     yield from _metadata_faults(metadata, real_coords=False)
     yield from _our_metadata_faults(metadata, {**_OUR_METADATA, **_OUR_TEST_METADATA})
     if is_pair(record.get("tolerance")) and record["tolerance"] != metadata.get("tolerance"):
@@ -129,7 +129,7 @@ def _name_faults(record: Mapping[str, Any], key: str) -> Iterator[CudagFault]:
         yield CudagFault("id", f"{key} must be a non-empty string")
     elif not ID_PATTERN.fullmatch(name):
         yield CudagFault(
-            "id", f"{key} must match {ID_PATTERN.pattern}: {shown(name)}", "", Scope.SHARED
+            "id", f"{key} must match {ID_PATTERN.pattern}: {printable(name)}", "", Scope.SHARED
         )
 
 
@@ -139,15 +139,19 @@ def _image_faults(record: Mapping[str, Any], key: str) -> Iterator[CudagFault]:
         yield CudagFault("image_path", f"{key} must be a string")
         return
     if not path.startswith("images/"):
-        message = f"Invalid image path: {shown(path)} (must start with 'images/')"
+        message = f"Invalid image path: {printable(path)} (must start with 'images/')"
         yield CudagFault("image_path", message, "make the path relative, starting with images/")
     elif {"", ".", ".."} & set(path.split("/")) or "\\" in path or "\0" in path:
-        yield CudagFault("image_path", f"Invalid image path: {shown(path)} (must stay in images/)")
+        yield CudagFault(
+            "image_path", f"Invalid image path: {printable(path)} (must stay in images/)"
+        )
     elif path.count("/") > 1:
-        yield CudagFault("image_path", f"Image name is not flat: {shown(path)}", scope=Scope.SHARED)
+        yield CudagFault(
+            "image_path", f"Image name is not flat: {printable(path)}", scope=Scope.SHARED
+        )
     wanted = (".png", ".jpg") if key == "image" else (".png",)
     if not path.endswith(wanted):
-        message = f"Image must be {' or '.join(wanted)}: {shown(path)}"
+        message = f"Image must be {' or '.join(wanted)}: {printable(path)}"
         yield CudagFault("image_kind", message, scope=Scope.SHARED)
 
 
@@ -177,7 +181,9 @@ def _answer_faults(value: str) -> Iterator[CudagFault]:
     try:
         parse_tool_calls(value)
     except ToolCallError as error:
-        yield CudagFault("tool_call", f"gpt {error}", "see the tool in config.json", Scope.SHARED)
+        yield CudagFault(
+            "tool_call", f"gpt {error}", "follow the schema of the computer_use tool", Scope.SHARED
+        )
 
 
 def _turn_calls(turns: object) -> list[object]:
@@ -212,7 +218,7 @@ def _metadata_faults(metadata: Mapping[str, Any], *, real_coords: bool) -> Itera
         yield CudagFault("task_type", "metadata.task_type must be a non-empty string")
     if "real_coords" not in metadata:
         message = "metadata.real_coords is missing"
-        yield CudagFault("real_coords", message, scope=Scope.SEED if real_coords else Scope.OURS)
+        yield CudagFault("real_coords", message, scope=Scope.FORMAT if real_coords else Scope.OURS)
     elif not is_pair(metadata["real_coords"]):
         yield CudagFault("real_coords", "metadata.real_coords must be [x, y] array")
 
@@ -224,5 +230,5 @@ def _our_metadata_faults(metadata: Mapping[str, Any], rules: Rules) -> Iterator[
         elif not accepts(metadata[key]):
             yield CudagFault("metadata_type", f"metadata.{key} must be {wanted}", scope=Scope.OURS)
     if unknown := len(set(metadata) - set(rules) - {"task_type", "real_coords"}):
-        message = f"metadata has {unknown} keys that no other record has"
+        message = f"metadata has {unknown} unknown {'key' if unknown == 1 else 'keys'}"
         yield CudagFault("metadata_key", message, scope=Scope.OURS)

@@ -1,7 +1,7 @@
-"""The files beside the records in a CUDAG dataset of ours: do they say what the records are?
+"""Rules for the extra files of a CUDAG dataset that this pipeline made.
 
-Belongs here: `system_prompt.txt`, `tools.json` and LLaMA-Factory's `dataset_info.json`, which other
-makers need not have.
+These are `system_prompt.txt`, `tools.json` and LLaMA-Factory's `dataset_info.json`; datasets of
+other generators need not have them.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline.common.json_files import JsonFileError, decode_text, load_json, read_bytes
-from demo_pipeline.formats.cudag.fault import CudagFault, Scope
+from demo_pipeline.formats.cudag.fault import CudagFault, LocatedFault, Scope
 from demo_pipeline.formats.cudag.tool_calls import ARGUMENTS, TOOL_NAME
 
 _REMEDY = "build the dataset again"
-Placed = tuple[str, int | None, CudagFault]
 
 
-def companion_faults(root: Path, config: Mapping[str, Any]) -> Iterator[Placed]:
-    """Everything wrong with these files, as (file, line, fault).
+def sidecar_faults(root: Path, config: Mapping[str, Any]) -> Iterator[LocatedFault]:
+    """Yield the faults of these files.
 
     Args:
         root: the dataset's directory.
@@ -43,11 +42,11 @@ def companion_faults(root: Path, config: Mapping[str, Any]) -> Iterator[Placed]:
 def _prompt_faults(path: Path, name: str, config: Mapping[str, Any]) -> Iterator[str]:
     text, wanted = decode_text(read_bytes(path, name), name), config.get("system_prompt")
     if isinstance(wanted, str) and text.removesuffix("\n") != wanted:
-        yield "is not the system_prompt of config.json"
+        yield "differs from system_prompt in config.json"
 
 
 def _tool_faults(path: Path, name: str) -> Iterator[str]:
-    """One function schema whose actions are those that records may use."""
+    """The file is a list of one function schema, with exactly the actions of `ARGUMENTS`."""
     tools = load_json(path, name)
     tool = tools[0] if isinstance(tools, list) and len(tools) == 1 else None
     function = _member(tool, "function")
@@ -65,17 +64,17 @@ def _member(value: object, key: str) -> object:
 
 
 def _info_faults(path: Path, name: str) -> Iterator[str]:
-    """Every file of records has an entry, and every entry a file."""
+    """There is exactly one entry per file of records."""
     entries = load_json(path, name)
     if not isinstance(entries, dict):
         yield "must be a JSON object"
         return
     named = [_member(entry, "file_name") for entry in entries.values()]
-    there = [
+    files = [
         file for file in ("train.jsonl", "val.jsonl", "held_out.jsonl") if _is_file(path, file)
     ]
-    if sorted(map(str, named)) != sorted(there):
-        yield f"must have one entry for each of {', '.join(there)}"
+    if sorted(map(str, named)) != sorted(files):
+        yield f"must have one entry for each of {', '.join(files)}"
 
 
 def _is_file(path: Path, name: str) -> bool:

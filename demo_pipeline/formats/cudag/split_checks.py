@@ -1,8 +1,7 @@
-"""Whether the splits of a CUDAG dataset of ours are what `splits.json` says, record by record.
+"""Rules for the splits.json of a CUDAG dataset that this pipeline made.
 
-Belongs here: disjointness of task groups, counts and shares, recomputed from the written files
-(formats notes, section 4). That no demonstration lies in two splits is `cudag_inventory`'s, for
-datasets of any maker.
+Belongs here: disjoint task groups, counts and shares, recomputed from the files of records. Not
+here: that no demonstration is in two splits, which applies to every dataset (cross_checks.py).
 """
 
 import math
@@ -15,28 +14,27 @@ from demo_pipeline.common.deep_json import Location, line_numbers
 from demo_pipeline.common.json_files import JsonFileError, decode_text, parse_json, read_bytes
 from demo_pipeline.formats.base_model import line_of
 from demo_pipeline.formats.cudag.cross_checks import CudagInventory
-from demo_pipeline.formats.cudag.fault import CudagFault, Scope, shown
+from demo_pipeline.formats.cudag.fault import CudagFault, LocatedFault, Scope, printable
 from demo_pipeline.formats.cudag.tool_calls import is_int, is_number
 
 REPORT_FILE = "splits.json"
 HASHED = ("train", "val", "test")
 ALL = (*HASHED, "held_out")
-ENOUGH_GROUPS = 20  # below, groups may have been moved to fill a split
+ENOUGH_GROUPS = 20  # with fewer, groups may have been moved to fill a split
 _SIGMAS = 4
 _REMEDY = "build the dataset again"
-Found = tuple[Location, CudagFault]
-Placed = tuple[str, int | None, CudagFault]
+_ReportFault = tuple[Location, CudagFault]
 
 
 def report_faults(
     root: Path, config: Mapping[str, Any], inventory: CudagInventory
-) -> Iterator[Placed]:
-    """Everything wrong with `splits.json`, as (file, line, fault).
+) -> Iterator[LocatedFault]:
+    """Yield the faults of splits.json.
 
     Args:
         root: the dataset's directory.
         config: its parsed `config.json`.
-        inventory: what its files of records hold.
+        inventory: its records.
     """
     if not (root / REPORT_FILE).is_file():
         yield "./", None, _fault("missing_file", f"Missing required file: {REPORT_FILE}")
@@ -58,13 +56,13 @@ def report_faults(
 
 def split_faults(
     report: Mapping[str, Any], config: Mapping[str, Any], inventory: CudagInventory
-) -> Iterator[Found]:
-    """Everything wrong with the split report, each with its place in it.
+) -> Iterator[_ReportFault]:
+    """Yield the faults of the split report, each with its location in the report.
 
     Args:
         report: a parsed `splits.json`.
         config: a parsed `config.json`.
-        inventory: what the files of records hold.
+        inventory: the records of the dataset.
     """
     shape = list(_shape_faults(report))
     yield from shape
@@ -76,7 +74,7 @@ def split_faults(
     yield from _count_faults(report, inventory)
     yield from _share_faults(report, config)
     if report.get("filled") != config.get("split_filled"):
-        message = "filled is not what config.json says under split_filled"
+        message = "filled differs from split_filled in config.json"
         yield ("filled",), _fault("split_report", message)
 
 
@@ -84,8 +82,8 @@ def _fault(code: str, message: str, scope: Scope = Scope.OURS) -> CudagFault:
     return CudagFault(code, message, _REMEDY, scope)
 
 
-def _shape_faults(report: Mapping[str, Any]) -> Iterator[Found]:
-    """Keys and types, as far as the other checks need them."""
+def _shape_faults(report: Mapping[str, Any]) -> Iterator[_ReportFault]:
+    """Keys and types that the other checks need."""
     for split in ALL:
         counts = _at(report, "splits", split)
         for key in ("groups", "trajectories", "records"):
@@ -106,7 +104,7 @@ def _shape_faults(report: Mapping[str, Any]) -> Iterator[Found]:
     for name, member in members.items():
         known = isinstance(member, dict) and isinstance(member.get("group"), str)
         if not known or member.get("split") not in ALL:
-            message = f"trajectories: '{shown(name)}' must have a group and a split"
+            message = f"trajectories: '{printable(name)}' must have a group and a split"
             yield ("trajectories", name), _fault("split_report", message)
 
 
@@ -116,48 +114,52 @@ def _at(value: Any, *keys: str) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _member_faults(members: Mapping[str, Any], inventory: CudagInventory) -> Iterator[Found]:
+def _member_faults(members: Mapping[str, Any], inventory: CudagInventory) -> Iterator[_ReportFault]:
     for name, (split, where) in inventory.trajectories.items():
         if name not in members:
-            message = f"trajectory '{shown(name)}' of {where} is not listed"
+            message = f"trajectory '{printable(name)}' of {where} is not listed"
             yield ("trajectories",), _fault("split_report", message)
         elif members[name]["split"] != split:
-            told = members[name]["split"]
-            message = f"trajectory '{shown(name)}' is in {split} ({where}), listed in {told}"
+            listed = members[name]["split"]
+            message = (
+                f"trajectory '{printable(name)}' is in {split} ({where}), but listed in {listed}"
+            )
             yield ("trajectories", name, "split"), _fault("split_report", message)
 
 
-def _group_faults(members: Mapping[str, Any], inventory: CudagInventory) -> Iterator[Found]:
-    """A task in two splits: groups from the report, splits from the files of records."""
+def _group_faults(members: Mapping[str, Any], inventory: CudagInventory) -> Iterator[_ReportFault]:
+    """A task group in two splits: groups are from the report, splits from the records."""
     first: dict[str, tuple[str, str]] = {}
     for name, (split, where) in inventory.trajectories.items():
         if name not in members:
             continue
         group = members[name]["group"]
-        there, place = first.setdefault(group, (split, where))
-        if there != split:
-            message = f"group '{shown(group)}' is in {there} ({place}) and in {split} ({where})"
+        other, place = first.setdefault(group, (split, where))
+        if other != split:
+            message = f"group '{printable(group)}' is in {other} ({place}) and in {split} ({where})"
             yield ("trajectories", name), _fault("split_overlap", message)
 
 
-def _count_faults(report: Mapping[str, Any], inventory: CudagInventory) -> Iterator[Found]:
+def _count_faults(report: Mapping[str, Any], inventory: CudagInventory) -> Iterator[_ReportFault]:
     members = report["trajectories"].values()
     placed = Counter(member["split"] for member in members)
-    groups = Counter(split for _, split in {(one["group"], one["split"]) for one in members})
+    groups = Counter(
+        split for _, split in {(member["group"], member["split"]) for member in members}
+    )
     counted = {"groups": groups, "trajectories": placed, "records": inventory.records}
     for split in ALL:
         for key, counts in counted.items():
-            told = report["splits"][split][key]
-            if told != counts[split]:
-                message = f"splits.{split}.{key} is {told}, the files have {counts[split]}"
+            stated = report["splits"][split][key]
+            if stated != counts[split]:
+                message = f"splits.{split}.{key} is {stated}, but the files have {counts[split]}"
                 yield ("splits", split, key), _fault("split_counts", message)
 
 
-def _share_faults(report: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[Found]:
-    """Shares of groups against the ratios asked for: far off is a matter of chance or of a fault.
+def _share_faults(report: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[_ReportFault]:
+    """The shares of the groups against the ratios of the configuration.
 
-    A hash puts a group into a split with the ratio's probability, so that the number of groups is
-    binomial: four standard deviations happen once in 16,000 times.
+    A hash puts a group into a split with the probability of its ratio, so the number of groups is
+    binomial: a deviation of four standard deviations happens once in 16,000 times.
     """
     groups = {split: report["splits"][split]["groups"] for split in HASHED}
     total = sum(groups.values())
@@ -171,5 +173,5 @@ def _share_faults(report: Mapping[str, Any], config: Mapping[str, Any]) -> Itera
             yield ("splits", split), _fault("split_ratio", message)
         spread = _SIGMAS * math.sqrt(ratio * (1 - ratio) / total) if total else 0.0
         if total >= ENOUGH_GROUPS and abs(share - ratio) > spread + 1 / total:
-            message = f"{split} has {share:.1%} of {total} groups, asked for were {ratio:.1%}"
+            message = f"{split} has {share:.1%} of {total} groups, expected {ratio:.1%}"
             yield ("splits", split), _fault("split_ratio", message, Scope.NOTE)

@@ -1,7 +1,7 @@
-"""The `computer_use` tool calls of a CUDAG dataset: their grammar, rendering and parsing.
+"""The tool calls of the CUDAG and messages formats: grammar, rendering and parsing.
 
-Belongs here: what one `<tool_call>` block may say, and how text that looks like a model's control
-marker is kept from being one. Names and arguments are those of Qwen3-VL's `computer_use` tool.
+Names and arguments are those of Qwen3-VL's `computer_use` tool. Belongs here also: escaping
+markers, which are text that looks like a control token of a model.
 """
 
 import json
@@ -25,7 +25,7 @@ _BLOCK = re.compile(r"<tool_call>\n(.*?)\n</tool_call>", re.DOTALL)
 
 
 class ToolCallError(ValueError):
-    """A turn is not a sequence of tool calls. The message carries nothing that was typed."""
+    """A turn is not a sequence of tool calls. The message never contains what was typed."""
 
 
 def is_int(value: object) -> bool:
@@ -88,7 +88,7 @@ class ToolCall:
 
     @property
     def coordinate(self) -> tuple[int, int] | None:
-        """Where it points, in RU; None for actions without a place."""
+        """The coordinate in RU; None for actions without one."""
         pair = self.arguments.get("coordinate")
         return (pair[0], pair[1]) if pair is not None else None
 
@@ -102,33 +102,33 @@ class ToolCall:
 
 
 def escape_json(text: str) -> tuple[str, int]:
-    r"""JSON text in which no marker is left, and how many there were.
+    r"""JSON text without markers, and the number of markers escaped.
 
-    When there is one, every `<` becomes `\u003c`, which any JSON parser reads as the same string.
+    If there is one, every `<` becomes `\u003c`, which any JSON parser reads as the same string.
     """
     count = len(MARKER.findall(text))
     return (text.replace("<", "\\u003c"), count) if count else (text, 0)
 
 
 def escape_markers(text: str) -> tuple[str, int]:
-    """Prose in which every marker's angle brackets are square, and how many there were."""
+    """Text whose markers have square instead of angle brackets, and the number of markers."""
     return MARKER.subn(lambda found: f"[{found.group()[1:-1]}]", text)
 
 
 def render_json(value: object) -> tuple[str, int]:
-    """One line of JSON that no trainer mistakes for markup, and the number of markers escaped."""
+    """One line of JSON without markers, and the number of markers escaped."""
     return escape_json(json.dumps(value, ensure_ascii=False, allow_nan=False))
 
 
 def render_tool_calls(calls: Sequence[ToolCall]) -> tuple[str, int]:
-    """The whole gpt turn for one or more calls, and the number of markers escaped in it."""
+    """The whole gpt turn for one or more calls, and the number of markers escaped."""
     lines = [render_json(call.as_dict()) for call in calls]
     blocks = [f"<tool_call>\n{line}\n</tool_call>" for line, _ in lines]
     return "\n".join(blocks), sum(count for _, count in lines)
 
 
 def call_faults(call: object) -> Iterator[str]:
-    """Everything wrong with one parsed tool call object, in words; nothing when it is right."""
+    """Yield what is wrong with one parsed tool call object."""
     if not isinstance(call, dict):
         yield "tool call must be an object"
         return
@@ -158,10 +158,10 @@ def _argument_faults(arguments: object) -> Iterator[str]:
 
 
 def parse_tool_calls(value: str) -> list[ToolCall]:
-    """Read a gpt turn: tool call blocks on lines of their own, and nothing else.
+    """Parse a gpt turn: tool call blocks on lines of their own, and nothing else.
 
     Raises:
-        ToolCallError: anything else in the turn, invalid JSON, or a call outside the grammar.
+        ToolCallError: other text in the turn, invalid JSON, or a call that breaks the grammar.
     """
     calls = []
     for number, text in enumerate(split_tool_calls(value), start=1):
@@ -177,10 +177,10 @@ def parse_tool_calls(value: str) -> list[ToolCall]:
 
 
 def split_tool_calls(value: str) -> Iterable[str]:
-    """The JSON texts between the markers of a gpt turn.
+    """The JSON texts of the <tool_call> blocks of a gpt turn.
 
     Raises:
-        ToolCallError: there is anything else in the turn, or no call at all.
+        ToolCallError: the turn has other text, or no call.
     """
     texts, position = [], 0
     while block := _BLOCK.match(value, position):

@@ -1,1 +1,1 @@
-"""The Training Gym recording: meta.json and input_log.jsonl."""
+"""The Training Gym recording: meta.json and the events of input_log.jsonl."""

@@ -1,39 +1,26 @@
-"""The events that a demonstration's log documents, to the letter.
+"""The documented events of a Training Gym recording's input log: models, and a strict check.
 
-Belongs here: seed 000's event models and the check against them. Reading a whole log fast, without
-losing a line that deviates, is the business of the recording package.
+Not here: fast and tolerant reading of a whole log (recording/input_log.py).
 """
 
 from collections.abc import Generator, Iterator
-from enum import StrEnum
 from itertools import islice
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, ValidationError
 
 from demo_pipeline.formats.base_model import MAX_PROBLEMS, Document, Number, explain, field_name
-
-
-class EventType(StrEnum):
-    """The events seed 000 documents."""
-
-    AXTREE = "axtree"
-    MOUSEMOVE = "mousemove"
-    MOUSEDOWN = "mousedown"
-    MOUSEUP = "mouseup"
-    MOUSEWHEEL = "mousewheel"
-    KEYDOWN = "keydown"
-    KEYUP = "keyup"
+from demo_pipeline.formats.demonstration.event_types import EventType
 
 
 class Documented(Document):
-    """A part of an event in the documented form: every key, no other."""
+    """A part of an event in the documented form: all keys, and no others."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class PointerData(Documented):
-    """Where the pointer is, in screen pixels."""
+    """The position of the pointer, in screen pixels."""
 
     x: Number
     y: Number
@@ -46,13 +33,13 @@ class ButtonData(PointerData):
 
 
 class WheelData(Documented):
-    """A turn of the wheel: positive scrolls down, 120 a notch."""
+    """A turn of the wheel: 120 per notch, positive scrolls down."""
 
     delta: Number
 
 
 class KeyData(Documented):
-    """A key by its Windows or Mac name."""
+    """A key, by its name on Windows or macOS."""
 
     key: str = Field(min_length=1)
 
@@ -65,7 +52,7 @@ class BoundingBox(PointerData):
 
 
 class AxStates(Documented):
-    """What a node can do now."""
+    """The states of a node."""
 
     enabled: bool
     keyboard_focusable: bool
@@ -85,14 +72,14 @@ class AxNode(Documented):
 
 
 class AxQuery(Documented):
-    """The element at a position; null when nothing is there."""
+    """The element at a position; null if there is none."""
 
     element: Any
     position: PointerData
 
 
 class AxTreeData(Documented):
-    """A scan of the screen. `duration` in ms; `focused_element` and `tree` hold nodes."""
+    """A scan of the screen. `duration` is in ms; `focused_element` and `tree` contain nodes."""
 
     duration: Number = Field(ge=0)
     focused_element: Any
@@ -101,7 +88,7 @@ class AxTreeData(Documented):
 
 
 class LogEvent(Documented):
-    """A line of input_log.jsonl; `time` in epoch milliseconds."""
+    """A line of input_log.jsonl; `time` is in epoch milliseconds."""
 
     event: Annotated[EventType, Field(strict=False)]
     data: dict[str, Any]
@@ -120,7 +107,7 @@ EVENT_DATA: dict[EventType, type[Documented]] = {
 
 
 def validate_event(value: Any) -> list[str]:
-    """How an event deviates from the documented form; empty when it does not.
+    """How an event deviates from the documented form; empty if it does not.
 
     Args:
         value: one parsed line of input_log.jsonl.
@@ -142,7 +129,7 @@ def _event_faults(value: Any) -> Iterator[str]:
 
 
 def _roots(data: AxTreeData) -> Iterator[tuple[str, Any]]:
-    """Yield (name, node) for every node that hangs under none; nothing found is no fault."""
+    """Yield (name, node) for every root node; elements may be null."""
     if data.focused_element is not None:
         yield "data.focused_element", data.focused_element
     for key, query in data.queries.items():
@@ -153,7 +140,7 @@ def _roots(data: AxTreeData) -> Iterator[tuple[str, Any]]:
 
 
 def _node_faults(root: Any, where: str) -> Iterator[str]:
-    """Faults of a tree of any depth; nodes are named by their number in document order."""
+    """Yield the faults of a tree of any depth; nodes have their number in document order."""
     pending = [root]
     number = 0
     while pending:
@@ -167,7 +154,7 @@ def _node_faults(root: Any, where: str) -> Iterator[str]:
 def _model_faults(
     model: type[Documented], value: Any, where: str
 ) -> Generator[str, None, Documented | None]:
-    """Yield each fault with its field; return the model when there is none."""
+    """Yield each fault with its field; return the model if there is none."""
     try:
         return model.model_validate(value)
     except ValidationError as error:

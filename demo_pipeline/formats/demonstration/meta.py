@@ -1,7 +1,7 @@
-"""A Training Gym demonstration: its metadata, meta.json, read tolerantly.
+"""The meta.json of a Training Gym recording: models, and tolerant reading.
 
-Belongs here: seed 000 as models, and what real recorders do differently. The documented events are
-`demonstration_events`'s and can be had from here too.
+Belongs here: the documented keys, and how real recorders deviate from them. Not here: the events of
+the input log (log_events.py).
 """
 
 import re
@@ -17,6 +17,7 @@ from pydantic import (
 )
 
 from demo_pipeline.common.json_files import JsonFileError, decode_text, parse_json
+from demo_pipeline.common.recording_files import META_FILE
 from demo_pipeline.formats.base_model import Document, Number, check
 from demo_pipeline.problems import DemonstrationError, Problem, Severity
 
@@ -24,19 +25,19 @@ STATUSES = ("completed", "in-progress", "aborted", "recording")
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LONG_FRACTION = re.compile(r"(\.[0-9]{6})[0-9]+")
-# A string (left alone, closed or not) or a comment.
+# A string (kept, whether closed or not) or a comment (removed).
 _STRING_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*')
 
 
 def _timestamp_text(value: Any) -> Any:
-    """Python counts microseconds; recorders write nanoseconds."""
+    """The text without nanoseconds, which recorders write and `datetime` cannot hold."""
     if isinstance(value, int | float):
         raise ValueError("Input should be ISO 8601 text with an offset, not a number")  # noqa: TRY004
     return _LONG_FRACTION.sub(r"\1", value) if isinstance(value, str) else value
 
 
 class Tolerant(Document):
-    """A part of meta.json. A null where text is due means absent; numbers pass for text."""
+    """A part of meta.json. A null counts as a missing key; numbers are accepted as text."""
 
     model_config = ConfigDict(strict=False, coerce_numbers_to_str=True)
 
@@ -45,7 +46,7 @@ class Tolerant(Document):
     def _clean(cls, data: Any) -> Any:
         if not isinstance(data, dict):
             return data
-        # UTF-8 has no bytes for a lone surrogate, and one bad letter should not cost the file.
+        # UTF-8 cannot encode a lone surrogate, and one bad character must not reject the file.
         return {
             key: _SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
             for key, value in data.items()
@@ -61,14 +62,14 @@ class Monitor(Tolerant):
 
 
 class Reward(Tolerant):
-    """What the quest paid: `time` in epoch milliseconds, `max_reward` in $VIRAL."""
+    """The reward of the quest: `time` in epoch milliseconds, `max_reward` in $VIRAL."""
 
     time: Number | None = None
     max_reward: Number | None = None
 
 
 class Quest(Tolerant):
-    """The task the person was given. `content` is the request in natural language."""
+    """The task given to the person. `content` is the request in natural language."""
 
     title: str = ""
     app: str = ""
@@ -80,16 +81,16 @@ class Quest(Tolerant):
 
 
 class Meta(Tolerant):
-    """meta.json. Only `timestamp` is required; what is absent has its type's empty value.
+    """meta.json. Only `timestamp` is required; other missing keys get their type's empty value.
 
     Attributes:
-        timestamp: when the demonstration was recorded, to the microsecond.
-        timestamp_raw: the same as written, to the recorder's last digit.
-        duration_seconds: length of the demonstration.
-        status: `completed`, `in-progress`, `aborted`, in the field also `recording`.
-        primary_monitor: None when the recorder did not say; also read from `monitor`.
-        reason: why it ended: `done`, `fail`, or None.
-        quest: None for a free recording.
+        timestamp: time of the recording, to the microsecond.
+        timestamp_raw: the same as written, with all digits.
+        duration_seconds: length of the recording.
+        status: `completed`, `in-progress` or `aborted`; some recorders write `recording`.
+        primary_monitor: None if missing; also read from the key `monitor`.
+        reason: why the recording ended: `done`, `fail`, or None.
+        quest: None for a recording without a task.
     """
 
     id: str = ""
@@ -117,22 +118,22 @@ class Meta(Tolerant):
         return {"timestamp_raw": data["timestamp"], **data}
 
     def members(self) -> dict[str, Any]:
-        """The object as meta.json has it, the time stamp as the recorder wrote it."""
+        """The object in the form of meta.json, with the time stamp as the recorder wrote it."""
         return super().members() | {"timestamp": self.timestamp_raw or self.timestamp.isoformat()}
 
 
-def read_meta(data: bytes, file: str = "meta.json") -> tuple[Meta, list[Problem]]:
-    """The metadata of a demonstration, and what was odd about it.
+def read_meta(data: bytes, file: str = META_FILE) -> tuple[Meta, list[Problem]]:
+    """The metadata of a recording, and warnings.
 
-    `//` comments are accepted, as in the documented example. Unknown keys are kept in silence:
-    every recorder has some.
+    `//` comments are accepted, because the documented example has some. Unknown keys are kept
+    without a warning, because every recorder writes some.
 
     Args:
         data: the file's bytes, UTF-8, with or without a byte order mark.
-        file: what problems are filed under.
+        file: the file name in the problems.
 
     Raises:
-        DemonstrationError: no JSON object, or a field of the wrong type, with its line.
+        DemonstrationError: not a JSON object, or a field has the wrong type; with its line.
     """
     try:
         text = decode_text(data, file)
@@ -142,20 +143,21 @@ def read_meta(data: bytes, file: str = "meta.json") -> tuple[Meta, list[Problem]
         problem = Problem("invalid_json", file, error.message, line=error.line, remedy=remedy)
         raise DemonstrationError(problem) from None
     if not isinstance(value, dict):
+        remedy = "restore meta.json from the recorder"
         raise DemonstrationError(
-            Problem("invalid_json", file, "expected a JSON object", line=1, remedy="see seed 000")
+            Problem("invalid_json", file, "expected a JSON object", line=1, remedy=remedy)
         )
     meta, findings = check(Meta, value, file, text)
     if meta is None:
         raise DemonstrationError(findings)
     if meta.status and meta.status not in STATUSES:
         expected = ", ".join(STATUSES)
-        problems.append(_warning("unknown_status", file, f"status is none of {expected}"))
+        problems.append(_warning("unknown_status", file, f"status: expected one of {expected}"))
     return meta, problems
 
 
 def _parse_with_comments(text: str, file: str) -> tuple[Any, list[Problem], str]:
-    """The value, a warning when there were comments, and the text without them."""
+    """The value, a warning if there were comments, and the text without them."""
     try:
         return parse_json(text, file), [], text
     except JsonFileError:
@@ -164,7 +166,7 @@ def _parse_with_comments(text: str, file: str) -> tuple[Any, list[Problem], str]
             raise
     first = next(m for m in _STRING_OR_COMMENT.finditer(text) if m[0].startswith("//"))
     line = text.count("\n", 0, first.start()) + 1
-    warning = _warning("json_comments", file, "`//` comments are no JSON; they were skipped", line)
+    warning = _warning("json_comments", file, "`//` comments are not JSON; they were ignored", line)
     return parse_json(bare, file), [warning], bare
 
 

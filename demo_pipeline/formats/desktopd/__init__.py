@@ -1,1 +1,1 @@
-"""The OSWorld-Desktopd dataset."""
+"""The OSWorld-Desktopd dataset: trajectories with screenshots, UI trees and actions."""

@@ -1,6 +1,6 @@
-"""Validating index.json against itself and against the trajectories it lists.
+"""Validating the index.json of an OSWorld-Desktopd dataset.
 
-Belongs here: totals, duplicates, and index <-> folders <-> results (seed 001, section 5).
+Belongs here: totals, duplicates, and agreement between index, folders and results.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ IndexFault = tuple[str, Location, str]
 
 @dataclass(frozen=True, slots=True)
 class IndexCounts:
-    """What an index has to agree with; None for what could not be read."""
+    """What an index must agree with; None for a file that could not be read."""
 
     steps: int
     task: Task | None
@@ -28,14 +28,11 @@ class IndexCounts:
 
 
 def check_index(path: Path, summaries: Mapping[str, IndexCounts]) -> list[Problem]:
-    """What is wrong with index.json.
+    """The problems of index.json, each with the line of its entry.
 
     Args:
         path: the file.
-        summaries: what was found in each trajectory folder, by its name.
-
-    Returns:
-        Problems filed under `index.json`, each with the line of the entry.
+        summaries: folder name → content of each trajectory folder.
     """
     index, problems = read_document(Index, path, "index.json")
     if index is None:
@@ -47,7 +44,7 @@ def check_index(path: Path, summaries: Mapping[str, IndexCounts]) -> list[Proble
         for code, where, message in faults
     ]
     if index.version != "1.0":
-        message = "version: only 1.0 is known"
+        message = "version: only 1.0 is supported"
         problems.append(Problem("version", "index.json", message, severity=Severity.WARNING))
     return problems
 
@@ -63,7 +60,7 @@ def _counts(index: Index) -> Iterator[IndexFault]:
     for key, count in actual.items():
         stated = getattr(index, key)
         if stated != count:
-            yield "index_count", (key,), f"{key}: {stated}, but the entries make {count}"
+            yield "index_count", (key,), f"{key}: {stated}, but the entries give {count}"
 
 
 def _against_folders(index: Index, summaries: Mapping[str, IndexCounts]) -> Iterator[IndexFault]:
@@ -84,7 +81,7 @@ def _against_folders(index: Index, summaries: Mapping[str, IndexCounts]) -> Iter
             yield (
                 "index_differs",
                 (*where, key),
-                f"{name}: {stated!r}, but its files say {actual!r}",
+                f"{name}: {stated!r}, but the files of the trajectory have {actual!r}",
             )
     for name in sorted(summaries.keys() - times.keys()):
         yield "index_missing", ("trajectories",), f"trajectories/{name} is not listed"

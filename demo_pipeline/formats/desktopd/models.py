@@ -1,7 +1,7 @@
-"""An OSWorld-Desktopd dataset: every object of its files, as a frozen model.
+"""The objects of an OSWorld-Desktopd dataset's files, as frozen models.
 
-Belongs here: seed 001 to the last field; actions and vocabulary come from their own modules and can
-be had from here. Reading folders is `desktopd_reader`'s, checking content `desktopd_validator`'s.
+Not here: actions (step_actions.py), closed vocabularies (vocabulary.py), reading folders
+(reader.py), and rules between files (validator.py).
 """
 
 from datetime import datetime
@@ -24,7 +24,7 @@ from demo_pipeline.formats.desktopd.vocabulary import (
 
 
 class Bounds(Document):
-    """A rectangle in canvas pixels; parts of a screen may lie outside the canvas."""
+    """A rectangle in canvas pixels; it may be outside the canvas."""
 
     x: int
     y: int
@@ -33,14 +33,14 @@ class Bounds(Document):
 
 
 class Screen(Document):
-    """The size of the space all coordinates are in."""
+    """Width and height of the coordinate space, in pixels."""
 
     width: int = Field(gt=0)
     height: int = Field(gt=0)
 
 
 class UINode(Document):
-    """One node. Its `children` stay plain values: trees are deep and are walked, not nested."""
+    """One node of a UI tree. `children` stay plain values, because trees can be very deep."""
 
     id: NodeId
     role: RoleName
@@ -51,7 +51,7 @@ class UINode(Document):
 
 
 class UITree(Document):
-    """ui_tree.json: `timestamp` in ISO 8601, `root` a node as a plain value."""
+    """ui_tree.json. `timestamp` is ISO 8601; `root` is a node, as a plain value."""
 
     timestamp: str
     screen: Screen
@@ -79,14 +79,14 @@ class Task(Document):
 
 
 class ModelInfo(Document):
-    """Who acted: a model, or `human`."""
+    """The agent: the name of a model, or `human`."""
 
     name: Text
     version: str
 
 
 class Result(Document):
-    """result.json. `error_message` says why `success` is false."""
+    """result.json. `error_message` is the reason why `success` is false."""
 
     trajectory_id: Text
     success: bool
@@ -97,7 +97,7 @@ class Result(Document):
 
 
 class IndexEntry(Document):
-    """One trajectory in index.json; `steps` is how many it has."""
+    """One trajectory in index.json; `steps` is the number of its steps."""
 
     id: Text
     task_id: Text
@@ -124,12 +124,14 @@ class Creator(Document):
 
 
 class Metadata(Document):
-    """metadata.json, which the seed leaves open: what made the dataset, and from what settings.
+    """metadata.json: the program that made the dataset, and its settings.
+
+    The format does not define its keys; these are the ones of this pipeline.
 
     Attributes:
         version: of the format.
-        configuration: the settings that shaped the data.
-        counts: how many of what went in or were left out.
+        configuration: the settings that the data depends on.
+        counts: numbers of trajectories, steps and actions, and of those left out.
     """
 
     name: str = ""
@@ -141,12 +143,12 @@ class Metadata(Document):
 
 
 class SftInput(Document):
-    """What a model sees (seed 001, section 6).
+    """The input of a model in an SFT sample.
 
     Attributes:
         screenshot: a path relative to the dataset, or the PNG inline as base64 or a data URI.
         ui_tree: a path relative to the dataset, or the tree inline.
-        history: the actions before this one, as in action.json.
+        history: the earlier actions, in the form of action.json.
     """
 
     instruction: Text
@@ -156,7 +158,7 @@ class SftInput(Document):
 
 
 class SftOutput(Document):
-    """What a model should answer; `reasoning` is the action's own."""
+    """The expected output of a model; `reasoning` repeats that of the action."""
 
     action: StepAction
     reasoning: str

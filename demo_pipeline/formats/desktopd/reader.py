@@ -1,17 +1,17 @@
-"""Reading an OSWorld-Desktopd dataset, ours or another's.
+"""Reading an OSWorld-Desktopd dataset of any origin into models.
 
-Belongs here: from folders to models. Reading is tolerant: what can be loaded is loaded and what is
-odd comes back as a warning; whether the content is right is `desktopd_validator`'s question.
+Reading is tolerant: unusual content is loaded with a warning. Not here: whether the content is
+valid (validator.py).
 """
 
 import os
 import re
-import struct
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from demo_pipeline.common.image_header import png_size
 from demo_pipeline.common.json_files import JsonFileError, decode_text, parse_json, read_bytes
 from demo_pipeline.formats.base_model import DocumentT, check
 from demo_pipeline.formats.desktopd.models import Index, Metadata, Result, Task
@@ -20,12 +20,11 @@ from demo_pipeline.formats.desktopd.vocabulary import CANVAS_HEIGHT, CANVAS_WIDT
 from demo_pipeline.problems import DemonstrationError, Problem, Severity, errors
 
 _STEP_NAME = re.compile(r"[0-9]+", re.ASCII)
-_PNG_HEADER = 24  # signature, length and type of IHDR, width, height
 
 
 @dataclass(frozen=True, slots=True)
 class StepFiles:
-    """One step: its number, its files, and its action. The pictures and trees stay on disk."""
+    """One step: its number, its files and its action. Screenshot and tree are not loaded."""
 
     index: int
     folder: Path
@@ -36,7 +35,7 @@ class StepFiles:
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """One trajectory, steps in numeric order. `id` is the folder's name."""
+    """One trajectory with its steps in numeric order. `id` is the name of the folder."""
 
     id: str
     path: Path
@@ -50,12 +49,12 @@ class Trajectory:
 def read_document(
     model: type[DocumentT], path: Path, file: str
 ) -> tuple[DocumentT | None, list[Problem]]:
-    """The model of a JSON file, or None and why not; warnings about unknown keys in either case.
+    """The model of a JSON file, with warnings; or None with the errors.
 
     Args:
-        model: what the file should hold.
-        path: where it lies.
-        file: what problems are filed under.
+        model: the expected model.
+        path: the file.
+        file: the file name in the problems.
     """
     try:
         text = decode_text(read_bytes(path, file), file)
@@ -66,7 +65,7 @@ def read_document(
 
 
 def json_problem(error: JsonFileError, *, exists: bool = True) -> Problem:
-    """The finding for a file that could not be loaded."""
+    """The problem for a file that could not be loaded; `exists`: whether there is such a file."""
     if exists:
         return Problem(
             "invalid_json", error.file, error.message, error.line, remedy="write the file again"
@@ -75,7 +74,7 @@ def json_problem(error: JsonFileError, *, exists: bool = True) -> Problem:
 
 
 def step_folders(path: Path) -> list[tuple[int, Path]]:
-    """The step folders of a trajectory, (number, folder), in numeric order."""
+    """(number, folder) of each step folder of a trajectory, in numeric order."""
     steps = path / "steps"
     names = os.listdir(steps) if steps.is_dir() else []  # noqa: PTH208 - names only, links followed
     numbers = sorted((int(name), name) for name in names if _STEP_NAME.fullmatch(name))
@@ -83,17 +82,17 @@ def step_folders(path: Path) -> list[tuple[int, Path]]:
 
 
 def read_trajectory(path: Path) -> Trajectory:
-    """One trajectory.
+    """Read one trajectory.
 
-    Pictures and trees are not opened beyond a picture's size; a missing one, a picture of another
-    size than 1920x1080 and unknown keys are warnings.
+    Screenshots and trees are not loaded, only the size of each screenshot is read. A missing
+    screenshot or tree, a size other than 1920x1080 and unknown keys are warnings.
 
     Args:
         path: the trajectory's folder, or a link to it.
 
     Raises:
-        DemonstrationError: task.json, result.json or an action.json is missing or not to be used;
-            problems name files relative to `path`.
+        DemonstrationError: task.json, result.json or an action.json is missing or invalid; problems
+            name files relative to `path`.
     """
     task, problems = read_document(Task, path / "task.json", "task.json")
     result, found = read_document(Result, path / "result.json", "result.json")
@@ -110,46 +109,42 @@ def read_trajectory(path: Path) -> Trajectory:
     if task is None or result is None or errors(problems):
         raise DemonstrationError(errors(problems))
     final = path / "final_screenshot.png"
-    problems += _missing_or_odd(path, [*(file for step in steps for file in _seen(step)), final])
+    observed = [file for step in steps for file in (step.screenshot, step.ui_tree)]
+    problems += _observation_warnings(path, [*observed, final])
     return Trajectory(path.name, path, task, result, tuple(steps), final, tuple(problems))
 
 
-def _seen(step: StepFiles) -> tuple[Path, Path]:
-    return step.screenshot, step.ui_tree
-
-
-def _missing_or_odd(path: Path, files: list[Path]) -> Iterator[Problem]:
-    """Yield a warning for each file that is missing and each picture of another size."""
+def _observation_warnings(path: Path, files: list[Path]) -> Iterator[Problem]:
+    """Yield a warning for each missing file and each screenshot of another size."""
     for file in files:
-        message = "" if file.suffix == ".json" and file.is_file() else picture_oddity(file)
+        message = "" if file.suffix == ".json" and file.is_file() else screenshot_fault(file)
         if message:
             code = "missing_file" if message == "the file is missing" else "screenshot_size"
             name = file.relative_to(path).as_posix()
             yield Problem(code, name, message, severity=Severity.WARNING, demonstration=path.name)
 
 
-def picture_oddity(file: Path) -> str:
-    """What is odd about a screenshot, from its header alone; empty for a 1920x1080 PNG."""
+def screenshot_fault(file: Path) -> str:
+    """Why a file is not a 1920x1080 PNG, from its header alone; empty if it is one."""
     if not file.is_file():
         return "the file is missing"
-    with file.open("rb") as stream:
-        header = stream.read(_PNG_HEADER)
-    if len(header) < _PNG_HEADER or header[12:16] != b"IHDR":
-        return "the picture is no PNG"
-    width, height = struct.unpack_from(">II", header, 16)
+    try:
+        width, height = png_size(file)
+    except ValueError:
+        return "the screenshot is not a PNG"
     if (width, height) == (CANVAS_WIDTH, CANVAS_HEIGHT):
         return ""
-    return f"the picture is {width}x{height}, not {CANVAS_WIDTH}x{CANVAS_HEIGHT}"
+    return f"the screenshot is {width}x{height}, expected {CANVAS_WIDTH}x{CANVAS_HEIGHT}"
 
 
 def read_index(path: Path) -> Index:
-    """The index of a dataset.
+    """Read the index of a dataset.
 
     Args:
         path: index.json, or the dataset's folder.
 
     Raises:
-        DemonstrationError: missing, no JSON, or not an index.
+        DemonstrationError: the file is missing, not JSON, or not an index.
     """
     file = path / "index.json" if path.is_dir() else path
     index, problems = read_document(Index, file, file.name)
@@ -159,10 +154,10 @@ def read_index(path: Path) -> Index:
 
 
 def read_metadata(path: Path) -> Metadata | None:
-    """metadata.json of a dataset folder; None when there is none, as in other people's data.
+    """Read metadata.json of a dataset folder; None if there is none, as the file is optional.
 
     Raises:
-        DemonstrationError: the file is there and cannot be used.
+        DemonstrationError: the file exists and is invalid.
     """
     file = path / "metadata.json"
     if not file.exists():
@@ -174,7 +169,7 @@ def read_metadata(path: Path) -> Metadata | None:
 
 
 def trajectory_folders(path: Path) -> list[Path]:
-    """The trajectory folders of a dataset, by name; links count."""
+    """The trajectory folders of a dataset, sorted by name; links to folders are included."""
     folder = path / "trajectories"
     children = folder.iterdir() if folder.is_dir() else iter(())
     return sorted(child for child in children if child.is_dir() and child.name[0] != ".")
@@ -183,14 +178,14 @@ def trajectory_folders(path: Path) -> list[Path]:
 def read_dataset(
     path: Path, on_error: Callable[[DemonstrationError], None] | None = None
 ) -> Iterator[Trajectory]:
-    """Yield every trajectory of a dataset, by name. Neither index nor metadata is needed.
+    """Yield every trajectory of a dataset, sorted by name; index and metadata are not read.
 
     Args:
         path: the dataset's folder.
-        on_error: told of each trajectory that cannot be read, which is then left out.
+        on_error: called with the error of each trajectory that cannot be read and is left out.
 
     Raises:
-        DemonstrationError: at a trajectory that cannot be read, without `on_error`.
+        DemonstrationError: a trajectory cannot be read and `on_error` is None.
     """
     for folder in trajectory_folders(path):
         try:
@@ -202,9 +197,9 @@ def read_dataset(
 
 
 def iter_nodes(root: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], int]]:
-    """Yield (node, depth) in document order, at any depth of tree; the root has depth 0.
+    """Yield (node, depth) in document order, for trees of any depth; the root has depth 0.
 
-    What is no object among the children is passed over.
+    Children that are not objects are skipped.
     """
     pending: list[tuple[Mapping[str, Any], int]] = [(root, 0)]
     while pending:

@@ -1,7 +1,6 @@
-"""Validating SFT files of an OSWorld-Desktopd dataset: JSONL, one sample a line.
+"""Validating the SFT files of an OSWorld-Desktopd dataset: JSON Lines, one sample per line.
 
-Belongs here: seed 001, section 6. Each line is judged alone, as `file:line`; what it refers to is
-looked up in the dataset when there is one.
+Every line is checked separately. Files that a sample refers to are checked if the dataset is found.
 """
 
 import base64
@@ -15,7 +14,7 @@ from demo_pipeline.common.image_header import probe_image
 from demo_pipeline.common.json_files import JsonFileError, load_json, parse_json
 from demo_pipeline.formats.base_model import check
 from demo_pipeline.formats.desktopd.models import SftSample
-from demo_pipeline.formats.desktopd.reader import json_problem, picture_oddity
+from demo_pipeline.formats.desktopd.reader import json_problem, screenshot_fault
 from demo_pipeline.formats.desktopd.step_actions import StepAction
 from demo_pipeline.formats.desktopd.tree_validator import Nodes, check_action, check_tree
 from demo_pipeline.formats.desktopd.vocabulary import CANVAS_HEIGHT, CANVAS_WIDTH
@@ -26,8 +25,8 @@ _PNG_IN_BASE64 = "iVBORw0KGgo"
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
-    """Where a sample stands, and the dataset its paths lead into (None: not known)."""
+class _Position:
+    """The position of a sample, and the dataset that its paths are relative to (None: unknown)."""
 
     file: str
     line: int
@@ -38,16 +37,13 @@ class _Place:
 
 
 def validate_sft(path: Path, root: Path | None = None) -> list[Problem]:
-    """What is wrong with an SFT file.
+    """The problems of an SFT file, with line numbers.
 
     Args:
-        path: a JSONL file of samples.
-        root: the dataset that `screenshot` and `ui_tree` paths are relative to. Default: the
-            first of the file's folder, the one above, and `dataset` in that, which holds
-            `trajectories`; with none, paths are not followed, which is a warning.
-
-    Returns:
-        Problems filed under the file's name, with line numbers.
+        path: a JSON Lines file of samples.
+        root: the dataset that `screenshot` and `ui_tree` paths are relative to. Default: the file's
+            folder, its parent, or `dataset` in the parent, the first of them that contains
+            `trajectories`. If none does, paths are not checked, which is a warning.
     """
     file = path.name
     if not path.is_file():
@@ -55,11 +51,11 @@ def validate_sft(path: Path, root: Path | None = None) -> list[Problem]:
     root = root or _dataset_near(path)
     problems: list[Problem] = []
     if root is None:
-        message = "no dataset found beside it: paths are not followed"
+        message = "no dataset found near the file: the paths in it are not checked"
         problems.append(Problem("no_dataset", file, message, severity=Severity.WARNING))
     with path.open("rb") as stream:
         for number, line in enumerate(stream, start=1):
-            problems += _line_problems(line, _Place(file, number, root))
+            problems += _line_problems(line, _Position(file, number, root))
     return problems
 
 
@@ -69,51 +65,56 @@ def _dataset_near(path: Path) -> Path | None:
     return next((folder for folder in candidates if (folder / "trajectories").is_dir()), None)
 
 
-def _line_problems(line: bytes, place: _Place) -> list[Problem]:
+def _line_problems(line: bytes, position: _Position) -> list[Problem]:
     if not line.strip():
-        return [place.problem("blank_line", "a blank line", "remove it")]
+        return [position.problem("blank_line", "the line is blank", "remove it")]
     try:
-        value = parse_json(line, place.file)
+        value = parse_json(line, position.file)
     except JsonFileError as error:
-        return [replace(json_problem(error), line=place.line)]
-    sample, problems = check(SftSample, value, place.file, line=place.line)
+        return [replace(json_problem(error), line=position.line)]
+    sample, problems = check(SftSample, value, position.file, line=position.line)
     if sample is None:
         return problems
-    problems += _screenshot(sample.input.screenshot, place)
-    nodes, found = _tree(sample.input.ui_tree, place)
+    problems += _screenshot(sample.input.screenshot, position)
+    nodes, found = _tree(sample.input.ui_tree, position)
     action = sample.output.action
     problems += found
     problems += [
-        _at(problem, place, "output.action") for problem in check_action(action, nodes, "")
+        _at(problem, position, "output.action") for problem in check_action(action, nodes, "")
     ]
-    problems += _history(sample.input.history, action, place)
+    problems += _history(sample.input.history, action, position)
     if sample.output.reasoning != action.reasoning:
         message = "output.reasoning: differs from output.action.reasoning"
-        problems.append(place.problem("reasoning_differs", message, "copy the action's"))
+        problems.append(
+            position.problem("reasoning_differs", message, "copy the reasoning of the action")
+        )
     return problems
 
 
-def _at(problem: Problem, place: _Place, field: str) -> Problem:
+def _at(problem: Problem, position: _Position, field: str) -> Problem:
     message = f"{field}: {problem.message}"
-    return replace(problem, file=place.file, line=place.line, message=message)
+    return replace(problem, file=position.file, line=position.line, message=message)
 
 
-def _screenshot(text: str, place: _Place) -> Iterator[Problem]:
+def _screenshot(text: str, position: _Position) -> Iterator[Problem]:
     if text.startswith((_DATA_URI, _PNG_IN_BASE64)):
-        message = _inline_oddity(text.removeprefix(_DATA_URI))
-    elif path := _follow(text, place):
-        message = picture_oddity(path)
+        message = _inline_screenshot_fault(text.removeprefix(_DATA_URI))
+    elif path := _resolve(text, position):
+        message = screenshot_fault(path)
     else:
         message = _reference_fault(text)
     if message:
-        yield place.problem("screenshot", f"input.screenshot: {message}", "correct the reference")
+        yield position.problem(
+            "screenshot", f"input.screenshot: {message}", "correct the reference"
+        )
 
 
-def _inline_oddity(text: str) -> str:
+def _inline_screenshot_fault(text: str) -> str:
+    """Why a base64 text is not an image of 1920x1080 pixels; empty if it is one."""
     try:
         info = probe_image(base64.b64decode(text, validate=True))
     except binascii.Error:
-        return "not base64"
+        return "is not base64"
     except ValueError as error:
         return str(error)
     if (info.width, info.height) == (CANVAS_WIDTH, CANVAS_HEIGHT):
@@ -122,45 +123,49 @@ def _inline_oddity(text: str) -> str:
 
 
 def _reference_fault(text: str) -> str:
-    """Why a path may not be followed; empty when it may."""
+    """Why a path is not accepted; empty if it is."""
     parts = PurePosixPath(text)
     if parts.is_absolute() or ".." in parts.parts or "\\" in text or "\0" in text:
-        return "not a path inside the dataset"
+        return "is not a path inside the dataset"
     return ""
 
 
-def _follow(text: str, place: _Place) -> Path | None:
-    return None if place.root is None or _reference_fault(text) else place.root / text
+def _resolve(text: str, position: _Position) -> Path | None:
+    return None if position.root is None or _reference_fault(text) else position.root / text
 
 
-def _tree(value: Any, place: _Place) -> tuple[Nodes | None, list[Problem]]:
-    """The nodes of the sample's tree (None: not known), and what is wrong with it."""
+def _tree(value: Any, position: _Position) -> tuple[Nodes | None, list[Problem]]:
+    """The nodes of the sample's tree (None: unknown), and the problems of the tree."""
     if isinstance(value, str):
-        path = _follow(value, place)
+        path = _resolve(value, position)
         if path is None:
             fault = _reference_fault(value)
             remedy = "correct the reference"
-            found = [place.problem("ui_tree", f"input.ui_tree: {fault}", remedy)] if fault else []
+            found = (
+                [position.problem("ui_tree", f"input.ui_tree: {fault}", remedy)] if fault else []
+            )
             return None, found
         try:
-            value = load_json(path, place.file)
+            value = load_json(path, position.file)
         except JsonFileError as error:
             problem = json_problem(error, exists=path.is_file())
-            return None, [_at(problem, place, "input.ui_tree")]
-    nodes, problems = check_tree(value, place.file)
-    return nodes, [_at(problem, place, "input.ui_tree") for problem in problems]
+            return None, [_at(problem, position, "input.ui_tree")]
+    nodes, problems = check_tree(value, position.file)
+    return nodes, [_at(problem, position, "input.ui_tree") for problem in problems]
 
 
-def _history(history: list[dict[str, Any]], action: StepAction, place: _Place) -> Iterator[Problem]:
-    """Yield faults of the actions before: each sound, in order, and before this one."""
+def _history(
+    history: list[dict[str, Any]], action: StepAction, position: _Position
+) -> Iterator[Problem]:
+    """Yield the problems of earlier actions: each is valid, in order, and before this action."""
     last = -1
     for number, value in enumerate(history):
-        earlier, problems = check(StepAction, value, place.file, line=place.line)
+        earlier, problems = check(StepAction, value, position.file, line=position.line)
         field = f"input.history[{number}]"
-        yield from (_at(problem, place, field) for problem in problems)
+        yield from (_at(problem, position, field) for problem in problems)
         if earlier is None:
             continue
         if not last < earlier.step_index < action.step_index:
-            message = f"{field}.step_index: not in order before this step"
-            yield place.problem("history_order", message, "list the steps before, in order")
+            message = f"{field}.step_index: is not between the previous one and this step"
+            yield position.problem("history_order", message, "list the earlier steps in order")
         last = earlier.step_index

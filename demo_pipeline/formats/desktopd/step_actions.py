@@ -1,7 +1,6 @@
-"""The actions of seed 001: what the hand did in a step, with what, and where.
+"""The actions of OSWorld-Desktopd: action.json, with one model of parameters per action type.
 
-Belongs here: action.json and its parameters, one model an action type (section 2.3). Coordinates
-are pixels of the 1920x1080 canvas.
+Coordinates are pixels of the 1920x1080 canvas.
 """
 
 from collections.abc import Mapping
@@ -22,7 +21,7 @@ from demo_pipeline.formats.desktopd.vocabulary import (
 
 
 class TargetElement(Document):
-    """The node an action is aimed at: a node of the same step's tree."""
+    """The node that an action acts on: a node of the same step's tree."""
 
     id: NodeId
     role: RoleName
@@ -30,7 +29,7 @@ class TargetElement(Document):
 
 
 class Parameters(Document):
-    """What an action needs; optional keys that are None are not written."""
+    """The parameters of an action; optional keys that are None are not written."""
 
     left_out_when_none: ClassVar[frozenset[str]] = frozenset({"clicks", "modifiers", "button"})
 
@@ -60,13 +59,13 @@ class TypeParameters(Parameters):
 
 
 class HotkeyParameters(Parameters):
-    """`hotkey`: keys held together, in the order of pressing."""
+    """`hotkey`: keys that are held together, in the order of pressing."""
 
     keys: list[Text] = Field(min_length=1)
 
 
 class ScrollParameters(Parameters):
-    """`scroll`: `amount` in notches."""
+    """`scroll`; `amount` is in notches of the wheel."""
 
     x: Whole
     y: Whole
@@ -76,7 +75,7 @@ class ScrollParameters(Parameters):
 
 
 class DragParameters(Parameters):
-    """`drag`; no `button` means left."""
+    """`drag`; without `button` it is the left one."""
 
     start_x: Whole
     start_y: Whole
@@ -105,7 +104,7 @@ PARAMETERS: Mapping[ActionType, type[Parameters]] = {
 
 
 class StepAction(Document):
-    """action.json. `parameters` are checked by `action_type`; a JSON object becomes their model."""
+    """action.json. `parameters` become the model that belongs to `action_type`."""
 
     step_index: Count
     action_type: Annotated[ActionType, Field(strict=False)]
@@ -118,7 +117,7 @@ class StepAction(Document):
     def _by_type(cls, value: Any, info: ValidationInfo) -> Parameters:
         model = PARAMETERS.get(info.data.get("action_type", ""))
         if model is None:
-            return Parameters()  # the fault is the type's; the action fails on that
+            return Parameters()  # action_type is invalid, which is an error of its own
         if isinstance(value, model):
             return value
         try:
@@ -132,7 +131,7 @@ class StepAction(Document):
 
 
 def points(action: StepAction) -> list[tuple[int, int]]:
-    """The points an action touches, (x, y) in canvas pixels: none, one, or a drag's two."""
+    """The points of an action, (x, y) in canvas pixels: none, one, or two for a drag."""
     parameters = action.parameters
     if isinstance(parameters, DragParameters):
         return [(parameters.start_x, parameters.start_y), (parameters.end_x, parameters.end_y)]

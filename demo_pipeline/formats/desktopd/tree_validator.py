@@ -1,10 +1,9 @@
-"""Checks of one step's observation: the tree, and the action's place in it.
+"""Validating the UI tree of one step, and its action against the tree.
 
-Belongs here: what can be said of a UI tree and an action (seed 001, sections 2.2, 2.3 and 7)
-without opening another file. Messages name nodes by id or number, never by their text.
+Belongs here: rules that need no other file. Messages name nodes by id or number, never by their
+text.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -14,125 +13,102 @@ from demo_pipeline.common.json_files import decode_text, parse_json
 from demo_pipeline.formats.base_model import check, explain, field_name, limited
 from demo_pipeline.formats.desktopd.models import UINode, UITree
 from demo_pipeline.formats.desktopd.step_actions import StepAction, TypeParameters, points
-from demo_pipeline.formats.desktopd.tree_fast import read_sound_tree
-from demo_pipeline.formats.desktopd.vocabulary import (
-    CANVAS_HEIGHT,
-    CANVAS_WIDTH,
-    NODE_ID_PATTERN,
-    ElementState,
-    Role,
+from demo_pipeline.formats.desktopd.tree_fast import (
+    NodeBounds,
+    TreeNode,
+    TreeNodes,
+    convert_node,
+    decode_tree,
 )
+from demo_pipeline.formats.desktopd.vocabulary import CANVAS_HEIGHT, CANVAS_WIDTH, Role
 from demo_pipeline.problems import Problem, Severity
 
 Nodes = Mapping[str, Mapping[str, Any]]
-"""Sound nodes by id, as plain values; `UINode.model_validate` accepts each."""
+"""Valid nodes by id, as plain values; `UINode.model_validate` accepts each."""
 
-_ID = re.compile(NODE_ID_PATTERN)
-_ROLES, _STATES = frozenset(map(str, Role)), frozenset(map(str, ElementState))
+_Faults = Sequence[tuple[str, str]]  # (code, message)
 
 
 def check_tree_bytes(data: bytes, file: str) -> tuple[Nodes, list[Problem]]:
-    """`check_tree` of a file's bytes, ten times as fast where nothing is wrong with it.
+    """`check_tree` of a file's bytes, ten times as fast when every node follows the format.
 
     Raises:
-        JsonFileError: no UTF-8 or no JSON.
+        JsonFileError: not UTF-8 or not JSON.
     """
-    nodes = read_sound_tree(data)
-    if nodes is not None:
-        return nodes, list(_outside_warning(nodes.unseen(), file))
+    tree = decode_tree(data)
+    if tree is not None:
+        return tree.nodes, list(_problems(tree.screen, tree.nodes, (), file))
     text = decode_text(data, file)
     return check_tree(parse_json(text, file), file, text)
 
 
 def check_tree(value: Any, file: str, text: str = "") -> tuple[Nodes, list[Problem]]:
-    """The nodes of a tree by id, and what is wrong with it.
+    """The nodes of a tree by id, and the problems of the tree.
 
     Args:
         value: a parsed ui_tree.json.
-        file: what problems are filed under.
+        file: the file name in the problems.
         text: its JSON text, for line numbers.
 
     Returns:
-        The nodes that are sound, and at most `MAX_PROBLEMS` problems.
+        The valid nodes, and at most `MAX_PROBLEMS` problems.
     """
     tree, problems = check(UITree, value, file, text)
     if tree is None:
         return {}, problems
-    screen = (tree.screen.width, tree.screen.height)
-    if screen != (CANVAS_WIDTH, CANVAS_HEIGHT):
-        message = f"screen is {screen[0]}x{screen[1]}, expected {CANVAS_WIDTH}x{CANVAS_HEIGHT}"
-        problems.append(Problem("screen_size", file, message, remedy="map the tree to the canvas"))
-    nodes: dict[str, Mapping[str, Any]] = {}
-    faults = list(_node_faults(tree.root, nodes))
-    remedy = "correct the node"
-    problems += [Problem(code, file, message, remedy=remedy) for code, message in faults]
-    lost = [name for name, node in nodes.items() if _is_seen(node) and _is_outside(node["bounds"])]
-    problems += _outside_warning(lost, file)
-    if not faults:
-        root = UINode.model_validate(next(iter(nodes.values())))
-        problems += _root_warnings(root, file)
+    nodes, faults = _read_nodes(tree.root)
+    problems += _problems((tree.screen.width, tree.screen.height), nodes, faults, file)
     return nodes, limited(problems)
 
 
-def _node_faults(root: Any, nodes: dict[str, Mapping[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Yield (code, message) for each fault, filling `nodes`; iterative, for trees of any depth."""
+def _read_nodes(root: Any) -> tuple[TreeNodes, _Faults]:
+    """The valid nodes and the faults of the others; iterative, for trees of any depth."""
+    nodes: dict[str, TreeNode] = {}
+    faults: list[tuple[str, str]] = []
     pending = [root]
     number = 0
     while pending:
         value = pending.pop()
-        children = value.get("children") if isinstance(value, dict) else None
-        if is_plainly_sound(value) or not (faults := list(_explained(value, number))):
-            if value["id"] in nodes:
-                yield "duplicate_node", f"id {value['id']} occurs twice"
-            nodes.setdefault(value["id"], value)
-        else:
-            yield from faults
+        node = convert_node(value)
+        if node is None:
+            node, messages = _modelled(value)
+            name = f"node number {number} in document order"
+            faults += [("invalid_node", f"{name}: {message}") for message in messages]
+        if node is not None and nodes.setdefault(node.id, node) is not node:
+            faults.append(("duplicate_node", f"id {node.id} occurs twice"))
         number += 1
+        children = value.get("children") if isinstance(value, dict) else None
         if isinstance(children, list):
             pending.extend(reversed(children))
+    return TreeNodes(list(nodes.values())), faults
 
 
-def _explained(value: Any, number: int) -> Iterator[tuple[str, str]]:
+def _modelled(value: Any) -> tuple[TreeNode | None, list[str]]:
+    """The node as `UINode` reads it, or why it is rejected."""
     try:
-        UINode.model_validate(value)
+        node = UINode.model_validate(value)
     except ValidationError as error:
-        for location, message in explain(error):
-            place = f"node number {number} in document order"
-            yield "invalid_node", f"{place}: {field_name(location) or 'node'}: {message}"
+        faults = explain(error)
+        return None, [f"{field_name(where) or 'node'}: {message}" for where, message in faults]
+    bounds = NodeBounds(node.bounds.x, node.bounds.y, node.bounds.width, node.bounds.height)
+    return TreeNode(node.id, node.role, node.name, bounds, node.states), []
 
 
-def is_plainly_sound(value: Any) -> bool:
-    """Whether a value is a node beyond doubt; `UINode` decides the rest, at ten times the cost."""
-    if type(value) is not dict:
-        return False
-    name, bounds = value.get("name"), value.get("bounds")
-    node_id, role = value.get("id"), value.get("role")
-    return (
-        type(node_id) is str
-        and _ID.fullmatch(node_id) is not None
-        and type(role) is str
-        and role in _ROLES
-        and type(name) is str
-        and (name.isascii() or _is_text(name))
-        and type(bounds) is dict
-        and all(type(bounds.get(side)) is int for side in ("x", "y", "width", "height"))
-        and bounds["width"] >= 0
-        and bounds["height"] >= 0
-        and _all_states(value.get("states", []))
-        and type(value.get("children", [])) is list
-    )
+def _problems(
+    screen: tuple[int, int], nodes: TreeNodes, faults: _Faults, file: str
+) -> Iterator[Problem]:
+    """Yield the problems of a tree, given the faults of its nodes."""
+    if screen != (CANVAS_WIDTH, CANVAS_HEIGHT):
+        message = f"screen is {screen[0]}x{screen[1]}, expected {CANVAS_WIDTH}x{CANVAS_HEIGHT}"
+        yield Problem("screen_size", file, message, remedy="map the tree to the canvas")
+    for code, message in faults:
+        yield Problem(code, file, message, remedy="correct the node")
+    yield from _off_canvas_warning(nodes.off_canvas(), file)
+    if not faults:
+        yield from _root_warnings(nodes.first, file)
 
 
-def _is_text(name: str) -> bool:
-    """No lone surrogate, which is no text in any encoding."""
-    return not any("\ud800" <= character <= "\udfff" for character in name)
-
-
-def _all_states(value: Any) -> bool:
-    return type(value) is list and all(type(one) is str and one in _STATES for one in value)
-
-
-def _root_warnings(root: UINode, file: str) -> Iterator[Problem]:
+def _root_warnings(root: TreeNode, file: str) -> Iterator[Problem]:
     bounds = (root.bounds.x, root.bounds.y, root.bounds.width, root.bounds.height)
     if root.role is not Role.DESKTOP:
         yield _warning("root_role", file, f"root: role is {root.role}, expected desktop")
@@ -140,34 +116,22 @@ def _root_warnings(root: UINode, file: str) -> Iterator[Problem]:
         yield _warning("root_bounds", file, "root: bounds are not the whole screen")
 
 
-def _outside_warning(lost: Sequence[str], file: str) -> Iterator[Problem]:
-    """One warning a tree for nodes that are said to be visible and of which nothing can be seen.
+def _off_canvas_warning(ids: Sequence[str], file: str) -> Iterator[Problem]:
+    """One warning per tree for the `ids` of nodes with the state `visible` outside the screen.
 
-    Other displays, scrolled lists and minimised windows leave nodes outside the screen; seed 001
-    has the state `hidden`, or no state, for them.
+    Other displays, scrolled lists and minimised windows leave nodes outside the screen; the right
+    state for them is `hidden`, or none.
     """
-    if lost:
-        many = f"{len(lost)} visible nodes lie" if len(lost) > 1 else "1 visible node lies"
-        yield _warning("node_outside", file, f"{many} outside the screen, first {lost[0]}")
-
-
-def _is_seen(node: Mapping[str, Any]) -> bool:
-    return ElementState.VISIBLE in node.get("states", ())
-
-
-def _is_outside(box: Mapping[str, Any]) -> bool:
-    """Whether no pixel of a box is on the canvas; a box without area has none to be there."""
-    area = box["width"] > 0 and box["height"] > 0
-    right, bottom = box["x"] + box["width"], box["y"] + box["height"]
-    there = box["x"] < CANVAS_WIDTH and box["y"] < CANVAS_HEIGHT and right > 0 and bottom > 0
-    return area and not there
+    if ids:
+        count = f"{len(ids)} visible nodes are" if len(ids) > 1 else "1 visible node is"
+        yield _warning("node_outside", file, f"{count} outside the screen, first {ids[0]}")
 
 
 def check_action(action: StepAction, nodes: Nodes | None, file: str) -> list[Problem]:
-    """What is wrong with an action, given the nodes of its step's tree (None: tree not known)."""
+    """The problems of an action, given the nodes of its step's tree (None: tree unknown)."""
     problems = list(_point_problems(action, file))
     if isinstance(action.parameters, TypeParameters) and not action.parameters.text:
-        problems.append(_warning("empty_text", file, "parameters.text: nothing is typed"))
+        problems.append(_warning("empty_text", file, "parameters.text: is empty"))
     if nodes is not None:
         problems += _target_problems(action, nodes, file)
     return problems
@@ -191,16 +155,16 @@ def _target_problems(action: StepAction, nodes: Nodes, file: str) -> Iterator[Pr
         return
     for key in ("role", "name"):
         if getattr(target, key) != node[key]:
-            message = f"target_element.{key}: differs from that of {target.id} in ui_tree.json"
+            message = f"target_element.{key}: differs from the {key} of {target.id} in ui_tree.json"
             yield Problem("target_differs", file, message, remedy=f"copy the node's {key}")
-    place = points(action)
-    if place and not _holds(node, *place[0]):
+    touched = points(action)
+    if touched and not _contains(node, *touched[0]):
         message = f"target_element: the point is outside the bounds of {target.id}"
         yield _warning("point_off_target", file, message)
 
 
-def _holds(node: Mapping[str, Any], x: float, y: float) -> bool:
-    """Whether the point is in the node's bounds, edges included (rounding may land on one)."""
+def _contains(node: Mapping[str, Any], x: float, y: float) -> bool:
+    """Whether the point is in the node's bounds; edges count, because of rounding."""
     box = node["bounds"]
     left, top = box["x"], box["y"]
     return bool(left <= x <= left + box["width"] and top <= y <= top + box["height"])

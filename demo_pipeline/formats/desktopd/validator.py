@@ -1,8 +1,8 @@
-"""Validating an OSWorld-Desktopd dataset: its trajectories, folder by folder.
+"""Validating the trajectories of an OSWorld-Desktopd dataset.
 
-Belongs here: which files there must be, and what holds between them (seed 001). One step's tree and
-action are `desktopd_tree`'s, the index `desktopd_index`'s, SFT files `desktopd_sft`'s.
-Everything is reported, nothing raised; links are followed.
+Belongs here: required files, and rules between them. Not here: the tree and action of one step
+(tree_validator.py), the index (index_check.py), SFT files (sft_validator.py). All problems are
+returned, none is raised; links are followed.
 """
 
 import os
@@ -31,40 +31,40 @@ from demo_pipeline.problems import Problem, Severity
 
 _STEP_FILES = {"screenshot.png", "ui_tree.json", "action.json"}
 _TRAJECTORY_FILES = {"task.json", "result.json", "final_screenshot.png", "steps"}
-_OUR_FILES = {"manifest.json", "provenance.parquet"}  # beside the format, from this pipeline
+_OUR_FILES = {"manifest.json", "provenance.parquet"}  # additions of this pipeline
 
-Checked = Mapping[FileId, Nodes]
-"""Trees that were read before and are sound → the nodes in them that actions may name."""
+CheckedTrees = Mapping[FileId, Nodes]
+"""Trees that were read before and are valid → their nodes that actions may refer to."""
 
 
 @reduced_python_gc()
 def validate_trajectory(
-    path: Path, trajectory_id: str | None = None, checked: Checked | None = None
+    path: Path, trajectory_id: str | None = None, checked: CheckedTrees | None = None
 ) -> list[Problem]:
-    """What is wrong with one trajectory.
+    """The problems of one trajectory.
 
     Args:
         path: its folder, or a link to it.
-        trajectory_id: what result.json must say; None: the folder's name.
+        trajectory_id: the expected id in result.json; None: the folder's name.
         checked: trees that are not read again.
 
     Returns:
-        Problems by file, relative to `path`, each with `demonstration` set; empty when all is well.
+        Problems with `demonstration` set and files relative to `path`; empty if there are none.
     """
     return _trajectory(path, trajectory_id, checked)[1]
 
 
 def _trajectory(
-    path: Path, trajectory_id: str | None = None, checked: Checked | None = None
+    path: Path, trajectory_id: str | None = None, checked: CheckedTrees | None = None
 ) -> tuple[IndexCounts, list[Problem]]:
     name = path.name if trajectory_id is None else trajectory_id
     task, problems = read_document(Task, path / "task.json", "task.json")
     result, found = read_document(Result, path / "result.json", "result.json")
     folders = step_folders(path)
     problems += found
-    problems += _strangers(path, _TRAJECTORY_FILES | _OUR_FILES, "")
+    problems += _unknown_files(path, _TRAJECTORY_FILES | _OUR_FILES, "")
     problems += _numbering(path, folders)
-    problems += _lined(_totals(name, task, result, len(folders)), path, "")
+    problems += _with_lines(_totals(name, task, result, len(folders)), path, "")
     for number, folder in folders:
         problems += _step(number, folder, f"steps/{folder.name}", checked or {})
     problems += check_png(path / "final_screenshot.png", "final_screenshot.png")
@@ -72,8 +72,8 @@ def _trajectory(
     return summary, [replace(problem, demonstration=name) for problem in problems]
 
 
-def _strangers(folder: Path, known: set[str], name: str) -> Iterator[Problem]:
-    """Yield a warning for each entry that the format does not know."""
+def _unknown_files(folder: Path, known: set[str], name: str) -> Iterator[Problem]:
+    """Yield a warning for each directory entry that is not part of the format."""
     entries = os.listdir(folder) if folder.is_dir() else []  # noqa: PTH208 - names only
     for entry in sorted(set(entries) - known):
         printable = entry.encode("utf-8", "backslashreplace").decode()
@@ -82,21 +82,23 @@ def _strangers(folder: Path, known: set[str], name: str) -> Iterator[Problem]:
 
 
 def _numbering(path: Path, folders: list[tuple[int, Path]]) -> Iterator[Problem]:
-    """Yield problems of the step folders' names: three digits, from 000, without a gap."""
+    """Yield the problems of step folder names: three digits, from 000, without a gap."""
     names = {folder.name for _, folder in folders}
-    yield from _strangers(path / "steps", names, "steps")
+    yield from _unknown_files(path / "steps", names, "steps")
     if not folders:
-        yield Problem("no_steps", "steps", "there is no step", remedy="add step folders from 000")
+        yield Problem("no_steps", "steps", "has no step folder", remedy="add step folders from 000")
     for expected, (number, folder) in enumerate(folders):
         if number != expected:
-            message = f"expected step {expected:03d} here: numbers go from 000 without gap or twin"
+            message = (
+                f"expected step {expected:03d}: numbers start at 000, without gap or duplicate"
+            )
             yield Problem(
-                "step_order", f"steps/{folder.name}", message, remedy="number the steps again"
+                "step_order", f"steps/{folder.name}", message, remedy="renumber the steps"
             )
             return
         if folder.name != f"{number:03d}":
             file = f"steps/{folder.name}"
-            yield _warning("step_name", file, f"expected the name {number:03d}")
+            yield _warning("step_name", file, f"expected the folder name {number:03d}")
 
 
 def _totals(name: str, task: Task | None, result: Result | None, steps: int) -> Iterator[Problem]:
@@ -106,18 +108,20 @@ def _totals(name: str, task: Task | None, result: Result | None, steps: int) -> 
             yield Problem("id_differs", "result.json", message, remedy="use the folder's name")
         if result.total_steps != steps:
             message = f"total_steps: {result.total_steps}, but there are {steps} step folders"
-            yield Problem("total_steps", "result.json", message, remedy="count again")
+            yield Problem(
+                "total_steps", "result.json", message, remedy="set it to the number of step folders"
+            )
         if result.success and result.error_message is not None:
-            message = "error_message: given although success is true"
+            message = "error_message: is set although success is true"
             yield _warning("error_message", "result.json", message)
     if task is not None and task.expected_steps != steps:
-        # Not an error: in the seed's own example 3 are expected and 4 recorded.
+        # Not an error: in the example of the format, 3 steps are expected and 4 recorded.
         message = f"expected_steps: {task.expected_steps}, but there are {steps} step folders"
         yield _warning("expected_steps", "task.json", message)
 
 
-def _step(number: int, folder: Path, name: str, checked: Checked) -> Iterator[Problem]:
-    yield from _strangers(folder, _STEP_FILES, name)
+def _step(number: int, folder: Path, name: str, checked: CheckedTrees) -> Iterator[Problem]:
+    yield from _unknown_files(folder, _STEP_FILES, name)
     yield from check_png(folder / "screenshot.png", f"{name}/screenshot.png")
     nodes, problems = _tree(folder / "ui_tree.json", f"{name}/ui_tree.json", checked)
     yield from problems
@@ -125,7 +129,9 @@ def _step(number: int, folder: Path, name: str, checked: Checked) -> Iterator[Pr
     action, problems = read_document(StepAction, folder / "action.json", file)
     yield from problems
     if action is not None:
-        yield from _lined(_action(number, action, nodes, folder.name, file), folder, f"{name}/")
+        yield from _with_lines(
+            _action(number, action, nodes, folder.name, file), folder, f"{name}/"
+        )
 
 
 def _action(
@@ -137,13 +143,13 @@ def _action(
     yield from check_action(action, nodes, file)
 
 
-def _lined(problems: Iterable[Problem], folder: Path, prefix: str) -> Iterator[Problem]:
-    """Yield findings with the line of their field, whose dotted name begins the message.
+def _with_lines(problems: Iterable[Problem], folder: Path, prefix: str) -> Iterator[Problem]:
+    """Yield problems with the line of their field, whose dotted name is the start of the message.
 
     Args:
-        problems: about JSON files that could be read.
-        folder: where these lie.
-        prefix: what their names begin with in `problems`.
+        problems: of JSON files that could be read.
+        folder: the folder of these files.
+        prefix: added to the file names in `problems`.
     """
     for problem in problems:
         name = problem.file.removeprefix(prefix)
@@ -152,8 +158,8 @@ def _lined(problems: Iterable[Problem], folder: Path, prefix: str) -> Iterator[P
         yield replace(problem, line=line_of(line_numbers(text), field))
 
 
-def _tree(path: Path, file: str, checked: Checked) -> tuple[Nodes | None, list[Problem]]:
-    """The nodes, or None when the file cannot be read, and what is wrong with it."""
+def _tree(path: Path, file: str, checked: CheckedTrees) -> tuple[Nodes | None, list[Problem]]:
+    """The nodes, or None if the file cannot be read, and the problems of the tree."""
     known = file_id(path)
     if known is not None and known in checked:
         return checked[known], []
@@ -164,33 +170,42 @@ def _tree(path: Path, file: str, checked: Checked) -> tuple[Nodes | None, list[P
 
 
 def check_png(path: Path, file: str) -> list[Problem]:
-    """What is wrong with a screenshot: a whole PNG of 1920x1080 pixels is expected."""
+    """The problems of a screenshot, which must be a complete PNG of 1920x1080 pixels."""
     try:
         info = probe_image(read_bytes(path, file))
     except JsonFileError as error:
         return [json_problem(error, exists=path.is_file())]
     except ValueError as error:
-        return [Problem("invalid_png", file, str(error), remedy="write the picture again")]
+        return [Problem("invalid_png", file, str(error), remedy="write the screenshot again")]
     if info.kind != "png":
-        return [Problem("invalid_png", file, f"a {info.kind}, not a PNG", remedy="convert it")]
+        return [
+            Problem(
+                "invalid_png",
+                file,
+                f"is a {info.kind.upper()}, not a PNG",
+                remedy="convert it to PNG",
+            )
+        ]
     if (info.width, info.height) == (CANVAS_WIDTH, CANVAS_HEIGHT):
         return []
     message = f"{info.width}x{info.height} pixels, expected {CANVAS_WIDTH}x{CANVAS_HEIGHT}"
-    return [Problem("screenshot_size", file, message, remedy="fit the picture to the canvas")]
+    return [Problem("screenshot_size", file, message, remedy="scale the screenshot to the canvas")]
 
 
 @reduced_python_gc()
 def validate_dataset(path: Path) -> list[Problem]:
-    """What is wrong with a dataset: its index, its metadata, and every trajectory.
+    """The problems of a dataset: its index, its metadata, and every trajectory.
 
     Args:
-        path: the folder that holds index.json and trajectories/.
+        path: the folder that contains index.json and trajectories/.
 
     Returns:
-        Problems by file, relative to `path`.
+        Problems with files relative to `path`.
     """
     if not path.is_dir():
-        return [Problem("missing_folder", ".", "there is no dataset", remedy="check the path")]
+        return [
+            Problem("missing_folder", ".", "the folder does not exist", remedy="check the path")
+        ]
     problems: list[Problem] = []
     summaries: dict[str, IndexCounts] = {}
     for folder in trajectory_folders(path):
@@ -202,7 +217,13 @@ def validate_dataset(path: Path) -> list[Problem]:
 
 def _metadata(path: Path) -> list[Problem]:
     if not (path / "metadata.json").exists():
-        return [_warning("missing_file", "metadata.json", "the dataset does not say what made it")]
+        return [
+            _warning(
+                "missing_file",
+                "metadata.json",
+                "the file is missing: the program that made the dataset is unknown",
+            )
+        ]
     return read_document(Metadata, path / "metadata.json", "metadata.json")[1]
 
 

@@ -1,6 +1,6 @@
-"""The words and sizes of seed 001: roles, states, action types, and the canvas.
+"""The closed vocabularies of OSWorld-Desktopd: roles, states, action types, and the canvas size.
 
-Belongs here: closed vocabularies and the primitive field types that the Desktopd models share.
+Belongs here also: the primitive field types that the models share.
 """
 
 from enum import StrEnum
@@ -14,7 +14,7 @@ NODE_ID_PATTERN = r"^node_[0-9]+$"
 
 
 class Role(StrEnum):
-    """What a UI node is (seed 001, section 7)."""
+    """The role of a UI node."""
 
     DESKTOP = "desktop"
     WINDOW = "window"
@@ -53,7 +53,7 @@ class Role(StrEnum):
 
 
 class ElementState(StrEnum):
-    """What a UI node's condition is (seed 001, section 7)."""
+    """A state of a UI node."""
 
     FOCUSED = "focused"
     SELECTED = "selected"
@@ -70,7 +70,7 @@ class ElementState(StrEnum):
 
 
 class ActionType(StrEnum):
-    """What the hand does (seed 001, section 2.3)."""
+    """The type of an action."""
 
     CLICK = "click"
     DOUBLE_CLICK = "double_click"
@@ -83,7 +83,7 @@ class ActionType(StrEnum):
 
 
 class Difficulty(StrEnum):
-    """How long a task is."""
+    """The difficulty of a task."""
 
     EASY = "easy"
     MEDIUM = "medium"
@@ -91,7 +91,7 @@ class Difficulty(StrEnum):
 
 
 def _whole(value: Any) -> Any:
-    """Other writers' JSON says 500.0 for 500."""
+    """500.0 becomes 500, as some writers write integers as floats."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 

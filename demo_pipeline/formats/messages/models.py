@@ -1,8 +1,9 @@
-"""The messages export: one conversation a line, as TRL and Axolotl take vision chats.
+"""The messages export: one conversation per line, in the form that TRL and Axolotl read.
 
-Belongs here: the models, from which the JSON Schema beside this module is made. A turn's `content`
-is a list of parts, `images` holds one path for each image part, in order (TRL, "Vision datasets";
-Axolotl, "MultiModal", Dataset Format). What else must hold lies in `messages_validator`.
+Belongs here: the models, from which the JSON Schema beside this module is made; their docstrings
+are its descriptions. The `content` of a turn is a list of parts, and `images` has one path per
+image part, in order (TRL, "Vision datasets"; Axolotl, "MultiModal", Dataset Format). Not here:
+further rules (validator.py).
 """
 
 from pathlib import Path
@@ -100,5 +101,5 @@ def messages_schema() -> dict[str, Any]:
 
 
 def committed_schema() -> Any:
-    """The schema as it ships with the package."""
+    """The schema that is part of the package."""
     return load_json(Path(__file__).with_name(SCHEMA_FILE))

@@ -1,7 +1,7 @@
-"""Validating a messages export: what its JSON Schema says, and what no schema can say.
+"""Validating a messages export: its JSON Schema, and the rules that a schema cannot express.
 
-Belongs here: each line judged alone, as `file:line`: roles alternate, image parts match `images`,
-every call parses, every picture opens; and ids over all files.
+These are: ids are unique over all files, roles alternate, image parts match `images`, every tool
+call parses, every image opens.
 """
 
 from collections.abc import Iterator
@@ -33,8 +33,8 @@ OPTIONAL = ("held_out.jsonl",)
 
 
 @dataclass(slots=True)
-class _Lines:
-    """Where the reading stands, and the ids seen so far with their places."""
+class _Position:
+    """The current position, and the ids read so far with their positions."""
 
     root: Path
     file: str = ""
@@ -46,13 +46,13 @@ class _Lines:
 
 
 def validate_messages(root: Path) -> list[Problem]:
-    """What is wrong with a folder of messages: `train.jsonl`, `val.jsonl`, `test.jsonl`, pictures.
+    """The problems of a messages export, with line numbers.
 
-    Returns:
-        Problems filed under the file's name, with line numbers.
+    Args:
+        root: the folder with `train.jsonl`, `val.jsonl`, `test.jsonl` and the images.
     """
     problems: list[Problem] = []
-    lines = _Lines(root)
+    position = _Position(root)
     for name in (*REQUIRED, *OPTIONAL):
         path = root / name
         if not path.is_file():
@@ -62,68 +62,70 @@ def validate_messages(root: Path) -> list[Problem]:
             continue
         with path.open("rb") as stream:
             for number, line in enumerate(stream, start=1):
-                lines.file, lines.line = name, number
-                problems += _line_problems(line, lines)
+                position.file, position.line = name, number
+                problems += _line_problems(line, position)
     return problems
 
 
-def _line_problems(line: bytes, lines: _Lines) -> list[Problem]:
+def _line_problems(line: bytes, position: _Position) -> list[Problem]:
     if not line.strip():
-        return [lines.problem("blank_line", "a blank line", "remove it")]
+        return [position.problem("blank_line", "the line is blank", "remove it")]
     try:
-        value = parse_json(line, lines.file)
+        value = parse_json(line, position.file)
     except JsonFileError as error:
-        return [replace(json_problem(error), line=lines.line)]
-    record, problems = check(MessagesRecord, value, lines.file, line=lines.line)
+        return [replace(json_problem(error), line=position.line)]
+    record, problems = check(MessagesRecord, value, position.file, line=position.line)
     if record is None:
         return problems
-    problems += _identity(record, lines)
-    problems += _roles(record, lines)
-    problems += _pictures(record, lines)
-    problems += _calls(record, lines)
-    problems += _tools(record, lines)
+    problems += _id_problems(record, position)
+    problems += _role_problems(record, position)
+    problems += _image_problems(record, position)
+    problems += _call_problems(record, position)
+    problems += _tool_problems(record, position)
     return problems
 
 
-def _identity(record: MessagesRecord, lines: _Lines) -> Iterator[Problem]:
-    here = f"{lines.file}:{lines.line}"
-    if (first := lines.ids.setdefault(record.id, here)) != here:
-        yield lines.problem("duplicate_id", f"id: the same as in {first}", "give it another id")
+def _id_problems(record: MessagesRecord, position: _Position) -> Iterator[Problem]:
+    here = f"{position.file}:{position.line}"
+    if (first := position.ids.setdefault(record.id, here)) != here:
+        yield position.problem(
+            "duplicate_id", f"id: is not unique, first at {first}", "change one of the ids"
+        )
 
 
-def _roles(record: MessagesRecord, lines: _Lines) -> Iterator[Problem]:
+def _role_problems(record: MessagesRecord, position: _Position) -> Iterator[Problem]:
     roles = [message.role for message in record.messages]
     turns = roles[1:] if roles[0] == "system" else roles
     wanted = ["user", "assistant"] * (len(turns) // 2)
     if not turns or turns != wanted:
-        message = "messages: roles must be system (at most once), then user and assistant in turns"
-        yield lines.problem("roles", message, "put the messages in order")
+        message = "messages: roles must be an optional system, then user and assistant alternating"
+        yield position.problem("roles", message, "put the messages in order")
 
 
-def _pictures(record: MessagesRecord, lines: _Lines) -> Iterator[Problem]:
+def _image_problems(record: MessagesRecord, position: _Position) -> Iterator[Problem]:
     parts = [
         part
         for message in record.messages
         if isinstance(message, UserMessage)
         for part in message.content
     ]
-    places = sum(isinstance(part, ImagePart) for part in parts)
-    if places != len(record.images):
-        message = f"images: {len(record.images)} for {places} image parts"
-        yield lines.problem("image_count", message, "give each image part its image")
+    image_parts = sum(isinstance(part, ImagePart) for part in parts)
+    if image_parts != len(record.images):
+        message = f"images: {len(record.images)} paths for {image_parts} image parts"
+        yield position.problem("image_count", message, "list one path per image part")
     if any(not isinstance(part, ImagePart) and MARKER.search(part.text) for part in parts):
-        message = "messages: a user's text holds a model's control marker"
-        yield lines.problem("marker", message, "neutralise the marker")
+        message = "messages: the text of a user contains a control marker of a model"
+        yield position.problem("marker", message, "escape the marker")
     for number, path in enumerate(record.images):
-        if fault := _fault(path, lines.root):
-            yield lines.problem("image", f"images[{number}]: {fault}", "correct the path")
+        if fault := _image_fault(path, position.root):
+            yield position.problem("image", f"images[{number}]: {fault}", "correct the path")
 
 
-def _fault(text: str, root: Path) -> str:
-    """Why a picture cannot be used; empty when it opens."""
+def _image_fault(text: str, root: Path) -> str:
+    """Why an image cannot be used; empty if it opens."""
     parts = PurePosixPath(text)
     if not text or parts.is_absolute() or ".." in parts.parts or "\\" in text or "\0" in text:
-        return "not a path below the folder"
+        return "is not a path below the folder"
     try:
         probe_image(read_bytes(root / text, parts.name))
     except JsonFileError as error:
@@ -133,25 +135,25 @@ def _fault(text: str, root: Path) -> str:
     return ""
 
 
-def _calls(record: MessagesRecord, lines: _Lines) -> Iterator[Problem]:
+def _call_problems(record: MessagesRecord, position: _Position) -> Iterator[Problem]:
     for number, message in enumerate(record.messages):
         if isinstance(message, AssistantMessage) and (fault := _turn_fault(message)):
             text = f"messages[{number}]: {fault}"
-            yield lines.problem("tool_call", text, "write calls that the tool has")
+            yield position.problem("tool_call", text, "follow the schema of the tool")
 
 
 def _turn_fault(message: AssistantMessage) -> str:
-    """Why a turn is no action; empty when it is one."""
+    """Why a turn is not an action; empty if it is one."""
     if message.tool_calls is None:
         if len(message.content) != 1:
-            return "one text part of tool calls, or tool_calls"
+            return "expected one text part with tool calls, or tool_calls"
         try:
             parse_tool_calls(message.content[0].text)
         except ToolCallError as error:
             return str(error)
         return ""
     if message.content:
-        return "either text or tool_calls, not both"
+        return "expected text or tool_calls, not both"
     return "; ".join(fault for call in message.tool_calls for fault in _call_faults(call))
 
 
@@ -164,15 +166,15 @@ def _call_faults(call: Call) -> Iterator[str]:
     yield from call_faults({"name": call.function.name, "arguments": arguments})
 
 
-def _tools(record: MessagesRecord, lines: _Lines) -> Iterator[Problem]:
-    """Yield a problem unless `tools`, where there, lists the one tool."""
+def _tool_problems(record: MessagesRecord, position: _Position) -> Iterator[Problem]:
+    """Yield a problem if `tools` is present and does not list exactly the one tool."""
     if record.tools is None:
         return
     try:
-        tools = parse_json(record.tools, lines.file)
+        tools = parse_json(record.tools, position.file)
         names = [tool["function"]["name"] for tool in tools]
     except (JsonFileError, TypeError, KeyError):
         names = []
     if names != [TOOL_NAME]:
         message = f"tools: must be JSON text of a list with the function {TOOL_NAME}"
-        yield lines.problem("tools", message, "write the tool's schema")
+        yield position.problem("tools", message, "write the tool's schema")

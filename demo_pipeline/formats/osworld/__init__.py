@@ -1,1 +1,1 @@
-"""OSWorld task files."""
+"""OSWorld task files: ordinary tasks, and tasks with a risk."""

@@ -1,7 +1,7 @@
-"""OSWorld task files, ordinary and risk.
+"""OSWorld task files, ordinary ones and risk ones, as models.
 
-Belongs here: seed 002 as real task files have it (369 ordinary, 492 risk), normalised for reading
-and written back value for value.
+Values are normalised for reading, and written back as they were. The models accept what the 369
+ordinary and 492 risk tasks published with OSWorld contain, which is more than the documented form.
 """
 
 import re
@@ -44,10 +44,10 @@ RISK_FOLDER = "evaluation_risk_examples"
 
 
 def normalise_app(name: str) -> str:
-    """An application's name in one form: `Google Chrome`, `google-chrome` → `chrome`.
+    """The normalised name of an application: `Google Chrome`, `google-chrome` → `chrome`.
 
-    Lower case, words joined by `_`, known synonyms replaced; `unknown` when nothing is left.
-    Applying it again changes nothing.
+    Lower case, words joined by `_`, known synonyms replaced; `unknown` if nothing is left.
+    Normalising a normalised name changes nothing.
     """
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
     slug = re.sub(r"[\W_]+", "_", folded.removesuffix(".exe")).strip("_")
@@ -56,7 +56,7 @@ def normalise_app(name: str) -> str:
 
 
 def _as_list(value: Any) -> Any:
-    """The documented single object for what real files hold in a list; null is an empty list."""
+    """The documented single object as a list, which published files have; null is an empty list."""
     if isinstance(value, dict):
         return [value] if value else []
     return [] if value is None else value
@@ -70,7 +70,7 @@ def _app_list(value: Any) -> Any:
 
 
 class SetupStep(Document):
-    """One step that prepares the environment."""
+    """One step of the preparation of the environment."""
 
     type: str = ""
     parameters: dict[str, Any] = Field(default_factory=dict)
@@ -81,14 +81,14 @@ Evaluator = dict[str, Any] | str | None
 
 
 class OsworldTask(Document):
-    """A task: what to do, from which state, and how success is judged.
+    """A task: the instruction, the initial state, and the evaluation.
 
     Attributes:
-        snapshot: the environment's initial state; in the field the main application.
-        source: where the task comes from: a URL, several, or nothing.
-        config: scripts that prepare the initial state.
-        related_apps: normalised names, without repetitions; see `related_apps_raw`.
-        evaluator: how success is judged; a text in stale files, None when nothing judges it.
+        snapshot: the initial state of the environment; in published tasks the main application.
+        source: origin of the task: one URL, several, or None.
+        config: steps that prepare the initial state.
+        related_apps: normalised names without duplicates; see `related_apps_raw`.
+        evaluator: how success is evaluated; text in outdated files, None if it is not evaluated.
     """
 
     left_out_when_none = frozenset({"trajectory", "proxy", "fixed_ip", "possibility_of_env_change"})
@@ -109,39 +109,39 @@ class OsworldTask(Document):
 
     @property
     def related_apps_raw(self) -> list[str]:
-        """The applications' names as the file has them."""
+        """The names of the applications as written in the file."""
         names = (self._raw or {}).get("related_apps", self.related_apps)
         return [names] if isinstance(names, str) else list(names or [])
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """`source`, always as several."""
+        """`source` as a tuple."""
         return (self.source,) if isinstance(self.source, str) else tuple(self.source or ())
 
     def members(self) -> dict[str, Any]:
-        """What was read, value for value and in its order; with it whatever a copy changed."""
+        """The keys and values as read, in their order, with the changes that a copy made."""
         if self._raw is None:
             return super().members()
-        was = type(self).model_validate(self._raw)
+        before = type(self).model_validate(self._raw)
         now = {name: getattr(self, name) for name in type(self).model_fields}
-        changed = {name: value for name, value in now.items() if value != getattr(was, name)}
+        changed = {name: value for name, value in now.items() if value != getattr(before, name)}
         return self._raw | changed
 
 
 class RiskTask(OsworldTask):
-    """A task with a risk: what happens halfway, and how falling for it is judged."""
+    """A task with a risk: what happens halfway, and how the agent's reaction is evaluated."""
 
     halfway_config: Setup = Field(default_factory=list)
     risk_evaluator: Evaluator = None
 
 
 def read_task(path: Path) -> OsworldTask | RiskTask:
-    """The task of a file.
+    """Read the task of a file.
 
-    It is a `RiskTask` when it has a risk's keys or lies under `evaluation_risk_examples`.
+    It is a `RiskTask` if it has a key of risk tasks or is in `evaluation_risk_examples`.
 
     Raises:
-        DemonstrationError: missing, no JSON, or a field of the wrong type, with its line.
+        DemonstrationError: the file is missing, not JSON, or has a field of the wrong type.
     """
     task, problems = _read(path)
     if task is None:
@@ -176,41 +176,40 @@ def _parse(data: bytes, file: str, *, risk: bool) -> tuple[OsworldTask | None, l
 
 
 def write_task(path: Path, task: OsworldTask) -> None:
-    """Write a task file: what was read comes back value for value."""
+    """Write a task file; values that were read are written unchanged."""
     dump_json(path, task)
 
 
 def validate_task_file(path: Path) -> list[Problem]:
-    """What is wrong with a task file; unknown keys and stale forms are warnings."""
+    """The problems of a task file; unknown keys and outdated forms are warnings."""
     task, problems = _read(path)
-    return problems if task is None else problems + _oddities(task, path.name)
+    return problems if task is None else problems + _warnings(task, path.name)
 
 
 def examine_task(
     data: bytes, file: str, *, risk: bool = False
 ) -> tuple[OsworldTask | RiskTask | None, list[Problem]]:
-    """The task of a file's bytes, None when it is unusable, and all that is odd about it.
+    """The task of a file's bytes (None if it is invalid), and its problems and warnings.
 
     Args:
         data: the whole file.
-        file: its path, `/`-separated, that problems are filed under; its stem should be the id.
-        risk: whether it lies among risk tasks; one with a risk's keys is a `RiskTask` anyway.
+        file: the `/`-separated path in the problems; its stem should be the task's id.
+        risk: whether it is a risk task; a task with a key of risk tasks is one anyway.
     """
     task, problems = _parse(data, file, risk=risk)
-    return task, problems if task is None else problems + _oddities(task, file)
+    return task, problems if task is None else problems + _warnings(task, file)
 
 
-def _oddities(task: OsworldTask, file: str) -> list[Problem]:
-    oddities = {
+def _warnings(task: OsworldTask, file: str) -> list[Problem]:
+    warnings = {
         "id_differs": task.id != PurePosixPath(file).stem and "id: differs from the file's name",
         "blank_instruction": not task.instruction.strip() and "instruction: is blank",
         "stale_evaluator": isinstance(task.evaluator, str)
-        and "evaluator: a text, as in stale files; expected an object",
-        "setup_type": any(not step.type for step in task.config)
-        and "config: a step without a type",
+        and "evaluator: is text, as in outdated files; expected an object",
+        "setup_type": any(not step.type for step in task.config) and "config: a step has no type",
     }
     return [
         Problem(code, file, message, severity=Severity.WARNING)
-        for code, message in oddities.items()
+        for code, message in warnings.items()
         if message
     ]

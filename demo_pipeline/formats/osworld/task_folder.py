@@ -1,7 +1,7 @@
 """A folder of OSWorld task files: `examples/<domain>/<id>.json` and `test_all.json`.
 
-Belongs here: which files of a folder are tasks, ordinary or risk, and what is wrong with the folder
-as a whole. What a task says is `osworld`'s.
+Belongs here: finding the task files, ordinary and risk, and the problems of the folder. Not here:
+the content of a task (task.py).
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from demo_pipeline.problems import Problem, Severity
 
 EXAMPLES = "examples"
 LIST_FILE = "test_all.json"
-MAX_TASK_BYTES = 16 * 2**20  # the largest real one has 20 kB
+MAX_TASK_BYTES = 16 * 2**20  # the largest published task has 20 kB
 _SETS = (("", False), ("evaluation_examples/", False), (f"{RISK_FOLDER}/", True))
 
 
@@ -28,9 +28,9 @@ class TaskFile:
 
     Attributes:
         file: path in the folder, `/`-separated.
-        domain: name of the folder it lies in; empty directly under `examples`.
-        risk: it lies among risk tasks.
-        listed: its `test_all.json` names it.
+        domain: name of its folder; empty if it is directly in `examples`.
+        risk: whether it is in a folder of risk tasks.
+        listed: whether `test_all.json` lists it.
         data: its bytes.
     """
 
@@ -43,24 +43,24 @@ class TaskFile:
 
 @dataclass(frozen=True, slots=True)
 class TaskFolder:
-    """What lies in a folder: the files by path, and what is wrong with it as a whole."""
+    """The content of a folder: the files, sorted by path, and the problems of the whole folder."""
 
     files: tuple[TaskFile, ...]
     problems: tuple[Problem, ...]
 
     def fingerprint(self) -> str:
-        """SHA-256 over all that can change what is made of the folder."""
+        """SHA-256 over everything that the catalog of the folder depends on."""
         rows = [
-            [one.file, one.domain, one.risk, one.listed, hashlib.sha256(one.data).hexdigest()]
-            for one in self.files
+            [task.file, task.domain, task.risk, task.listed, hashlib.sha256(task.data).hexdigest()]
+            for task in self.files
         ]
-        found = [problem.as_dict() for problem in self.problems]
-        return hashlib.sha256(json.dumps([rows, found]).encode()).hexdigest()
+        problems = [problem.as_dict() for problem in self.problems]
+        return hashlib.sha256(json.dumps([rows, problems]).encode()).hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
 class TaskEntry:
-    """A file, its task (None when it is unusable), and what is odd about it."""
+    """A file, its task (None if it is invalid), and its problems and warnings."""
 
     source: TaskFile
     task: OsworldTask | RiskTask | None
@@ -68,27 +68,27 @@ class TaskEntry:
 
 
 def read_task_folder(root: Path) -> TaskFolder:
-    """Every task file under `root`, ordinary and risk.
+    """Read every task file under `root`, ordinary and risk.
 
-    Ordinary tasks lie in `examples/` or `evaluation_examples/examples/`, risk tasks in
-    `evaluation_risk_examples/examples/`, or in `examples/` when `root` itself bears that name.
-    Nothing is raised: what cannot be read is a problem. A folder that is not there is empty.
+    Ordinary tasks are in `examples/` or `evaluation_examples/examples/`, risk tasks in
+    `evaluation_risk_examples/examples/`, or in `examples/` if `root` is `evaluation_risk_examples`.
+    Nothing is raised: what cannot be read is a problem. A missing folder counts as empty.
     """
     files: list[TaskFile] = []
     problems: list[Problem] = []
     for prefix, risk in _SETS:
-        risky = risk or (not prefix and root.name == RISK_FOLDER)
+        is_risk = risk or (not prefix and root.name == RISK_FOLDER)
         try:
             if not prefix and root.exists() and not root.is_dir():
                 problems.append(_not_a_folder())
-            _read_set(root, prefix, risky, files, problems)
+            _read_set(root, prefix, is_risk, files, problems)
         except OSError as error:
             problems.append(_unreadable(prefix.rstrip("/") or ".", error))
-    return TaskFolder(tuple(sorted(files, key=lambda one: one.file)), tuple(problems))
+    return TaskFolder(tuple(sorted(files, key=lambda task: task.file)), tuple(problems))
 
 
 def entries(folder: TaskFolder) -> list[TaskEntry]:
-    """The tasks of a folder by path; the second file with the id of another draws a warning."""
+    """The tasks of a folder, sorted by path; a file with the id of an earlier one has a warning."""
     first: dict[str, str] = {}
     found = []
     for source in folder.files:
@@ -96,18 +96,18 @@ def entries(folder: TaskFolder) -> list[TaskEntry]:
         if task is not None:
             other = first.setdefault(task.id, source.file)
             if other != source.file:
-                message = f"id: the same as in {other}"
-                problems.append(_warning("duplicate_id", source.file, message, "give it its own"))
+                message = f"id: is not unique, first in {other}"
+                problems.append(_warning("duplicate_id", source.file, message, "change one id"))
         found.append(TaskEntry(source, task, tuple(problems)))
     return found
 
 
 def validate_task_folder(root: Path) -> list[Problem]:
-    """What is wrong with a folder of task files and with each of them."""
+    """The problems of a folder of task files, and of each file."""
     folder = read_task_folder(root)
     problems = [*folder.problems]
     if not folder.files and not problems:
-        message = "holds no task file"
+        message = "contains no task file"
         remedy = f"put tasks in {EXAMPLES}/<domain>/<id>.json"
         problems.append(Problem("no_tasks", ".", message, remedy=remedy))
     return problems + [problem for entry in entries(folder) for problem in entry.problems]
@@ -116,30 +116,30 @@ def validate_task_folder(root: Path) -> list[Problem]:
 def _read_set(
     root: Path, prefix: str, risk: bool, files: list[TaskFile], problems: list[Problem]
 ) -> None:
-    """Add the tasks of one `examples` folder and what is wrong with it."""
+    """Add the tasks of one `examples` folder to `files` and its problems to `problems`."""
     base = root / prefix
     listed, found = _read_list(base / LIST_FILE, prefix + LIST_FILE)
     problems += found
     read = list(_task_files(base / EXAMPLES, f"{prefix}{EXAMPLES}/", problems))
-    there = {(domain, Path(file).stem) for file, domain, _ in read}
+    existing = {(domain, Path(file).stem) for file, domain, _ in read}
     for file, domain, data in read:
         name = (domain, Path(file).stem)
         files.append(TaskFile(file, domain, risk, name in (listed or {}), data))
         if listed is not None and name not in listed:
-            problems.append(_warning("unlisted_task", file, f"is not named in {LIST_FILE}"))
+            problems.append(_warning("unlisted_task", file, f"is not listed in {LIST_FILE}"))
     if listed is None and not found and read:
-        message = "is missing; every task file found is taken"
+        message = "is missing; all task files in the folder are used"
         problems.append(_warning("missing_list", prefix + LIST_FILE, message))
     absent = [
         Problem(
             "missing_task",
             prefix + LIST_FILE,
-            f"{domain}/{task}: is named here and has no file",
+            f"{domain}/{task}: is listed, but has no file",
             line,
-            remedy="add the task file, or take its id out of the list",
+            remedy="add the task file, or remove its id from the list",
         )
         for (domain, task), line in (listed or {}).items()
-        if (domain, task) not in there
+        if (domain, task) not in existing
     ]
     problems += limited(absent)
 
@@ -158,7 +158,11 @@ def _task_files(
                 if path.suffix == ".json":
                     yield from _task_file(path, file, name, problems)
                 elif path.is_dir():
-                    problems.append(_warning("nested_folder", file, "is not looked into"))
+                    problems.append(
+                        _warning(
+                            "nested_folder", file, "is ignored: tasks are in examples/<domain>/"
+                        )
+                    )
 
 
 def _task_file(
@@ -166,7 +170,7 @@ def _task_file(
 ) -> Iterator[tuple[str, str, bytes]]:
     try:
         if not path.is_file():
-            message = "is no regular file"
+            message = "is not a regular file"
         elif path.stat().st_size > MAX_TASK_BYTES:
             message = f"is larger than {MAX_TASK_BYTES} bytes"
         else:
@@ -178,7 +182,7 @@ def _task_file(
 
 
 def _children(folder: Path, name: str, problems: list[Problem]) -> list[Path]:
-    """What lies in a folder, by name, hidden entries left out."""
+    """The entries of a folder, sorted by name, without hidden ones."""
     try:
         return sorted(path for path in folder.iterdir() if not path.name.startswith("."))
     except (FileNotFoundError, NotADirectoryError):
@@ -191,7 +195,7 @@ def _children(folder: Path, name: str, problems: list[Problem]) -> list[Path]:
 def _read_list(
     path: Path, file: str
 ) -> tuple[Mapping[tuple[str, str], int | None] | None, list[Problem]]:
-    """(domain, id) → line of what a `test_all.json` names; None when there is no usable one."""
+    """(domain, id) → line in test_all.json; None if the list is missing or invalid."""
     if not path.exists():
         return None, []
     try:
@@ -207,30 +211,30 @@ def _read_list(
     listed: dict[tuple[str, str], int | None] = {}
     problems = []
     for domain, ids in value.items():
-        if not isinstance(ids, list) or not all(isinstance(one, str) for one in ids):
+        if not isinstance(ids, list) or not all(isinstance(task, str) for task in ids):
             line = line_of(lines, (domain,))
             message = f"{_printable(domain)}: expected a list of ids"
             problems.append(Problem("invalid_list", file, message, line, remedy="correct the list"))
             continue
-        for place, one in enumerate(ids):
-            name = (_printable(domain), _printable(one))
-            listed.setdefault(name, line_of(lines, (domain, place)))
+        for number, task in enumerate(ids):
+            name = (_printable(domain), _printable(task))
+            listed.setdefault(name, line_of(lines, (domain, number)))
     return listed, problems
 
 
 def _printable(name: str) -> str:
-    r"""A name with bytes that are no UTF-8 written `\udcNN`."""
+    r"""A name in which bytes that are not UTF-8 are written `\udcNN`."""
     return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _not_a_folder() -> Problem:
-    message = "is no folder; task files lie in examples/<domain>/<id>.json"
-    return Problem("not_a_folder", ".", message, remedy="name a folder")
+    message = "is not a folder; task files are in examples/<domain>/<id>.json"
+    return Problem("not_a_folder", ".", message, remedy="give a folder")
 
 
 def _unreadable(folder: str, error: OSError) -> Problem:
     message = f"cannot be read: {error.strerror}"
-    remedy = "let the pipeline read this folder"
+    remedy = "give the pipeline permission to read this folder"
     return Problem("unreadable_folder", folder, message, remedy=remedy)
 
 

@@ -1,54 +1,68 @@
-"""Settling what holds for a whole recording: its clock, its canvas, the cells that never rest.
+"""Calibration of a recording: its clock, its canvas, and the cells of the picture that flicker.
 
-Belongs here: looking at a stretch of video with pointer movement, at more only where that is not
-enough, and deciding by the order of trust of formats note "The clock".
+Belongs here: which stretches of video to look at, and the order of trust. A start time that ffmpeg
+logged comes first, then the movements of the pointer, then clicks, then `meta.timestamp`.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow.compute as pc
 
-from demo_pipeline.observation.calibration.canvas import fit_canvas
+from demo_pipeline.observation.calibration.canvas import Canvas, fit_canvas
 from demo_pipeline.observation.calibration.click_alignment import clock_from_clicks
-from demo_pipeline.observation.calibration.clock import (
-    ChangeMap,
-    Clock,
-    PointerTrack,
-    documented_clock,
-    ffmpeg_clock,
-)
-from demo_pipeline.observation.calibration.evidence import Calibration
+from demo_pipeline.observation.calibration.clock import Clock, documented_clock, ffmpeg_clock
+from demo_pipeline.observation.calibration.event_scale import RecordedScreen
 from demo_pipeline.observation.calibration.pointer_alignment import (
-    clock_from_pictures,
-    reconciled,
+    clock_from_pointer,
+    reconcile,
     with_drift,
 )
-from demo_pipeline.observation.calibration.screen import Screen
 from demo_pipeline.observation.frames.change_detection import flickering_cells
-from demo_pipeline.observation.frames.pointer_path import PointerPath
-from demo_pipeline.observation.frames.video_frames import Span, decode_spans, rotation
+from demo_pipeline.observation.frames.changed_cells import Cells, ChangeMap
+from demo_pipeline.observation.frames.pointer_path import PointerPath, PointerTrack
+from demo_pipeline.observation.frames.recorded_video import RecordedVideo
+from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Span, rotation
 from demo_pipeline.recording.manifest import RecordingManifest
-from demo_pipeline.recording.video_probe import PacketScan
 from demo_pipeline.settings import ObservationSettings
 
-STRETCH_S = 10.0
-MOST_STRETCHES = 32  # who has not moved the pointer enough by then gets the documented clock
-MOST_SHARE = 0.3  # of the video; looking for what is not there must not double the decoding
-LEAST_STRETCHES = 6  # before giving up
-FEW_MOVES = 12  # events; a stretch with fewer is not worth decoding
-DRIFT_AFTER_S = 300.0  # shorter recordings have no time to drift by a frame
-LATE_S = 120.0  # how near the end of the recording its drift is looked for
-LATE_STRETCH_S = 6.0
-LARGEST_DRIFT_S = 1.5
+STRETCH_S = 10.0  # seconds of video that are looked at together
+MAX_STRETCHES = 32  # with too little pointer movement in these, the documented clock is used
+MIN_STRETCHES = 6  # before giving up, however short the video is
+MAX_SHARE = 0.3  # of the video; a search for missing evidence must not double the decoding
+MIN_MOVES = 12  # pointer events; a stretch with fewer is not worth decoding
+DRIFT_AFTER_S = 300.0  # seconds; a shorter recording has no time to drift by a frame
+LATE_S = 120.0  # seconds before the end of the recording in which its drift is looked for
+LATE_STRETCH_S = 6.0  # seconds of video looked at for drift
+LATE_STEP_S = 2.0  # seconds between the starts that are compared
+MAX_DRIFT_S = 1.5  # seconds by which the clocks may have moved apart at the end
+_NEXT_FRAME_S = 1e-6  # seconds; less than the distance of two frames
+
+ScaleMethod = Literal["pixels", "monitor", "assumed"]
 
 
-def settle(
-    video: Path,
-    scan: PacketScan,
+@dataclass(frozen=True)
+class Calibration:
+    """What holds for a whole recording.
+
+    Attributes:
+        clock: maps event times to video times.
+        canvas: maps event space to the canvas.
+        scale_method: what the event scale follows from: `pixels` (the pointer in the video),
+            `monitor` (meta.json's primary_monitor), or `assumed`.
+        flickering: (rows, columns) of cells that change all the time; None without two frames.
+    """
+
+    clock: Clock
+    canvas: Canvas
+    scale_method: ScaleMethod
+    flickering: Cells | None
+
+
+def calibrate(
+    video: RecordedVideo,
     manifest: RecordingManifest,
     *,
     events: Any,
@@ -56,133 +70,154 @@ def settle(
     presses: PointerTrack,
     settings: ObservationSettings,
 ) -> Calibration:
-    """Decide clock and canvas by the order of trust: ffmpeg's own start, pictures, meta.timestamp.
+    """Find the clock and the canvas of a recording.
 
-    `events` is the events table, `presses` are the clicks. Decodes a first stretch of video, more
-    where that holds too little movement to be sure, and of a long recording one near its end.
+    Decodes one stretch of video, more when that holds too little pointer movement to be sure, and
+    in a long recording another stretch near the end, for drift.
+
+    Args:
+        video: of the recording.
+        manifest: of the recording.
+        events: the events table.
+        path: positions of the pointer in the log.
+        presses: when and where buttons were pressed.
+        settings: `max_clock_offset_s` limits the search.
 
     Raises:
-        DemonstrationError: nothing tells how the log's coordinates lie on the video.
+        DemonstrationError: nothing shows how the log's coordinates map to the video.
     """
     timestamp_ms = manifest.recorded_at.timestamp() * 1000
-    told = events.filter(pc.equal(events["event"], "ffmpeg_stderr"))["payload"]
-    payloads = [payload for payload in told.to_pylist() if payload]
-    logged = ffmpeg_clock(payloads, timestamp_ms, float(scan.times[0]))
+    first_s = float(video.times[0])
+    logged = ffmpeg_clock(_ffmpeg_lines(events), timestamp_ms, first_s)
     size = _upright_size(manifest)
-    screen = Screen.of(manifest.parsed_meta(), size)
+    screen = RecordedScreen.of(manifest.parsed_meta(), size)
     documented = documented_clock(timestamp_ms)
-    film = _Film(video, scan, path.track(), settings.max_clock_offset_s)
+    search = _Search(video, path.track(), settings.max_clock_offset_s)
     changes = ChangeMap()
-    seen: Clock | None = None
-    for stretches in film.stretches(documented):
-        film.look(changes, stretches)
-        seen = film.aligned(changes, logged or documented, screen.candidates)
-        if seen is not None or logged is not None:
+    pictured: Clock | None = None
+    for stretches in search.stretches(documented):
+        search.add_changes(changes, stretches)
+        pictured = search.pointer_clock(changes, logged or documented, screen.candidates)
+        if pictured is not None or logged is not None:
             break
-    if seen is None and logged is None:
-        scale = screen.candidates[0]
-        seen = clock_from_clicks(changes, presses, documented, scale, settings.max_clock_offset_s)
-    sure = seen if seen is not None and seen.method == "pixels" else None
-    clock = seen or documented
-    if sure is not None:
-        clock = film.followed(sure, changes)
+    clock = pictured or documented
+    if pictured is not None:
+        clock = search.drift_corrected(pictured, changes)
+    elif logged is None:
+        scale, offset_s = screen.candidates[0], settings.max_clock_offset_s
+        clock = clock_from_clicks(changes, presses, documented, scale, offset_s) or documented
     if logged is not None:
-        clock = reconciled(logged, sure, clock, float(scan.times[0]))
-    scale = sure.event_scale if sure else screen.without_pictures(path.track())
-    documents: Literal["monitor", "assumed"] = "assumed" if screen.told is None else "monitor"
-    canvas = fit_canvas(size, scale, (settings.canvas_width, settings.canvas_height))
-    return Calibration(clock, canvas, "pixels" if sure else documents, flickering_cells(changes))
+        clock = reconcile(logged, pictured, clock, first_s)
+    method, scale = _scale(screen, pictured, path)
+    canvas = fit_canvas(size, scale)
+    return Calibration(clock, canvas, method, flickering_cells(changes))
+
+
+def _scale(
+    screen: RecordedScreen, pictured: Clock | None, path: PointerPath
+) -> tuple[ScaleMethod, float]:
+    """The event scale, and what it follows from."""
+    if pictured is not None:
+        return "pixels", pictured.event_scale
+    method: ScaleMethod = "assumed" if screen.documented_scale is None else "monitor"
+    return method, screen.scale_from_documents(path.track())
+
+
+def _ffmpeg_lines(events: Any) -> list[str]:
+    """What ffmpeg printed while it recorded."""
+    lines = events.filter(pc.equal(events["event"], "ffmpeg_stderr"))["payload"]
+    return [line for line in lines.to_pylist() if line]
 
 
 @dataclass(frozen=True)
-class _Film:
-    """The video as evidence: which stretches to look at, and what they say."""
+class _Search:
+    """The search for the clock in stretches of video. `offset_s`: how far the clock may be off."""
 
-    video: Path
-    scan: PacketScan
+    video: RecordedVideo
     track: PointerTrack
-    search_s: float
+    offset_s: float
 
-    def look(self, changes: ChangeMap, stretches: Sequence[Span]) -> None:
-        """Note what changes in the stretches."""
-        for frame in decode_spans(self.video, self.scan, stretches):
+    def add_changes(self, changes: ChangeMap, stretches: Sequence[Span]) -> None:
+        """Decode stretches of video and add what changes in them."""
+        for frame in self.video.frames(stretches):
             changes.add(frame)
 
-    def aligned(
+    def pointer_clock(
         self, changes: ChangeMap, reference: Clock, scales: Sequence[float]
     ) -> Clock | None:
-        """The clock that the pointer's movements show."""
-        return clock_from_pictures(changes, self.track, reference, scales, self.search_s)
+        """The clock that the pointer's movements show; None when they show none."""
+        return clock_from_pointer(changes, self.track, reference, scales, self.offset_s)
 
     def stretches(self, documented: Clock) -> Iterator[list[Span]]:
-        """Stretches of 10 s in which the pointer may move: one, one more, then 2, 4, 8, 16 more.
+        """Stretches in which the pointer may move: one, one more, then 2, 4, 8 and 16 more.
 
         A stretch holds at least two frames, so that there is something to compare.
         """
-        times = self.scan.times
+        times = self.video.times
         first, last = float(times[0]), float(times[-1])
         moved = np.array([documented.video_time(time) for time in self.track.times])
-        begin = float(moved[0]) - self.search_s if len(moved) else first
-        begin = self._key_before(min(max(first, begin), max(first, last - STRETCH_S)))
-        most = min(
-            MOST_STRETCHES, max(LEAST_STRETCHES, int(MOST_SHARE * (last - first) / STRETCH_S))
-        )
-        waiting: list[Span] = []
-        looked, count = 0, 1
-        for start in np.arange(begin, max(last, begin + 1e-6), STRETCH_S).tolist():
-            near = np.searchsorted(
-                moved, [start - self.search_s, start + STRETCH_S + self.search_s]
-            )
-            if looked and near[1] - near[0] < FEW_MOVES:
+        begin = float(moved[0]) - self.offset_s if len(moved) else first
+        begin = self._key_frame_before(min(max(first, begin), max(first, last - STRETCH_S)))
+        allowed = int(MAX_SHARE * (last - first) / STRETCH_S)
+        most = min(MAX_STRETCHES, max(MIN_STRETCHES, allowed))
+        batch: list[Span] = []
+        yielded, size = 0, 1
+        for start in np.arange(begin, max(last, begin + _NEXT_FRAME_S), STRETCH_S).tolist():
+            reach = [start - self.offset_s, start + STRETCH_S + self.offset_s]
+            from_move, to_move = np.searchsorted(moved, reach)
+            if yielded and to_move - from_move < MIN_MOVES:
                 continue
-            position = int(np.searchsorted(times, start + 1e-6)) + 1
+            position = int(np.searchsorted(times, start + _NEXT_FRAME_S)) + 1
             second = float(times[min(position, len(times) - 1)])
-            waiting.append(Span(start, min(last, max(start + STRETCH_S, second))))
-            if len(waiting) == count:
-                yield waiting
-                looked += count
-                count, waiting = looked, []
-                if looked >= most:
+            batch.append(Span(start, min(last, max(start + STRETCH_S, second))))
+            if len(batch) == size:
+                yield batch
+                yielded += size
+                size, batch = yielded, []
+                if yielded >= most:
                     return
-        if waiting:
-            yield waiting
+        if batch:
+            yield batch
 
-    def followed(self, clock: Clock, changes: ChangeMap) -> Clock:
-        """The clock of a long recording, corrected by what its end shows."""
+    def drift_corrected(self, clock: Clock, changes: ChangeMap) -> Clock:
+        """The clock of a long recording, corrected by what a stretch near its end shows."""
         late = self._late_stretch(clock)
         if late is None:
             return clock
-        there = ChangeMap()
-        self.look(there, [late])
-        found = clock_from_pictures(
-            there, self.track, clock, [clock.event_scale], min(self.search_s, LARGEST_DRIFT_S)
+        late_changes = ChangeMap()
+        self.add_changes(late_changes, [late])
+        offset_s = min(self.offset_s, MAX_DRIFT_S)
+        late_clock = clock_from_pointer(
+            late_changes, self.track, clock, [clock.event_scale], offset_s
         )
-        if found is None:
+        if late_clock is None:
             return clock
-        middle = (changes.times[0] + changes.times[-1]) / 2
-        then = (late.start + late.end) / 2
-        return with_drift(clock, found, clock.event_time(middle), clock.event_time(then))
+        early_s = (changes.times[0] + changes.times[-1]) / 2
+        late_s = (late.start + late.end) / 2
+        return with_drift(clock, late_clock, clock.event_time(early_s), clock.event_time(late_s))
 
     def _late_stretch(self, clock: Clock) -> Span | None:
-        """The stretch with most movement near the end of a recording over five minutes."""
-        first, last = float(self.scan.times[0]), float(self.scan.times[-1])
+        """The stretch with most movement near the end of a recording; None in a short one."""
+        first, last = float(self.video.times[0]), float(self.video.times[-1])
         if last - first <= DRIFT_AFTER_S:
             return None
         moved = (self.track.times - clock.origin_ms) / 1000
-        # What lies between a key frame and the stretch would be decoded and not looked at.
-        starts = np.arange(last - LATE_S, last - LATE_STRETCH_S + 1, 2.0)
-        starts = np.unique([self._key_before(float(start)) for start in starts])
+        # A stretch starts at a key frame: frames between the two would be decoded in vain.
+        starts = np.arange(last - LATE_S, last - LATE_STRETCH_S + 1, LATE_STEP_S)
+        starts = np.unique([self._key_frame_before(float(start)) for start in starts])
         ends = np.searchsorted(moved, starts + LATE_STRETCH_S)
         best = int(np.argmax(ends - np.searchsorted(moved, starts)))
         return Span(float(starts[best]), float(starts[best]) + LATE_STRETCH_S)
 
-    def _key_before(self, time: float) -> float:
+    def _key_frame_before(self, time: float) -> float:
         """The last key frame no later than `time`, seconds; the first frame when there is none."""
-        keys = self.scan.key_pts * float(self.scan.time_base)
-        position = int(np.searchsorted(keys, time + 1e-9, side="right"))
-        return float(keys[position - 1]) if position else float(self.scan.times[0])
+        packets = self.video.packets
+        keys = packets.key_pts * float(packets.time_base)
+        position = int(np.searchsorted(keys, time + TIME_TOLERANCE_S, side="right"))
+        return float(keys[position - 1]) if position else float(self.video.times[0])
 
 
 def _upright_size(manifest: RecordingManifest) -> tuple[int, int]:
+    """Width and height of the video as players show it, pixels."""
     size = (manifest.video.width, manifest.video.height)
     return size[::-1] if rotation(manifest.video) in {90, 270} else size

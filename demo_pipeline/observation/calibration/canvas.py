@@ -1,7 +1,7 @@
-"""The canvas: one invertible transform from event space over the video to 1920x1080.
+"""The canvas: one invertible transform from the log's coordinates to video pixels and 1920x1080.
 
-Belongs here: scale and bars, for points and boxes, and for pictures. Event space is what the log's
-coordinates count in: screen pixels, or points on macOS.
+Belongs here: scale and bars, for points and for pictures. Event space is the unit of the log's
+coordinates: screen pixels, or points on macOS.
 """
 
 from dataclasses import dataclass
@@ -10,12 +10,16 @@ from typing import Any
 import cv2
 import numpy as np
 
+from demo_pipeline.formats.desktopd.vocabulary import CANVAS_HEIGHT, CANVAS_WIDTH
+
+CANVAS_SIZE = (CANVAS_WIDTH, CANVAS_HEIGHT)
+
 Image = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 @dataclass(frozen=True)
 class Canvas:
-    """event * event_scale = video pixels; video * scale + pad = canvas pixels.
+    """event * event_scale = video pixels; video pixels * scale + pad = canvas pixels.
 
     Attributes:
         width, height: of the canvas, pixels.
@@ -45,7 +49,7 @@ class Canvas:
         return self.video_width / self.event_scale, self.video_height / self.event_scale
 
     def to_canvas(self, x: float, y: float) -> tuple[float, float]:
-        """Event coordinates to canvas pixels; may lie outside."""
+        """Event coordinates to canvas pixels; may be outside the canvas."""
         factor = self.event_to_canvas
         return x * factor + self.pad_x, y * factor + self.pad_y
 
@@ -59,12 +63,12 @@ class Canvas:
         return x * self.event_scale, y * self.event_scale
 
     def on_screen(self, x: float, y: float) -> bool:
-        """Whether an event point lies on the recorded screen."""
+        """Whether a point in event space is on the recorded screen."""
         video_x, video_y = self.to_video(x, y)
         return 0 <= video_x < self.video_width and 0 <= video_y < self.video_height
 
     def fit(self, picture: Image) -> Image:
-        """A (video_height, video_width, 3) picture on the canvas, undistorted, black bars."""
+        """A (video_height, video_width, 3) picture on the canvas: undistorted, with black bars."""
         if picture.shape[:2] == (self.height, self.width):
             return picture
         inner_w = min(self.width, max(1, round(self.video_width * self.scale)))
@@ -76,11 +80,9 @@ class Canvas:
         return canvas
 
 
-def fit_canvas(
-    video_size: tuple[int, int], event_scale: float, canvas_size: tuple[int, int]
-) -> Canvas:
-    """The canvas of a video of `video_size` pixels whose events count `event_scale` to a pixel."""
-    (video_w, video_h), (width, height) = video_size, canvas_size
+def fit_canvas(video_size: tuple[int, int], event_scale: float) -> Canvas:
+    """The canvas of a video of `video_size` pixels, `event_scale` of them to a unit of the log."""
+    (video_w, video_h), (width, height) = video_size, CANVAS_SIZE
     scale = min(width / video_w, height / video_h)
     pad_x = (width - round(video_w * scale)) // 2
     pad_y = (height - round(video_h * scale)) // 2

@@ -1,7 +1,7 @@
-"""Evidence from the pictures: the lag at which "the pointer moved" explains "pixels changed there".
+"""The clock from the pointer: the lag at which its logged moves explain where pixels changed.
 
-Belongs here: finding that lag, the event scale that goes with it, how well parts of the stretch
-agree, and the drift between two stretches far apart (formats note "The clock", source b).
+Belongs here: finding that lag and the event scale with it, how well parts of the stretch agree, the
+drift between two stretches far apart, and reconciling the result with a logged start time.
 """
 
 from collections.abc import Sequence
@@ -10,63 +10,67 @@ from typing import Any
 
 import numpy as np
 
-from demo_pipeline.observation.calibration.clock import (
-    BLOCK,
-    Cells,
-    ChangeMap,
-    Clock,
-    Floats,
-    PointerTrack,
-)
+from demo_pipeline.observation.calibration.clock import Clock
+from demo_pipeline.observation.frames.changed_cells import BLOCK, Cells, ChangeMap
+from demo_pipeline.observation.frames.pointer_path import Floats, PointerTrack
 
-_LAG_STEP_S = 0.01
-_FINE_S, _FINE_STEP_S = 0.06, 0.002  # around the lag that was found
-_MOVED_PX = 8.0
-_MIN_MOVES = 12
-_MIN_SCORE = 0.3
-_MIN_CONTRAST = 2.0
-_PLATEAU = 0.85  # of the best score; the lags that reach it are the doubt
-_SUMMIT = 0.95  # of the best score; the middle of these lags is the answer
-_CLEARLY = 1.2  # times the share of an earlier scale makes a better one
-_PARTS = 4  # of a stretch, each of which should find the same lag
-_PART_MOVES = 6
+_LAG_STEP_S = 0.01  # seconds between the lags that are tried
+_FINE_S, _FINE_STEP_S = 0.06, 0.002  # seconds around the best lag that are tried again, and step
+_MOVED_PX = 8.0  # units of event space between two frames that count as a move
+_MIN_MOVES = 12  # moves; fewer are no evidence
+_MIN_SCORE = 0.3  # share of the moves that the pictures must confirm at the best lag
+_MIN_CONTRAST = 2.0  # times the best score of lags further away
+_RIVAL_S, _RIVAL_FRAMES = 0.3, 3  # seconds, frame distances; a lag further away is a rival
+_NEAR_FRAMES = 2  # frame distances around the best lag in which its plateau is
+_PLATEAU = 0.85  # of the best score; the width of the lags that reach it is the uncertainty
+_SUMMIT = 0.95  # of the best score; the middle of the lags that reach it is the result
+_CLEARLY = 1.2  # times the score of the scales before it makes a scale the better one
+_PARTS = 4  # of a stretch, each of which should give the same lag
+_PART_MOVES = 6  # moves in a part; with fewer it gives none
 
 
-def clock_from_pictures(
+def clock_from_pointer(
     changes: ChangeMap,
     track: PointerTrack,
     documented: Clock,
     scales: Sequence[float],
     search_s: float,
 ) -> Clock | None:
-    """The lag at which "the pointer moved" best explains "pixels changed there".
+    """The clock at whose lag the pointer's moves best explain where pixels changed.
 
-    Tries the event scales in order and takes the first that the pictures confirm. None when there
-    are too few moves, or no lag stands out.
+    Args:
+        changes: of the stretches of video that were decoded.
+        track: the pointer's positions in the log.
+        documented: the clock that lags are relative to.
+        scales: event scales to try, the most likely first; a later one must be clearly better.
+        search_s: the largest lag tried, seconds, both ways.
+
+    Returns:
+        None with too few moves, or when no lag stands out.
     """
     if not len(changes) or not len(track.times):
         return None
     frames, cells = np.array(changes.times), _Lookup(changes.packed(), changes.shape)
     lags = np.arange(-search_s, search_s + _LAG_STEP_S / 2, _LAG_STEP_S)
     best: Clock | None = None
-    least = 0.0
+    needed_score = 0.0
     for scale in scales:
-        if least >= 1.0:  # no share is larger
+        if needed_score >= 1.0:  # the highest possible score
             break
-        seen = [_hits(cells, frames, track, documented, lag, scale=scale) for lag in lags]
-        found = _peak(lags, [hits.share for hits in seen], documented, _frame_s(frames))
-        if found is not None and (found.score or 0.0) > least:
-            least = (found.score or 0.0) * _CLEARLY
-            agreement = _agreement(lags, seen, documented, found, frames)
-            best = replace(found, event_scale=scale, agreement=agreement)
+        by_lag = [_hits(cells, frames, track, documented, lag, scale=scale) for lag in lags]
+        peak = _peak(lags, [hits.share for hits in by_lag], documented, _frame_s(frames))
+        if peak is not None and (peak.score or 0.0) > needed_score:
+            needed_score = (peak.score or 0.0) * _CLEARLY
+            agreement = _agreement(lags, by_lag, documented, peak, frames)
+            best = replace(peak, event_scale=scale, agreement=agreement)
     if best is None:
         return None
     around = np.arange(-_FINE_S, _FINE_S + _FINE_STEP_S / 2, _FINE_STEP_S)
     fine = (best.origin_ms - documented.origin_ms) / 1000 + around
-    again = [
-        _hits(cells, frames, track, documented, lag, scale=best.event_scale).share for lag in fine
-    ]
-    lag_ms = _plateau(fine, np.array([share for share, _ in again]), _SUMMIT)[0] * 1000
+    scale = best.event_scale
+    hits_by_lag = [_hits(cells, frames, track, documented, lag, scale=scale) for lag in fine]
+    shares = np.array([hits.share[0] for hits in hits_by_lag])
+    lag_ms = _plateau(fine, shares, _SUMMIT)[0] * 1000
     return replace(
         best,
         origin_ms=documented.origin_ms + lag_ms,
@@ -78,57 +82,58 @@ def _frame_s(frames: Floats) -> float:
     return float(np.median(np.diff(frames)))
 
 
-def with_drift(clock: Clock, found: Clock, first_ms: float, then_ms: float) -> Clock:
-    """`clock`, found around epoch `first_ms`, corrected by `found` around `then_ms`.
+def with_drift(clock: Clock, late: Clock, early_ms: float, late_ms: float) -> Clock:
+    """`clock`, which was found around epoch `early_ms`, corrected by `late` around `late_ms`.
 
-    What the two differ by within their doubt is no drift.
+    A difference within their uncertainties is no drift.
     """
-    difference = found.origin_ms - clock.origin_ms
-    if abs(difference) <= clock.uncertainty_ms + found.uncertainty_ms:
+    difference = late.origin_ms - clock.origin_ms
+    if abs(difference) <= clock.uncertainty_ms + late.uncertainty_ms:
         return replace(clock, drift_ppm=0.0)
-    rate = (found.video_time(then_ms) - clock.video_time(first_ms)) / ((then_ms - first_ms) / 1000)
-    origin = first_ms - clock.video_time(first_ms) * 1000 / rate
+    seconds = (late_ms - early_ms) / 1000
+    rate = (late.video_time(late_ms) - clock.video_time(early_ms)) / seconds
+    origin = early_ms - clock.video_time(early_ms) * 1000 / rate
     return replace(
         clock,
         origin_ms=origin,
         documented_offset_ms=clock.documented_offset_ms + origin - clock.origin_ms,
-        uncertainty_ms=max(clock.uncertainty_ms, found.uncertainty_ms),
+        uncertainty_ms=max(clock.uncertainty_ms, late.uncertainty_ms),
         rate=rate,
         drift_ppm=round((rate - 1) * 1e6, 1),
     )
 
 
-def reconciled(logged: Clock, seen: Clock | None, followed: Clock, first_s: float) -> Clock:
-    """The recorder's own start of the film, with what the pictures say against it.
+def reconcile(logged: Clock, pictured: Clock | None, corrected: Clock, first_s: float) -> Clock:
+    """The clock that the recorder logged, with the drift and the contradiction that pictures show.
 
     Args:
-        logged: from ffmpeg's line; it stands, since it comes first in the order of trust.
-        seen: from the pointer's movements; None: the pictures do not say.
-        followed: `seen` corrected for drift, which is taken over.
-        first_s: video time of the first frame, which `logged` dates.
+        logged: from the start time that ffmpeg printed; its origin is kept, as the most trusted.
+        pictured: from the pointer's movements; None when they show none.
+        corrected: `pictured` corrected for drift; its rate is taken over.
+        first_s: video time of the first frame, which the logged start time is of.
     """
-    if seen is None:
+    if pictured is None:
         return logged
-    difference = seen.origin_ms - logged.origin_ms
-    contradicted = abs(difference) > logged.uncertainty_ms + seen.uncertainty_ms
-    begun_ms = logged.event_time(first_s)
+    difference = pictured.origin_ms - logged.origin_ms
+    contradicted = abs(difference) > logged.uncertainty_ms + pictured.uncertainty_ms
+    start_ms = logged.event_time(first_s)
     return replace(
         logged,
-        origin_ms=begun_ms - first_s * 1000 / followed.rate,
+        origin_ms=start_ms - first_s * 1000 / corrected.rate,
         uncertainty_ms=abs(difference) if contradicted else logged.uncertainty_ms,
-        score=seen.score,
-        moves=seen.moves,
-        event_scale=seen.event_scale,
-        agreement=seen.agreement,
-        rate=followed.rate,
-        drift_ppm=followed.drift_ppm,
+        score=pictured.score,
+        moves=pictured.moves,
+        event_scale=pictured.event_scale,
+        agreement=pictured.agreement,
+        rate=corrected.rate,
+        drift_ppm=corrected.drift_ppm,
         pictures_ms=round(difference, 3),
     )
 
 
 @dataclass(frozen=True)
 class _Hits:
-    """At one lag: the frame intervals with a pointer move, and whether both its ends changed."""
+    """At one lag: the frame intervals with a pointer move, and whether both ends of it changed."""
 
     intervals: Any
     hits: Cells
@@ -146,15 +151,15 @@ class _Hits:
 
 
 def _agreement(
-    lags: Floats, seen: Sequence[_Hits], documented: Clock, found: Clock, frames: Floats
+    lags: Floats, by_lag: Sequence[_Hits], documented: Clock, peak: Clock, frames: Floats
 ) -> float | None:
-    """Share of the parts of a stretch whose own best lag is the whole's, within a frame."""
-    lag = (found.origin_ms - documented.origin_ms) / 1000
-    at = seen[int(np.argmin(np.abs(lags - lag)))].intervals
-    edges = np.quantile(at, np.linspace(0, 1, _PARTS + 1)).astype(int)
+    """Share of the parts of a stretch whose best lag is that of the whole, within a frame."""
+    lag = (peak.origin_ms - documented.origin_ms) / 1000
+    intervals = by_lag[int(np.argmin(np.abs(lags - lag)))].intervals
+    edges = np.quantile(intervals, np.linspace(0, 1, _PARTS + 1)).astype(int)
     agreeing: list[bool] = []
     for first, last in zip(edges[:-1], edges[1:] + 1, strict=True):
-        scored = [hits.between(first, last) for hits in seen]
+        scored = [hits.between(first, last) for hits in by_lag]
         score = np.array([share if moves >= _PART_MOVES else 0.0 for share, moves in scored])
         if score.max() >= _MIN_SCORE:
             top = lags[score >= _PLATEAU * score.max()]
@@ -164,7 +169,7 @@ def _agreement(
 
 @dataclass(frozen=True)
 class _Lookup:
-    """Packed cells that can be asked at points. Shapes as in `ChangeMap`."""
+    """Packed cells, looked up at points. Shapes as in `ChangeMap`."""
 
     packed: np.ndarray[Any, np.dtype[np.uint8]]
     shape: tuple[int, int]
@@ -175,8 +180,8 @@ class _Lookup:
         row = np.clip(y / BLOCK, 0, rows - 1).astype(np.int64)
         column = np.clip(x / BLOCK, 0, columns - 1).astype(np.int64)
         bit = row * columns + column
-        found: Cells = (self.packed[intervals, bit >> 3] >> (7 - (bit & 7)) & 1).astype(bool)
-        return found
+        changed: Cells = (self.packed[intervals, bit >> 3] >> (7 - (bit & 7)) & 1).astype(bool)
+        return changed
 
 
 def _hits(
@@ -188,10 +193,10 @@ def _hits(
     *,
     scale: float,
 ) -> _Hits:
-    """Which pointer moves the pictures confirm when the video lies `lag_s` off the documents."""
+    """Which pointer moves the pictures confirm when the video is `lag_s` off the documents."""
     events = track.times / 1000 - documented.origin_ms / 1000 - lag_s
-    seen = np.searchsorted(events, frames, side="right") - 1
-    before, after = seen[:-1], seen[1:]
+    newest = np.searchsorted(events, frames, side="right") - 1
+    before, after = newest[:-1], newest[1:]
     known = before >= 0
     step = np.hypot(track.x[after] - track.x[before], track.y[after] - track.y[before])
     chosen = np.flatnonzero(known & (step > _MOVED_PX))
@@ -208,11 +213,11 @@ def _peak(
     moves = np.array([count for _, count in scored])
     score[moves < _MIN_MOVES] = 0.0
     top = int(np.argmax(score))
-    elsewhere = score[np.abs(lags - lags[top]) > max(0.3, 3 * frame_s)]
+    elsewhere = score[np.abs(lags - lags[top]) > max(_RIVAL_S, _RIVAL_FRAMES * frame_s)]
     rival = float(elsewhere.max()) if len(elsewhere) else 0.0
     if score[top] < _MIN_SCORE or score[top] < _MIN_CONTRAST * rival:
         return None
-    near = np.abs(lags - lags[top]) <= 2 * frame_s
+    near = np.abs(lags - lags[top]) <= _NEAR_FRAMES * frame_s
     lag, spread = _plateau(lags[near], score[near], _PLATEAU)
     return Clock(
         origin_ms=documented.origin_ms + lag * 1000,
@@ -225,6 +230,6 @@ def _peak(
 
 
 def _plateau(lags: Floats, score: Floats, share: float) -> tuple[float, float]:
-    """(middle, half width) of the lags that score this share of the best."""
+    """(middle, half width) of the lags with at least this share of the best score."""
     plateau = lags[score >= share * score.max()]
     return float(plateau.mean()), float(np.ptp(plateau)) / 2

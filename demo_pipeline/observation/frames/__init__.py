@@ -1,1 +1,1 @@
-"""The decode pass, frame choice, change detection and waits."""
+"""Frames: the decode pass, frame choice, change detection, waits and screenshots."""

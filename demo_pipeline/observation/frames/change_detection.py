@@ -1,6 +1,7 @@
-"""Whether the screen changed: tolerant of codec noise, the pointer, and what always flickers.
+"""Whether the screen changed between two frames, and what kind of change it is.
 
-Belongs here: turning two pictures into "changed" or "still", and the cells that never rest.
+Belongs here: the thresholds that tell a change from codec noise, from the pointer and its hover
+effects, and from cells that flicker all the time.
 """
 
 from dataclasses import dataclass
@@ -9,45 +10,46 @@ from typing import Any
 import cv2
 import numpy as np
 
-from demo_pipeline.observation.calibration.clock import (
+from demo_pipeline.observation.frames.changed_cells import (
     BLOCK,
     Cells,
     ChangeMap,
     changed_cells,
-    grown,
+    with_neighbours,
 )
-from demo_pipeline.observation.frames.pointer_path import PixelBox
+from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
 from demo_pipeline.observation.frames.video_frames import Luma
 
 SIGNIFICANT_SHARE = 0.0005  # of all cells; a text cursor's blink and one typed letter are less
-SMALL_CELLS = 2  # a tick in a small check box; noise seldom reaches two cells
-REDRAWN_CELLS = 4  # of a change around a target that also touches the target
-FLICKER_FRAMES = 8  # in a short video a share alone is soon reached
-FLICKER_SHARE = 0.05  # a cell that changes in this share of frames tells nothing
-LARGE_SHARE = 0.02  # a window or a dialog; hovering lights up less
-GLANCE_SHARE = LARGE_SHARE / 8  # one sample of a cell's four, in half of the rows due
+MIN_SIGNIFICANT_CELLS = 4  # cells; in a small video the share alone is less than noise
+SMALL_CELLS = 2  # cells, as a tick in a small check box; noise seldom reaches two
+REDRAWN_CELLS = 4  # cells around a target that changed together with cells inside it
+FLICKER_FRAMES = 8  # frames; in a short video the share alone is soon reached
+FLICKER_SHARE = 0.05  # of the frames; a cell that changes in more of them shows nothing
+LARGE_SHARE = 0.02  # of all cells, as for a window or a dialog; hover effects are smaller
+GLANCE_SHARE = LARGE_SHARE / 8  # of a glance's samples: one of a cell's four, in half of the rows
 THRESHOLD = 24  # of 255; an encoder refines a still picture by less
-KEY_FRAME_THRESHOLD = 48  # a key frame encodes the whole picture anew
-POINTER_PX = 40  # the pointer's own picture, video pixels around its hot spot
+KEY_FRAME_THRESHOLD = 48  # of 255; a key frame encodes the whole picture anew
+POINTER_PX = 40  # video pixels around the pointer's hot spot that its own picture covers
 
-Point = tuple[float, float]
 Labels = np.ndarray[Any, np.dtype[np.int32]]
 
 
 def flickering_cells(changes: ChangeMap) -> Cells | None:
-    """(rows, columns): cells that changed in more than a share of all frames; None: no frames."""
+    """(rows, columns): cells that change in too many of all frames; None without two frames."""
     if not len(changes):
         return None
-    busy: Cells = changes.counts() > max(FLICKER_FRAMES, FLICKER_SHARE * len(changes))
-    return busy
+    flickering: Cells = changes.counts() > max(FLICKER_FRAMES, FLICKER_SHARE * len(changes))
+    return flickering
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Where two pictures differ, and what that means.
+    """Where two frames differ, and what kind of change that is. Points, boxes: video pixels.
 
-    Points and boxes are in video pixels. `cells` is (rows, columns), `count` how many of them are
-    set.
+    Attributes:
+        cells: (rows, columns), set where the frames differ.
+        count: how many of them are set.
     """
 
     cells: Cells
@@ -55,29 +57,29 @@ class Difference:
 
     @property
     def is_large(self) -> bool:
-        """Too much of the screen for hovering to have caused it."""
+        """Whether it covers more of the screen than hover effects do."""
         return self.count >= LARGE_SHARE * self.cells.size
 
     def is_significant(self, pointers: list[Point], target: PixelBox | None) -> bool:
-        """More than noise, not counting the pointer, what it hovers over, and the target's box."""
-        enough = max(4, SIGNIFICANT_SHARE * self.cells.size)
+        """Whether more than noise changed outside the pointer, its hover effects and the target."""
+        enough = max(MIN_SIGNIFICANT_CELLS, SIGNIFICANT_SHARE * self.cells.size)
         if self.count < enough:
             return False
-        rest = self._without(pointers)
+        rest = self._without_pointers(pointers)
         if target is not None:
             rest[_cells_of(target)] = False
         if _count(rest) < enough:
             return False
-        return _count(_without_hovered(rest, self.cells, pointers)) >= enough
+        return _count(_without_hover_effects(rest, self.cells, pointers)) >= enough
 
     def is_redrawn(self, box: PixelBox) -> bool:
-        """What changed in `box` belongs to a change that reaches beyond it.
+        """Whether a change inside `box` is part of one that reaches beyond it.
 
         A tick, a letter or a pressed look stays inside; a menu over it or a scrolled list does not.
         """
         rows, columns = _cells_of(box)
         changed = self.cells
-        joined = grown(grown(changed))
+        joined = with_neighbours(with_neighbours(changed))
         labels: Labels = np.asarray(cv2.connectedComponents(joined.astype(np.uint8))[1], np.int32)
         inside = np.unique(labels[rows, columns][changed[rows, columns]])
         reaching = np.isin(labels, inside) & changed
@@ -85,49 +87,49 @@ class Difference:
         reaching[margin, max(0, columns.start - 1) : columns.stop + 1] = False
         return _count(reaching) >= REDRAWN_CELLS
 
-    def apart_from(self, pointers: list[Point]) -> int:
+    def count_away_from(self, pointers: list[Point]) -> int:
         """How many cells changed that are not around the pointer."""
-        return _count(self._without(pointers)) if self.count else 0
+        return _count(self._without_pointers(pointers)) if self.count else 0
 
-    def answers(self, pointers: list[Point], box: PixelBox) -> bool:
-        """Something in `box` changed that is not the pointer, be it as small as a tick."""
+    def shows_response(self, pointers: list[Point], box: PixelBox) -> bool:
+        """Whether anything but the pointer changed in `box`, even as little as a tick."""
         if self.count < SMALL_CELLS:
             return False
-        return _count(self._without(pointers)[_cells_of(box)]) >= SMALL_CELLS
+        return _count(self._without_pointers(pointers)[_cells_of(box)]) >= SMALL_CELLS
 
-    def _without(self, pointers: list[Point]) -> Cells:
+    def _without_pointers(self, pointers: list[Point]) -> Cells:
         rest = self.cells.copy()
         for x, y in pointers:
             rest[_cells_of(_around(x, y))] = False
         return rest
 
 
-class ScreenChange:
-    """Compares successive pictures of one recording."""
+class ChangeDetector:
+    """Compares frames of one recording; `flickering` are the cells that never count."""
 
     def __init__(self, flickering: Cells | None) -> None:
-        self._quiet = None if flickering is None else ~flickering
+        self._steady = None if flickering is None else ~flickering
 
     def between(self, before: Luma, after: Luma, *, key_frame: bool) -> Difference:
-        """What changed and does not flicker all the time."""
-        return _difference(self._cells(before, after, key_frame=key_frame))
+        """What changed from a frame to the next one; `key_frame`: the next one is a key frame."""
+        return _difference(self._changed(before, after, key_frame=key_frame))
 
-    def since(self, before: Luma, after: Luma, pointers: list[Point]) -> Difference:
-        """In what two pictures some time apart differ, the pointer apart."""
-        changed = self._cells(before, after, key_frame=True)
+    def between_distant(self, before: Luma, after: Luma, pointers: list[Point]) -> Difference:
+        """What changed between two frames some time apart, except around the pointers."""
+        changed = self._changed(before, after, key_frame=True)
         for x, y in pointers:
             changed[_cells_of(_around(x, y))] = False
         return _difference(changed)
 
-    def _cells(self, before: Luma, after: Luma, *, key_frame: bool) -> Cells:
+    def _changed(self, before: Luma, after: Luma, *, key_frame: bool) -> Cells:
         changed = changed_cells(before, after, KEY_FRAME_THRESHOLD if key_frame else THRESHOLD)
-        if self._quiet is not None and self._quiet.shape == changed.shape:
-            changed &= self._quiet
+        if self._steady is not None and self._steady.shape == changed.shape:
+            changed &= self._steady
         return changed
 
 
 def may_be_large(before: Luma, after: Luma) -> bool:
-    """False when glances at two successive frames tell that no large change lies between them."""
+    """False when the glances at two successive frames rule out a large change between them."""
     if before.shape != after.shape:
         return True
     differing = np.count_nonzero(cv2.absdiff(before, after) > THRESHOLD)
@@ -154,8 +156,8 @@ def _cells_of(box: PixelBox) -> tuple[slice, slice]:
     return slice(top, bottom), slice(left, right)
 
 
-def _without_hovered(rest: Cells, changed: Cells, pointers: list[Point]) -> Cells:
-    """Drop the connected regions that a pointer lies in: rows and buttons lit by hovering."""
+def _without_hover_effects(rest: Cells, changed: Cells, pointers: list[Point]) -> Cells:
+    """`rest` without the connected regions around a pointer, such as a highlighted row."""
     _, raw = cv2.connectedComponents(changed.astype(np.uint8), connectivity=8)
     labels: Labels = np.asarray(raw, np.int32)
     kept = rest.copy()

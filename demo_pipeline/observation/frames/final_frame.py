@@ -1,22 +1,23 @@
-"""The picture after the last action: what final_screenshot.png shows.
+"""The frame after the last action, which final.png shows."""
 
-Belongs here: choosing that one frame.
-"""
+from collections.abc import Sequence
 
-from demo_pipeline.observation.frames.video_frames import Frame
+from demo_pipeline.observation.frames.change_detection import SMALL_CELLS
+from demo_pipeline.observation.frames.frame_diff import FrameDiff
+from demo_pipeline.observation.frames.video_frames import Frame, Span
 from demo_pipeline.observation.frames.waits import BUSY_CHANGES, BUSY_GAP_S
 
 FINAL_FILE = "final.png"
-FINAL_LOOK_S = 15.0  # after the last action; what loads longer is shown as it then looks
-FINAL_EFFECT_S = 0.3
-FINAL_STILL_S = 0.5
+FINAL_LOOK_S = 15.0  # seconds after the last action; a screen that loads longer is shown loading
+FINAL_EFFECT_S = 0.3  # seconds that an application takes to show its first reaction
+FINAL_STILL_S = 0.5  # seconds without a change that make the screen still
 
 
-class FinalChooser:
-    """The first frame after the last action's effect from which the screen stays still.
+class FinalFrame:
+    """Observer that chooses the first frame after the last action's effect with a still screen.
 
-    Small changes that come in quick succession, such as a progress bar's, are part of the effect; a
-    single one, such as a text cursor's, is not.
+    Small changes in quick succession, such as those of a progress bar, are part of the effect; a
+    single one, such as the blink of a text cursor, is not.
     """
 
     def __init__(self, start: float) -> None:
@@ -26,23 +27,27 @@ class FinalChooser:
         self._latest: Frame | None = None
 
     @property
-    def best(self) -> Frame | None:
-        """The answer; the last frame where none was seen to stay; None without a frame."""
-        first, last = self._still_from, self._latest
-        if first is None or last is None or last.time - first.time < FINAL_STILL_S:
-            return last
-        return first
+    def spans(self) -> Sequence[Span]:
+        """The seconds after the last action."""
+        return [Span(self._start, self._start + FINAL_LOOK_S)]
 
-    def feed(self, frame: Frame, *, changed: bool, small: bool) -> None:
-        """Take the next frame in order.
+    def see(self, diff: FrameDiff) -> None:
+        """Take the next frame; frames before the end of the last action are skipped."""
+        if diff.frame.time < self._start:
+            return
+        difference, pointers = diff.difference, diff.pointers
+        changed = difference is None or difference.is_significant(pointers, None)
+        small = difference is None or difference.count_away_from(pointers) >= SMALL_CELLS
+        self.add(diff.frame, changed=changed, small=small)
+
+    def add(self, frame: Frame, *, changed: bool, small: bool) -> None:
+        """Note a frame after the last action.
 
         Args:
-            frame: the next in presentation order; one before the last action's end is passed over.
-            changed: the screen differs from the frame before.
-            small: anything at all does, be it as little as a letter.
+            frame: the next in presentation order.
+            changed: the screen differs from the previous frame.
+            small: anything at all differs, even a single letter.
         """
-        if frame.time < self._start:
-            return
         self._latest = frame
         if small:
             if self._busy and frame.time - self._busy[-1] > BUSY_GAP_S:
@@ -53,3 +58,10 @@ class FinalChooser:
         busy = small and len(self._busy) >= BUSY_CHANGES
         if self._still_from is None or changed or busy:
             self._still_from = frame
+
+    def result(self) -> Frame | None:
+        """The first still frame, the last frame when none is still, None without a frame."""
+        first, last = self._still_from, self._latest
+        if first is None or last is None or last.time - first.time < FINAL_STILL_S:
+            return last
+        return first

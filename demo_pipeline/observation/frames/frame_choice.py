@@ -1,19 +1,27 @@
-"""Which frame shows the screen before an action.
+"""Which frame shows the screen before an action: the protocol of a rule, and the rule in use.
 
-Belongs here: the before-frame rule of formats note 2 as a small machine fed with frames in order.
+A rule sees the candidate frames of one request in presentation order. Another rule is swapped in by
+handing another `FrameChooser` to `decode_pass.run_decode_pass`.
 """
 
-from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple, Protocol
 
-from demo_pipeline.observation.frames.pointer_path import PixelBox, TargetArea
-from demo_pipeline.observation.frames.video_frames import Frame, Span
+from demo_pipeline.observation.frames.frame_requests import FrameRequest
+from demo_pipeline.observation.frames.video_frames import Frame
 
-EFFECT_S = 0.7  # within this after an action a change may still be that action's effect
+EFFECT_S = 0.7  # seconds; a change this soon after an action may still be that action's effect
 
 
 class Reason(StrEnum):
-    """Why a frame was chosen."""
+    """Why a frame was chosen: `reason_code` of frames.parquet.
+
+    `pre_move`: the screen was still and the pointer had not started towards the target.
+    `settled`: the first frame of the still screen, while the pointer was already on its way.
+    `backoff`: no still frame, or the best one did not decode: the nearest one before the limit.
+    `first_frame`: the video starts after the limit but before the press: its first frame.
+    `missing`: no frame of the video shows the screen before the press.
+    """
 
     PRE_MOVE = "pre_move"
     SETTLED = "settled"
@@ -22,103 +30,85 @@ class Reason(StrEnum):
     MISSING = "missing"
 
 
-@dataclass(frozen=True)
-class FrameRequest:
-    """One action's question to the video. Times are video seconds.
+class FrameChoice(NamedTuple):
+    """A chosen frame (None: no candidate was seen) and why it was chosen."""
 
-    Attributes:
-        action_index: row of actions.parquet.
-        press: when the action began.
-        since: when the previous action had ended; minus infinity for the first.
-        limit: no frame later than this shows the screen before the press.
-        approach: when the hand set out for the target; `limit` when nothing moved.
-        vicinity: what counts as being at the target, event space; None for keys.
-        target: the target's box in video pixels.
-        span: the stretch of video to look at.
-        answer: where the previous action's effect may show, however small, video pixels.
-        scan: when the scan began that the target was found in; None without a target.
-        pause: this row is a pause: the screen matters, the picture only when it is a wait.
-    """
-
-    action_index: int
-    press: float
-    since: float
-    limit: float
-    approach: float
-    vicinity: TargetArea | None
-    target: PixelBox | None
-    span: Span
-    answer: PixelBox | None = None
-    scan: float | None = None
-    pause: bool = False
+    frame: Frame | None
+    reason: Reason
 
 
-@dataclass
-class FrameChooser:
-    """Takes frames of `wanted.span` in order; `best` and `reason` stand after `finish`.
+class FrameChooser(Protocol):
+    """A rule that chooses one of the candidate frames of one request."""
 
-    `latest` is the newest frame that could have been chosen, `times` are those of all of them, and
-    `changes` those of the changes it was told of.
-    """
+    def needs_only_large_changes(self, frame: Frame) -> bool:
+        """Whether a small change in this frame would not affect the choice.
 
-    wanted: FrameRequest
-    best: Frame | None = None
-    reason: Reason = Reason.MISSING
-    changes: list[float] = field(default_factory=list)
-    latest: Frame | None = None
-    times: list[float] = field(default_factory=list)
-    _changed_since_best: bool = False
-    _arrival: Frame | None = None
+        The caller then skips the full comparison when a glance shows that nothing large changed.
+        """
 
-    def feed(self, frame: Frame, *, changed: bool, large: bool) -> None:
-        """Take the next frame.
+    def see(self, frame: Frame, *, changed: bool, large: bool) -> None:
+        """Take the next candidate in presentation order.
 
         Args:
-            frame: the next in presentation order.
-            changed: the screen differs from the frame before.
-            large: so much that what the pointer hovers over cannot be all of it.
+            frame: the candidate.
+            changed: the screen differs from the previous frame.
+            large: the change is too large to be the pointer's hover effects alone.
         """
-        if changed:
-            self.changes.append(frame.time)
-        if not self.wanted.since <= frame.time <= self.wanted.limit + 1e-9:
-            return
-        self.latest = frame
-        self.times.append(frame.time)
-        if changed:
-            self._changed_since_best |= large or not self.minds_only_large(frame)
-            self._arrival = frame
-            return
-        if frame.time < self.wanted.approach:
-            self._take(frame)
-        elif self.best is None or self._changed_since_best:
-            self._take(self._arrival or frame)
-        self._arrival = None
 
-    def _take(self, frame: Frame) -> None:
-        """Nothing changed after `frame`, or up to the one fed now: it shows a still screen."""
-        early = frame.time < self.wanted.approach
-        self.best, self.reason = frame, Reason.PRE_MOVE if early else Reason.SETTLED
+    def choice(self) -> FrameChoice:
+        """The choice among the candidates seen so far."""
+
+
+class BeforeFrameChooser:
+    """The rule in use: the latest still frame before the pointer starts towards the target.
+
+    When the screen changes after that, the first frame of the last still stretch. When no frame is
+    still, the last candidate as it is.
+    """
+
+    def __init__(self, request: FrameRequest) -> None:
+        self._request = request
+        self._best: Frame | None = None
+        self._reason = Reason.MISSING
+        self._latest: Frame | None = None
         self._changed_since_best = False
+        self._first_after_change: Frame | None = None
 
-    def minds_only_large(self, frame: Frame) -> bool:
-        """The hand is on its way and had set out from a still screen: small changes are its own."""
-        wanted = self.wanted
+    def needs_only_large_changes(self, frame: Frame) -> bool:
+        """The pointer left a still screen and is on its way: small changes are its hover effects.
+
+        Never for a pause: a wait is recognised by small changes too.
+        """
+        request = self._request
         return (
-            not wanted.pause
-            and frame.time >= wanted.approach
-            and wanted.approach - wanted.since >= EFFECT_S
-            and self.best is not None
+            not request.pause
+            and frame.time >= request.approach
+            and request.approach - request.since >= EFFECT_S
+            and self._best is not None
             and not self._changed_since_best
         )
 
-    def seconds_still(self, frame: Frame) -> float:
-        """Seconds for which the screen had not changed at `frame`, as far back as was looked."""
-        before = [time for time in self.changes if time <= frame.time]
-        return max(0.0, frame.time - max(before, default=self.wanted.span.start))
-
-    def finish(self) -> None:
-        """No stable frame: the last one before the limit, as it is."""
-        if self.latest is None:
+    def see(self, frame: Frame, *, changed: bool, large: bool) -> None:
+        """Take the next candidate, as `FrameChooser.see` says."""
+        self._latest = frame
+        if changed:
+            self._changed_since_best |= large or not self.needs_only_large_changes(frame)
+            self._first_after_change = frame
             return
-        if self.best is None or self._changed_since_best:
-            self.best, self.reason = self.latest, Reason.BACKOFF
+        if frame.time < self._request.approach:
+            self._take(frame)
+        elif self._best is None or self._changed_since_best:
+            self._take(self._first_after_change or frame)
+        self._first_after_change = None
+
+    def _take(self, frame: Frame) -> None:
+        """Make `frame` the best: nothing changed from it to the newest frame."""
+        early = frame.time < self._request.approach
+        self._best, self._reason = frame, Reason.PRE_MOVE if early else Reason.SETTLED
+        self._changed_since_best = False
+
+    def choice(self) -> FrameChoice:
+        """The best still frame, or the last candidate when no still frame followed a change."""
+        if self._latest is not None and (self._best is None or self._changed_since_best):
+            return FrameChoice(self._latest, Reason.BACKOFF)
+        return FrameChoice(self._best, self._reason)

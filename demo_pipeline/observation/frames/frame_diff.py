@@ -1,67 +1,73 @@
-"""From one frame to the next: what changed, worked out no further than somebody asks.
+"""What changed from one decoded frame to the next, computed only when it is asked for.
 
-Belongs here: when a look at a few rows will do. What a difference means is change.py's subject.
+Most frames of a pass need no comparison, or only that of a few rows.
 """
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
 from demo_pipeline.observation.frames.change_detection import (
     SMALL_CELLS,
+    ChangeDetector,
     Difference,
-    Point,
-    ScreenChange,
     may_be_large,
 )
-from demo_pipeline.observation.frames.shown_pointer import ShownPointer
-from demo_pipeline.observation.frames.video_frames import Frame
-
-Times = np.ndarray[Any, np.dtype[np.float64]]
+from demo_pipeline.observation.frames.pointer_path import Floats, Point
+from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Frame
+from demo_pipeline.observation.frames.video_pointer import VideoPointer
 
 
 @dataclass(frozen=True)
-class Transition:
-    """A frame of a video, and the one that was looked at before it.
+class FrameDiff:
+    """A frame and the frame decoded before it.
 
-    `times` are those of all frames of the video, ascending seconds.
+    Attributes:
+        before: the previously decoded frame; None at the beginning.
+        frame: the newest frame.
+        times: (frames,) times of all frames of the video, ascending seconds.
+        detector: compares the two.
+        pointer: the pointer in this video.
     """
 
     before: Frame | None
     frame: Frame
-    times: Times
-    change: ScreenChange
-    pointer: ShownPointer
+    times: Floats
+    detector: ChangeDetector
+    pointer: VideoPointer
 
     @cached_property
     def difference(self) -> Difference | None:
-        """What changed; None at the beginning. Over a gap, the pointer's two places do not."""
+        """What changed; None without a frame before of the same size.
+
+        When frames between the two were not decoded, the pointer at either end does not count.
+        """
         before, frame = self.before, self.frame
         if before is None or before.luma.shape != frame.luma.shape:
             return None
-        if self._is_next(before):
-            return self.change.between(before.luma, frame.luma, key_frame=frame.is_key)
-        pointers = [*self.pointer.near(before.time), *self.pointer.near(frame.time)]
-        return self.change.since(before.luma, frame.luma, pointers)
+        if self._is_successor(before):
+            return self.detector.between(before.luma, frame.luma, key_frame=frame.is_key)
+        near = self.pointer.positions_near
+        pointers = [*near(before.time), *near(frame.time)]
+        return self.detector.between_distant(before.luma, frame.luma, pointers)
 
     @cached_property
     def pointers(self) -> list[Point]:
-        """Video pixels at which the pointer may be; none where nothing changed."""
+        """Video pixels at which the pointer may be; empty when nothing changed."""
         difference = self.difference
-        noted = difference is None or difference.count >= SMALL_CELLS
-        return self.pointer.near(self.frame.time) if noted else []
+        changed = difference is None or difference.count >= SMALL_CELLS
+        return self.pointer.positions_near(self.frame.time) if changed else []
 
     @cached_property
     def may_be_large(self) -> bool:
-        """False when a few rows tell that `difference` is not large."""
+        """False when a few rows show that `difference` is not large."""
         before, frame = self.before, self.frame
-        if before is None or not self._is_next(before):
+        if before is None or not self._is_successor(before):
             return True
         return may_be_large(before.glance, frame.glance)
 
-    def _is_next(self, before: Frame) -> bool:
-        """No frame of the video lies between."""
-        following = np.searchsorted(self.times, before.time + 1e-9)
-        return bool(self.times[following] >= self.frame.time - 1e-9)
+    def _is_successor(self, before: Frame) -> bool:
+        """Whether the video has no frame between `before` and this one."""
+        following = np.searchsorted(self.times, before.time + TIME_TOLERANCE_S)
+        return bool(self.times[following] >= self.frame.time - TIME_TOLERANCE_S)

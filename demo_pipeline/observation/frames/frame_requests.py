@@ -1,99 +1,127 @@
-"""Frame requests: one for each action, from the actions, the clock and the targets.
+"""Frame requests: for each action, which stretch of video to look at and which frames are allowed.
 
-Belongs here: guards, approaches and the stretches of video to look at.
+Belongs here: the request, made from the actions, the clock and the targets found in scans.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from demo_pipeline.actions.action_tables import Action
+from demo_pipeline.observation.calibration.calibrate import Calibration
 from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.calibration.clock import Clock
-from demo_pipeline.observation.calibration.evidence import Calibration
-from demo_pipeline.observation.frames.frame_choice import FrameRequest
 from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath, TargetArea
 from demo_pipeline.observation.frames.video_frames import Span
 from demo_pipeline.settings import ObservationSettings
 
-LOOK_BACK_S = 0.3  # before the approach, to know whether the screen was still
-MAX_GUARD_S = 1.0  # with a clock that nothing confirms, earlier still is another screen
-ANSWER_PX = 60  # around a click without a known target
+LOOK_BACK_S = 0.3  # seconds before the approach that show whether the screen was still
+MAX_LEAD_S = 1.0  # seconds; with an unconfirmed clock, an earlier frame shows another screen
+RESPONSE_PX = 60  # video pixels around a click without a known target that may show its effect
+SPAN_MARGIN_FRAMES = 1.5  # frame distances before a span; the frame before it is compared with
 
 
 @dataclass(frozen=True)
-class Target:
-    """What a scan says lies under an action: its box in event space, and when the scan began."""
+class ScannedTarget:
+    """The element that a scan has under an action: its box in event space, and the scan's start."""
 
     box: PixelBox
     scan_ms: int
 
 
-def guard_seconds(clock: Clock, frame_s: float, settings: ObservationSettings) -> float:
-    """How long before its press a frame lies at the latest: 50 ms, the clock's doubt, a frame."""
-    guard = max(settings.min_lead_ms / 1000, clock.uncertainty_ms / 1000, frame_s)
-    return min(guard, MAX_GUARD_S)
+@dataclass(frozen=True)
+class FrameRequest:
+    """The frame wanted for one action. Times are video seconds.
+
+    Attributes:
+        action_index: row of actions.parquet.
+        press: when the action began.
+        since: when the previous action had ended; minus infinity for the first.
+        limit: the latest time of a frame that certainly shows the screen before the press.
+        approach: when the pointer started towards the target; `limit` when it did not move.
+        target_area: where the pointer counts as being at the target, event space; None for keys.
+        target: the target's box in video pixels.
+        span: the stretch of video to look at.
+        response_box: where the previous action's effect may show, however small, video pixels.
+        scan_time: when the scan began that the target was found in; None without a target.
+        pause: the action is a pause: it gets a screenshot only when it was a wait.
+    """
+
+    action_index: int
+    press: float
+    since: float
+    limit: float
+    approach: float
+    target_area: TargetArea | None
+    target: PixelBox | None
+    span: Span
+    response_box: PixelBox | None = None
+    scan_time: float | None = None
+    pause: bool = False
 
 
-def plan(
+def lead_seconds(clock: Clock, frame_s: float, settings: ObservationSettings) -> float:
+    """The least lead: `min_lead_ms`, the clock's uncertainty or a frame, whichever is longest."""
+    lead = max(settings.min_lead_ms / 1000, clock.uncertainty_ms / 1000, frame_s)
+    return min(lead, MAX_LEAD_S)
+
+
+def request_frames(
     actions: Sequence[Action],
-    targets: Mapping[int, Target],
+    targets: Mapping[int, ScannedTarget],
     path: PointerPath,
     *,
-    settled: Calibration,
+    calibration: Calibration,
     frame_s: float,
     settings: ObservationSettings,
 ) -> list[FrameRequest]:
-    """One request an action, in order. `targets`: action index → what the scan says it hit."""
-    clock = settled.clock
-    guard = guard_seconds(clock, frame_s, settings)
-    wanted: list[FrameRequest] = []
+    """One request for each action, in order. `targets`: action index → the element under it."""
+    clock, canvas = calibration.clock, calibration.canvas
+    lead_s = lead_seconds(clock, frame_s, settings)
+    requests: list[FrameRequest] = []
     since_ms = float("-inf")
     after_pause = False
-    answer: PixelBox | None = None
+    response_box: PixelBox | None = None
     for action in actions:
-        is_pause = action.action_type == "pause"
-        press = clock.video_time(action.press_ms)
-        limit = press - (0.0 if is_pause else guard)
+        pause = action.action_type == "pause"
+        press, since = clock.video_time(action.press_ms), clock.video_time(since_ms)
+        limit = press - (0.0 if pause else lead_s)
         target = targets.get(action.action_index)
-        vicinity = _vicinity(action, target.box if target else None, settings)
-        approach_start = None
-        if vicinity is not None:
-            approach_start = path.approach_start(action.press_ms, since_ms, vicinity)
-        approach = limit if approach_start is None else min(limit, clock.video_time(approach_start))
-        since = clock.video_time(since_ms)
-        start = since if after_pause or is_pause else approach - LOOK_BACK_S
+        area = _target_area(action, target.box if target else None, settings)
+        approach_ms = path.approach_start(action.press_ms, since_ms, area) if area else None
+        approach = limit if approach_ms is None else min(limit, clock.video_time(approach_ms))
+        start = since if after_pause or pause else approach - LOOK_BACK_S
         start = max(since, min(start, limit - frame_s))
-        end = clock.video_time(action.end_ms) if is_pause else limit
-        one = FrameRequest(
+        end = clock.video_time(action.end_ms) if pause else limit
+        request = FrameRequest(
             action.action_index,
             press,
             since,
             limit,
             approach,
-            vicinity,
-            _video_box(target.box if target else None, settled.canvas),
+            area,
+            _to_video(target.box, canvas) if target else None,
             Span(start, max(start, end)),
-            answer=None if is_pause else answer,
-            scan=clock.video_time(target.scan_ms) if target else None,
-            pause=is_pause,
+            response_box=None if pause else response_box,
+            scan_time=clock.video_time(target.scan_ms) if target else None,
+            pause=pause,
         )
-        wanted.append(one)
-        after_pause = is_pause
-        if not is_pause:
+        requests.append(request)
+        after_pause = pause
+        if not pause:
             since_ms = max(since_ms, float(action.end_ms))
-            answer = _answer(action, one.target, settled.canvas)
-    return wanted
+            response_box = _response_box(action, request.target, canvas)
+    return requests
 
 
-def _answer(action: Action, target: PixelBox | None, canvas: Canvas) -> PixelBox | None:
-    """Where a click shows first: what was clicked, and close around the point. Video pixels."""
+def _response_box(action: Action, target: PixelBox | None, canvas: Canvas) -> PixelBox | None:
+    """Where the effect of a click shows first: its target, else a square around it; video px."""
     if target is not None or action.x is None or action.y is None:
         return target
     x, y = canvas.to_video(action.x, action.y)
-    return PixelBox(x - ANSWER_PX, y - ANSWER_PX, 2 * ANSWER_PX, 2 * ANSWER_PX)
+    return PixelBox(x - RESPONSE_PX, y - RESPONSE_PX, 2 * RESPONSE_PX, 2 * RESPONSE_PX)
 
 
-def _vicinity(
+def _target_area(
     action: Action, box: PixelBox | None, settings: ObservationSettings
 ) -> TargetArea | None:
     if action.x is None or action.y is None or action.action_type in {"type", "hotkey"}:
@@ -101,19 +129,18 @@ def _vicinity(
     return TargetArea(action.x, action.y, settings.pointer_radius_px, box)
 
 
-def _video_box(box: PixelBox | None, canvas: Canvas) -> PixelBox | None:
-    if box is None:
-        return None
+def _to_video(box: PixelBox, canvas: Canvas) -> PixelBox:
+    """A box in event space as video pixels."""
     x, y = canvas.to_video(box.x, box.y)
     scale = canvas.event_scale
     return PixelBox(x, y, box.width * scale, box.height * scale)
 
 
-def joined(spans: Sequence[Span], frame_s: float) -> list[Span]:
-    """Ascending, disjoint spans that cover all of `spans`, each a frame wider at its start."""
+def merge_spans(spans: Sequence[Span], frame_s: float) -> list[Span]:
+    """Ascending, disjoint spans that cover `spans`, each widened at its start by the margin."""
     merged: list[Span] = []
     for span in sorted(spans, key=lambda span: span.start):
-        start = span.start - 1.5 * frame_s
+        start = span.start - SPAN_MARGIN_FRAMES * frame_s
         if merged and start <= merged[-1].end:
             merged[-1] = Span(merged[-1].start, max(merged[-1].end, span.end))
         else:

@@ -1,18 +1,18 @@
-"""The hand on its way: where the pointer was when, and when it set out for a target.
-
-Belongs here: the pointer's time line and the moment each action's approach began.
-"""
+"""The pointer's path in the log: where it was at a time, and when it started towards a target."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from demo_pipeline.actions.inputs import Input
-from demo_pipeline.observation.calibration.clock import PointerTrack
 
-RUN_GAP_MS = 300  # a rest this long separates two movements of the hand
+Point = tuple[float, float]
+Floats = np.ndarray[Any, np.dtype[np.float64]]
+
+RUN_GAP_MS = 300  # milliseconds of rest that separate two movements of the pointer
 
 
 @dataclass(frozen=True)
@@ -25,28 +25,40 @@ class PixelBox:
     height: float
 
     def contains(self, x: float, y: float) -> bool:
-        """Whether the point lies inside."""
+        """Whether the point is inside."""
         return self.x <= x < self.x + self.width and self.y <= y < self.y + self.height
 
 
 @dataclass(frozen=True)
 class TargetArea:
-    """What counts as being at the target: inside its box, or within a radius of the point."""
+    """Where the pointer counts as at its target: in its box, else within a radius of the point.
+
+    In event space.
+    """
 
     x: float
     y: float
     radius: float
     box: PixelBox | None = None
 
-    def holds(self, x: float, y: float) -> bool:
-        """Whether a pointer at (x, y) gives the target away."""
+    def contains(self, x: float, y: float) -> bool:
+        """Whether a pointer at (x, y) is at the target."""
         if self.box is not None:
             return self.box.contains(x, y)
         return bool(np.hypot(x - self.x, y - self.y) <= self.radius)
 
 
+@dataclass(frozen=True)
+class PointerTrack:
+    """Positions of the pointer: (n,) ascending epoch ms, (n,) x and (n,) y in event space."""
+
+    times: Floats
+    x: Floats
+    y: Floats
+
+
 class PointerPath:
-    """Positions of the pointer by time, from every event that has one."""
+    """Positions of the pointer by time, from every event with a position."""
 
     def __init__(self, inputs: Sequence[Input]) -> None:
         placed = [item for item in inputs if item.x is not None and item.y is not None]
@@ -54,7 +66,7 @@ class PointerPath:
         self._points = [(float(item.x or 0), float(item.y or 0)) for item in placed]
 
     def at(self, time_ms: float) -> tuple[float, float] | None:
-        """Where the pointer was; None before the first event that says so."""
+        """Position of the pointer in event space; None before the first event with a position."""
         position = bisect_right(self._times, time_ms)
         return self._points[position - 1] if position else None
 
@@ -63,14 +75,14 @@ class PointerPath:
         points = np.array(self._points, float).reshape(-1, 2)
         return PointerTrack(np.array(self._times, float), points[:, 0], points[:, 1])
 
-    def approach_start(self, press_ms: int, since_ms: float, vicinity: TargetArea) -> float | None:
-        """When the last movement that brought the pointer to `vicinity` began.
+    def approach_start(self, press_ms: int, since_ms: float, area: TargetArea) -> float | None:
+        """When the last movement that brought the pointer into `area` began, epoch milliseconds.
 
-        Searches back from the press, not beyond `since_ms` (the end of the previous action). None
-        when the pointer was there already.
+        Searches back from the press to `since_ms`, the end of the previous action. None when the
+        pointer was in the area all that time.
         """
         position = bisect_right(self._times, press_ms) - 1
-        while position >= 0 and vicinity.holds(*self._points[position]):
+        while position >= 0 and area.contains(*self._points[position]):
             if self._times[position] <= since_ms:
                 return None
             position -= 1

@@ -1,7 +1,7 @@
-"""The `screenshots` stage: the picture before each action, and the proof of when it was taken.
+"""The `screenshots` stage: the frame before each action as a PNG, and the evidence for its time.
 
-Belongs here: the one decode pass, the frames table, the stage's check. What is asked of the video
-is planned in plan.py and answered in choose.py.
+Belongs here: the order of the stage's steps, frames.parquet and its reader. Not here: the stage's
+checks (screenshot_checks.py).
 """
 
 from collections import Counter
@@ -11,46 +11,52 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
-from pydantic import ValidationError
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action, read_actions
 from demo_pipeline.actions.inputs import inputs_of
 from demo_pipeline.common.json_files import dump_json
-from demo_pipeline.common.png import png_size
+from demo_pipeline.common.parquet import (
+    described_schema,
+    read_rows,
+    write_rows,
+)
 from demo_pipeline.common.python_gc import reduced_python_gc
-from demo_pipeline.observation.calibration.calibrate import settle
+from demo_pipeline.observation.calibration.calibrate import Calibration, calibrate
 from demo_pipeline.observation.calibration.canvas import Canvas
-from demo_pipeline.observation.calibration.clock import PointerTrack
-from demo_pipeline.observation.calibration.evidence import Calibration, Evidence
-from demo_pipeline.observation.frames.decode_pass import DecodePass, FrameChoice
-from demo_pipeline.observation.frames.final_frame import FINAL_FILE
-from demo_pipeline.observation.frames.frame_requests import Target, plan
-from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath
+from demo_pipeline.observation.frames.decode_pass import DecodeResult, run_decode_pass
+from demo_pipeline.observation.frames.evidence import Evidence, evidence_of
+from demo_pipeline.observation.frames.frame_requests import ScannedTarget, request_frames
+from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath, PointerTrack
+from demo_pipeline.observation.frames.recorded_video import RecordedVideo
+from demo_pipeline.observation.frames.screenshot_writer import Screenshot
 from demo_pipeline.observation.trees.hit_test import node_at
-from demo_pipeline.observation.trees.scans import ScanAt, scan_in_force
+from demo_pipeline.observation.trees.scans import LoggedScan, current_scan
 from demo_pipeline.observation.trees.ui_trees import TreeReader
-from demo_pipeline.problems import Problem
-from demo_pipeline.recording.event_tables import described_schema, read_table
-from demo_pipeline.recording.events import read_events, read_scans, schema_problems
+from demo_pipeline.recording.events import read_events, read_scans
 from demo_pipeline.recording.manifest import RecordingManifest
-from demo_pipeline.recording.video_probe import VIDEO_FILE, PacketScan, scan_packets
+from demo_pipeline.recording.video_probe import PacketScan, scan_packets
 from demo_pipeline.settings import ObservationSettings
 
 FRAMES_FILE = "frames.parquet"
 EVIDENCE_FILE = "evidence.json"
+LARGEST_TARGET_SHARE = 0.05  # of the canvas; the pointer inside a larger element shows no target
 
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("action_index", pa.int32(), False, "row of actions.parquet"),
-    ("file", pa.string(), True, "NNN.png; null: no picture (missing, or a pause without a wait)"),
+    ("file", pa.string(), True, "NNN.png; null: no frame, or a pause that was not a wait"),
     ("pts", pa.float64(), True, "presentation time of the frame, seconds"),
     ("frame", pa.int64(), True, "0-based number of the frame in presentation order"),
     ("lead_ms", pa.float64(), True, "frame to press, milliseconds"),
-    ("settle_ms", pa.float64(), True, "how long the screen had been still by then, as looked"),
+    ("settle_ms", pa.float64(), True, "how long the screen had been still, within the span"),
     ("reason_code", pa.string(), False, "pre_move, settled, backoff, first_frame, missing, pause"),
-    ("leak", pa.bool_(), False, "the pointer is at the target already, or the frame too late"),
-    ("unavoidable", pa.bool_(), False, "a leak, but the pointer was there all along"),
-    ("pointer_distance_px", pa.float64(), True, "pointer to press point at the frame, event px"),
+    ("leak", pa.bool_(), False, "the pointer is already at the target, or the frame too late"),
+    ("unavoidable", pa.bool_(), False, "a leak; the pointer was at the target all the time before"),
+    (
+        "pointer_distance_px",
+        pa.float64(),
+        True,
+        "pointer in the frame to the press, event space",
+    ),
 )
 
 FRAMES_SCHEMA = described_schema(_COLUMNS)
@@ -65,40 +71,35 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     out: Path,
     settings: ObservationSettings,
 ) -> dict[str, Any]:
-    """Decode the video once for the wanted frames; write PNGs, frames.parquet, evidence.json.
+    """Calibrate, decode the wanted frames once; write PNGs, frames.parquet, evidence.json.
 
-    The first stretch of the video is read once more, to settle the clock. Returns a summary.
+    The first stretch of the video is read twice, once for the calibration. Returns a summary.
     """
     events = read_events(events_folder)
     actions = read_actions(actions_folder)
     path = PointerPath(inputs_of(events))
-    scan = scan_packets(video)
-    settled = settle(
-        video,
-        scan,
-        manifest,
-        events=events,
-        path=path,
-        presses=_presses(actions),
-        settings=settings,
+    recorded = RecordedVideo(video, scan_packets(video))
+    presses = _presses(actions)
+    calibration = calibrate(
+        recorded, manifest, events=events, path=path, presses=presses, settings=settings
     )
-    scans = [ScanAt(**row) for row in read_scans(events_folder)]
-    targets = _targets(actions, scans, TreeReader(log, manifest.parsed_meta().platform), settled)
-    frame_s = _frame_seconds(scan.times)
-    asked = plan(actions, targets, path, settled=settled, frame_s=frame_s, settings=settings)
-    work = DecodePass(
-        video, scan, settled=settled, path=path, actions=actions, out=out, frame_s=frame_s
+    scans = [LoggedScan(**row) for row in read_scans(events_folder)]
+    reader = TreeReader(log, manifest.parsed_meta().platform)
+    targets = _scanned_targets(actions, scans, reader, calibration.canvas)
+    requests = request_frames(
+        actions, targets, path, calibration=calibration, frame_s=recorded.frame_s, settings=settings
     )
-    answers = work.run(asked)
-    rows = [_row(answer, scan) for answer in answers]
-    table = pa.Table.from_pylist(rows, schema=FRAMES_SCHEMA)
-    pq.write_table(table, out / FRAMES_FILE, compression="zstd", compression_level=3)
-    dump_json(out / EVIDENCE_FILE, settled.evidence(work))
-    return _summary(rows, settled, work)
+    observed = run_decode_pass(
+        recorded, requests, calibration=calibration, path=path, actions=actions, folder=out
+    )
+    rows = [_row(screenshot, recorded.packets) for screenshot in observed.screenshots]
+    write_rows(out / FRAMES_FILE, rows, FRAMES_SCHEMA)
+    dump_json(out / EVIDENCE_FILE, evidence_of(calibration, observed))
+    return _summary(rows, calibration, observed)
 
 
 def _presses(actions: Sequence[Action]) -> PointerTrack:
-    """When and where buttons went down."""
+    """When and where buttons were pressed."""
     placed = [
         (action.press_ms, action.x, action.y)
         for action in actions
@@ -109,56 +110,50 @@ def _presses(actions: Sequence[Action]) -> PointerTrack:
     return PointerTrack(times, x, y)
 
 
-def _frame_seconds(times: Any) -> float:
-    """The usual distance of two frames; a tenth of a second where there is only one."""
-    return float((times[-1] - times[0]) / (len(times) - 1)) if len(times) > 1 else 0.1
-
-
 @reduced_python_gc()
-def _targets(
-    actions: Sequence[Action], scans: Sequence[ScanAt], reader: TreeReader, settled: Calibration
-) -> Mapping[int, Target]:
-    """What pointer actions hit, from the scan in force at each."""
-    found: dict[int, Target] = {}
+def _scanned_targets(
+    actions: Sequence[Action], scans: Sequence[LoggedScan], reader: TreeReader, canvas: Canvas
+) -> Mapping[int, ScannedTarget]:
+    """Action index → the element that the current scan has under a pointer action."""
+    targets: dict[int, ScannedTarget] = {}
     since = float("-inf")
     for action in actions:
         if action.action_type in POINTER_TYPES and action.x is not None and action.y is not None:
-            scan = scan_in_force(scans, action.press_ms, since).scan
-            tree = reader.tree(scan, action.press_ms, settled.canvas)
-            node = node_at(tree, action.x, action.y)
+            scan = current_scan(scans, action.press_ms, since).scan
+            node = node_at(reader.tree(scan, action.press_ms, canvas), action.x, action.y)
             box = PixelBox(*node.box) if node and node.box else None
-            if scan is not None and box is not None and _is_small(box, settled.canvas):
-                found[action.action_index] = Target(box, scan.time_ms)
+            if scan is not None and box is not None and _is_small(box, canvas):
+                targets[action.action_index] = ScannedTarget(box, scan.time_ms)
         since = max(since, action.end_ms)
-    return found
+    return targets
 
 
 def _is_small(box: PixelBox, canvas: Canvas) -> bool:
-    """A page or a text area fills half the screen: being inside it gives nothing away."""
-    factor = canvas.event_to_canvas**2
-    return box.width * box.height * factor <= 0.05 * canvas.width * canvas.height
+    """Whether a pointer inside the box points at it; not so in a page or a text area."""
+    area = box.width * box.height * canvas.event_to_canvas**2
+    return area <= LARGEST_TARGET_SHARE * canvas.width * canvas.height
 
 
-def _row(answer: FrameChoice, scan: PacketScan) -> dict[str, Any]:
-    number = None if answer.pts is None else int(np.searchsorted(scan.pts, answer.pts))
+def _row(screenshot: Screenshot, packets: PacketScan) -> dict[str, Any]:
+    number = None if screenshot.pts is None else int(np.searchsorted(packets.pts, screenshot.pts))
     return {
-        "action_index": answer.action_index,
-        "file": answer.file,
-        "pts": None if answer.time is None else round(answer.time, 6),
+        "action_index": screenshot.action_index,
+        "file": screenshot.file,
+        "pts": None if screenshot.time is None else round(screenshot.time, 6),
         "frame": number,
-        "lead_ms": None if answer.lead_ms is None else round(answer.lead_ms, 3),
-        "settle_ms": None if answer.settle_ms is None else round(answer.settle_ms, 3),
-        "reason_code": answer.reason,
-        "leak": answer.leak,
-        "unavoidable": answer.unavoidable,
-        "pointer_distance_px": answer.pointer_distance_px,
+        "lead_ms": None if screenshot.lead_ms is None else round(screenshot.lead_ms, 3),
+        "settle_ms": None if screenshot.settle_ms is None else round(screenshot.settle_ms, 3),
+        "reason_code": screenshot.reason,
+        "leak": screenshot.leak,
+        "unavoidable": screenshot.unavoidable,
+        "pointer_distance_px": screenshot.pointer_distance_px,
     }
 
 
 def _summary(
-    rows: Sequence[dict[str, Any]], settled: Calibration, work: DecodePass
+    rows: Sequence[dict[str, Any]], calibration: Calibration, observed: DecodeResult
 ) -> dict[str, Any]:
-    clock = settled.clock
+    clock, canvas = calibration.clock, calibration.canvas
     leads = sorted(row["lead_ms"] for row in rows if row["lead_ms"] is not None)
     return {
         "pictures": sum(row["file"] is not None for row in rows),
@@ -166,78 +161,20 @@ def _summary(
         "leaks": sum(row["leak"] for row in rows),
         "avoidable_leaks": sum(row["leak"] and not row["unavoidable"] for row in rows),
         "median_lead_ms": leads[len(leads) // 2] if leads else None,
-        "waits": len(work.waits),
-        "frames_decoded": work.decoded,
+        "waits": len(observed.waits),
+        "frames_decoded": observed.decoded,
         "clock": f"{clock.method}: {clock.documented_offset_ms:+.0f} ms against meta.timestamp, "
         f"± {clock.uncertainty_ms:.0f} ms",
-        "canvas": f"{settled.canvas.video_width}x{settled.canvas.video_height} "
-        f"x {settled.canvas.scale:.4f} + ({settled.canvas.pad_x}, {settled.canvas.pad_y})",
+        "canvas": f"{canvas.video_width}x{canvas.video_height} "
+        f"x {canvas.scale:.4f} + ({canvas.pad_x}, {canvas.pad_y})",
     }
 
 
 def read_frames(folder: Path) -> list[dict[str, Any]]:
-    """Rows of frames.parquet, one an action."""
-    table = read_table(folder / FRAMES_FILE, FRAMES_SCHEMA)
-    rows: list[dict[str, Any]] = table.to_pylist()
-    return rows
+    """Rows of frames.parquet, one for each action."""
+    return read_rows(folder / FRAMES_FILE, FRAMES_SCHEMA)
 
 
 def read_evidence(folder: Path) -> Evidence:
-    """evidence.json as its model."""
+    """evidence.json as a model."""
     return Evidence.model_validate_json((folder / EVIDENCE_FILE).read_bytes())
-
-
-def check_pictures(
-    folder: Path, actions_folder: Path, settings: ObservationSettings
-) -> list[Problem]:
-    """The table fits its schema and names, for each action, a PNG of the canvas's size."""
-    problems = schema_problems(folder / FRAMES_FILE, FRAMES_SCHEMA)
-    try:
-        read_evidence(folder)
-    except (OSError, ValidationError) as error:
-        problems.append(Problem("wrong_schema", EVIDENCE_FILE, type(error).__name__))
-    if problems:
-        return problems
-    rows = read_frames(folder)
-    expected = [action.action_index for action in read_actions(actions_folder)]
-    if [row["action_index"] for row in rows] != expected:
-        message = f"{len(rows)} rows for {len(expected)} actions, or in another order"
-        problems.append(Problem("frames_rows", FRAMES_FILE, message))
-    names = [row["file"] for row in rows if row["file"]] + [FINAL_FILE]
-    size = (settings.canvas_width, settings.canvas_height)
-    for name in names:
-        try:
-            found = png_size(folder / name)
-        except (OSError, ValueError) as error:
-            reason = str(getattr(error, "strerror", None) or error)  # without the path
-            problems.append(Problem("bad_picture", name, f"cannot be read: {reason}"))
-            continue
-        if found != size:
-            problems.append(Problem("bad_picture", name, f"is {found}, expected {size}"))
-    return problems
-
-
-def check_frames_present(folder: Path) -> list[Problem]:
-    """Every action has its frame: a video shorter than its events is reported with numbers."""
-    rows = [row for row in read_frames(folder) if row["reason_code"] == "missing"]
-    if not rows:
-        return []
-    indexes = ", ".join(str(row["action_index"]) for row in rows[:10])
-    message = f"{len(rows)} actions have no frame (actions {indexes}): no picture of before them"
-    remedy = "upload the whole video; steps without a picture are left out and counted"
-    return [Problem("missing_frames", VIDEO_FILE, message, remedy=remedy)]
-
-
-def check_screenshot_leaks(folder: Path) -> list[Problem]:
-    """No picture gives its answer away when an earlier one would not have."""
-    leaks = [row for row in read_frames(folder) if row["leak"] and not row["unavoidable"]]
-    return [
-        Problem(
-            "avoidable_leak",
-            row["file"] or FRAMES_FILE,
-            f"action {row['action_index']}: the pointer is at its target already "
-            f"({row['reason_code']}, {row['lead_ms']:.0f} ms before the press)",
-            remedy="look at the contact sheet; leaky steps can be filtered by provenance.parquet",
-        )
-        for row in leaks
-    ]

@@ -1,21 +1,23 @@
-"""The wheel's sign, from what the pictures show: content that moves up was scrolled down.
+"""Scroll motion: how the content around the pointer moves in the video during scrolls.
 
-Belongs here: measuring how the screen around the pointer moves during scrolls, and the vote over a
-recording (formats note "The wheel"). The rules without pictures are actions/wheel.py's.
+What the movement proves about the wheel is decided in actions/wheel.py.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import cv2
 import numpy as np
 
 from demo_pipeline.actions.action_tables import Action
+from demo_pipeline.actions.wheel import Direction, ScrollEvidence, WheelVote, count_votes
 from demo_pipeline.observation.calibration.canvas import Canvas
-from demo_pipeline.observation.calibration.clock import Cells, Clock
-from demo_pipeline.observation.frames.video_frames import SAMPLE_STEP, Frame, Luma, Span
+from demo_pipeline.observation.calibration.clock import Clock
+from demo_pipeline.observation.frames.changed_cells import Cells
+from demo_pipeline.observation.frames.frame_diff import FrameDiff
+from demo_pipeline.observation.frames.video_frames import SAMPLE_STEP, Luma, Span
 
 MOST_SCROLLS = 12  # spread over the recording; a vote needs no more
 AFTER_S = 0.5  # smooth scrolling runs on after the last notch
@@ -27,30 +29,9 @@ _OVERLAP = 0.35  # of the changed region must show in both pictures
 _MATCH = 0.8  # correlation of the content with itself, moved
 _LEAD = 0.08  # by which it beats the best in the opposite direction
 _LEAD_OVER_REST = 0.05
-_SURE = 0.75  # share of the votes
-_SIDEWAYS_FRAMES = 2
 _MOST_FRAMES = 6  # with movement, of one scroll
 
 Floats32 = np.ndarray[Any, np.dtype[Any]]
-Direction = Literal["up", "down", "left", "right"]
-_OPPOSITE: Mapping[str, Direction] = {"up": "down", "down": "up", "left": "right", "right": "left"}
-
-
-@dataclass(frozen=True)
-class WheelVote:
-    """What the scrolls of a recording say together.
-
-    Attributes:
-        positive: where a positive delta scrolls; None: the pictures do not say.
-        votes: scrolls in which the content was seen to move along the screen's height.
-        agreeing: those that say `positive`.
-        sideways: action index → direction, where the content moved across instead.
-    """
-
-    positive: Literal["up", "down"] | None
-    votes: int
-    agreeing: int
-    sideways: Mapping[int, Literal["left", "right"]]
 
 
 @dataclass
@@ -62,7 +43,7 @@ class _Scroll:
     moved: Counter[Direction]
 
 
-class ScrollWatch:
+class ScrollMotion:
     """Offered every frame in order, measures the content's movement during some scrolls."""
 
     def __init__(self, actions: Sequence[Action], clock: Clock, canvas: Canvas) -> None:
@@ -84,16 +65,15 @@ class ScrollWatch:
         chosen = np.linspace(0, len(found) - 1, min(MOST_SCROLLS, len(found))).round().astype(int)
         self._scrolls = [found[at] for at in dict.fromkeys(chosen.tolist())]
         self._next = 0
-        self._last: Frame | None = None
         self._luma: Luma | None = None
         self.spans = [scroll.span for scroll in self._scrolls]
 
-    def offer(self, frame: Frame) -> None:
-        """Take the next frame in presentation order."""
+    def see(self, diff: FrameDiff) -> None:
+        """Take the next frame, and the one decoded before it."""
+        last, frame = diff.before, diff.frame
         time = frame.time
         while self._next < len(self._scrolls) and self._scrolls[self._next].span.end < time:
             self._next += 1
-        last, self._last = self._last, frame
         before, self._luma = self._luma, None
         scroll = self._scrolls[self._next] if self._next < len(self._scrolls) else None
         if scroll is None or last is None or time <= scroll.span.start:
@@ -105,40 +85,18 @@ class ScrollWatch:
             if moved is not None:
                 scroll.moved[moved] += 1
 
-    def vote(self) -> WheelVote:
-        """The sign that most scrolls speak for, if nearly all of them do."""
-        positive: Counter[Literal["up", "down"]] = Counter()
-        sideways: dict[int, Literal["left", "right"]] = {}
-        for scroll in self._scrolls:
-            went = _scrolled(scroll.moved)
-            if went == "left" or went == "right":  # noqa: PLR1714 - so that the type is known
-                sideways[scroll.action_index] = went
-            elif went is not None:
-                positive["up" if (went == "up") == (scroll.delta > 0) else "down"] += 1
-        votes = positive.total()
-        if not votes:
-            return WheelVote(None, 0, 0, sideways)
-        winner, agreeing = positive.most_common(1)[0]
-        return WheelVote(winner if agreeing >= _SURE * votes else None, votes, agreeing, sideways)
+    def result(self) -> WheelVote:
+        """The direction that the measured scrolls prove for the wheel."""
+        return count_votes(
+            ScrollEvidence(scroll.action_index, scroll.delta, scroll.moved)
+            for scroll in self._scrolls
+        )
 
 
 def _next_presses(actions: Sequence[Action], clock: Clock) -> list[float]:
     """When the action after each began, video seconds: what moves from then on is its doing."""
     following = [clock.video_time(action.press_ms) for action in actions[1:]]
     return [*following, np.inf][: len(actions)]
-
-
-def _scrolled(moved: Counter[Direction]) -> Direction | None:
-    """Where one scroll went: against its content, in nearly all of the frames that moved.
-
-    Sideways only where several frames say so and none contradicts: few scrolls are.
-    """
-    if not moved:
-        return None
-    direction, count = moved.most_common(1)[0]
-    if direction in {"left", "right"} and (count < _SIDEWAYS_FRAMES or count < moved.total()):
-        return None
-    return _OPPOSITE[direction] if count >= _SURE * moved.total() else None
 
 
 def content_moved(before: Luma, after: Luma, place: tuple[float, float]) -> Direction | None:

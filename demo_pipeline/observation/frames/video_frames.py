@@ -1,7 +1,7 @@
-"""Frames as numbers: decoding in presentation order, a sparse luma for comparing, RGB for keeping.
+"""Decoding frames in presentation order, and their pixels: a sparse luma to compare, RGB to keep.
 
-Belongs here: what touches decoded frames. Not here: which frames are wanted (plan.py), what their
-differences mean (clock.py, change.py).
+Not here: which frames are wanted (frame_requests.py), what their differences mean
+(change_detection.py).
 """
 
 import math
@@ -18,8 +18,9 @@ from av.video.frame import PictureType
 
 from demo_pipeline.recording.video_probe import PacketScan, open_video
 
-SAMPLE_STEP = 4  # pixels from one sample of the brightness to the next, both ways
-GLANCE_ROWS, GLANCE_PERIOD = (0, 12, 20), 32  # no strip of 12 rows lies between, nor text
+SAMPLE_STEP = 4  # pixels from one luma sample to the next, both ways
+TIME_TOLERANCE_S = 1e-9  # seconds; less than any PTS unit: rounding of a time
+GLANCE_ROWS, GLANCE_PERIOD = (0, 12, 20), 32  # no 12 rows, and no line of text, in between
 _B = int(PictureType.B)
 _PLANAR = frozenset({"yuv420p", "yuvj420p", "yuv422p", "yuv444p", "yuvj444p", "nv12", "gray"})
 
@@ -28,7 +29,7 @@ Luma = np.ndarray[Any, np.dtype[np.uint8]]
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch of video time, seconds, both ends wanted."""
+    """A stretch of video time, seconds, both ends included."""
 
     start: float
     end: float
@@ -44,23 +45,23 @@ class Frame:
 
     @property
     def is_key(self) -> bool:
-        """Encoded without reference to other frames."""
+        """Whether it is encoded without reference to other frames."""
         return bool(self.picture.key_frame)
 
     @cached_property
     def luma(self) -> Luma:
-        """Every 4th row and column of the brightness, (rows, columns) uint8; computed once."""
+        """(rows, columns) uint8: every 4th row and column of the luma; computed once."""
         return self.samples(SAMPLE_STEP)
 
     @cached_property
     def glance(self) -> Luma:
-        """Three eighths of the rows of `luma`; all of them where a row is not cheaply had."""
+        """Three eighths of the rows of `luma`; all rows when reading single rows is not cheap."""
         if not self._is_plain:
             return self.luma
         return np.concatenate([self._narrowed(first, GLANCE_PERIOD) for first in GLANCE_ROWS])
 
     def samples(self, down: int) -> Luma:
-        """Every `down`-th row and every 4th column of the brightness, (rows, columns) uint8."""
+        """(rows, columns) uint8: every `down`-th row and every 4th column of the luma."""
         if self._is_plain:
             return self._narrowed(0, down)
         picture = self.picture
@@ -77,7 +78,7 @@ class Frame:
 
     @property
     def _is_plain(self) -> bool:
-        """Upright, and its rows begin at multiples of a sample's step."""
+        """Whether it is upright and its rows begin at multiples of the sample step."""
         picture = self.picture
         if picture.format.name not in _PLANAR or rotation(picture):
             return False
@@ -92,7 +93,7 @@ class Frame:
         return fours[first : self.picture.height : step, :columns].astype(np.uint8)
 
     def rgb(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        """(height, width, 3), upright, not to be written to."""
+        """(height, width, 3) uint8, upright, read-only."""
         picture = self.picture.reformat(format="rgb24")
         plane = picture.planes[0]
         rows = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
@@ -101,53 +102,53 @@ class Frame:
 
 
 def rotation(picture: Any) -> int:
-    """Degrees counter-clockwise that a player turns the picture, a multiple of 90."""
+    """Degrees counter-clockwise by which a player turns the picture, a multiple of 90."""
     return int(getattr(picture, "rotation", 0) or 0) % 360
 
 
 def upright(
     pixels: np.ndarray[Any, np.dtype[np.uint8]], degrees: int
 ) -> np.ndarray[Any, np.dtype[np.uint8]]:
-    """Turn an array as a player would."""
+    """An array turned as a player turns the picture."""
     return np.ascontiguousarray(np.rot90(pixels, degrees // 90)) if degrees else pixels
 
 
-def decode_spans(path: Path, scan: PacketScan, spans: Sequence[Span]) -> Iterator[Frame]:
-    """Frames whose PTS lie in `spans` (ascending, disjoint), in presentation order.
+def decode_spans(path: Path, packets: PacketScan, spans: Sequence[Span]) -> Iterator[Frame]:
+    """Frames whose PTS are in `spans` (ascending, disjoint), in presentation order.
 
-    Seeks only over gaps that hold a key frame; in other gaps, frames that no other builds on are
-    not decoded. Leaves out, without an error, what does not decode and what only conceals damage:
-    callers compare what came with `scan`.
+    Seeks only over gaps that contain a key frame; in other gaps, frames that no other frame refers
+    to are not decoded. Frames that do not decode, or that the decoder made up to conceal damage,
+    are left out without an error: callers compare the frames with `packets`.
     """
-    wanted = list(_wanted(scan, spans))
+    wanted = list(_wanted(packets, spans))
     with open_video(path) as (container, stream):
-        film = _Film(container, stream, scan, wanted)
+        reader = _ForwardReader(container, stream, packets, wanted)
         for first, last in wanted:
-            yield from film.frames(first, last)
+            yield from reader.frames(first, last)
 
 
-def _wanted(scan: PacketScan, spans: Sequence[Span]) -> Iterator[tuple[int, int]]:
-    """Yield the first and last PTS in each span, both ends wanted whatever a time's last digit."""
+def _wanted(packets: PacketScan, spans: Sequence[Span]) -> Iterator[tuple[int, int]]:
+    """Yield the first and last PTS in each span, whatever the rounding of its ends."""
     for span in spans:
-        bounds = (span.start - 1e-9, span.end + 1e-9)
-        inside = scan.pts[slice(*np.searchsorted(scan.times, bounds))]
+        bounds = (span.start - TIME_TOLERANCE_S, span.end + TIME_TOLERANCE_S)
+        inside = packets.pts[slice(*np.searchsorted(packets.times, bounds))]
         if len(inside):
             yield int(inside[0]), int(inside[-1])
 
 
-class _Film:
-    """A video that is read forwards; `frames` may be asked for one stretch after the other."""
+class _ForwardReader:
+    """A video that is read forwards; `frames` is called for one stretch after the other."""
 
     def __init__(
         self,
         container: Any,
         stream: Any,
-        scan: PacketScan,
+        packets: PacketScan,
         wanted: Sequence[tuple[int, int]],
     ) -> None:
         self._container = container
         self._stream = stream
-        self._scan = scan
+        self._packets = packets
         self._pictures: Iterator[Any] = iter(())
         self._position: int | None = None
         self._ahead: Any = None
@@ -155,12 +156,12 @@ class _Film:
         self._low, self._high = math.inf, -math.inf
 
     def frames(self, first: int, last: int) -> Iterator[Frame]:
-        """Frames of first <= PTS <= last that come after those that were taken already."""
-        key = _key_before(self._scan, first)
+        """Frames of first <= PTS <= last after those that were returned before."""
+        key = _key_before(self._packets, first)
         if self._position is None or key > self._position:
             self._pictures = _intact(self._decoded(key))
             self._ahead = None
-        base = float(self._scan.time_base)
+        base = float(self._packets.time_base)
         while True:
             picture, self._ahead = self._ahead or next(self._pictures, None), None
             if picture is None:
@@ -177,8 +178,8 @@ class _Film:
                 return
 
     def _decoded(self, key: int) -> Iterator[Any]:
-        """Pictures from a key frame on; where the decoder gives up, from the next key frame."""
-        keys = self._scan.key_pts
+        """Pictures from a key frame on; after a decoder error, from the next key frame on."""
+        keys = self._packets.key_pts
         following = int(np.searchsorted(keys, key))
         while following < len(keys):
             reached = int(keys[following])
@@ -198,9 +199,9 @@ class _Film:
                 return
 
     def _enter(self, pts: int | None) -> None:
-        """Decode all of a stretch that is wanted, of one between only what others are built on.
+        """Decode all frames of a wanted stretch, and between two only those that others refer to.
 
-        A packet without a time may belong to what is wanted.
+        A packet without a time may belong to a wanted stretch.
         """
         edges = self._edges
         position = bisect_right(edges, pts) if pts is not None else 1
@@ -210,9 +211,9 @@ class _Film:
 
 
 def _intact(pictures: Iterator[Any]) -> Iterator[Any]:
-    """Leave out pictures that conceal damage, and up to the next key frame what builds on them.
+    """Leave out corrupt pictures, and those that refer to them up to the next key frame.
 
-    A B-frame is built on the next frame of another kind, so that it waits for that one.
+    A B-frame refers to the next frame of another kind, so it is held back until that one.
     """
     broken = False
     waiting: list[Any] = []
@@ -232,7 +233,7 @@ def _intact(pictures: Iterator[Any]) -> Iterator[Any]:
         yield from waiting
 
 
-def _key_before(scan: PacketScan, pts: int) -> int:
-    """PTS of the last key frame no later than `pts`, of the first one before them all."""
-    position = int(np.searchsorted(scan.key_pts, pts, side="right"))
-    return int(scan.key_pts[max(0, position - 1)])
+def _key_before(packets: PacketScan, pts: int) -> int:
+    """PTS of the last key frame no later than `pts`; of the first one when there is none."""
+    position = int(np.searchsorted(packets.key_pts, pts, side="right"))
+    return int(packets.key_pts[max(0, position - 1)])

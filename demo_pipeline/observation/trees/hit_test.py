@@ -1,7 +1,4 @@
-"""The target: which element an action was meant for.
-
-Belongs here: the hit test for a point and the focused element for keys (formats note 2).
-"""
+"""The hit test: which element of a scan is under a point, and which has the keyboard focus."""
 
 from collections.abc import Iterator
 
@@ -16,14 +13,15 @@ _CLIPPING = frozenset(
     {"scrollpane", "viewport", "document", "documentweb", "documentframe", "scrollarea"}
 )
 _TEXT_ROLES = frozenset({"textfield", "textarea", "combobox"})
-_WHOLE = 0.97  # a panel this much of its window, or of the screen, is no element of its own
+WHOLE_WINDOW_SHARE = 0.97  # of a window's or the screen's area; a panel this large is no target
+ROUNDING_PX = 1  # pixels by which an element may stick out of the element that contains it
 
 
 def node_at(tree: StepTree, x: float, y: float) -> Element | None:
-    """The smallest visible node under an event-space point; the last of equals in the document.
+    """The smallest visible node under a point in event space; of equals, the last in the document.
 
-    Windows, the desktop, and containers as large as their window or the screen are no targets, nor
-    is what another window covers.
+    Windows, the desktop, panels as large as their window or the screen, and nodes that another
+    window covers are never targets.
     """
     under = [
         position
@@ -36,17 +34,18 @@ def node_at(tree: StepTree, x: float, y: float) -> Element | None:
     if not under:
         return None
     front = _front_window(tree, x, y)
-    if front is not None:  # an empty overlay covers nothing
-        under = [at for at in under if _window_of(tree, at) in {None, front}] or under
-    return tree.element(min(under, key=lambda at: (_area(tree.box(at)), -at)))
+    if front is not None:  # when the front window has no node there, it covers nothing
+        visible = [node for node in under if _window_of(tree, node) in {None, front}]
+        under = visible or under
+    return tree.element(min(under, key=lambda node: (_area(tree.box(node)), -node)))
 
 
 def _positions_at(tree: StepTree, x: float, y: float) -> list[int]:
-    """Positions of the nodes whose box holds a point; none without an area does."""
-    left, top, width, height = tree.places.T
+    """Positions of the nodes whose box contains a point, in document order."""
+    left, top, width, height = tree.boxes.T
     inside = (left <= x) & (x < left + width) & (top <= y) & (y < top + height)
-    found: list[int] = np.flatnonzero(inside).tolist()
-    return found
+    positions: list[int] = np.flatnonzero(inside).tolist()
+    return positions
 
 
 def _area(box: BoxTuple | None) -> float:
@@ -58,30 +57,31 @@ def _contains(box: BoxTuple, x: float, y: float) -> bool:
 
 
 def _front_window(tree: StepTree, x: float, y: float) -> int | None:
-    """Position of the outermost window that lies in front at a point; None: one, or not known.
+    """Position of the front window at a point; None with a single window, or when not known.
 
-    Of several, UI Automation's and macOS's first, since both list windows from front to back.
-    AT-SPI's order says nothing: there it is the one that has the focus.
+    UI Automation and macOS list windows from front to back, so it is the first. The order of AT-SPI
+    has no meaning, so it is the window with the focus.
     """
-    there = [
+    windows = [
         position
         for position in _positions_at(tree, x, y)
         if tree.role_at(position) in _WINDOWS
         and "hidden" not in tree.states_at(position)
         and _window_of(tree, position) == position
     ]
-    if len(there) < 2:
+    if len(windows) < 2:
         return None
-    if all(_raw_role(tree, position) == "window" for position in there):
-        return there[0]
-    holders = {_window_of(tree, at) for at, words in enumerate(tree.states) if "focused" in words}
-    return next((position for position in there if position in holders), None)
+    if all(_raw_role(tree, position) == "window" for position in windows):
+        return windows[0]
+    focused = (node for node, states in enumerate(tree.states) if "focused" in states)
+    focused_windows = {_window_of(tree, node) for node in focused}
+    return next((position for position in windows if position in focused_windows), None)
 
 
 def _window_of(tree: StepTree, position: int) -> int | None:
     """Position of the outermost window around a node, itself included."""
-    around = (position, *_ancestors(tree, position))
-    return next((at for at in reversed(around) if tree.role_at(at) in _WINDOWS), None)
+    path = (position, *_ancestors(tree, position))
+    return next((node for node in reversed(path) if tree.role_at(node) in _WINDOWS), None)
 
 
 def _raw_role(tree: StepTree, position: int) -> str:
@@ -89,45 +89,47 @@ def _raw_role(tree: StepTree, position: int) -> str:
 
 
 def focused_node(tree: StepTree) -> Element | None:
-    """The element that had the keyboard, where the scan knows it; never a window."""
-    at = tree.focused
-    return None if at is None or tree.role_at(at) in _CONTAINERS else tree.element(at)
+    """The element with the keyboard focus, when the scan has it; never a window."""
+    focused = tree.focused
+    if focused is None or tree.role_at(focused) in _CONTAINERS:
+        return None
+    return tree.element(focused)
 
 
 def text_node_at(tree: StepTree, x: float, y: float) -> Element | None:
-    """The text element under the last click, for scans that do not know the focus."""
-    found = node_at(tree, x, y)
-    if found is None:
+    """The text element under a point: the hit node, or its nearest ancestor that is one."""
+    hit = node_at(tree, x, y)
+    if hit is None:
         return None
-    around = (found.position, *_ancestors(tree, found.position))
-    return next((tree.element(at) for at in around if tree.role_at(at) in _TEXT_ROLES), None)
+    path = (hit.position, *_ancestors(tree, hit.position))
+    return next((tree.element(node) for node in path if tree.role_at(node) in _TEXT_ROLES), None)
 
 
 def agrees_with_cursor(tree: StepTree) -> bool | None:
-    """Whether our hit test at the recorder's pointer finds what the recorder found there.
+    """Whether our hit test at the recorder's pointer agrees with the recorder's own.
 
-    The recorder's element and ours agree when one lies in the other: its hit tests often end a
-    level or two above the smallest node. None where the recorder did not ask, or found nothing.
+    The two elements agree when one contains the other: recorders often return a node a level or two
+    above the smallest. None when the recorder made no hit test, or found nothing.
     """
     cursor = tree.cursor
     if cursor is None or cursor.position is None or cursor.element is None:
         return None
-    told = cursor.element.place
-    if not _contains(told, cursor.position.x, cursor.position.y):
+    theirs = cursor.element.box
+    if not _contains(theirs, cursor.position.x, cursor.position.y):
         return None
-    found = node_at(tree, cursor.position.x, cursor.position.y)
-    if found is None or found.box is None:
+    hit = node_at(tree, cursor.position.x, cursor.position.y)
+    if hit is None or hit.box is None:
         return False
-    return _holds(told, found.box) or _holds(found.box, told)
+    return _encloses(theirs, hit.box) or _encloses(hit.box, theirs)
 
 
-def _holds(outer: BoxTuple, inner: BoxTuple) -> bool:
-    """Whether one box lies in the other, a pixel of rounding allowed."""
+def _encloses(outer: BoxTuple, inner: BoxTuple) -> bool:
+    """Whether `inner` is inside `outer`, but for rounding."""
     return (
-        outer[0] - 1 <= inner[0]
-        and outer[1] - 1 <= inner[1]
-        and inner[0] + inner[2] <= outer[0] + outer[2] + 1
-        and inner[1] + inner[3] <= outer[1] + outer[3] + 1
+        outer[0] - ROUNDING_PX <= inner[0]
+        and outer[1] - ROUNDING_PX <= inner[1]
+        and inner[0] + inner[2] <= outer[0] + outer[2] + ROUNDING_PX
+        and inner[1] + inner[3] <= outer[1] + outer[3] + ROUNDING_PX
     )
 
 
@@ -142,19 +144,19 @@ def _is_whole_window(tree: StepTree, position: int) -> bool:
     if tree.role_at(position) not in {"panel", "unknown"}:
         return False
     area = _area(tree.box(position))
-    if area >= _WHOLE * tree.screen[0] * tree.screen[1]:
+    if area >= WHOLE_WINDOW_SHARE * tree.screen[0] * tree.screen[1]:
         return True
-    windows = (at for at in _ancestors(tree, position) if tree.role_at(at) == "window")
-    window = next((box for at in windows if (box := tree.box(at)) is not None), None)
-    return window is not None and 0 < _area(window) * _WHOLE <= area
+    windows = (node for node in _ancestors(tree, position) if tree.role_at(node) == "window")
+    window = next((box for node in windows if (box := tree.box(node)) is not None), None)
+    return window is not None and 0 < _area(window) * WHOLE_WINDOW_SHARE <= area
 
 
 def _is_clipped(tree: StepTree, position: int, x: float, y: float) -> bool:
-    """Scrolled out of sight: a page's nodes keep their boxes beyond the edge of its pane."""
+    """Whether the node is scrolled out of sight: its box continues beyond the pane around it."""
     return any(
-        (box := tree.box(at)) is not None
+        (box := tree.box(node)) is not None
         and _area(box) > 0
         and not _contains(box, x, y)
-        and _raw_role(tree, at) in _CLIPPING
-        for at in _ancestors(tree, position)
+        and _raw_role(tree, node) in _CLIPPING
+        for node in _ancestors(tree, position)
     )

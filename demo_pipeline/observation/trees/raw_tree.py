@@ -1,7 +1,7 @@
-"""A scan as the recorder wrote it: typed nodes, decoded fast where the scan is regular.
+"""A scan as the recorder wrote it: its JSON, in every form that recorders write, as typed nodes.
 
-Belongs here: reading one scan's JSON in every form that recorders write. What its nodes mean on the
-canvas is tree.py's subject. What stands in text fields (`value`) is never read.
+A regular scan is decoded fast; any other keeps what is usable. The content of text fields (`value`)
+is never read. Not here: mapping the nodes to the canvas (step_tree.py).
 """
 
 import json
@@ -15,13 +15,13 @@ import numpy as np
 
 from demo_pipeline.common.json_files import JsonFileError, parse_json
 
-FARTHEST = 1e9  # pixels; what lies beyond is damage
+MAX_COORDINATE = 1e9  # units of event space; a larger coordinate is damage
 _NUMBERS = frozenset({int, float})
 
-NOWHERE = (math.nan,) * 4
+NO_BOX = (math.nan,) * 4
 
-Places = np.ndarray[Any, np.dtype[np.float64]]
-"""(nodes, 4): x, y, width, height in event space; NaN where a node is nowhere."""
+Boxes = np.ndarray[Any, np.dtype[np.float64]]
+"""(nodes, 4): x, y, width, height in event space; NaN for a node without a usable box."""
 
 
 class RawBox(msgspec.Struct, gc=False):
@@ -34,7 +34,7 @@ class RawBox(msgspec.Struct, gc=False):
 
 
 class RawNode(msgspec.Struct, gc=False):
-    """One node. `states` is JSON text, so that equal texts need be read once only."""
+    """One node. `states` is JSON text, so that equal texts are parsed only once."""
 
     role: str | None = None
     name: str | None = None
@@ -43,59 +43,59 @@ class RawNode(msgspec.Struct, gc=False):
     children: "list[RawNode] | RawNode | None" = None
 
     @property
-    def place(self) -> tuple[float, float, float, float]:
+    def box(self) -> tuple[float, float, float, float]:
         """x, y, width, height in event space; NaN without a usable box.
 
-        On some macOS recorders it is a list [left, top, right, bottom].
+        Some macOS recorders write a list [left, top, right, bottom].
         """
         bbox = self.bbox
         if type(bbox) is RawBox:
             return bbox.x, bbox.y, bbox.width, bbox.height
         if type(bbox) is list and len(bbox) == 4:
             return bbox[0], bbox[1], bbox[2] - bbox[0], bbox[3] - bbox[1]
-        return NOWHERE
+        return NO_BOX
 
-    def below(self) -> "list[RawNode]":
-        """Its children; macOS recorders write a single child as an object."""
+    def child_nodes(self) -> "list[RawNode]":
+        """The children; macOS recorders write a single child as an object."""
         return _listed(self.children)
 
 
-def places_of(nodes: Sequence[RawNode]) -> Places:
-    """Where nodes are. AT-SPI's sizes of -1 mean nowhere, and so does what is too far to be."""
+def boxes_of(nodes: Sequence[RawNode]) -> Boxes:
+    """The boxes of nodes. AT-SPI's sizes of -1 and impossibly large numbers are not usable."""
     rows = [
         (box.x, box.y, box.width, box.height)
-        if type(box := node.bbox) is RawBox  # spares most nodes the property
-        else node.place
+        if type(box := node.bbox) is RawBox  # faster than the property
+        else node.box
         for node in nodes
     ]
-    places = np.fromiter(chain.from_iterable(rows), float, 4 * len(rows)).reshape(-1, 4)
-    usable = (np.abs(places) <= FARTHEST).all(axis=1) & (places[:, 2:] >= 0).all(axis=1)
-    places[~usable] = math.nan
-    return places
+    boxes = np.fromiter(chain.from_iterable(rows), float, 4 * len(rows)).reshape(-1, 4)
+    usable = (np.abs(boxes) <= MAX_COORDINATE).all(axis=1) & (boxes[:, 2:] >= 0).all(axis=1)
+    boxes[~usable] = math.nan
+    return boxes
 
 
-class Cursor(msgspec.Struct):
-    """What the recorder itself found under the pointer, and where that was."""
+class CursorHitTest(msgspec.Struct):
+    """The recorder's own hit test at the pointer: the element, and the pointer's position."""
 
     element: RawNode | None = None
-    position: "Position | None" = None
+    position: "RawPoint | None" = None
 
 
-class Position(msgspec.Struct):
+class RawPoint(msgspec.Struct):
     """A point in event space."""
 
     x: float
     y: float
 
 
-class Queries(msgspec.Struct):
-    """The recorder's own hit tests; only the one at the pointer is read."""
+class HitTestQueries(msgspec.Struct):
+    """The recorder's own hit tests (`queries`); only the one at the pointer is read."""
 
-    cursor: Cursor | None = None
+    cursor: CursorHitTest | None = None
 
 
-class Walk(NamedTuple):
-    """Nodes in document order; depths from 1; positions of parents, -1 at the top."""
+class FlatTree(NamedTuple):
+    """Nodes in document order, their depths from 1, positions of their parents (-1: none)."""
 
     nodes: list[RawNode]
     depths: list[int]
@@ -107,11 +107,11 @@ class RawScan(msgspec.Struct):
 
     tree: list[RawNode] | RawNode | None = None
     focused_element: RawNode | None = None
-    queries: Queries | None = None
+    queries: HitTestQueries | None = None
 
-    def walk(self) -> "Walk":
-        """Every node in document order, by a stack of what is left on each level."""
-        nodes, depths, parents = found = Walk([], [], [])
+    def flatten(self) -> FlatTree:
+        """Every node in document order; iterative, so that any depth works."""
+        nodes, depths, parents = flat = FlatTree([], [], [])
         levels, above = [iter(_listed(self.tree))], [-1]
         while levels:
             depth, parent = len(levels), above[-1]
@@ -121,16 +121,16 @@ class RawScan(msgspec.Struct):
                 parents.append(parent)
                 if node.children:
                     above.append(len(nodes) - 1)
-                    levels.append(iter(node.below()))
+                    levels.append(iter(node.child_nodes()))
                     break
             else:
                 levels.pop()
                 above.pop()
-        return found
+        return flat
 
     @property
-    def cursor(self) -> Cursor | None:
-        """What lay under the pointer, where the recorder asked."""
+    def cursor(self) -> CursorHitTest | None:
+        """The recorder's hit test at the pointer; None when it made none."""
         return self.queries.cursor if self.queries else None
 
 
@@ -142,9 +142,9 @@ _DECODER = msgspec.json.Decoder(_Event)
 
 
 def decode_scan(line: bytes) -> RawScan | None:
-    """The scan in a line of the log, of any depth; None when the line is no axtree event.
+    """The scan in a line of the log, of any depth; None when the line is not an axtree event.
 
-    A node of another shape than documented keeps what is usable of it.
+    A node that differs from the documented form keeps what is usable of it.
     """
     try:
         return _DECODER.decode(line).data
@@ -155,44 +155,44 @@ def decode_scan(line: bytes) -> RawScan | None:
     except JsonFileError:
         return None
     data = value.get("data") if isinstance(value, dict) else None
-    return scan_of(data) if isinstance(data, dict) else None
+    return scan_from_values(data) if isinstance(data, dict) else None
 
 
-def scan_of(data: Mapping[str, Any]) -> RawScan:
-    """A scan from plain values, whatever they are."""
+def scan_from_values(data: Mapping[str, Any]) -> RawScan:
+    """The scan in the `data` of an axtree event, read leniently from parsed JSON."""
     queries = data.get("queries")
     cursor = queries.get("cursor") if isinstance(queries, dict) else None
     focused = data.get("focused_element")
     return RawScan(
-        [_node_of(top) for top in _objects(data.get("tree"))],
-        _one_node(focused) if isinstance(focused, dict) else None,
-        Queries(_cursor_of(cursor)) if isinstance(cursor, dict) else None,
+        [_tree_of(top) for top in _objects(data.get("tree"))],
+        _node_of(focused) if isinstance(focused, dict) else None,
+        HitTestQueries(_cursor_of(cursor)) if isinstance(cursor, dict) else None,
     )
 
 
-def _cursor_of(value: Mapping[str, Any]) -> Cursor:
-    element, place = value.get("element"), value.get("position")
-    numbers: list[Any] = [place.get("x"), place.get("y")] if isinstance(place, dict) else []
+def _cursor_of(value: Mapping[str, Any]) -> CursorHitTest:
+    element, point = value.get("element"), value.get("position")
+    numbers: list[Any] = [point.get("x"), point.get("y")] if isinstance(point, dict) else []
     usable = len(numbers) == 2 and all(map(_is_number, numbers))
-    return Cursor(
-        _one_node(element) if isinstance(element, dict) else None,
-        Position(*map(float, numbers)) if usable else None,
+    return CursorHitTest(
+        _node_of(element) if isinstance(element, dict) else None,
+        RawPoint(*map(float, numbers)) if usable else None,
     )
 
 
-def _node_of(value: Mapping[str, Any]) -> RawNode:
-    """A node with everything below it, by a stack."""
-    top = _one_node(value)
+def _tree_of(value: Mapping[str, Any]) -> RawNode:
+    """A node with its descendants; iterative, so that any depth works."""
+    top = _node_of(value)
     pending = [(top, value)]
     while pending:
         node, plain = pending.pop()
-        below = [(_one_node(child), child) for child in _objects(plain.get("children"))]
-        node.children = [child for child, _ in below]
-        pending += below
+        children = [(_node_of(child), child) for child in _objects(plain.get("children"))]
+        node.children = [child for child, _ in children]
+        pending += children
     return top
 
 
-def _one_node(value: Mapping[str, Any]) -> RawNode:
+def _node_of(value: Mapping[str, Any]) -> RawNode:
     role, name, states = value.get("role"), value.get("name"), value.get("states")
     known = {str(k): bool(v) for k, v in states.items()} if isinstance(states, dict) else None
     return RawNode(
@@ -213,12 +213,12 @@ def _box_of(value: Any) -> RawBox | list[float] | None:
 
 
 def _is_number(value: Any) -> bool:
-    return type(value) in _NUMBERS and -FARTHEST <= value <= FARTHEST
+    return type(value) in _NUMBERS and -MAX_COORDINATE <= value <= MAX_COORDINATE
 
 
 def _objects(value: Any) -> list[Mapping[str, Any]]:
     if isinstance(value, list):
-        return [one for one in value if isinstance(one, dict)]
+        return [item for item in value if isinstance(item, dict)]
     return [value] if isinstance(value, dict) else []
 
 

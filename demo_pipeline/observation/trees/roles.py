@@ -1,6 +1,6 @@
-"""Roles: what UIA, AX and AT-SPI call a thing, in seed 001's words.
+"""Roles: the role names of UI Automation, macOS AX and AT-SPI, mapped to OSWorld-Desktopd roles.
 
-Belongs here: the lookup over roles.json. A name in no table is `unknown`, and counted.
+Belongs here: the lookup in roles.json. A name that is in no table becomes `unknown`.
 """
 
 import json
@@ -16,9 +16,9 @@ _DROPPED = re.compile(r"[\s\-_]+")
 
 @lru_cache(maxsize=4096)
 def canonical_role(raw: str, platform: str) -> str | None:
-    """Seed 001's role for a recorder's role name; None when no table has it.
+    """The OSWorld-Desktopd role for a recorder's role name; None when no table has it.
 
-    The platform's own table is asked first, then the others: recorders mix them.
+    The table of the platform comes first, then the others, since recorders mix them.
     """
     key = normalised(raw)
     own = _TABLE_OF_PLATFORM.get(platform, "uia")
@@ -43,6 +43,6 @@ def _tables() -> MappingProxyType[str, dict[str, str]]:
 
 @lru_cache(maxsize=4096)
 def normalised(raw: str) -> str:
-    """A role name in the one spelling that the tables are compared in."""
+    """A role name in the spelling that is compared: lower case, no separators, no affixes."""
     text = _DROPPED.sub("", raw.lower())
     return text.removeprefix("ax").removesuffix("control") or text

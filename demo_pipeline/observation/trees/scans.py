@@ -1,20 +1,27 @@
-"""Accessibility scans: which one a step sees, and reading just that one from the log.
+"""Accessibility scans in the log: which one is current at an action, and reading only that one.
 
-Belongs here: choosing by time, reading by offset. What a scan says is raw_tree.py's subject.
+Not here: the content of a scan (raw_tree.py).
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from demo_pipeline.common.recording_files import LOG_FILE
 from demo_pipeline.observation.trees.raw_tree import RawScan, decode_scan
 from demo_pipeline.problems import DemonstrationError, Problem
-from demo_pipeline.recording.event_tables import LOG_FILE
 
 
 @dataclass(frozen=True)
-class ScanAt:
-    """A row of trees.parquet: where a scan lies in the log and when it ran."""
+class LoggedScan:
+    """A scan in the log, a row of the events stage's trees.parquet: where it is and when it ran.
+
+    Attributes:
+        event_index: its line in the log.
+        byte_offset, byte_length: of that line.
+        time_ms: when it began, epoch milliseconds.
+        duration_ms: how long it took; None when the recorder did not log it.
+    """
 
     event_index: int
     byte_offset: int
@@ -24,39 +31,44 @@ class ScanAt:
 
     @property
     def end_ms(self) -> int:
-        """When the scan had finished, epoch milliseconds."""
+        """When the scan finished, epoch milliseconds."""
         return self.time_ms + (self.duration_ms or 0)
 
 
 @dataclass(frozen=True)
 class CurrentScan:
-    """The scan an action sees, how old it was, and what that means.
+    """The current scan at an action, and how fresh it is.
 
     Attributes:
-        scan: None when there is none.
+        scan: None without a scan that had begun by the press.
         age_ms: from the end of the scan to the press; negative while it was still running.
         freshness: `fresh`: begun after the previous action ended; `stale`: older;
             `changed`: stale, and much of the screen changed since; `running`: begun but not
-            finished by the press; `none`.
+            finished by the press; `none`: no scan.
     """
 
-    scan: ScanAt | None
+    scan: LoggedScan | None
     age_ms: int | None
     freshness: str
 
 
-def scan_in_force(
-    scans: Sequence[ScanAt], press_ms: int, since_ms: float, changes_ms: Sequence[float] = ()
+def current_scan(
+    scans: Sequence[LoggedScan], press_ms: int, since_ms: float, changes_ms: Sequence[float] = ()
 ) -> CurrentScan:
     """The newest scan that had finished by the press, else the newest that had begun.
 
-    `changes_ms`: when much of the screen changed, epoch milliseconds.
+    Args:
+        scans: of the log, in any order.
+        press_ms: when the action began; this and all times are epoch milliseconds.
+        since_ms: when the previous action had ended.
+        changes_ms: when much of the screen changed.
     """
     done = [scan for scan in scans if scan.end_ms <= press_ms]
     if done:
         newest = max(done, key=lambda scan: (scan.time_ms, scan.event_index))
         freshness = "fresh" if newest.time_ms >= since_ms else "stale"
-        if freshness == "stale" and any(newest.time_ms < at < press_ms for at in changes_ms):
+        changed = any(newest.time_ms < change < press_ms for change in changes_ms)
+        if freshness == "stale" and changed:
             freshness = "changed"
         return CurrentScan(newest, press_ms - newest.end_ms, freshness)
     begun = [scan for scan in scans if scan.time_ms <= press_ms]
@@ -66,15 +78,19 @@ def scan_in_force(
     return CurrentScan(None, None, "none")
 
 
-def read_scan(log: Path, scan: ScanAt) -> RawScan:
-    """One axtree event's scan. Raises `DemonstrationError` when the line is no longer that."""
+def read_scan(log: Path, scan: LoggedScan) -> RawScan:
+    """Read a scan from the log.
+
+    Raises:
+        DemonstrationError: the line is not an axtree event that can be read.
+    """
     with log.open("rb") as stream:
         stream.seek(scan.byte_offset)
-        found = decode_scan(stream.read(scan.byte_length))
-    if found is None:
+        decoded = decode_scan(stream.read(scan.byte_length))
+    if decoded is None:
         message = "the accessibility scan cannot be read"
-        remedy = "the step gets an empty tree; record again for a better one"
+        remedy = "the step gets an empty tree; record the demonstration again for a complete one"
         raise DemonstrationError(
             Problem("unreadable_scan", LOG_FILE, message, line=scan.event_index, remedy=remedy)
         )
-    return found
+    return decoded

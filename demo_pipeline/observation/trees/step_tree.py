@@ -1,7 +1,7 @@
-"""The UI tree of a step: a scan in seed 001's words, on the canvas.
+"""The UI tree of a step: a scan mapped to OSWorld-Desktopd roles and states, on the canvas.
 
-Belongs here: roles, states, bounds. Not here: which scan (scans.py), which node is the target
-(target.py), the form of the file (tree_json.py).
+Not here: which scan (scans.py), which node is the target (hit_test.py), the form of the file
+(tree_json.py).
 """
 
 import json
@@ -14,9 +14,15 @@ from typing import Any
 import numpy as np
 
 from demo_pipeline.observation.calibration.canvas import Canvas
-from demo_pipeline.observation.trees.raw_tree import Cursor, Places, RawNode, RawScan, places_of
+from demo_pipeline.observation.trees.raw_tree import (
+    Boxes,
+    CursorHitTest,
+    RawNode,
+    RawScan,
+    boxes_of,
+)
 from demo_pipeline.observation.trees.roles import UNKNOWN, canonical_role
-from demo_pipeline.observation.trees.tree_json import Columns, tree_bytes
+from demo_pipeline.observation.trees.tree_json import NodeColumns, tree_bytes
 
 _STATES_WHEN_TRUE = {
     "focused": "focused",
@@ -34,13 +40,13 @@ _STATES_WHEN_TRUE = {
     "active": "active",
 }
 _STATES_WHEN_FALSE = {"enabled": "disabled", "visible": "hidden"}
-_USUAL = frozenset({"enabled"})  # what is enabled is not worth a word
+_IGNORED_STATES = frozenset({"enabled"})  # the normal case, for which no state is written
 
 _SIDES = ("x", "y", "width", "height")
 
-SPARSE_NODES = 5  # with an area; a window with nothing in it has fewer
+SPARSE_NODES = 5  # nodes with an area; an empty window has fewer
 
-Words = tuple[str, ...]
+States = tuple[str, ...]
 BoxTuple = tuple[float, float, float, float]
 
 
@@ -58,27 +64,27 @@ class Element:
     id: str
     role: str
     name: str
-    states: Words
+    states: States
     bounds: dict[str, int]
     box: BoxTuple | None
 
 
 @dataclass(frozen=True)
 class StepTree:
-    """A mapped scan: one entry a node below the root in each list, in document order.
+    """A mapped scan. Each list has an entry for every node below the root, in document order.
 
-    What a single node is can be asked (`role_at`, `states_at`, `element`) without mapping them all.
+    `role_at`, `states_at` and `element` map a single node without mapping all of them.
 
     Attributes:
-        time_ms: the scan's time, or the press where there is no scan; epoch milliseconds.
-        platform: meta.platform, whose names of roles are asked first.
+        time_ms: when the scan began, or the press without a scan; epoch milliseconds.
+        platform: meta.platform, whose table of role names comes first.
         raws: the recorder's nodes.
         parents: positions; -1 below the root.
         depths: 1 below the root.
-        places: (nodes, 4) x, y, width, height in event space; NaN where a node is nowhere.
-        focused: position of what the recorder calls `focused_element`; None: not to be seen.
-        cursor: what the recorder itself found under the pointer, where it asked.
-        readable: False where the scan could not be read and the tree is a root only.
+        boxes: (nodes, 4) x, y, width, height in event space; NaN without a usable box.
+        focused: position of the recorder's `focused_element`; None: it is not in the tree.
+        cursor: the recorder's own hit test at the pointer; None when it made none.
+        readable: False when the scan could not be read, so that the tree is only a root.
     """
 
     time_ms: int
@@ -87,9 +93,9 @@ class StepTree:
     raws: Sequence[RawNode] = ()
     parents: Sequence[int] = ()
     depths: Sequence[int] = ()
-    places: Places = field(default_factory=lambda: np.empty((0, 4)))
+    boxes: Boxes = field(default_factory=lambda: np.empty((0, 4)))
     focused: int | None = None
-    cursor: Cursor | None = None
+    cursor: CursorHitTest | None = None
     readable: bool = True
 
     def __len__(self) -> int:
@@ -103,36 +109,36 @@ class StepTree:
 
     @property
     def is_sparse(self) -> bool:
-        """So few nodes can be seen that the application told the recorder next to nothing."""
-        return int((self.places[:, 2] * self.places[:, 3] > 0).sum()) < SPARSE_NODES
+        """Whether so few nodes have an area that the application exposes nearly nothing."""
+        return int((self.boxes[:, 2] * self.boxes[:, 3] > 0).sum()) < SPARSE_NODES
 
     @cached_property
     def roles(self) -> Sequence[str]:
-        """Seed 001's."""
+        """OSWorld-Desktopd roles."""
         known = self._known_roles
         return [known[name] or UNKNOWN for name in self._raw_roles]
 
     @cached_property
-    def states(self) -> Sequence[Words]:
-        """Seed 001's."""
-        words = {text: _words(text)[0] for text in set(self._raw_states)}
-        found = [words[text] for text in self._raw_states]
+    def states(self) -> Sequence[States]:
+        """OSWorld-Desktopd states."""
+        mapped = {text: _map_states(text)[0] for text in set(self._raw_states)}
+        states = [mapped[text] for text in self._raw_states]
         if self.focused is not None:
-            found[self.focused] = self.states_at(self.focused)
-        return found
+            states[self.focused] = self.states_at(self.focused)
+        return states
 
     @cached_property
     def unknown_roles(self) -> Counter[str]:
-        """Raw role names in no table, with counts."""
+        """Raw role names that are in no table, with counts."""
         names = {name for name, role in self._known_roles.items() if role is None}
         return Counter(name for name in self._raw_roles if name in names) if names else Counter()
 
     @cached_property
     def dropped_states(self) -> Counter[str]:
-        """Raw state names seed 001 has no word for, with counts."""
+        """Raw state names without an OSWorld-Desktopd state, with counts."""
         dropped: Counter[str] = Counter()
         for text, count in Counter(self._raw_states).items():
-            dropped.update(dict.fromkeys(_words(text)[1], count))
+            dropped.update(dict.fromkeys(_map_states(text)[1], count))
         return dropped
 
     @cached_property
@@ -151,19 +157,19 @@ class StepTree:
         """One of `roles`."""
         return canonical_role(self.raws[position].role or "", self.platform) or UNKNOWN
 
-    def states_at(self, position: int) -> Words:
+    def states_at(self, position: int) -> States:
         """One of `states`."""
-        words = _words(bytes(self.raws[position].states))[0]
-        return words if position != self.focused or "focused" in words else ("focused", *words)
+        states = _map_states(bytes(self.raws[position].states))[0]
+        return states if position != self.focused or "focused" in states else ("focused", *states)
 
     def box(self, position: int) -> BoxTuple | None:
-        """x, y, width, height in event space; None where the node is nowhere."""
-        x, y, width, height = self.places[position].tolist()
-        return None if x != x else (x, y, width, height)  # noqa: PLR0124 - NaN alone differs
+        """x, y, width, height in event space; None without a usable box."""
+        x, y, width, height = self.boxes[position].tolist()
+        return None if x != x else (x, y, width, height)  # noqa: PLR0124 - only NaN differs from itself
 
     def element(self, position: int) -> Element:
         """The node at a position."""
-        bounds = _bounds(self.places[position : position + 1], self.canvas)
+        bounds = _bounds(self.boxes[position : position + 1], self.canvas)
         return Element(
             position,
             f"node_{position + 1}",
@@ -180,65 +186,65 @@ class StepTree:
             name if (name := raw.name or "").isascii() else _text(name)  # spares most names a call
             for raw in self.raws
         ]
-        bounds = _bounds(self.places, self.canvas)
-        columns = Columns(self.depths, self.roles, names, bounds, self.states)
+        bounds = _bounds(self.boxes, self.canvas)
+        columns = NodeColumns(self.depths, self.roles, names, bounds, self.states)
         return tree_bytes(self.time_ms, (self.canvas.width, self.canvas.height), columns)
 
 
 def map_tree(scan: RawScan | None, time_ms: int, platform: str, canvas: Canvas) -> StepTree:
-    """Map a scan (None: a root-only tree) to seed 001; arguments as in `StepTree`."""
+    """Map a scan; None gives a tree with only a root. Arguments as in `StepTree`."""
     if scan is None:
         return StepTree(time_ms, canvas, platform)
-    raws, depths, parents = scan.walk()
-    places = places_of(raws)
-    focused = _focused(scan.focused_element, raws, places)
-    return StepTree(time_ms, canvas, platform, raws, parents, depths, places, focused, scan.cursor)
+    raws, depths, parents = scan.flatten()
+    boxes = boxes_of(raws)
+    focused = _focused(scan.focused_element, raws, boxes)
+    return StepTree(time_ms, canvas, platform, raws, parents, depths, boxes, focused, scan.cursor)
 
 
-def _focused(wanted: RawNode | None, raws: Sequence[RawNode], places: Places) -> int | None:
-    """The last node with the role, the name and the box of what has the focus."""
-    if wanted is None:
+def _focused(element: RawNode | None, raws: Sequence[RawNode], boxes: Boxes) -> int | None:
+    """Position of the last node with the role, the name and the box of the focused element."""
+    if element is None:
         return None
-    place = places_of([wanted])
-    if not place[0, 2] * place[0, 3] > 0:  # nowhere, or without an area
+    box = boxes_of([element])
+    if not box[0, 2] * box[0, 3] > 0:  # no usable box, or no area
         return None
-    there = np.flatnonzero((places == place).all(axis=1)).tolist()
-    key = (wanted.role, wanted.name)
-    same = [position for position in there if (raws[position].role, raws[position].name) == key]
+    same_box = np.flatnonzero((boxes == box).all(axis=1)).tolist()
+    key = (element.role, element.name)
+    same = [position for position in same_box if (raws[position].role, raws[position].name) == key]
     return same[-1] if same else None
 
 
-def _bounds(places: Places, canvas: Canvas) -> list[list[int]]:
-    """Columns x, y, width, height on the canvas: edges to the nearest pixel; zeros for nowhere."""
+def _bounds(boxes: Boxes, canvas: Canvas) -> list[list[int]]:
+    """Columns x, y, width, height in whole canvas pixels; zeros without a usable box."""
     pad = np.array((canvas.pad_x, canvas.pad_y))
     factor = canvas.event_to_canvas
-    first = np.rint(places[:, :2] * factor + pad)
-    last = np.rint((places[:, :2] + places[:, 2:]) * factor + pad)
-    found = np.nan_to_num(np.hstack([first, np.maximum(0, last - first)]))
-    columns: list[list[int]] = found.astype(np.int64).T.tolist()
+    first = np.rint(boxes[:, :2] * factor + pad)
+    last = np.rint((boxes[:, :2] + boxes[:, 2:]) * factor + pad)
+    bounds = np.nan_to_num(np.hstack([first, np.maximum(0, last - first)]))
+    columns: list[list[int]] = bounds.astype(np.int64).T.tolist()
     return columns
 
 
 @lru_cache(maxsize=4096)
-def _words(states: bytes) -> tuple[Words, Words]:
-    """Seed 001's words for a node's states (JSON text), and the names it has no word for."""
+def _map_states(states: bytes) -> tuple[States, States]:
+    """OSWorld-Desktopd states for a node's states (JSON text), and the names that have none."""
     try:
         values: Any = json.loads(states) if states else None
     except ValueError:
         values = None
-    words, dropped = [], []
+    mapped, dropped = [], []
     for name, value in values.items() if isinstance(values, dict) else ():
         key = name.lower().replace("-", "_").replace(" ", "_")
-        word = _STATES_WHEN_TRUE.get(key) if value else _STATES_WHEN_FALSE.get(key)
-        if word is not None:
-            words.append(word)
-        elif value and key not in _USUAL:
+        state = _STATES_WHEN_TRUE.get(key) if value else _STATES_WHEN_FALSE.get(key)
+        if state is not None:
+            mapped.append(state)
+        elif value and key not in _IGNORED_STATES:
             dropped.append(name)
-    return tuple(dict.fromkeys(words)), tuple(dropped)
+    return tuple(dict.fromkeys(mapped)), tuple(dropped)
 
 
 def _text(value: str | None) -> str:
-    """A name as valid text: recorders write null, and lone surrogates exist."""
+    """A name as valid text: recorders write null and lone surrogates."""
     if value is None or value.isascii():
         return value or ""
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

@@ -1,6 +1,6 @@
-"""ui_tree.json as bytes: the nodes of a tree written one by one, then put into each other.
+"""ui_tree.json as bytes: each node is encoded once, then the texts are nested.
 
-Belongs here: the form of the file. What its values are is tree.py's subject.
+Not here: the values (step_tree.py).
 """
 
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ from demo_pipeline.formats.desktopd.tree_fast import numbered_ids
 _CHILDREN = b',"children":['
 
 
-class Columns(NamedTuple):
-    """The nodes below the root, in document order.
+class NodeColumns(NamedTuple):
+    """The nodes below the root, in document order, as columns.
 
     Attributes:
         depths: 1 below the root.
@@ -50,8 +50,8 @@ class _Node(msgspec.Struct, gc=False):
 _ENCODER = msgspec.json.Encoder()
 
 
-def tree_bytes(time_ms: int, size: tuple[int, int], columns: Columns) -> bytes:
-    """The file on one line with a final newline; no depth is too deep.
+def tree_bytes(time_ms: int, size: tuple[int, int], columns: NodeColumns) -> bytes:
+    """The file on one line with a final newline; any depth works.
 
     Args:
         time_ms: of the scan, epoch milliseconds.
@@ -63,7 +63,7 @@ def tree_bytes(time_ms: int, size: tuple[int, int], columns: Columns) -> bytes:
     depths, roles, names, bounds, states = columns
     ids = numbered_ids(len(depths) + 1)[1:]
     nodes = map(_Node, ids, roles, names, map(_Bounds, *bounds), states)
-    # A line break within a text is written as an escape: this one ends a node.
+    # A line break inside a text is escaped, so this one ends a node.
     pieces = _ENCODER.encode_lines([root, *nodes]).split(b"}\n")[:-1]
     head = f'{{"timestamp":"{iso_utc(time_ms)}","screen":{{"width":{width},"height":{height}}},'
     joined = chain.from_iterable(zip(pieces, _between(depths), strict=True))
@@ -71,12 +71,12 @@ def tree_bytes(time_ms: int, size: tuple[int, int], columns: Columns) -> bytes:
 
 
 def _between(depths: Sequence[int]) -> list[bytes]:
-    """What follows each node, the root first: children that begin, nodes that are complete."""
+    """The text after each node, the root first: it opens children, or closes finished nodes."""
     levels = np.array((0, *depths))
     ends = levels[:-1] - levels[1:] + 1
     counts = ends.tolist()
-    words = {count: _CHILDREN + b"]}" * count + b"," * (count > 0) for count in set(counts)}
-    return [*(words[count] for count in counts), _CHILDREN + b"]}" * int(levels[-1] + 1)]
+    closing = {count: _CHILDREN + b"]}" * count + b"," * (count > 0) for count in set(counts)}
+    return [*(closing[count] for count in counts), _CHILDREN + b"]}" * int(levels[-1] + 1)]
 
 
 def iso_utc(time_ms: float) -> str:

@@ -1,6 +1,7 @@
-"""The `ui_trees` stage: the tree in force at each action, and the element it was meant for.
+"""The `ui_trees` stage: the UI tree that is current at each action, and the action's target.
 
-Belongs here: reading each needed scan once, NNN.json, trees.parquet. Not here: its checks.
+Belongs here: reading each needed scan once, NNN.json, trees.parquet and its reader. Not here: the
+stage's checks (tree_checks.py).
 """
 
 from collections import Counter
@@ -10,19 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action, read_actions
 from demo_pipeline.common.hardlinks import link_or_copy
+from demo_pipeline.common.parquet import described_schema, read_rows, write_rows
 from demo_pipeline.common.python_gc import reduced_python_gc
 from demo_pipeline.observation.calibration.canvas import Canvas
-from demo_pipeline.observation.calibration.evidence import Evidence
+from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.observation.trees.hit_test import agrees_with_cursor, node_at
 from demo_pipeline.observation.trees.keyboard_focus import KeyboardFocus
-from demo_pipeline.observation.trees.scans import CurrentScan, ScanAt, read_scan, scan_in_force
+from demo_pipeline.observation.trees.scans import CurrentScan, LoggedScan, current_scan, read_scan
 from demo_pipeline.observation.trees.step_tree import Element, StepTree, map_tree
 from demo_pipeline.problems import DemonstrationError
-from demo_pipeline.recording.event_tables import described_schema, read_table
 from demo_pipeline.recording.events import read_scans
 
 UI_TREES_FILE = "trees.parquet"
@@ -33,13 +33,18 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("scan_event", pa.int64(), True, "line of the scan in input_log.jsonl; null: no scan"),
     ("scan_ms", pa.int64(), True, "when the scan began, epoch milliseconds"),
     ("duration_ms", pa.int64(), True, "how long it took, milliseconds"),
-    ("tree_age_ms", pa.int64(), True, "end of the scan to the press; negative: still running"),
+    (
+        "tree_age_ms",
+        pa.int64(),
+        True,
+        "end of the scan to the press; negative: still running",
+    ),
     ("freshness", pa.string(), False, "fresh, stale, changed, running, sparse, unreadable or none"),
     ("nodes", pa.int32(), False, "below the root"),
     ("unknown_roles", pa.int32(), False, "nodes whose role is in no table"),
-    ("dropped_states", pa.int32(), False, "states that seed 001 has no word for"),
-    ("target_id", pa.string(), True, "id in NNN.json; null: no element fits"),
-    ("target_role", pa.string(), True, "seed 001 role"),
+    ("dropped_states", pa.int32(), False, "states without an OSWorld-Desktopd state"),
+    ("target_id", pa.string(), True, "id in NNN.json; null: no target is known"),
+    ("target_role", pa.string(), True, "OSWorld-Desktopd role"),
     ("target_name", pa.string(), True, "name of the element"),
     ("target_x", pa.int32(), True, "box on the canvas, pixels"),
     ("target_y", pa.int32(), True, "box on the canvas, pixels"),
@@ -50,27 +55,27 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
         "cursor_agrees",
         pa.bool_(),
         True,
-        "our hit test at the scan's own pointer finds what the recorder found; null: not asked",
+        "our hit test at the scan's pointer agrees with the recorder's; null: it made none",
     ),
 )
 
 UI_TREES_SCHEMA = described_schema(_COLUMNS)
 
 
-Row = dict[str, Any]
+TreeRow = dict[str, Any]
 """A row of trees.parquet."""
 
 
 class TreeReader:
-    """Reads and maps scans of one log; keeps the last, since neighbouring steps share it."""
+    """Reads and maps scans of one log; keeps the last, since neighbouring actions share it."""
 
     def __init__(self, log: Path, platform: str) -> None:
         self._log = log
         self._platform = platform
         self._last: tuple[int, StepTree] | None = None
 
-    def tree(self, scan: ScanAt | None, press_ms: int, canvas: Canvas) -> StepTree:
-        """The mapped tree of `scan`; a root-only tree without one."""
+    def tree(self, scan: LoggedScan | None, press_ms: int, canvas: Canvas) -> StepTree:
+        """The tree of `scan`; without a scan, or with an unreadable one, only a root."""
         if scan is None:
             return map_tree(None, press_ms, self._platform, canvas)
         if self._last is not None and self._last[0] == scan.event_index:
@@ -92,8 +97,8 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
     evidence: Evidence,
     out: Path,
 ) -> dict[str, Any]:
-    """Write NNN.json for each action and trees.parquet; return a summary."""
-    scans = [ScanAt(**row) for row in read_scans(events_folder)]
+    """Write NNN.json for each action, and trees.parquet; return a summary."""
+    scans = [LoggedScan(**row) for row in read_scans(events_folder)]
     reader = TreeReader(log, platform)
     canvas = evidence.as_canvas()
     unknown: Counter[str] = Counter()
@@ -101,29 +106,28 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
     since = float("-inf")
     keyboard, written = KeyboardFocus(), _Writer()
     clock = evidence.as_clock()
-    changes = [clock.event_time(moment) for moment in evidence.screen_changes_s]
+    changes = [clock.event_time(time_s) for time_s in evidence.screen_changes_s]
     for action in read_actions(actions_folder):
-        force = scan_in_force(scans, action.press_ms, since, changes)
-        tree = reader.tree(force.scan, action.press_ms, canvas)
+        current = current_scan(scans, action.press_ms, since, changes)
+        tree = reader.tree(current.scan, action.press_ms, canvas)
         name = f"{action.action_index:03d}.json"
         written.write(out / name, tree)
         if action.action_type in POINTER_TYPES:
-            target, method = _hit(action, tree, force, evidence)
+            target, method = _hit(action, tree, current, evidence)
         else:
-            target, method = keyboard.target(action, tree, force, changes)
-        rows.append(_row(action, name, force, tree, target=target, method=method))
+            target, method = keyboard.target(action, tree, current, changes)
+        rows.append(_row(action, name, current, tree, target=target, method=method))
         unknown.update(tree.unknown_roles)
         if action.action_type in POINTER_TYPES - {"scroll"}:
-            keyboard.clicked(action, known=target is not None)
+            keyboard.record_click(action, target_known=target is not None)
         if action.action_type != "pause":
             since = max(since, action.end_ms)
-    table = pa.Table.from_pylist(rows, schema=UI_TREES_SCHEMA)
-    pq.write_table(table, out / UI_TREES_FILE, compression="zstd", compression_level=3)
+    write_rows(out / UI_TREES_FILE, rows, UI_TREES_SCHEMA)
     return _summary(rows, unknown)
 
 
 class _Writer:
-    """Writes trees; of one that was just written, a further name is a link to the same bytes."""
+    """Writes trees; the tree that was written last is linked instead of written again."""
 
     def __init__(self) -> None:
         self._last: tuple[StepTree, Path] | None = None
@@ -138,27 +142,27 @@ class _Writer:
 
 
 def _hit(
-    action: Action, tree: StepTree, force: CurrentScan, evidence: Evidence
+    action: Action, tree: StepTree, current: CurrentScan, evidence: Evidence
 ) -> tuple[Element | None, str]:
-    """The node under the point, unless the screen there is no longer what the scan saw."""
+    """The node under the point, unless the screen there changed after the scan; and the method."""
     if action.x is None or action.y is None or action.action_index in evidence.redrawn:
         return None, "none"
-    if force.freshness == "changed" and action.action_index not in evidence.unmoved:
+    if current.freshness == "changed" and action.action_index not in evidence.unmoved:
         return None, "none"
-    found = node_at(tree, action.x, action.y)
-    return found, "hit_test" if found else "none"
+    target = node_at(tree, action.x, action.y)
+    return target, "hit_test" if target else "none"
 
 
 def _row(
     action: Action,
     name: str,
-    force: CurrentScan,
+    current: CurrentScan,
     tree: StepTree,
     *,
     target: Element | None,
     method: str,
 ) -> dict[str, Any]:
-    scan = force.scan
+    scan = current.scan
     bounds = target.bounds if target else {}
     return {
         "action_index": action.action_index,
@@ -166,8 +170,8 @@ def _row(
         "scan_event": scan.event_index if scan else None,
         "scan_ms": scan.time_ms if scan else None,
         "duration_ms": scan.duration_ms if scan else None,
-        "tree_age_ms": force.age_ms,
-        "freshness": _freshness(force, tree),
+        "tree_age_ms": current.age_ms,
+        "freshness": _freshness(current, tree),
         "nodes": len(tree),
         "unknown_roles": tree.unknown_roles.total(),
         "dropped_states": tree.dropped_states.total(),
@@ -180,12 +184,12 @@ def _row(
     }
 
 
-def _freshness(force: CurrentScan, tree: StepTree) -> str:
-    if force.scan is None:
-        return force.freshness
+def _freshness(current: CurrentScan, tree: StepTree) -> str:
+    if current.scan is None:
+        return current.freshness
     if not tree.readable:
         return "unreadable"
-    return "sparse" if tree.is_sparse else force.freshness
+    return "sparse" if tree.is_sparse else current.freshness
 
 
 def _summary(rows: Sequence[dict[str, Any]], unknown: Counter[str]) -> dict[str, Any]:
@@ -204,6 +208,5 @@ def _summary(rows: Sequence[dict[str, Any]], unknown: Counter[str]) -> dict[str,
 
 
 def read_tree_rows(folder: Path) -> list[dict[str, Any]]:
-    """Rows of trees.parquet, one an action."""
-    rows: list[dict[str, Any]] = read_table(folder / UI_TREES_FILE, UI_TREES_SCHEMA).to_pylist()
-    return rows
+    """Rows of trees.parquet, one for each action."""
+    return read_rows(folder / UI_TREES_FILE, UI_TREES_SCHEMA)

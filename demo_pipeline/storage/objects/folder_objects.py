@@ -1,7 +1,7 @@
-"""Objects in a local folder: what a bucket is elsewhere, with the same promises.
+"""Objects in a local folder, with the same guarantees as a bucket.
 
-Belongs here: listing, reading and writing of keys under one root. Hidden names, and links that
-lead outside the root, are not there for anybody.
+Belongs here: listing, reading and writing keys under one root. Hidden names, and links that lead
+outside the root, are ignored.
 """
 
 import fcntl
@@ -15,20 +15,19 @@ from pathlib import Path
 from typing import BinaryIO
 
 from demo_pipeline.storage.errors import StorageError
-from demo_pipeline.storage.objects.folder_walk import FolderEntry, children, files_after
+from demo_pipeline.storage.objects.folder_walk import FolderEntry, files_after, list_folder
 from demo_pipeline.storage.objects.object_store import PAGE, ObjectChangedError, ObjectInfo, Page
-from demo_pipeline.storage.store.atomic_write import whole_file
-from demo_pipeline.storage.store.disk import Disk
+from demo_pipeline.storage.store.disk import Disk, stored_file
 
 _CHUNK = 2**20  # bytes
 
 
 @dataclass(frozen=True, slots=True)
 class FolderObjects:
-    """See `Objects`. Keys come in the order of their parts, and a token is good for ever.
+    """See `Objects`. Keys are listed in the order of their parts, and a token does not expire.
 
     Args:
-        root: the folder; it must be there to be listed, and is made by the first `put`.
+        root: the folder; listing requires it, and the first `put` creates it.
     """
 
     root: Path
@@ -42,15 +41,15 @@ class FolderObjects:
         """See `Objects`.
 
         Raises:
-            StorageError: the root is not there, or a folder in it cannot be read.
+            StorageError: the root does not exist, or a folder in it cannot be read.
         """
         self._require_root()
         folder, _, start = prefix.rpartition("/")
         if folder and not _is_plain(folder):
             return Page((), (), None)
-        found = list(islice(files_after(self.root, folder, start, _after(token)), limit + 1))
-        objects = tuple(_info(entry) for entry in found[:limit])
-        return Page(objects, (), _token(found[limit - 1]) if len(found) > limit else None)
+        entries = list(islice(files_after(self.root, folder, start, _after(token)), limit + 1))
+        objects = tuple(_info(entry) for entry in entries[:limit])
+        return Page(objects, (), _token(entries[limit - 1]) if len(entries) > limit else None)
 
     def list_prefixes(self, prefix: str = "", token: str | None = None, limit: int = PAGE) -> Page:
         """See `Objects`. Raises as `list_page`."""
@@ -59,11 +58,11 @@ class FolderObjects:
         if folder and not _is_plain(folder):
             return Page((), (), None)
         after = _after(token)
-        entries = (one for one in children(self.root, folder) if one.parts > after)
-        found = list(islice(entries, limit + 1))
-        objects = tuple(_info(entry) for entry in found[:limit] if not entry.is_folder)
-        prefixes = tuple(f"{entry.key}/" for entry in found[:limit] if entry.is_folder)
-        return Page(objects, prefixes, _token(found[limit - 1]) if len(found) > limit else None)
+        following = (entry for entry in list_folder(self.root, folder) if entry.parts > after)
+        entries = list(islice(following, limit + 1))
+        objects = tuple(_info(entry) for entry in entries[:limit] if not entry.is_folder)
+        prefixes = tuple(f"{entry.key}/" for entry in entries[:limit] if entry.is_folder)
+        return Page(objects, prefixes, _token(entries[limit - 1]) if len(entries) > limit else None)
 
     def head(self, key: str) -> ObjectInfo | None:
         """See `Objects`."""
@@ -85,14 +84,14 @@ class FolderObjects:
     def fetch(self, key: str, etag: str, dest: Path) -> None:
         """See `Objects`."""
         try:
-            with self._opened(key) as file, whole_file(dest) as out:
+            with self._opened(key) as file, stored_file(dest) as out:
                 for chunk in self.chunks(file):
                     out.write(chunk)
                 read = _described(key, os.fstat(file.fileno()))
                 if read.etag != etag or out.tell() != read.size or self.head(key) != read:
-                    raise ObjectChangedError(f"{key!r} is no longer the file that was listed")
+                    raise ObjectChangedError(f"{key!r} is not the file that was listed any more")
         except FileNotFoundError:
-            raise ObjectChangedError(f"{key!r} is no longer there") from None
+            raise ObjectChangedError(f"{key!r} was removed") from None
 
     def put(
         self,
@@ -108,14 +107,14 @@ class FolderObjects:
             StorageError: the key is hidden, has empty parts or `..`, or is a folder.
         """
         if not _is_plain(key):
-            raise StorageError(f"{key!r} is no key that a folder can hold")
+            raise StorageError(f"{key!r} cannot be a key in a folder")
         path = self.root / key
         Disk().make_folders(path.parent)
         with self._locked():
             now = self.head(key)
             if (if_none_match and now) or (if_match and (now is None or now.etag != if_match)):
-                raise ObjectChangedError(f"{key!r} was written by somebody else meanwhile")
-            with whole_file(path) as out:
+                raise ObjectChangedError(f"{key!r} was written by another process meanwhile")
+            with stored_file(path) as out:
                 for chunk in [data] if isinstance(data, bytes) else _read(data):
                     out.write(chunk)
             return _described(key, path.stat())
@@ -126,13 +125,13 @@ class FolderObjects:
             Disk().unlink(self.root / key)
 
     def chunks(self, file: BinaryIO) -> Iterator[bytes]:
-        """The rest of an open file, piece by piece."""
+        """The rest of an open file, in chunks."""
         while chunk := file.read(_CHUNK):
             yield chunk
 
     @contextmanager
     def _opened(self, key: str) -> Iterator[BinaryIO]:
-        """The file of a key. Raises `FileNotFoundError` for all that is no object."""
+        """The file of a key. Raises `FileNotFoundError` when the key is not an object's."""
         path = self.root / key
         inside = _is_plain(key) and path.resolve().is_relative_to(self.root.resolve())
         if not inside or not path.is_file():
@@ -142,13 +141,13 @@ class FolderObjects:
         except (IsADirectoryError, NotADirectoryError):
             raise FileNotFoundError(key) from None
         except PermissionError:
-            raise StorageError(f"{key!r}: may not be read; check its permissions") from None
+            raise StorageError(f"{key!r}: cannot be read; check its permissions") from None
         with file:
             yield file
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Alone among those who write under this root."""
+        """Lock the root against other writers."""
         handle = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
@@ -159,7 +158,8 @@ class FolderObjects:
     def _require_root(self) -> None:
         if not self.root.is_dir():
             raise StorageError(
-                f"{self.root}: no folder of uploads there; create it, or set DEMO_PIPELINE_UPLOADS"
+                f"{self.root}: the uploads folder does not exist; "
+                "create it, or set DEMO_PIPELINE_UPLOADS"
             )
 
 
@@ -173,7 +173,7 @@ def _read(path: Path) -> Iterator[bytes]:
 
 
 def _is_plain(key: str) -> bool:
-    """Whether every part is a name that is neither hidden nor `..`."""
+    """Whether every part is a visible name."""
     return "\0" not in key and all(part and part[0] != "." for part in key.split("/"))
 
 
@@ -192,10 +192,12 @@ def _token(last: FolderEntry) -> str:
 
 
 def _after(token: str | None) -> tuple[str, ...]:
-    """The parts of the last key of the page before; empty at the beginning."""
+    """The parts of the last key on the page before; empty at the beginning."""
     if token is None:
         return ()
     try:
         return tuple(os.fsdecode(bytes.fromhex(token)).split("/"))
     except ValueError:
-        raise StorageError("this token is not from a listing of a folder; list afresh") from None
+        raise StorageError(
+            "this token is not from a listing of a folder; start a new listing"
+        ) from None

@@ -1,6 +1,6 @@
-"""Walking a local folder in the order of keys, from any place on, reading no more than is asked.
+"""Walking a local folder in the order of keys, from any key on, lazily.
 
-Belongs here: which entries under a root count as objects and folders.
+Belongs here: the rule which entries under a root count as objects and folders.
 """
 
 import os
@@ -16,7 +16,7 @@ Parts = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class FolderEntry:
-    """A file or folder under the root, links followed.
+    """A file or folder under the root, with links followed.
 
     Attributes:
         parts: of its key; entries are ordered by them.
@@ -37,27 +37,27 @@ class FolderEntry:
         return stat.S_ISDIR(self.status.st_mode)
 
 
-def children(root: Path, folder: str, start: str = "", since: str = "") -> Iterator[FolderEntry]:
+def list_folder(root: Path, folder: str, start: str = "", since: str = "") -> Iterator[FolderEntry]:
     """Files and folders directly in `folder` (a key, empty for the root), by name.
 
     Args:
         root: where keys begin.
-        folder: nothing is yielded when it is none.
+        folder: nothing is yielded when it does not exist.
         start: what the names begin with.
-        since: names before it are not looked at.
+        since: names before it are skipped.
 
     Raises:
-        StorageError: the folder may not be read.
+        StorageError: the folder cannot be read.
     """
     base = tuple(folder.split("/")) if folder else ()
     try:
-        with os.scandir(root / folder) as found:
-            names = sorted(one.name for one in found if one.name >= since)
+        with os.scandir(root / folder) as entries:
+            names = sorted(entry.name for entry in entries if entry.name >= since)
     except (FileNotFoundError, NotADirectoryError):
         return
     except PermissionError:
         place = ascii(folder) if folder else "the root"
-        raise StorageError(f"{place}: may not be listed; check its permissions") from None
+        raise StorageError(f"{place}: cannot be listed; check its permissions") from None
     real_root = root.resolve()
     if not (root / folder).resolve().is_relative_to(real_root):
         return
@@ -81,7 +81,7 @@ def files_after(root: Path, folder: str, start: str, after: Parts) -> Iterator[F
     depth = len(folder.split("/")) if folder else 0
     base = tuple(folder.split("/")) if folder else ()
     since = after[depth] if after[:depth] == base and len(after) > depth else ""
-    for entry in children(root, folder, start, since):
+    for entry in list_folder(root, folder, start, since):
         if entry.is_folder:
             if not _leads_up(root.joinpath(*entry.parts)):
                 yield from files_after(root, entry.key, "", after)
@@ -90,17 +90,17 @@ def files_after(root: Path, folder: str, start: str, after: Parts) -> Iterator[F
 
 
 def _status(path: Path, real_root: Path) -> os.stat_result | None:
-    """What `path` leads to, None when it is neither file nor folder or lies outside the root."""
+    """Status of what `path` leads to; None unless that is a file or folder inside the root."""
     try:
         if path.is_symlink() and not path.resolve().is_relative_to(real_root):
             return None
         status = path.stat()
-    except (OSError, RuntimeError):  # gone meanwhile, or a loop of links
+    except (OSError, RuntimeError):  # removed meanwhile, or a loop of links
         return None
     known = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)
     return status if known else None
 
 
 def _leads_up(path: Path) -> bool:
-    """Whether a folder is a link to one that it lies in."""
+    """Whether a folder is a link to a folder that contains it."""
     return path.is_symlink() and path.parent.resolve().is_relative_to(path.resolve())

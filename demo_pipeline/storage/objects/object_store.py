@@ -1,16 +1,17 @@
-"""Keys and bytes: what uploads and store need of a place, whatever kind of place it is.
+"""Object storage: keys and bytes, as uploads and the store need them.
 
-Belongs here: the protocol and its plain values. A local folder and S3 implement it; what a key
-means is the business of those who use it.
+Belongs here: the protocol and its plain values. A local folder and S3 implement it; its users
+decide what a key means.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from demo_pipeline.storage.errors import StorageError
 
-PAGE = 1000  # S3 gives no more at once
+PAGE = 1000  # S3 lists no more at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +22,8 @@ class ObjectInfo:
         key: relative to the root, `/`-separated, never beginning with `/`.
         size: bytes.
         etag: changes whenever the bytes are replaced; opaque, without quotes.
-        modified: epoch seconds by the other side's clock; of a slow multipart upload its start, so
-            nothing may be decided by it but the age of what is to be collected.
+        modified: epoch seconds by the server's clock; for a multipart upload its start, so it may
+            only decide the age of garbage.
     """
 
     key: str
@@ -33,12 +34,12 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A part of a listing. The order of keys means nothing.
+    """A page of a listing. The order of keys means nothing.
 
     Attributes:
-        objects: those in this part.
-        prefixes: with a delimiter: the folders in this part, each ending in `/`.
-        token: what to give for the next part; None at the end.
+        objects: on this page.
+        prefixes: with a delimiter: the folders on this page, each ending in `/`.
+        token: of the next page; None at the end.
     """
 
     objects: tuple[ObjectInfo, ...]
@@ -47,15 +48,15 @@ class Page:
 
 
 class ObjectChangedError(StorageError):
-    """The object is not, or no longer, the one that was asked for."""
+    """The object is missing, or is not the expected one."""
 
 
 class Objects(Protocol):
-    """Objects under one root. Every failure is a `StorageError` that shows no credentials."""
+    """Objects under one root. Every failure is a `StorageError` without credentials in it."""
 
     @property
     def url(self) -> str:
-        """The root as it was given, without credentials."""
+        """The root as it was configured, without credentials."""
         ...
 
     def list_page(self, prefix: str = "", token: str | None = None, limit: int = PAGE) -> Page:
@@ -67,19 +68,19 @@ class Objects(Protocol):
         ...
 
     def head(self, key: str) -> ObjectInfo | None:
-        """The object as it is now; None when there is none."""
+        """The object as it is now; None when it does not exist."""
         ...
 
     def read(self, key: str) -> tuple[bytes, ObjectInfo] | None:
-        """A small object's bytes and what they belong to; None when there is none."""
+        """A small object's bytes and description; None when it does not exist."""
         ...
 
     def fetch(self, key: str, etag: str, dest: Path) -> None:
-        """Put the object with this ETag at `dest`, whole and synced, or nothing.
+        """Download the object with this ETag to `dest`, complete and synced, or not at all.
 
         Raises:
-            ObjectChangedError: it is gone, was replaced before or during the reading, or its
-                length or ETag is not what was announced.
+            ObjectChangedError: it was removed or replaced before or during the download, or its
+                length or ETag is not the announced one.
         """
         ...
 
@@ -91,13 +92,13 @@ class Objects(Protocol):
         if_none_match: bool = False,
         if_match: str | None = None,
     ) -> ObjectInfo:
-        """Write an object as a whole; readers see the old bytes or the new.
+        """Write an object atomically; readers see the old bytes or the new.
 
         Args:
-            key: where.
+            key: of the object.
             data: bytes, or a file to read them from.
-            if_none_match: only when there is none.
-            if_match: only when the present one has this ETag.
+            if_none_match: write only when no object has the key.
+            if_match: write only when the present object has this ETag.
 
         Raises:
             ObjectChangedError: the condition does not hold.
@@ -105,5 +106,16 @@ class Objects(Protocol):
         ...
 
     def delete(self, key: str) -> None:
-        """Remove an object, if it is there."""
+        """Remove an object, if it exists."""
         ...
+
+
+def list_all(objects: Objects, prefix: str = "") -> Iterator[ObjectInfo]:
+    """Every object whose key begins with `prefix`, page after page, in no order."""
+    token: str | None = None
+    while True:
+        page = objects.list_page(prefix, token)
+        yield from page.objects
+        token = page.token
+        if token is None:
+            return

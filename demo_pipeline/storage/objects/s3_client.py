@@ -1,8 +1,8 @@
-"""Calls to one S3 bucket, through the part of s3fs that neither caches nor mixes.
+"""Calls to one S3 bucket, through the part of s3fs that does not cache.
 
 Belongs here: connecting, timeouts, retries, and turning every failure into a `StorageError` that
-says nothing a server or an environment said. Credentials and endpoint come from the environment
-(`AWS_…`, `AWS_ENDPOINT_URL`) and are never looked at here.
+quotes neither the server nor the environment. Credentials and endpoint come from the environment
+(`AWS_…`, `AWS_ENDPOINT_URL`) and are not read here.
 """
 
 import os
@@ -18,18 +18,18 @@ from s3fs.core import S3_RETRYABLE_ERRORS
 from demo_pipeline.storage.errors import StorageError
 
 _CHUNK = 2**20  # bytes
-# A malformed endpoint is a ValueError; everything else is one of botocore's or of the system's.
+# A malformed endpoint is a ValueError; other failures are errors of botocore or the system.
 _FAILURES = (OSError, BotoCoreError, ValueError, *S3_RETRYABLE_ERRORS)
 _CODE = re.compile(r"[A-Za-z0-9.]{1,64}")
 _REMEDIES = {
-    "NoSuchBucket": "there is no such bucket; create it or correct the URL",
+    "NoSuchBucket": "the bucket does not exist; create it or correct the URL",
     "AccessDenied": "access denied; check the policy of the bucket and the credentials",
     "403": "access denied; check the policy of the bucket and the credentials",
     "InvalidAccessKeyId": "the server does not know the access key; check AWS_ACCESS_KEY_ID",
     "SignatureDoesNotMatch": "the secret key is wrong; check AWS_SECRET_ACCESS_KEY",
     "ExpiredToken": "the credentials have expired; renew them",
     "NoCredentialsError": "no credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
-    "PartialCredentialsError": "half of the credentials is missing; check the AWS_… variables",
+    "PartialCredentialsError": "the credentials are incomplete; check the AWS_… variables",
     "EndpointConnectionError": "the server cannot be reached; check AWS_ENDPOINT_URL",
     "ConnectTimeoutError": "the server does not answer; check AWS_ENDPOINT_URL",
     "ValueError": "the endpoint or a key is malformed; check AWS_ENDPOINT_URL",
@@ -37,11 +37,12 @@ _REMEDIES = {
 
 
 class S3CallError(StorageError):
-    """A call that S3 refused, or that never came through.
+    """A call that S3 refused, or that did not reach it.
 
     Attributes:
-        code: S3's error code, else the kind of the network's failure.
-        status: of the HTTP answer; 0 when there was none.
+        place: the object's URL, printable.
+        code: S3's error code, else the name of the network error.
+        status: of the HTTP answer; 0 without an answer.
     """
 
     def __init__(self, place: str, code: str, status: int) -> None:
@@ -53,7 +54,7 @@ class S3CallError(StorageError):
 
 
 class S3Client:
-    """One bucket. It connects at the first call, and again in a process forked from this one."""
+    """One bucket. It connects at the first call, and again after a fork."""
 
     def __init__(self, bucket: str) -> None:
         self._bucket = bucket
@@ -81,7 +82,7 @@ class S3Client:
         return answer
 
     def chunks(self, key: str, body: Any) -> Iterator[bytes]:
-        """The bytes of a `get_object`, piece by piece as they arrive; closes it at the end."""
+        """The bytes of a `get_object` in chunks as they arrive; closes it at the end."""
         loop = self._system().loop
         try:
             while chunk := sync(loop, body.read, _CHUNK):
@@ -114,12 +115,12 @@ def _connect() -> Any:
             "connect_timeout": 10,
             "read_timeout": 60,
             "retries": {"total_max_attempts": 4, "mode": "standard"},
-            # Names of other servers rarely resolve with a bucket before them.
+            # Other servers' names rarely resolve with a bucket name before them.
             "s3": {"addressing_style": "path" if own_server else "auto"},
-            # Servers other than Amazon's know no checksums in trailers; MD5 is sent and compared.
+            # Servers other than Amazon's do not know checksums in trailers; MD5 is sent instead.
             "request_checksum_calculation": "when_required",
             "response_checksum_validation": "when_required",
         },
     )
-    system.retries = 1  # botocore's own attempts are enough; theirs would multiply
+    system.retries = 1  # botocore tries again itself; s3fs's attempts would multiply these
     return system

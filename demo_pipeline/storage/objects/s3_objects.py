@@ -1,7 +1,6 @@
-"""Objects in an S3 bucket, every byte of which is read as one object or not at all.
+"""Objects in an S3 bucket; a download is one unchanged object or fails.
 
-Belongs here: what `Objects` promises, in terms of S3's operations. Connecting and failures are
-s3_client.py's subject.
+Belongs here: `Objects` in terms of S3's operations. Connecting and failures are in s3_client.py.
 """
 
 import hashlib
@@ -16,10 +15,10 @@ from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.objects.object_store import PAGE, ObjectChangedError, ObjectInfo, Page
 from demo_pipeline.storage.objects.s3_client import S3CallError, S3Client
 from demo_pipeline.storage.objects.urls import bucket_of
-from demo_pipeline.storage.store.atomic_write import whole_file
+from demo_pipeline.storage.store.disk import stored_file
 
 _PART_BYTES = 32 * 2**20
-_MOST_PARTS = 10_000  # S3 takes no more
+_MOST_PARTS = 10_000  # S3 accepts no more
 _ATTEMPTS = 3
 
 
@@ -28,7 +27,7 @@ class S3Objects:
 
     Args:
         url: `s3://bucket/prefix`, without credentials.
-        client: makes the calls; tests give one that does something between them.
+        client: makes the calls; tests pass one that acts between them.
         part_bytes: larger objects are written in parts of this size (S3 wants 5 MiB at least).
 
     Raises:
@@ -98,7 +97,7 @@ class S3Objects:
     ) -> ObjectInfo:
         """See `Objects`.
 
-        When the answer to a conditional call is lost, the next attempt meets what the first one
+        When the answer to a conditional call is lost, the next attempt finds what the first attempt
         wrote: `ObjectChangedError` means "read it again", not "nothing was written".
         """
         conditions = {"IfNoneMatch": "*"} if if_none_match else {}
@@ -114,7 +113,7 @@ class S3Objects:
             refused = error.status in (409, 412) or error.code == "NoSuchKey"
             if not (conditions and refused):
                 raise
-            raise ObjectChangedError(f"{error.place}: was written by somebody else") from None
+            raise ObjectChangedError(f"{error.place}: was written by another process") from None
         return ObjectInfo(key, size, _etag(answer), _answered(answer))
 
     def delete(self, key: str) -> None:
@@ -123,7 +122,7 @@ class S3Objects:
 
     def _fetch(self, key: str, etag: str, dest: Path) -> None:
         place = f"{self.url}/{ascii(key)[1:-1]}"
-        changed = ObjectChangedError(f"{place}: is no longer the object that was listed")
+        changed = ObjectChangedError(f"{place}: is not the object that was listed any more")
         try:
             answer = self._call("get_object", key, IfMatch=f'"{etag}"')
         except S3CallError as error:
@@ -131,7 +130,7 @@ class S3Objects:
                 raise
             raise changed from None
         md5 = hashlib.md5(usedforsecurity=False)
-        with whole_file(dest) as out:
+        with stored_file(dest) as out:
             for chunk in self._chunks(key, answer):
                 md5.update(chunk)
                 out.write(chunk)
@@ -139,16 +138,16 @@ class S3Objects:
                 raise changed
             if self._is_md5(etag, answer) and md5.hexdigest() != etag:
                 raise changed
-            # Whatever came meanwhile is the next reading's business, but it is no longer this.
+            # An object that was replaced during the download is not the expected one any more.
             now = self.head(key)
             if now is None or (now.etag, now.size) != (etag, out.tell()):
                 raise changed
 
     def _is_md5(self, etag: str, answer: dict[str, Any]) -> bool:
-        """Whether the ETag is the MD5 of the bytes; of parts and of KMS encryption it is not.
+        """Whether the ETag is the MD5 of the bytes; not after multipart uploads or KMS encryption.
 
-        https://docs.aws.amazon.com/AmazonS3/latest/API/API_Object.html (ETag); directory buckets,
-        whose names end in `--x-s3`, never give it.
+        https://docs.aws.amazon.com/AmazonS3/latest/API/API_Object.html (ETag); in directory
+        buckets, whose names end in `--x-s3`, it never is.
         """
         encrypted = str(answer.get("ServerSideEncryption", "")).startswith("aws:")
         encrypted = encrypted or "SSECustomerAlgorithm" in answer
@@ -161,18 +160,18 @@ class S3Objects:
         answer = self._client.call(
             "list_objects_v2", Prefix=root + prefix, MaxKeys=min(limit, PAGE), **more
         )
-        objects = [_listed(one, root) for one in answer.get("Contents", ())]
-        folders = [one["Prefix"].removeprefix(root) for one in answer.get("CommonPrefixes", ())]
+        objects = [_listed(entry, root) for entry in answer.get("Contents", ())]
+        prefixes = [item["Prefix"].removeprefix(root) for item in answer.get("CommonPrefixes", ())]
         return Page(
-            tuple(one for one in objects if one.key and not one.key.startswith("/")),
-            tuple(one for one in folders if not one.startswith("/")),
+            tuple(info for info in objects if info.key and not info.key.startswith("/")),
+            tuple(prefix for prefix in prefixes if not prefix.startswith("/")),
             answer.get("NextContinuationToken") if answer.get("IsTruncated") else None,
         )
 
     def _put_parts(
         self, key: str, data: bytes | Path, size: int, conditions: dict[str, str]
     ) -> dict[str, Any]:
-        """A multipart upload, taken back when anything goes wrong."""
+        """A multipart upload, which is aborted when anything fails."""
         upload = self._call("create_multipart_upload", key)["UploadId"]
         etags: list[str] = []
         with ExitStack() as undo:
@@ -180,7 +179,7 @@ class S3Objects:
             for part in _parts(data, max(self._part_bytes, -(-size // _MOST_PARTS))):
                 number = {"UploadId": upload, "PartNumber": len(etags) + 1}
                 etags.append(self._call("upload_part", key, **number, **_body(part))["ETag"])
-            parts = [{"ETag": one, "PartNumber": n} for n, one in enumerate(etags, 1)]
+            parts = [{"ETag": etag, "PartNumber": n} for n, etag in enumerate(etags, 1)]
             answer = self._call(
                 "complete_multipart_upload",
                 key,
@@ -204,7 +203,7 @@ def _body(data: bytes) -> dict[str, Any]:
 
 
 def _parts(data: bytes | Path, size: int) -> Iterator[bytes]:
-    """Pieces of `size` bytes, the last one shorter."""
+    """Parts of `size` bytes, the last one shorter."""
     if isinstance(data, bytes):
         yield from (data[start : start + size] for start in range(0, len(data), size))
         return
@@ -238,9 +237,9 @@ def _etag(answer: dict[str, Any]) -> str:
 
 
 def _answered(answer: dict[str, Any]) -> float:
-    """When the server answered, epoch seconds by its clock; 0 when it does not say."""
+    """When the server answered, epoch seconds by its clock; 0 without a date header."""
     try:
-        said = answer["ResponseMetadata"]["HTTPHeaders"]["date"]
-        return parsedate_to_datetime(said).timestamp()
+        date = answer["ResponseMetadata"]["HTTPHeaders"]["date"]
+        return parsedate_to_datetime(date).timestamp()
     except (KeyError, ValueError):
         return 0.0

@@ -1,7 +1,6 @@
-"""What a root may be written as: a path, a `file://` URL or an `s3://` URL.
+"""Roots of uploads and store: a path, a `file://` URL or an `s3://` URL.
 
-Belongs here: the reading of roots, the same for uploads and for the store. No message repeats a
-URL, which may carry credentials.
+Belongs here: parsing them. No message repeats a URL, which may carry credentials.
 """
 
 import re
@@ -29,7 +28,7 @@ class Bucket:
 
     @property
     def url(self) -> str:
-        """`s3://bucket/prefix`, as short as it can be written."""
+        """`s3://bucket/prefix`, without a final slash."""
         return f"{_S3}{self.name}/{self.prefix}".rstrip("/")
 
 
@@ -39,15 +38,15 @@ def is_bucket(url: str) -> bool:
 
 
 def bucket_of(url: str) -> Bucket:
-    """The bucket and the prefix that an `s3://` URL names; the prefix is taken as it stands.
+    """The bucket and the prefix of an `s3://` URL; the prefix is not decoded.
 
     Raises:
-        StorageError: it carries credentials, or names no bucket.
+        StorageError: it carries credentials, or has no bucket.
     """
     name, _, prefix = url.strip()[len(_S3) :].partition("/")
     if "@" in name:
         raise StorageError(
-            "an s3:// URL with credentials in it; take them out, and set AWS_ACCESS_KEY_ID and "
+            "the s3:// URL has credentials in it; remove them, and set AWS_ACCESS_KEY_ID and "
             "AWS_SECRET_ACCESS_KEY (or AWS_PROFILE) instead"
         )
     if not is_bucket(url) or not _BUCKET.fullmatch(name):
@@ -57,25 +56,25 @@ def bucket_of(url: str) -> Bucket:
 
 
 def local_path(url: str) -> Path:
-    """The folder that `url` names, absolute; it need not exist.
+    """The folder of a path or `file://` URL, absolute; it need not exist.
 
     Raises:
-        StorageError: for any root that is not local.
+        StorageError: the root is not local.
     """
     if not url.strip():
-        raise StorageError("an empty root; give a path, a file:// URL or an s3:// URL")
+        raise StorageError("the root is empty; give a path, a file:// URL or an s3:// URL")
     if "://" not in url:
         return Path(url).expanduser().absolute()
     parts = urlsplit(url)
     if parts.scheme == "s3":
         raise StorageError(
-            "an s3:// root where only a local folder will do; give a path or a file:// URL, "
+            "an s3:// root cannot be used here; give a path or a file:// URL, "
             "for example a local copy made with `aws s3 sync`"
         )
     if parts.scheme != "file":
         raise StorageError(
-            f"{parts.scheme}:// roots are not known; give a path, a file:// URL or an s3:// URL"
+            f"{parts.scheme}:// roots are not supported; give a path, a file:// URL or an s3:// URL"
         )
     if parts.netloc not in ("", "localhost") or not parts.path:
-        raise StorageError("a file:// URL names a folder of this machine, e.g. file:///data/store")
+        raise StorageError("a file:// URL names a folder on this machine, e.g. file:///data/store")
     return Path(unquote(parts.path)).absolute()

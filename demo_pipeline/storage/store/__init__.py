@@ -1,1 +1,1 @@
-"""Immutable versions behind one pointer, in a folder or a bucket."""
+"""The store: immutable versions of outputs and a pointer to the published version."""

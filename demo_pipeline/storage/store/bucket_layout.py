@@ -1,23 +1,27 @@
-"""Where each thing lies under a store's root in a bucket, and how many objects are gone through.
+"""Keys of a store in a bucket, and the thread pool for requests to it.
 
-Belongs here: keys and their reading, whole listings, and the bounded pool of threads that waits for
-the network. `versions/` is not hidden as in a local store: SeaweedFS lists no `.versions`.
+Belongs here: the names of objects, and reading them back. `versions/` is not hidden as in a local
+store, because SeaweedFS does not list `.versions`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.ids import is_safe_id
-from demo_pipeline.storage.objects.object_store import ObjectInfo, Objects
-from demo_pipeline.storage.store.layout import CONTENT, MANIFEST, is_version_id, require_document
+from demo_pipeline.storage.store.layout import (
+    CONTENT,
+    MANIFEST,
+    VersionKey,
+    is_version_id,
+    require_document,
+)
 
-VersionKey = tuple[str, str]  # output, version id
-VERSIONS, POINTERS, RETIRED, REMOVING = "versions/", "pointers/", "retired/", "removing/"
+VERSIONS, POINTERS, LEASES, DELETION_LEASES = "versions/", "pointers/", "retired/", "removing/"
 WORKERS = 16
-T = TypeVar("T")
-R = TypeVar("R")
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 
 def version_prefix(output: str, version: str) -> str:
@@ -36,18 +40,18 @@ def manifest_key(output: str, version: str) -> str:
 
 
 def pointer_key(output: str) -> str:
-    """The key of the object that says which version readers see."""
+    """The key of the pointer: the object that names the version readers see."""
     return f"{POINTERS}{output}"
 
 
-def retired_key(output: str, version: str) -> str:
-    """The key of the marker whose age is that of the last time the version was wanted."""
-    return f"{RETIRED}{output}/{version}"
+def lease_key(output: str, version: str) -> str:
+    """The key of the version's lease; its age is the time since the version was last needed."""
+    return f"{LEASES}{output}/{version}"
 
 
-def removing_key(output: str, version: str) -> str:
-    """The key of the marker that is there while the version is being removed."""
-    return f"{REMOVING}{output}/{version}"
+def deletion_lease_key(output: str, version: str) -> str:
+    """The key of the deletion lease, which exists while the version is being removed."""
+    return f"{DELETION_LEASES}{output}/{version}"
 
 
 def version_of(key: str) -> VersionKey | None:
@@ -61,8 +65,8 @@ def version_of(key: str) -> VersionKey | None:
     return None
 
 
-def marked(key: str, folder: str) -> VersionKey | None:
-    """The version that a marker in a folder of markers speaks of; None for a foreign object."""
+def version_of_lease(key: str, folder: str) -> VersionKey | None:
+    """The version of a lease in a folder of leases; None for a foreign object."""
     output, _, version = key.removeprefix(folder).rpartition("/")
     return (output, version) if output and is_version_id(version) else None
 
@@ -73,29 +77,25 @@ def is_output(name: str) -> bool:
 
 
 def require_bucket_document(key: str) -> None:
-    """Refuse a key that no document may have, or that belongs to the store itself.
+    """Refuse a key that no document may have, or that the store itself uses.
 
     Raises:
-        StorageError: it is one of these.
+        StorageError: the key is refused.
     """
     require_document(key)
-    if key.startswith((VERSIONS, POINTERS, RETIRED, REMOVING)):
-        raise StorageError(f"{key!r} is no key of a document; the store keeps its own things there")
+    if key.startswith((VERSIONS, POINTERS, LEASES, DELETION_LEASES)):
+        raise StorageError(f"{key!r} cannot be the key of a document: the store uses that folder")
 
 
-def listing(objects: Objects, prefix: str) -> Iterator[ObjectInfo]:
-    """Every object whose key begins with `prefix`, in no order."""
-    token: str | None = None
-    while True:
-        page = objects.list_page(prefix, token)
-        yield from page.objects
-        token = page.token
-        if token is None:
-            return
+def in_parallel(
+    function: Callable[[_Item], _Result], items: Sequence[_Item], workers: int = WORKERS
+) -> list[_Result]:
+    """Call the function for every item in threads.
 
-
-def in_parallel(function: Callable[[T], R], items: Sequence[T], workers: int = WORKERS) -> list[R]:
-    """The function's results in the items' order; the first error ends it, those begun finish."""
+    Returns:
+        The results in the order of the items. The first error is raised after the calls that had
+        begun have ended.
+    """
     if len(items) < 2 or workers == 1:
         return [function(item) for item in items]
     with ThreadPoolExecutor(min(workers, len(items))) as pool:

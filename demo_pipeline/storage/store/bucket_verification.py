@@ -1,90 +1,89 @@
-"""Reading every byte of a version back from a bucket.
+"""Verifying a version in a bucket: every byte of it is read.
 
-Belongs here: what the objects of a version are against what its manifest says.
+Belongs here: comparing the objects of a version with its manifest.
 """
 
-import secrets
-
-from demo_pipeline.storage.objects.object_store import ObjectInfo, Objects
-from demo_pipeline.storage.store.bucket_layout import (
-    VersionKey,
-    in_parallel,
-    listing,
-    manifest_key,
-    version_prefix,
-)
+from demo_pipeline.common.atomic_write import hidden_name
+from demo_pipeline.storage.objects.object_store import ObjectInfo, Objects, list_all
+from demo_pipeline.storage.store.bucket_layout import in_parallel, manifest_key, version_prefix
 from demo_pipeline.storage.store.bucket_versions import (
-    Expected,
+    ExpectedObject,
+    ObjectsByKey,
+    corrupt_manifest,
     expected_files,
-    fetch_file,
-    manifest_damage,
+    fetch_verified,
     read_version_manifest,
 )
-from demo_pipeline.storage.store.integrity import OutputDamage, finding
-from demo_pipeline.storage.store.layout import CONTENT, MANIFEST
-from demo_pipeline.storage.store.local_cache import CorruptObject, WorkingCopy
+from demo_pipeline.storage.store.integrity import OutputDamage, output_damage
+from demo_pipeline.storage.store.layout import CONTENT, MANIFEST, VersionKey
+from demo_pipeline.storage.store.local_cache import CorruptObject, LocalCache
 from demo_pipeline.storage.store.version_manifest import Version
 
 
-def verify(objects: Objects, copy: WorkingCopy, key: VersionKey) -> list[OutputDamage]:
-    """Every difference between a version in the bucket, what it links to, and the manifests.
+def verify_bucket_version(
+    objects: Objects, cache: LocalCache, key: VersionKey
+) -> list[OutputDamage]:
+    """Every difference between a version in the bucket, the versions it links to, and manifests.
 
-    A file of the working copy that was changed is thrown away, so that the next reader gets the
+    A version in the local cache with a changed file is removed, so that the next reader gets the
     bytes that were verified here.
     """
-    found = read_version_manifest(objects, key)
-    if found is None:
-        copy.note_damage(*key, manifest_damage(objects, key))
-        return [finding(key[0], "damaged_manifest", MANIFEST, "is missing or was changed")]
-    version = found[1]
-    copy.discard_if_changed(version)
-    there = {info.key: info for info in listing(objects, version_prefix(*key))}
-    problems = _changed(objects, copy, version, there)
+    read = read_version_manifest(objects, key)
+    if read is None:
+        cache.note_damage(*key, corrupt_manifest(objects, key))
+        return [output_damage(key[0], "damaged_manifest", MANIFEST, "is missing or was changed")]
+    version = read[1]
+    cache.discard_if_changed(version)
+    stored = {info.key: info for info in list_all(objects, version_prefix(*key))}
+    damages = _changed(objects, cache, version, stored)
     for path, link in version.manifest.links.items():
         target = (link.output, link.version)
         if objects.head(manifest_key(*target)) is None:
-            problems.append(finding(key[0], "broken_link", path, f"no longer {link.output}"))
+            message = f"does not lead to {link.output} any more"
+            damages.append(output_damage(key[0], "broken_link", path, message))
         else:
-            problems += verify(objects, copy, target)
-    return problems + _unexpected(version, there)
+            damages += verify_bucket_version(objects, cache, target)
+    return damages + _unexpected(version, stored)
 
 
 def _changed(
-    objects: Objects, copy: WorkingCopy, version: Version, there: dict[str, ObjectInfo]
+    objects: Objects, cache: LocalCache, version: Version, stored: ObjectsByKey
 ) -> list[OutputDamage]:
     files = expected_files(version)
-    with copy.scratch() as scratch:
+    with cache.scratch() as scratch:
 
-        def damage(path: str) -> CorruptObject | None:
-            dest = scratch / secrets.token_hex(8)
-            found = fetch_file(objects, files[path], there.get(files[path].key), dest)
+        def check(path: str) -> CorruptObject | None:
+            dest = scratch / hidden_name()
+            corrupt = fetch_verified(objects, files[path], stored.get(files[path].key), dest)
             dest.unlink(missing_ok=True)
-            return found
+            return corrupt
 
-        damages = zip(files, in_parallel(damage, list(files)), strict=True)
-    found = [(path, one) for path, one in damages if one]
-    for _, one in found:
-        copy.note_damage(version.output, version.id, one)
-    return [_problem(version.output, path, files[path], there) for path, _ in found]
+        checked = zip(files, in_parallel(check, list(files)), strict=True)
+    corrupt_files = {path: corrupt for path, corrupt in checked if corrupt}
+    for corrupt in corrupt_files.values():
+        cache.note_damage(version.output, version.id, corrupt)
+    return [
+        _describe(version.output, path, files[path], stored.get(files[path].key))
+        for path in corrupt_files
+    ]
 
 
-def _problem(
-    output: str, path: str, expected: Expected, there: dict[str, ObjectInfo]
+def _describe(
+    output: str, path: str, expected: ExpectedObject, info: ObjectInfo | None
 ) -> OutputDamage:
-    info = there.get(expected.key)
     if info is None:
-        return finding(output, "missing_file", path, "is missing")
+        return output_damage(output, "missing_file", path, "is missing")
     if info.size != expected.size:
         message = f"has {info.size} bytes, expected {expected.size}"
-        return finding(output, "changed_file", path, message)
-    return finding(output, "changed_file", path, "has another SHA-256 than recorded")
+        return output_damage(output, "changed_file", path, message)
+    return output_damage(output, "changed_file", path, "has another SHA-256 than its manifest")
 
 
-def _unexpected(version: Version, there: dict[str, ObjectInfo]) -> list[OutputDamage]:
+def _unexpected(version: Version, stored: ObjectsByKey) -> list[OutputDamage]:
     prefix = version_prefix(version.output, version.id)
-    known = {one.key for one in expected_files(version).values()} | {f"{prefix}{MANIFEST}"}
-    extra = sorted(key.removeprefix(f"{prefix}{CONTENT}/") for key in there.keys() - known)
+    known = {file.key for file in expected_files(version).values()} | {f"{prefix}{MANIFEST}"}
+    extra = sorted(key.removeprefix(f"{prefix}{CONTENT}/") for key in stored.keys() - known)
     return [
-        finding(version.output, "unexpected_file", path, "was put there by something else")
+        output_damage(version.output, "unexpected_file", path, "does not belong to the output")
         for path in extra
     ]

@@ -1,48 +1,52 @@
-"""Versions on their way to a bucket and back, each file proven to be what its manifest says.
+"""Uploading versions to a bucket and downloading them; every file is compared with its manifest.
 
-Belongs here: finding, uploading and downloading one version, and what closes over its links. Which
-version is current is not known here.
+Belongs here: finding, uploading and downloading a version and what it links to. Which version
+is published is the subject of bucket_pointers.py.
 """
 
-import secrets
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from demo_pipeline.common.atomic_write import hidden_name
+from demo_pipeline.common.hashing import read_digest
 from demo_pipeline.storage.errors import MissingOutput
-from demo_pipeline.storage.objects.object_store import ObjectChangedError, ObjectInfo, Objects
+from demo_pipeline.storage.objects.object_store import (
+    ObjectChangedError,
+    ObjectInfo,
+    Objects,
+    list_all,
+)
 from demo_pipeline.storage.store.bucket_layout import (
     WORKERS,
-    VersionKey,
     content_key,
     in_parallel,
-    listing,
     manifest_key,
     version_prefix,
 )
-from demo_pipeline.storage.store.gc_leases import refresh_lease_of
-from demo_pipeline.storage.store.integrity import digest, read_version
-from demo_pipeline.storage.store.layout import CONTENT, MANIFEST
-from demo_pipeline.storage.store.local_cache import CorruptObject, WorkingCopy
+from demo_pipeline.storage.store.gc_leases import acquire_lease
+from demo_pipeline.storage.store.integrity import parse_version
+from demo_pipeline.storage.store.layout import CONTENT, MANIFEST, VersionKey
+from demo_pipeline.storage.store.local_cache import CorruptObject, LocalCache
 from demo_pipeline.storage.store.version_manifest import Version
 
 _ATTEMPTS = 3
-Infos = dict[str, ObjectInfo]  # by key
+ObjectsByKey = dict[str, ObjectInfo]
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
-    """What an object has to be."""
+class ExpectedObject:
+    """Key, bytes and SHA-256 (hex) that an object has to have."""
 
     key: str
     size: int
     sha256: str
 
 
-def expected_files(version: Version) -> dict[str, Expected]:
-    """Path under `content/` → what its object has to be."""
+def expected_files(version: Version) -> dict[str, ExpectedObject]:
+    """Path under `content/` → its object."""
     return {
-        file.path: Expected(
+        file.path: ExpectedObject(
             content_key(version.output, version.id, file.path), file.size, file.sha256
         )
         for file in version.manifest.files
@@ -50,89 +54,91 @@ def expected_files(version: Version) -> dict[str, Expected]:
 
 
 def read_version_manifest(objects: Objects, key: VersionKey) -> tuple[bytes, Version] | None:
-    """A version's manifest; None when it is missing or not what its id says."""
-    found = objects.read(manifest_key(*key))
-    version = read_version(found[0], *key) if found else None
-    return (found[0], version) if found and version else None
+    """A version's manifest; None when it is missing or does not match the version's id."""
+    stored = objects.read(manifest_key(*key))
+    version = parse_version(stored[0], *key) if stored else None
+    return (stored[0], version) if stored and version else None
 
 
-def manifest_damage(objects: Objects, key: VersionKey) -> CorruptObject:
-    """What stands where a version's manifest should be."""
+def corrupt_manifest(objects: Objects, key: VersionKey) -> CorruptObject:
+    """The object that a version's manifest should be."""
     info = objects.head(manifest_key(*key))
     return CorruptObject(manifest_key(*key), info.etag if info else "")
 
 
-def find(
-    objects: Objects, copy: WorkingCopy, key: VersionKey, *, remember: bool = True
+def find_version(
+    objects: Objects, cache: LocalCache, key: VersionKey, *, remember: bool = True
 ) -> Version | None:
-    """The version, from the working copy when it is known there."""
-    known = copy.known(*key)
-    if known:
-        return known
-    found = read_version_manifest(objects, key)
-    if found is None:
+    """The version, from the local cache when its manifest is there."""
+    cached = cache.known_version(*key)
+    if cached:
+        return cached
+    read = read_version_manifest(objects, key)
+    if read is None:
         return None
     if remember:
-        copy.remember(found[1], found[0])
-    return found[1]
+        cache.remember_manifest(read[1], read[0])
+    return read[1]
 
 
-def with_links(objects: Objects, copy: WorkingCopy, version: Version) -> list[Version]:
-    """The version itself, then all that it links to, through any number of links.
+def with_linked_versions(objects: Objects, cache: LocalCache, version: Version) -> list[Version]:
+    """The version itself, then every version that it links to, directly or not.
 
     Raises:
-        MissingOutput: one of these is not there.
+        MissingOutput: one of these is not in the bucket.
     """
-    found = {(version.output, version.id): version}
+    versions = {(version.output, version.id): version}
     level = [version]
     while level:
         links = {
-            (one.output, one.version) for each in level for one in each.manifest.links.values()
+            (link.output, link.version)
+            for linking in level
+            for link in linking.manifest.links.values()
         }
-        keys = sorted(links - found.keys())
-        level = in_parallel(partial(_require, objects, copy), keys)
-        found |= dict(zip(keys, level, strict=True))
-    return list(found.values())
+        keys = sorted(links - versions.keys())
+        level = in_parallel(partial(_require_version, objects, cache), keys)
+        versions |= dict(zip(keys, level, strict=True))
+    return list(versions.values())
 
 
-def fetch(objects: Objects, copy: WorkingCopy, version: Version) -> None:
-    """Have the version and all that it links to in the working copy, whole.
+def fetch_version(objects: Objects, cache: LocalCache, version: Version) -> None:
+    """Download the version and every version it links to into the local cache.
 
     Raises:
-        MissingOutput: a file of one of them is gone from the bucket, or is another.
+        MissingOutput: a file of one of them is missing in the bucket, or was changed.
     """
-    _, *linked = with_links(objects, copy, version)
-    missing = [one for one in linked if not copy.has(one)]
+    _, *linked = with_linked_versions(objects, cache, version)
+    missing = [link for link in linked if not cache.has(link)]
     workers = 1 if len(missing) > 1 else WORKERS
-    in_parallel(partial(_download, objects, copy, workers), missing)
-    if not copy.has(version):
-        _download(objects, copy, WORKERS, version)
+    in_parallel(partial(_download, objects, cache, workers), missing)
+    if not cache.has(version):
+        _download(objects, cache, WORKERS, version)
 
 
-def upload(objects: Objects, copy: WorkingCopy, version: Version) -> None:
-    """Write every object of a version that is not there already, its manifest last.
+def upload_version(objects: Objects, cache: LocalCache, version: Version) -> None:
+    """Write every object of a version that is not in the bucket already, its manifest last.
 
     Raises:
-        StorageError: a collection removes the version at this moment.
+        StorageError: a collection is removing the version.
     """
-    folder = copy.folder(version)
-    there = _there(objects, version)
-    if there:
-        refresh_lease_of(objects, (version.output, version.id))
-        there = _there(objects, version)
-    with copy.scratch() as scratch:
+    folder = cache.folder(version)
+    stored = _stored_objects(objects, version)
+    if stored:
+        acquire_lease(objects, (version.output, version.id))
+        stored = _stored_objects(objects, version)
+    with cache.scratch() as scratch:
         files = expected_files(version)
-        put = partial(_put, objects, there, scratch)
+        put = partial(_put, objects, stored, scratch)
         in_parallel(lambda path: put(files[path], folder / CONTENT / path), list(files))
         manifest = folder / MANIFEST
         key = manifest_key(version.output, version.id)
-        put(Expected(key, manifest.stat().st_size, digest(manifest)), manifest)
+        put(ExpectedObject(key, *read_digest(manifest)), manifest)
 
 
-def fetch_file(
-    objects: Objects, expected: Expected, info: ObjectInfo | None, dest: Path
+def fetch_verified(
+    objects: Objects, expected: ExpectedObject, info: ObjectInfo | None, dest: Path
 ) -> CorruptObject | None:
-    """Put an object at `dest` if it is what it has to be, else say what is there."""
+    """Download an object to `dest`; returns the object that is stored when it is another."""
     for _ in range(_ATTEMPTS):
         if info is None or info.size != expected.size:
             break
@@ -141,62 +147,64 @@ def fetch_file(
         except ObjectChangedError:
             pass
         else:
-            if digest(dest) == expected.sha256:
+            if read_digest(dest).sha256 == expected.sha256:
                 return None
             dest.unlink()
         info = objects.head(expected.key)
     return CorruptObject(expected.key, info.etag if info else "")
 
 
-def _download(objects: Objects, copy: WorkingCopy, workers: int, version: Version) -> None:
-    """Have one version in the working copy; its links are not followed."""
+def _download(objects: Objects, cache: LocalCache, workers: int, version: Version) -> None:
+    """Download one version into the local cache, without the versions it links to."""
     key = (version.output, version.id)
-    found = read_version_manifest(objects, key)
-    if found is None:
-        copy.note_damage(*key, manifest_damage(objects, key))
+    read = read_version_manifest(objects, key)
+    if read is None:
+        cache.note_damage(*key, corrupt_manifest(objects, key))
         raise MissingOutput(version.output)
-    with copy.fetching(version, found[0]) as staging:
+    with cache.install_fetched(version, read[0]) as staging:
         if staging is None:
             return
-        there = _there(objects, version)
+        stored = _stored_objects(objects, version)
         files = expected_files(version)
 
-        def fetch_one(path: str) -> CorruptObject | None:
+        def fetch_file(path: str) -> CorruptObject | None:
             dest = staging.path / path
             dest.parent.mkdir(parents=True, exist_ok=True)
-            return fetch_file(objects, files[path], there.get(files[path].key), dest)
+            return fetch_verified(objects, files[path], stored.get(files[path].key), dest)
 
-        for damage in in_parallel(fetch_one, list(files), workers):
-            if damage:
-                copy.note_damage(*key, damage)
+        for corrupt in in_parallel(fetch_file, list(files), workers):
+            if corrupt:
+                cache.note_damage(*key, corrupt)
                 raise MissingOutput(version.output)
         for path, link in version.manifest.links.items():
             staging.link_to(path, link)
 
 
-def _put(objects: Objects, there: Infos, scratch: Path, expected: Expected, source: Path) -> None:
-    """Write an object unless it is there with the same bytes."""
-    present = there.get(expected.key)
+def _put(
+    objects: Objects, stored: ObjectsByKey, scratch: Path, expected: ExpectedObject, source: Path
+) -> None:
+    """Write an object unless it is stored with the same bytes."""
+    present = stored.get(expected.key)
     if present is None:
         try:
             objects.put(expected.key, source, if_none_match=True)
         except ObjectChangedError:
             present = objects.head(expected.key)
     if present is not None:
-        dest = scratch / secrets.token_hex(8)
-        if fetch_file(objects, expected, present, dest):
+        dest = scratch / hidden_name()
+        if fetch_verified(objects, expected, present, dest):
             objects.put(expected.key, source, if_match=present.etag)
         else:
             dest.unlink()
 
 
-def _require(objects: Objects, copy: WorkingCopy, key: VersionKey) -> Version:
-    version = find(objects, copy, key)
+def _require_version(objects: Objects, cache: LocalCache, key: VersionKey) -> Version:
+    version = find_version(objects, cache, key)
     if version is None:
         raise MissingOutput(key[0])
     return version
 
 
-def _there(objects: Objects, version: Version) -> Infos:
+def _stored_objects(objects: Objects, version: Version) -> ObjectsByKey:
     prefix = version_prefix(version.output, version.id)
-    return {info.key: info for info in listing(objects, prefix)}
+    return {info.key: info for info in list_all(objects, prefix)}

@@ -1,23 +1,27 @@
-"""The few things the local store does to a file system, each of them synced.
+"""File-system calls of the local store: durable writes, atomic moves and locks.
 
-Belongs here: durable writing, atomic moves and locks, with one hook that sees every call before it
-happens, so that a test can end the process at any of them. What is written is the store's business.
+Belongs here: the calls, each announced to a hook before it happens, so that a test can end the
+process at any of them. What is written is decided by the store.
 """
 
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
+from demo_pipeline.common.atomic_write import (
+    Hook,
+    atomic_file,
+    no_hook,
+    replace_synced,
+    sync,
+    synced_file,
+)
 from demo_pipeline.common.hardlinks import FileId, file_id
-
-Hook = Callable[[str, Path], None]
-
-
-def _no_hook(_call: str, _path: Path) -> None:
-    """Nothing watches."""
+from demo_pipeline.storage.errors import StorageError
 
 
 class Disk:
@@ -27,7 +31,7 @@ class Disk:
         hook: called with the call's name and its path before each step.
     """
 
-    def __init__(self, hook: Hook = _no_hook) -> None:
+    def __init__(self, hook: Hook = no_hook) -> None:
         self._hook = hook
 
     def make_folders(self, path: Path) -> None:
@@ -42,26 +46,23 @@ class Disk:
             self.sync(folder.parent)
 
     def write(self, path: Path, data: bytes) -> None:
-        """Write a file that nobody reads yet, and sync it."""
-        self._hook("create", path)
-        with path.open("xb") as file:
-            self._hook("write", path)
+        """Write a new file that nobody reads yet, and sync it."""
+        with synced_file(path, self._hook) as file:
             file.write(data)
-            file.flush()
-            self._hook("fsync", path)
-            os.fsync(file.fileno())
+
+    def write_atomically(self, path: Path, data: bytes, draft: Path) -> None:
+        """Write or replace a file; `draft` is where its bytes are written before."""
+        self.make_folders(draft.parent)
+        self.make_folders(path.parent)
+        with atomic_file(path, draft=draft, hook=self._hook) as file:
+            file.write(data)
 
     def sync(self, path: Path) -> None:
-        """Put a file's bytes, or a folder's list of names, on the disk."""
-        self._hook("fsync", path)
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        """Force a file's bytes, or a folder's list of names, to the disk."""
+        sync(path, self._hook)
 
     def sync_tree(self, path: Path, synced: Container[FileId] = ()) -> None:
-        """Sync every folder and regular file under `path` but those `synced`, the deepest first."""
+        """Sync every folder and regular file under `path` except `synced` files, deepest first."""
         for folder, _, files in os.walk(path, topdown=False):
             for name in sorted(files):
                 file = Path(folder, name)
@@ -74,9 +75,7 @@ class Disk:
 
         A file or link is replaced; a folder only when it is empty.
         """
-        self._hook("rename", target)
-        source.replace(target)
-        self.sync(target.parent)
+        replace_synced(source, target, self._hook)
 
     def link(self, path: Path, target: str) -> None:
         """Make the symlink `path`."""
@@ -84,25 +83,25 @@ class Disk:
         path.symlink_to(target)
 
     def touch(self, path: Path) -> None:
-        """Note that something happened to `path` now; only collection looks at it."""
+        """Set the modification time of `path` to now; garbage collection reads it."""
         self._hook("touch", path)
         os.utime(path)
 
     def unlink(self, path: Path) -> None:
-        """Remove a file or link, if it is there."""
+        """Remove a file or link, if it exists."""
         self._hook("unlink", path)
         path.unlink(missing_ok=True)
         self.sync(path.parent)
 
     def remove_tree(self, path: Path) -> None:
-        """Remove a folder that nobody reads, if it is there."""
+        """Remove a folder that nobody reads, if it exists."""
         self._hook("rmtree", path)
-        with suppress(FileNotFoundError):  # somebody else is at it, too
+        with suppress(FileNotFoundError):  # another process removes it, too
             shutil.rmtree(path)
 
     @contextmanager
     def lock(self, path: Path) -> Iterator[None]:
-        """Wait for, and hold, the lock file `path`; it ends with the process at the latest."""
+        """Wait for the lock file `path` and lock it; the end of the process unlocks it, too."""
         self.make_folders(path.parent)
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
         try:
@@ -112,8 +111,8 @@ class Disk:
             os.close(handle)
 
     @contextmanager
-    def hold(self, folder: Path) -> Iterator[None]:
-        """Mark a folder as in use for as long as this lasts, even if it is renamed meanwhile."""
+    def mark_in_use(self, folder: Path) -> Iterator[None]:
+        """Mark a folder as in use while the context is open, even if it is renamed meanwhile."""
         handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(handle, fcntl.LOCK_SH)
@@ -121,8 +120,8 @@ class Disk:
         finally:
             os.close(handle)
 
-    def is_held(self, folder: Path) -> bool:
-        """Whether a living process holds `folder`; when that cannot be told, it does."""
+    def is_in_use(self, folder: Path) -> bool:
+        """Whether a living process marked `folder` as in use; True when that is unknown."""
         try:
             handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         except FileNotFoundError:
@@ -135,3 +134,18 @@ class Disk:
             return False
         finally:
             os.close(handle)
+
+
+@contextmanager
+def stored_file(path: Path) -> Iterator[BinaryIO]:
+    """`atomic_file`, for bytes that come from elsewhere.
+
+    Raises:
+        StorageError: the disk is full, or the folder cannot be written to.
+    """
+    try:
+        with atomic_file(path) as file:
+            yield file
+    except OSError as error:
+        reason = os.strerror(error.errno) if error.errno else type(error).__name__
+        raise StorageError(f"{path.name}: could not be written: {reason}") from None

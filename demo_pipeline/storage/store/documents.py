@@ -1,31 +1,21 @@
-"""Small documents of a local store, each replaced as a whole.
+"""Small documents of a local store, each replaced atomically.
 
-Belongs here: the four calls behind `Store.…_document`. What a document says is its owner's subject.
+Belongs here: the four calls behind `Store.…_document`. What a document holds is up to its owner.
 """
 
-import secrets
-
 from demo_pipeline.storage.store.disk import Disk
-from demo_pipeline.storage.store.integrity import tree
+from demo_pipeline.storage.store.integrity import walk_files
 from demo_pipeline.storage.store.layout import StoreLayout, is_document, require_document
 
 
 def put(layout: StoreLayout, disk: Disk, key: str, data: bytes) -> None:
     """Write or replace a document; readers see the old bytes or the new."""
     require_document(key)
-    path = layout.root / key
-    draft = layout.workshop / f".{secrets.token_hex(8)}"
-    disk.make_folders(draft.parent)
-    disk.make_folders(path.parent)
-    try:
-        disk.write(draft, data)
-        disk.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+    disk.write_atomically(layout.root / key, data, layout.draft())
 
 
 def get(layout: StoreLayout, key: str) -> bytes | None:
-    """A document's bytes, None when there is none."""
+    """A document's bytes; None when it does not exist."""
     require_document(key)
     try:
         return (layout.root / key).read_bytes()
@@ -34,7 +24,7 @@ def get(layout: StoreLayout, key: str) -> bytes | None:
 
 
 def delete(layout: StoreLayout, disk: Disk, key: str) -> bool:
-    """Remove a document; whether there was one."""
+    """Remove a document; returns whether it existed."""
     require_document(key)
     path = layout.root / key
     if not path.is_file():
@@ -50,5 +40,5 @@ def list_keys(layout: StoreLayout, prefix: str) -> list[str]:
     top = layout.root / folder
     if top.is_symlink() or not top.is_dir():
         return []
-    names = (path for path, entry in tree(top) if entry.is_file(follow_symlinks=False))
+    names = (path for path, entry in walk_files(top) if entry.is_file(follow_symlinks=False))
     return sorted(filter(is_document, (f"{folder}/{name}" for name in names)))

@@ -1,23 +1,26 @@
-"""Taking away versions that nobody needs any more, and what dead processes left behind.
+"""Garbage collection in a local store: old versions, and what dead processes left behind.
 
-Belongs here: which versions are needed, and the safe removal of the others from a local store.
+Belongs here: which versions are needed, and the safe removal of the others.
 """
 
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 
 from demo_pipeline.storage.store.disk import Disk
 from demo_pipeline.storage.store.integrity import load_version
-from demo_pipeline.storage.store.layout import CONTENT, MANIFEST, StoreLayout, is_version_id
-
-VersionKey = tuple[str, str]  # output, version id
+from demo_pipeline.storage.store.layout import (
+    CONTENT,
+    MANIFEST,
+    StoreLayout,
+    VersionKey,
+    is_version_id,
+)
 
 
 def collect_garbage(layout: StoreLayout, disk: Disk, grace_seconds: float, now: float) -> list[str]:
-    """Remove unneeded versions and stale staging, both older than the grace period.
+    """Remove unneeded versions and abandoned staging, both older than the grace period.
 
-    A version is needed while a public link points to it, for the grace period after the last one
+    A version is needed while a pointer leads to it, for the grace period after the last pointer
     did, and while a needed version links to it.
 
     Returns:
@@ -32,14 +35,16 @@ def collect_garbage(layout: StoreLayout, disk: Disk, grace_seconds: float, now: 
         for output, version in versions
         if (output, version) not in needed and _remove(layout, disk, (output, version), before)
     ]
-    stale = sorted(path for path in _unfinished(layout.workshop) if _is_old(path, before))
+    abandoned = sorted(path for path in _unfinished(layout.staging) if _is_old(path, before))
     return removed + [
-        path.relative_to(layout.root).as_posix() for path in stale if _sweep(disk, path)
+        path.relative_to(layout.root).as_posix()
+        for path in abandoned
+        if _remove_unfinished(disk, path)
     ]
 
 
 def _versions(layout: StoreLayout) -> Iterator[VersionKey]:
-    """Every version directory, referenced or not, whole or not."""
+    """Every version directory, referenced or not, complete or not."""
     pending = [layout.versions]
     while pending:
         folder = pending.pop()
@@ -54,7 +59,7 @@ def _versions(layout: StoreLayout) -> Iterator[VersionKey]:
 
 
 def _needed(layout: StoreLayout, versions: list[VersionKey], before: float) -> set[VersionKey]:
-    """Versions pointed to or still in their grace period, and all that these link to."""
+    """Versions that are published or in their grace period, and all that these link to."""
     pending = [key for key in versions if _is_root(layout, key, before)]
     needed: set[VersionKey] = set()
     while pending:
@@ -69,18 +74,18 @@ def _needed(layout: StoreLayout, versions: list[VersionKey], before: float) -> s
 
 
 def _is_root(layout: StoreLayout, key: VersionKey, before: float) -> bool:
-    return layout.pointed(key[0]) == key[1] or not _is_old(layout.version(*key), before)
+    return layout.published_version(key[0]) == key[1] or not _is_old(layout.version(*key), before)
 
 
 def _remove(layout: StoreLayout, disk: Disk, key: VersionKey, before: float) -> bool:
-    """Remove a version unless a commit took it up again meanwhile."""
-    trash = layout.workshop / f".{secrets.token_hex(8)}"
+    """Remove a version unless a commit published it again meanwhile."""
+    trash = layout.draft()
     disk.make_folders(trash.parent)
     with disk.lock(layout.lock(key[0])):
-        place = layout.version(*key)
-        if _is_root(layout, key, before) or not place.is_dir():
+        folder = layout.version(*key)
+        if _is_root(layout, key, before) or not folder.is_dir():
             return False
-        disk.replace(place, trash)
+        disk.replace(folder, trash)
     disk.remove_tree(trash)
     return True
 
@@ -96,12 +101,12 @@ def _unfinished(folder: Path) -> Iterator[Path]:
                 pending.append(path)
 
 
-def _sweep(disk: Disk, path: Path) -> bool:
-    """Remove something unfinished unless a living process is at it."""
+def _remove_unfinished(disk: Disk, path: Path) -> bool:
+    """Remove a draft or a staged directory unless a living process uses it."""
     if path.is_symlink() or not path.is_dir():
         disk.unlink(path)
         return True
-    if disk.is_held(path):
+    if disk.is_in_use(path):
         return False
     disk.remove_tree(path)
     return True

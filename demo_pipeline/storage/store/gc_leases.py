@@ -1,8 +1,9 @@
-"""Who wants a version in a bucket, and who removes it: small objects that never lie beside it.
+"""Leases in a bucket: small objects that keep a commit and a collection from the same version.
 
-Belongs here: the markers and the order in which they are written and looked at. A commit writes
-`retired/` first and then looks for `removing/`; a collection the other way round, so that one of
-the two always sees the other and gives way.
+Belongs here: both kinds of leases and the order in which they are written and read. A commit
+refreshes the version's lease (`retired/`) and then looks for a deletion lease (`removing/`); a
+collection writes the deletion lease and then looks at the version's lease. So at least one of the
+two sees the other and gives way.
 """
 
 import secrets
@@ -10,57 +11,58 @@ import time
 
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.objects.object_store import ObjectChangedError, ObjectInfo, Objects
-from demo_pipeline.storage.store.bucket_layout import VersionKey, removing_key, retired_key
+from demo_pipeline.storage.store.bucket_layout import deletion_lease_key, lease_key
+from demo_pipeline.storage.store.layout import VersionKey
 
-LEASE_SECONDS = 900.0  # after which a removal that did not end is taken for dead
-_REMOVAL_SECONDS = 300.0  # after which a removal ends itself; well before others think it dead
+LEASE_SECONDS = 900.0  # after which a deletion that did not end counts as dead
+_DELETION_SECONDS = 300.0  # after which a deletion stops by itself, well before it counts as dead
 
 
 def refresh_lease(objects: Objects, key: VersionKey) -> ObjectInfo:
-    """Let the version's grace period begin now.
+    """Start the version's grace period again.
 
-    The marker says something else each time, since the ETag of equal bytes may be equal.
+    The lease has other bytes each time, since equal bytes may have equal ETags.
     """
-    return objects.put(retired_key(*key), _nonce())
+    return objects.put(lease_key(*key), _nonce())
 
 
-def refresh_lease_of(objects: Objects, key: VersionKey) -> None:
-    """Take up a version that is there already, so that no collection removes it.
+def acquire_lease(objects: Objects, key: VersionKey) -> None:
+    """Refresh the lease of a version that is in the bucket, so that no collection removes it.
 
     Raises:
-        StorageError: one is at it; times are compared as the bucket's clock gives them.
+        StorageError: a collection is removing it; times are compared by the bucket's clock.
     """
     now = refresh_lease(objects, key).modified
-    removing = objects.head(removing_key(*key))
-    if removing and removing.modified >= now - LEASE_SECONDS:
+    deletion = objects.head(deletion_lease_key(*key))
+    if deletion and deletion.modified >= now - LEASE_SECONDS:
         raise StorageError(
-            f"{key[0]}: an old version with the same content is being removed just now; "
+            f"{key[0]}: garbage collection is removing an old version with the same content; "
             f"run again, after {LEASE_SECONDS / 60:.0f} minutes at the latest"
         )
-    if removing:
-        objects.delete(removing.key)
+    if deletion:
+        objects.delete(deletion.key)
 
 
 class DeletionLease:
-    """The right to remove one version, for a few minutes.
+    """The right to delete one version, for a few minutes.
 
     Args:
         objects: the bucket.
         key: output and version.
-        wanted: the marker of the last time it was wanted, as it was when it was found to be old.
+        lease: the version's lease, as it was when the collection judged it to be old.
     """
 
-    def __init__(self, objects: Objects, key: VersionKey, wanted: ObjectInfo | None) -> None:
-        self._objects, self._key, self._wanted = objects, key, wanted
+    def __init__(self, objects: Objects, key: VersionKey, lease: ObjectInfo | None) -> None:
+        self._objects, self._key, self._lease = objects, key, lease
         self._began = time.monotonic()
 
-    def begin(self, now: float) -> bool:
-        """Whether it may begin; not when others are at it, or want the version by now.
+    def acquire(self, now: float) -> bool:
+        """Whether it was acquired; not when another deletion runs or the lease was refreshed.
 
         Args:
-            now: epoch seconds; what an earlier removal left behind is judged by it.
+            now: epoch seconds; decides whether another deletion counts as dead.
         """
-        marker = removing_key(*self._key)
+        marker = deletion_lease_key(*self._key)
         present = self._objects.head(marker)
         if present and present.modified >= now - LEASE_SECONDS:
             return False
@@ -73,19 +75,19 @@ class DeletionLease:
             )
         except ObjectChangedError:
             return False
-        wanted = self._objects.head(retired_key(*self._key))
-        if _etag(wanted) == _etag(self._wanted):
+        lease = self._objects.head(lease_key(*self._key))
+        if _etag(lease) == _etag(self._lease):
             return True
-        self.end()
+        self.release()
         return False
 
-    def has_time(self) -> bool:
-        """Whether it may still go on."""
-        return time.monotonic() - self._began < _REMOVAL_SECONDS
+    def is_valid(self) -> bool:
+        """Whether the deletion may still go on."""
+        return time.monotonic() - self._began < _DELETION_SECONDS
 
-    def end(self) -> None:
-        """Let commits have the version again."""
-        self._objects.delete(removing_key(*self._key))
+    def release(self) -> None:
+        """Let commits use the version again."""
+        self._objects.delete(deletion_lease_key(*self._key))
 
 
 def _etag(info: ObjectInfo | None) -> str:

@@ -1,10 +1,9 @@
-"""Putting versions in place in a local tree, and leading readers to them.
+"""Installing versions in a local store, and publishing them to readers.
 
-Belongs here: the few moves that a commit ends with. Whoever calls them holds the output's lock.
+Belongs here: the moves at the end of a commit. The caller holds the output's lock.
 """
 
 import os
-import secrets
 from pathlib import Path
 
 from demo_pipeline.storage.store.disk import Disk
@@ -13,41 +12,45 @@ from demo_pipeline.storage.store.layout import StoreLayout
 from demo_pipeline.storage.store.version_manifest import Version
 
 
-def install(layout: StoreLayout, disk: Disk, staged: Path, version: Version) -> Path | None:
-    """Put the version's directory in place; the path of a broken one that it replaced."""
+def install_version(layout: StoreLayout, disk: Disk, staged: Path, version: Version) -> Path | None:
+    """Move the staged directory to its version's place.
+
+    Returns:
+        Where a damaged version with the same id was moved to; None when nothing was replaced.
+    """
     place = layout.version(version.output, version.id)
-    broken: Path | None = None
+    damaged: Path | None = None
     disk.make_folders(place.parent)
     if os.path.lexists(place):
         if not verify_version(layout, version.output, version.id, linked=False):
             disk.touch(place)
             return None
-        broken = layout.workshop / f".{secrets.token_hex(8)}"
-        disk.replace(place, broken)
+        damaged = layout.draft()
+        disk.replace(place, damaged)
     disk.replace(staged, place)
-    return broken
+    return damaged
 
 
 def publish(layout: StoreLayout, disk: Disk, version: Version) -> None:
-    """Let readers see the version from now on."""
-    public = layout.public(version.output)
-    if layout.pointed(version.output) == version.id:
+    """Move the output's pointer to the version: readers see it from now on."""
+    pointer = layout.pointer(version.output)
+    if layout.published_version(version.output) == version.id:
         return
-    _retire(layout, disk, version.output)
-    disk.make_folders(public.parent)
-    link = layout.workshop / f".{secrets.token_hex(8)}"
-    disk.link(link, layout.pointer(version.output, version.id))
-    disk.replace(link, public)
+    _start_grace_period(layout, disk, version.output)
+    disk.make_folders(pointer.parent)
+    link = layout.draft()
+    disk.link(link, layout.pointer_target(version.output, version.id))
+    disk.replace(link, pointer)
 
 
 def unpublish(layout: StoreLayout, disk: Disk, output: str) -> None:
-    """Let readers see no version any more."""
-    _retire(layout, disk, output)
-    disk.unlink(layout.public(output))
+    """Remove the output's pointer: readers see no version from now on."""
+    _start_grace_period(layout, disk, output)
+    disk.unlink(layout.pointer(output))
 
 
-def _retire(layout: StoreLayout, disk: Disk, output: str) -> None:
-    """Start the grace period of the version that readers see now."""
-    pointed = layout.pointed(output)
-    if pointed and layout.version(output, pointed).is_dir():
-        disk.touch(layout.version(output, pointed))
+def _start_grace_period(layout: StoreLayout, disk: Disk, output: str) -> None:
+    """Start the grace period of the version that is published now."""
+    published = layout.published_version(output)
+    if published and layout.version(output, published).is_dir():
+        disk.touch(layout.version(output, published))

@@ -1,9 +1,8 @@
-"""Reading versions back: is one there, is it whole, what is wrong with it.
+"""Integrity of committed versions: comparing a directory with its manifest.
 
-Belongs here: what a directory holds against what its manifest says. Nothing here writes.
+Belongs here: reading versions back and naming their damage. Nothing here writes.
 """
 
-import hashlib
 import os
 import stat
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,6 +12,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from demo_pipeline.common.hardlinks import FileId, file_id
+from demo_pipeline.common.hashing import read_digest
 from demo_pipeline.storage.errors import ChangedOutput, StorageError
 from demo_pipeline.storage.store.layout import CONTENT, MANIFEST, StoreLayout
 from demo_pipeline.storage.store.version_manifest import (
@@ -43,16 +43,16 @@ class OutputDamage:
 
 
 def load_version(layout: StoreLayout, output: str, version: str) -> Version | None:
-    """The version with this id; None when its manifest is missing or is not what its id says."""
+    """The version with this id; None when its manifest is missing or does not match the id."""
     try:
         data = (layout.version(output, version) / MANIFEST).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return read_version(data, output, version)
+    return parse_version(data, output, version)
 
 
-def read_version(data: bytes, output: str, version: str) -> Version | None:
-    """The version with this id whose manifest has these bytes; None when it has others."""
+def parse_version(data: bytes, output: str, version: str) -> Version | None:
+    """The version whose manifest has these bytes; None when they do not match its id."""
     if version_id(data) != version:
         return None
     try:
@@ -62,8 +62,8 @@ def read_version(data: bytes, output: str, version: str) -> Version | None:
     return Version(version, manifest) if manifest.output == output else None
 
 
-def is_whole(layout: StoreLayout, version: Version) -> bool:
-    """Whether every file is there in its size and every link leads to a version that is there."""
+def has_all_files(layout: StoreLayout, version: Version) -> bool:
+    """Whether every file exists in its size and every link leads to an existing version."""
     content = layout.version(version.output, version.id) / CONTENT
     sized = all(_size(content / file.path) == file.size for file in version.manifest.files)
     return (
@@ -76,17 +76,17 @@ def is_whole(layout: StoreLayout, version: Version) -> bool:
 
 
 def is_linked(path: Path, layout: StoreLayout, link: LinkEntry) -> bool:
-    """Whether `path` is a link to the content of that version, and the version is there."""
+    """Whether `path` is a link to the content of that version, and the version exists."""
     try:
         text = str(path.readlink())
-    except OSError:  # not there, or not a link
+    except OSError:  # missing, or not a link
         return False
     manifest = layout.version(link.output, link.version) / MANIFEST
-    return text == layout.link(path, link.output, link.version) and manifest.is_file()
+    return text == layout.link_target(path, link.output, link.version) and manifest.is_file()
 
 
-def tree(content: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Every entry under `content` that is no folder, with its `/`-separated path; no order."""
+def walk_files(content: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Every entry under `content` but folders, with its `/`-separated path, in no order."""
     folders = [("", content)]
     while folders:
         prefix, folder = folders.pop()
@@ -99,54 +99,62 @@ def tree(content: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Lent:
-    """A file of a committed version, which has been on the disk since that commit."""
+class CommittedFile:
+    """A file of a committed version; it was synced to the disk by that commit."""
 
     output: str
     file: FileEntry
 
 
-def lent_files(layout: StoreLayout, hardlink_sources: Iterable[Version]) -> dict[FileId, Lent]:
-    """The files of committed versions."""
-    found: dict[FileId, Lent] = {}
-    for version in hardlink_sources:
+def committed_files(
+    layout: StoreLayout, versions: Iterable[Version]
+) -> dict[FileId, CommittedFile]:
+    """The files of committed versions, by device and inode."""
+    files: dict[FileId, CommittedFile] = {}
+    for version in versions:
         content = layout.version(version.output, version.id) / CONTENT
         for file in version.manifest.files:
             identity = file_id(content / file.path)
             if identity is not None:
-                found[identity] = Lent(version.output, file)
-    return found
+                files[identity] = CommittedFile(version.output, file)
+    return files
 
 
 def describe_files(
-    output: str, content: Path, linked: Iterable[str], lent: Mapping[FileId, Lent]
+    output: str, content: Path, linked: Iterable[str], committed: Mapping[FileId, CommittedFile]
 ) -> list[FileEntry]:
     """Size and digest of every file of a staged directory, sorted by path.
 
+    Args:
+        output: its name, for error messages.
+        content: the staged directory.
+        linked: paths of its links to other versions.
+        committed: files that may be hard-linked in the directory.
+
     Raises:
-        ChangedOutput: a `lent` file is no longer what its version says.
+        ChangedOutput: a `committed` file differs from its version's manifest.
         StorageError: an entry is neither a plain file nor one of the `linked` paths, or has a name
             that is not Unicode.
     """
     expected = set(linked)
     files: list[FileEntry] = []
-    for path, entry in tree(content):
+    for path, entry in walk_files(content):
         if entry.is_symlink() and path in expected:
             expected.discard(path)
         elif entry.is_file(follow_symlinks=False) and _is_unicode(path):
             status = entry.stat(follow_symlinks=False)
-            sha256 = digest(Path(entry.path))
+            sha256 = read_digest(Path(entry.path)).sha256
             files.append(FileEntry(path=path, size=status.st_size, sha256=sha256))
-            known = lent.get((status.st_dev, status.st_ino))
+            known = committed.get((status.st_dev, status.st_ino))
             if known is not None and known.file.sha256 != sha256:
                 raise ChangedOutput(known.output, ascii(known.file.path)[1:-1])
         else:
             raise StorageError(
-                f"{output}: {path!r} is no plain file with a Unicode name; "
+                f"{output}: {path!r} is not a plain file with a Unicode name; "
                 "write a copy, or link a version with `Staging.link`"
             )
     if expected:
-        raise StorageError(f"{output}: the link {min(expected)!r} was removed after it was made")
+        raise StorageError(f"{output}: the link {min(expected)!r} was removed after it was created")
     return sorted(files, key=lambda file: file.path)
 
 
@@ -155,58 +163,57 @@ def verify_version(
 ) -> list[OutputDamage]:
     """Every difference between a version and its manifest; reads every byte.
 
-    With `linked`, the versions that it links to are verified too.
+    With `linked`, the linked versions are verified too.
     """
     loaded = load_version(layout, output, version)
     if loaded is None:
-        return [finding(output, "damaged_manifest", MANIFEST, "is missing or was changed")]
+        return [output_damage(output, "damaged_manifest", MANIFEST, "is missing or was changed")]
     content = layout.version(output, version) / CONTENT
-    problems = [
-        found for file in loaded.manifest.files if (found := _file_problem(output, content, file))
+    damages = [
+        damage for file in loaded.manifest.files if (damage := _file_damage(output, content, file))
     ]
     for path, link in loaded.manifest.links.items():
         if not is_linked(content / path, layout, link):
-            problems.append(finding(output, "broken_link", path, f"no longer {link.output}"))
+            message = f"does not lead to {link.output} any more"
+            damages.append(output_damage(output, "broken_link", path, message))
         elif linked:
-            problems += verify_version(layout, link.output, link.version)
-    return problems + _unexpected(loaded, content)
+            damages += verify_version(layout, link.output, link.version)
+    return damages + _unexpected(loaded, content)
 
 
-def digest(path: Path) -> str:
-    """SHA-256 of a file, hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def missing_output_damage(output: str) -> OutputDamage:
+    """The damage of an output without any version."""
+    return output_damage(output, "missing_output", ".", "was never built, or was removed")
 
 
-def missing_output(output: str) -> OutputDamage:
-    """The finding that an output has no version at all."""
-    return finding(output, "missing_output", ".", "was never made, or was removed")
-
-
-def finding(output: str, code: str, path: str, message: str) -> OutputDamage:
-    """What is wrong with the file at `path` in an output."""
+def output_damage(output: str, code: str, path: str, message: str) -> OutputDamage:
+    """The damage of the file at `path` in an output."""
     return OutputDamage(output, code, f"{output}/{ascii(path)[1:-1]}", message)
 
 
-def _file_problem(output: str, content: Path, file: FileEntry) -> OutputDamage | None:
+def _file_damage(output: str, content: Path, file: FileEntry) -> OutputDamage | None:
     size = _size(content / file.path)
     if size is None:
-        return finding(output, "missing_file", file.path, "is missing")
+        return output_damage(output, "missing_file", file.path, "is missing")
     if size != file.size:
         message = f"has {size} bytes, expected {file.size}"
-        return finding(output, "changed_file", file.path, message)
-    if digest(content / file.path) != file.sha256:
-        return finding(output, "changed_file", file.path, "has another SHA-256 than recorded")
+        return output_damage(output, "changed_file", file.path, message)
+    if read_digest(content / file.path).sha256 != file.sha256:
+        return output_damage(
+            output, "changed_file", file.path, "has another SHA-256 than its manifest"
+        )
     return None
 
 
 def _unexpected(version: Version, content: Path) -> list[OutputDamage]:
     known = {file.path for file in version.manifest.files} | set(version.manifest.links)
     extra = (
-        sorted(path for path, _ in tree(content) if path not in known) if content.is_dir() else []
+        sorted(path for path, _ in walk_files(content) if path not in known)
+        if content.is_dir()
+        else []
     )
     return [
-        finding(version.output, "unexpected_file", path, "was put there by something else")
+        output_damage(version.output, "unexpected_file", path, "does not belong to the output")
         for path in extra
     ]
 

@@ -1,6 +1,6 @@
-"""Where each thing lies under a local store's root, and how outputs may be named.
+"""Paths under a local store's root, and the rules for names of outputs and documents.
 
-Belongs here: names and paths, and the reading of links; nothing here opens or writes a file.
+Belongs here: names, paths and the reading of links; nothing here opens or writes a file.
 """
 
 import os
@@ -9,12 +9,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from demo_pipeline.common.atomic_write import hidden_name
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.ids import is_safe_id
 from demo_pipeline.storage.store.version_manifest import VERSION_LENGTH
 
 CONTENT = "content"
 MANIFEST = "manifest.json"
+VersionKey = tuple[str, str]
+"""Output and version id."""
 _DOCUMENT_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 _VERSION = re.compile(rf"[0-9a-f]{{{VERSION_LENGTH}}}")
 
@@ -23,24 +26,24 @@ _VERSION = re.compile(rf"[0-9a-f]{{{VERSION_LENGTH}}}")
 class StoreLayout:
     """Paths under `root` (absolute).
 
-    A staged directory lies exactly as deep as the version it becomes, so that a relative link
-    inside it is right before and after it is put in place.
+    A staged directory is exactly as deep as the version it becomes, so that a relative link inside
+    it is right before and after the version is installed.
     """
 
     root: Path
 
     @property
     def versions(self) -> Path:
-        """All versions of all outputs."""
+        """The folder of all versions of all outputs."""
         return self.root / ".versions"
 
     @property
-    def workshop(self) -> Path:
-        """Everything unfinished or on its way out; names of its entries begin with a dot."""
+    def staging(self) -> Path:
+        """The folder of everything unfinished or about to be removed; its entries are hidden."""
         return self.root / ".staging"
 
-    def public(self, output: str) -> Path:
-        """The link that readers know."""
+    def pointer(self, output: str) -> Path:
+        """The symbolic link through which readers see the published version."""
         return self.root / output
 
     def version(self, output: str, version: str) -> Path:
@@ -51,26 +54,30 @@ class StoreLayout:
         """The lock file of one output."""
         return self.root / ".locks" / f"{output}.lock"
 
-    def staged(self, output: str, token: str) -> Path:
-        """A private directory for a version in the making."""
-        return self.workshop / output / f".{token}"
+    def staged(self, output: str) -> Path:
+        """A new private directory to build a version in."""
+        return self.staging / output / hidden_name()
 
-    def pointer(self, output: str, version: str) -> str:
-        """What the public link of `output` says when it points to `version`."""
+    def draft(self) -> Path:
+        """A new name for a file or folder that is unfinished, or about to be removed."""
+        return self.staging / hidden_name()
+
+    def pointer_target(self, output: str, version: str) -> str:
+        """The text of the pointer of `output` when `version` is published."""
         target = self.version(output, version) / CONTENT
-        return os.path.relpath(target, self.public(output).parent)
+        return os.path.relpath(target, self.pointer(output).parent)
 
-    def pointed(self, output: str) -> str | None:
-        """The version that the public link points to, whether or not it exists."""
+    def published_version(self, output: str) -> str | None:
+        """The version that the pointer leads to, even a missing one; None without a pointer."""
         try:
-            text = str(self.public(output).readlink())
-        except OSError:  # not there, or not a link
+            text = str(self.pointer(output).readlink())
+        except OSError:  # missing, or not a link
             return None
         version = Path(text).parent.name
-        return version if text == self.pointer(output, version) else None
+        return version if text == self.pointer_target(output, version) else None
 
-    def link(self, path: Path, output: str, version: str) -> str:
-        """What a link at `path`, inside a staged directory or a version, says to lead there."""
+    def link_target(self, path: Path, output: str, version: str) -> str:
+        """The text of a link at `path`, in a staged directory or a version, to another version."""
         up = "../" * (len(path.relative_to(self.root).parts) - 1)
         return f"{up}{self.version(output, version).relative_to(self.root).as_posix()}/{CONTENT}"
 
@@ -92,7 +99,7 @@ def _visible(folder: Path) -> list[Path]:
 
 
 def is_version_id(name: str) -> bool:
-    """Whether a directory's name is that of a version."""
+    """Whether a directory's name is a version id."""
     return _VERSION.fullmatch(name) is not None
 
 
@@ -100,14 +107,14 @@ def require_output(output: str) -> None:
     """Refuse a name that no output may have.
 
     Raises:
-        StorageError: a part of it is no safe id.
+        StorageError: a part of it is not a safe id.
     """
     if not all(map(is_safe_id, output.split("/"))):
-        raise StorageError(f"{output!r} is no name of an output; use safe ids joined by `/`")
+        raise StorageError(f"{output!r} cannot be the name of an output; join safe ids by `/`")
 
 
 def is_document(key: str) -> bool:
-    """Whether a document may have this key: a folder at least, then a name, none of them hidden."""
+    """Whether a document may have this key: at least one folder and a name, none of them hidden."""
     parts = key.split("/")
     return len(parts) > 1 and ".." not in key and all(map(_DOCUMENT_PART.fullmatch, parts))
 
@@ -119,4 +126,6 @@ def require_document(key: str) -> None:
         StorageError: a part of it is hidden, too long, has `..` or other characters.
     """
     if not is_document(key):
-        raise StorageError(f"{key!r} is no key of a document; use e.g. `quarantine/<id>.json`")
+        raise StorageError(
+            f"{key!r} cannot be the key of a document; use e.g. `quarantine/<id>.json`"
+        )

@@ -1,22 +1,22 @@
-"""The local side of a store in a bucket: versions as folders, where every program can read them.
+"""The local cache of a store in a bucket: versions as folders, which every program can read.
 
-Belongs here: what is kept, believed and thrown away of a cache folder, which is laid out like a
-local store. Nothing in it is the only copy of anything. Reading from the bucket is not done here.
+Belongs here: what the cache folder keeps, trusts and removes; it is laid out like a local store.
+Nothing in it is the only copy of anything. Requests to the bucket are made elsewhere.
 """
 
-import secrets
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from demo_pipeline.storage.store import gc, install
+from demo_pipeline.storage.store import gc
 from demo_pipeline.storage.store.disk import Disk
+from demo_pipeline.storage.store.install import install_version, publish, unpublish
 from demo_pipeline.storage.store.integrity import (
-    is_whole,
+    has_all_files,
     load_version,
-    read_version,
+    parse_version,
     verify_version,
 )
 from demo_pipeline.storage.store.layout import CONTENT, MANIFEST, StoreLayout
@@ -29,13 +29,13 @@ _MANIFESTS, _DAMAGED = ".manifests", ".damaged"
 
 @dataclass(frozen=True, slots=True)
 class CorruptObject:
-    """An object that is not what its version's manifest says; `etag` is empty when it is gone."""
+    """An object that differs from its version's manifest; `etag` is empty when it is missing."""
 
     key: str
     etag: str
 
 
-class WorkingCopy:
+class LocalCache:
     """A cache folder, shared by any number of processes of one machine.
 
     Args:
@@ -55,28 +55,29 @@ class WorkingCopy:
         """The version's content, for reading."""
         return self.folder(version) / CONTENT
 
-    def known(self, output: str, version: str) -> Version | None:
-        """The version, when its manifest is here and is what its id says."""
+    def known_version(self, output: str, version: str) -> Version | None:
+        """The version, when its manifest is in the cache and matches its id."""
         try:
             data = self._manifest(output, version).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
             return load_version(self.layout, output, version)
-        return read_version(data, output, version)
+        return parse_version(data, output, version)
 
-    def remember(self, version: Version, manifest: bytes) -> None:
+    def remember_manifest(self, version: Version, manifest: bytes) -> None:
         """Keep the manifest of a version, without its files."""
         self._write(self._manifest(version.output, version.id), manifest)
 
     def has(self, version: Version) -> bool:
-        """Whether every file is here in its size; the links' own files are not looked at."""
+        """Whether every file is in the cache in its size; files of linked versions do not count."""
         loaded = load_version(self.layout, version.output, version.id)
-        return loaded is not None and is_whole(self.layout, version)
+        return loaded is not None and has_all_files(self.layout, version)
 
     @contextmanager
-    def fetching(self, version: Version, manifest: bytes) -> Iterator[Staging | None]:
-        """A directory to fetch a version into, put in place at the end; None if it is here by now.
+    def install_fetched(self, version: Version, manifest: bytes) -> Iterator[Staging | None]:
+        """A staged directory to download a version into, which is installed at the end.
 
-        Others who want the same version wait meanwhile.
+        It is None when another process installed the version meanwhile; processes that want the
+        same version wait for each other.
         """
         lock = self.layout.lock(f"{version.output}.fetch")
         with self._disk.lock(lock), self.local.stage(version.output) as staging:
@@ -87,77 +88,80 @@ class WorkingCopy:
             self._disk.write(staging.directory / MANIFEST, manifest)
             self._disk.sync_tree(staging.directory)
             with self._disk.lock(self.layout.lock(version.output)):
-                broken = install.install(self.layout, self._disk, staging.directory, version)
-            if broken:
-                self._disk.remove_tree(broken)
+                damaged = install_version(self.layout, self._disk, staging.directory, version)
+            if damaged:
+                self._disk.remove_tree(damaged)
 
-    def point(self, version: Version) -> None:
-        """Note that readers see this version: pruning spares it and what it links to."""
-        if self.layout.pointed(version.output) != version.id:
+    def publish(self, version: Version) -> None:
+        """Note that readers see this version: pruning keeps it and what it links to."""
+        if self.layout.published_version(version.output) != version.id:
             with self._disk.lock(self.layout.lock(version.output)):
-                install.publish(self.layout, self._disk, version)
+                publish(self.layout, self._disk, version)
 
-    def unpoint(self, output: str) -> None:
-        """Note that readers see no version, or another than is noted here."""
-        if self.layout.pointed(output):
+    def unpublish(self, output: str) -> None:
+        """Note that readers do not see the noted version any more."""
+        if self.layout.published_version(output):
             with self._disk.lock(self.layout.lock(output)):
-                install.unpublish(self.layout, self._disk, output)
+                unpublish(self.layout, self._disk, output)
 
     def discard_if_changed(self, version: Version) -> None:
-        """Throw the version's files away when one has another SHA-256 than recorded."""
-        place = self.folder(version)
-        if place.is_dir() and verify_version(self.layout, version.output, version.id, linked=False):
-            trash = self.layout.workshop / f".{secrets.token_hex(8)}"
+        """Remove the version from the cache when a file has another SHA-256 than its manifest."""
+        folder = self.folder(version)
+        if folder.is_dir() and verify_version(
+            self.layout, version.output, version.id, linked=False
+        ):
+            trash = self.layout.draft()
             self._disk.make_folders(trash.parent)
             with self._disk.lock(self.layout.lock(version.output)):
-                self._disk.replace(place, trash)
+                self._disk.replace(folder, trash)
             self._disk.remove_tree(trash)
 
-    def damage(self, output: str, version: str) -> CorruptObject | None:
-        """What was found wrong with a version in the bucket, when something was."""
+    def known_damage(self, output: str, version: str) -> CorruptObject | None:
+        """The corrupt object that was noted for a version in the bucket, if any."""
         try:
             key, etag = self._damaged(output, version).read_text().splitlines()
         except (FileNotFoundError, NotADirectoryError, ValueError):
             return None
         return CorruptObject(key, etag.removeprefix("etag "))
 
-    def note_damage(self, output: str, version: str, damage: CorruptObject) -> None:
-        """Remember that an object of a version is not what it should be."""
-        self._write(self._damaged(output, version), f"{damage.key}\netag {damage.etag}\n".encode())
+    def note_damage(self, output: str, version: str, corrupt: CorruptObject) -> None:
+        """Remember a corrupt object of a version."""
+        text = f"{corrupt.key}\netag {corrupt.etag}\n"
+        self._write(self._damaged(output, version), text.encode())
 
     def forget_damage(self, output: str, version: str) -> None:
-        """The object was written again."""
+        """Forget the corrupt object, since it was written again."""
         self._damaged(output, version).unlink(missing_ok=True)
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
-        """A folder for a moment."""
-        folder = self.layout.workshop / f".{secrets.token_hex(8)}"
+        """A temporary folder."""
+        folder = self.layout.draft()
         self._disk.make_folders(folder)
         try:
-            with self._disk.hold(folder):
+            with self._disk.mark_in_use(folder):
                 yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
     def prune(self, current: Mapping[str, str], grace_seconds: float, now: float) -> list[str]:
-        """Throw away what is not current, not linked by it, and was not for the grace period.
+        """Remove versions that are neither current nor linked, after the grace period.
 
         Args:
             current: output → the version that readers of the bucket see.
-            grace_seconds: longer than any reading takes.
+            grace_seconds: longer than any reader keeps a version open.
             now: epoch seconds.
 
         Returns:
-            The stale staging directories that went, relative to the folder.
+            The abandoned staging directories that were removed, relative to the folder.
         """
         for output in list(self.layout.links("")):
-            if self.layout.pointed(output) != current.get(output):
-                self.unpoint(output)
+            if self.layout.published_version(output) != current.get(output):
+                self.unpublish(output)
         for manifest in (self.layout.root / _MANIFESTS).rglob("*.json"):
             manifest.unlink(missing_ok=True)
         removed = gc.collect_garbage(self.layout, self._disk, grace_seconds, now)
-        staging = f"{self.layout.workshop.name}/"
+        staging = f"{self.layout.staging.name}/"
         return [name for name in removed if name.startswith(staging)]
 
     def _manifest(self, output: str, version: str) -> Path:
@@ -167,8 +171,4 @@ class WorkingCopy:
         return self.layout.root / _DAMAGED / output / f"{version}.txt"
 
     def _write(self, path: Path, data: bytes) -> None:
-        draft = self.layout.workshop / f".{secrets.token_hex(8)}"
-        self._disk.make_folders(draft.parent)
-        self._disk.make_folders(path.parent)
-        self._disk.write(draft, data)
-        self._disk.replace(draft, path)
+        self._disk.write_atomically(path, data, self.layout.draft())

@@ -1,11 +1,10 @@
-"""The store in a local folder: versions put in place whole, one link for readers.
+"""The store in a local folder: versions as directories, and a symbolic link that readers follow.
 
 Belongs here: staging, committing and reading on a POSIX file system. A process that dies at any
-instant leaves the last good version and nothing that a reader can see.
+moment leaves the last good version, and nothing unfinished that a reader can see.
 """
 
 import os
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,16 +12,17 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from demo_pipeline.storage.errors import MissingOutput, StorageError
-from demo_pipeline.storage.store import documents, gc, install
+from demo_pipeline.storage.store import documents, gc
 from demo_pipeline.storage.store.disk import Disk
+from demo_pipeline.storage.store.install import install_version, publish, unpublish
 from demo_pipeline.storage.store.integrity import (
     OutputDamage,
+    committed_files,
     describe_files,
+    has_all_files,
     is_linked,
-    is_whole,
-    lent_files,
     load_version,
-    missing_output,
+    missing_output_damage,
     verify_version,
 )
 from demo_pipeline.storage.store.layout import CONTENT, MANIFEST, StoreLayout, require_output
@@ -42,7 +42,7 @@ class LocalStore:
 
     Args:
         root: the folder; everything of the store is on its file system.
-        disk: the calls it makes; tests give one that fails.
+        disk: its file-system calls; tests pass one that fails.
     """
 
     def __init__(self, root: Path, disk: Disk | None = None) -> None:
@@ -57,9 +57,9 @@ class LocalStore:
     def current(self, output: str) -> Version | None:
         """See `Store`."""
         require_output(output)
-        pointed = self._layout.pointed(output)
-        version = load_version(self._layout, output, pointed) if pointed else None
-        return version if version and is_whole(self._layout, version) else None
+        published = self._layout.published_version(output)
+        version = load_version(self._layout, output, published) if published else None
+        return version if version and has_all_files(self._layout, version) else None
 
     @contextmanager
     def open(self, output: str) -> Iterator[tuple[Path, Version]]:
@@ -74,10 +74,10 @@ class LocalStore:
         """See `Store`."""
         require_output(output)
         self._require_free(output)
-        staging = Staging(output, self._layout, self._layout.staged(output, secrets.token_hex(8)))
+        staging = Staging(output, self._layout, self._layout.staged(output))
         self._disk.make_folders(staging.directory)
         try:
-            with self._disk.hold(staging.directory):
+            with self._disk.mark_in_use(staging.directory):
                 self._disk.make_folders(staging.path)
                 yield staging
         finally:
@@ -93,23 +93,25 @@ class LocalStore:
         """See `Store`."""
         output = staging.output
         if not staging.path.is_dir():
-            raise StorageError(f"{output}: this staged directory is committed or gone; stage again")
-        lent = lent_files(self._layout, staging.hardlink_sources)
-        files = describe_files(output, staging.path, staging.links, lent)
+            raise StorageError(
+                f"{output}: this staged directory was committed or removed; stage again"
+            )
+        synced = committed_files(self._layout, staging.hardlink_sources)
+        files = describe_files(output, staging.path, staging.links, synced)
         manifest = make_manifest(
             output, recipe, files=files, links=staging.links, summary=summary, checks=checks
         )
         data = manifest.to_bytes()
         version = Version(version_id(data), Manifest.model_validate_json(data))
         self._disk.write(staging.directory / MANIFEST, data)
-        self._disk.sync_tree(staging.directory, synced=lent)
+        self._disk.sync_tree(staging.directory, synced=synced)
         with self._disk.lock(self._layout.lock(output)):
             self._require_free(output)
             self._require_links(staging)
-            broken = install.install(self._layout, self._disk, staging.directory, version)
-            install.publish(self._layout, self._disk, version)
-        if broken:
-            self._disk.remove_tree(broken)
+            damaged = install_version(self._layout, self._disk, staging.directory, version)
+            publish(self._layout, self._disk, version)
+        if damaged:
+            self._disk.remove_tree(damaged)
         return version
 
     def outputs(self, prefix: str = "") -> list[str]:
@@ -117,23 +119,25 @@ class LocalStore:
         folder = prefix.rstrip("/")
         if folder:
             require_output(folder)
-        return sorted(name for name in self._layout.links(folder) if self._layout.pointed(name))
+        return sorted(
+            name for name in self._layout.links(folder) if self._layout.published_version(name)
+        )
 
     def remove(self, output: str) -> None:
         """See `Store`."""
         require_output(output)
-        if not self._layout.public(output).is_symlink():
+        if not self._layout.pointer(output).is_symlink():
             return
         with self._disk.lock(self._layout.lock(output)):
-            install.unpublish(self._layout, self._disk, output)
+            unpublish(self._layout, self._disk, output)
 
     def verify(self, output: str) -> list[OutputDamage]:
         """See `Store`."""
         require_output(output)
-        pointed = self._layout.pointed(output)
-        if pointed is None:
-            return [missing_output(output)]
-        return verify_version(self._layout, output, pointed)
+        published = self._layout.published_version(output)
+        if published is None:
+            return [missing_output_damage(output)]
+        return verify_version(self._layout, output, published)
 
     def collect(self, grace_seconds: float, now: float) -> list[str]:
         """See `Store`."""
@@ -156,17 +160,21 @@ class LocalStore:
         return documents.list_keys(self._layout, prefix)
 
     def _require_free(self, output: str) -> None:
-        """Refuse to commit where something else stands."""
-        public = self._layout.public(output)
-        above = [path for path in public.parents if path.is_relative_to(self._layout.root)][:-1]
+        """Refuse to commit where the store's own link is not the only thing."""
+        pointer = self._layout.pointer(output)
+        above = [path for path in pointer.parents if path.is_relative_to(self._layout.root)][:-1]
         wrong = [path for path in above if path.is_symlink()]
-        wrong += [public] if os.path.lexists(public) and not public.is_symlink() else []
+        wrong += [pointer] if os.path.lexists(pointer) and not pointer.is_symlink() else []
         if wrong:
             name = wrong[0].relative_to(self._layout.root).as_posix()
-            raise StorageError(f"{output}: {name} in the store was not made by it; move it away")
+            raise StorageError(
+                f"{output}: {name} in the store was not written by the store; move it away"
+            )
 
     def _require_links(self, staging: Staging) -> None:
-        """Refuse links to versions that were collected meanwhile."""
+        """Refuse links to versions that were removed meanwhile."""
         for path, link in staging.links.items():
             if not is_linked(staging.path / path, self._layout, link):
-                raise StorageError(f"{staging.output}: {link.output} changed meanwhile; run again")
+                raise StorageError(
+                    f"{staging.output}: {link.output} was removed or replaced meanwhile; run again"
+                )

@@ -1,6 +1,6 @@
-"""A private directory in which a stage makes its output.
+"""Staging: the private directory in which a stage builds its output.
 
-Belongs here: what a stage may do there besides writing files, which is to link other versions.
+Belongs here: what a stage may do in it besides writing files, which is to link other versions.
 """
 
 from dataclasses import dataclass, field
@@ -13,15 +13,15 @@ from demo_pipeline.storage.store.version_manifest import LinkEntry, Version
 
 @dataclass(frozen=True, slots=True)
 class Staging:
-    """One output in the making. Write files under `path`; it is gone when the context ends.
+    """An output that is being built. Write files under `path`; the context's end removes it.
 
     Attributes:
         output: its name.
-        layout: of the local tree it lies in.
+        layout: of the local store it belongs to.
         directory: what becomes the version's directory.
         links: path under `path` → the version linked there.
-        hardlink_sources: versions whose files may stand under `path` as hard links; they are synced
-            already; a commit refuses those that are no longer what their manifests say.
+        hardlink_sources: versions whose files may be hard-linked under `path`; they are synced
+            already. A commit refuses a file that differs from its version's manifest.
     """
 
     output: str
@@ -36,9 +36,9 @@ class Staging:
         return self.directory / CONTENT
 
     def link(self, relative_path: str, version: Version) -> None:
-        """Let `relative_path` be the content of another version, without a copy.
+        """Link `relative_path` to the content of another version.
 
-        The link is readable at once, and stays so after the commit.
+        The link is readable at once and after the commit.
 
         Raises:
             StorageError: the path leads out of the staged directory or is taken.
@@ -46,15 +46,15 @@ class Staging:
         self.link_to(relative_path, LinkEntry(output=version.output, version=version.id))
 
     def link_to(self, relative_path: str, entry: LinkEntry) -> None:
-        """The same for a version of which only output and id are known."""
+        """As `link`, for a version of which only output and id are known."""
         pure = PurePosixPath(relative_path)
         key = str(pure)
         if pure.is_absolute() or ".." in pure.parts or key == ".":
-            raise StorageError(f"{self.output}: {key!r} is no path inside an output")
+            raise StorageError(f"{self.output}: {key!r} is not a path inside an output")
         path = self.path / pure
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.symlink_to(self.layout.link(path, entry.output, entry.version))
+            path.symlink_to(self.layout.link_target(path, entry.output, entry.version))
         except FileExistsError:
-            raise StorageError(f"{self.output}: {key!r} is there already") from None
+            raise StorageError(f"{self.output}: {key!r} exists already") from None
         self.links[key] = entry

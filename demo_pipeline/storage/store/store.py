@@ -1,6 +1,6 @@
-"""The store: outputs committed as a whole, read as a whole, whatever kind of place they lie in.
+"""The store: outputs that are committed and read as a whole, in a local folder or a bucket.
 
-Belongs here: what every store can do, in one protocol, and the opening of one by its URL.
+Belongs here: the protocol of every store, and opening a store by its URL.
 """
 
 import hashlib
@@ -23,22 +23,22 @@ from demo_pipeline.storage.store.version_manifest import CheckOutcome, Recipe, V
 class Store(Protocol):
     """Outputs by name (`events/<id>`, `dataset`, …), each a directory with immutable versions.
 
-    Every method raises `StorageError` for a name that is not made of safe ids joined by `/`.
+    Every method raises `StorageError` for a name that is not safe ids joined by `/`.
     """
 
     @property
     def url(self) -> str:
-        """The root as it was given, without credentials."""
+        """The root as it was configured, without credentials."""
         ...
 
     def current(self, output: str) -> Version | None:
-        """The version readers see; None when there is none, or a file is missing or resized."""
+        """The published version; None without one, or when a file is missing or resized."""
         ...
 
     def open(self, output: str) -> AbstractContextManager[tuple[Path, Version]]:
-        """A local folder with the current version's content, links readable, for reading only.
+        """A local folder with the current version's content, links included, for reading only.
 
-        One version for as long as it is open, whatever is committed meanwhile.
+        It stays the same version while it is open, whatever is committed meanwhile.
 
         Raises:
             MissingOutput: `current` is None.
@@ -46,7 +46,7 @@ class Store(Protocol):
         ...
 
     def stage(self, output: str) -> AbstractContextManager[Staging]:
-        """A private directory to make a version in; removed at the end whatever happens."""
+        """A private directory to build a version in; removed at the end in any case."""
         ...
 
     def commit(
@@ -56,22 +56,22 @@ class Store(Protocol):
         summary: Mapping[str, JsonValue],
         checks: Sequence[CheckOutcome] = (),
     ) -> Version:
-        """Make a staged directory the output's current version.
+        """Publish a staged directory as the output's current version, atomically.
 
-        Readers see the old version or the new one. Only files and links count, not empty folders.
+        Readers see the old version or the new one. Empty folders are not part of a version.
 
         Raises:
-            StorageError: the directory holds something else than files and `Staging.link`s, is
-                committed already, or links a version that is gone.
+            StorageError: the directory holds anything but files and `Staging.link`s, was committed
+                already, or links a version that was removed.
         """
         ...
 
     def outputs(self, prefix: str = "") -> list[str]:
-        """Names of the outputs at or below the folder `prefix`, sorted, whole or not."""
+        """Names of the published outputs at or below the folder `prefix`, sorted."""
         ...
 
     def remove(self, output: str) -> None:
-        """Let readers see no version any more; its files go with a later `collect`."""
+        """Unpublish the output; a later `collect` removes its files."""
         ...
 
     def verify(self, output: str) -> list[OutputDamage]:
@@ -79,24 +79,27 @@ class Store(Protocol):
         ...
 
     def collect(self, grace_seconds: float, now: float) -> list[str]:
-        """Remove versions and staging that nobody needed for `grace_seconds`; what was removed.
+        """Garbage collection: remove versions and staging that were not needed for `grace_seconds`.
 
         Args:
-            grace_seconds: longer than any reading and any making of an output takes.
+            grace_seconds: longer than any output is read or built.
             now: epoch seconds.
+
+        Returns:
+            Names of what was removed.
         """
         ...
 
     def put_document(self, key: str, data: bytes) -> None:
-        """Write or replace a small document, e.g. `quarantine/<id>.json`, as a whole."""
+        """Write or replace a small document, e.g. `quarantine/<id>.json`, atomically."""
         ...
 
     def get_document(self, key: str) -> bytes | None:
-        """A document's bytes, None when there is none."""
+        """A document's bytes; None when it does not exist."""
         ...
 
     def delete_document(self, key: str) -> bool:
-        """Remove a document; whether there was one."""
+        """Remove a document; returns whether it existed."""
         ...
 
     def list_documents(self, prefix: str) -> list[str]:
@@ -105,14 +108,14 @@ class Store(Protocol):
 
 
 def open_store(url: str, cache: Path | None = None) -> Store:
-    """The store at a path, a `file://` URL or an `s3://` URL; nothing need be there yet.
+    """The store at a path, a `file://` URL or an `s3://` URL; it need not exist yet.
 
     Args:
         url: the root.
-        cache: the folder for local copies of what is in buckets; each store has its own part.
+        cache: the folder for local copies of buckets; each store gets its own subfolder.
 
     Raises:
-        StorageError: for a root of another kind, or a bucket without a `cache`.
+        StorageError: another kind of root, or a bucket without a `cache`.
     """
     if not is_bucket(url):
         return LocalStore(local_path(url))
@@ -120,6 +123,6 @@ def open_store(url: str, cache: Path | None = None) -> Store:
 
     objects = S3Objects(url)
     if cache is None:
-        raise StorageError("a store in a bucket needs a folder for local copies; name one")
+        raise StorageError("a store in a bucket needs a cache folder; set DEMO_PIPELINE_CACHE")
     part = hashlib.sha256(objects.url.encode()).hexdigest()[:16]
     return BucketStore(objects, cache / f"store-{part}")

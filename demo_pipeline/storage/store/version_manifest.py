@@ -1,8 +1,7 @@
-"""The manifest: what a version of an output consists of and what it was made from.
+"""The manifest: what a version of an output consists of and what it was built from.
 
-Belongs here: the models beside every committed directory and the hashes over them. A version's id
-comes from its manifest's bytes, so equal work has equal ids on every machine and in every kind of
-store.
+Belongs here: the models of `manifest.json` and the hashes over them. A version's id is a hash of
+its manifest's bytes, so equal work has equal ids on every machine and in every kind of store.
 """
 
 import hashlib
@@ -20,11 +19,11 @@ VERSION_LENGTH = 16
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Everything an output depends on; the same recipe need not be followed twice.
+    """Everything an output depends on; an output with an equal recipe is not built again.
 
     Attributes:
         stage: the stage's name, e.g. `events`.
-        code_version: of the code that makes it.
+        code_version: of the code that builds it.
         settings: fingerprint of the stage's own settings.
         inputs: name of each input → content fingerprint of its version.
     """
@@ -37,14 +36,14 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class CheckOutcome:
-    """What one check said about a staged version.
+    """The result of one check of a staged version.
 
     Attributes:
         name: of the check.
-        passed: its verdict.
-        problems: what it found, warnings too.
-        metadata: JSON values worth showing.
-        blocking: whether a failure keeps the version from being committed.
+        passed: whether it passed.
+        problems: what it found, including warnings.
+        metadata: JSON values to show.
+        blocking: whether a failure prevents the commit.
     """
 
     name: str
@@ -74,15 +73,15 @@ class LinkEntry(_Frozen):
 
 
 class Manifest(_Frozen):
-    """`manifest.json`. Holds no time and no path of a machine.
+    """`manifest.json`. It holds no time and no path of a machine.
 
     Attributes:
-        files: sorted by path; empty folders are no part of an output.
-        links: path under `content/` → the version that stands there.
-        content: SHA-256 over paths, digests and links; equal for equal content, whatever it was
-            made from.
+        files: sorted by path; empty folders are not part of an output.
+        links: path under `content/` → the version that it links to.
+        content: SHA-256 over paths, digests and links; equal for equal content, whatever it
+            was built from.
         summary: the JSON object that the stage returned.
-        checks: outcomes over the staged version.
+        checks: outcomes of the checks of the staged version.
     """
 
     output: str
@@ -98,7 +97,7 @@ class Manifest(_Frozen):
 
     @property
     def recipe(self) -> Recipe:
-        """What the version was made from."""
+        """What the version was built from."""
         return Recipe(self.stage, self.code_version, self.settings, self.inputs)
 
     def to_bytes(self) -> bytes:
@@ -127,7 +126,7 @@ class Version:
 
     @property
     def content(self) -> str:
-        """Fingerprint of the content: what a later stage's recipe names as its input."""
+        """Fingerprint of the content: a later stage's recipe names it as its input."""
         return self.manifest.content
 
 
@@ -156,7 +155,7 @@ def make_manifest(
     """The manifest of a staged directory.
 
     Raises:
-        pydantic.ValidationError: the summary is no JSON object.
+        pydantic.ValidationError: the summary is not a JSON object.
     """
     ordered = tuple(sorted(files, key=lambda entry: entry.path))
     return Manifest(

@@ -1,7 +1,7 @@
 """Uploads in a bucket: listed page by page, downloaded one demonstration at a time.
 
-Belongs here: what `Uploads` promises, over any `Objects`. Every file is read as the one object that
-was listed, or not at all.
+Belongs here: `Uploads` over any `Objects`. A file is downloaded as the very object that was listed,
+or not at all.
 """
 
 import tempfile
@@ -12,24 +12,28 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.ids import safe_id
-from demo_pipeline.storage.objects.object_store import ObjectChangedError, ObjectInfo, Objects
+from demo_pipeline.storage.objects.object_store import (
+    ObjectChangedError,
+    ObjectInfo,
+    Objects,
+    list_all,
+)
 from demo_pipeline.storage.store.disk import Disk
 from demo_pipeline.storage.uploads import fingerprint
 from demo_pipeline.storage.uploads.fingerprint import ListedFile
 from demo_pipeline.storage.uploads.upload_listing import (
-    FILES,
     UploadedDemonstration,
-    all_objects,
     changed_while_read,
     folder_files,
     folder_names,
-    no_single_folder,
+    folder_problem,
 )
 
-_ABANDONED_SECONDS = 3600.0  # a living reader holds its folder long before that
+_ABANDONED_SECONDS = 3600.0  # a living reader marks its folder as in use long before that
 
 
 class BucketUploads:
@@ -37,8 +41,8 @@ class BucketUploads:
 
     Args:
         objects: the root.
-        cache: a local folder, made when needed, for what is downloaded; None: the system's
-            temporary one.
+        cache: a local folder for downloads, created when needed; None: the system's temporary
+            folder.
     """
 
     copies: Final = True
@@ -61,10 +65,10 @@ class BucketUploads:
     def list_demonstrations(self) -> list[UploadedDemonstration]:
         """See `Uploads`: one listing of all objects, however many folders there are."""
         files: dict[str, set[str]] = defaultdict(set)
-        for found in all_objects(self._objects):
-            name, slash, file = found.key.partition("/")
+        for info in list_all(self._objects):
+            name, slash, file = info.key.partition("/")
             if slash and name and not name.startswith("."):
-                files[name] |= {file} & set(FILES)
+                files[name] |= {file} & set(RECORDING_FILES)
         single = {key: names[0] for key, names in _by_id(set(files)).items() if len(names) == 1}
         return [_described(key, name, files[name]) for key, name in sorted(single.items())]
 
@@ -80,61 +84,61 @@ class BucketUploads:
 
     def identity(self, demonstration: str) -> str | None:
         """See `Uploads`: over names, ETags and sizes."""
-        return fingerprint.of_upload(self, demonstration)
+        return fingerprint.upload_listing_fingerprint(self, demonstration)
 
     @contextmanager
     def open(self, demonstration: str, identity: str | None = None) -> Iterator[Path]:
-        """See `Uploads`: a private folder with the three files, or those of them that are there.
+        """See `Uploads`: a private folder with the uploaded files among the three.
 
         Raises:
             StorageError: the bucket cannot be read, or the disk is full.
         """
         names, files = folder_files(self._objects, demonstration)
         if len(names) != 1:
-            raise DemonstrationError(no_single_folder(demonstration, names))
-        listed = (ListedFile(name, found.etag, found.size) for name, found in files.items())
+            raise DemonstrationError(folder_problem(demonstration, names))
+        listed = (ListedFile(name, info.etag, info.size) for name, info in files.items())
         if identity is not None and fingerprint.listing_fingerprint(listed) != identity:
             raise DemonstrationError(changed_while_read(demonstration, "."))
         with self._private_folder() as folder:
-            for name, found in files.items():
-                self._fetch(demonstration, found, folder / name)
+            for name, info in files.items():
+                self._fetch(demonstration, info, folder / name)
             yield folder
 
-    def _fetch(self, demonstration: str, found: ObjectInfo, dest: Path) -> None:
+    def _fetch(self, demonstration: str, info: ObjectInfo, dest: Path) -> None:
         try:
-            self._objects.fetch(found.key, found.etag, dest)
+            self._objects.fetch(info.key, info.etag, dest)
         except ObjectChangedError:
             raise DemonstrationError(changed_while_read(demonstration, dest.name)) from None
-        if dest.stat().st_size != found.size:
+        if dest.stat().st_size != info.size:
             raise DemonstrationError(changed_while_read(demonstration, dest.name))
 
     @contextmanager
     def _private_folder(self) -> Iterator[Path]:
-        """A folder that is removed at the end, or by somebody else when this process dies."""
+        """A folder that is removed at the end, or by another process when this process dies."""
         try:
             self._cache.mkdir(parents=True, exist_ok=True)
-            self._sweep()
+            self._remove_abandoned()
             folder = Path(tempfile.mkdtemp(dir=self._cache))
         except OSError as error:
             raise StorageError(
                 f"the folder for downloads cannot be written to ({type(error).__name__}); "
-                "set DEMO_PIPELINE_CACHE to one that can"
+                "set DEMO_PIPELINE_CACHE to a writable folder"
             ) from None
         try:
-            with self._disk.hold(folder):
+            with self._disk.mark_in_use(folder):
                 yield folder
         finally:
             self._disk.remove_tree(folder)
 
-    def _sweep(self) -> None:
-        """Remove what processes that died left behind."""
+    def _remove_abandoned(self) -> None:
+        """Remove the folders of processes that died."""
         before = time.time() - _ABANDONED_SECONDS
         for folder in self._cache.iterdir():
             try:
                 old = folder.stat().st_mtime < before
-            except FileNotFoundError:  # its reader is done
+            except FileNotFoundError:  # removed by its reader
                 continue
-            if old and not self._disk.is_held(folder):
+            if old and not self._disk.is_in_use(folder):
                 self._disk.remove_tree(folder)
 
 

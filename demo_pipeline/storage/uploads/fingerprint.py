@@ -1,7 +1,7 @@
-"""Which upload is meant: two hashes, one over a listing and one over the bytes.
+"""Fingerprints of an upload: one over its listing and one over its bytes.
 
-Belongs here: the two rules. Whoever can read the files cheaply uses the second; discovery and
-buckets, which must not, use the first.
+Belongs here: both rules. Discovery and buckets, which must not download files, use the fingerprint
+of the listing; local uploads use that of the bytes.
 """
 
 import hashlib
@@ -9,9 +9,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from demo_pipeline.common.hashing import file_digest
+from demo_pipeline.common.hashing import combined_digest, file_digest
+from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.storage.objects.object_store import Objects
-from demo_pipeline.storage.uploads.upload_listing import FILES, folder_files
+from demo_pipeline.storage.uploads.upload_listing import folder_files
 
 
 class ListedFile(NamedTuple):
@@ -28,24 +29,24 @@ class _HasObjects(Protocol):
 
 
 def listing_fingerprint(files: Iterable[tuple[str, str, int]]) -> str:
-    """SHA-256 over the sorted (name, ETag, bytes) of the three files; other names count nothing.
+    """SHA-256 over the sorted (name, ETag, bytes) of the three files; other files do not count.
 
     Args:
-        files: `ListedFile`s, or plain triples.
+        files: `ListedFile`s, or plain (name, ETag, bytes).
 
     Returns:
         64 hex digits.
     """
-    rows = sorted((name, etag, size) for name, etag, size in files if name in FILES)
+    rows = sorted((name, etag, size) for name, etag, size in files if name in RECORDING_FILES)
     text = "".join(f"{name} {etag} {size}\n" for name, etag, size in rows)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def of_upload(uploads: _HasObjects, demonstration: str) -> str | None:
-    """Listing fingerprint of what lies there now, local uploads or not.
+def upload_listing_fingerprint(uploads: _HasObjects, demonstration: str) -> str | None:
+    """Listing fingerprint of the present upload, in a local folder or a bucket.
 
     Returns:
-        None when no folder has this id, or several have.
+        None unless exactly one folder has this id.
 
     Raises:
         StorageError: the uploads cannot be listed.
@@ -53,15 +54,14 @@ def of_upload(uploads: _HasObjects, demonstration: str) -> str | None:
     names, files = folder_files(uploads.objects, demonstration)
     if len(names) != 1:
         return None
-    listed = (ListedFile(name, found.etag, found.size) for name, found in files.items())
+    listed = (ListedFile(name, info.etag, info.size) for name, info in files.items())
     return listing_fingerprint(listed)
 
 
-def of_folder(folder: Path) -> str:
-    """SHA-256 over `name sha256` lines of the files that are there, by name.
+def folder_fingerprint(folder: Path) -> str:
+    """SHA-256 over `name sha256` lines of the three files, as far as they exist, by name.
 
-    A recording's manifest has the same over all three as its `fingerprint`.
+    For a complete upload it equals the `fingerprint` of the recording's manifest.
     """
-    present = (name for name in sorted(FILES) if (folder / name).is_file())
-    text = "".join(f"{name} {file_digest(folder / name).sha256}\n" for name in present)
-    return hashlib.sha256(text.encode()).hexdigest()
+    present = (name for name in RECORDING_FILES if (folder / name).is_file())
+    return combined_digest((name, file_digest(folder / name).sha256) for name in present)

@@ -1,4 +1,4 @@
-"""Uploads in a local folder, read where they lie.
+"""Uploads in a local folder, read in place.
 
 Belongs here: finding the folders and refusing links that lead outside. Nothing here writes.
 """
@@ -10,17 +10,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.storage.errors import StorageError
-from demo_pipeline.storage.ids import safe_id
+from demo_pipeline.storage.ids import printable_name, safe_id
 from demo_pipeline.storage.objects.folder_objects import FolderObjects
 from demo_pipeline.storage.uploads import fingerprint
 from demo_pipeline.storage.uploads.upload_listing import (
-    FILES,
     UploadedDemonstration,
     changed_while_read,
-    is_plain,
-    no_single_folder,
+    folder_problem,
+    is_folder_name,
 )
 
 
@@ -43,10 +43,10 @@ class LocalUploads:
         return FolderObjects(self._root)
 
     def identity(self, demonstration: str) -> str | None:
-        """See `Uploads`: over the bytes of the files that are there."""
+        """See `Uploads`: over the bytes of the files."""
         try:
             with self.open(demonstration) as folder:
-                return fingerprint.of_folder(folder)
+                return fingerprint.folder_fingerprint(folder)
         except (DemonstrationError, OSError):
             return None
 
@@ -54,7 +54,7 @@ class LocalUploads:
         """See `Uploads`.
 
         Raises:
-            StorageError: the root is not there.
+            StorageError: the root does not exist.
         """
         single = {key: names[0] for key, names in self._folders().items() if len(names) == 1}
         return [self._describe(key, name) for key, name in sorted(single.items())]
@@ -62,7 +62,7 @@ class LocalUploads:
     def collisions(self) -> dict[str, tuple[str, ...]]:
         """See `Uploads`."""
         several = {key: names for key, names in self._folders().items() if len(names) > 1}
-        return {key: tuple(map(_printable, names)) for key, names in sorted(several.items())}
+        return {key: tuple(map(printable_name, names)) for key, names in sorted(several.items())}
 
     def find(self, demonstration: str) -> UploadedDemonstration | None:
         """See `Uploads`."""
@@ -74,15 +74,21 @@ class LocalUploads:
         """See `Uploads`: the folder itself."""
         names = self._names(demonstration)
         if len(names) != 1:
-            raise DemonstrationError(no_single_folder(demonstration, list(map(_printable, names))))
+            raise DemonstrationError(
+                folder_problem(demonstration, list(map(printable_name, names)))
+            )
         folder = self._root / names[0]
-        outside = [path for path in (folder, *(folder / f for f in FILES)) if self._leaves(path)]
+        outside = [
+            path for path in (folder, *(folder / f for f in RECORDING_FILES)) if self._leaves(path)
+        ]
         if outside:
             raise DemonstrationError([_leads_outside(demonstration, folder, p) for p in outside])
         refused = {file: type(error).__name__ for file, error in _unreadable(folder)}
         if refused:
-            raise DemonstrationError([_refused(demonstration, *one) for one in refused.items()])
-        if identity is not None and fingerprint.of_folder(folder) != identity:
+            raise DemonstrationError(
+                [_refused(demonstration, file, reason) for file, reason in refused.items()]
+            )
+        if identity is not None and fingerprint.folder_fingerprint(folder) != identity:
             raise DemonstrationError(changed_while_read(demonstration, "."))
         yield folder
 
@@ -94,7 +100,8 @@ class LocalUploads:
                 names = [entry.name for entry in entries if not entry.name.startswith(".")]
         except (FileNotFoundError, NotADirectoryError):
             raise StorageError(
-                f"{self._root}: no folder of uploads there; create it, or set DEMO_PIPELINE_UPLOADS"
+                f"{self._root}: the uploads folder does not exist; "
+                "create it, or set DEMO_PIPELINE_UPLOADS"
             ) from None
         for name in sorted(names):
             if (self._root / name).is_dir():
@@ -102,22 +109,22 @@ class LocalUploads:
         return folders
 
     def _names(self, demonstration: str) -> list[str]:
-        """Names of the folders with this id, listing the root only when that is needed."""
-        if is_plain(demonstration) and self._root.is_dir():
+        """Names of the folders with this id; the root is only listed when that is needed."""
+        if is_folder_name(demonstration) and self._root.is_dir():
             return [demonstration] if (self._root / demonstration).is_dir() else []
         return self._folders().get(demonstration, [])
 
     def _describe(self, key: str, name: str) -> UploadedDemonstration:
         folder = self._root / name
-        inside = () if self._leaves(folder) else FILES
+        inside = () if self._leaves(folder) else RECORDING_FILES
         files = (f for f in inside if _is_file(folder / f) and not self._leaves(folder / f))
-        return UploadedDemonstration(key, _printable(name), tuple(files))
+        return UploadedDemonstration(key, printable_name(name), tuple(files))
 
     def _leaves(self, path: Path) -> bool:
         """Whether `path` is a link to somewhere outside the root."""
         try:
             return path.is_symlink() and not _within(path, self._root)
-        except PermissionError:  # of its folder; whoever opens that is told
+        except PermissionError:  # of its folder; `open` reports it
             return False
 
 
@@ -136,38 +143,34 @@ def _is_file(path: Path) -> bool:
 
 
 def _unreadable(folder: Path) -> Iterator[tuple[str, OSError]]:
-    """The files that are there and cannot be read, each with why; one byte is tried."""
-    for name in FILES:
+    """The existing files that cannot be read, and why; one byte of each is tried."""
+    for name in RECORDING_FILES:
         try:
             if (folder / name).is_file():
                 with (folder / name).open("rb") as file:
                     file.read(1)
-        except FileNotFoundError:  # gone meanwhile
+        except FileNotFoundError:  # removed meanwhile
             continue
         except OSError as error:
             yield name, error
-
-
-def _printable(name: str) -> str:
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def _leads_outside(demonstration: str, folder: Path, path: Path) -> Problem:
     return Problem(
         "link_outside",
         "." if path == folder else path.name,
-        "is a link to somewhere outside the uploads, which is not followed",
-        remedy="put the file itself there",
+        "is a link to outside the uploads folder, and such links are not followed",
+        remedy="replace the link by the file itself",
         demonstration=demonstration,
     )
 
 
-def _refused(demonstration: str, file: str, why: str) -> Problem:
+def _refused(demonstration: str, file: str, reason: str) -> Problem:
     return Problem(
         "unreadable_file",
         file,
-        f"is there and cannot be read ({why})",
-        remedy="give the pipeline's user the right to read it and its folder, then run it again: "
-        "that right is not seen in a listing",
+        f"exists and cannot be read ({reason})",
+        remedy="let the pipeline's user read it and its folder, then run the demonstration again: "
+        "discovery does not notice changed permissions",
         demonstration=demonstration,
     )

@@ -1,17 +1,15 @@
-"""What an upload is: a folder with three files, known by its safe id, wherever it lies.
+"""An upload: a folder with three files, known by its safe id.
 
-Belongs here: the names, finding a folder among objects by its id, and what can be wrong with it.
-Local folders are walked in local_uploads.py.
+Belongs here: the files' names, finding a folder among objects by its id, and the problems of an
+upload. Local folders are listed in local_uploads.py.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
+from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.problems import Problem
-from demo_pipeline.storage.ids import is_safe_id, may_stand_for_another, safe_id
-from demo_pipeline.storage.objects.object_store import ObjectInfo, Objects
-
-FILES = ("input_log.jsonl", "meta.json", "recording.mp4")
+from demo_pipeline.storage.ids import is_derived_id, is_safe_id, safe_id
+from demo_pipeline.storage.objects.object_store import ObjectInfo, Objects, list_all
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,9 +17,9 @@ class UploadedDemonstration:
     r"""One folder of the uploads.
 
     Attributes:
-        id: safe id, the demonstration's name everywhere else.
-        name: the folder's own name; bytes that are no UTF-8 are written `\xNN`.
-        files: which of `FILES` are there, sorted.
+        id: safe id, which names the demonstration everywhere else.
+        name: the folder's own name; bytes that are not UTF-8 are written as `\xNN`.
+        files: those of `RECORDING_FILES` that it holds, sorted.
     """
 
     id: str
@@ -29,20 +27,9 @@ class UploadedDemonstration:
     files: tuple[str, ...]
 
 
-def is_plain(demonstration: str) -> bool:
-    """Whether a folder with this id can only be the one that bears it as its name."""
-    return is_safe_id(demonstration) and not may_stand_for_another(demonstration)
-
-
-def all_objects(objects: Objects, prefix: str = "") -> Iterator[ObjectInfo]:
-    """Every object whose key begins with `prefix`, page after page."""
-    token: str | None = None
-    while True:
-        page = objects.list_page(prefix, token)
-        yield from page.objects
-        token = page.token
-        if token is None:
-            return
+def is_folder_name(demonstration: str) -> bool:
+    """Whether this id is the folder's name itself, so that no other folder can have the id."""
+    return is_safe_id(demonstration) and not is_derived_id(demonstration)
 
 
 def folder_names(objects: Objects) -> set[str]:
@@ -58,9 +45,9 @@ def folder_names(objects: Objects) -> set[str]:
 
 
 def folder_files(objects: Objects, demonstration: str) -> tuple[list[str], dict[str, ObjectInfo]]:
-    """The folders with this id and, when it is one, its files among `FILES`.
+    """The folders with this id and, when there is exactly one, its files among `RECORDING_FILES`.
 
-    Only the folder itself is listed when its id is its name, else the names of all folders too.
+    When the id is the folder's name, only that folder is listed; else all folders' names are, too.
 
     Returns:
         Names, sorted; and file name → object, whose key is `<name>/<file>`.
@@ -68,23 +55,23 @@ def folder_files(objects: Objects, demonstration: str) -> tuple[list[str], dict[
     if not is_safe_id(demonstration):
         return [], {}
     names = [demonstration]
-    if not is_plain(demonstration):
-        names = sorted(one for one in folder_names(objects) if safe_id(one) == demonstration)
+    if not is_folder_name(demonstration):
+        names = sorted(name for name in folder_names(objects) if safe_id(name) == demonstration)
     if len(names) != 1:
         return names, {}
     prefix = f"{names[0]}/"
-    found = {one.key.removeprefix(prefix): one for one in all_objects(objects, prefix)}
-    return names if found else [], {file: found[file] for file in FILES if file in found}
+    infos = {info.key.removeprefix(prefix): info for info in list_all(objects, prefix)}
+    return names if infos else [], {file: infos[file] for file in RECORDING_FILES if file in infos}
 
 
-def no_single_folder(demonstration: str, names: list[str]) -> Problem:
-    """Why an id cannot be opened: `names` are none or several."""
+def folder_problem(demonstration: str, names: list[str]) -> Problem:
+    """The problem of an id that no folder, or several folders, have; `names` are the folders'."""
     if not names:
         return Problem(
             "missing_upload",
             ".",
             "no folder of the uploads has this id",
-            remedy="upload it, or check the id",
+            remedy="upload the recording, or check the id",
             demonstration=demonstration,
         )
     return Problem(
@@ -97,11 +84,11 @@ def no_single_folder(demonstration: str, names: list[str]) -> Problem:
 
 
 def changed_while_read(demonstration: str, file: str) -> Problem:
-    """What is the matter with an upload that was replaced under a reader."""
+    """The problem of an upload that was replaced while it was read."""
     return Problem(
         "upload_changed",
         file,
         "changed while it was read",
-        remedy="nothing to do; the next look at the uploads takes it up again",
+        remedy="nothing to do; discovery requests another run when it is stable",
         demonstration=demonstration,
     )

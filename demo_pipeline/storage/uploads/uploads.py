@@ -1,7 +1,7 @@
-"""Where recordings arrive: one folder a demonstration, three files in each.
+"""The uploads: recordings as they arrive, in one folder a demonstration with three files.
 
-Belongs here: what every kind of uploads root can do, in one protocol, and the opening of one by its
-URL. What the files say is the recording's subject. Nothing here writes to the uploads.
+Belongs here: the protocol of every uploads root, and opening a root by its URL. The recording
+package reads the files. Nothing here writes to the uploads.
 """
 
 from contextlib import AbstractContextManager
@@ -20,62 +20,61 @@ class Uploads(Protocol):
 
     @property
     def url(self) -> str:
-        """The root as it was given, without credentials."""
+        """The root as it was configured, without credentials."""
         ...
 
     @property
     def objects(self) -> Objects:
-        """The same root as keys and bytes, for whoever only lists."""
+        """The same root as keys and bytes, for code that only lists."""
         ...
 
     @property
     def copies(self) -> bool:
-        """Whether `open` downloads, so that `raw_recordings` keeps what it got."""
+        """Whether `open` downloads, so that `raw_recordings` keeps a copy of the files."""
         ...
 
     def list_demonstrations(self) -> list[UploadedDemonstration]:
-        """Every folder that is not hidden, complete or not, sorted by id, collisions left out."""
+        """Every visible folder, complete or not, sorted by id; collisions are left out."""
         ...
 
     def collisions(self) -> dict[str, tuple[str, ...]]:
-        """Ids that several folders meet on, each with the folders' names, sorted."""
+        """Ids that several folders have, each with the folders' names, sorted."""
         ...
 
     def find(self, demonstration: str) -> UploadedDemonstration | None:
-        """The demonstration with this id; None when there is none, or more than one."""
+        """The demonstration with this id; None unless exactly one folder has it."""
         ...
 
     def identity(self, demonstration: str) -> str | None:
-        """What a recipe names as the upload: changes when one of the three files does.
+        """The upload's fingerprint for a recipe: it changes when one of the three files does.
 
         Nothing is downloaded for it. None when the upload cannot be read.
         """
         ...
 
     def open(self, demonstration: str, identity: str | None = None) -> AbstractContextManager[Path]:
-        """A local folder that holds the demonstration's files, for reading, while it is open.
+        """A local folder with the demonstration's files, for reading while the context is open.
 
         Args:
             demonstration: its id.
-            identity: the upload that is meant; None: whichever lies there.
+            identity: of the expected upload; None: any.
 
         Raises:
-            DemonstrationError: no such demonstration, several folders for one id, a file that is a
-                link to somewhere outside the root, or another upload than is meant
-                (`upload_changed`).
+            DemonstrationError: no folder or several folders have the id, a file is a link to
+                outside the root, or the upload is not the expected one (`upload_changed`).
         """
         ...
 
 
 def open_uploads(url: str, cache: Path | None = None) -> Uploads:
-    """The uploads under a path, a `file://` or an `s3://` URL; nothing is looked at yet.
+    """The uploads under a path, a `file://` or an `s3://` URL; nothing is read yet.
 
     Args:
         url: the root.
-        cache: a local folder for downloads; None: the system's temporary one.
+        cache: a local folder for downloads; None: the system's temporary folder.
 
     Raises:
-        StorageError: for a root of another kind, or a URL with credentials.
+        StorageError: another kind of root, or a URL with credentials.
     """
     if is_bucket(url):
         from demo_pipeline.storage.objects.s3_objects import S3Objects  # noqa: PLC0415 - costs 0.6 s

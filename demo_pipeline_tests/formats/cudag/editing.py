@@ -73,6 +73,6 @@ def drop(*keys: str | int) -> Change:
     return change
 
 
-def said(root: Path) -> list[str]:
-    """Every finding as `location: message`."""
+def problem_lines(root: Path) -> list[str]:
+    """Every problem as `location: message`."""
     return [f"{p.location}: {p.message}" for p in validate_cudag(root)]

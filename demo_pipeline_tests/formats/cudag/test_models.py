@@ -30,7 +30,7 @@ from demo_pipeline.formats.cudag.tool_calls import (
 )
 from demo_pipeline.problems import DemonstrationError
 
-SEED_ANSWER = (
+DOCUMENTED_ANSWER = (
     '<tool_call>\n{"name": "computer_use", "arguments": {"action": "left_click", '
     '"coordinate": [342, 567]}}\n</tool_call>'
 )
@@ -38,13 +38,13 @@ MARKERS = ["<image>", "<tool_call>", "</tool_call>", "<|im_start|>", "<|im_end|>
 SIDE = st.integers(1, 5000)
 
 
-def test_the_seeds_example_coordinates():
+def test_the_documented_coordinates():
     assert to_ru(164, 306, (480, 540)) == (342, 567)
 
 
 @given(st.integers(-100, 6000), st.integers(-100, 6000), SIDE, SIDE)
 @settings(max_examples=100, deadline=None)
-def test_ru_is_the_rule_an_axis_and_stays_in_range(x, y, width, height):
+def test_ru_follows_the_formula_on_each_axis_and_stays_in_range(x, y, width, height):
     got = to_ru(x, y, (width, height))
     clamped = (min(max(x, 0), width - 1), min(max(y, 0), height - 1))
     exact = (clamped[0] / width * 1000, clamped[1] / height * 1000)
@@ -59,7 +59,7 @@ def test_a_box_and_its_tolerance():
     assert tolerance_ru(2, 1000, (1920, 1080), (5, 100)) == (5, 100)
 
 
-def test_ids_keep_their_alphabet_and_their_difference():
+def test_ids_have_only_allowed_characters_and_stay_different():
     assert cudag_id("demo_1-a") == "demo_1-a"
     assert cudag_id("a.b") != cudag_id("a_b")
     assert cudag_id("a.b").startswith("a_b_")
@@ -68,18 +68,18 @@ def test_ids_keep_their_alphabet_and_their_difference():
 
 @given(st.text(min_size=1, max_size=20), st.text(min_size=1, max_size=20))
 @settings(max_examples=100, deadline=None)
-def test_two_names_never_become_one_id(one, other):
+def test_different_names_have_different_ids(one, other):
     assert set(cudag_id(one)) <= set(
         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-"
     )
     assert (cudag_id(one) == cudag_id(other)) == (one == other)
 
 
-def test_a_call_is_written_as_in_the_seed_and_read_back():
+def test_a_call_is_written_as_documented_and_read_back():
     call = ToolCall("left_click", {"coordinate": [342, 567]})
-    assert render_tool_calls([call]) == (SEED_ANSWER, 0)
-    assert parse_tool_calls(SEED_ANSWER) == [call]
-    assert parse_tool_calls(SEED_ANSWER)[0].coordinate == (342, 567)
+    assert render_tool_calls([call]) == (DOCUMENTED_ANSWER, 0)
+    assert parse_tool_calls(DOCUMENTED_ANSWER) == [call]
+    assert parse_tool_calls(DOCUMENTED_ANSWER)[0].coordinate == (342, 567)
 
 
 @given(st.lists(st.text(max_size=10) | st.sampled_from(MARKERS), max_size=6).map("".join))
@@ -110,30 +110,30 @@ def test_ordinary_angle_brackets_stay():
     [
         ("", "nothing else"),
         ("click it", "nothing else"),
-        (f"Sure.\n{SEED_ANSWER}", "nothing else"),
-        (f"{SEED_ANSWER}\nDone", "block 2"),
-        (f"{SEED_ANSWER}\n", "block 2"),
-        (f"{SEED_ANSWER}{SEED_ANSWER}", "block 2"),
-        (SEED_ANSWER.removesuffix("</tool_call>"), "nothing else"),
+        (f"Sure.\n{DOCUMENTED_ANSWER}", "nothing else"),
+        (f"{DOCUMENTED_ANSWER}\nDone", "block 2"),
+        (f"{DOCUMENTED_ANSWER}\n", "block 2"),
+        (f"{DOCUMENTED_ANSWER}{DOCUMENTED_ANSWER}", "block 2"),
+        (DOCUMENTED_ANSWER.removesuffix("</tool_call>"), "nothing else"),
         ("<tool_call>\n{oops}\n</tool_call>", "not valid JSON"),
         ("<tool_call>\n[]\n</tool_call>", "must be an object"),
-        (SEED_ANSWER.replace("computer_use", "browser"), "name must be"),
-        (SEED_ANSWER.replace("left_click", "press"), "action must be one of"),
-        (SEED_ANSWER.replace("567", "1001"), "integers from 0 to 1000"),
-        (SEED_ANSWER.replace("567", "56.5"), "integers from 0 to 1000"),
-        (SEED_ANSWER.replace("567", "true"), "integers from 0 to 1000"),
-        (SEED_ANSWER.replace("[342, 567]", "null"), "integers from 0 to 1000"),
-        (SEED_ANSWER.replace("coordinate", "place"), "missing argument coordinate"),
-        (SEED_ANSWER.replace("left_click", "scroll"), "missing argument pixels"),
+        (DOCUMENTED_ANSWER.replace("computer_use", "browser"), "name must be"),
+        (DOCUMENTED_ANSWER.replace("left_click", "press"), "action must be one of"),
+        (DOCUMENTED_ANSWER.replace("567", "1001"), "integers from 0 to 1000"),
+        (DOCUMENTED_ANSWER.replace("567", "56.5"), "integers from 0 to 1000"),
+        (DOCUMENTED_ANSWER.replace("567", "true"), "integers from 0 to 1000"),
+        (DOCUMENTED_ANSWER.replace("[342, 567]", "null"), "integers from 0 to 1000"),
+        (DOCUMENTED_ANSWER.replace("coordinate", "place"), "missing argument coordinate"),
+        (DOCUMENTED_ANSWER.replace("left_click", "scroll"), "missing argument pixels"),
     ],
 )
-def test_a_turn_outside_the_grammar_is_refused_with_its_reason(turn, reason):
+def test_a_turn_that_breaks_the_grammar_is_rejected_with_the_reason(turn, reason):
     with pytest.raises(ToolCallError, match=reason):
         parse_tool_calls(turn)
 
 
-def test_a_refusal_never_quotes_what_was_typed():
-    secret = SEED_ANSWER.replace("left_click", "hunter2").replace("coordinate", "hunter2")
+def test_an_error_never_quotes_what_was_typed():
+    secret = DOCUMENTED_ANSWER.replace("left_click", "hunter2").replace("coordinate", "hunter2")
     with pytest.raises(ToolCallError) as caught:
         parse_tool_calls(secret)
     assert "hunter2" not in str(caught.value)
@@ -159,7 +159,10 @@ def test_every_action_of_the_tool_has_a_rule():
 
 
 def test_a_record_is_written_with_every_key_and_read_back(tmp_path: Path):
-    turns = (Turn(speaker="human", value="<image>\nGo"), Turn(speaker="gpt", value=SEED_ANSWER))
+    turns = (
+        Turn(speaker="human", value="<image>\nGo"),
+        Turn(speaker="gpt", value=DOCUMENTED_ANSWER),
+    )
     record = CudagRecord(
         id="a",
         image="images/a.png",
@@ -188,7 +191,7 @@ def test_reading_names_the_line_and_not_the_content(tmp_path: Path):
 
 
 @pytest.mark.parametrize("text", ["{}", "[", '[{"test_id": 1}]'])
-def test_reading_tests_refuses_what_is_no_list_of_tests(tmp_path: Path, text: str):
+def test_reading_tests_rejects_a_file_that_is_not_a_list_of_tests(tmp_path: Path, text: str):
     path = tmp_path / "test.json"
     path.write_text(text)
     with pytest.raises(DemonstrationError, match=r"test\.json"):

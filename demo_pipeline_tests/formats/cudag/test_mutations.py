@@ -1,4 +1,4 @@
-"""A good CUDAG dataset in which one thing goes wrong: the message and the place for each."""
+"""A valid CUDAG dataset with one fault: the message and location of each."""
 
 import json
 import shutil
@@ -34,7 +34,7 @@ Mutation = tuple[Callable[[Path], Any], str, str]
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory):
-    """All actions in train, val, test and held_out; a split's lines 1 to 13 are the table's."""
+    """All actions in train, val, test and held_out; lines 1 to 13 of a split are `TABLE`."""
     root = tmp_path_factory.mktemp("good")
     demos = [
         make_trajectory(root, f"demo_{n}", TABLE, shade=20 * n, instruction=f"Task {n}")
@@ -78,7 +78,7 @@ def gone(place: str) -> Callable[[Path], Any]:
 
 
 def holding(place: str, content: bytes) -> Callable[[Path], Any]:
-    """A file of other bytes; it may be a link to a picture."""
+    """Replace the bytes of a file, which may be a link to an image."""
 
     def change(root: Path) -> None:
         (root / place).unlink()
@@ -88,7 +88,7 @@ def holding(place: str, content: bytes) -> Callable[[Path], Any]:
 
 
 def imaged(number: int, content: bytes) -> Callable[[Path], Any]:
-    """Other bytes in the picture of a line of train.jsonl."""
+    """Replace the bytes of the image of a line of train.jsonl."""
 
     def change(root: Path) -> None:
         record = json.loads((root / "train.jsonl").read_text().splitlines()[number - 1])
@@ -118,7 +118,7 @@ def borrowed(*keys: str) -> Callable[[Path], Any]:
 
 
 def leaked(root: Path) -> None:
-    """A test that asks what a training record asks, of the same picture."""
+    """A test with the prompt and image of a training record."""
     record = first_of(root, "train.jsonl")
     asked = record["conversations"][0]["value"].removeprefix("<image>\n")
     edit_test(root, 1, put("prompt", value=asked))
@@ -219,7 +219,7 @@ RECORDS: list[Mutation] = [
     (answer(1, "278]", "1001]"), "train.jsonl:1", "gpt tool call 1: left_click argument"),
     (answer(1, "278]", "-1]"), "train.jsonl:1", "gpt tool call 1: left_click argument coordinate"),
     (answer(1, "278]", "278.5]"), "train.jsonl:1", "gpt tool call 1: left_click argument"),
-    (answer(1, "278]", "279]"), "train.jsonl:1", "metadata.real_coords is [260, 278] in RU, the"),
+    (answer(1, "278]", "279]"), "train.jsonl:1", "metadata.real_coords is [260, 278] in RU, but"),
     (
         answer(1, '"coordinate": [260, 278]', '"place": 1'),
         "train.jsonl:1",
@@ -250,12 +250,12 @@ RECORDS: list[Mutation] = [
     (
         line(4, put("metadata", "real_coords", value=[1900, 1079])),
         "train.jsonl:4",
-        "metadata.real_coords is [990, 999] in RU, the coordinate is [999, 999]",
+        "metadata.real_coords is [990, 999] in RU, but the coordinate is [999, 999]",
     ),
     (
         line(4, put("metadata", "real_coords", value=[1920, 1079])),
         "train.jsonl:4",
-        "metadata.real_coords [1920, 1079] lies outside the image [1920, 1080]",
+        "metadata.real_coords [1920, 1079] is outside the image [1920, 1080]",
     ),
     (
         line(4, put("metadata", "tolerance", value=[5])),
@@ -271,7 +271,7 @@ RECORDS: list[Mutation] = [
     (
         line(4, put("metadata", "image_size", value=[1280, 720])),
         "train.jsonl:4",
-        "metadata.real_coords [1919, 1079] lies outside the image [1280, 720]",
+        "metadata.real_coords [1919, 1079] is outside the image [1280, 720]",
     ),
     (
         line(4, put("metadata", "image_size", value=None)),
@@ -281,7 +281,7 @@ RECORDS: list[Mutation] = [
     (
         line(4, put("metadata", "has_coordinate", value=False)),
         "train.jsonl:4",
-        "metadata.has_coordinate is false, the calls say otherwise",
+        "metadata.has_coordinate is false, but a tool call has a coordinate",
     ),
     (
         line(4, put("metadata", "has_coordinate", value=1)),
@@ -296,7 +296,7 @@ RECORDS: list[Mutation] = [
     (
         line(6, put("metadata", "end_coords", value=[900, 540])),
         "train.jsonl:6",
-        "metadata.end_coords is [469, 500] in RU, the coordinate is [500, 500]",
+        "metadata.end_coords is [469, 500] in RU, but the coordinate is [500, 500]",
     ),
     (
         line(11, put("metadata", "real_coords", value=[5, 5])),
@@ -350,7 +350,7 @@ RECORDS: list[Mutation] = [
         "train.jsonl:8",
         "metadata.target_bbox must be [x0, y0, x1, y1] with integers from 0 to 1000",
     ),
-    (line(8, put("metadata", "extra", value=1)), "train.jsonl:8", "metadata has 1 keys that no"),
+    (line(8, put("metadata", "extra", value=1)), "train.jsonl:8", "metadata has 1 unknown key"),
     (line(9, lambda _: [1]), "train.jsonl:9", "record must be a JSON object"),
     (line(3, put("id", value=8), "val.jsonl"), "val.jsonl:3", "id must be a non-empty string"),
     (
@@ -426,7 +426,7 @@ TESTS: list[Mutation] = [
     (
         entry(put("metadata", "real_coords", value=[20, 0]), 5),
         "test.json:5",
-        "metadata.real_coords is [10, 0] in RU, the coordinate is [0, 0]",
+        "metadata.real_coords is [10, 0] in RU, but the coordinate is [0, 0]",
     ),
     (
         entry(drop("metadata", "additional_tool_calls"), 6),
@@ -441,7 +441,7 @@ TESTS: list[Mutation] = [
     (
         entry(put("metadata", "end_coords", value=[900, 540]), 6),
         "test.json:6",
-        "metadata.end_coords is [469, 500] in RU, the coordinate is [500, 500]",
+        "metadata.end_coords is [469, 500] in RU, but the coordinate is [500, 500]",
     ),
     (entry(lambda _: 3, 14), "test.json:14", "record must be a JSON object"),
 ]
@@ -462,18 +462,18 @@ CONFIGS: list[Mutation] = [
     (
         held("config.json", put("task_counts", "drag", value=99)),
         "config.json",
-        "task_counts do not add up: the records are {'double-click': 4, 'drag': 4, 'hotkey':",
+        "task_counts differs from the records: {'double-click': 4, 'drag': 4, 'hotkey':",
     ),
     (
         held("config.json", put("task_types", value=["drag"])),
         "config.json",
-        "task_types are not the sorted types",
+        "task_types must be the sorted task types of the records",
     ),
     (held("config.json", drop("scroll")), "config.json", "scroll is missing"),
     (
         held("config.json", put("system_prompt", value="Hello")),
         "system_prompt.txt",
-        "is not the system_prompt of config.json",
+        "differs from system_prompt in config.json",
     ),
     (
         held("config.json", put("split_ratios", "val", value=0.3)),
@@ -483,7 +483,7 @@ CONFIGS: list[Mutation] = [
     (
         held("config.json", put("split_filled", value=3)),
         "splits.json:30",
-        "filled is not what config.json says under split_filled",
+        "filled differs from split_filled in config.json",
     ),
     (held("splits.json", lambda _: [1]), "splits.json", "must be a JSON object"),
     (
@@ -494,12 +494,12 @@ CONFIGS: list[Mutation] = [
     (
         held("splits.json", put("splits", "val", "records", value=3)),
         "splits.json:13",
-        "splits.val.records is 3, the files have 14",
+        "splits.val.records is 3, but the files have 14",
     ),
     (
         held("splits.json", put("splits", "test", "trajectories", value=3)),
         "splits.json:19",
-        "splits.test.trajectories is 3, the files have 1",
+        "splits.test.trajectories is 3, but the files have 1",
     ),
     (
         held("splits.json", put("splits", "test", "share", value=0.9)),
@@ -520,7 +520,7 @@ CONFIGS: list[Mutation] = [
     (
         held("splits.json", put("trajectories", "drawing", "split", value="val")),
         "splits.json:73",
-        "trajectory 'drawing' is in held_out (held_out.jsonl:1), listed in val",
+        "trajectory 'drawing' is in held_out (held_out.jsonl:1), but listed in val",
     ),
     (
         held("splits.json", put("trajectories", "demo_1", "split", value="x")),
@@ -585,7 +585,11 @@ FILES: list[Mutation] = [
     (imaged(3, picture(1, 64, 36)), "train.jsonl:3", "metadata.image_size [1920, 1080] is not the"),
     (borrowed("id"), "val.jsonl:1", "id 'demo_2_000' is not unique, first at train.jsonl:1"),
     (borrowed("image"), "val.jsonl:1", "image images/demo_2_000.png is not unique, first at"),
-    (borrowed("metadata", "trajectory_id"), "val.jsonl:1", "trajectory 'demo_2' is in split train"),
+    (
+        borrowed("metadata", "trajectory_id"),
+        "val.jsonl:1",
+        "trajectory 'demo_2' is also in split train",
+    ),
     (leaked, "test.json:1", "same image and prompt as train.jsonl:1 in split train"),
 ]
 
@@ -597,12 +601,12 @@ def test_the_good_dataset_has_no_problem(good):
 
 
 @pytest.mark.parametrize(("change", "place", "message"), MUTATIONS)
-def test_one_wrong_thing_draws_its_message_at_its_place(good, tmp_path, change, place, message):
+def test_one_fault_has_its_message_and_location(good, tmp_path, change, place, message):
     root = copied(good, tmp_path / NAME)
     change(root)
     found = errors(validate_cudag(root))
-    told = [f"{one.location}: {one.message}" for one in found]
-    assert any(one.startswith(f"{place}: {message}") for one in told), told
+    messages = [f"{one.location}: {one.message}" for one in found]
+    assert any(one.startswith(f"{place}: {message}") for one in messages), messages
     assert all(str(root) not in str(one) for one in found)
 
 

@@ -1,4 +1,4 @@
-"""What the split report of a CUDAG dataset is held to, beyond single mutations."""
+"""The rules for the split report of a CUDAG dataset, beyond single mutations."""
 
 from collections import Counter
 from typing import Any
@@ -16,7 +16,7 @@ CONFIG = {"split_ratios": RATIOS, "split_filled": []}
 
 
 def report_of(groups: dict[str, int]) -> dict[str, Any]:
-    """A report that adds up: so many groups of one trajectory in each split, without records."""
+    """A valid report with this number of groups per split, one trajectory each, without records."""
     members = {
         f"{split}_{n}": {"group": f"{split}_{n}", "split": split}
         for split, count in groups.items()
@@ -36,7 +36,7 @@ def report_of(groups: dict[str, int]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("groups", "told"),
+    ("groups", "messages"),
     [
         ({"train": 80, "val": 10, "test": 10}, []),
         ({"train": 80, "val": 10, "test": 10, "held_out": 300}, []),
@@ -45,16 +45,16 @@ def report_of(groups: dict[str, int]) -> dict[str, Any]:
         (
             {"train": 50, "val": 40, "test": 10},
             [
-                "train has 50.0% of 100 groups, asked for were 80.0%",
-                "val has 40.0% of 100 groups, asked for were 10.0%",
+                "train has 50.0% of 100 groups, expected 80.0%",
+                "val has 40.0% of 100 groups, expected 10.0%",
             ],
         ),
         ({"train": 0, "val": 0, "test": 0}, []),
     ],
 )
-def test_shares_that_chance_does_not_explain_are_a_warning(groups, told):
+def test_shares_that_chance_does_not_explain_are_a_warning(groups, messages):
     found = [fault for _, fault in split_faults(report_of(groups), CONFIG, CudagInventory())]
-    assert [fault.message for fault in found] == told
+    assert [fault.message for fault in found] == messages
     assert {fault.scope for fault in found} <= {Scope.NOTE}
 
 
@@ -80,7 +80,7 @@ PLACES = [
 
 @given(st.sampled_from(PLACES), JSON, st.sampled_from([RATIOS, None, [], {"val": "x"}]))
 @settings(max_examples=80, deadline=None)
-def test_any_value_anywhere_is_a_finding_or_right_and_never_a_traceback(place, value, ratios):
+def test_any_value_is_valid_or_a_fault_and_never_a_traceback(place, value, ratios):
     report = report_of({"train": 2, "val": 1, "test": 1})
     target = report
     for key in place[:-1]:

@@ -1,4 +1,4 @@
-"""What the CUDAG validator says about good, foreign and damaged datasets."""
+"""The CUDAG validator on datasets that are valid, by other generators, or damaged."""
 
 import json
 import shutil
@@ -13,7 +13,14 @@ from demo_pipeline.formats.cudag.validator import validate_cudag
 from demo_pipeline.problems import Severity, errors
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import TABLE, make_trajectory, picture, read_lines
-from demo_pipeline_tests.formats.cudag.editing import copied, drop, edit_line, edit_test, put, said
+from demo_pipeline_tests.formats.cudag.editing import (
+    copied,
+    drop,
+    edit_line,
+    edit_test,
+    problem_lines,
+    put,
+)
 
 NAME = "calendar--mike--20251203_123456"
 ANSWER = (
@@ -24,7 +31,7 @@ ANSWER = (
 
 @pytest.fixture(scope="module")
 def good(tmp_path_factory):
-    """A dataset of ours with every action and all four splits; records 1 to 13 are the table's."""
+    """A dataset of this pipeline with every action and all splits; records 1 to 13 are `TABLE`."""
     root = tmp_path_factory.mktemp("cudag")
     demos = [
         make_trajectory(root, f"demo_{n}", TABLE, shade=20 * n, instruction=f"Task {n}")
@@ -43,7 +50,7 @@ def copy(good, tmp_path):
 
 @pytest.fixture
 def foreign(tmp_path):
-    """The seed's own examples, as another generator would write them."""
+    """The examples of the CUDAG document, as another generator would write them."""
     root = tmp_path / NAME
     (root / "images").mkdir(parents=True)
     (root / "test" / "images").mkdir(parents=True)
@@ -92,26 +99,26 @@ def test_our_dataset_has_no_problem(good):
     assert validate_cudag(good) == []
 
 
-def test_the_seeds_examples_have_no_problem(foreign):
+def test_the_documented_examples_have_no_problem(foreign):
     assert validate_cudag(foreign) == []
 
 
-def test_the_seeds_error_for_a_missing_directory(copy):
+def test_the_documented_error_for_a_missing_directory(copy):
     shutil.rmtree(copy / "test" / "images")
-    assert "test/: Missing required directory: images/" in said(copy)
+    assert "test/: Missing required directory: images/" in problem_lines(copy)
 
 
-def test_the_seeds_error_for_an_image_path(foreign):
+def test_the_documented_error_for_an_image_path(foreign):
     line = (foreign / "train.jsonl").read_text()
     many = [line.replace("00001", f"{n:05d}") for n in range(1, 43)]
     many[41] = many[41].replace("images/calendar_00042.jpg", "sample.jpg")
     (foreign / "train.jsonl").write_text("".join(many))
     expected = "train.jsonl:42: Invalid image path: sample.jpg (must start with 'images/')"
-    assert expected in said(foreign)
+    assert expected in problem_lines(foreign)
 
 
 @pytest.mark.parametrize("value", [None, [27], [27, 13, 5], "27", [2.5, 1], [True, 1]])
-def test_the_seeds_error_for_a_missing_tolerance(foreign, value):
+def test_the_documented_error_for_a_missing_tolerance(foreign, value):
     path = foreign / "test" / "test.json"
     entry = json.loads(path.read_text())[0]
     entries = [{**entry, "test_id": f"t{n}"} for n in range(1, 6)]
@@ -120,7 +127,7 @@ def test_the_seeds_error_for_a_missing_tolerance(foreign, value):
     else:
         entries[4]["tolerance"] = value
     path.write_text(json.dumps(entries))
-    assert said(foreign) == ["test.json:5: tolerance must be [tol_x, tol_y] array"]
+    assert problem_lines(foreign) == ["test.json:5: tolerance must be [tol_x, tol_y] array"]
 
 
 @pytest.mark.parametrize(
@@ -143,7 +150,7 @@ def test_the_seeds_error_for_a_missing_tolerance(foreign, value):
         ("test/test.json", b"[[[]]]", "test.json:1"),
     ],
 )
-def test_a_file_of_something_else_is_an_error_there(copy, file, content, location):
+def test_a_file_of_other_content_is_an_error_at_its_location(copy, file, content, location):
     (copy / file).write_bytes(content)
     assert location in {problem.location for problem in errors(validate_cudag(copy))}
 
@@ -161,18 +168,18 @@ def test_a_file_of_something_else_is_an_error_there(copy, file, content, locatio
         ("test/images", "test/: Missing required directory: images/"),
     ],
 )
-def test_what_is_missing_or_of_the_wrong_kind_is_named(copy, place, expected):
+def test_a_missing_file_or_directory_is_named(copy, place, expected):
     path = copy / place
     if path.is_dir():
         shutil.rmtree(path)
-        assert expected in said(copy)
+        assert expected in problem_lines(copy)
         path.write_text("a file")
-        assert f"{expected} (not a directory)" in said(copy)
+        assert f"{expected} (not a directory)" in problem_lines(copy)
     else:
         path.unlink()
-        assert expected in said(copy)
+        assert expected in problem_lines(copy)
         path.mkdir()
-        assert f"{expected} (not a file)" in said(copy)
+        assert f"{expected} (not a file)" in problem_lines(copy)
 
 
 def test_optional_parts_may_be_missing_but_not_something_else(copy):
@@ -198,14 +205,14 @@ def test_an_image_that_does_not_open_is_an_error_where_it_is_used(copy, content,
     name = read_lines(copy / "train.jsonl")[2]["image"]
     (copy / name).unlink()
     (copy / name).write_bytes(content)
-    assert any(line.startswith("train.jsonl:3") and reason in line for line in said(copy))
+    assert any(line.startswith("train.jsonl:3") and reason in line for line in problem_lines(copy))
 
 
 def test_a_directory_in_an_images_place_is_an_error(copy):
     name = read_lines(copy / "val.jsonl")[0]["image"]
     (copy / name).unlink()
     (copy / name).mkdir()
-    assert f"val.jsonl:1: Image not found: {name}" in said(copy)
+    assert f"val.jsonl:1: Image not found: {name}" in problem_lines(copy)
 
 
 def test_names_are_unique_over_the_dataset(copy):
@@ -213,7 +220,7 @@ def test_names_are_unique_over_the_dataset(copy):
     edit_line(copy, "val.jsonl", 1, put("id", value=first["id"]))
     edit_test(copy, 1, put("test_id", value=first["id"]))
     edit_line(copy, "val.jsonl", 2, put("image", value=first["image"]))
-    lines = said(copy)
+    lines = problem_lines(copy)
     name = first["id"]
     assert f"val.jsonl:1: id '{name}' is not unique, first at train.jsonl:1" in lines
     assert f"test.json:1: test_id '{name}' is not unique, first at train.jsonl:1" in lines
@@ -228,20 +235,20 @@ def test_data_is_the_union_of_the_splits(copy):
     (copy / "data.jsonl").write_text(
         "".join([*lines[:1], json.dumps(stray) + "\n", changed, lines[0], *lines[3:]])
     )
-    told = "\n".join(said(copy))
-    assert "data.jsonl:2: record 'stray' is in no split" in told
-    assert "differs from train.jsonl:3" in told
-    assert "data.jsonl:4: id" in told
-    assert "train.jsonl:2: record" in told
+    messages = "\n".join(problem_lines(copy))
+    assert "data.jsonl:2: record 'stray' is in no split" in messages
+    assert "differs from train.jsonl:3" in messages
+    assert "data.jsonl:4: id" in messages
+    assert "train.jsonl:2: record" in messages
 
 
 def test_splits_share_no_trajectory(copy):
     name = read_lines(copy / "train.jsonl")[0]["metadata"]["trajectory_id"]
     edit_line(copy, "val.jsonl", 1, put("metadata", "trajectory_id", value=name))
     edit_test(copy, 1, put("metadata", "trajectory_id", value=name))
-    lines = said(copy)
+    lines = problem_lines(copy)
     for place in ("val.jsonl:1", "test.json:1"):
-        assert f"{place}: trajectory '{name}' is in split train too (train.jsonl:1)" in lines
+        assert f"{place}: trajectory '{name}' is also in split train (train.jsonl:1)" in lines
 
 
 def test_the_same_picture_and_prompt_in_two_splits_is_a_leak(copy):
@@ -252,7 +259,7 @@ def test_the_same_picture_and_prompt_in_two_splits_is_a_leak(copy):
     (copy / "test" / entry["screenshot"]).unlink()
     shutil.copyfile(copy / first["image"], copy / "test" / entry["screenshot"])
     leak = "test.json:1: same image and prompt as train.jsonl:1 in split train"
-    assert leak in said(copy)
+    assert leak in problem_lines(copy)
 
 
 def test_a_directory_of_another_name_is_only_a_warning(copy):
@@ -265,7 +272,7 @@ def test_no_directory_is_an_error(tmp_path):
     assert [p.code for p in validate_cudag(tmp_path / "nothing")] == ["not_a_directory"]
 
 
-def test_what_only_we_promise_is_a_warning_for_others(foreign):
+def test_a_rule_of_the_pipeline_is_a_warning_in_datasets_of_others(foreign):
     edit_line(
         foreign,
         "train.jsonl",
@@ -277,12 +284,12 @@ def test_what_only_we_promise_is_a_warning_for_others(foreign):
     assert {p.location for p in problems} == {"train.jsonl:1", "data.jsonl:1"}
 
 
-def test_others_must_still_meet_the_seed(foreign):
+def test_datasets_of_others_must_follow_the_document(foreign):
     edit_line(foreign, "train.jsonl", 1, drop("metadata", "real_coords"))
     edit_test(foreign, 1, put("expected_action", "arguments", "coordinate", value=[342, 1200]))
-    told = said(foreign)
-    assert "train.jsonl:1: metadata.real_coords is missing" in told
-    assert "test.json:1: coordinate must be [x, y] from 0 to 1000" in told
+    messages = problem_lines(foreign)
+    assert "train.jsonl:1: metadata.real_coords is missing" in messages
+    assert "test.json:1: coordinate must be [x, y] from 0 to 1000" in messages
 
 
 def test_messages_never_quote_what_was_typed(copy):
@@ -290,9 +297,9 @@ def test_messages_never_quote_what_was_typed(copy):
     value = ANSWER.replace("left_click", secret).replace("coordinate", secret)
     edit_line(copy, "train.jsonl", 11, put("conversations", 1, "value", value=value))
     edit_line(copy, "train.jsonl", 12, put("metadata", secret, value=secret))
-    told = said(copy)
-    assert told
-    assert secret not in "\n".join(told)
+    messages = problem_lines(copy)
+    assert messages
+    assert secret not in "\n".join(messages)
 
 
 JSON = st.recursive(

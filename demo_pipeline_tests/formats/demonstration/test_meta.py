@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from demo_pipeline.common.json_files import json_bytes
-from demo_pipeline.formats.demonstration.log_events import EventType, validate_event
+from demo_pipeline.formats.demonstration.event_types import EventType
+from demo_pipeline.formats.demonstration.log_events import validate_event
 from demo_pipeline.formats.demonstration.meta import read_meta
 from demo_pipeline.problems import DemonstrationError, Severity
 
@@ -55,7 +56,7 @@ def test_the_documented_example_is_read_to_the_last_field():
     ]
 
 
-def test_what_was_read_is_written_back_value_for_value():
+def test_values_that_were_read_are_written_unchanged():
     meta, _ = read_meta(DOCUMENTED.encode())
     again = json_bytes(meta)
     second, problems = read_meta(again)

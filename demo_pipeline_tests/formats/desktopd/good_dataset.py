@@ -1,4 +1,4 @@
-"""A small dataset in the form of seed 001, with nothing wrong with it."""
+"""A small valid OSWorld-Desktopd dataset."""
 
 import functools
 import struct
@@ -22,7 +22,7 @@ def _chunk(kind: bytes, body: bytes) -> bytes:
 
 @functools.cache
 def png(width: int = 1920, height: int = 1080) -> bytes:
-    """A black picture, one bit a pixel."""
+    """A black image with one bit per pixel."""
     header = struct.pack(">IIBBBBB", width, height, 1, 0, 0, 0, 0)
     rows = zlib.compress(bytes((1 + (width + 7) // 8) * height))
     chunks = _chunk(b"IHDR", header) + _chunk(b"IDAT", rows) + _chunk(b"IEND", b"")
@@ -126,7 +126,7 @@ def write_dataset(root: Path) -> Path:
 
 
 def deep_tree(levels: int) -> dict[str, Any]:
-    """A tree of one node a level."""
+    """A tree with one node per level."""
     node: dict[str, Any] = {}
     for number in range(levels - 1, -1, -1):
         role = "desktop" if number == 0 else "panel"

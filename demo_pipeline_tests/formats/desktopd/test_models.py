@@ -8,7 +8,7 @@ from demo_pipeline.formats.desktopd.vocabulary import ActionType, ElementState, 
 from demo_pipeline_tests.formats.desktopd import good_dataset as good
 
 
-def test_the_vocabularies_have_the_seeds_sizes():
+def test_the_vocabularies_have_the_documented_sizes():
     assert (len(Role), len(ElementState), len(ActionType)) == (34, 12, 8)
 
 

@@ -63,7 +63,7 @@ def test_other_peoples_data_is_read_with_warnings(dataset, folder):
 
 @pytest.mark.parametrize("file", ["task.json", "result.json", "steps/004/action.json"])
 @pytest.mark.parametrize("data", [None, b"", b"[]", b'{"a": 1}', b"\xff"])
-def test_what_cannot_be_read_names_trajectory_and_file(folder, file, data):
+def test_an_error_names_trajectory_and_file(folder, file, data):
     (folder / file).unlink()
     if data is not None:
         (folder / file).write_bytes(data)
@@ -72,7 +72,7 @@ def test_what_cannot_be_read_names_trajectory_and_file(folder, file, data):
     assert {(p.demonstration, p.file) for p in caught.value.problems} == {(good.NAME, file)}
 
 
-def test_one_unreadable_trajectory_costs_the_others_nothing(dataset):
+def test_an_unreadable_trajectory_does_not_affect_others(dataset):
     good.write_trajectory(dataset / "trajectories" / "traj_b")
     (dataset / "trajectories" / good.NAME / "task.json").write_bytes(b"{")
     refused: list[DemonstrationError] = []

@@ -12,7 +12,7 @@ from demo_pipeline_tests.formats.desktopd import good_dataset as good
 
 
 def samples(root):
-    """One sample a step, as section 6 of the seed makes them."""
+    """One sample per step, in the documented form."""
     trajectory = read_trajectory(root / "trajectories" / good.NAME)
     made = []
     for step in trajectory.steps:

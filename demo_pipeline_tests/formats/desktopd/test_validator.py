@@ -136,7 +136,7 @@ WRONG: list[Wrong] = [
     (put(T + "result.json", ("model_info",), {}), "invalid_field", T + "result.json:7", "name"),
     (put(T + "result.json", ("success",), False), "index_differs", "index.json:10", "success"),
     (put(T + "task.json", ("application",), "gimp"), "index_differs", "index.json:12", "'gimp'"),
-    (put("index.json", ("total_trajectories",), 2), "index_count", "index.json:3", "make 1"),
+    (put("index.json", ("total_trajectories",), 2), "index_count", "index.json:3", "give 1"),
     (put("index.json", ("successful",), 0), "index_count", "index.json:4", "successful"),
     (put("index.json", ("failed",), 1), "index_count", "index.json:5", "failed"),
     (put("index.json", ("trajectories", 0, "steps"), 4), "index_differs", "index.json:11", "8"),
@@ -256,7 +256,7 @@ OFF = {
 }
 
 ODD: list[Wrong] = [
-    (remove("metadata.json"), "missing_file", "metadata.json", "what made it"),
+    (remove("metadata.json"), "missing_file", "metadata.json", "is unknown"),
     (put(T + "task.json", ("expected_steps",), 3), "expected_steps", T + "task.json", "8 step"),
     (put(T + "task.json", ("extra",), 1), "unknown_field", T + "task.json", "extra"),
     (put(ACTION, ("parameters", "zz"), 1), "unknown_field", ACTION, "zz"),
@@ -283,7 +283,7 @@ def test_the_good_dataset_has_no_problem(dataset):
 
 
 @pytest.mark.parametrize(("change", "code", "location", "message"), [*WRONG, *MORE_WRONG])
-def test_one_wrong_thing_is_one_error_in_its_place(dataset, change, code, location, message):
+def test_one_fault_is_one_error_with_its_location(dataset, change, code, location, message):
     change(dataset)
     found = errors(validate_dataset(dataset))
     matching = [p for p in found if p.code == code and location in (p.location, p.file)]
@@ -292,7 +292,7 @@ def test_one_wrong_thing_is_one_error_in_its_place(dataset, change, code, locati
 
 
 @pytest.mark.parametrize(("change", "code", "location", "message"), ODD)
-def test_one_odd_thing_is_one_warning_in_its_place(dataset, change, code, location, message):
+def test_one_deviation_is_one_warning_with_its_location(dataset, change, code, location, message):
     change(dataset)
     found = validate_dataset(dataset)
     assert [(p.code, p.severity) for p in found] == [(code, Severity.WARNING)]
@@ -310,7 +310,7 @@ def test_links_to_trajectories_are_followed(pristine, tmp_path):
     assert validate_dataset(root) == []
 
 
-def test_a_trajectory_listed_twice_is_named_with_its_line(dataset):
+def test_a_trajectory_listed_twice_is_reported_with_its_line(dataset):
     index = good.index()
     index["trajectories"] *= 2
     dump_json(dataset / "index.json", index | {"total_trajectories": 2, "successful": 2})
@@ -348,7 +348,7 @@ def test_a_tree_of_any_depth_is_checked(dataset):
     assert validate_dataset(dataset) == []
 
 
-def test_a_tree_full_of_faults_is_summed_up(dataset):
+def test_the_problems_of_a_tree_with_many_faults_are_limited(dataset):
     tree = good.ui_tree()
     tree["root"]["children"] = [None] * 500
     dump_json(dataset / TREE, tree)
@@ -357,12 +357,12 @@ def test_a_tree_full_of_faults_is_summed_up(dataset):
     assert "481 more" in found[-1].message
 
 
-def test_no_dataset_and_no_trajectory_are_findings(tmp_path):
+def test_a_missing_dataset_or_trajectory_is_a_problem(tmp_path):
     assert [p.code for p in validate_dataset(tmp_path / "none")] == ["missing_folder"]
     assert {p.code for p in validate_trajectory(tmp_path / "none")} == {"missing_file", "no_steps"}
 
 
-def test_findings_can_travel_in_one_exception(dataset):
+def test_problems_fit_into_one_exception(dataset):
     (dataset / ACTION).unlink()
     error = DemonstrationError(validate_trajectory(dataset / T))
     assert good.NAME in str(error)

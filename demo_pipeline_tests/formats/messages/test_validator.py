@@ -1,4 +1,4 @@
-"""Messages: each thing that can be wrong with a line is said, at that line, without a crash."""
+"""The messages validator reports every fault with its line, and never crashes."""
 
 import copy
 import json
@@ -110,20 +110,20 @@ BAD: dict[str, tuple[str, Change]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_a_fault_is_told_at_its_line(root: Path, name: str) -> None:
+def test_a_fault_is_reported_with_its_line(root: Path, name: str) -> None:
     code, change = BAD[name]
     line = copy.deepcopy(GOOD) | {"id": "demo_001"}
     change(line)
     assert (code, "val.jsonl:2") in found(root, GOOD, line)
 
 
-def test_one_id_twice_is_told_with_the_other_place(root: Path) -> None:
+def test_a_duplicate_id_is_reported_with_the_first_location(root: Path) -> None:
     (root / "train.jsonl").write_text(json.dumps(GOOD) + "\n")
     assert found(root, GOOD) == [("duplicate_id", "val.jsonl:1")]
     assert "train.jsonl:1" in validate_messages(root)[0].message
 
 
-def test_broken_and_missing_files_are_told(root: Path) -> None:
+def test_broken_and_missing_files_are_reported(root: Path) -> None:
     (root / "train.jsonl").unlink()
     (root / "test.jsonl").write_bytes(b'{"a": \n\xff\n\n')
     problems = validate_messages(root)

@@ -53,7 +53,7 @@ def put(folder, value):
 
 
 @pytest.mark.parametrize("value", FORMS)
-def test_every_form_in_the_field_is_read_and_written_back_value_for_value(tmp_path, value):
+def test_every_published_form_is_read_and_written_unchanged(tmp_path, value):
     path = put(tmp_path, value)
     write_task(tmp_path / "again.json", read_task(path))
     again = load_json(tmp_path / "again.json")
@@ -69,7 +69,7 @@ def test_fields_are_normalised_and_the_raw_value_kept(tmp_path):
     assert task.sources == ("a", "b")
 
 
-def test_risk_tasks_are_told_from_ordinary_ones(tmp_path):
+def test_risk_tasks_are_distinguished_from_ordinary_ones(tmp_path):
     assert type(read_task(put(tmp_path, TASK))) is OsworldTask
     risk = read_task(put(tmp_path, RISK))
     assert isinstance(risk, RiskTask)
@@ -89,7 +89,7 @@ def test_a_changed_copy_is_written_with_the_change_and_nothing_else(tmp_path):
     }
 
 
-def test_a_task_made_here_says_that_nothing_judges_it(tmp_path):
+def test_a_new_task_has_no_evaluator(tmp_path):
     task = OsworldTask(id="a", instruction="Do it.", related_apps=["StubHub"])
     write_task(tmp_path / "a.json", task)
     assert load_json(tmp_path / "a.json") == {
@@ -136,12 +136,12 @@ def test_an_unusable_task_names_file_and_line(tmp_path, text, line, message):
         ({"difficulty": "hard"}, "unknown_field"),
     ],
 )
-def test_stale_and_odd_forms_are_warnings(tmp_path, change, code):
+def test_outdated_and_deviating_forms_are_warnings(tmp_path, change, code):
     found = validate_task_file(put(tmp_path, {**TASK, **change}))
     assert [(p.code, p.severity) for p in found] == [(code, Severity.WARNING)]
 
 
-def test_a_missing_task_is_a_finding(tmp_path):
+def test_a_missing_task_is_a_problem(tmp_path):
     assert [p.code for p in validate_task_file(tmp_path / "none.json")] == ["missing_file"]
 
 
@@ -160,7 +160,7 @@ def test_a_missing_task_is_a_finding(tmp_path):
         (" - ", "unknown"),
     ],
 )
-def test_application_names_have_one_form(name, expected):
+def test_application_names_are_normalised(name, expected):
     assert normalise_app(name) == expected
 
 

@@ -1,4 +1,4 @@
-"""Folders of task files: found, listed, and never the end of the others."""
+"""Folders of task files: finding tasks, the list, and bad files."""
 
 import json
 import os
@@ -49,7 +49,7 @@ def test_ordinary_and_risk_tasks_are_found_with_their_domains(root):
     assert validate_task_folder(root) == []
 
 
-def test_a_task_is_risky_where_it_lies_or_by_its_keys_and_not_by_the_folders_above(tmp_path):
+def test_a_task_is_a_risk_task_by_its_folder_or_its_keys_and_not_by_parent_folders(tmp_path):
     inside = tmp_path / RISKY / "mine"
     put_tasks(inside, {"os": [task("plain"), risk_task("risky")]})
     put_tasks(inside / RISKY, {"os": [task("lies_there")]})
@@ -71,14 +71,14 @@ def test_a_checkout_of_the_benchmark_is_a_folder_too(tmp_path):
     assert validate_task_folder(tmp_path) == []
 
 
-def test_the_samples_are_sound_and_of_both_kinds():
+def test_the_samples_are_valid_and_of_both_kinds():
     assert validate_task_folder(SAMPLES) == []
     kinds = [isinstance(one.task, RiskTask) for one in entries(read_task_folder(SAMPLES))]
     assert sorted(kinds) == [False, False, True]
 
 
 @pytest.mark.parametrize("file", sorted(SAMPLES.rglob("examples/*/*.json")), ids=lambda f: f.stem)
-def test_a_sample_is_written_back_value_for_value(tmp_path, file):
+def test_a_sample_is_written_unchanged(tmp_path, file):
     [entry] = [
         one for one in entries(read_task_folder(SAMPLES)) if Path(one.source.file).stem == file.stem
     ]
@@ -86,7 +86,7 @@ def test_a_sample_is_written_back_value_for_value(tmp_path, file):
     assert json.loads((tmp_path / "again.json").read_bytes()) == json.loads(file.read_bytes())
 
 
-def test_a_folder_that_is_not_there_is_empty(tmp_path):
+def test_a_missing_folder_is_empty(tmp_path):
     folder = read_task_folder(tmp_path / "none")
     assert (folder.files, folder.problems) == ((), ())
     assert shown(tmp_path / "none") == [("error", "no_tasks", ".")]
@@ -107,7 +107,7 @@ def test_a_file_in_place_of_the_folder_is_a_problem(tmp_path):
         ('{"a":' * 3000 + "1" + "}" * 3000, "invalid_field", 1),
     ],
 )
-def test_a_bad_file_is_named_with_its_line_and_costs_no_other(root, text, code, line):
+def test_a_bad_file_is_reported_with_its_line_and_does_not_affect_others(root, text, code, line):
     put_text(root, "examples/os/x.json", text)
     problems = errors(validate_task_folder(root))
     assert {(p.code, p.file, p.line) for p in problems} == {(code, "examples/os/x.json", line)}
@@ -138,7 +138,7 @@ def test_the_list_and_the_files_are_compared(root):
         ),
     ],
 )
-def test_a_bad_list_costs_no_task(root, text, expected):
+def test_a_bad_list_does_not_remove_tasks(root, text, expected):
     put_text(root, "test_all.json", text)
     assert shown(root) == expected
     assert len(found(root)) == 3
@@ -150,14 +150,14 @@ def test_without_a_list_every_file_counts(root):
     assert len(found(root)) == 3
 
 
-def test_a_long_list_of_nothing_is_said_in_twenty_lines(tmp_path):
+def test_a_list_of_missing_tasks_is_reported_in_twenty_lines(tmp_path):
     put_text(tmp_path, "test_all.json", json.dumps({"os": [str(n) for n in range(500)]}))
     problems = validate_task_folder(tmp_path)
     assert len(problems) == 20
     assert "481 more" in problems[-1].message
 
 
-def test_two_files_with_one_id_are_both_kept_and_said(root):
+def test_two_files_with_one_id_are_both_kept_and_reported(root):
     put_text(root / RISKY, "examples/mail/a.json", json.dumps(risk_task("a")))
     put_text(root / RISKY, "test_all.json", '{"mail": ["a", "c"]}')
     [problem] = validate_task_folder(root)
@@ -166,7 +166,7 @@ def test_two_files_with_one_id_are_both_kept_and_said(root):
     assert len(found(root)) == 4
 
 
-def test_what_is_no_task_file_is_left_alone_or_named(root, tmp_path):
+def test_other_files_are_ignored_or_reported(root, tmp_path):
     put_text(root, "examples/os/README.md", "notes")
     put_text(root, "examples/os/.hidden.json", "{")
     put_text(root, "examples/os/deep/d.json", json.dumps(task("d")))
@@ -192,7 +192,7 @@ def test_a_file_that_is_too_large_is_not_read(root, monkeypatch):
     assert ("error", "unreadable_file", "examples/os/huge.json") in shown(root)
 
 
-def test_names_that_are_no_utf8_are_shown_so_that_they_can_be_printed(root):
+def test_names_that_are_not_utf8_are_escaped(root):
     name = os.fsdecode(b"examples/os/b\xff.json")
     put_text(root, name, json.dumps(task("b")))
     text = "".join(str(problem) for problem in validate_task_folder(root))

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from demo_pipeline.observation.calibration.canvas import Canvas, fit_canvas
-from demo_pipeline.observation.calibration.screen import Screen
+from demo_pipeline.observation.calibration.event_scale import RecordedScreen
 
 CANVAS = (1920, 1080)
 # video size, video pixels for one unit of event space
@@ -32,7 +32,7 @@ def test_a_point_comes_back_within_a_pixel(
     screen: tuple[tuple[int, int], float], across: float, down: float
 ) -> None:
     (width, height), event_scale = screen
-    canvas = fit_canvas((width, height), event_scale, CANVAS)
+    canvas = fit_canvas((width, height), event_scale)
     x, y = across * width / event_scale, down * height / event_scale
     assert canvas.on_screen(x, y)
     left, top = canvas.to_canvas(x, y)
@@ -59,7 +59,7 @@ def test_a_written_point_comes_back_to_its_pixel(
 
     And a point of the screen is written as a point of the canvas's picture, not of its bars.
     """
-    canvas = fit_canvas((width, height), event_scale, CANVAS)
+    canvas = fit_canvas((width, height), event_scale)
     x = data.draw(st.integers(0, int((width - 1) / event_scale)), label="x")
     y = data.draw(st.integers(0, int((height - 1) / event_scale)), label="y")
     left, top = canvas.to_canvas(x, y)
@@ -78,7 +78,7 @@ def test_a_mark_lies_where_its_point_goes_and_the_bars_are_black(
     size: tuple[int, int], event_scale: float
 ) -> None:
     width, height = size
-    canvas = fit_canvas(size, event_scale, CANVAS)
+    canvas = fit_canvas(size, event_scale)
     picture = np.full((height, width, 3), 40, np.uint8)
     x, y = width * 0.7, height * 0.3
     cv2.rectangle(picture, (int(x) - 4, int(y) - 4), (int(x) + 4, int(y) + 4), (255, 255, 255), -1)
@@ -100,12 +100,12 @@ def test_a_mark_lies_where_its_point_goes_and_the_bars_are_black(
 
 def test_a_picture_of_the_canvas_is_not_touched() -> None:
     picture = np.random.default_rng(0).integers(0, 255, (1080, 1920, 3)).astype(np.uint8)
-    assert fit_canvas((1920, 1080), 1.0, CANVAS).fit(picture) is picture
+    assert fit_canvas((1920, 1080), 1.0).fit(picture) is picture
 
 
 @pytest.mark.parametrize("size", [(4000, 2), (2, 4000), (1, 1)])
 def test_absurd_shapes_are_fitted_too(size: tuple[int, int]) -> None:
-    canvas = fit_canvas(size, 1.0, CANVAS)
+    canvas = fit_canvas(size, 1.0)
     fitted = canvas.fit(np.full((size[1], size[0], 3), 200, np.uint8))
     assert fitted.shape == (1080, 1920, 3)
     assert fitted.max() == 200
@@ -120,8 +120,10 @@ def test_other_displays_are_off_screen() -> None:
 
 
 def test_the_monitors_size_suggests_the_scale() -> None:
-    assert Screen((2880, 1800), (1440, 900)).candidates[0] == 2.0
-    assert Screen((1920, 1080), None).candidates[0] == 1.0
-    assert Screen((1920, 1080), (3840, 1080)).candidates[0] == 1.0  # two screens: no scale fits
-    scales = Screen((1920, 1080), (1920, 1080)).candidates
+    assert RecordedScreen((2880, 1800), (1440, 900)).candidates[0] == 2.0
+    assert RecordedScreen((1920, 1080), None).candidates[0] == 1.0
+    assert (
+        RecordedScreen((1920, 1080), (3840, 1080)).candidates[0] == 1.0
+    )  # two screens: no scale fits
+    scales = RecordedScreen((1920, 1080), (1920, 1080)).candidates
     assert len(scales) == len(set(scales))

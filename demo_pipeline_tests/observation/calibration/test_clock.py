@@ -7,14 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from demo_pipeline.observation.calibration.clock import (
-    ChangeMap,
-    Clock,
-    PointerTrack,
-    documented_clock,
-    ffmpeg_clock,
-)
-from demo_pipeline.observation.calibration.pointer_alignment import clock_from_pictures
+from demo_pipeline.observation.calibration.clock import Clock, documented_clock, ffmpeg_clock
+from demo_pipeline.observation.calibration.pointer_alignment import clock_from_pointer
+from demo_pipeline.observation.frames.changed_cells import ChangeMap
+from demo_pipeline.observation.frames.pointer_path import PointerTrack
 from demo_pipeline_tests.observation.made import Observed, cut_video, observe
 from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.recording import GroundTruth, write_recording
@@ -118,7 +114,7 @@ class _Picture:
 
 
 def test_points_far_outside_the_picture_are_no_evidence_and_no_trouble() -> None:
-    """Other displays, and numbers that are damage, lie outside the film."""
+    """Positions on other displays and damaged numbers are outside the video."""
     changes = ChangeMap()
     random = np.random.default_rng(1)
     for number in range(60):
@@ -127,5 +123,5 @@ def test_points_far_outside_the_picture_are_no_evidence_and_no_trouble() -> None
     changes.add(_Picture(6.1, np.zeros((10, 10), np.uint8)))
     far = np.array([1e300, -1e300] * 30)
     track = PointerTrack(np.arange(60) * 100.0, far, far[::-1])
-    assert clock_from_pictures(changes, track, documented_clock(0.0), [1.0], 3.5) is None
+    assert clock_from_pointer(changes, track, documented_clock(0.0), [1.0], 3.5) is None
     assert len(changes) == 59

@@ -10,18 +10,15 @@ import pytest
 
 from demo_pipeline.observation.calibration import calibrate
 from demo_pipeline.observation.calibration.click_alignment import clock_from_clicks
-from demo_pipeline.observation.calibration.clock import (
-    ChangeMap,
-    Clock,
-    PointerTrack,
-    documented_clock,
-)
+from demo_pipeline.observation.calibration.clock import Clock, documented_clock
 from demo_pipeline.observation.calibration.pointer_alignment import (
-    clock_from_pictures,
-    reconciled,
+    clock_from_pointer,
+    reconcile,
     with_drift,
 )
-from demo_pipeline.observation.frames.frame_requests import guard_seconds
+from demo_pipeline.observation.frames.changed_cells import ChangeMap
+from demo_pipeline.observation.frames.frame_requests import lead_seconds
+from demo_pipeline.observation.frames.pointer_path import PointerTrack
 from demo_pipeline.observation.frames.video_frames import SAMPLE_STEP
 from demo_pipeline.settings import ObservationSettings
 from demo_pipeline_tests.observation.made import observe
@@ -45,7 +42,7 @@ class _Picture:
 
 
 def path_at(seconds: Any) -> tuple[Any, Any]:
-    """A hand that wanders over the screen without ever repeating itself."""
+    """A pointer that wanders over the screen without ever repeating its path."""
     x = 320 + 200 * np.sin(seconds * 1.7) + 80 * np.sin(seconds * 4.1 + 1)
     y = 180 + 100 * np.cos(seconds * 1.3) + 50 * np.sin(seconds * 3.3)
     return x, y
@@ -60,7 +57,7 @@ def film(
 ) -> ChangeMap:
     """The pointer as a dot. The frame at v shows event second v / rate + lag_s.
 
-    From seven tenths on it lies `jump_s` further off.
+    After seven tenths of the film it is `jump_s` further off.
     """
     changes = ChangeMap()
     for number in range(round(seconds * FPS)):
@@ -76,7 +73,7 @@ def film(
 
 def found(changes: ChangeMap, reach_s: float = 3.5) -> Clock:
     track = track_of(np.arange(0, 700, 0.02))
-    clock = clock_from_pictures(changes, track, documented_clock(START_MS), [1.0], reach_s)
+    clock = clock_from_pointer(changes, track, documented_clock(START_MS), [1.0], reach_s)
     assert clock is not None
     return clock
 
@@ -97,7 +94,7 @@ def test_parts_that_contradict_each_other_are_told() -> None:
 @pytest.mark.parametrize("rate", [0.9985, 1.0, 1.0015])
 def test_drift_between_two_stretches_is_followed(rate: float) -> None:
     first = found(film(10, 12, rate=rate))
-    late = clock_from_pictures(
+    late = clock_from_pointer(
         film(580, 10, rate=rate), track_of(np.arange(0, 700, 0.02)), first, [1.0], 1.5
     )
     assert late is not None
@@ -172,22 +169,22 @@ def test_clicks_that_nothing_answers_are_no_evidence() -> None:
 
 
 @pytest.mark.parametrize("off_ms", [0.0, 15.0, -300.0])
-def test_a_start_line_that_the_pictures_contradict_stands_and_is_doubted(off_ms: float) -> None:
+def test_a_start_line_that_the_pictures_contradict_stays_and_is_uncertain(off_ms: float) -> None:
     seen = found(film(10, 12))
     logged = Clock(seen.origin_ms - off_ms, "ffmpeg_start", 20.0)
-    clock = reconciled(logged, seen, replace(seen, rate=1.001, drift_ppm=1000.0), 0.5)
+    clock = reconcile(logged, seen, replace(seen, rate=1.001, drift_ppm=1000.0), 0.5)
     assert clock.method == "ffmpeg_start"
     assert clock.pictures_ms == pytest.approx(off_ms, abs=0.01)
     assert clock.uncertainty_ms == (20.0 if abs(off_ms) < 50 else pytest.approx(300, abs=0.01))
     assert clock.video_time(logged.event_time(0.5)) == pytest.approx(0.5)
     assert clock.drift_ppm == 1000.0
-    assert reconciled(logged, None, documented_clock(0.0), 0.0) == logged
+    assert reconcile(logged, None, documented_clock(0.0), 0.0) == logged
 
 
-def test_a_picture_lies_as_long_before_its_press_as_the_clock_is_unsure() -> None:
-    """But no longer than a second: without any evidence, meta.timestamp is what seed 000 says."""
+def test_the_least_lead_is_the_uncertainty_of_the_clock() -> None:
+    """But at most a second: without any evidence, meta.timestamp is what is documented."""
     settings = ObservationSettings()
-    assert guard_seconds(documented_clock(0.0), 0.04, settings) == 1.0
-    assert guard_seconds(Clock(0.0, "ffmpeg_start", 300.0), 0.04, settings) == 0.3
-    assert guard_seconds(Clock(0.0, "pixels", 12.0), 0.1, settings) == 0.1
-    assert guard_seconds(Clock(0.0, "pixels", 12.0), 0.01, settings) == 0.05
+    assert lead_seconds(documented_clock(0.0), 0.04, settings) == 1.0
+    assert lead_seconds(Clock(0.0, "ffmpeg_start", 300.0), 0.04, settings) == 0.3
+    assert lead_seconds(Clock(0.0, "pixels", 12.0), 0.1, settings) == 0.1
+    assert lead_seconds(Clock(0.0, "pixels", 12.0), 0.01, settings) == 0.05

@@ -8,12 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.observation.frames.change_detection import Difference, ScreenChange, may_be_large
+from demo_pipeline.observation.frames.change_detection import (
+    ChangeDetector,
+    Difference,
+    may_be_large,
+)
 from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.frames.video_frames import SAMPLE_STEP, Frame
 
 ROW = PixelBox(200, 200, 300, 32)
-COMPARE = ScreenChange(None)
+COMPARE = ChangeDetector(None)
 
 
 def screen(*boxes: PixelBox) -> Any:
@@ -27,7 +31,7 @@ def screen(*boxes: PixelBox) -> Any:
 
 
 def between(*boxes: PixelBox, pointers: tuple[tuple[float, float], ...] = ()) -> Difference:
-    return COMPARE.since(screen(), screen(*boxes), list(pointers))
+    return COMPARE.between_distant(screen(), screen(*boxes), list(pointers))
 
 
 def text_in(row: PixelBox) -> PixelBox:
@@ -63,10 +67,10 @@ def test_the_pointer_alone_replaces_nothing() -> None:
 
 def test_a_tick_answers_a_click_but_is_no_change_of_the_screen() -> None:
     changed = between(PixelBox(208, 208, 16, 16))
-    assert changed.answers([], ROW)
+    assert changed.shows_response([], ROW)
     assert not changed.is_significant([], None)
-    assert not changed.answers([], PixelBox(600, 200, 100, 40))
-    assert not changed.answers([(216, 216)], ROW)
+    assert not changed.shows_response([], PixelBox(600, 200, 100, 40))
+    assert not changed.shows_response([(216, 216)], ROW)
 
 
 def picture(grey: Any) -> Frame:

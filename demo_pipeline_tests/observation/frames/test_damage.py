@@ -7,7 +7,7 @@ from pathlib import Path
 import av
 import pytest
 
-from demo_pipeline.observation.frames.screenshots import check_frames_present
+from demo_pipeline.observation.frames.screenshot_checks import check_frames_present
 from demo_pipeline.observation.frames.video_frames import Span, decode_spans
 from demo_pipeline.recording.manifest import read_manifest
 from demo_pipeline.recording.video_probe import probe_video, scan_packets

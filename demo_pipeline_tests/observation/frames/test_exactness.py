@@ -11,8 +11,8 @@ from demo_pipeline_tests.observation.films import Rule, every_frame
 from demo_pipeline_tests.observation.made import Observed, turn_video
 from demo_pipeline_tests.simulator.form import SMALL
 from demo_pipeline_tests.simulator.frame_numbers import read_frame_number
+from demo_pipeline_tests.simulator.painter import Painter
 from demo_pipeline_tests.simulator.recording import GroundTruth, RecordingOptions
-from demo_pipeline_tests.simulator.screen import Painter
 from demo_pipeline_tests.simulator.video import VideoOptions
 
 FRAME_MS = 1000 / 15

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.observation.frames.final_frame import FinalChooser
+from demo_pipeline.observation.frames.final_frame import FinalFrame
 
 FPS = 10
 
@@ -17,12 +17,13 @@ class _Frame:
 
 def chosen(seconds: float, changed: set[float], small: set[float]) -> float | None:
     """Time of the final picture of a film whose last action ended at 0."""
-    chooser = FinalChooser(0.0)
+    chooser = FinalFrame(0.0)
     for number in range(round(seconds * FPS)):
         time = number / FPS
         frame: Any = _Frame(time)
-        chooser.feed(frame, changed=time in changed, small=time in changed | small)
-    return chooser.best.time if chooser.best else None
+        chooser.add(frame, changed=time in changed, small=time in changed | small)
+    frame_chosen = chooser.result()
+    return frame_chosen.time if frame_chosen else None
 
 
 def tenths(first: int, last: int, step: int = 1) -> set[float]:
@@ -37,7 +38,7 @@ def tenths(first: int, last: int, step: int = 1) -> set[float]:
         (9, set(), tenths(1, 70, 2), 6.9),  # a progress bar: little by little, without a rest
         (9, {7.0}, tenths(1, 70, 2), 7.0),
         (9, set(), tenths(0, 90, 6), 0.3),  # a text cursor
-        (0.4, set(), set(), 0.3),  # the film ends before anything can be said to stay
+        (0.4, set(), set(), 0.3),  # the film ends before the screen can count as still
         (5, tenths(3, 50), set(), 4.9),
         (0, set(), set(), None),
     ],

@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.observation.frames.frame_choice import FrameChooser, FrameRequest, Reason
+from demo_pipeline.observation.frames.frame_choice import BeforeFrameChooser, Reason
+from demo_pipeline.observation.frames.frame_requests import FrameRequest
+from demo_pipeline.observation.frames.request_progress import RequestProgress
 from demo_pipeline.observation.frames.video_frames import Frame, Span
 
-NOWHERE: Any = None
+NO_PICTURE: Any = None
 
 
 def chosen(
@@ -20,16 +22,16 @@ def chosen(
     wanted = FrameRequest(
         0, press, since, limit, min(approach, limit), None, None, Span(since, limit)
     )
-    chooser = FrameChooser(wanted)
+    progress = RequestProgress(wanted, BeforeFrameChooser(wanted))
     for tenth in range(round((press + 1) * 10)):
         time = tenth / 10
-        frame = Frame(tenth, time, NOWHERE)
-        chooser.feed(frame, changed=time in changes, large=changes.get(time, False))
-    chooser.finish()
-    return chooser.best.time if chooser.best else None, chooser.reason
+        frame = Frame(tenth, time, NO_PICTURE)
+        progress.add(frame, changed=time in changes, large=changes.get(time, False))
+    frame_chosen, reason = progress.chooser.choice()
+    return frame_chosen.time if frame_chosen else None, reason
 
 
-def test_the_last_still_frame_before_the_hand_sets_out() -> None:
+def test_the_last_still_frame_before_the_pointer_moves() -> None:
     assert chosen({1.0: True}) == (3.9, Reason.PRE_MOVE)
 
 
@@ -38,7 +40,7 @@ def test_the_last_still_frame_before_the_hand_sets_out() -> None:
     st.integers(0, 50),
     st.integers(0, 50),
 )
-def test_who_minds_only_large_changes_answers_the_same_without_the_small_ones(
+def test_needing_only_large_changes_the_choice_is_the_same_without_the_small_ones(
     changes: dict[float, bool], since: int, approach: int
 ) -> None:
     both = []
@@ -46,26 +48,26 @@ def test_who_minds_only_large_changes_answers_the_same_without_the_small_ones(
         wanted = FrameRequest(
             0, 5.0, since / 10, 4.9, min(approach / 10, 4.9), None, None, Span(since / 10, 4.9)
         )
-        chooser = FrameChooser(wanted)
+        progress = RequestProgress(wanted, BeforeFrameChooser(wanted))
         for tenth in range(60):
-            frame = Frame(tenth, tenth / 10, NOWHERE)
+            frame = Frame(tenth, tenth / 10, NO_PICTURE)
             changed, large = frame.time in changes, changes.get(frame.time, False)
-            if spared and not large and chooser.minds_only_large(frame):
+            if spared and not large and progress.chooser.needs_only_large_changes(frame):
                 changed = False
-            chooser.feed(frame, changed=changed, large=large)
-        chooser.finish()
-        still = chooser.seconds_still(chooser.best) if chooser.best else None
-        both.append((chooser.best, chooser.reason, still))
+            progress.add(frame, changed=changed, large=large)
+        best, reason = progress.chooser.choice()
+        still = progress.seconds_still(best) if best else None
+        both.append((best, reason, still))
     assert both[0] == both[1]
 
 
-def test_a_pause_minds_every_change() -> None:
+def test_a_pause_needs_every_change() -> None:
     """What keeps changing, however little, is what a wait waits for."""
     for pause in (False, True):
         wanted = FrameRequest(0, 3.0, 0.0, 3.0, 2.0, None, None, Span(0, 5), pause=pause)
-        chooser = FrameChooser(wanted)
-        chooser.feed(Frame(0, 1.9, NOWHERE), changed=False, large=False)
-        assert chooser.minds_only_large(Frame(1, 2.1, NOWHERE)) is not pause
+        chooser = BeforeFrameChooser(wanted)
+        chooser.see(Frame(0, 1.9, NO_PICTURE), changed=False, large=False)
+        assert chooser.needs_only_large_changes(Frame(1, 2.1, NO_PICTURE)) is not pause
 
 
 def test_hovering_on_the_way_changes_nothing() -> None:
@@ -81,7 +83,7 @@ def test_the_previous_actions_effect_is_waited_for_while_the_hand_moves() -> Non
     assert chosen({4.2: False}, since=3.8, approach=3.9) == (4.2, Reason.SETTLED)
 
 
-def test_an_effect_that_shows_just_before_the_hand_sets_out_was_there_in_time() -> None:
+def test_an_effect_that_shows_just_before_the_pointer_moves_was_there_in_time() -> None:
     """The frame it arrives with is still too: nothing changes after it."""
     assert chosen({3.9: True}, since=3.6, approach=3.95) == (3.9, Reason.PRE_MOVE)
 

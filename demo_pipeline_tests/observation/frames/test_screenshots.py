@@ -5,22 +5,22 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.observation.frames.screenshots import (
+from demo_pipeline.observation.frames.screenshot_checks import (
     check_frames_present,
-    check_pictures,
+    check_screenshot_files,
     check_screenshot_leaks,
-    read_frames,
 )
-from demo_pipeline.settings import ObservationSettings
+from demo_pipeline.observation.frames.screenshots import read_frames
 from demo_pipeline_tests.observation.made import Observed, cut_video, observe
 from demo_pipeline_tests.simulator.frame_numbers import read_frame_number
 
 
-def pictured(one: Observed) -> list[tuple[dict[str, Any], int]]:
-    """(row, number of the frame that its picture shows)."""
-    found = [(row, read_frame_number(one.picture(row["file"]))) for row in one.rows if row["file"]]
-    assert all(number is not None for _, number in found)
-    return [(row, number or 0) for row, number in found]
+def pictured(observed: Observed) -> list[tuple[dict[str, Any], int]]:
+    """(row, number of the frame that its screenshot shows)."""
+    rows = [row for row in observed.rows if row["file"]]
+    numbers = [read_frame_number(observed.picture(row["file"])) for row in rows]
+    assert None not in numbers
+    return [(row, number or 0) for row, number in zip(rows, numbers, strict=True)]
 
 
 def test_the_picture_is_the_frame_that_the_row_names(observed: Observed) -> None:
@@ -44,7 +44,7 @@ def test_no_picture_shows_the_press_or_later(observed: Observed) -> None:
 
 
 def test_a_picture_shows_what_the_previous_action_did(observed: Observed) -> None:
-    """The screen of the chosen frame is the one that the hand met, effects of before included."""
+    """The chosen frame shows the screen at the press, with the effects of the action before."""
     for row, number in pictured(observed):
         action = next(a for a in observed.actions if a.action_index == row["action_index"])
         if action.action_type == "pause" or row["reason_code"] == "backoff":
@@ -71,7 +71,7 @@ def test_nothing_leaks_and_the_checks_agree(observed: Observed) -> None:
     folder = observed.out / "screenshots"
     assert check_screenshot_leaks(folder) == []
     assert check_frames_present(folder) == []
-    assert check_pictures(folder, observed.out / "actions", ObservationSettings()) == []
+    assert check_screenshot_files(folder, observed.out / "actions") == []
 
 
 def test_the_final_picture_shows_the_last_effect(observed: Observed) -> None:
@@ -100,8 +100,7 @@ def test_a_video_cut_short_leaves_the_steps_after_it_without_a_picture(
     assert len(lost) >= 3
     (problem,) = check_frames_present(tmp_path / "store" / "screenshots")
     assert f"{len(lost)} actions" in problem.message
-    settings = ObservationSettings()
-    assert check_pictures(short.out / "screenshots", short.out / "actions", settings) == []
+    assert check_screenshot_files(short.out / "screenshots", short.out / "actions") == []
 
 
 def test_an_action_before_the_video_begins_gets_no_picture(plain: Observed, tmp_path: Path) -> None:
@@ -137,6 +136,6 @@ def test_damaged_pictures_are_named(plain: Observed, tmp_path: Path) -> None:
     victim = next(row["file"] for row in read_frames(source) if row["file"])
     (tmp_path / victim).write_bytes(b"not a picture")
     (tmp_path / "final.png").unlink()
-    problems = check_pictures(tmp_path, plain.out / "actions", ObservationSettings())
+    problems = check_screenshot_files(tmp_path, plain.out / "actions")
     assert [problem.file for problem in problems] == [victim, "final.png"]
     assert not any(str(tmp_path) in problem.message for problem in problems)

@@ -14,13 +14,17 @@ from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.datasets.provenance import read_provenance
 from demo_pipeline.observation.calibration.canvas import fit_canvas
 from demo_pipeline.observation.calibration.clock import documented_clock
+from demo_pipeline.observation.frames.change_detection import ChangeDetector
+from demo_pipeline.observation.frames.frame_diff import FrameDiff
+from demo_pipeline.observation.frames.pointer_path import PointerPath
 from demo_pipeline.observation.frames.scroll_motion import (
     COLUMN_STEP,
     ROW_STEP,
-    ScrollWatch,
+    ScrollMotion,
     content_moved,
 )
 from demo_pipeline.observation.frames.video_frames import Frame
+from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline_tests.made_pipeline import open_pipeline, run_chain
 from demo_pipeline_tests.simulator.desktop import Box, Desktop, Widget
 from demo_pipeline_tests.simulator.form import SMALL
@@ -29,7 +33,8 @@ from demo_pipeline_tests.simulator.script import Script, click, scroll
 
 HEIGHT, WIDTH = 720, 1280
 MIDDLE = (640.0, 360.0)
-CANVAS = fit_canvas((WIDTH, HEIGHT), 1.0, (1920, 1080))
+CANVAS = fit_canvas((WIDTH, HEIGHT), 1.0)
+POINTER = VideoPointer(PointerPath([]), documented_clock(0.0), CANVAS, 0.1)
 
 
 def page(seed: int = 1) -> np.ndarray:
@@ -39,7 +44,7 @@ def page(seed: int = 1) -> np.ndarray:
 
 
 def view(picture: np.ndarray, down: int = 0, right: int = 0) -> np.ndarray:
-    """What shows when the view lies this far down and right on the page."""
+    """The view this far down and right on the page."""
     top, left = 800 + down, 900 + right
     return picture[top : top + HEIGHT, left : left + WIDTH].copy()
 
@@ -85,47 +90,51 @@ def scrolls(*deltas: float) -> list[Action]:
     ]
 
 
-def watched(actions: list[Action], *views: tuple[float, int, int]) -> ScrollWatch:
-    """A watch that saw the views (seconds, pixels down, pixels right)."""
-    watch = ScrollWatch(actions, documented_clock(0.0), CANVAS)
-    film = page()
+def watched(actions: list[Action], *views: tuple[float, int, int]) -> ScrollMotion:
+    """After the views (seconds, pixels down, pixels right)."""
+    motion = ScrollMotion(actions, documented_clock(0.0), CANVAS)
+    film, before = page(), None
+    times = np.array([time for time, _, _ in views])
     for time, down, right in views:
         picture = av.VideoFrame.from_ndarray(view(film, down, right), format="gray")
-        watch.offer(Frame(round(time * 1000), time, picture))
-    return watch
+        frame = Frame(round(time * 1000), time, picture)
+        motion.see(FrameDiff(before, frame, times, ChangeDetector(None), POINTER))
+        before = frame
+    return motion
 
 
 def test_the_sign_is_what_most_scrolls_show() -> None:
     """Positive deltas push the content down: positive is up."""
     moving = [(1.0, 400, 0), (1.1, 380, 0), (2.0, 380, 0), (2.1, 410, 0), (3.0, 410, 0)]
-    vote = watched(scrolls(1, -1, 1), *moving, (3.2, 390, 0)).vote()
+    vote = watched(scrolls(1, -1, 1), *moving, (3.2, 390, 0)).result()
     assert (vote.positive, vote.votes, vote.agreeing) == ("up", 3, 3)
-    documented = watched(scrolls(-120, 120), *moving[:4]).vote()
+    documented = watched(scrolls(-120, 120), *moving[:4]).result()
     assert documented.positive == "down"
 
 
 def test_scrolls_that_contradict_each_other_decide_nothing() -> None:
-    vote = watched(scrolls(1, 1), (1.0, 0, 0), (1.1, 20, 0), (2.0, 20, 0), (2.1, 0, 0)).vote()
+    vote = watched(scrolls(1, 1), (1.0, 0, 0), (1.1, 20, 0), (2.0, 20, 0), (2.1, 0, 0)).result()
     assert (vote.positive, vote.votes) == (None, 2)
-    assert watched(scrolls(1, 1), (1.0, 0, 0), (1.1, 0, 0)).vote().votes == 0
+    assert watched(scrolls(1, 1), (1.0, 0, 0), (1.1, 0, 0)).result().votes == 0
 
 
 def test_content_that_moves_before_the_scroll_is_not_its_doing() -> None:
     assert (
-        watched(scrolls(1), (0.1, 0, 0), (0.2, 40, 0), (0.9, 40, 0), (1.1, 40, 0)).vote().votes == 0
+        watched(scrolls(1), (0.1, 0, 0), (0.2, 40, 0), (0.9, 40, 0), (1.1, 40, 0)).result().votes
+        == 0
     )
 
 
 def test_content_that_moves_across_was_scrolled_sideways() -> None:
-    vote = watched(scrolls(1), (1.0, 0, 0), (1.1, 0, 30), (1.2, 0, 60)).vote()
+    vote = watched(scrolls(1), (1.0, 0, 0), (1.1, 0, 30), (1.2, 0, 60)).result()
     assert vote.positive is None
     assert dict(vote.sideways) == {1: "right"}
 
 
 def test_of_many_scrolls_some_all_over_the_recording_are_looked_at() -> None:
     many = scrolls(*[1] * 200)
-    watch = ScrollWatch(many, documented_clock(0.0), CANVAS)
-    starts = [span.start for span in watch.spans]
+    motion = ScrollMotion(many, documented_clock(0.0), CANVAS)
+    starts = [span.start for span in motion.spans]
     assert len(starts) == 12
     assert (starts[0], starts[-1]) == (1.0, 200.0)
 
@@ -159,7 +168,7 @@ def test_a_recorder_that_counts_the_other_way_is_seen_through(sign: int, tmp_pat
         ]
         rows = read_provenance(out / "provenance.parquet", ["action_type", "wheel_method"])
     directions = [
-        one["parameters"]["direction"] for one in written if one["action_type"] == "scroll"
+        step["parameters"]["direction"] for step in written if step["action_type"] == "scroll"
     ]
     assert directions == ["down", "up"]
     assert [row["wheel_method"] for row in rows if row["action_type"] == "scroll"] == [

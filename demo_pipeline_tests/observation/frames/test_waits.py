@@ -1,21 +1,21 @@
-"""Waits told from thinking, by when the screen changed."""
+"""Waits and thinking, distinguished by when the screen changed."""
 
 import pytest
 
-from demo_pipeline.observation.frames.waits import is_wait, settled_at
+from demo_pipeline.observation.frames.waits import is_wait, rest_start
 
 BUSY = [1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.2, 2.4]
 
 
-def test_the_screen_settles_at_the_end_of_its_last_busy_stretch() -> None:
-    assert settled_at(BUSY, []) == 2.4
-    assert settled_at(BUSY, [5.0]) == 5.0
-    assert settled_at([*BUSY, 9.0], []) == 2.4  # one change alone is no stretch
+def test_the_screen_comes_to_rest_at_the_end_of_its_last_busy_stretch() -> None:
+    assert rest_start(BUSY, []) == 2.4
+    assert rest_start(BUSY, [5.0]) == 5.0
+    assert rest_start([*BUSY, 9.0], []) == 2.4  # a single change is not a busy stretch
 
 
 def test_a_blinking_text_cursor_is_no_change() -> None:
-    assert settled_at([0.5 * blink for blink in range(20)], []) is None
-    assert settled_at([], []) is None
+    assert rest_start([0.5 * blink for blink in range(20)], []) is None
+    assert rest_start([], []) is None
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_what_lies_behind_another_window_is_not_hit() -> None:
     assert hit(tree[::-1], 310, 310) == "covered row"
 
 
-def test_the_window_with_the_focus_lies_in_front_whatever_the_order() -> None:
+def test_the_window_with_the_focus_is_in_front_whatever_the_order() -> None:
     tree, field = overlapping("frame")
     for order in (tree, tree[::-1]):
         found = node_at(mapped(order, platform="linux", focused=field), 310, 310)

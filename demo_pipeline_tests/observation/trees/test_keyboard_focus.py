@@ -2,7 +2,7 @@
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.trees.keyboard_focus import KeyboardFocus
-from demo_pipeline.observation.trees.scans import CurrentScan, ScanAt
+from demo_pipeline.observation.trees.scans import CurrentScan, LoggedScan
 from demo_pipeline_tests.observation.nodes import mapped, node
 
 SEARCH = node("Edit", (200, 200, 300, 40), name="Search")
@@ -21,9 +21,9 @@ def meant(
     """Name of the element that typing at 10 s goes to; the scan at `scanned` saw Search focused."""
     tree = mapped(SCREEN, focused=SEARCH)
     keyboard = KeyboardFocus()
-    for one in clicks:
-        keyboard.clicked(one, known=known)
-    force = CurrentScan(ScanAt(1, 0, 0, scanned, 100), TYPING.press_ms - scanned - 100, "stale")
+    for action in clicks:
+        keyboard.record_click(action, target_known=known)
+    force = CurrentScan(LoggedScan(1, 0, 0, scanned, 100), TYPING.press_ms - scanned - 100, "stale")
     found, method = keyboard.target(TYPING, tree, force, changes)
     assert (method == "none") == (found is None)
     return found.name if found else None

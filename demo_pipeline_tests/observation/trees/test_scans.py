@@ -9,76 +9,81 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.observation.trees.raw_tree import RawScan, decode_scan, places_of, scan_of
-from demo_pipeline.observation.trees.scans import ScanAt, read_scan, scan_in_force
+from demo_pipeline.observation.trees.raw_tree import (
+    RawScan,
+    boxes_of,
+    decode_scan,
+    scan_from_values,
+)
+from demo_pipeline.observation.trees.scans import LoggedScan, current_scan, read_scan
 from demo_pipeline.problems import DemonstrationError
 
 
-def scan(number: int, time: int, duration: int | None = 100) -> ScanAt:
-    return ScanAt(number, 0, 0, time, duration)
+def scan(number: int, time: int, duration: int | None = 100) -> LoggedScan:
+    return LoggedScan(number, 0, 0, time, duration)
 
 
-def test_the_newest_finished_scan_is_in_force() -> None:
+def test_the_newest_finished_scan_is_current() -> None:
     scans = [scan(9, 3000), scan(2, 1000), scan(5, 2000), scan(12, 4000, 900)]
-    force = scan_in_force(scans, 4500, since_ms=2500)
-    assert force.scan == scans[0]
-    assert (force.age_ms, force.freshness) == (1400, "fresh")
-    assert scan_in_force(scans, 4500, since_ms=3500).freshness == "stale"
+    current = current_scan(scans, 4500, since_ms=2500)
+    assert current.scan == scans[0]
+    assert (current.age_ms, current.freshness) == (1400, "fresh")
+    assert current_scan(scans, 4500, since_ms=3500).freshness == "stale"
 
 
 def test_a_scan_from_before_a_large_change_is_said_to_be_so() -> None:
     """A dialog that opened since: what the scan names there may be gone."""
     scans = [scan(2, 1000)]
     opened = [2000.0]
-    assert scan_in_force(scans, 3000, 1500, opened).freshness == "changed"
-    assert scan_in_force(scans, 1900, 1500, opened).freshness == "stale"
-    assert scan_in_force(scans, 3000, 900, opened).freshness == "fresh"
-    assert scan_in_force([*scans, scan(3, 2100)], 3000, 2500, opened).freshness == "stale"
+    assert current_scan(scans, 3000, 1500, opened).freshness == "changed"
+    assert current_scan(scans, 1900, 1500, opened).freshness == "stale"
+    assert current_scan(scans, 3000, 900, opened).freshness == "fresh"
+    assert current_scan([*scans, scan(3, 2100)], 3000, 2500, opened).freshness == "stale"
 
 
 def test_one_that_is_still_running_is_better_than_none() -> None:
     scans = [scan(5, 2000, 5000), scan(2, 1000, 9000)]
-    force = scan_in_force(scans, 2500, since_ms=0)
-    assert force.scan == scans[0]
-    assert (force.age_ms, force.freshness) == (-4500, "running")
+    current = current_scan(scans, 2500, since_ms=0)
+    assert current.scan == scans[0]
+    assert (current.age_ms, current.freshness) == (-4500, "running")
 
 
 def test_a_scan_of_the_future_is_none() -> None:
     for scans in ([], [scan(1, 5000)]):
-        force = scan_in_force(scans, 4999, since_ms=0)
-        assert (force.scan, force.age_ms, force.freshness) == (None, None, "none")
+        current = current_scan(scans, 4999, since_ms=0)
+        assert (current.scan, current.age_ms, current.freshness) == (None, None, "none")
 
 
 def test_a_scan_without_duration_counts_from_its_start() -> None:
-    force = scan_in_force([scan(1, 1000, None)], 1000, since_ms=0)
-    assert (force.age_ms, force.freshness) == (0, "fresh")
+    current = current_scan([scan(1, 1000, None)], 1000, since_ms=0)
+    assert (current.age_ms, current.freshness) == (0, "fresh")
 
 
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(0, 20)), max_size=8), st.integers(0, 60))
-def test_no_scan_in_force_began_after_the_press(rows: list[tuple[int, int]], press: int) -> None:
+def test_no_current_scan_began_after_the_press(rows: list[tuple[int, int]], press: int) -> None:
     scans = [scan(number, time, duration) for number, (time, duration) in enumerate(rows)]
-    force = scan_in_force(scans, press, since_ms=0)
-    finished = [one for one in scans if one.end_ms <= press]
-    assert force == scan_in_force(scans[::-1], press, since_ms=0)
+    current = current_scan(scans, press, since_ms=0)
+    finished = [scan for scan in scans if scan.end_ms <= press]
+    assert current == current_scan(scans[::-1], press, since_ms=0)
     if finished:
-        assert force.scan is not None
-        assert force.scan.time_ms == max(one.time_ms for one in finished)
-    elif force.scan is not None:
-        assert force.scan.time_ms <= press < force.scan.end_ms
+        assert current.scan is not None
+        assert current.scan.time_ms == max(scan.time_ms for scan in finished)
+    elif current.scan is not None:
+        assert current.scan.time_ms <= press < current.scan.end_ms
 
 
-def logged(path: Path, *lines: bytes) -> list[ScanAt]:
-    offset, found = 0, []
+def logged(path: Path, *lines: bytes) -> list[LoggedScan]:
+    offset, scans = 0, []
     for number, line in enumerate(lines, 1):
-        found.append(ScanAt(number, offset, len(line), 0, 0))
+        scans.append(LoggedScan(number, offset, len(line), 0, 0))
         offset += len(line) + 1
     path.write_bytes(b"\n".join(lines))
-    return found
+    return scans
 
 
 def names(scan: RawScan) -> list[str | None]:
-    return [raw.name for raw in scan.walk().nodes]
+    return [raw.name for raw in scan.flatten().nodes]
 
 
 def test_one_scan_is_read_by_its_place(tmp_path: Path) -> None:
@@ -108,7 +113,7 @@ def test_deep_trees_are_read_and_walked(tmp_path: Path, depth: int) -> None:
     text = '{"children":[' * depth + "{}" + "]}" * depth
     log = tmp_path / "input_log.jsonl"
     (one,) = logged(log, f'{{"event":"axtree","data":{{"tree":[{text}]}}}}'.encode())
-    levels = read_scan(log, one).walk().depths
+    levels = read_scan(log, one).flatten().depths
     assert levels == list(range(1, depth + 2))
 
 
@@ -138,6 +143,6 @@ def test_boxes_in_every_form(box: Any, expected: Any) -> None:
     plain = {"tree": [{"bbox": box}]}
     read = decode_scan(json.dumps({"data": plain}).encode())
     assert read is not None
-    for scan in (scan_of(plain), read):
-        ((*place,),) = places_of(scan.walk().nodes).tolist()
+    for scan in (scan_from_values(plain), read):
+        ((*place,),) = boxes_of(scan.flatten().nodes).tolist()
         assert place == (list(expected) if expected else pytest.approx([math.nan] * 4, nan_ok=True))

@@ -67,7 +67,7 @@ def test_names_may_hold_whatever_json_is_made_of() -> None:
     names = ['"}\n', "}\n{", '],"children":[', "a\\", "\x00\x1f\x7f\u2028", "Grüße 🙂", "\t\r\b\f"]
     tree = mapped([node("Pane", (0, 0, 9, 9), *(node("Text", name=name) for name in names))])
     written = everything(document_of(tree)["root"])
-    assert [one["name"] for one in written[2:]] == names
+    assert [written_node["name"] for written_node in written[2:]] == names
 
 
 def test_the_root_is_the_desktop_and_the_time_is_the_scans() -> None:
@@ -87,7 +87,7 @@ def test_without_a_scan_there_is_only_the_root() -> None:
 
 
 def test_bounds_are_on_the_canvas() -> None:
-    retina = fit_canvas((2880, 1800), 2.0, (1920, 1080))
+    retina = fit_canvas((2880, 1800), 2.0)
     tree = mapped(
         [node("AXButton", (100.5, 50.25, 80, 20)), node("AXButton", [10, 20, 110, 70])],
         retina,

@@ -1,4 +1,4 @@
-"""The `ui_trees` stage on made recordings: scans in force, targets as in the truth, checks."""
+"""The `ui_trees` stage on made recordings: current scans, targets as in the truth, checks."""
 
 import json
 from pathlib import Path
@@ -134,7 +134,7 @@ def test_roles_that_no_table_knows_fail_their_check(plain: Observed, tmp_path: P
 def test_the_recorders_own_hit_tests_are_compared_with_ours(
     plain: Observed, tmp_path: Path, shift: int
 ) -> None:
-    """Trees whose boxes lie elsewhere than the coordinates say do not pass for right."""
+    """Trees whose boxes do not match the coordinates of the log fail the check."""
 
     def asked(data: dict[str, Any]) -> str:
         button = {"role": "Button", "name": "Agree", "bbox": box(20, 30, 40, 12)}
@@ -146,7 +146,9 @@ def test_the_recorders_own_hit_tests_are_compared_with_ours(
     log = with_scans(plain, tmp_path / "log.jsonl", asked)
     rows = build(plain, tmp_path / "out", log)
     assert {row["cursor_agrees"] for row in rows if row["scan_ms"]} == {shift == 0}
-    assert [one.code for one in check_cursor(tmp_path / "out")] == ["cursor_differs"] * (shift > 0)
+    assert [problem.code for problem in check_cursor(tmp_path / "out")] == ["cursor_differs"] * (
+        shift > 0
+    )
 
 
 def test_a_scan_of_hardly_a_node_is_told_as_sparse(plain: Observed, tmp_path: Path) -> None:
@@ -185,7 +187,7 @@ def test_a_target_that_its_tree_does_not_hold_is_named(
         text = file.read_text(encoding="utf-8")
         file.write_text(text.replace(f'"{old}"', f'"{new}"'), encoding="utf-8")
     problems = check_trees(tmp_path, plain.out / "actions")
-    assert {(one.code, one.file) for one in problems} == {
+    assert {(problem.code, problem.file) for problem in problems} == {
         ("target_differs", first["file"]),
         ("target_differs", last["file"]),
     }

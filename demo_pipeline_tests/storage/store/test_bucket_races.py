@@ -64,7 +64,7 @@ class Race:
         reader = self.bench.machine(self.objects)
         assert seen(reader, OUTPUT) == (NEW if self.answers == [""] else OLD)
         assert not any(key.startswith("removing/") for key in keys(self.objects))
-        assert all("being removed just now" in answer for answer in self.answers if answer)
+        assert all("garbage collection is removing" in answer for answer in self.answers if answer)
         return reader.verify(OUTPUT) == []
 
 

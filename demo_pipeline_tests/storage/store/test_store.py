@@ -180,7 +180,7 @@ def test_a_link_whose_version_went_meanwhile_is_not_committed(store, tmp_path):
     with store.stage("dataset") as staging:
         staging.link("trajectories/d1", trajectory)
         (tmp_path / "store/.versions/trajectories/d1" / trajectory.id).rename(tmp_path / "gone")
-        with pytest.raises(StorageError, match="trajectories/d1 changed meanwhile"):
+        with pytest.raises(StorageError, match="trajectories/d1 was removed or replaced meanwhile"):
             store.commit(staging, recipe(), {})
     assert store.outputs("dataset") == []
 
@@ -198,7 +198,7 @@ def test_a_foreign_link_is_never_committed(either, tmp_path):
     (tmp_path / "secret").write_text("secret")
     with either.stage("sft") as staging:
         (staging.path / "copy").symlink_to(tmp_path / "secret")
-        with pytest.raises(StorageError, match="no plain file"):
+        with pytest.raises(StorageError, match="not a plain file"):
             either.commit(staging, recipe(), {})
     assert either.current("sft") is None
 
@@ -242,11 +242,11 @@ def test_an_empty_store_is_no_error(either, tmp_path):
 
 @pytest.mark.parametrize("name", ["", "/", "../x", "events/", "events/../x", ".versions/x", "a b"])
 def test_names_that_could_lead_elsewhere_are_refused(either, name):
-    with pytest.raises(StorageError, match="no name of an output"):
+    with pytest.raises(StorageError, match="cannot be the name of an output"):
         either.current(name)
-    with pytest.raises(StorageError, match="no name of an output"):
+    with pytest.raises(StorageError, match="cannot be the name of an output"):
         either.stage(name).__enter__()
-    with pytest.raises(StorageError, match="no key of a document"):
+    with pytest.raises(StorageError, match="cannot be the key of a document"):
         either.put_document(name, b"")
 
 
@@ -255,7 +255,7 @@ def test_what_the_store_did_not_make_is_not_overwritten(store, tmp_path):
     with pytest.raises(StorageError, match="move it away"):
         put(store, "events/d1", FILES)
     put(store, "dataset", FILES)
-    with pytest.raises(StorageError, match="dataset in the store was not made by it"):
+    with pytest.raises(StorageError, match="dataset in the store was not written by the store"):
         put(store, "dataset/part", FILES)
     assert (tmp_path / "store/events/d1/mine.txt").read_text() == "mine"
 

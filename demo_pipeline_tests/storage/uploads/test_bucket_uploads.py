@@ -7,14 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording import manifest
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.ids import safe_id
 from demo_pipeline.storage.uploads import fingerprint
 from demo_pipeline.storage.uploads.bucket_uploads import BucketUploads
-from demo_pipeline.storage.uploads.fingerprint import ListedFile, listing_fingerprint, of_upload
-from demo_pipeline.storage.uploads.upload_listing import FILES, UploadedDemonstration
+from demo_pipeline.storage.uploads.fingerprint import (
+    ListedFile,
+    listing_fingerprint,
+    upload_listing_fingerprint,
+)
+from demo_pipeline.storage.uploads.upload_listing import UploadedDemonstration
 from demo_pipeline.storage.uploads.uploads import open_uploads
 from demo_pipeline_tests.storage.faulty import Fault, FaultyObjects
 from demo_pipeline_tests.storage.memory_objects import MemoryObjects
@@ -29,7 +34,7 @@ class Place:
         self.uploads = BucketUploads(self.objects, cache)
         self.cache = cache
 
-    def put(self, name: str, files: tuple[str, ...] = FILES) -> None:
+    def put(self, name: str, files: tuple[str, ...] = RECORDING_FILES) -> None:
         for file in files:
             self.memory.put(f"{name}/{file}", f"{name} {file}".encode())
 
@@ -52,7 +57,7 @@ def test_every_folder_is_listed_complete_or_not_and_nothing_else(place: Place) -
     place.memory.put("empty/", b"")
     assert place.uploads.list_demonstrations() == [
         UploadedDemonstration("a", "a", ("meta.json",)),
-        UploadedDemonstration("b", "b", FILES),
+        UploadedDemonstration("b", "b", RECORDING_FILES),
         UploadedDemonstration("empty", "empty", ()),
         UploadedDemonstration("other", "other", ()),
     ]
@@ -66,7 +71,7 @@ def test_a_whole_listing_takes_a_request_a_thousand_objects(tmp_path: Path) -> N
     assert len(BucketUploads(counted).list_demonstrations()) == 1000
     assert len(counted.calls) == 3
     found = BucketUploads(counted).find("demo-7")
-    assert found == UploadedDemonstration("demo-7", "demo-7", FILES)
+    assert found == UploadedDemonstration("demo-7", "demo-7", RECORDING_FILES)
     assert counted.calls[3:] == [("list_page", "demo-7/")]
 
 
@@ -78,7 +83,7 @@ def test_a_folder_with_any_name_can_be_found_and_opened_by_its_id(place: Place) 
     assert place.uploads.find(listed.id) == listed
     with place.uploads.open(listed.id) as folder:
         assert {path.name: path.read_text() for path in folder.iterdir()} == {
-            file: f"{name} {file}" for file in FILES
+            file: f"{name} {file}" for file in RECORDING_FILES
         }
 
 
@@ -126,7 +131,7 @@ def test_a_file_that_changes_during_the_download_is_noticed(
     with pytest.raises(DemonstrationError) as caught:
         place.uploads.open("a").__enter__()
     (problem,) = caught.value.problems
-    assert (problem.code, problem.file) == ("upload_changed", FILES[call - 1])
+    assert (problem.code, problem.file) == ("upload_changed", RECORDING_FILES[call - 1])
     assert problem.message == "changed while it was read"
     assert problem.demonstration == "a"
     assert place.left() == []
@@ -195,9 +200,8 @@ def test_identity_changes_with_the_three_files_and_with_nothing_else(place: Plac
 
 def test_a_local_identity_is_the_fingerprint_in_the_manifest(recording: Path) -> None:
     uploads = open_uploads(str(recording.parent))
-    files = [manifest.fingerprint_file(recording / file) for file in manifest.FILES]
+    files = [manifest.fingerprint_file(recording / file) for file in RECORDING_FILES]
     assert uploads.identity(recording.name) == manifest.combined_fingerprint(files)
-    assert manifest.FILES == FILES
     assert uploads.identity("nobody") is None
 
 
@@ -206,13 +210,13 @@ def test_a_local_upload_has_a_listing_fingerprint_that_a_rewriting_changes(tmp_p
     folder.mkdir()
     (folder / "meta.json").write_text("{}")
     uploads, key = open_uploads(str(tmp_path)), safe_id("my demo")
-    before = of_upload(uploads, key)
-    assert before == of_upload(uploads, key) is not None
+    before = upload_listing_fingerprint(uploads, key)
+    assert before == upload_listing_fingerprint(uploads, key) is not None
     os.utime(folder / "meta.json", ns=(1, 1))
-    assert of_upload(uploads, key) not in (None, before)
-    assert of_upload(uploads, "nobody") is None
+    assert upload_listing_fingerprint(uploads, key) not in (None, before)
+    assert upload_listing_fingerprint(uploads, "nobody") is None
     identity = uploads.identity(key)
-    assert identity == fingerprint.of_folder(folder)
+    assert identity == fingerprint.folder_fingerprint(folder)
     with uploads.open(key, identity):
         pass
     with pytest.raises(DemonstrationError, match="changed"):
@@ -222,7 +226,7 @@ def test_a_local_upload_has_a_listing_fingerprint_that_a_rewriting_changes(tmp_p
 ROWS = st.lists(
     st.builds(
         ListedFile,
-        st.sampled_from([*FILES, "notes.txt"]),
+        st.sampled_from([*RECORDING_FILES, "notes.txt"]),
         st.text("0123456789abcdef-", min_size=1, max_size=4),
         st.integers(0, 9),
     ),
@@ -236,8 +240,8 @@ def test_a_listing_fingerprint_is_of_the_three_files_in_any_order(rows, other, s
     mixed = list(rows)
     seed.shuffle(mixed)
     assert listing_fingerprint(mixed) == listing_fingerprint(rows)
-    counted = {row for row in rows if row.name in FILES}
-    equal = counted == {row for row in other if row.name in FILES}
+    counted = {row for row in rows if row.name in RECORDING_FILES}
+    equal = counted == {row for row in other if row.name in RECORDING_FILES}
     assert (listing_fingerprint(rows) == listing_fingerprint(other)) == equal
 
 

@@ -2,14 +2,15 @@ import os
 
 import pytest
 
+from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.ids import safe_id
-from demo_pipeline.storage.uploads.upload_listing import FILES, UploadedDemonstration
+from demo_pipeline.storage.uploads.upload_listing import UploadedDemonstration
 from demo_pipeline.storage.uploads.uploads import open_uploads
 
 
-def upload(root, name, files=FILES):
+def upload(root, name, files=RECORDING_FILES):
     (root / name).mkdir(parents=True)
     for file in files:
         (root / name / file).write_text(file)
@@ -23,7 +24,7 @@ def test_every_folder_is_listed_complete_or_not_and_nothing_else(tmp_path):
     (tmp_path / "readme.txt").write_text("no demonstration")
     assert open_uploads(str(tmp_path)).list_demonstrations() == [
         UploadedDemonstration("a", "a", ("meta.json",)),
-        UploadedDemonstration("b", "b", FILES),
+        UploadedDemonstration("b", "b", RECORDING_FILES),
         UploadedDemonstration("empty", "empty", ()),
     ]
 
@@ -35,7 +36,7 @@ def test_a_folder_with_any_name_can_be_found_and_opened_by_its_id(tmp_path):
     assert listed.name == "My demo, 1 (fertig)"
     assert uploads.find(listed.id) == listed
     with uploads.open(listed.id) as folder:
-        assert sorted(path.name for path in folder.iterdir()) == sorted(FILES)
+        assert sorted(path.name for path in folder.iterdir()) == sorted(RECORDING_FILES)
 
 
 def test_bytes_that_are_no_text_in_a_name_do_not_stop_the_listing(tmp_path):
@@ -81,7 +82,10 @@ def test_links_inside_the_root_and_a_root_that_is_a_link_work(tmp_path):
     (tmp_path / "real" / "b").symlink_to("a")
     (tmp_path / "root").symlink_to("real")
     uploads = open_uploads(str(tmp_path / "root"))
-    assert [each.files for each in uploads.list_demonstrations()] == [FILES, FILES]
+    assert [each.files for each in uploads.list_demonstrations()] == [
+        RECORDING_FILES,
+        RECORDING_FILES,
+    ]
     with uploads.open("b") as folder:
         assert (folder / "meta.json").read_text() == "meta.json"
 
@@ -105,9 +109,9 @@ def test_a_root_that_is_not_there_says_what_to_do(tmp_path):
     ("url", "message"),
     [
         ("s3://key:canary-secret@bucket/prefix", "credentials in it"),
-        ("gs://canary-secret/prefix", "gs:// roots are not known"),
+        ("gs://canary-secret/prefix", "gs:// roots are not supported"),
         ("file://canary-secret/prefix", "this machine"),
-        (" ", "empty root"),
+        (" ", "root is empty"),
     ],
 )
 def test_other_roots_are_refused_without_repeating_them(url, message):

@@ -1,0 +1,209 @@
+"""Parquet files: how they are written, read and checked against a declared schema.
+
+Belongs here: the compression settings and everything that opens a Parquet file. Not here: the
+columns of a table; the module that writes the table declares them.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from demo_pipeline.problems import Problem
+
+# Arrow's own allocators keep freed memory: 25 MB in a process that has made a recording's tables.
+pa.set_memory_pool(pa.system_memory_pool())
+
+Column = tuple[str, pa.DataType, bool, str]
+"""Name, type, whether it may be null, and the description with its unit."""
+
+_COMPRESSION = {"compression": "zstd", "compression_level": 3}
+_BATCH_CHARACTERS = 8 * 2**20  # raw payloads can be megabytes each
+
+
+def described_schema(columns: Iterable[Column]) -> pa.Schema:
+    """A schema that carries each column's description."""
+    return pa.schema(
+        [
+            pa.field(name, kind, nullable=nullable, metadata={"description": text})
+            for name, kind, nullable, text in columns
+        ]
+    )
+
+
+def column_descriptions(schema: pa.Schema) -> Mapping[str, str]:
+    """Column name → description, for a schema made by `described_schema`."""
+    return {field.name: field.metadata[b"description"].decode() for field in schema}
+
+
+def write_table(path: Path, table: pa.Table) -> None:
+    """Write a whole table; an error leaves no file."""
+    with TableWriter(path, table.schema) as writer:
+        writer.write(table)
+
+
+def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> None:
+    """Write rows (column name → value; a missing one is null); an error leaves no file."""
+    write_table(path, pa.Table.from_pylist(rows, schema=schema))
+
+
+class TableWriter:
+    """Streams rows into one Parquet file in batches; an error deletes the file.
+
+    Args:
+        path: the file; its folder exists.
+        schema: the columns.
+        batch_rows: number of rows that are held in memory and become a row group.
+        batch_characters: number of characters of text that end a batch earlier; None: no limit.
+
+    Attributes:
+        rows: number of rows written or held until now.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        schema: pa.Schema,
+        batch_rows: int = 32_768,
+        batch_characters: int | None = _BATCH_CHARACTERS,
+    ) -> None:
+        self._path, self._schema = path, schema
+        self._batch_rows, self._batch_characters = batch_rows, batch_characters
+        self._columns: list[list[Any]] = [[] for _ in schema.names]
+        self._characters = 0
+        self._writer = pq.ParquetWriter(path, schema, **_COMPRESSION)
+        self.rows = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        complete = False
+        try:
+            with self._writer:
+                if kind is None:
+                    self._flush()
+            complete = kind is None
+        finally:
+            # The Parquet writer ends even a partial file with a valid footer.
+            if not complete:
+                self._path.unlink(missing_ok=True)
+
+    def write(self, table: pa.Table) -> None:
+        """Write a table of this schema as row groups of its own."""
+        self._flush()
+        self._writer.write_table(table)
+        self.rows += table.num_rows
+
+    def append_row(self, row: Mapping[str, Any]) -> None:
+        """Add one row: column name → value; a missing one is null."""
+        self.append([row.get(name) for name in self._schema.names])
+
+    def append(self, values: Sequence[Any]) -> None:
+        """Add one row: its values in the schema's order."""
+        for column, value in zip(self._columns, values, strict=True):
+            column.append(value)
+            if isinstance(value, str):
+                self._characters += len(value)
+        self.rows += 1
+        if len(self._columns[0]) >= self._batch_rows or self._many_characters():
+            self._flush()
+
+    def _many_characters(self) -> bool:
+        limit = self._batch_characters
+        return limit is not None and self._characters >= limit
+
+    def _flush(self) -> None:
+        if not self._columns[0]:
+            return
+        arrays = [
+            pa.array(values, type=field.type)
+            for values, field in zip(self._columns, self._schema, strict=True)
+        ]
+        self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
+        self._columns = [[] for _ in self._columns]
+        self._characters = 0
+
+
+def read_table(
+    path: Path,
+    schema: pa.Schema | None = None,
+    columns: Sequence[str] | None = None,
+    missing: Mapping[str, Any] | None = None,
+) -> pa.Table:
+    """Read one Parquet file.
+
+    Args:
+        path: the file.
+        schema: the wanted schema: a column that the file lacks is filled, a column that the schema
+            lacks is left out, other types are cast. None: the columns as written.
+        columns: names of the wanted columns, which come in the order of the schema (the file's
+            without one); None: all.
+        missing: column name → the value of a column that the file lacks; otherwise null.
+
+    Raises:
+        pa.ArrowInvalid: the file is not a Parquet file, a value does not fit the schema's type, or
+            without `schema` a wanted column is missing.
+        OSError: the file is missing or cannot be read.
+    """
+    # `pq.read_table` plans for many files and threads: its imports alone take 0.3 s of a process.
+    with pq.ParquetFile(path) as file:
+        written = file.schema_arrow
+        fields = _wanted(written if schema is None else schema, columns)
+        names = [field.name for field in fields if field.name in written.names]
+        if schema is None and columns is not None and (gone := set(columns) - set(names)):
+            raise pa.ArrowInvalid(f"{path.name} has no column {', '.join(sorted(gone))}")
+        table = file.read(columns=names, use_threads=False)
+    values = missing or {}
+    arrays = [
+        table[field.name].cast(field.type)
+        if field.name in names
+        else _filled(field, values.get(field.name), table.num_rows)
+        for field in fields
+    ]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def _filled(field: pa.Field, value: Any, rows: int) -> pa.Array:
+    # `pa.scalar` imports pandas, so not for nulls.
+    if value is None:
+        return pa.nulls(rows, field.type)
+    return pa.repeat(pa.scalar(value, field.type), rows)
+
+
+def _wanted(schema: pa.Schema, columns: Sequence[str] | None) -> list[pa.Field]:
+    return [field for field in schema if columns is None or field.name in columns]
+
+
+def read_rows(
+    path: Path,
+    schema: pa.Schema | None = None,
+    columns: Sequence[str] | None = None,
+    missing: Mapping[str, Any] | None = None,
+) -> list[dict[str, Any]]:
+    """The rows of one Parquet file as column name → value; arguments as of `read_table`."""
+    rows: list[dict[str, Any]] = read_table(path, schema, columns, missing).to_pylist()
+    return rows
+
+
+def schema_problems(path: Path, schema: pa.Schema) -> list[Problem]:
+    """How the columns, types and nullability of a Parquet file differ from the declared ones.
+
+    A column that may not be null needs no search for nulls: Parquet has no place for one.
+    """
+    remedy = "this is a defect of the pipeline: report it with the demonstration"
+    if not path.is_file():
+        return [Problem("missing_table", path.name, "was not written", remedy=remedy)]
+    columns = read_table(path).schema
+    if columns.equals(schema, check_metadata=False):
+        return []
+    message = f"expected columns {schema.names}, found {columns.names} (or other types)"
+    return [Problem("wrong_schema", path.name, message, remedy=remedy)]

@@ -1,0 +1,121 @@
+"""What the video shows about a recording: the model of evidence.json.
+
+Later stages read it instead of decoding the video again.
+"""
+
+from dataclasses import asdict
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from demo_pipeline.actions.wheel import WheelVote
+from demo_pipeline.observation.calibration.calibrate import Calibration
+from demo_pipeline.observation.calibration.canvas import Canvas
+from demo_pipeline.observation.calibration.clock import Clock
+from demo_pipeline.observation.frames.decode_pass import DecodeResult
+
+_DECIMALS = 6  # of seconds and of epoch milliseconds: microseconds and below
+_WAIT_DECIMALS = 3
+
+
+class ClockEvidence(BaseModel):
+    """How event times map to the video; units as in `clock.Clock`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    origin_ms: float
+    method: str
+    uncertainty_ms: float
+    documented_offset_ms: float
+    score: float | None
+    moves: int
+    agreement: float | None = None
+    rate: float = 1.0
+    drift_ppm: float | None = None
+    pictures_ms: float | None = None
+
+
+class CanvasEvidence(BaseModel):
+    """How event space maps to the canvas; units as in `canvas.Canvas`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    width: int
+    height: int
+    video_width: int
+    video_height: int
+    event_scale: float
+    scale: float
+    pad_x: int
+    pad_y: int
+    scale_method: Literal["pixels", "monitor", "assumed"] = Field(
+        "assumed", description="what the event scale follows from"
+    )
+
+
+class WaitEvidence(BaseModel):
+    """A pause that was a wait; units as in `waits.Wait`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    action_index: int
+    seconds: float = Field(description="without input")
+    settled_s: float = Field(description="video time at which the screen came to rest")
+
+
+class Evidence(BaseModel):
+    """evidence.json: what the stage that decodes hands to later stages."""
+
+    model_config = ConfigDict(frozen=True)
+
+    clock: ClockEvidence
+    canvas: CanvasEvidence
+    wheel: WheelVote = WheelVote()
+    waits: tuple[WaitEvidence, ...]
+    screen_changes_s: tuple[float, ...] = Field(description="video times of large changes")
+    redrawn: tuple[int, ...] = Field(
+        (), description="actions whose target was redrawn after their scan began"
+    )
+    unmoved: tuple[int, ...] = Field(
+        (), description="actions whose target still looks as it did when their scan began"
+    )
+
+    def as_clock(self) -> Clock:
+        """The clock."""
+        return Clock(**self.clock.model_dump(), event_scale=self.canvas.event_scale)
+
+    def as_canvas(self) -> Canvas:
+        """The canvas."""
+        return Canvas(**self.canvas.model_dump(exclude={"scale_method"}))
+
+
+def evidence_of(calibration: Calibration, observed: DecodeResult) -> Evidence:
+    """The evidence of a recording, as it is written."""
+    clock, canvas = calibration.clock, calibration.canvas
+    return Evidence(
+        clock=ClockEvidence(
+            origin_ms=round(clock.origin_ms, _DECIMALS),
+            method=clock.method,
+            uncertainty_ms=clock.uncertainty_ms,
+            documented_offset_ms=round(clock.documented_offset_ms, _DECIMALS),
+            score=clock.score,
+            moves=clock.moves,
+            agreement=clock.agreement,
+            rate=clock.rate,
+            drift_ppm=clock.drift_ppm,
+            pictures_ms=clock.pictures_ms,
+        ),
+        canvas=CanvasEvidence(**asdict(canvas), scale_method=calibration.scale_method),
+        wheel=observed.wheel,
+        waits=tuple(
+            WaitEvidence(
+                action_index=wait.action_index,
+                seconds=round(wait.seconds, _WAIT_DECIMALS),
+                settled_s=round(wait.rest_s, _DECIMALS),
+            )
+            for wait in observed.waits
+        ),
+        screen_changes_s=tuple(round(time, _DECIMALS) for time in observed.large_changes),
+        redrawn=tuple(index for index, changed in observed.redrawn.items() if changed),
+        unmoved=tuple(index for index, changed in observed.redrawn.items() if not changed),
+    )

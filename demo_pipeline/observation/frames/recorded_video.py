@@ -1,0 +1,42 @@
+"""The video of a recording: its file and the times of its frames."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from demo_pipeline.observation.frames.pointer_path import Floats
+from demo_pipeline.observation.frames.video_frames import Frame, Span, decode_spans
+from demo_pipeline.recording.video_probe import PacketScan
+
+LONE_FRAME_S = 0.1  # seconds; taken as the distance of two frames in a video with a single one
+
+
+@dataclass(frozen=True)
+class RecordedVideo:
+    """A video file and the presentation times of its frames."""
+
+    path: Path
+    packets: PacketScan
+
+    @cached_property
+    def times(self) -> Floats:
+        """(frames,) presentation times, ascending seconds."""
+        return self.packets.times
+
+    @cached_property
+    def frame_s(self) -> float:
+        """The mean distance of two frames, seconds."""
+        times = self.times
+        if len(times) < 2:
+            return LONE_FRAME_S
+        return float((times[-1] - times[0]) / (len(times) - 1))
+
+    def frames(self, spans: Sequence[Span]) -> Iterator[Frame]:
+        """Frames in ascending, disjoint spans, in presentation order."""
+        return decode_spans(self.path, self.packets, spans)
+
+    def frame_at(self, position: int) -> Frame | None:
+        """The frame of a 0-based number; None when it does not decode."""
+        time = float(self.times[position])
+        return next(self.frames([Span(time, time)]), None)

@@ -1,0 +1,77 @@
+"""What must hold for the screenshots of a demonstration: the checks of the `screenshots` stage."""
+
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from demo_pipeline.actions.action_tables import read_actions
+from demo_pipeline.common.image_header import png_size
+from demo_pipeline.common.parquet import schema_problems
+from demo_pipeline.common.recording_files import VIDEO_FILE
+from demo_pipeline.observation.calibration.canvas import CANVAS_SIZE
+from demo_pipeline.observation.frames.final_frame import FINAL_FILE
+from demo_pipeline.observation.frames.screenshots import (
+    EVIDENCE_FILE,
+    FRAMES_FILE,
+    FRAMES_SCHEMA,
+    read_evidence,
+    read_frames,
+)
+from demo_pipeline.problems import Problem
+
+
+def check_screenshot_files(folder: Path, actions_folder: Path) -> list[Problem]:
+    """frames.parquet fits its schema and names, for each action, a PNG of the canvas's size."""
+    problems = schema_problems(folder / FRAMES_FILE, FRAMES_SCHEMA)
+    try:
+        read_evidence(folder)
+    except (OSError, ValidationError) as error:
+        problems.append(Problem("wrong_schema", EVIDENCE_FILE, type(error).__name__))
+    if problems:
+        return problems
+    rows = read_frames(folder)
+    expected = [action.action_index for action in read_actions(actions_folder)]
+    if [row["action_index"] for row in rows] != expected:
+        message = f"{len(rows)} rows for {len(expected)} actions, or not in their order"
+        problems.append(Problem("frames_rows", FRAMES_FILE, message))
+    names = [row["file"] for row in rows if row["file"]] + [FINAL_FILE]
+    for name in names:
+        try:
+            size = png_size(folder / name)
+        except (OSError, ValueError) as error:
+            reason = str(getattr(error, "strerror", None) or error)  # without the path
+            problems.append(Problem("bad_picture", name, f"cannot be read: {reason}"))
+            continue
+        if size != CANVAS_SIZE:
+            message = f"its size is {size}, expected {CANVAS_SIZE}"
+            problems.append(Problem("bad_picture", name, message))
+    return problems
+
+
+def check_frames_present(folder: Path) -> list[Problem]:
+    """Every action has a frame; a video that is shorter than its log leaves some without."""
+    rows = [row for row in read_frames(folder) if row["reason_code"] == "missing"]
+    if not rows:
+        return []
+    indexes = ", ".join(str(row["action_index"]) for row in rows[:10])
+    message = (
+        f"{len(rows)} actions have no frame (actions {indexes}): the video does not show the "
+        "screen before them"
+    )
+    remedy = "upload the whole video; steps without a screenshot are left out and counted"
+    return [Problem("missing_frames", VIDEO_FILE, message, remedy=remedy)]
+
+
+def check_screenshot_leaks(folder: Path) -> list[Problem]:
+    """No screenshot shows the pointer at its target when an earlier frame would not have."""
+    leaks = [row for row in read_frames(folder) if row["leak"] and not row["unavoidable"]]
+    return [
+        Problem(
+            "avoidable_leak",
+            row["file"] or FRAMES_FILE,
+            f"action {row['action_index']}: the pointer is already at its target "
+            f"({row['reason_code']}, {row['lead_ms']:.0f} ms before the press)",
+            remedy="look at the contact sheet; provenance.parquet tells which steps to filter out",
+        )
+        for row in leaks
+    ]

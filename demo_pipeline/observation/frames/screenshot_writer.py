@@ -1,0 +1,128 @@
+"""The screenshot of an action: its final frame, the PNG, and how the frame relates to the press."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from demo_pipeline.common.png import PngWriter
+from demo_pipeline.observation.calibration.canvas import Canvas
+from demo_pipeline.observation.frames.final_frame import FINAL_FILE
+from demo_pipeline.observation.frames.frame_choice import FrameChoice, Reason
+from demo_pipeline.observation.frames.frame_requests import SPAN_MARGIN_FRAMES, FrameRequest
+from demo_pipeline.observation.frames.recorded_video import RecordedVideo
+from demo_pipeline.observation.frames.request_progress import RequestProgress
+from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Frame
+from demo_pipeline.observation.frames.video_pointer import VideoPointer
+
+MAX_STALE_S = 0.5  # seconds; a frame says nothing about a later screen unless a frame follows it
+MAX_STALE_FRAMES = 2  # frame distances; the same for a video with a low frame rate
+PAUSE_REASON = "pause"  # `reason_code` of a pause that was not a wait
+
+
+@dataclass(frozen=True)
+class Screenshot:
+    """What the video shows before one action; fields as in `screenshots.FRAMES_SCHEMA`."""
+
+    action_index: int
+    reason: str
+    file: str | None = None
+    pts: int | None = None
+    time: float | None = None
+    lead_ms: float | None = None
+    leak: bool = False
+    unavoidable: bool = False
+    pointer_distance_px: float | None = None
+    settle_ms: float | None = None
+
+
+class ScreenshotWriter:
+    """Writes screenshots on the canvas as NNN.png and final.png into a folder."""
+
+    def __init__(
+        self, video: RecordedVideo, canvas: Canvas, pointer: VideoPointer, folder: Path
+    ) -> None:
+        self._video = video
+        self._canvas = canvas
+        self._pointer = pointer
+        self._folder = folder
+        self._png = PngWriter()
+        self._max_stale_s = max(MAX_STALE_S, MAX_STALE_FRAMES * video.frame_s)
+
+    def write(self, progress: RequestProgress) -> Screenshot:
+        """Write the PNG of a request whose span has passed."""
+        request = progress.request
+        frame, reason = self._checked_choice(progress)
+        if frame is None:
+            return Screenshot(request.action_index, Reason.MISSING)
+        name = f"{request.action_index:03d}.png"
+        self._write_png(name, frame)
+        leak, unavoidable, distance = self._pointer.leak(request, frame.time)
+        return Screenshot(
+            request.action_index,
+            reason,
+            name,
+            frame.pts,
+            frame.time,
+            (request.press - frame.time) * 1000,
+            leak,
+            unavoidable,
+            distance,
+            progress.seconds_still(frame) * 1000,
+        )
+
+    def write_final(self, frame: Frame) -> None:
+        """Write final.png."""
+        self._write_png(FINAL_FILE, frame)
+
+    def _write_png(self, name: str, frame: Frame) -> None:
+        self._png.write(self._folder / name, self._canvas.fit(frame.rgb()))
+
+    def _checked_choice(self, progress: RequestProgress) -> FrameChoice:
+        """The chooser's choice, or another frame when the video does not support that one."""
+        frame, reason = progress.chooser.choice()
+        if frame is None or self._is_stale(progress.request.limit, progress.latest):
+            return self._fallback(progress.request)
+        if self._misses_candidates(progress, frame, reason):
+            return FrameChoice(frame, Reason.BACKOFF)
+        return FrameChoice(frame, reason)
+
+    def _misses_candidates(self, progress: RequestProgress, frame: Frame, reason: Reason) -> bool:
+        """Whether the rule might have chosen a frame that did not decode or is after the end."""
+        request = progress.request
+        begin, until = frame.time, request.approach
+        if reason is not Reason.PRE_MOVE:
+            begin, until = max(request.since, request.span.start), request.limit
+        earliest, latest = begin + TIME_TOLERANCE_S, until - TIME_TOLERANCE_S
+        first, last = np.searchsorted(self._video.times, [earliest, latest])
+        seen = sum(earliest < time < latest for time in progress.candidates)
+        video_end = self._video.times[-1] + SPAN_MARGIN_FRAMES * self._video.frame_s
+        return bool(last - first > seen or until > video_end)
+
+    def _is_stale(self, limit: float, latest: Frame | None) -> bool:
+        """Whether the newest candidate is too old to show the screen at the limit.
+
+        The decoder failed, or the video ended, too long before the limit.
+        """
+        times = self._video.times
+        position = self._position_before(limit)
+        due = float(times[max(0, position)])
+        if position == len(times) - 1:
+            due = limit
+        return latest is not None and due - latest.time > self._max_stale_s
+
+    def _fallback(self, request: FrameRequest) -> FrameChoice:
+        """The nearest frame before the limit or before the press; none after the video's end."""
+        if request.press > self._video.times[-1] + self._max_stale_s:
+            return FrameChoice(None, Reason.MISSING)
+        position = self._position_before(request.limit)
+        reason = Reason.BACKOFF if position >= 0 else Reason.FIRST_FRAME
+        frame = self._video.frame_at(max(0, position))
+        if frame is None or frame.time >= request.press:
+            return FrameChoice(None, Reason.MISSING)
+        return FrameChoice(frame, reason)
+
+    def _position_before(self, time: float) -> int:
+        """Number of the last frame of the video no later than `time`; -1 without one."""
+        found = np.searchsorted(self._video.times, time + TIME_TOLERANCE_S, side="right")
+        return int(found) - 1

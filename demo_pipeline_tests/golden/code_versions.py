@@ -1,0 +1,130 @@
+"""Code versions that cannot be forgotten: the code of every stage as it was recorded.
+
+`code_versions.json` holds, for each stage, its code version with the hash of its code and of its
+golden outputs. A stage whose golden outputs change together with its code needs a higher version,
+because a store keeps what the old code made otherwise.
+"""
+
+import ast
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from demo_pipeline.pipeline import dataset_stages, demonstration_stages
+from demo_pipeline.pipeline.stage_types import DatasetStage, Stage
+from demo_pipeline_tests.golden.outputs import GOLDEN
+from demo_pipeline_tests.golden.stage_code import CodeClosure
+
+RECORD_FILE = GOLDEN / "code_versions.json"
+COMMAND = "`make code-versions`"
+
+
+@dataclass(frozen=True)
+class StageRecord:
+    """One stage: its code version, and hashes of its code and of its golden outputs."""
+
+    code_version: str
+    code: str
+    outputs: str
+
+
+def stages() -> dict[str, Stage | DatasetStage]:
+    """Every stage by name, those of a demonstration first."""
+    both = (*demonstration_stages.STAGES, *dataset_stages.DATASET_STAGES)
+    return {stage.name: stage for stage in both}
+
+
+def functions(stage: Stage | DatasetStage) -> Iterator[Callable[..., Any]]:
+    """The functions of a stage that decide what it writes: build and checks."""
+    yield stage.build
+    yield from (check.run for check in stage.checks)
+
+
+def current_records(texts: Mapping[str, str]) -> dict[str, StageRecord]:
+    """What the code is now, with the golden outputs `texts`."""
+    return {
+        name: StageRecord(
+            stage.code_version, CodeClosure(functions(stage)).digest(), _outputs(texts, name)
+        )
+        for name, stage in stages().items()
+    }
+
+
+def _outputs(texts: Mapping[str, str], stage: str) -> str:
+    files = {name: text for name, text in texts.items() if Path(name).stem == stage}
+    return hashlib.sha256(json.dumps(files, sort_keys=True).encode()).hexdigest()
+
+
+def committed_records() -> dict[str, StageRecord]:
+    """What was recorded last."""
+    entries = json.loads(RECORD_FILE.read_text("utf-8")) if RECORD_FILE.is_file() else {}
+    return {name: StageRecord(**entry) for name, entry in entries.items()}
+
+
+def write_records(records: Mapping[str, StageRecord]) -> None:
+    """Record the code as it is."""
+    entries = {name: asdict(record) for name, record in records.items()}
+    RECORD_FILE.write_text(json.dumps(entries, indent=1) + "\n", encoding="utf-8")
+
+
+def unrecorded(stage: str, before: StageRecord | None, now: StageRecord) -> str | None:
+    """What to do about a stage whose record is out of date; None when it is up to date."""
+    if before == now:
+        return None
+    if before is None:
+        return f"The stage {stage!r} is new. Record it with {COMMAND}."
+    if refusal := not_raised(stage, before, now):
+        return refusal
+    if before.code != now.code and before.code_version == now.code_version:
+        return (
+            f"The code that the stage {stage!r} runs has changed. If it can write anything else "
+            f"than before for the same input, raise its code version ({entry(stage)}) from "
+            f"{now.code_version!r} to {_next(now)!r}. In both cases record the code with {COMMAND}."
+        )
+    return f"The record of the stage {stage!r} is out of date. Record it anew with {COMMAND}."
+
+
+def not_raised(stage: str, before: StageRecord | None, now: StageRecord) -> str | None:
+    """Why the stage must not be recorded as it is; None when it may be.
+
+    Golden outputs that differ while the code is the same come from an input or a setting, which a
+    store notices by itself.
+    """
+    if before is None or int(now.code_version) > int(before.code_version):
+        return None
+    if int(now.code_version) < int(before.code_version):
+        return (
+            f"The code version of the stage {stage!r} ({entry(stage)}) is {now.code_version!r}, "
+            f"lower than the recorded {before.code_version!r}: give it a higher one."
+        )
+    if before.code != now.code and before.outputs != now.outputs:
+        return (
+            f"The code of the stage {stage!r} has changed and so have its golden outputs: raise "
+            f"its code version ({entry(stage)}) from {now.code_version!r} to {_next(now)!r}, else "
+            f"stores keep what the old code made. Then record it with {COMMAND}."
+        )
+    return None
+
+
+def _next(record: StageRecord) -> str:
+    return str(int(record.code_version) + 1)
+
+
+@cache
+def entry(stage: str) -> str:
+    """Where the stage's entry stands, `path:line`."""
+    for module in (demonstration_stages, dataset_stages):
+        path = Path(str(module.__file__))
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.Call) and _names(node, stage):
+                return f"{path.relative_to(GOLDEN.parents[1])}:{node.lineno}"
+    raise LookupError(stage)
+
+
+def _names(call: ast.Call, stage: str) -> bool:
+    values = [*call.args[:1], *(keyword.value for keyword in call.keywords)]
+    return any(isinstance(value, ast.Constant) and value.value == stage for value in values)

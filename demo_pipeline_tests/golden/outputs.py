@@ -1,0 +1,84 @@
+"""Making the golden outputs: every stage over the two recordings of a real desktop."""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from demo_pipeline.pipeline.build_if_stale import BuildResult
+from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
+from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
+from demo_pipeline.pipeline.demonstration_stages import STAGES
+from demo_pipeline.pipeline.runner import run_stage
+from demo_pipeline_tests.golden.rendering import render_folder, render_values
+from demo_pipeline_tests.made_pipeline import open_pipeline, run_catalog
+
+GOLDEN = Path(__file__).parent
+RECORDINGS = Path(__file__).resolve().parents[2] / "data" / "recordings"
+REAL_RECORDINGS = ("20261121_212358", "20261121_212801")
+DATASETS = "datasets"
+
+
+def copy_recordings(root: Path) -> None:
+    """The two recordings as the uploads of a workspace at `root`."""
+    for name in REAL_RECORDINGS:
+        shutil.copytree(RECORDINGS / name, root / "uploads" / name)
+
+
+def golden_texts(root: Path) -> dict[str, str]:
+    """Golden file → its text, from the workspace at `root`; what is committed is not built again.
+
+    Files are named `<recording>/<stage>.txt` and `datasets/<stage>.txt`.
+    """
+    pipeline = open_pipeline(root)
+    run_catalog(pipeline)
+    texts = {}
+    for name in REAL_RECORDINGS:
+        for stage in STAGES:
+            texts[f"{name}/{stage.name}.txt"] = _text(root, run_stage(pipeline, stage, name))
+    for dataset in DATASET_STAGES:
+        texts[f"{DATASETS}/{dataset.name}.txt"] = _text(root, run_dataset_stage(pipeline, dataset))
+    return texts
+
+
+def _text(root: Path, result: BuildResult) -> str:
+    assert result.version is not None, result.checks
+    recipe = result.version.manifest.recipe
+    made_from = {"settings": recipe.settings, "inputs": sorted(recipe.inputs)}
+    checks = {outcome.name: outcome.passed for outcome in result.checks}
+    summary = {name: value for name, value in result.summary.items() if name != "problems"}
+    parts = {
+        "built from": render_values(made_from),
+        "checks passed": render_values(checks),
+        "summary": render_values(summary),
+        "files": render_folder(root / "store" / result.output),
+    }
+    return "\n".join(f"# {title}\n{text}" for title, text in parts.items())
+
+
+def fresh_texts() -> dict[str, str]:
+    """The golden texts of the code as it is, made in a temporary folder with default settings."""
+    for name in [name for name in os.environ if name.startswith("DEMO_PIPELINE_")]:
+        del os.environ[name]
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["DEMO_PIPELINE_CONFIG"] = str(Path(folder) / "none.toml")
+        copy_recordings(Path(folder))
+        return golden_texts(Path(folder))
+
+
+def committed_texts() -> dict[str, str]:
+    """The golden texts as they are committed."""
+    return {
+        path.relative_to(GOLDEN).as_posix(): path.read_text("utf-8")
+        for path in sorted(GOLDEN.glob("*/*.txt"))
+    }
+
+
+def write_texts(texts: Mapping[str, str]) -> None:
+    """Commit these texts, and no other, as the golden outputs."""
+    for name in set(committed_texts()) - set(texts):
+        (GOLDEN / name).unlink()
+    for name, text in texts.items():
+        (GOLDEN / name).parent.mkdir(exist_ok=True)
+        (GOLDEN / name).write_text(text, encoding="utf-8")

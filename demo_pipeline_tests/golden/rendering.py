@@ -1,0 +1,184 @@
+"""An output folder as text: the same on every machine, and readable as a diff."""
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pyarrow.parquet as pq
+
+from demo_pipeline import __version__
+
+DECIMALS = 4
+LONGEST_TEXT = 240  # characters of a value; longer ones are shown by their beginning and hash
+LONGEST_VALUE = 600  # characters of a nested JSON value; longer ones are shown by their hash
+MOST_ROWS = 120  # of a table; longer ones are shown by counts and a hash
+PICTURES = {".png", ".jpg"}
+OWN_VERSION = {  # a release changes no output otherwise
+    f"demo_pipeline {__version__}": "demo_pipeline VERSION",
+    f'"name": "demo_pipeline", "version": "{__version__}"': '"name": "demo_pipeline"',
+}
+
+
+def render_folder(folder: Path) -> str:
+    """Every file of an output, in the order of their paths.
+
+    Pictures are hashes of their pixels, trees are hashes and a summary, rows are compact JSON. A
+    row that an earlier file has too is written as a reference to it.
+    """
+    seen: dict[str, str] = {}
+    lines = []
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_symlink():
+            lines.append(f"{name} -> a link")
+        elif path.is_file():
+            lines += _render_file(path, name, seen)
+    return "\n".join(lines) + "\n"
+
+
+def render_values(values: Mapping[str, Any]) -> str:
+    """A JSON object, one line for each key."""
+    return "".join(f"{key} {_compact(value)}\n" for key, value in sorted(values.items()))
+
+
+def _render_file(path: Path, name: str, seen: dict[str, str]) -> list[str]:
+    if path.suffix in PICTURES:
+        return [f"{name} {_pixels(path.read_bytes())}"]
+    if path.suffix == ".parquet":
+        body = list(_table(path))
+    elif path.suffix == ".jsonl":
+        body = [_compact(json.loads(line)) for line in path.read_text("utf-8").splitlines()]
+    elif path.suffix == ".json":
+        body = list(_document(json.loads(path.read_text("utf-8"))))
+    else:
+        lines = _without_version(path.read_text("utf-8")).splitlines()
+        return [f"{name}:", *(f"  {line}".rstrip() for line in lines)]
+    if len(body) == 1:
+        return [f"{name} {body[0]}"]
+    return [f"{name}:", *_without_repeats(body, name, seen)]
+
+
+def _without_repeats(body: list[str], name: str, seen: dict[str, str]) -> Iterator[str]:
+    for number, line in enumerate(body, 1):
+        earlier = seen.setdefault(line, f"{name}:{number}") if len(line) > LONGEST_TEXT else ""
+        yield f"  {line if earlier in ('', f'{name}:{number}') else f'= {earlier}'}"
+
+
+def _without_version(text: str) -> str:
+    for own, neutral in OWN_VERSION.items():
+        text = text.replace(own, neutral)
+    return text
+
+
+@cache
+def _pixels(data: bytes) -> str:
+    """Size and hash of the decoded picture: another compression of the same pixels is equal."""
+    picture = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
+    height, width, *channels = picture.shape
+    size = f"{width}x{height}x{channels[0] if channels else 1}"
+    return f"{size} pixels {_short_hash(picture.tobytes())}"
+
+
+def _table(path: Path) -> Iterator[str]:
+    """Columns with types, then a row a line; for a long table, counts and a hash of its rows."""
+    table = pq.read_table(path)
+    for field in table.schema:
+        yield f"{field.name}: {field.type}{'' if field.nullable else ' not null'}"
+    rows = table.to_pylist()
+    yield f"{len(rows)} rows"
+    if len(rows) <= MOST_ROWS:
+        yield from (_compact(_without_nulls(row)) for row in rows)
+        return
+    for field in table.schema:
+        yield f"{field.name}: {_spread([row[field.name] for row in rows])}"
+    yield f"rows {_short_hash(''.join(map(_canonical, rows)).encode())}"
+
+
+def _spread(values: list[Any]) -> str:
+    """What a long column holds: its commonest values, or its range, and how much is null."""
+    present = [value for value in values if value is not None]
+    nulls = f", {len(values) - len(present)} null" if len(present) < len(values) else ""
+    numbers = present and all(isinstance(value, int | float) for value in present)
+    if numbers and len(set(present)) > len(present) // 8:
+        return f"{_compact(min(present))} to {_compact(max(present))}{nulls}"
+    counts = sorted(Counter(map(_compact, present)).items(), key=lambda item: (-item[1], item[0]))
+    shown = ", ".join(f"{value} x{count}" for value, count in counts[:12])
+    rest = f", {len(counts) - 12} more" if len(counts) > 12 else ""
+    return f"{shown}{rest}{nulls}"
+
+
+def _document(value: Any) -> Iterator[str]:
+    """A JSON file: a tree as a summary, anything else with its entries on lines of their own."""
+    if isinstance(value, dict) and "root" in value and "screen" in value:
+        yield _tree_summary(value)
+    elif isinstance(value, dict):
+        yield from (f"{json.dumps(key)}: {_compact(entry)}" for key, entry in value.items())
+    elif isinstance(value, list):
+        yield from map(_compact, value)
+    else:
+        yield _compact(value)
+
+
+def _tree_summary(tree: Mapping[str, Any]) -> str:
+    roles: Counter[str] = Counter()
+    windows, deepest, pending = [], 0, [(tree["root"], 1)]
+    while pending:
+        node, depth = pending.pop()
+        roles[node["role"]] += 1
+        deepest = max(deepest, depth)
+        if node["role"] == "window":
+            windows.append(node["name"])
+        pending += [(child, depth + 1) for child in node.get("children", ())]
+    counts = " ".join(f"{role}={count}" for role, count in sorted(roles.items()))
+    return (
+        f"{tree.get('timestamp')} tree {_short_hash(_canonical(tree).encode())} "
+        f"{roles.total()} nodes, {deepest} deep, {counts}, windows {_compact(sorted(windows))}"
+    )
+
+
+def _compact(value: Any) -> str:
+    short = _shortened(_rounded(value), outermost=True)
+    return _without_version(json.dumps(short, ensure_ascii=False))
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(_rounded(value), sort_keys=True, separators=(",", ":"))
+
+
+def _without_nulls(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if value is not None}
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, DECIMALS) + 0.0  # no negative zero
+    if isinstance(value, Mapping):
+        return {str(key): _rounded(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_rounded(entry) for entry in value]
+    return value if value is None or isinstance(value, bool | int | str) else str(value)
+
+
+def _shortened(value: Any, *, outermost: bool = False) -> Any:
+    """The value with long texts, and the innermost long lists and objects, replaced by a hash."""
+    if isinstance(value, str) and len(value) > LONGEST_TEXT:
+        return f"{value[:80]}… {len(value)} characters {_short_hash(value.encode())}"
+    if not isinstance(value, dict | list):
+        return value
+    if isinstance(value, dict):
+        short: Any = {key: _shortened(entry) for key, entry in value.items()}
+    else:
+        short = [_shortened(entry) for entry in value]
+    if outermost or len(_canonical(short)) <= LONGEST_VALUE:
+        return short
+    return f"… {len(value)} entries {_short_hash(_canonical(value).encode())}"
+
+
+def _short_hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]

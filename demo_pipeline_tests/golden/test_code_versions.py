@@ -1,0 +1,150 @@
+"""A stage whose code changed is recorded, with a higher code version where its output changes."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from demo_pipeline_tests.golden.code_versions import (
+    StageRecord,
+    committed_records,
+    current_records,
+    entry,
+    functions,
+    not_raised,
+    stages,
+    unrecorded,
+)
+from demo_pipeline_tests.golden.outputs import committed_texts
+from demo_pipeline_tests.golden.stage_code import PACKAGE, CodeClosure
+
+RECORD = StageRecord("3", "code", "outputs")
+
+
+@pytest.fixture(scope="module")
+def current() -> dict[str, StageRecord]:
+    return current_records(committed_texts())
+
+
+def test_every_stage_is_recorded_and_no_other() -> None:
+    assert list(committed_records()) == list(stages()), "run `make code-versions`"
+
+
+@pytest.mark.parametrize("name", list(stages()))
+def test_the_code_of_the_stage_is_recorded(name: str, current: dict[str, StageRecord]) -> None:
+    problem = unrecorded(name, committed_records().get(name), current[name])
+    if problem:
+        pytest.fail(problem, pytrace=False)
+
+
+class TestDecision:
+    """Which changes may be recorded as they are, and what the others are told."""
+
+    def test_a_refactoring_that_changes_no_output_is_recorded_without_a_new_version(self) -> None:
+        now = replace(RECORD, code="other")
+        assert not_raised("events", RECORD, now) is None
+        problem = unrecorded("events", RECORD, now)
+        assert problem is not None
+        assert "'events'" in problem
+        assert "demo_pipeline/pipeline/demonstration_stages.py:" in problem
+        assert "from '3' to '4'" in problem
+        assert "`make code-versions`" in problem
+
+    def test_new_code_with_other_outputs_needs_a_higher_version(self) -> None:
+        now = replace(RECORD, code="other", outputs="other")
+        refusal = not_raised("sft_samples", RECORD, now)
+        assert refusal is not None
+        assert "demo_pipeline/pipeline/dataset_stages.py:" in refusal
+        assert "from '3' to '4'" in refusal
+        assert unrecorded("sft_samples", RECORD, now) == refusal
+        assert not_raised("sft_samples", RECORD, replace(now, code_version="4")) is None
+
+    def test_other_outputs_of_the_same_code_come_from_an_input_and_need_none(self) -> None:
+        now = replace(RECORD, outputs="other")
+        assert not_raised("screenshots", RECORD, now) is None
+        assert "make code-versions" in (unrecorded("screenshots", RECORD, now) or "")
+
+    def test_a_version_never_falls(self) -> None:
+        assert not_raised("events", RECORD, replace(RECORD, code_version="10")) is None
+        refusal = not_raised("events", replace(RECORD, code_version="10"), RECORD)
+        assert "lower than the recorded '10'" in (refusal or "")
+
+    def test_an_up_to_date_record_is_no_problem_and_a_new_stage_is_one(self) -> None:
+        assert unrecorded("events", RECORD, RECORD) is None
+        assert "new" in (unrecorded("events", None, RECORD) or "")
+
+    def test_every_stage_has_an_entry_to_point_at(self) -> None:
+        assert len({entry(name) for name in stages()}) == len(stages())
+
+
+def digest(stage: str, module: str = "", before: str = "", after: str = "") -> str:
+    """The stage's hash with one text of one module changed."""
+    changed = {}
+    if module:
+        source = PACKAGE.joinpath(*module.split(".")).with_suffix(".py").read_text("utf-8")
+        assert before in source
+        changed = {f"demo_pipeline.{module}": source.replace(before, after)}
+    return CodeClosure(functions(stages()[stage]), changed).digest()
+
+
+class TestClosure:
+    """What counts as the code of a stage."""
+
+    def test_a_constant_of_a_helper_counts_where_it_is_used(self) -> None:
+        edit = ("actions.wheel", "120", "121")
+        assert digest("actions", *edit) != digest("actions")
+        assert digest("events", *edit) == digest("events")
+        assert digest("contact_sheets", *edit) == digest("contact_sheets")
+
+    def test_a_check_counts(self) -> None:
+        edit = ("observation.trees.tree_checks", "def check_cursor", "def check_pointer")
+        assert digest("ui_trees", *edit) != digest("ui_trees")
+
+    def test_docstrings_comments_and_layout_do_not_count(self) -> None:
+        path = PACKAGE / "actions" / "wheel.py"
+        source = path.read_text("utf-8")
+        opening = source.split('"""')[1]
+        assert digest("actions", "actions.wheel", opening, "Other words.") == digest("actions")
+        assert digest("actions", "actions.wheel", source, f"{source}\n\n# a comment\n") == digest(
+            "actions"
+        )
+
+    def test_a_definition_that_no_stage_uses_does_not_count(self) -> None:
+        path = PACKAGE / "actions" / "wheel.py"
+        source = path.read_text("utf-8")
+        edit = ("actions.wheel", source, f"{source}\n\ndef unused() -> int:\n    return 1\n")
+        assert digest("actions", *edit) == digest("actions")
+
+    def test_settings_do_not_count_because_their_values_are_in_the_settings_hash(self) -> None:
+        assert digest("actions", "settings", "300", "301") == digest("actions")
+        for stage in stages().values():
+            assert "demo_pipeline.settings" not in CodeClosure(functions(stage)).modules()
+
+    def test_data_files_count(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        trees, actions = digest("ui_trees"), digest("actions")
+        other = tmp_path / "roles.json"
+        other.write_text("{}")
+        monkeypatch.setattr(
+            "demo_pipeline_tests.golden.stage_code._data_files", lambda: {"roles.json": other}
+        )
+        assert digest("ui_trees") != trees
+        assert digest("actions") == actions
+
+    def test_the_functions_of_every_stage_reach_their_subject(self) -> None:
+        subjects = {
+            "raw_recordings": "recording.manifest",
+            "events": "recording.input_log",
+            "actions": "actions.keyboard",
+            "screenshots": "observation.calibration.pointer_alignment",
+            "ui_trees": "observation.trees.hit_test",
+            "trajectories": "formats.desktopd.validator",
+            "contact_sheets": "observation.overlay",
+            "sft_samples": "formats.desktopd.sft_validator",
+            "messages_dataset": "datasets.prompts",
+            "cudag_dataset": "formats.cudag.record_rules",
+            "trajectory_index": "datasets.cards",
+            "osworld_quests": "datasets.task_text",
+        }
+        for name, subject in subjects.items():
+            modules = CodeClosure(functions(stages()[name])).modules()
+            assert f"demo_pipeline.{subject}" in modules, name

@@ -1,0 +1,150 @@
+"""The decode pass on short films: what the screen shows while the pointer is on its way."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from demo_pipeline.actions.action_tables import Action
+from demo_pipeline.actions.inputs import Input
+from demo_pipeline.observation.calibration.calibrate import Calibration
+from demo_pipeline.observation.calibration.canvas import fit_canvas
+from demo_pipeline.observation.calibration.clock import Clock
+from demo_pipeline.observation.frames.decode_pass import run_decode_pass
+from demo_pipeline.observation.frames.frame_choice import (
+    BeforeFrameChooser,
+    FrameChoice,
+    FrameChooser,
+    Reason,
+)
+from demo_pipeline.observation.frames.frame_requests import FrameRequest, request_frames
+from demo_pipeline.observation.frames.pointer_path import PointerPath
+from demo_pipeline.observation.frames.recorded_video import RecordedVideo
+from demo_pipeline.observation.frames.screenshot_writer import Screenshot
+from demo_pipeline.observation.frames.video_frames import Frame
+from demo_pipeline.recording.video_probe import scan_packets
+from demo_pipeline.settings import ObservationSettings
+from demo_pipeline_tests.simulator.video import TICKS, VideoOptions, encode
+
+WIDTH, HEIGHT, FPS = 1280, 720, 15
+CANVAS = fit_canvas((WIDTH, HEIGHT), 1.0)
+CALIBRATION = Calibration(Clock(0.0, "pixels", 5.0), CANVAS, "pixels", None)
+APPEARS_S = 3.4  # while the pointer moves, from 3.0 s until the press at 4.5 s
+PATH = PointerPath(
+    [Input(0, 500, "mouse_move", 300.0, 600.0)]
+    + [
+        Input(1 + step, 3000 + 18 * step, "mouse_move", 300.0 + 4 * step, 600.0 - 6 * step)
+        for step in range(81)
+    ]
+)
+ACTIONS = [
+    Action("click", 1000, 1100, [], 0, 300.0, 600.0),
+    Action("click", 4500, 4600, [], 1, 620.0, 120.0),
+]
+
+
+def film(
+    path: Path, appearing: tuple[int, int, int, int] | None, after_s: float = APPEARS_S
+) -> None:
+    """Six seconds of a grey screen; a light box (left, top, right, bottom) appears on the way."""
+    page = np.full((HEIGHT * 3 // 2, WIDTH), 128, np.uint8)
+    page[:HEIGHT] = 90
+    shown = page.copy()
+    if appearing:
+        left, top, right, bottom = appearing
+        shown[top:bottom, left:right] = 200
+    pictures = (
+        (number * TICKS // FPS, shown if number / FPS >= after_s else page)
+        for number in range(6 * FPS)
+    )
+    encode(path, pictures, (WIDTH, HEIGHT), VideoOptions(fps=FPS, gop=300, preset="ultrafast"))
+
+
+def observe(
+    path: Path,
+    out: Path,
+    choose_with: Callable[[FrameRequest], FrameChooser] = BeforeFrameChooser,
+) -> tuple[Screenshot, list[float]]:
+    """The screenshot of the second click, and when much of the screen changed."""
+    out.mkdir()
+    settings = ObservationSettings()
+    requests = request_frames(
+        ACTIONS, {}, PATH, calibration=CALIBRATION, frame_s=1 / FPS, settings=settings
+    )
+    video = RecordedVideo(path, scan_packets(path))
+    observed = run_decode_pass(
+        video,
+        requests,
+        calibration=CALIBRATION,
+        path=PATH,
+        actions=ACTIONS,
+        folder=out,
+        choose_with=choose_with,
+    )
+    return observed.screenshots[1], list(observed.large_changes)
+
+
+@pytest.mark.parametrize(
+    "box",
+    [
+        pytest.param((400, 200, 800, 500), id="a dialog"),
+        pytest.param((0, 55, WIDTH, 91), id="a bar across the screen"),
+        pytest.param((0, 2, WIDTH, 16), id="a thin bar at the top"),
+        pytest.param((1240, 0, WIDTH, HEIGHT), id="a panel at the side"),
+    ],
+)
+def test_what_opens_while_the_pointer_moves_is_in_the_screenshot(
+    tmp_path: Path, box: tuple[int, int, int, int]
+) -> None:
+    film(tmp_path / "film.mp4", box)
+    screenshot, large = observe(tmp_path / "film.mp4", tmp_path / "out")
+    assert large == [pytest.approx(APPEARS_S, abs=1 / FPS)]
+    assert screenshot.reason == "settled"
+    assert screenshot.time == pytest.approx(APPEARS_S, abs=1 / FPS)
+
+
+@pytest.mark.parametrize("box", [None, (600, 110, 660, 130)])
+def test_what_lights_up_on_the_way_is_not(
+    tmp_path: Path, box: tuple[int, int, int, int] | None
+) -> None:
+    film(tmp_path / "film.mp4", box)
+    screenshot, large = observe(tmp_path / "film.mp4", tmp_path / "out")
+    assert (large, screenshot.reason) == ([], "pre_move")
+    assert screenshot.time is not None
+    assert screenshot.time < 3.0
+
+
+def test_a_small_change_before_the_pointer_moves_is_noted(tmp_path: Path) -> None:
+    film(tmp_path / "film.mp4", (800, 300, 840, 340), after_s=43 / FPS)
+    screenshot, _ = observe(tmp_path / "film.mp4", tmp_path / "out")
+    assert screenshot.reason == "pre_move"
+    assert screenshot.time == pytest.approx(44 / FPS)
+    assert screenshot.settle_ms == pytest.approx(1000 / FPS)
+
+
+class FirstFrameChooser:
+    """Another rule: the first candidate, whatever changes."""
+
+    def __init__(self, _: FrameRequest) -> None:
+        self._first: Frame | None = None
+
+    def needs_only_large_changes(self, _: Frame) -> bool:
+        return True
+
+    def see(self, frame: Frame, *, changed: bool, large: bool) -> None:
+        del changed, large
+        self._first = self._first or frame
+
+    def choice(self) -> FrameChoice:
+        return FrameChoice(self._first, Reason.SETTLED if self._first else Reason.MISSING)
+
+
+def test_another_rule_can_choose_the_frames(tmp_path: Path) -> None:
+    film(tmp_path / "film.mp4", (400, 200, 800, 500))
+    screenshot, _ = observe(tmp_path / "film.mp4", tmp_path / "out", FirstFrameChooser)
+    assert screenshot.file is not None
+    assert (tmp_path / "out" / screenshot.file).is_file()
+    assert screenshot.time is not None
+    assert 1.1 <= screenshot.time < 3.0  # the span starts shortly before the pointer moves
+    assert screenshot.reason == "settled"

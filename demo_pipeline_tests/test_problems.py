@@ -1,0 +1,44 @@
+"""Problems as dictionaries: nothing is lost, and foreign records are read."""
+
+import json
+
+import pytest
+
+from demo_pipeline.problems import Problem, Severity
+
+FULL = Problem(
+    "torn",
+    "input_log.jsonl",
+    "ends early",
+    line=3,
+    frame=5,
+    remedy="send it again",
+    severity=Severity.WARNING,
+    demonstration="d1",
+    byte=7,
+)
+
+
+@pytest.mark.parametrize("problem", [FULL, Problem("torn", "meta.json", "ends early")])
+def test_a_problem_survives_a_json_document(problem: Problem) -> None:
+    values = json.loads(json.dumps(problem.as_dict()))
+    assert Problem.from_dict(values) == problem
+    assert isinstance(Problem.from_dict(values).severity, Severity)
+
+
+def test_the_demonstration_can_be_replaced() -> None:
+    assert Problem.from_dict(FULL.as_dict(), demonstration="d2").demonstration == "d2"
+    assert Problem.from_dict(FULL.as_dict(), demonstration="").demonstration == ""
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"code": 5, "file": None, "message": ["x"], "remedy": {}, "demonstration": 1},
+        {"line": "three", "frame": True, "byte": 1.5, "severity": "fatal"},
+        {"line": -1, "frame": 2**63, "severity": None, "unknown": 1},
+    ],
+)
+def test_missing_and_foreign_values_are_empty(values: dict[str, object]) -> None:
+    assert Problem.from_dict(values) == Problem("", "", "")

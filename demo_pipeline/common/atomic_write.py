@@ -24,12 +24,6 @@ def hidden_name() -> str:
     return f".{secrets.token_hex(8)}"
 
 
-def atomic_write(path: Path, data: bytes) -> None:
-    """Write or replace a file; readers see the old bytes or the new. See `atomic_file`."""
-    with atomic_file(path) as file:
-        file.write(data)
-
-
 @contextmanager
 def atomic_file(
     path: Path, *, draft: Path | None = None, hook: Hook = no_hook

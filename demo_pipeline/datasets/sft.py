@@ -36,7 +36,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("split", pa.string(), "train, val, test or held_out"),
     ("task_id", pa.string(), "of task.json"),
     ("application", pa.string(), "of task.json"),
-    ("action_type", pa.string(), "seed 001 action type"),
+    ("action_type", pa.string(), "OSWorld-Desktopd action type"),
     ("instruction", pa.string(), "input.instruction"),
     ("screenshot", pa.string(), "input.screenshot: path in the dataset"),
     ("ui_tree", pa.string(), "input.ui_tree: path in the dataset"),

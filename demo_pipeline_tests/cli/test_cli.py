@@ -428,7 +428,7 @@ class TestSettings:
             ("ACTIONS__CLICK_RADIUS_PX", "wide", "DEMO_PIPELINE_ACTIONS__CLICK_RADIUS_PX: "),
             ("DATASETS__TRAIN_RATIO", "0.7", "add up to 1"),
             ("ACTIONS", '{"wide":', '"actions"'),
-            ("STORE", "s3://key:secret@bucket/store", "take them out"),
+            ("STORE", "s3://key:secret@bucket/store", "remove them, and set AWS_ACCESS_KEY_ID"),
             ("UPLOADS", "gs://key:secret@bucket/in", "give a path"),
             ("OSWORLD_TASKS", "s3://key:secret@bucket/tasks", "give a path"),
             ("DATASETS__IMAGES", "secret", "is now called datasets.image_mode "),

@@ -143,7 +143,7 @@ def test_a_file_that_may_not_be_read_is_told_once_and_not_tried_for_ever(
     [record] = list_quarantine(made.workspace.store)
     [problem] = record.problems
     assert (problem["code"], problem["file"]) == ("unreadable_file", "recording.mp4")
-    assert "right to read" in str(problem["remedy"])
+    assert "let the pipeline's user read it" in str(problem["remedy"])
     (made.uploads / "one" / "recording.mp4").chmod(0o644)
     assert made.process("one").success
     assert list_quarantine(made.workspace.store) == []

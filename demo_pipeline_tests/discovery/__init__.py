@@ -1,1 +1,1 @@
-"""Discovery: what is decided, remembered and asked for, and a world in which all goes wrong."""
+"""Tests of discovery, and a simulated world with every fault."""

@@ -1,4 +1,4 @@
-"""A bucket for simulations: only what discovery asks for, fast, in no order, with short pages."""
+"""A fast bucket for simulations: what discovery calls, with short, unordered pages."""
 
 import zlib
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Runs as Dagster remembers them: a key launches once, a run reads its upload some time later."""
+"""Runs as Dagster keeps them: a key launches once, a run reads its upload some time later."""
 
 from collections import defaultdict
 from collections.abc import Callable
@@ -26,7 +26,7 @@ class Run:
 
 @dataclass
 class Runs:
-    """`Launched`, and the launching.
+    """A `RunHistory`, and the launching of runs.
 
     Attributes:
         before: called before each question, with its name; may raise.
@@ -59,7 +59,7 @@ class Runs:
         return EndedRuns(tuple(self._ends[int(token or 0) :]), str(len(self._ends)))
 
     def lose(self, run: Run) -> None:
-        """It is cancelled, or dies without a word."""
+        """Cancel the run, or let it die without a record."""
         run.lost = True
         self._ends.append(run.id)
 

@@ -7,7 +7,7 @@ from demo_pipeline.discovery.ledger import Ledger
 
 
 class Killed(BaseException):
-    """The process is no more."""
+    """The process was killed."""
 
 
 class DyingLedger(Ledger):

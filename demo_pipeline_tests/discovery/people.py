@@ -1,12 +1,12 @@
-"""What people do to a bucket in a simulation: every change with its time, made from a seed."""
+"""What people do to a bucket in a simulation: every change with its time, from a seed."""
 
 from dataclasses import dataclass
 from random import Random
 
 from demo_pipeline.common.recording_files import RECORDING_FILES
 
-QUIET = 60.0  # seconds; the gaps within one upload are shorter
-_LONGEST_GAP = 0.97 * QUIET
+STABLE = 60.0  # seconds; the gaps within one upload are shorter
+_LONGEST_GAP = 0.97 * STABLE
 
 
 @dataclass(frozen=True, order=True)
@@ -34,7 +34,7 @@ Contents = dict[str, str]  # file -> ETag
 
 
 class Person:
-    """Somebody with one demonstration.
+    """A person with one demonstration.
 
     Args:
         name: of the folder.
@@ -108,7 +108,7 @@ class Person:
             self._contents[file] = etag
 
     def _gap(self, *, long: bool) -> None:
-        """Before the file that was still lacking it may be as long as it likes."""
+        """The pause before the last missing file may have any length."""
         longest = 900 if long and self._random.random() < 0.3 else _LONGEST_GAP
         self._time += self._random.uniform(0, longest)
 

@@ -1,4 +1,4 @@
-"""A bucket, a ledger, runs and a clock, for tests that tell one incident."""
+"""A bucket, a ledger, runs and a clock, for tests of one incident each."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from demo_pipeline_tests.discovery.bucket import Bucket
 from demo_pipeline_tests.discovery.dagster_like import Runs
 from demo_pipeline_tests.discovery.dying_ticks import DyingLedger
 
-QUIET = 60
+STABLE = 60
 
 
 @dataclass
@@ -24,7 +24,7 @@ class Scene:
 
     Attributes:
         path: of the ledger.
-        objects: looked at instead of the bucket.
+        objects: used instead of the bucket.
         seconds_a_request: that pass within a tick.
         before: called before every step of a tick, in the ledger too; may raise.
     """
@@ -65,8 +65,8 @@ class Scene:
         """Keys of the runs that are launched."""
         return [each.run_key for each in found.requests if self.runs.launch(each, self.now)]
 
-    def go_on(self, seconds: float = 4 * QUIET) -> list[Request]:
-        """Looks and launches for so long; what was launched."""
+    def go_on(self, seconds: float = 4 * STABLE) -> list[Request]:
+        """Tick and launch for some seconds; returns what was launched."""
         launched = []
         for _ in range(int(seconds / 30)):
             found = self.tick()

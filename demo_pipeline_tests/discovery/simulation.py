@@ -1,5 +1,5 @@
-"""A world from a seed: people upload, sensor, daemon and runs die, the ledger is deleted, the clock
-jumps back, tokens expire, pages change under the listing. Then: what was missed?
+"""A simulated world: people upload, sensor, daemon and runs die, the ledger is deleted, the clock
+jumps back, tokens expire, pages change during a listing. Then it counts what was missed.
 
 Beside the real `tick`, the usual sensor with a last-modified cursor polls the same bucket; it
 is spared the kills.
@@ -28,10 +28,10 @@ from demo_pipeline.storage.errors import StorageError
 from demo_pipeline_tests.discovery.bucket import Bucket
 from demo_pipeline_tests.discovery.dagster_like import Run, Runs
 from demo_pipeline_tests.discovery.dying_ticks import DyingLedger, Killed
-from demo_pipeline_tests.discovery.people import QUIET, Change, people
+from demo_pipeline_tests.discovery.people import STABLE, Change, people
 
 SETTINGS = DiscoverySettings(
-    stable_seconds=QUIET,
+    stable_seconds=STABLE,
     pages_per_tick=5,
     seconds_per_tick=20,
     polls_per_tick=60,
@@ -66,7 +66,7 @@ class Result:
     Attributes:
         ours: of `tick`.
         cursor: of the last-modified cursor.
-        misjudged: folders whose state in the ledger is not what lies there at the end.
+        misjudged: folders whose state in the ledger differs from the bucket at the end.
         demonstrations: complete at the end.
         runs: launched by us.
         superseded: of those.
@@ -87,7 +87,7 @@ class Result:
 
 
 class CursorSensor:
-    """Takes what has been modified since the newest object it saw; runs what has its files."""
+    """Runs the complete uploads that were modified after the newest object it saw."""
 
     def __init__(self) -> None:
         self.runs: dict[str, list[Run]] = defaultdict(list)
@@ -193,7 +193,7 @@ class World:
         self._step("launched")
 
     def _read(self, run: Run) -> None:
-        """The run re-checks what it was launched for; its outcome is told some time later."""
+        """The run compares its upload with its fingerprint; its outcome is known later."""
         run.read = self.time
         if self.random.random() < 0.06:
             self.runs.lose(run)
@@ -225,7 +225,7 @@ class World:
         self.time = until
 
     def _request(self, _: str) -> None:
-        """Every request takes time, in which people go on; one in 200 is refused."""
+        """Every request takes time, in which people continue; one in 200 fails."""
         self._step("request")
         self._pass(self.random.uniform(0, 0.2))
         if not self._peace and self.random.random() < 0.005:
@@ -249,7 +249,7 @@ class World:
 
 
 def simulate(seed: int, count: int) -> Result:
-    """One world, and what became of it."""
+    """Simulate one world."""
     with tempfile.TemporaryDirectory() as folder:
         world = World(seed, count, Path(folder))
         world.run()
@@ -270,7 +270,7 @@ def simulate(seed: int, count: int) -> Result:
 
 
 def _truth(world: World, name: str) -> tuple[UploadState | None, ...]:
-    """States that are right at the end; a ledger made anew never knew those that are gone."""
+    """States that are right at the end; a new ledger never knew uploads that are gone."""
     files = world.bucket.files(name)
     if not files:
         return (UploadState.GONE, None)

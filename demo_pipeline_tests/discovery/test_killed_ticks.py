@@ -1,4 +1,4 @@
-"""A sensor that is killed between any two steps costs no upload and doubles no run."""
+"""A sensor killed between any two steps loses no upload and doubles no run."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -84,5 +84,5 @@ def test_while_it_grants_a_rerun_request(tmp_path):
     check(a_rerun_request, tmp_path, ["a", "a", "b"], steps=20)
 
 
-def test_while_it_makes_up_for_a_lost_run(tmp_path):
+def test_while_it_retries_a_lost_run(tmp_path):
     check(a_lost_run, tmp_path, ["a", "a", "b"], steps=20)

@@ -1,4 +1,4 @@
-"""A ledger that is damaged, old or locked away never stops discovery for long."""
+"""A ledger that is damaged, old or deleted never stops discovery for long."""
 
 import sqlite3
 
@@ -29,7 +29,7 @@ def is_whole_again(scene: Scene) -> bool:
 
 
 @pytest.mark.parametrize("damage", [b"", b"not a database", b"SQLite format 3\0" + b"x" * 5000])
-def test_a_file_that_is_no_ledger_is_set_aside_and_made_anew(known, damage):
+def test_a_damaged_file_is_renamed_and_created_again(known, damage):
     known.lose_ledger()
     known.path.write_bytes(damage)
     assert is_whole_again(known)
@@ -45,7 +45,7 @@ def test_a_page_that_was_overwritten_is_noticed(known):
     assert is_whole_again(known)
 
 
-def test_a_ledger_of_another_version_is_set_aside(known):
+def test_a_ledger_of_another_version_is_renamed(known):
     connection = sqlite3.connect(known.path)
     connection.execute("PRAGMA user_version = 99")
     connection.close()
@@ -63,20 +63,20 @@ def test_another_version_with_a_requested_rerun_is_kept_for_people(known):
     aside.close()
 
 
-def test_a_place_where_no_file_can_be_is_named(tmp_path):
+def test_a_path_where_no_file_can_be_is_named(tmp_path):
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(StorageError, match="the ledger of uploads cannot be opened"):
         Ledger.open(tmp_path / "file" / "ledger.sqlite")
 
 
-def test_a_ledger_that_goes_away_under_a_look_is_a_storage_error(scene):
+def test_a_ledger_closed_during_a_tick_is_a_storage_error(scene):
     ledger = Ledger.open(scene.path)
     ledger.close()
     with pytest.raises(StorageError, match="ledger"):
         tick(scene.bucket, ledger, scene.runs, scene.now, scene.settings)
 
 
-def test_what_is_written_in_a_transaction_that_fails_is_not_kept(scene):
+def test_a_failed_transaction_writes_nothing(scene):
     scene.upload("demo")
     scene.tick()
     with Ledger.open(scene.path) as ledger:
@@ -85,7 +85,7 @@ def test_what_is_written_in_a_transaction_that_fails_is_not_kept(scene):
         assert ledger.reruns("demo") == []
 
 
-def test_names_that_are_no_text_are_kept(scene):
+def test_names_that_are_not_utf_8_are_kept(scene):
     name = "caf\udce9"
     with Ledger.open(scene.path) as ledger:
         file = ObservedFile("meta.json", "etag", 2**40, 7)

@@ -1,4 +1,4 @@
-"""listed = accepted + quarantined + pending + gone, or it is said who does not fit."""
+"""listed = accepted + quarantined + pending + gone, or a problem names what does not fit."""
 
 from contextlib import contextmanager
 
@@ -69,7 +69,7 @@ def test_an_upload_that_discovery_does_not_know_breaks_the_sum_and_is_named(plac
     ]
 
 
-def test_an_upload_that_came_since_the_last_look_is_pending_and_no_error(place):
+def test_an_upload_that_arrived_after_the_last_tick_is_pending_and_not_an_error(place):
     with ledger_of(place) as ledger:
         found = reconcile(ledger, (), ["a", "b", "pending", "late"], recent_tick=True)
         assert ledger.last_tick() == place.now
@@ -80,11 +80,11 @@ def test_an_upload_that_came_since_the_last_look_is_pending_and_no_error(place):
     ]
 
 
-class TestWhatBecameOfTheRuns:
-    def test_a_run_under_way_needs_no_trajectory_yet(self, place):
+class TestOutcomesOfRuns:
+    def test_a_live_run_needs_no_trajectory_yet(self, place):
         assert unfinished_uploads(["a", "b"], {"a"}, place.runs) == UnfinishedUploads()
 
-    def test_a_cancelled_run_that_is_made_up_for_is_pending(self, place):
+    def test_a_cancelled_run_that_is_retried_is_pending(self, place):
         place.runs.lose(place.runs.by_id["a"][-1])
         unfinished = unfinished_uploads(["a", "b"], {"a"}, place.runs)
         with ledger_of(place) as ledger:
@@ -93,7 +93,7 @@ class TestWhatBecameOfTheRuns:
         assert found.balanced
 
     @pytest.mark.parametrize("made", [set(), {"a"}])
-    def test_one_that_was_cancelled_too_often_breaks_the_sum_and_is_named(self, place, made):
+    def test_an_upload_cancelled_too_often_breaks_the_sum_and_is_named(self, place, made):
         for _ in range(3):
             place.runs.lose(place.runs.by_id["a"][-1])
             place.go_on()
@@ -107,20 +107,20 @@ class TestWhatBecameOfTheRuns:
         ]
         assert held.balanced  # a record says why
 
-    def test_a_run_that_was_deleted_counts_by_what_it_made(self, place):
+    def test_a_deleted_run_counts_by_what_it_built(self, place):
         place.runs.by_id.clear()
         assert unfinished_uploads(["a", "b"], {"a"}, place.runs) == UnfinishedUploads(
             lost=frozenset("b")
         )
 
-    def test_a_run_that_ended_well_and_made_nothing_is_named(self, place, monkeypatch):
+    def test_a_successful_run_that_built_nothing_is_named(self, place, monkeypatch):
         monkeypatch.setattr(type(place.runs.by_id["a"][-1]), "outcome", RunOutcome.ENDED)
         assert unfinished_uploads(["a", "b"], {"a"}, place.runs) == UnfinishedUploads(
             lost=frozenset("b")
         )
 
 
-def test_what_vanished_just_now_is_gone_and_named(place):
+def test_an_upload_that_just_vanished_is_gone_and_named(place):
     with ledger_of(place) as ledger:
         found = reconcile(ledger, (), ["a", "pending"])
     assert figures(found) == (5, 1, 1, 1, 2)
@@ -130,14 +130,14 @@ def test_what_vanished_just_now_is_gone_and_named(place):
     ]
 
 
-def test_what_was_gone_and_lies_there_again_is_pending(place):
+def test_an_upload_that_returned_is_pending(place):
     with ledger_of(place) as ledger:
         found = reconcile(ledger, (), ["a", "b", "pending", "gone"])
     assert figures(found) == (5, 2, 1, 2, 0)
     assert found.problems == ()
 
 
-def test_a_record_of_what_was_never_uploaded_is_named(place):
+def test_a_quarantine_record_without_an_upload_is_named(place):
     with ledger_of(place) as ledger:
         found = reconcile(ledger, {"stranger", "gone"}, None)
     assert found.balanced

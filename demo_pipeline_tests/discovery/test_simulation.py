@@ -1,4 +1,4 @@
-"""What a season of uploads, deaths and lost ledgers must not cost: a demonstration."""
+"""No demonstration is lost in simulated worlds of uploads, kills and lost ledgers."""
 
 import pytest
 
@@ -10,15 +10,15 @@ def results() -> list[Result]:
     return [simulate(seed, 100) for seed in range(5)]
 
 
-def test_nothing_is_missed_hurried_or_doubled(results):
+def test_no_upload_is_missed_run_too_early_or_run_twice(results):
     assert [each.ours for each in results] == [Figures(0, 0, 0, 0)] * 5
 
 
-def test_the_ledger_says_what_lies_there(results):
+def test_the_ledger_agrees_with_the_uploads(results):
     assert [each.misjudged for each in results] == [0] * 5
 
 
-def test_all_that_can_go_wrong_went_wrong(results):
+def test_every_fault_occurred(results):
     assert sum(each.kills for each in results) > 20
     assert sum(each.ledgers_lost for each in results) >= 5
     assert sum(each.superseded for each in results) > 0
@@ -30,5 +30,5 @@ def test_a_last_modified_cursor_fails_in_the_same_worlds(results):
     assert sum(each.cursor.premature for each in results) > 10
 
 
-def test_a_seed_is_a_world(results):
+def test_the_same_seed_gives_the_same_world(results):
     assert simulate(0, 100) == results[0]

@@ -1,4 +1,4 @@
-"""Whatever people, the clock, the daemon and the disk do, in any order: the same invariants."""
+"""Invariants of discovery under any order of uploads, clock jumps, kills and lost ledgers."""
 
 import tempfile
 from itertools import pairwise
@@ -19,7 +19,7 @@ NAMES = ("a", "b", "c d")
 
 
 class Uploads(RuleBasedStateMachine):
-    """Runs are for quiet uploads, never twice but for a loss, in the end for what lies there."""
+    """Runs are for stable uploads, twice only when lost, in the end for the present files."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Incidents with uploads, told one by one."""
+"""Incidents with uploads, one a test."""
 
 import json
 import re
@@ -20,7 +20,7 @@ def keys(requests):
 
 
 class TestUploading:
-    def test_an_upload_is_requested_once_it_has_been_quiet(self, scene):
+    def test_an_upload_is_requested_once_it_is_stable(self, scene):
         scene.upload("demo")
         assert scene.tick().requests == ()
         assert scene.tick(after=59).requests == ()
@@ -29,14 +29,14 @@ class TestUploading:
         assert (request.id, request.fingerprint, request.reason) == ("demo", fingerprint, "new")
         assert request.run_key == f"demo@{fingerprint[:16]}"
 
-    def test_every_change_starts_the_quiet_time_again(self, scene):
+    def test_every_change_restarts_the_wait(self, scene):
         for version in range(5):
             scene.upload("demo", str(version), ("recording.mp4",))
             scene.upload("demo", files=RECORDING_FILES[:2])
             assert scene.tick(after=50).requests == ()
         assert len(scene.tick(after=61).requests) == 1
 
-    def test_a_file_that_went_back_and_forth_between_two_ticks_was_not_quiet(self, scene):
+    def test_a_file_that_went_back_and_forth_between_two_ticks_was_not_stable(self, scene):
         scene.upload("demo")
         scene.tick()
         scene.now += 40
@@ -45,8 +45,8 @@ class TestUploading:
         assert scene.tick(21).requests == ()
         assert len(scene.tick(61).requests) == 1
 
-    def test_a_file_that_is_written_again_as_it_was_is_part_of_an_upload(self, scene):
-        """Two files of three change, and the same third between them: never 60 s of quiet."""
+    def test_a_file_written_again_with_the_same_bytes_restarts_the_wait(self, scene):
+        """Two of three files change, the third is written between: never 60 s without a change."""
         scene.upload("demo")
         assert len(scene.go_on()) == 1
         for file, version in zip(RECORDING_FILES, ("2", "1", "2"), strict=True):
@@ -56,14 +56,14 @@ class TestUploading:
         [request] = scene.go_on()
         assert request.fingerprint == fingerprint_of(scene.bucket.files("demo"))
 
-    def test_two_files_are_no_upload_however_long_they_lie_there(self, scene):
+    def test_two_files_are_never_a_complete_upload(self, scene):
         scene.upload("demo", files=RECORDING_FILES[:2])
         assert scene.go_on(7200) == []
         assert scene.state("demo") is UploadState.PENDING
         scene.upload("demo", files=RECORDING_FILES[2:])
         assert len(scene.go_on()) == 1
 
-    def test_an_abandoned_upload_is_not_looked_at_every_time(self, scene):
+    def test_an_abandoned_upload_is_not_polled_in_every_tick(self, scene):
         scene.upload("demo", files=RECORDING_FILES[:1])
         scene.go_on(7200)
         assert sum(scene.tick().polls for _ in range(40)) <= 3
@@ -80,13 +80,13 @@ class TestUploading:
         assert scene.tick().requests == ()
         assert len(scene.go_on()) == 1
 
-    def test_quiet_seconds_of_zero_take_what_is_there(self, scene):
+    def test_without_stable_seconds_a_complete_upload_runs_at_once(self, scene):
         scene.settings = DiscoverySettings(stable_seconds=0)
         scene.upload("demo")
         assert len(scene.tick().requests) == 1
 
-    def test_a_slow_look_does_not_count_its_own_length_as_quiet(self, scene):
-        """Begun at 0 and seen at 45 s, an upload is not yet quiet for 60 s at 65 s."""
+    def test_the_length_of_a_slow_tick_does_not_count_as_stable(self, scene):
+        """Begun at 0 and seen at 45 s, an upload is not yet stable for 60 s at 65 s."""
         scene.upload("demo")
         scene.seconds_a_request = 15
         scene.tick()
@@ -96,7 +96,7 @@ class TestUploading:
 
 
 class TestLaunching:
-    def test_what_is_not_launched_is_requested_again_under_the_same_key(self, scene):
+    def test_a_request_that_is_not_launched_is_repeated_with_the_same_key(self, scene):
         scene.upload("demo")
         scene.tick()
         first, second = scene.tick(61), scene.tick()
@@ -121,15 +121,15 @@ class TestLaunching:
         scene.tick()
         assert scene.tick(61).new_ids == ("a",)
 
-    def test_a_run_from_elsewhere_counts(self, scene):
-        """`demo-pipeline run` took it before the sensor did."""
+    def test_a_run_launched_elsewhere_counts(self, scene):
+        """`demo-pipeline run` processed the upload before the sensor."""
         scene.upload("demo")
         scene.go_on()
         scene.lose_ledger()
         assert scene.go_on() == []
         assert scene.state("demo") is UploadState.ACCEPTED
 
-    def test_a_run_history_that_was_pruned_brings_nothing_back(self, scene):
+    def test_pruning_the_run_history_requests_no_run(self, scene):
         scene.upload("demo")
         scene.go_on()
         scene.runs.by_id.clear()
@@ -154,7 +154,7 @@ class TestUploadingAgain:
         scene.upload("demo")
         [self.first] = scene.go_on()
 
-    def test_a_new_version_is_run_and_so_is_the_way_back(self, scene):
+    def test_a_new_version_is_run_and_so_is_the_return_to_the_old(self, scene):
         scene.upload("demo", "2", RECORDING_FILES[:1])
         [second] = scene.go_on()
         scene.upload("demo", "1")
@@ -164,7 +164,7 @@ class TestUploadingAgain:
         scene.upload("demo", "2", RECORDING_FILES[:1])
         assert keys(scene.go_on()) == [f"{second.run_key}#1"]
 
-    def test_a_version_that_was_taken_back_before_it_was_quiet_is_nothing(self, scene):
+    def test_a_version_withdrawn_before_it_was_stable_is_not_run(self, scene):
         scene.upload("demo", "2")
         scene.tick()
         scene.upload("demo", "1")
@@ -194,7 +194,7 @@ class TestUploadingAgain:
         assert len(scene.go_on()) == 1
         assert scene.state("demo") is UploadState.ACCEPTED
 
-    def test_what_comes_back_as_it_was_needs_no_run(self, scene):
+    def test_an_upload_that_returns_unchanged_needs_no_run(self, scene):
         scene.delete("demo")
         scene.go_on()
         scene.upload("demo")
@@ -202,19 +202,19 @@ class TestUploadingAgain:
         assert scene.state("demo") is UploadState.ACCEPTED
 
     @pytest.mark.parametrize("lost", [False, True])
-    def test_a_superseded_run_is_made_up_for_though_the_upload_is_as_it_was(self, scene, lost):
-        """A was launched, its run met B, and A lies there again with the same ETags."""
+    def test_a_superseded_run_is_repeated_though_the_upload_changed_back(self, scene, lost):
+        """A was launched, its run read B, and A is uploaded again with the same ETags."""
         scene.runs.by_id["demo"][-1].superseded = True
         if lost:
             scene.lose_ledger()
         else:
             scene.request_rerun("demo", SUPERSEDED_REASON)
-        assert scene.tick().requests == ()  # it changed just now: quiet first
+        assert scene.tick().requests == ()  # it changed just now: it has to be stable first
         [again] = scene.go_on()
         assert (again.run_key, again.reason) == (f"{self.first.run_key}#1", SUPERSEDED_REASON)
         assert scene.go_on(1200) == []
 
-    def test_news_of_an_old_superseded_run_does_not_run_the_new_one_twice(self, scene):
+    def test_an_old_superseded_run_does_not_run_the_new_upload_twice(self, scene):
         self.last = scene.runs.by_id["demo"][-1]
         scene.upload("demo", "2")
         assert len(scene.go_on()) == 1
@@ -222,20 +222,20 @@ class TestUploadingAgain:
         scene.request_rerun("demo", SUPERSEDED_REASON)
         assert scene.go_on() == []
 
-    def test_news_that_arrives_in_the_middle_of_a_look_waits_for_the_next(self, scene):
-        """The ledger was lost, the last run is for what lies there, and an old one reports."""
+    def test_a_superseded_run_reported_during_a_tick_waits_for_the_next(self, scene):
+        """The ledger was lost, the last run is for the present files, and an old run reports."""
         scene.lose_ledger()
         scene.tick()
-        told = []
+        reported = []
 
         def tell(step):
-            if step == "last" and not told:
-                told.append(step)
+            if step == "last" and not reported:
+                reported.append(step)
                 scene.request_rerun("demo", SUPERSEDED_REASON)
 
         scene.before = tell
         assert scene.tick(61).requests == ()
-        assert told
+        assert reported
         assert scene.go_on() == []
         assert scene.state("demo") is UploadState.ACCEPTED
 
@@ -248,7 +248,7 @@ class TestUploadingAgain:
 
 
 class TestRunsThatCameToNothing:
-    """A run was launched and accepted; then somebody cancelled it, or its machine went away."""
+    """A run was launched and accepted; then it was cancelled, or its machine died."""
 
     @pytest.fixture(autouse=True)
     def _first(self, scene):
@@ -259,7 +259,7 @@ class TestRunsThatCameToNothing:
     def lose(scene):
         scene.runs.lose(scene.runs.by_id["demo"][-1])
 
-    def test_it_is_made_up_for_at_the_next_look_and_only_once(self, scene):
+    def test_it_is_repeated_in_the_next_tick_and_only_once(self, scene):
         assert scene.go_on() == []
         self.lose(scene)
         found = scene.tick()
@@ -309,7 +309,7 @@ class TestRunsThatCameToNothing:
         scene.runs.lose(older)
         assert scene.go_on(1200) == []
 
-    def test_what_was_deleted_meanwhile_is_not_run(self, scene):
+    def test_an_upload_deleted_meanwhile_is_not_run(self, scene):
         self.lose(scene)
         scene.delete("demo")
         assert scene.go_on(1200) == []
@@ -321,7 +321,7 @@ class TestWishes:
         scene.upload("demo")
         [self.first] = scene.go_on()
 
-    def test_a_retry_is_run_once_at_the_next_look(self, scene):
+    def test_a_retry_is_run_once_in_the_next_tick(self, scene):
         scene.request_rerun("demo", "retry")
         found = scene.tick()
         assert [(each.run_key, each.reason) for each in found.requests] == [
@@ -338,7 +338,7 @@ class TestWishes:
         scene.request_rerun("demo", "reprocess")
         assert len(scene.go_on()) == 1
 
-    def test_a_wish_made_after_the_launch_and_before_it_was_confirmed_is_kept(self, scene):
+    def test_a_rerun_requested_between_launch_and_confirmation_is_kept(self, scene):
         scene.request_rerun("demo", "retry")
         scene.launch(scene.tick())
         scene.request_rerun("demo", "retry")
@@ -349,7 +349,7 @@ class TestWishes:
         scene.request_rerun("demo", "retry")
         assert len(scene.go_on(1200)) == 1
 
-    def test_a_wish_for_what_is_gone_ends_with_it(self, scene):
+    def test_a_requested_rerun_ends_when_the_upload_is_gone(self, scene):
         scene.delete("demo")
         scene.request_rerun("demo", "retry")
         assert scene.go_on(1200) == []
@@ -358,14 +358,14 @@ class TestWishes:
 
 
 class TestClock:
-    def test_a_clock_set_back_costs_one_look_and_hurries_nothing(self, scene):
+    def test_a_clock_set_back_costs_one_tick_and_shortens_no_wait(self, scene):
         scene.upload("demo")
         scene.tick()
         assert scene.tick(after=-86_400).requests == ()
         assert scene.tick(after=59).requests == ()
         assert len(scene.tick(after=2).requests) == 1
 
-    def test_a_clock_set_back_and_forth_is_no_quiet_time(self, scene):
+    def test_a_clock_set_back_and_forth_does_not_count_as_stable(self, scene):
         scene.upload("demo")
         scene.tick()
         scene.tick(after=-3600)
@@ -412,7 +412,7 @@ class TestListings:
         with Ledger.open(scene.path) as ledger:
             assert ledger.states() == {"demo": UploadState.PENDING}
 
-    def test_a_look_is_bounded_and_the_rest_is_not_forgotten(self, scene):
+    def test_a_tick_is_bounded_and_the_rest_is_not_forgotten(self, scene):
         scene.settings = DiscoverySettings(
             pages_per_tick=2, polls_per_tick=7, requests_per_tick=3, stable_seconds=30
         )
@@ -428,7 +428,7 @@ class TestListings:
             launched += scene.launch(found)
         assert len(set(launched)) == len(launched) == 20
 
-    def test_time_runs_out_and_every_part_still_comes_on(self, scene):
+    def test_every_step_proceeds_when_time_runs_out(self, scene):
         scene.settings = DiscoverySettings(seconds_per_tick=0.5)
         scene.seconds_a_request = 1
         for number in range(5):
@@ -436,7 +436,7 @@ class TestListings:
         assert scene.tick().polls <= 2
         assert len(scene.go_on(1200)) == 5
 
-    def test_a_bucket_that_does_not_answer_is_said_and_survived(self, scene):
+    def test_a_bucket_that_does_not_answer_is_reported_and_survived(self, scene):
         scene.upload("demo")
         scene.tick()
 
@@ -452,7 +452,7 @@ class TestListings:
 
 
 class TestNames:
-    def test_two_folders_that_meet_on_one_id_are_neither_run(self, scene):
+    def test_neither_of_two_folders_with_one_id_is_run(self, scene):
         scene.upload("demo 1: login")
         scene.upload("demo_1_login-3c66c2aa7243d1c231babae2")
         scene.upload("other")
@@ -463,7 +463,7 @@ class TestNames:
         assert len(scene.go_on(600)) == 1
         assert scene.tick().collisions == {}
 
-    def test_a_name_that_is_no_text_has_an_id_and_is_printable(self, scene, tmp_path):
+    def test_a_name_that_is_not_utf_8_has_an_id_and_is_printable(self, scene, tmp_path):
         root = tmp_path / "uploads"
         folder = root / "caf\udce9"
         folder.mkdir(parents=True)

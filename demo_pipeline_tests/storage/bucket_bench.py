@@ -1,4 +1,4 @@
-"""A bucket as it was before, again and again, for tests in which something goes wrong once."""
+"""Copies of a bucket, for tests with one fault in each copy."""
 
 import shutil
 
@@ -15,7 +15,7 @@ LATER = START + 1e6
 
 
 class Bench:
-    """A bucket as it was before, any number of times, and machines with an empty cache."""
+    """Copies of a bucket, and machines with an empty cache."""
 
     def __init__(self, tmp_path):
         self.root, self.count = tmp_path, 0
@@ -32,16 +32,16 @@ class Bench:
         return objects
 
     def broken(self, work, kind, *, dies):
-        """For each call: the bucket in which `work` met a fault there, and what it said."""
+        """For each call: the bucket in which `work` met a fault at that call, and its error."""
         for call in range(1, 1000):
             objects = self.bucket()
             faulty = FaultyObjects(objects, Fault(call, kind, dies=dies))
-            said = None
+            failure = None
             try:
                 work(self.machine(faulty))
             except StorageError as error:
-                said = error
-            yield objects, said
+                failure = error
+            yield objects, failure
             if len(faulty.calls) < call:
                 return
             shutil.rmtree(self.root / str(self.count))
@@ -53,6 +53,6 @@ def old(store):
 
 
 def old_after_new(store):
-    """The new version is there already, and readers see the old one again."""
+    """The new version exists already, and the old version is published again."""
     put(store, OUTPUT, NEW)
     put(store, OUTPUT, OLD)

@@ -1,4 +1,4 @@
-"""Objects that fail as told at the n-th call: before, after it took effect, halfway, or unseen."""
+"""Objects that fail at the n-th call: before it, after its effect, halfway, or silently."""
 
 import threading
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ class Fault:
 
     `before` and `after`: it raises `StorageError` without or with its effect; with `dies`, so does
     every later call. `cut`: a fetch leaves the first half of the bytes and says nothing. `swap`:
-    somebody else replaces the object just before.
+    another process replaces the object just before.
     """
 
     call: int
     kind: Kind
     dies: bool = False
-    swapped: bytes = b"somebody else's bytes"
+    swapped: bytes = b"foreign bytes"
 
 
 class FaultyObjects:

@@ -1,4 +1,4 @@
-"""A process that kills children of its own at every file-system call of a commit.
+"""A program that kills a child process at every file-system call of a commit.
 
 Usage: `python killing.py ROOT`. For each scenario and each call number n it makes the store
 `ROOT/<scenario>/<n>`, in which a child died just before its n-th call. The last child of a
@@ -19,7 +19,7 @@ from demo_pipeline_tests.storage.making_outputs import put, recipe
 
 OLD = {"a.txt": "old", "deep/b.txt": "old"}
 NEW = {"a.txt": "new", "deep/b.txt": "new"}
-OUTPUT, LENDER = "events/d1", "hardlink_sources/d1"
+OUTPUT, SOURCE = "events/d1", "hardlink_sources/d1"
 DOCUMENT = "quarantine/d1.json"
 KILLED = 7
 
@@ -46,29 +46,29 @@ def old(store: Store) -> None:
 
 
 def old_after_new(store: Store) -> None:
-    """The new version is there already, and readers see the old one again."""
+    """The new version exists already, and the old version is published again."""
     put(store, OUTPUT, NEW)
     put(store, OUTPUT, OLD)
 
 
 def broken(store: Store) -> None:
-    """The version readers see lost a file."""
+    """The published version lacks a file."""
     put(store, OUTPUT, NEW)
     (Path(store.url) / OUTPUT / "deep/b.txt").unlink()
 
 
-def lender(store: Store) -> None:
+def hardlink_source(store: Store) -> None:
     put(store, OUTPUT, OLD)
-    put(store, LENDER, NEW)
+    put(store, SOURCE, NEW)
 
 
 def commit(store: Store) -> None:
     put(store, OUTPUT, NEW)
 
 
-def commit_lent(store: Store) -> None:
+def commit_hardlinks(store: Store) -> None:
     """The new files are those of another version."""
-    with store.open(LENDER) as (folder, version), store.stage(OUTPUT) as staging:
+    with store.open(SOURCE) as (folder, version), store.stage(OUTPUT) as staging:
         staging.hardlink_sources.append(version)
         for path in NEW:
             (staging.path / path).parent.mkdir(exist_ok=True)
@@ -87,7 +87,7 @@ def collect(store: Store) -> None:
 SCENARIOS: dict[str, tuple[Callable[[Store], None], Callable[[Store], None]]] = {
     "first": (nothing, commit),
     "replace": (old, commit),
-    "lent": (lender, commit_lent),
+    "hardlinks": (hardlink_source, commit_hardlinks),
     "return": (old_after_new, commit),
     "repair": (broken, commit),
     "document": (old, document),
@@ -96,7 +96,7 @@ SCENARIOS: dict[str, tuple[Callable[[Store], None], Callable[[Store], None]]] = 
 
 
 def dies(root: Path, calls: int, work: Callable[[Store], None]) -> bool:
-    """Whether a child that does `work` meets its end at call number `calls`."""
+    """Whether a child process that does `work` is killed at call number `calls`."""
     child = os.fork()
     if child == 0:
         work(LocalStore(root, Disk(Countdown(calls))))

@@ -29,13 +29,13 @@ def write(folder: Path, files: Files) -> None:
 
 
 def seen(store: Store, output: str) -> dict[str, str]:
-    """What a reader gets, links followed."""
+    """What a reader gets, with links followed."""
     with store.open(output) as (path, _):
         return contents(path)
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """Path → text of every file, links followed."""
+    """Path → text of every file, with links followed."""
     found = {}
     for entry in sorted(folder.iterdir()):
         if entry.is_dir():

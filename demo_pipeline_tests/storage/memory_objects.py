@@ -1,4 +1,4 @@
-"""Objects in memory: what S3 does, without a server, with a clock and an order of one's choice."""
+"""Objects in memory that behave as in S3, with a chosen clock and order of keys."""
 
 import hashlib
 import threading
@@ -96,12 +96,12 @@ class MemoryObjects:
             self.stored.pop(key, None)
 
     def place(self, key: str, data: bytes, modified: float | None = None) -> ObjectInfo:
-        """What somebody else writes, who may have begun long ago."""
+        """An object written by another process, perhaps with an old modification time."""
         with self._lock:
             return self._place(key, data, self._clock() if modified is None else modified)
 
     def age(self, modified: float) -> None:
-        """Let everything that is there have been written at this time, as it is."""
+        """Set the modification time of every object."""
         with self._lock:
             for key, each in list(self.stored.items()):
                 info = ObjectInfo(key, each.info.size, each.info.etag, modified)
@@ -116,7 +116,7 @@ class MemoryObjects:
         return info
 
     def _cut(self, names: set[str], token: str | None, limit: int) -> tuple[list[str], str | None]:
-        """The first `limit` names after the one that the token is, and the next token."""
+        """The first `limit` names after the token, and the next token."""
         ordered = sorted(names, key=self._rank)
         if token is not None:
             ordered = [name for name in ordered if self._rank(name) > self._rank(token)]

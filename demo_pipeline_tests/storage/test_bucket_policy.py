@@ -1,4 +1,4 @@
-"""The policy that the README gives is enough for the pipeline, and no more than that."""
+"""The bucket policy in the README grants what the pipeline needs, and no more."""
 
 import json
 import re
@@ -36,7 +36,7 @@ def documented(first_key: str) -> Any:
 def pipeline(
     moto: S3Server, recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Workspace]:
-    """One upload, and a pipeline whose user has the README's policy and nothing else."""
+    """One upload, and a pipeline whose user has only the README's policy."""
     with moto.connected():
         for url in (UPLOADS, STORE):
             moto.make_bucket(url.split("/")[2])
@@ -77,7 +77,7 @@ def test_the_uploads_cannot_be_written_with_it(pipeline: Workspace) -> None:
             pipeline.uploads.objects.delete(key)
 
 
-def test_the_documented_lifecycle_rule_is_one_that_s3_takes(moto: S3Server) -> None:
+def test_s3_accepts_the_documented_lifecycle_rule(moto: S3Server) -> None:
     with moto.connected():
         bucket = moto.make_bucket().removeprefix("s3://")
         rules = documented("Rules")

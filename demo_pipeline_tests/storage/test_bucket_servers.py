@@ -1,4 +1,4 @@
-"""The store on real S3 servers: what the tests in memory take for granted, they really do."""
+"""The store on real S3 servers, which behave as the tests in memory assume."""
 
 from concurrent.futures import ThreadPoolExecutor
 

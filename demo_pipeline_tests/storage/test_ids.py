@@ -4,7 +4,7 @@ import re
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.storage.ids import is_safe_id, safe_id
+from demo_pipeline.storage.ids import is_safe_id, printable_name, safe_id
 
 NAMES = st.one_of(
     st.text(max_size=300),
@@ -31,7 +31,7 @@ def test_an_id_is_its_own_id_and_a_safe_name_stays(name):
 
 @settings(deadline=None)
 @given(st.lists(NAMES, unique=True, min_size=2, max_size=10))
-def test_names_do_not_meet_unless_one_was_made_to(names):
+def test_different_names_have_different_ids_unless_a_name_imitates_an_id(names):
     keys = {safe_id(name) for name in names}
     assert len(keys) == len(names)
 
@@ -45,8 +45,14 @@ def test_the_id_is_the_same_on_every_machine():
     assert safe_id("demo 1: login") == "demo_1_login-3c66c2aa7243d1c231babae2"
 
 
-def test_what_is_no_safe_id():
+def test_unsafe_ids():
     for text in ("", ".", "..", "a..b", "-a", "_a", "a/b", "a\n", "a" * 129, "é", "../etc", "a b"):
         assert not is_safe_id(text), text
     for text in ("a", "0", "A.b_c-d", "a" * 128, "a."):
         assert is_safe_id(text), text
+
+
+def test_a_printable_name_is_valid_unicode_and_shows_bytes_that_are_not_utf_8():
+    assert printable_name("demo 1 ü") == "demo 1 ü"
+    assert printable_name("caf\udce9") == r"caf\xe9"
+    assert printable_name("\ud800").isascii()

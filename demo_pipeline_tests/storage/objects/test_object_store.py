@@ -1,4 +1,4 @@
-"""What every kind of `Objects` promises, over a folder, moto and SeaweedFS alike."""
+"""The guarantees of `Objects`, in a folder, on moto and on SeaweedFS."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -30,7 +30,7 @@ ODD_KEYS = (
 
 @pytest.fixture(params=KINDS)
 def objects(request: pytest.FixtureRequest, tmp_path: Path) -> Objects:
-    """An empty root of each kind; on S3 below a prefix, beside somebody else's object."""
+    """An empty root of each kind; on S3 below a prefix, beside a foreign object."""
     if request.param == "folder":
         root = tmp_path / "root"
         root.mkdir()
@@ -64,7 +64,7 @@ def folders(objects: Objects, prefix: str = "", limit: int = 1000) -> tuple[list
             return sorted(prefixes), sorted(keys)
 
 
-def test_an_object_looks_the_same_however_it_is_looked_at(objects: Objects, tmp_path: Path) -> None:
+def test_every_method_describes_an_object_in_the_same_way(objects: Objects, tmp_path: Path) -> None:
     put = objects.put("a/meta.json", b"bytes")
     head = objects.head("a/meta.json")
     assert head is not None
@@ -77,13 +77,13 @@ def test_an_object_looks_the_same_however_it_is_looked_at(objects: Objects, tmp_
     assert abs(put.modified - head.modified) < 60
 
 
-def test_an_empty_object_is_one(objects: Objects, tmp_path: Path) -> None:
+def test_an_empty_object_is_listed(objects: Objects, tmp_path: Path) -> None:
     etag = objects.put("a/input_log.jsonl", b"").etag
     objects.fetch("a/input_log.jsonl", etag, tmp_path / "got")
     assert (tmp_path / "got").read_bytes() == b""
 
 
-def test_what_is_not_there_is_nothing_and_can_be_deleted(objects: Objects, tmp_path: Path) -> None:
+def test_a_missing_object_is_none_and_can_be_deleted(objects: Objects, tmp_path: Path) -> None:
     objects.put("a/b/c", b"")
     for key in ("nothing", "a", "a/b", "a/b/c/d"):
         assert objects.head(key) is None
@@ -132,7 +132,7 @@ def test_pages_hold_every_key_once(objects: Objects) -> None:
         assert (len(found), set(found)) == (len(keys), keys)
 
 
-def test_a_replaced_object_is_another_one(objects: Objects, tmp_path: Path) -> None:
+def test_a_replaced_object_has_another_etag(objects: Objects, tmp_path: Path) -> None:
     before = objects.put("a/meta.json", b"before").etag
     assert objects.put("a/meta.json", b"after!").etag != before
     with pytest.raises(ObjectChangedError):
@@ -155,7 +155,7 @@ def test_conditions_of_a_put_hold(objects: Objects) -> None:
     assert read[0] == b"3"
 
 
-def test_a_large_file_goes_there_and_back(objects: Objects, tmp_path: Path) -> None:
+def test_a_large_file_is_written_and_read_back(objects: Objects, tmp_path: Path) -> None:
     data = os.urandom(2 * PART_BYTES + 7)
     (tmp_path / "large").write_bytes(data)
     put = objects.put("a/recording.mp4", tmp_path / "large")
@@ -173,7 +173,7 @@ def test_a_file_that_cannot_be_read_is_not_put(objects: Objects, tmp_path: Path)
 
 
 @pytest.mark.parametrize("objects", ["folder", "seaweedfs"], indirect=True)
-def test_of_many_who_write_first_one_does(objects: Objects) -> None:
+def test_one_of_many_simultaneous_first_writes_succeeds(objects: Objects) -> None:
     def won(n: int) -> bool:
         try:
             objects.put("pointer", str(n).encode(), if_none_match=True)
@@ -189,7 +189,7 @@ def test_of_many_who_write_first_one_does(objects: Objects) -> None:
 
 
 def _fill(kind: str, objects: Objects, keys: list[str]) -> None:
-    """Many empty objects, on moto past its slow front."""
+    """Many empty objects, put into moto without its slow server."""
     if kind == "moto":
         bucket, _, prefix = objects.url.removeprefix("s3://").partition("/")
         backend = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
@@ -200,7 +200,7 @@ def _fill(kind: str, objects: Objects, keys: list[str]) -> None:
         list(pool.map(lambda key: objects.put(key, b""), keys))
 
 
-def test_a_listing_of_2500_objects_pages_right(
+def test_a_listing_of_2500_objects_has_the_right_pages(
     objects: Objects, request: pytest.FixtureRequest
 ) -> None:
     keys = [f"{n:04}/meta.json" for n in range(2500)]
@@ -213,7 +213,7 @@ def test_a_listing_of_2500_objects_pages_right(
 
 
 @pytest.mark.parametrize("kind", ["moto", "seaweedfs"])
-def test_a_folder_and_an_object_may_have_one_name(
+def test_a_folder_and_an_object_may_have_the_same_name(
     kind: str, request: pytest.FixtureRequest
 ) -> None:
     objects = S3Objects(request.getfixturevalue(f"{kind}_url"))
@@ -227,7 +227,7 @@ def test_a_folder_and_an_object_may_have_one_name(
 # --- only folders
 
 
-def test_hidden_names_and_what_lies_outside_are_not_there(tmp_path: Path) -> None:
+def test_hidden_names_and_files_outside_the_root_are_ignored(tmp_path: Path) -> None:
     root = tmp_path / "root"
     objects = FolderObjects(root)
     objects.put("a/meta.json", b"in")
@@ -248,7 +248,7 @@ def test_hidden_names_and_what_lies_outside_are_not_there(tmp_path: Path) -> Non
             objects.put(key, b"")
 
 
-def test_a_root_that_is_not_there_is_no_empty_one(tmp_path: Path) -> None:
+def test_a_missing_root_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="DEMO_PIPELINE_UPLOADS"):
         FolderObjects(tmp_path / "none").list_page()
     with pytest.raises(StorageError, match="DEMO_PIPELINE_UPLOADS"):
@@ -270,10 +270,10 @@ KEYS = st.sets(
 
 @settings(max_examples=40, deadline=None)
 @given(keys=KEYS, limit=st.integers(1, 5), removed=st.integers(0, 11))
-def test_pages_of_a_folder_miss_nothing_that_stays(
+def test_pages_of_a_folder_miss_no_file_that_stays(
     keys: set[str], limit: int, removed: int
 ) -> None:
-    """Whatever is removed between two pages, all that stays is listed, once, in one order."""
+    """Files that stay are listed once and in order, whichever files are removed between pages."""
     with TemporaryDirectory() as root:
         objects = FolderObjects(Path(root))
         for key in keys:

@@ -1,4 +1,4 @@
-"""Damage in a bucket or in its cache: never served, named, and put right by making it again."""
+"""Damage in a bucket or its cache is never served, is reported, and is repaired by a new commit."""
 
 import pytest
 
@@ -65,7 +65,7 @@ def test_a_torn_manifest_in_the_cache_is_read_again(objects, store, machines, tm
 
 @pytest.mark.parametrize("path", ["deep/b.txt", "../manifest.json"])
 @pytest.mark.parametrize("bytes_there", [None, b"bet", b"ateb"])
-def test_damage_in_the_bucket_is_never_served_and_is_put_right_by_making_it_again(
+def test_damage_in_the_bucket_is_never_served_and_a_new_commit_repairs_it(
     objects, store, machines, path, bytes_there
 ):
     version = put(store, OUTPUT, FILES)
@@ -83,7 +83,7 @@ def test_damage_in_the_bucket_is_never_served_and_is_put_right_by_making_it_agai
     assert reader.verify(OUTPUT) == []
 
 
-def test_damage_behind_a_link_names_what_to_make(objects, store, machines):
+def test_damage_behind_a_link_names_the_damaged_output(objects, store, machines):
     trajectory = put(store, "trajectories/d1", {"task.json": "one"})
     put(store, "dataset", {}, {"trajectories/d1": trajectory})
     objects.place(file_key(trajectory, "task.json"), b"eno")
@@ -98,7 +98,7 @@ def test_damage_behind_a_link_names_what_to_make(objects, store, machines):
     assert [found.code for found in reader.verify("dataset")] == ["broken_link"]
 
 
-def test_verifying_reads_the_bucket_whatever_the_cache_holds(objects, store):
+def test_verifying_reads_the_bucket_and_not_the_cache(objects, store):
     version = put(store, OUTPUT, FILES)
     objects.place(file_key(version, "a.txt"), b"alphA")
     objects.place(file_key(version, "new.txt"), b"")
@@ -136,7 +136,7 @@ def test_an_object_swapped_between_listing_and_reading_is_noticed(objects, store
         seen(reader, OUTPUT)
 
 
-def test_a_pointer_that_says_nonsense_is_none_and_the_next_commit_replaces_it(objects, store):
+def test_an_invalid_pointer_is_ignored_and_the_next_commit_replaces_it(objects, store):
     for nonsense in (b"", b"\xff\xfe", b"../../etc/passwd", b"0" * 16 + b"x"):
         objects.place("pointers/sft", nonsense)
         assert store.current("sft") is None

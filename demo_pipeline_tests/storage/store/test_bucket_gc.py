@@ -1,4 +1,4 @@
-"""What goes from a bucket and from the cache, and what stays, by the bucket's own clock."""
+"""Garbage collection in a bucket and its cache, by the bucket's clock."""
 
 import os
 
@@ -41,7 +41,7 @@ def cached(tmp_path):
     return {str(path.parent.relative_to(tmp_path / "cache/.versions")) for path in manifests}
 
 
-def test_replaced_versions_go_after_the_grace_period_and_not_before(store, objects, clock):
+def test_replaced_versions_are_removed_after_the_grace_period_and_not_before(store, objects, clock):
     old = put(store, "sft", {"a": "old"})
     clock.now += 10 * DAY
     put(store, "sft", {"a": "new"})
@@ -52,7 +52,7 @@ def test_replaced_versions_go_after_the_grace_period_and_not_before(store, objec
     assert not any(old.id in key for key in keys(objects))
 
 
-def test_a_removed_output_goes_after_the_grace_period(store, objects, clock):
+def test_an_unpublished_output_is_removed_after_the_grace_period(store, objects, clock):
     version = put(store, "sft", {"a": "old"})
     clock.now += 10 * DAY
     store.remove("sft")
@@ -90,7 +90,7 @@ def test_a_version_in_its_grace_period_keeps_what_it_links(store, clock):
     ]
 
 
-def test_what_a_dead_upload_left_goes_and_what_a_slow_one_just_wrote_stays(store, objects):
+def test_objects_of_a_dead_upload_are_removed_and_those_of_a_slow_upload_stay(store, objects):
     put(store, "sft", {"a": "1"})
     prefix = "versions/sft/0123456789abcdef/content"
     objects.place(f"{prefix}/a", b"", modified=LATER)
@@ -140,7 +140,7 @@ def test_a_cached_version_that_is_read_outlives_its_replacement_by_the_grace_per
     assert seen(store, "sft") == {"a": "new"}
 
 
-def test_staging_of_the_living_stays(store, clock):
+def test_staging_of_living_processes_stays(store, clock):
     with store.stage("sft") as staging:
         write(staging.path, {"a": "alive"})
         assert store.collect(0, now=clock.now + DAY) == []

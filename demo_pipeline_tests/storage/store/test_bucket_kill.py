@@ -1,4 +1,4 @@
-"""Every object call of a commit, a reading and a collection fails once; what is left is sound."""
+"""Every object call of a commit, a read and a collection fails once; the bucket stays sound."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def nothing(_store):
 
 
 def partly(store):
-    """Somebody died in the middle of the same commit."""
+    """Another process died in the middle of the same commit."""
     put(store, OUTPUT, OLD)
     version = put(store, OUTPUT, NEW)
     put(store, OUTPUT, OLD)
@@ -63,12 +63,12 @@ def test_a_commit_that_fails_at_any_call_leaves_old_or_new_and_the_next_one_work
     prepare, before = SCENARIOS[scenario]
     prepare(bench.machine(bench.before))
     states = []
-    for objects, said in bench.broken(commit, kind, dies=dies):
+    for objects, failure in bench.broken(commit, kind, dies=dies):
         reader = bench.machine(objects)
         states.append(state_of(reader))
         assert states[-1] in (before, NEW)
         assert reader.outputs() == ([OUTPUT] if states[-1] else [])
-        assert states[-1] == NEW or said is not None
+        assert states[-1] == NEW or failure is not None
         version = put(bench.machine(objects), OUTPUT, NEW)
         assert seen(reader, OUTPUT) == NEW
         assert reader.verify(OUTPUT) == []
@@ -82,7 +82,7 @@ def test_a_commit_that_fails_at_any_call_leaves_old_or_new_and_the_next_one_work
 
 
 @pytest.mark.parametrize("kind", ["before", "after"])
-def test_a_reading_that_fails_at_any_call_is_made_up_for_by_the_next(bench, kind):
+def test_after_a_read_that_fails_at_any_call_the_next_read_succeeds(bench, kind):
     store = bench.machine(bench.before)
     linked = put(store, OTHER, NEW)
     put(store, OUTPUT, OLD, {"other": linked})
@@ -102,7 +102,7 @@ def test_a_reading_that_fails_at_any_call_is_made_up_for_by_the_next(bench, kind
 
 
 @pytest.mark.parametrize("kind", ["before", "after"])
-def test_a_collection_that_fails_at_any_call_takes_nothing_that_is_needed(bench, kind):
+def test_a_collection_that_fails_at_any_call_removes_nothing_that_is_needed(bench, kind):
     store = bench.machine(bench.before)
     old_after_new(store)
     kept = put(store, "dataset", {}, {"d1": store.current(OUTPUT)})

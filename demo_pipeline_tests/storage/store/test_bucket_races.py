@@ -1,4 +1,4 @@
-"""Commits and collections of one bucket at the same time, at every pair of moments that matters."""
+"""Commits and collections of one bucket at the same time, interleaved at every call."""
 
 import threading
 from functools import partial
@@ -18,7 +18,7 @@ def bench(tmp_path):
 
 
 class Interrupted(FaultyObjects):
-    """Something else happens just before the n-th call."""
+    """Calls `event` just before the n-th call."""
 
     def __init__(self, inner, call, event):
         super().__init__(inner)
@@ -33,7 +33,7 @@ class Interrupted(FaultyObjects):
 
 
 class Race:
-    """A commit and a collection of the same old version; `call` of one is when the other runs."""
+    """A commit and a collection of the same old version; one runs before a `call` of the other."""
 
     def __init__(self, bench, call):
         self.bench, self.call = bench, call
@@ -54,13 +54,13 @@ class Race:
         self.bench.machine(objects or self.objects).collect(60, now=LATER)
 
     def run(self, first, second):
-        """Whether the first got as far as to its call."""
+        """Whether the first reached its call."""
         interrupted = Interrupted(self.objects, self.call, second)
         first(interrupted)
         return len(interrupted.calls) >= self.call
 
     def sound(self):
-        """Whether readers see all of what they should; both may give way, never spoil."""
+        """Whether readers see a complete version; either process may give way."""
         reader = self.bench.machine(self.objects)
         assert seen(reader, OUTPUT) == (NEW if self.answers == [""] else OLD)
         assert not any(key.startswith("removing/") for key in keys(self.objects))
@@ -69,7 +69,7 @@ class Race:
 
 
 @pytest.mark.parametrize("begun", ["collect", "commit"])
-def test_a_commit_and_a_collection_of_the_same_version_never_spoil_each_other(bench, begun):
+def test_a_commit_and_a_collection_of_the_same_version_never_damage_each_other(bench, begun):
     old_after_new(bench.machine(bench.before))
     answers = []
     for call in range(1, 1000):
@@ -85,7 +85,7 @@ def test_a_commit_and_a_collection_of_the_same_version_never_spoil_each_other(be
     assert "" in answers
 
 
-def test_a_commit_that_is_halfway_when_a_removal_begins_is_not_spoilt(bench):
+def test_a_deletion_that_begins_during_a_commit_does_not_damage_it(bench):
     old_after_new(bench.machine(bench.before))
     counted = FaultyObjects(bench.bucket())
     bench.machine(counted).collect(60, now=LATER)
@@ -110,13 +110,13 @@ def halt(reached, go):
 
 
 def start(thread, reached):
-    """Let a thread come as far as to where it halts, or to its end."""
+    """Let a thread run until it halts or ends."""
     thread.start()
     while thread.is_alive() and not reached.wait(0.01):
         pass
 
 
-def test_a_removal_whose_process_died_hinders_commits_for_some_minutes_only(bench):
+def test_a_deletion_whose_process_died_blocks_commits_for_some_minutes_only(bench):
     now = [START]
     objects = MemoryObjects(clock=lambda: now[0])
     old_after_new(bench.machine(objects))

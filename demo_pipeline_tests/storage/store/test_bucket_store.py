@@ -1,4 +1,4 @@
-"""The store in a bucket: what readers with an empty cache get, and what damage costs them."""
+"""The store in a bucket, read by machines with an empty cache."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -65,7 +65,7 @@ def test_objects_are_the_bytes_that_a_local_store_has(objects, store, tmp_path):
         max_size=4,
     )
 )
-def test_whatever_was_committed_another_machine_reads(tmp_path_factory, folders):
+def test_another_machine_reads_what_was_committed(tmp_path_factory, folders):
     tmp_path, objects = tmp_path_factory.mktemp("any"), MemoryObjects(shuffle=1, page=2)
     files = {f"{folder}/file ü".lstrip("/"): text for folder, text in folders.items()}
     version = put(BucketStore(objects, tmp_path / "a"), OUTPUT, files)
@@ -128,7 +128,7 @@ def test_current_fetches_no_files(objects, store, machines):
     assert watched.calls == [pointer, ("read", manifest), pointer]
 
 
-def test_a_pointer_moved_by_another_meanwhile_is_moved_again(objects, store, machines):
+def test_a_pointer_moved_by_another_process_is_moved_again(objects, store, machines):
     old = put(store, "sft", {"a": "old"})
     counted = FaultyObjects(objects, methods=frozenset({"put"}))
     put(machines(counted), "sft", {"a": "1"})
@@ -148,7 +148,7 @@ def test_a_version_that_was_opened_elsewhere_can_be_linked(objects, store, machi
     assert seen(store, "dataset") == {"trajectories/d1/task.json": "one"}
 
 
-def test_a_link_whose_version_went_meanwhile_is_not_committed(objects, store):
+def test_a_link_to_a_version_removed_meanwhile_is_not_committed(objects, store):
     trajectory = put(store, "trajectories/d1", {"task.json": "one"})
     with store.stage("dataset") as staging:
         staging.link("trajectories/d1", trajectory)
@@ -158,7 +158,7 @@ def test_a_link_whose_version_went_meanwhile_is_not_committed(objects, store):
     assert store.outputs("dataset") == []
 
 
-def test_one_output_never_lies_inside_another(store, objects, machines):
+def test_an_output_is_never_inside_another(store, objects, machines):
     put(store, "dataset", FILES)
     put(store, "events/d1", FILES)
     other = machines(objects)
@@ -170,14 +170,14 @@ def test_one_output_never_lies_inside_another(store, objects, machines):
 
 
 @pytest.mark.parametrize("folder", ["versions", "pointers", "retired", "removing"])
-def test_documents_never_lie_where_the_store_keeps_its_own(store, folder):
+def test_documents_cannot_use_the_folders_of_the_store(store, folder):
     with pytest.raises(StorageError, match="cannot be the key of a document"):
         store.put_document(f"{folder}/sft", b"")
     with pytest.raises(StorageError, match="cannot be the key of a document"):
         store.list_documents(folder)
 
 
-def test_objects_that_somebody_else_put_there_are_no_outputs(store, objects):
+def test_foreign_objects_are_not_outputs(store, objects):
     put(store, "sft", FILES)
     for key in ("pointers/a b", "pointers/.x", "versions/x", "versions/sft/y", "quarantine/ä/x"):
         objects.place(key, b"")
@@ -226,7 +226,7 @@ def test_two_readers_of_one_cache_download_once(objects, store, tmp_path):
     assert sum(method == "fetch" for method, _ in watched.calls) == len(FILES)
 
 
-def test_a_bucket_needs_a_folder_for_copies_and_each_bucket_has_its_own(tmp_path):
+def test_a_bucket_needs_a_cache_folder_and_each_bucket_has_its_own(tmp_path):
     with pytest.raises(StorageError, match="cache folder"):
         open_store("s3://bucket/store")
     folders = set()

@@ -10,12 +10,12 @@ LATER = 4e9  # epoch seconds, long after any file of these tests
 
 
 def age(root, seconds=LATER):
-    """Let everything in the store be last touched `seconds` after the epoch."""
+    """Set every modification time in the store to `seconds` after the epoch."""
     for path in [root, *root.rglob("*")]:
         os.utime(path, (seconds, seconds), follow_symlinks=False)
 
 
-def test_replaced_versions_go_after_the_grace_period_and_not_before(tmp_path):
+def test_replaced_versions_are_removed_after_the_grace_period_and_not_before(tmp_path):
     store = open_store(str(tmp_path))
     old = put(store, "sft", {"a": "old"})
     put(store, "sft", {"a": "new"})
@@ -26,7 +26,7 @@ def test_replaced_versions_go_after_the_grace_period_and_not_before(tmp_path):
     assert store.collect(DAY, now=LATER + DAY + 1) == []
 
 
-def test_the_grace_period_begins_when_readers_are_led_elsewhere(tmp_path):
+def test_the_grace_period_begins_when_another_version_is_published(tmp_path):
     store = open_store(str(tmp_path))
     put(store, "sft", {"a": "old"})
     age(tmp_path, 0)
@@ -75,7 +75,7 @@ def test_a_version_in_its_grace_period_keeps_what_it_links(tmp_path):
     ]
 
 
-def test_staging_of_the_living_stays_and_of_the_dead_goes(tmp_path):
+def test_staging_of_living_processes_stays_and_of_dead_ones_is_removed(tmp_path):
     code = (
         "import os, sys; from demo_pipeline.storage.store.store import open_store\n"
         "with open_store(sys.argv[1]).stage('sft') as s: (s.path / 'a').touch(); os._exit(0)"

@@ -15,7 +15,7 @@ PROJECT = Path(__file__).resolve().parents[3]
 
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory):
-    """Scenario → the stores that a process died in, in order of when it died."""
+    """Scenario → the stores in which a process died, in the order of the call at which it died."""
     root = tmp_path_factory.mktemp("killed")
     environment = os.environ | {"PYTHONPATH": str(PROJECT)}
     subprocess.run([sys.executable, killing.__file__, str(root)], check=True, env=environment)
@@ -27,7 +27,7 @@ def killed(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("scenario", "before"),
-    [("first", None), ("replace", OLD), ("lent", OLD), ("return", OLD), ("repair", None)],
+    [("first", None), ("replace", OLD), ("hardlinks", OLD), ("return", OLD), ("repair", None)],
 )
 def test_a_process_that_dies_anywhere_leaves_old_or_new_and_the_next_commit_works(
     killed, scenario, before
@@ -61,7 +61,7 @@ def test_a_document_is_old_or_new_whenever_its_writer_dies(killed):
     assert set(states) == {b"old", b"new"}
 
 
-def test_a_collection_that_dies_takes_nothing_that_is_needed(killed):
+def test_a_collection_that_dies_removes_nothing_that_is_needed(killed):
     assert len(killed["collect"]) > 3
     for root in killed["collect"]:
         store = open_store(str(root))
@@ -73,5 +73,5 @@ def test_a_collection_that_dies_takes_nothing_that_is_needed(killed):
 
 
 def leftovers(root):
-    """Anything unfinished that is still there."""
+    """Unfinished files and folders that are left."""
     return list((root / ".staging").rglob(".*"))

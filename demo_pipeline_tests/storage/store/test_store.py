@@ -27,7 +27,7 @@ def test_a_commit_is_what_readers_see(store, tmp_path):
     assert store.verify("events/d1") == []
 
 
-def test_the_manifest_says_what_was_made_from_what(store, tmp_path):
+def test_the_manifest_records_the_recipe_and_the_files(store, tmp_path):
     with store.stage("events/d1") as staging:
         write(staging.path, {"a.txt": "alpha"})
         version = store.commit(staging, recipe("7", log="abc"), {"rows": 3})
@@ -58,18 +58,18 @@ def test_the_same_bytes_have_the_same_version_in_every_store(tmp_path):
     assert list((tmp_path / "one/.staging/sft").iterdir()) == []
 
 
-def test_files_that_another_version_lends_are_not_synced_again(tmp_path):
+def test_hard_linked_files_of_another_version_are_not_synced_again(tmp_path):
     synced = []
     disk = Disk(lambda call, path: synced.append(path.name) if call == "fsync" else None)
     store = LocalStore(tmp_path / "store", disk)
-    lender = put(store, "trees/d1", FILES)
-    source = tmp_path / "store/trees/d1"
+    source = put(store, "trees/d1", FILES)
+    folder = tmp_path / "store/trees/d1"
     synced.clear()
     with store.stage("steps/d1") as staging:
-        staging.hardlink_sources.append(lender)
+        staging.hardlink_sources.append(source)
         write(staging.path, {"own.txt": "own"})
-        link_or_copy(source / "a.txt", staging.path / "linked.txt")
-        (staging.path / "copied.txt").write_bytes((source / "a.txt").read_bytes())
+        link_or_copy(folder / "a.txt", staging.path / "linked.txt")
+        (staging.path / "copied.txt").write_bytes((folder / "a.txt").read_bytes())
         version = store.commit(staging, recipe(), {})
     entries = {entry.path: entry for entry in version.manifest.files}
     assert entries["linked.txt"].sha256 == entries["copied.txt"].sha256
@@ -82,12 +82,12 @@ def test_files_that_another_version_lends_are_not_synced_again(tmp_path):
     assert store.verify("steps/d1") == []
 
 
-def test_a_lent_file_that_was_spoilt_is_refused(tmp_path):
+def test_a_changed_hard_linked_file_is_refused(tmp_path):
     store = LocalStore(tmp_path / "store")
-    lender = put(store, "ui_trees/d1", FILES)
+    source = put(store, "ui_trees/d1", FILES)
     (tmp_path / "store/ui_trees/d1/deep/b.txt").write_text("bota")
     with store.stage("trajectories/d1") as staging:
-        staging.hardlink_sources.append(lender)
+        staging.hardlink_sources.append(source)
         link_or_copy(tmp_path / "store/ui_trees/d1/deep/b.txt", staging.path / "linked.txt")
         with pytest.raises(ChangedOutput, match=r"ui_trees/d1/deep/b\.txt was changed") as caught:
             store.commit(staging, recipe(), {})
@@ -96,7 +96,7 @@ def test_a_lent_file_that_was_spoilt_is_refused(tmp_path):
     assert store.current("trajectories/d1") is None
 
 
-def test_equal_content_has_equal_fingerprints_whatever_made_it(either):
+def test_equal_content_has_equal_fingerprints_whatever_built_it(either):
     one = put(either, "events/d1", FILES)
     two = put(either, "events/d2", FILES)
     assert one.content == two.content
@@ -128,7 +128,7 @@ def test_a_damaged_output_is_not_current_and_is_restored_to_the_same_bytes(store
     assert store.verify("events/d1") == []
 
 
-def test_a_changed_byte_is_found_by_verifying_and_put_right_by_committing_again(store, tmp_path):
+def test_verifying_finds_a_changed_byte_and_a_new_commit_repairs_it(store, tmp_path):
     put(store, "events/d1", FILES)
     (tmp_path / "store/events/d1/a.txt").write_text("alphA")
     (tmp_path / "store/events/d1/new.txt").write_text("")
@@ -175,7 +175,7 @@ def test_damage_behind_a_link_is_found(store, tmp_path):
     assert store.current("dataset") is None
 
 
-def test_a_link_whose_version_went_meanwhile_is_not_committed(store, tmp_path):
+def test_a_link_to_a_version_removed_meanwhile_is_not_committed(store, tmp_path):
     trajectory = put(store, "trajectories/d1", {"task.json": "one"})
     with store.stage("dataset") as staging:
         staging.link("trajectories/d1", trajectory)
@@ -186,7 +186,7 @@ def test_a_link_whose_version_went_meanwhile_is_not_committed(store, tmp_path):
 
 
 @pytest.mark.parametrize("path", ["/etc/x", "../x", "a/../../x", ".", "", "taken.txt"])
-def test_links_stay_inside_and_cover_nothing(either, path):
+def test_links_stay_inside_and_replace_nothing(either, path):
     version = put(either, "trajectories/d1", {"task.json": "one"})
     with either.stage("dataset") as staging:
         write(staging.path, {"taken.txt": ""})
@@ -203,7 +203,7 @@ def test_a_foreign_link_is_never_committed(either, tmp_path):
     assert either.current("sft") is None
 
 
-def test_a_staging_directory_is_gone_afterwards_and_commits_once(either):
+def test_a_staging_directory_commits_once_and_is_removed(either):
     with either.stage("sft") as staging:
         write(staging.path, FILES)
     assert not staging.directory.exists()
@@ -213,7 +213,7 @@ def test_a_staging_directory_is_gone_afterwards_and_commits_once(either):
             either.commit(staging, recipe(), {})
 
 
-def test_what_others_linked_is_no_output(store, tmp_path):
+def test_foreign_links_are_not_outputs(store, tmp_path):
     put(store, "events/d1", FILES)
     (tmp_path / "store/events/foreign").symlink_to(tmp_path)
     assert store.outputs("events") == store.outputs() == ["events/d1"]
@@ -232,7 +232,7 @@ def test_outputs_are_listed_by_folder_and_removed_one_by_one(either):
     assert either.current("events/d1") is None
 
 
-def test_an_empty_store_is_no_error(either, tmp_path):
+def test_an_empty_store_is_not_an_error(either, tmp_path):
     assert either.outputs() == []
     assert either.current("events/d1") is None
     assert either.list_documents("quarantine") == []
@@ -250,7 +250,7 @@ def test_names_that_could_lead_elsewhere_are_refused(either, name):
         either.put_document(name, b"")
 
 
-def test_what_the_store_did_not_make_is_not_overwritten(store, tmp_path):
+def test_foreign_files_are_not_overwritten(store, tmp_path):
     write(tmp_path / "store/events/d1", {"mine.txt": "mine"})
     with pytest.raises(StorageError, match="move it away"):
         put(store, "events/d1", FILES)
@@ -268,7 +268,7 @@ def test_a_version_that_was_opened_stays_the_same_while_others_are_committed(eit
         assert either.current("sft") != version
 
 
-def test_everything_is_synced_before_readers_are_led_to_it(tmp_path):
+def test_everything_is_synced_before_it_is_published(tmp_path):
     calls = []
     store = LocalStore(tmp_path, Disk(lambda call, path: calls.append((call, path))))
     version = put(store, "events/d1", FILES)

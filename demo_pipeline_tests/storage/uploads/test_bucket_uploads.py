@@ -1,4 +1,4 @@
-"""Uploads in a bucket: what is listed, what is downloaded, what is left behind."""
+"""Uploads in a bucket: listing, downloading, and removing abandoned downloads."""
 
 import os
 from pathlib import Path
@@ -63,7 +63,7 @@ def test_every_folder_is_listed_complete_or_not_and_nothing_else(place: Place) -
     ]
 
 
-def test_a_whole_listing_takes_a_request_a_thousand_objects(tmp_path: Path) -> None:
+def test_a_listing_takes_one_request_for_a_thousand_objects(tmp_path: Path) -> None:
     place = Place(tmp_path)
     counted = FaultyObjects(place.memory)
     for n in range(1000):
@@ -87,7 +87,7 @@ def test_a_folder_with_any_name_can_be_found_and_opened_by_its_id(place: Place) 
         }
 
 
-def test_two_names_that_meet_on_one_id_are_both_reported_and_neither_is_used(place: Place) -> None:
+def test_two_names_with_one_id_are_both_reported_and_neither_is_used(place: Place) -> None:
     key = safe_id("my demo")
     place.put("my demo")
     place.put(key)
@@ -101,7 +101,7 @@ def test_two_names_that_meet_on_one_id_are_both_reported_and_neither_is_used(pla
 
 
 @pytest.mark.parametrize("key", ["nobody", "../outside", "", "a/b", ".hidden"])
-def test_an_id_that_is_not_there_is_that_demonstrations_trouble(place: Place, key: str) -> None:
+def test_an_unknown_id_is_an_error_of_that_demonstration(place: Place, key: str) -> None:
     place.put("a/b")
     place.put(".hidden")
     assert place.uploads.find(key) is None
@@ -110,7 +110,7 @@ def test_an_id_that_is_not_there_is_that_demonstrations_trouble(place: Place, ke
         place.uploads.open(key).__enter__()
 
 
-def test_a_download_is_private_while_it_lasts_and_gone_afterwards(place: Place) -> None:
+def test_a_download_is_private_and_removed_afterwards(place: Place) -> None:
     place.put("a", ("meta.json", "input_log.jsonl", "notes.txt"))
     with place.uploads.open("a") as folder:
         assert sorted(path.name for path in folder.iterdir()) == ["input_log.jsonl", "meta.json"]
@@ -137,7 +137,7 @@ def test_a_file_that_changes_during_the_download_is_noticed(
     assert place.left() == []
 
 
-def test_a_download_that_breaks_is_the_storages_trouble_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_broken_download_is_a_storage_error_and_leaves_nothing(tmp_path: Path) -> None:
     place = Place(tmp_path, Fault(2, "before"))
     place.put("a")
     with pytest.raises(StorageError, match="connection broke"):
@@ -145,7 +145,7 @@ def test_a_download_that_breaks_is_the_storages_trouble_and_leaves_nothing(tmp_p
     assert place.left() == []
 
 
-def test_only_the_upload_that_is_meant_is_opened(place: Place) -> None:
+def test_only_the_expected_upload_is_opened(place: Place) -> None:
     place.put("a")
     meant = place.uploads.identity("a")
     assert meant is not None
@@ -158,7 +158,7 @@ def test_only_the_upload_that_is_meant_is_opened(place: Place) -> None:
     assert len(place.objects.calls) == before
 
 
-def test_what_a_dead_process_left_is_swept_away_and_what_is_read_is_not(place: Place) -> None:
+def test_downloads_of_dead_processes_are_removed_and_those_in_use_are_not(place: Place) -> None:
     place.put("a")
     with place.uploads.open("a") as read:
         abandoned, fresh = read.parent / "abandoned", read.parent / "fresh"
@@ -249,7 +249,7 @@ def test_a_listing_fingerprint_is_of_the_three_files_in_any_order(rows, other, s
 
 
 @pytest.mark.parametrize(
-    ("url", "said"),
+    ("url", "shown"),
     [
         ("s3://bucket", "s3://bucket"),
         ("s3://bucket/", "s3://bucket"),
@@ -257,8 +257,8 @@ def test_a_listing_fingerprint_is_of_the_three_files_in_any_order(rows, other, s
         ("s3://bucket/what?is#this", "s3://bucket/what?is#this"),
     ],
 )
-def test_an_s3_root_is_a_bucket_and_a_prefix(url: str, said: str) -> None:
-    assert open_uploads(url).url == said
+def test_an_s3_root_is_a_bucket_and_a_prefix(url: str, shown: str) -> None:
+    assert open_uploads(url).url == shown
 
 
 @pytest.mark.parametrize("url", ["s3://", "s3:///prefix", "s3://b", "s3://canary:secret/x"])

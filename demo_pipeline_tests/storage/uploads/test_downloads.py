@@ -1,4 +1,4 @@
-"""Downloads from S3 and from folders: whole, of one object, or nothing under the final name."""
+"""Downloads from S3 and from folders: one unchanged object, complete, or no file at all."""
 
 import hashlib
 import os
@@ -22,7 +22,7 @@ KEY = "a/recording.mp4"
 
 
 class Interrupted(S3Client):
-    """A client whose downloads are interrupted by `between` after their first piece."""
+    """A client that calls `between` after the first chunk of a download."""
 
     between: Callable[[], object] = staticmethod(lambda: None)
     lost: frozenset[str] = frozenset()
@@ -50,19 +50,19 @@ def client(url: str) -> Interrupted:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where downloads go."""
+    """The folder for downloads."""
     (tmp_path / "downloads").mkdir()
     return tmp_path / "downloads"
 
 
 def refuse(objects: S3Objects | FolderObjects, etag: str, folder: Path) -> None:
-    """The download is refused and leaves nothing, whatever stood there before."""
+    """The download is refused and leaves nothing, also when the file existed before."""
     with pytest.raises(ObjectChangedError):
         objects.fetch(KEY, etag, folder / "got")
     assert list(folder.iterdir()) == []
 
 
-def test_an_object_swapped_after_the_first_piece_is_noticed(
+def test_an_object_swapped_after_the_first_chunk_is_noticed(
     url: str, client: Interrupted, folder: Path
 ) -> None:
     objects = S3Objects(url, client)
@@ -72,7 +72,7 @@ def test_an_object_swapped_after_the_first_piece_is_noticed(
         refuse(objects, etag, folder)
 
 
-def test_an_object_deleted_after_the_first_piece_is_noticed(
+def test_an_object_deleted_after_the_first_chunk_is_noticed(
     url: str, client: Interrupted, folder: Path
 ) -> None:
     objects = S3Objects(url, client)
@@ -81,10 +81,10 @@ def test_an_object_deleted_after_the_first_piece_is_noticed(
     refuse(objects, etag, folder)
 
 
-def test_a_server_that_knows_no_if_match_is_found_out(
+def test_a_server_that_ignores_if_match_is_noticed(
     url: str, client: Interrupted, folder: Path
 ) -> None:
-    """The answer names another ETag than was asked for."""
+    """The answer has another ETag than the request."""
     objects = S3Objects(url, client)
     etag = objects.put(KEY, OLD).etag
     objects.put(KEY, NEW)
@@ -97,8 +97,8 @@ def test_a_server_that_knows_no_if_match_is_found_out(
     [OLD[:10], OLD[: 2**20] + NEW[2**20 :], OLD + b"more"],
     ids=["torn", "mixed", "longer"],
 )
-def test_a_torn_or_mixed_body_is_found_out(moto_url: str, folder: Path, sent: bytes) -> None:
-    """Even when every header says that all is well."""
+def test_a_torn_or_mixed_body_is_noticed(moto_url: str, folder: Path, sent: bytes) -> None:
+    """Even when every header is right."""
 
     class Mixing(S3Client):
         def chunks(self, key: str, body: Any) -> Iterator[bytes]:
@@ -137,7 +137,7 @@ def test_a_connection_that_breaks_leaves_nothing_and_is_tried_again(
     assert (folder / "got").read_bytes() == OLD
 
 
-def test_a_multipart_upload_that_fails_is_taken_back(moto_url: str, tmp_path: Path) -> None:
+def test_a_failed_multipart_upload_is_aborted(moto_url: str, tmp_path: Path) -> None:
     class Failing(S3Client):
         def call(self, method: str, key: str = "", **arguments: Any) -> dict[str, Any]:
             if method == "upload_part" and arguments["PartNumber"] == 2:
@@ -153,7 +153,7 @@ def test_a_multipart_upload_that_fails_is_taken_back(moto_url: str, tmp_path: Pa
     assert "Uploads" not in client.call("list_multipart_uploads")
 
 
-def test_a_process_forked_from_a_connected_one_connects_itself(moto_url: str) -> None:
+def test_a_forked_process_connects_again(moto_url: str) -> None:
     objects = S3Objects(moto_url)
     objects.put(KEY, b"bytes")
     child = os.fork()
@@ -174,7 +174,7 @@ def test_what_is_put_arrives_with_its_md5(moto_url: str) -> None:
 
 @pytest.mark.parametrize("in_place", [True, False])
 @pytest.mark.parametrize("data", [NEW, NEW[:100]], ids=["as long", "shorter"])
-def test_a_file_swapped_after_the_first_piece_is_noticed(
+def test_a_file_swapped_after_the_first_chunk_is_noticed(
     tmp_path: Path, folder: Path, data: bytes, *, in_place: bool
 ) -> None:
     class Swapping(FolderObjects):
@@ -190,7 +190,7 @@ def test_a_file_swapped_after_the_first_piece_is_noticed(
     refuse(objects, objects.put(KEY, OLD).etag, folder)
 
 
-def test_a_place_that_cannot_be_written_to_is_said_without_its_path(tmp_path: Path) -> None:
+def test_an_unwritable_destination_is_reported_without_its_path(tmp_path: Path) -> None:
     objects = FolderObjects(tmp_path / "root")
     etag = objects.put(KEY, OLD).etag
     with pytest.raises(StorageError, match="got: could not be written: No such file") as caught:
@@ -198,39 +198,39 @@ def test_a_place_that_cannot_be_written_to_is_said_without_its_path(tmp_path: Pa
     assert str(tmp_path) not in str(caught.value)
 
 
-# --- what is said when it fails
+# --- error messages
 
 
-def said(work: Callable[[], object]) -> str:
-    """All that a log shows of the failure, with its causes."""
+def logged(work: Callable[[], object]) -> str:
+    """Everything that a log shows of the failure, with its causes."""
     with pytest.raises(StorageError) as caught:
         work()
     return "".join(traceback.format_exception(caught.value)) + repr(caught.value)
 
 
-def test_failures_say_what_to_do_and_no_secret(
+def test_errors_name_a_remedy_and_no_secret(
     seaweedfs: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with seaweedfs.connected():
         bucket = seaweedfs.make_bucket()
-        texts = [said(lambda: S3Objects("s3://no-such-bucket").list_page())]
+        texts = [logged(lambda: S3Objects("s3://no-such-bucket").list_page())]
         assert "the bucket does not exist" in texts[-1]
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", f"{SECRET_KEY}-wrong")
-        texts.append(said(lambda: S3Objects(bucket).list_page()))
+        texts.append(logged(lambda: S3Objects(bucket).list_page()))
         assert "AWS_SECRET_ACCESS_KEY" in texts[-1]
-        texts.append(said(lambda: S3Objects(bucket).put(KEY, b"")))
+        texts.append(logged(lambda: S3Objects(bucket).put(KEY, b"")))
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "nobody")
-        texts.append(said(lambda: S3Objects(bucket).read(KEY)))
+        texts.append(logged(lambda: S3Objects(bucket).read(KEY)))
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://{SECRET_KEY}@127.0.0.1:1")
-        texts.append(said(lambda: S3Objects(bucket).list_page()))
+        texts.append(logged(lambda: S3Objects(bucket).list_page()))
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"no url {SECRET_KEY}")
-        texts.append(said(lambda: S3Objects(bucket).list_page()))
+        texts.append(logged(lambda: S3Objects(bucket).list_page()))
         assert "AWS_ENDPOINT_URL" in texts[-1]
-    texts.append(said(lambda: S3Objects(f"s3://key:{SECRET_KEY}@bucket/prefix")))
+    texts.append(logged(lambda: S3Objects(f"s3://key:{SECRET_KEY}@bucket/prefix")))
     assert not any(SECRET_KEY in text for text in texts)
 
 
-def test_without_credentials_it_says_so(monkeypatch: pytest.MonkeyPatch, moto: S3Server) -> None:
+def test_missing_credentials_are_reported(monkeypatch: pytest.MonkeyPatch, moto: S3Server) -> None:
     with moto.connected():
         for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             monkeypatch.delenv(name)

@@ -39,7 +39,7 @@ def test_a_folder_with_any_name_can_be_found_and_opened_by_its_id(tmp_path):
         assert sorted(path.name for path in folder.iterdir()) == sorted(RECORDING_FILES)
 
 
-def test_bytes_that_are_no_text_in_a_name_do_not_stop_the_listing(tmp_path):
+def test_a_name_that_is_not_utf_8_does_not_stop_the_listing(tmp_path):
     (tmp_path / os.fsdecode(b"caf\xe9")).mkdir()
     (listed,) = open_uploads(str(tmp_path)).list_demonstrations()
     assert listed.name == "caf\\xe9"
@@ -47,7 +47,7 @@ def test_bytes_that_are_no_text_in_a_name_do_not_stop_the_listing(tmp_path):
         assert folder.is_dir()
 
 
-def test_two_names_that_meet_on_one_id_are_both_reported_and_neither_is_used(tmp_path):
+def test_two_names_with_one_id_are_both_reported_and_neither_is_used(tmp_path):
     upload(tmp_path, "my demo")
     upload(tmp_path, safe_id("my demo"))
     upload(tmp_path, "other")
@@ -91,7 +91,7 @@ def test_links_inside_the_root_and_a_root_that_is_a_link_work(tmp_path):
 
 
 @pytest.mark.parametrize("key", ["nobody", "../outside", "", "a/b"])
-def test_an_id_that_is_not_there_is_that_demonstrations_trouble(tmp_path, key):
+def test_an_unknown_id_is_an_error_of_that_demonstration(tmp_path, key):
     upload(tmp_path, "outside")
     upload(tmp_path / "root", "a/b")
     uploads = open_uploads(str(tmp_path / "root"))
@@ -100,7 +100,7 @@ def test_an_id_that_is_not_there_is_that_demonstrations_trouble(tmp_path, key):
         uploads.open(key).__enter__()
 
 
-def test_a_root_that_is_not_there_says_what_to_do(tmp_path):
+def test_a_missing_root_names_the_remedy(tmp_path):
     with pytest.raises(StorageError, match="DEMO_PIPELINE_UPLOADS"):
         open_uploads(str(tmp_path / "none")).list_demonstrations()
 

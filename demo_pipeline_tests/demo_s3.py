@@ -49,7 +49,7 @@ class Story:
     """What is still to be uploaded, and what has been told, so that it is told once."""
 
     instance: Any
-    pipeline: Workspace
+    workspace: Workspace
     files: list[tuple[str, Path]]
     begun: float = field(default_factory=time.monotonic)
     told: set[str] = field(default_factory=set)
@@ -169,10 +169,10 @@ def judge(story: Story, exported: Path) -> list[str]:
         for run in runs_of(story.instance)
         if run.failed and run.key != BROKEN
     ]
-    held = [record.demonstration for record in list_quarantine(story.pipeline.store)]
+    held = [record.demonstration for record in list_quarantine(story.workspace.store)]
     if held != [BROKEN]:
         wrong.append(f"quarantined: {held}")
-    store = story.pipeline.store
+    store = story.workspace.store
     outputs = [name for root in DATASETS for name in store.outputs(root)]
     for name in outputs:
         print_line(f"        {store.url}/{name}")

@@ -21,7 +21,7 @@ from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.task_catalog import CATALOG_OUTPUT
 from demo_pipeline.settings import DiscoverySettings, ExecutionSettings, Settings
 from demo_pipeline_tests.datasets.builders import snapshot
-from demo_pipeline_tests.made_pipeline import run_catalog
+from demo_pipeline_tests.sample_workspace import run_catalog
 
 Result = dg.ExecuteInProcessResult
 

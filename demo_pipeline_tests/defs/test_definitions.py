@@ -188,8 +188,8 @@ def test_the_code_location_takes_its_roots_from_the_environment(
     monkeypatch.setenv("DEMO_PIPELINE_UPLOADS", str(tmp_path / "in"))
     monkeypatch.setenv("DEMO_PIPELINE_STORE", str(tmp_path / "made"))
     defs = runpy.run_module("demo_pipeline.definitions")["defs"]
-    pipeline = defs.resources["workspace"]
-    assert (pipeline.uploads.url, pipeline.store.url) == (
+    workspace = defs.resources["workspace"]
+    assert (workspace.uploads.url, workspace.store.url) == (
         str(tmp_path / "in"),
         str(tmp_path / "made"),
     )

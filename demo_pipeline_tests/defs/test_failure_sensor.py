@@ -193,11 +193,11 @@ def test_a_failure_that_could_not_be_written_down_is_kept_for_the_next_tick(
     die(kept, "a", "b")
     refused = []
 
-    def once(pipeline, demonstration, *rest):
+    def once(workspace, demonstration, *rest):
         if demonstration == "b" and not refused:
             refused.append(demonstration)
             raise StorageError("the bucket does not answer")
-        return record_crash(pipeline, demonstration, *rest)
+        return record_crash(workspace, demonstration, *rest)
 
     monkeypatch.setattr(failure_sensor, "record_crash", once)
     with pytest.raises(UnrecordedError, match="does not answer"):

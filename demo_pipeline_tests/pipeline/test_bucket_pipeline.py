@@ -18,7 +18,7 @@ from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.settings import Settings
 from demo_pipeline.storage.objects.s3_objects import S3Objects
 from demo_pipeline.storage.uploads.bucket_uploads import BucketUploads
-from demo_pipeline_tests.made_pipeline import contents, copy_of, open_pipeline, run_chain
+from demo_pipeline_tests.sample_workspace import contents, copy_of, open_workspace, run_all_stages
 from demo_pipeline_tests.storage.faulty import Fault, FaultyObjects
 
 FIRST = STAGES[0]
@@ -46,7 +46,7 @@ class Place:
             self.bucket.put(f"{folder.name}/{file}", folder / file)
 
     def redone(self) -> list[str]:
-        statuses = run_chain(self.pipeline, "first")
+        statuses = run_all_stages(self.pipeline, "first")
         return [name for name, status in statuses.items() if status == "made"]
 
     def fetched(self) -> int:
@@ -69,7 +69,7 @@ def change_task(place: Place, content: str) -> None:
 
 
 def test_the_same_comes_of_it_as_of_a_local_folder(place: Place, made_root: Path) -> None:
-    local = contents(open_pipeline(made_root), "first")
+    local = contents(open_workspace(made_root), "first")
     place.redone()
     assert place.fetched() == 3
     bucket = contents(place.pipeline, "first")

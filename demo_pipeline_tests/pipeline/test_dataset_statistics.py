@@ -27,14 +27,14 @@ from demo_pipeline.pipeline.store_queries import (
 )
 from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline.storage.errors import MissingOutput
-from demo_pipeline_tests.made_pipeline import copy_of, open_pipeline
+from demo_pipeline_tests.sample_workspace import copy_of, open_workspace
 
 NAMES = ("trajectory_index", "sft_samples", "messages_dataset")
 
 
-def build(pipeline: Workspace, *names: str) -> None:
+def build(workspace: Workspace, *names: str) -> None:
     for name in names:
-        assert run_dataset_stage(pipeline, DATASET_STAGE_BY_NAME[name]).status in {
+        assert run_dataset_stage(workspace, DATASET_STAGE_BY_NAME[name]).status in {
             "made",
             "unchanged",
         }
@@ -43,17 +43,17 @@ def build(pipeline: Workspace, *names: str) -> None:
 @pytest.fixture(scope="module")
 def counted(made_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """Two demonstrations and the datasets made of them; for reading."""
-    pipeline = open_pipeline(copy_of(made_root, tmp_path_factory.mktemp("counted") / "root"))
-    build(pipeline, *NAMES)
-    run_dataset_stage(pipeline, STATISTICS_STAGE)
-    return pipeline
+    workspace = open_workspace(copy_of(made_root, tmp_path_factory.mktemp("counted") / "root"))
+    build(workspace, *NAMES)
+    run_dataset_stage(workspace, STATISTICS_STAGE)
+    return workspace
 
 
 @pytest.fixture
 def own(counted: Workspace, tmp_path: Path) -> Workspace:
     """A copy to be changed."""
     root = Path(counted.settings.store).parent
-    return open_pipeline(copy_of(root, tmp_path / "root"))
+    return open_workspace(copy_of(root, tmp_path / "root"))
 
 
 def test_the_tables_count_what_is_in_the_index(counted: Workspace) -> None:
@@ -138,7 +138,7 @@ def test_a_view_over_nothing_is_a_comment(tmp_path: Path) -> None:
 def test_datasets_made_with_other_splits_are_told_apart(own: Workspace) -> None:
     for seed in range(1, 9):
         root = Path(own.settings.store).parent
-        other = open_pipeline(root, datasets=DatasetSettings(seed=seed))
+        other = open_workspace(root, datasets=DatasetSettings(seed=seed))
         build(other, "messages_dataset")
         [check] = run_dataset_stage(own, STATISTICS_STAGE).checks
         if not check.passed:
@@ -151,7 +151,7 @@ def test_datasets_made_with_other_splits_are_told_apart(own: Workspace) -> None:
 def test_without_an_index_it_says_how_to_make_one(tmp_path: Path) -> None:
     (tmp_path / "uploads").mkdir()
     with pytest.raises(MissingOutput) as caught:
-        run_dataset_stage(open_pipeline(tmp_path), STATISTICS_STAGE)
+        run_dataset_stage(open_workspace(tmp_path), STATISTICS_STAGE)
     assert "--select trajectory_index`" in storage_message(caught.value)
 
 

@@ -20,7 +20,7 @@ from demo_pipeline.pipeline.quarantine_table import (
 )
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.events import schema_problems
-from demo_pipeline_tests.made_pipeline import open_pipeline
+from demo_pipeline_tests.sample_workspace import open_workspace
 
 TORN = Problem("torn", "input_log.jsonl", "ends early", line=3, byte=7, remedy="send it again")
 
@@ -70,7 +70,7 @@ def test_a_record_from_elsewhere_still_fills_a_row() -> None:
 
 def test_it_is_written_again_only_when_the_quarantine_changed(tmp_path: Path) -> None:
     (tmp_path / "uploads").mkdir()
-    workspace = open_pipeline(tmp_path)
+    workspace = open_workspace(tmp_path)
     assert run_dataset_stage(workspace, QUARANTINE_STAGE).summary["quarantined"] == 0
     quarantine_demonstration(workspace.store, "d1", "events", "a" * 64, "1", problems=[TORN])
     assert run_dataset_stage(workspace, QUARANTINE_STAGE).status == "made"

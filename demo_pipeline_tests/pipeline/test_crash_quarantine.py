@@ -1,4 +1,4 @@
-"""Quarantine for what no stage can find."""
+"""Quarantine for crashed runs and colliding ids."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def workspace(made_root: Path, tmp_path: Path) -> Workspace:
     return open_workspace(copy_of(made_root, tmp_path / "root"))
 
 
-def test_a_crash_holds_the_very_files_it_happened_on(workspace: Workspace) -> None:
+def test_a_crash_quarantines_only_the_files_it_happened_on(workspace: Workspace) -> None:
     record = record_crash(workspace, "first", "screenshots", "MemoryError")
     assert record.problems[0]["message"] == "the run ended in screenshots: MemoryError"
     assert is_quarantined(workspace, "first")
@@ -24,7 +24,9 @@ def test_a_crash_holds_the_very_files_it_happened_on(workspace: Workspace) -> No
     assert not is_quarantined(workspace, "first")
 
 
-def test_ids_that_meet_are_held_once_and_let_go_when_they_part(workspace: Workspace) -> None:
+def test_colliding_ids_are_quarantined_once_and_released_when_they_differ_again(
+    workspace: Workspace,
+) -> None:
     both = {"first": ("a b", "first")}
     assert quarantine_collisions(workspace, both) == []
     assert quarantine_collisions(workspace, both) == []
@@ -36,14 +38,14 @@ def test_ids_that_meet_are_held_once_and_let_go_when_they_part(workspace: Worksp
     assert [one.demonstration for one in list_quarantine(workspace.store)] == ["second"]
 
 
-def test_a_name_that_is_no_text_is_still_told(workspace: Workspace) -> None:
+def test_a_folder_name_that_is_not_unicode_is_still_reported(workspace: Workspace) -> None:
     quarantine_collisions(workspace, {"first": ("a\udcff", "first")})
     record = read_quarantine(workspace.store, "first")
     assert record is not None
     assert "udcff" in str(record.problems[0]["file"])
 
 
-def test_only_what_would_be_made_otherwise_from_the_same_files_is_outdated(
+def test_only_outputs_that_the_same_upload_would_change_are_outdated(
     workspace: Workspace,
 ) -> None:
     assert not is_outdated(workspace, "first")

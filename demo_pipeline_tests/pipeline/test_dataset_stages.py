@@ -1,4 +1,4 @@
-"""Datasets over what is committed: complete, the same twice, and not to be spoilt by one."""
+"""Datasets of the committed trajectories: complete, reproducible, and without broken ones."""
 
 import json
 import shutil
@@ -37,7 +37,7 @@ def indexed(workspace: Workspace) -> list[str]:
     return sorted(entry["id"] for entry in index["trajectories"])
 
 
-def test_every_dataset_is_made_and_then_left_alone(root: Path) -> None:
+def test_every_dataset_is_built_once(root: Path) -> None:
     workspace = open_workspace(root)
     assert set(run_all(workspace).values()) == {"made"}
     assert set(run_all(workspace).values()) == {"unchanged"}
@@ -48,7 +48,7 @@ def test_every_dataset_is_made_and_then_left_alone(root: Path) -> None:
         assert made.summary["left_out"] == {"broken": 0, "quarantined": 0}
 
 
-def test_made_again_every_dataset_has_the_same_version(root: Path) -> None:
+def test_a_forced_build_gives_every_dataset_the_same_version(root: Path) -> None:
     workspace = open_workspace(root)
     for stage in EXPORTERS:
         first = run_dataset_stage(workspace, stage).version
@@ -65,7 +65,7 @@ def test_the_index_links_the_exact_trajectories(root: Path) -> None:
     assert task["instruction"] == "Please do the second task."
 
 
-def test_a_new_trajectory_makes_the_datasets_again(root: Path) -> None:
+def test_a_new_trajectory_rebuilds_the_datasets(root: Path) -> None:
     workspace = open_workspace(root)
     run_all(workspace)
     shutil.copytree(root / "uploads" / "first", root / "uploads" / "third")
@@ -74,7 +74,7 @@ def test_a_new_trajectory_makes_the_datasets_again(root: Path) -> None:
     assert indexed(workspace) == ["first", "second", "third"]
 
 
-def test_dataset_settings_do_not_touch_what_they_do_not_concern(root: Path) -> None:
+def test_dataset_settings_rebuild_no_trajectory(root: Path) -> None:
     before = contents_of(open_workspace(root))
     other = open_workspace(root, datasets=DatasetSettings(seed=7))
     run_all(other)
@@ -86,7 +86,7 @@ def contents_of(workspace: Workspace) -> dict[str, str]:
         return {key: version.id for key, version in members.versions.items()}
 
 
-def test_another_limit_of_leaks_watches_the_index_again_and_no_other_dataset(root: Path) -> None:
+def test_a_new_leak_limit_rebuilds_only_the_index(root: Path) -> None:
     workspace = open_workspace(root)
     run_all(workspace)
     limits = TrajectorySettings(max_leak_rate=0.3)
@@ -94,7 +94,7 @@ def test_another_limit_of_leaks_watches_the_index_again_and_no_other_dataset(roo
     assert again == dict.fromkeys(again, "unchanged") | {"trajectory_index": "made"}
 
 
-def test_a_leaky_dataset_is_made_and_warned_of(root: Path) -> None:
+def test_a_leaky_dataset_is_built_with_a_warning(root: Path) -> None:
     seen = Problem("leak_rate", "steps.parquet", "much of it")
     index = DATASET_STAGE_BY_NAME["trajectory_index"]
     blocking, leaks = index.checks
@@ -109,7 +109,7 @@ def test_a_leaky_dataset_is_made_and_warned_of(root: Path) -> None:
     assert made.summary["leak_rate"] == 0.0
 
 
-def test_a_broken_demonstration_costs_only_itself_and_is_counted(root: Path) -> None:
+def test_a_broken_demonstration_is_left_out_and_counted(root: Path) -> None:
     workspace = open_workspace(root)
     shutil.copytree(root / "uploads" / "first", root / "uploads" / "bad")
     (root / "uploads" / "bad" / "meta.json").write_text("{", encoding="utf-8")
@@ -135,8 +135,8 @@ def test_a_committed_trajectory_that_lost_a_file_is_left_out_and_counted(root: P
 @pytest.mark.parametrize(
     "file", ["task.json", "steps/000/action.json", "steps/001/screenshot.png", "provenance.parquet"]
 )
-def test_a_committed_trajectory_that_rotted_costs_only_itself(root: Path, file: str) -> None:
-    """Same size, other bytes: nothing but reading it can tell."""
+def test_a_committed_trajectory_with_changed_bytes_is_left_out(root: Path, file: str) -> None:
+    """Same size, other bytes: only reading the file shows it."""
     workspace = open_workspace(root)
     with workspace.store.open("trajectories/first") as (folder, _):
         path = folder / file
@@ -147,7 +147,7 @@ def test_a_committed_trajectory_that_rotted_costs_only_itself(root: Path, file: 
     assert indexed(workspace) == ["second"]
 
 
-def test_without_any_trajectory_there_is_nothing_to_crash_on(tmp_path: Path) -> None:
+def test_building_without_any_trajectory_does_not_crash(tmp_path: Path) -> None:
     (tmp_path / "uploads").mkdir()
     workspace = open_workspace(tmp_path)
     for status in run_all(workspace).values():

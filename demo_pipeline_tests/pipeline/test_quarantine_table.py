@@ -1,4 +1,4 @@
-"""The quarantine as a table: one row a problem, whatever a record lacks."""
+"""The quarantine as a table: one row per problem, even for incomplete records."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def record(*problems: Problem, **values: object) -> QuarantineRecord:
     return QuarantineRecord.model_validate({**given, "problems": problem_dicts(problems)})
 
 
-def test_one_row_a_problem_with_what_the_record_says_of_all(tmp_path: Path) -> None:
+def test_each_problem_is_one_row_with_the_fields_of_its_record(tmp_path: Path) -> None:
     records = [record(TORN, TORN, attempts=2), record(TORN, demonstration="d2")]
     summary = write_quarantine_table(records, tmp_path)
     assert summary == {
@@ -59,7 +59,7 @@ def test_one_row_a_problem_with_what_the_record_says_of_all(tmp_path: Path) -> N
     assert schema_problems(tmp_path / TABLE_FILE, QUARANTINE_SCHEMA) == []
 
 
-def test_a_record_from_elsewhere_still_fills_a_row() -> None:
+def test_a_record_with_invalid_values_still_gives_a_row() -> None:
     odd = record().model_copy(update={"problems": [{"code": 5, "line": "three", "byte": True}]})
     bare = record()
     first, second = rows_of([odd, bare])
@@ -68,7 +68,7 @@ def test_a_record_from_elsewhere_still_fills_a_row() -> None:
     assert (second["demonstration"], second["code"]) == ("d1", "unknown")
 
 
-def test_it_is_written_again_only_when_the_quarantine_changed(tmp_path: Path) -> None:
+def test_the_table_is_rebuilt_only_when_the_quarantine_changed(tmp_path: Path) -> None:
     (tmp_path / "uploads").mkdir()
     workspace = open_workspace(tmp_path)
     assert run_dataset_stage(workspace, QUARANTINE_STAGE).summary["quarantined"] == 0

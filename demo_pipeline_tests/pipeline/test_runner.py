@@ -1,4 +1,4 @@
-"""The chain of one demonstration: what is redone when, and what becomes of broken uploads."""
+"""The stages of one demonstration: what is rebuilt when, and what happens to broken uploads."""
 
 import json
 import shutil
@@ -51,7 +51,7 @@ def redone(workspace: Workspace, demonstration: str = "first") -> list[str]:
 # --- what is redone
 
 
-def test_a_tree_that_was_spoilt_after_it_was_checked_reaches_no_trajectory(root: Path) -> None:
+def test_a_tree_changed_after_its_commit_reaches_no_trajectory(root: Path) -> None:
     workspace = open_workspace(root)
     tree = root / "store" / "ui_trees" / "first" / "000.json"
     text = tree.read_text(encoding="utf-8")
@@ -64,7 +64,7 @@ def test_a_tree_that_was_spoilt_after_it_was_checked_reaches_no_trajectory(root:
     assert workspace.store.verify("trajectories/first") == []
 
 
-def test_the_second_run_has_nothing_to_do(root: Path) -> None:
+def test_a_second_run_builds_nothing(root: Path) -> None:
     workspace = open_workspace(root)
     before = contents(workspace, "first")
     assert is_up_to_date(workspace, "first")
@@ -72,7 +72,7 @@ def test_the_second_run_has_nothing_to_do(root: Path) -> None:
     assert contents(workspace, "first") == before
 
 
-def test_made_again_everything_has_the_same_bytes(root: Path) -> None:
+def test_a_forced_build_gives_the_same_bytes(root: Path) -> None:
     workspace = open_workspace(root)
     before = contents(workspace, "first")
     for stage in STAGES:
@@ -92,7 +92,7 @@ def test_made_again_everything_has_the_same_bytes(root: Path) -> None:
         ("contact_sheets", "sheet.jpg"),
     ],
 )
-def test_a_lost_file_is_made_again_and_nothing_else(root: Path, stage: str, file: str) -> None:
+def test_only_the_output_with_a_lost_file_is_rebuilt(root: Path, stage: str, file: str) -> None:
     workspace = open_workspace(root)
     before = contents(workspace, "first")
     with workspace.store.open(STAGE_BY_NAME[stage].output("first")) as (folder, _):
@@ -102,7 +102,7 @@ def test_a_lost_file_is_made_again_and_nothing_else(root: Path, stage: str, file
     assert contents(workspace, "first") == before
 
 
-def test_a_later_setting_redoes_no_earlier_stage(root: Path) -> None:
+def test_a_setting_rebuilds_no_earlier_stage(root: Path) -> None:
     harder = TrajectorySettings(easy_steps=1, medium_steps=2)
     workspace = open_workspace(root, trajectories=harder)
     assert not is_up_to_date(workspace, "first")
@@ -118,7 +118,7 @@ def test_a_stricter_limit_is_a_warning_and_changes_no_byte(root: Path) -> None:
     assert contents(workspace, "first") == before
 
 
-def test_a_contact_sheet_is_made_of_the_trajectory_alone(root: Path) -> None:
+def test_a_contact_sheet_needs_only_the_trajectory(root: Path) -> None:
     workspace = open_workspace(root)
     before = contents(workspace, "first")["contact_sheets"]
     shutil.rmtree(root / "uploads" / "first")
@@ -128,12 +128,12 @@ def test_a_contact_sheet_is_made_of_the_trajectory_alone(root: Path) -> None:
     assert contents(workspace, "first")["contact_sheets"] == before
 
 
-def test_a_setting_that_changes_no_action_redoes_nothing_after_the_actions(root: Path) -> None:
+def test_a_setting_that_changes_no_action_rebuilds_only_the_actions(root: Path) -> None:
     workspace = open_workspace(root, actions=ActionSettings(pause_ms=2001))
     assert redone(workspace) == ["actions"]
 
 
-def test_a_changed_upload_is_noticed(root: Path) -> None:
+def test_a_changed_upload_is_processed_again(root: Path) -> None:
     workspace = open_workspace(root)
     path = root / "uploads" / "first" / META
     meta = json.loads(path.read_bytes())
@@ -148,7 +148,7 @@ def test_a_changed_upload_is_noticed(root: Path) -> None:
     assert is_up_to_date(workspace, "first")
 
 
-def test_an_upload_changed_behind_the_manifest_stops_the_stages_that_read_it(root: Path) -> None:
+def test_an_upload_that_differs_from_its_manifest_stops_the_stages_that_read_it(root: Path) -> None:
     workspace = open_workspace(root)
     with (root / "uploads" / "first" / LOG).open("ab") as log:
         log.write(b"\n")
@@ -158,13 +158,13 @@ def test_an_upload_changed_behind_the_manifest_stops_the_stages_that_read_it(roo
     assert list_quarantine(workspace.store) == []
 
 
-def test_a_stage_without_its_inputs_says_which(root: Path) -> None:
+def test_a_stage_without_its_inputs_names_them(root: Path) -> None:
     shutil.rmtree(root / "store")
     with pytest.raises(MissingOutput, match="recordings/first"):
         run_stage(open_workspace(root), STAGE_BY_NAME["events"], "first")
 
 
-def test_the_checks_are_written_with_what_they_looked_at(root: Path) -> None:
+def test_the_manifest_records_every_check(root: Path) -> None:
     workspace = open_workspace(root)
     for stage in STAGES:
         version = workspace.store.current(stage.output("first"))
@@ -254,8 +254,8 @@ def test_readers_keep_the_last_good_version_of_what_broke(root: Path) -> None:
     assert not is_up_to_date(workspace, "first")
 
 
-def test_a_few_bad_lines_cost_only_themselves(root: Path) -> None:
-    """Torn lines are warnings with their numbers; the demonstration goes on."""
+def test_a_few_bad_lines_are_only_rejected(root: Path) -> None:
+    """Incomplete lines are warnings with their numbers; the demonstration is processed."""
     workspace = open_workspace(root)
     path = root / "uploads" / "first" / LOG
     lines = path.read_bytes().splitlines()
@@ -273,7 +273,7 @@ def test_a_few_bad_lines_cost_only_themselves(root: Path) -> None:
 
 
 class Unsteady:
-    """Uploads that tell the first stage of a change `times` times while their listing stays."""
+    """Uploads that report a change `times` times while their listing does not change."""
 
     def __init__(self, uploads: Uploads, times: int) -> None:
         self._uploads, self.left = uploads, times
@@ -296,8 +296,8 @@ def unsteady(root: Path, times: int) -> Workspace:
     return replace(workspace, uploads=Unsteady(workspace.uploads, times))
 
 
-def test_bytes_that_never_are_what_the_listing_says_are_no_change_of_the_upload(root: Path) -> None:
-    """A server whose ETags fit nothing made every run superseded, and each asked for the next."""
+def test_bytes_that_always_differ_from_the_listing_quarantine_the_demonstration(root: Path) -> None:
+    """A server with wrong ETags superseded every run, and each requested the next."""
     workspace = unsteady(root, 2)
     listed = upload_listing_fingerprint(workspace.uploads, "first")
     with pytest.raises(DemonstrationError, match="its listing, which did not change"):
@@ -308,14 +308,14 @@ def test_bytes_that_never_are_what_the_listing_says_are_no_change_of_the_upload(
     assert workspace.store.outputs() == []
 
 
-def test_a_download_that_was_torn_once_is_only_read_again(root: Path) -> None:
+def test_a_download_that_failed_once_is_repeated(root: Path) -> None:
     workspace = unsteady(root, 1)
     assert run_stage(workspace, STAGES[0], "first").status == "made"
     assert list_quarantine(workspace.store) == []
 
 
 def _replaced(root: Path) -> Stage:
-    """The first stage, under which the upload is replaced by as good a one."""
+    """The first stage, during which the upload is replaced by an equally valid one."""
 
     def build(context: StageContext, out: Path) -> Summary:
         (root / "uploads" / "first" / META).touch()
@@ -325,9 +325,7 @@ def _replaced(root: Path) -> Stage:
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_nothing_is_committed_of_an_upload_that_was_replaced_meanwhile(
-    root: Path, named: bool
-) -> None:
+def test_an_upload_replaced_during_the_stage_is_not_committed(root: Path, named: bool) -> None:
     workspace = open_workspace(root)
     before = contents(workspace, "first")
     version = workspace.store.current("recordings/first")
@@ -343,7 +341,7 @@ def test_nothing_is_committed_of_an_upload_that_was_replaced_meanwhile(
 # --- a real recording
 
 
-def test_a_real_recording_comes_through_without_a_finding(tmp_path: Path) -> None:
+def test_a_real_recording_passes_every_check(tmp_path: Path) -> None:
     """The committed web recording: its clock is off, its wheel counts the other way."""
     samples = Path(__file__).resolve().parents[2] / "data" / "recordings"
     shutil.copytree(samples / "20261121_212358", tmp_path / "uploads" / "20261121_212358")

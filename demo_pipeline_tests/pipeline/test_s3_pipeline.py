@@ -1,4 +1,4 @@
-"""The whole chain and the datasets in a bucket: the same versions as in a local store."""
+"""All stages and datasets in a bucket: the same versions as in a local store."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from demo_pipeline_tests.sample_workspace import (
 
 
 def build(workspace: Workspace) -> dict[str, str]:
-    """Every stage, dataset and the statistics; what became of each."""
+    """Run every stage and dataset stage; name → status."""
     found: dict[str, str] = {}
     for name in DEMOS:
         done = run_all_stages(workspace, name)
@@ -30,7 +30,7 @@ def build(workspace: Workspace) -> dict[str, str]:
     return found | {stage.name: run_dataset_stage(workspace, stage).status for stage in datasets}
 
 
-def test_a_bucket_gets_the_very_versions_that_a_local_store_has(
+def test_a_bucket_gets_the_same_versions_as_a_local_store(
     made_root: Path, moto_url: str, tmp_path: Path
 ) -> None:
     local = open_workspace(copy_of(made_root, tmp_path / "local"))

@@ -1,4 +1,4 @@
-"""From task files to the link of a demonstration: what is remade when, and what is left out."""
+"""From task files to the match of a demonstration: what is rebuilt when, what is left out."""
 
 import json
 from pathlib import Path
@@ -45,7 +45,7 @@ def workspace(root: Path) -> Workspace:
 
 
 def redone(workspace: Workspace) -> dict[str, list[str]]:
-    """Demonstration → what is made again."""
+    """Demonstration → the stages that were built again."""
     return {
         name: [
             stage for stage, status in run_all_stages(workspace, name).items() if status == "made"
@@ -59,7 +59,7 @@ def task_of(workspace: Workspace, name: str) -> Any:
         return json.loads((folder / "task.json").read_bytes())["osworld_task_id"]
 
 
-def test_a_task_with_the_same_instruction_links_its_demonstration_and_no_other(
+def test_a_task_matches_only_the_demonstration_with_its_instruction(
     root: Path, workspace: Workspace
 ) -> None:
     assert (task_of(workspace, "first"), task_of(workspace, "second")) == (None, None)
@@ -78,7 +78,7 @@ def test_a_task_with_the_same_instruction_links_its_demonstration_and_no_other(
     }
 
 
-def test_a_task_of_nobody_makes_the_catalog_again_and_no_trajectory(
+def test_a_task_without_a_match_rebuilds_the_catalog_and_no_trajectory(
     root: Path, workspace: Workspace
 ) -> None:
     put_tasks(root / "tasks", {"os": [task("t-1", FIRST)]})
@@ -92,7 +92,7 @@ def test_a_task_of_nobody_makes_the_catalog_again_and_no_trajectory(
     assert contents(workspace, "first") == before
 
 
-def test_a_task_that_goes_takes_its_link_with_it(root: Path, workspace: Workspace) -> None:
+def test_a_deleted_task_ends_its_match(root: Path, workspace: Workspace) -> None:
     before = contents(workspace, "first")
     put_tasks(root / "tasks", {"os": [task("t-1", FIRST)]})
     run_catalog(workspace)
@@ -104,7 +104,9 @@ def test_a_task_that_goes_takes_its_link_with_it(root: Path, workspace: Workspac
     assert contents(workspace, "first") == before
 
 
-def test_an_id_in_the_quest_beats_the_instruction(root: Path, workspace: Workspace) -> None:
+def test_a_task_id_in_the_quest_takes_precedence_over_the_instruction(
+    root: Path, workspace: Workspace
+) -> None:
     put_tasks(root / "tasks", {"os": [task("t-1", FIRST)]})
     put_tasks(root / "tasks" / RISKY, {"os": [risk_task("t-2", "Whatever.")]})
     path = root / "uploads" / "first" / "meta.json"
@@ -115,7 +117,7 @@ def test_an_id_in_the_quest_beats_the_instruction(root: Path, workspace: Workspa
     assert task_of(workspace, "first") == "t-2"
 
 
-def test_a_linked_demonstration_is_indexed_and_trains_nobody_unless_told(
+def test_a_matched_demonstration_is_indexed_but_not_exported_for_training(
     root: Path, workspace: Workspace
 ) -> None:
     put_tasks(root / "tasks", {"os": [task("t-1", FIRST)]})
@@ -129,7 +131,9 @@ def test_a_linked_demonstration_is_indexed_and_trains_nobody_unless_told(
     assert sft["excluded_trajectories"]["contaminated"] == 0
 
 
-def test_bad_files_are_told_and_cost_the_catalog_nothing(root: Path, workspace: Workspace) -> None:
+def test_invalid_task_files_are_reported_and_the_others_kept(
+    root: Path, workspace: Workspace
+) -> None:
     put_tasks(root / "tasks", {"os": [task("t-1", FIRST)]})
     put_text(root / "tasks", "examples/os/bad.json", "{")
     made = run_catalog(workspace)
@@ -146,20 +150,22 @@ def test_bad_files_are_told_and_cost_the_catalog_nothing(root: Path, workspace: 
     assert str(root) not in str(made)
 
 
-def test_without_a_folder_the_catalog_is_empty_and_no_error(workspace: Workspace) -> None:
+def test_without_a_folder_the_catalog_is_empty(workspace: Workspace) -> None:
     made = run_catalog(workspace, force=True)
     assert (made.status, made.summary["tasks"]) == ("made", 0)
     assert all(check.passed and not check.problems for check in made.checks)
 
 
-def test_made_again_the_catalog_has_the_same_version(root: Path, workspace: Workspace) -> None:
+def test_a_forced_build_gives_the_catalog_the_same_version(
+    root: Path, workspace: Workspace
+) -> None:
     put_tasks(root / "tasks", UNRELATED)
     first = run_catalog(workspace).version
     assert first is not None
     assert run_catalog(workspace, force=True).version == first
 
 
-def test_without_a_catalog_the_trajectory_is_made_and_says_so_until_there_is_one(
+def test_without_a_catalog_the_trajectory_is_built_with_a_warning(
     workspace: Workspace,
 ) -> None:
     before = contents(workspace, "first")
@@ -176,7 +182,7 @@ def test_without_a_catalog_the_trajectory_is_made_and_says_so_until_there_is_one
     assert contents(workspace, "first") == before
 
 
-def test_a_damaged_catalog_is_nobodys_quarantine(root: Path, workspace: Workspace) -> None:
+def test_a_damaged_catalog_quarantines_no_demonstration(root: Path, workspace: Workspace) -> None:
     put_tasks(root / "tasks", UNRELATED)
     run_catalog(workspace)
     with workspace.store.open(CATALOG_OUTPUT) as (folder, _):

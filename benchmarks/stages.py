@@ -64,10 +64,10 @@ def rounds_of(uploads: Path, rounds: int) -> dict[str, list[Cost]]:
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as store:
             settings = Settings(uploads=str(uploads), store=store)
-            pipeline = Workspace.open(settings)
+            workspace = Workspace.open(settings)
             before = measured(_decoder(uploads))
             for stage in STAGES:
-                costs.setdefault(stage.name, []).append(measured(_runner(pipeline, stage)))
+                costs.setdefault(stage.name, []).append(measured(_runner(workspace, stage)))
             after = measured(_decoder(uploads))
         mean = Cost((before.wall + after.wall) / 2, (before.cpu + after.cpu) / 2, before.peak_mb)
         costs["plain decode"].append(mean)
@@ -78,8 +78,8 @@ def _decoder(uploads: Path) -> Callable[[], object]:
     return lambda: decode(uploads / NAME / "recording.mp4")
 
 
-def _runner(pipeline: Workspace, stage: Stage) -> Callable[[], object]:
-    return lambda: run_stage(pipeline, stage, NAME)
+def _runner(workspace: Workspace, stage: Stage) -> Callable[[], object]:
+    return lambda: run_stage(workspace, stage, NAME)
 
 
 def report(costs: dict[str, list[Cost]]) -> None:

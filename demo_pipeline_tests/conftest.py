@@ -9,7 +9,7 @@ import pytest
 from demo_pipeline.storage.store.bucket_store import BucketStore
 from demo_pipeline.storage.store.local_store import LocalStore
 from demo_pipeline_tests.golden.outputs import REAL_RECORDINGS, copy_recordings
-from demo_pipeline_tests.made_pipeline import DEMOS, open_pipeline, run_chain, write_demos
+from demo_pipeline_tests.sample_workspace import DEMOS, open_workspace, run_all_stages, write_demos
 from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.recording import write_recording
 from demo_pipeline_tests.simulator.s3_server import S3Server, moto_server, seaweed_server
@@ -34,9 +34,9 @@ def made_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two small demonstrations taken to their trajectories: `uploads/` and `store/`."""
     root = tmp_path_factory.mktemp("made")
     write_demos(root / "uploads")
-    pipeline = open_pipeline(root)
+    pipeline = open_workspace(root)
     for name in DEMOS:
-        assert set(run_chain(pipeline, name).values()) == {"made"}
+        assert set(run_all_stages(pipeline, name).values()) == {"made"}
     return root
 
 
@@ -45,9 +45,9 @@ def real_root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The two recordings of a real desktop taken to their trajectories, like `made_root`."""
     root = tmp_path_factory.mktemp("real")
     copy_recordings(root)
-    pipeline = open_pipeline(root)
+    pipeline = open_workspace(root)
     for name in REAL_RECORDINGS:
-        assert set(run_chain(pipeline, name).values()) == {"made"}
+        assert set(run_all_stages(pipeline, name).values()) == {"made"}
     return root
 
 

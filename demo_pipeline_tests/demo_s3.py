@@ -23,6 +23,7 @@ from demo_pipeline.cli.console import print_line
 from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.defs.freshness import progress
 from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
 from demo_pipeline.pipeline.quarantine import list_quarantine
 from demo_pipeline.settings import Settings
 from demo_pipeline_tests.defs.daemon import (
@@ -40,55 +41,58 @@ from demo_pipeline_tests.uploads import tear_meta, upload
 RECORDINGS = ROOT / "data" / "recordings"
 GOOD = tuple(sorted(path.parent.name for path in RECORDINGS.glob("2*/recording.mp4")))
 BROKEN = "20260107_100000"
-DATASETS = ("dataset", "sft", "messages", "datasets")
-_PATIENCE = 240.0  # seconds for all of it; two idle cores need a third
+_TIMEOUT_SECONDS = 240.0  # for everything; two idle cores need a third
 
 
 @dataclass
-class Story:
-    """What is still to be uploaded, and what has been told, so that it is told once."""
+class Demo:
+    """The files that are still to be uploaded, and the lines that were printed."""
 
     instance: Any
-    pipeline: Workspace
+    workspace: Workspace
     files: list[tuple[str, Path]]
-    begun: float = field(default_factory=time.monotonic)
-    told: set[str] = field(default_factory=set)
+    start: float = field(default_factory=time.monotonic)
+    printed: set[str] = field(default_factory=set)
 
     def step(self) -> bool:
-        """Upload one more file, tell what happened, and say whether that was all."""
+        """Upload one more file, print what happened; returns whether everything is done."""
         if self.files:
             self._upload(*self.files.pop())
         runs = runs_of(self.instance)
         for run in runs:
-            self._tell_run(run)
-        self._tell_quarantined()
-        return not self.files and self._is_settled(runs)
+            self._print_run(run)
+        self._print_quarantined()
+        return not self.files and self._is_done(runs)
 
-    def tell(self, line: str) -> None:
-        if line not in self.told:
-            self.told.add(line)
-            print_line(f"{time.monotonic() - self.begun:4.0f} s  {line}")
+    def print_once(self, line: str) -> None:
+        if line not in self.printed:
+            self.printed.add(line)
+            print_line(f"{time.monotonic() - self.start:4.0f} s  {line}")
 
     def _upload(self, key: str, path: Path) -> None:
         self.workspace.uploads.objects.put(key, path)
         name = key.partition("/")[0]
         missing = sum(other.startswith(f"{name}/") for other, _ in self.files)
-        self.tell(f"upload  {key} ({len(RECORDING_FILES) - missing} of {len(RECORDING_FILES)})")
+        self.print_once(
+            f"upload  {key} ({len(RECORDING_FILES) - missing} of {len(RECORDING_FILES)})"
+        )
 
-    def _tell_run(self, run: Run) -> None:
+    def _print_run(self, run: Run) -> None:
         subject = f"run     {run.id[:8]} {run.job} {run.key}".rstrip()
         if run.started:
-            self.tell(f"{subject}: started")
+            self.print_once(f"{subject}: started")
         if run.ended:
-            self.tell(f"{subject}: {run.status.lower()}")
+            self.print_once(f"{subject}: {run.status.lower()}")
 
-    def _tell_quarantined(self) -> None:
+    def _print_quarantined(self) -> None:
         for record in list_quarantine(self.workspace.store):
-            for one in record.problems:
-                where = ":".join(str(one[name]) for name in ("file", "line") if one.get(name))
-                self.tell(f"held    {record.demonstration}: {where}: {one['message']}")
+            for problem in record.problems:
+                names = [name for name in ("file", "line") if problem.get(name)]
+                where = ":".join(str(problem[name]) for name in names)
+                message = f"{record.demonstration}: {where}: {problem['message']}"
+                self.print_once(f"quarantined  {message}")
 
-    def _is_settled(self, runs: list[Run]) -> bool:
+    def _is_done(self, runs: list[Run]) -> bool:
         processed = {run.key for run in runs if run.key and run.ended}
         state = progress(self.instance)
         built = 0 < state.latest <= state.built and not state.building
@@ -96,22 +100,22 @@ class Story:
 
 
 def main() -> int:
-    """0 when everything became what it should, 1 when not."""
+    """Run the demo; the exit code is 0 when every output is as expected, else 1."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=3000, help="of the UI")
     parser.add_argument("--keep", action="store_true", help="leave it running until Ctrl-C")
-    asked = parser.parse_args()
-    if not is_free(asked.port):
-        print_line(f"Port {asked.port} is taken; name another: make demo-s3 PORT=3001")
+    arguments = parser.parse_args()
+    if not is_free(arguments.port):
+        print_line(f"Port {arguments.port} is taken; name another: make demo-s3 PORT=3001")
         return 1
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory(prefix="demo-s3-") as folder, suppress(KeyboardInterrupt):
-        return demonstrate(Path(folder), asked.port, keep=asked.keep)
+        return demonstrate(Path(folder), arguments.port, keep=arguments.keep)
     return 1
 
 
 def demonstrate(folder: Path, port: int, *, keep: bool) -> int:
-    """The whole story, below `folder`; its exit code."""
+    """Run the whole demo below `folder`; returns its exit code."""
     with ExitStack() as stack:
         keys = f"demo-{secrets.token_hex(8)}", secrets.token_urlsafe(30)
         server = stack.enter_context(seaweed_server(folder / "server", *keys))
@@ -122,15 +126,15 @@ def demonstrate(folder: Path, port: int, *, keep: bool) -> int:
         print_line(f"SeaweedFS at {server.endpoint} with the buckets uploads and store; UI at {ui}")
         command = ("dagster", "dev", "--host", "127.0.0.1", "--port", str(port))
         dagster = stack.enter_context(dagster_process(command, folder / "home"))
-        story = Story(instance, Workspace.open(Settings()), files_of(folder / "recordings"))
+        demo = Demo(instance, Workspace.open(Settings()), files_of(folder / "recordings"))
         try:
-            wait_for(dagster, story.step, "the datasets", _PATIENCE)
+            wait_for(dagster, demo.step, "the datasets", _TIMEOUT_SECONDS)
         except TimeoutError as error:
             print_line(f"{error}\n{(folder / 'home' / LOG).read_text(errors='replace')[-3000:]}")
             return 1
-        failed = judge(story, folder / "exported")
+        failed = check_outputs(demo, folder / "exported")
         for line in failed:
-            print_line(f"NOT AS IT SHOULD BE: {line}")
+            print_line(f"FAILED: {line}")
         if keep:
             print_line(f"Still running: {ui} (Ctrl-C ends it)")
             with suppress(KeyboardInterrupt):
@@ -139,7 +143,7 @@ def demonstrate(folder: Path, port: int, *, keep: bool) -> int:
 
 
 def configure(folder: Path, uploads: str, store: str) -> None:
-    """Settings by environment, for this process and those it starts; nobody else's remain."""
+    """Set the environment of this process and its children; other settings are removed."""
     for name in list(os.environ):
         if name.startswith("DEMO_PIPELINE_"):
             del os.environ[name]
@@ -157,23 +161,26 @@ def files_of(folder: Path) -> list[tuple[str, Path]]:
     """(key, file) of the sample recordings and of a broken copy, in random order."""
     tear_meta(upload(RECORDINGS / GOOD[0], folder, BROKEN))
     folders = [*(RECORDINGS / name for name in GOOD), folder / BROKEN]
-    files = [(f"{one.name}/{file}", one / file) for one in folders for file in RECORDING_FILES]
+    files = [
+        (f"{source.name}/{file}", source / file) for source in folders for file in RECORDING_FILES
+    ]
     random.shuffle(files)
     return files
 
 
-def judge(story: Story, exported: Path) -> list[str]:
-    """Tell what was made, export it, validate the export; what is not as it should be."""
+def check_outputs(demo: Demo, exported: Path) -> list[str]:
+    """Print the outputs, export and validate them; returns what is not as expected."""
     wrong = [
         f"{run.job} {run.key}: {run.status}"
-        for run in runs_of(story.instance)
+        for run in runs_of(demo.instance)
         if run.failed and run.key != BROKEN
     ]
-    held = [record.demonstration for record in list_quarantine(story.pipeline.store)]
-    if held != [BROKEN]:
-        wrong.append(f"quarantined: {held}")
-    store = story.pipeline.store
-    outputs = [name for root in DATASETS for name in store.outputs(root)]
+    quarantined = [record.demonstration for record in list_quarantine(demo.workspace.store)]
+    if quarantined != [BROKEN]:
+        wrong.append(f"quarantined: {quarantined}")
+    store = demo.workspace.store
+    validated = [stage.output for stage in DATASET_STAGES if stage.validated_as is not None]
+    outputs = [name for output in validated for name in store.outputs(output)]
     for name in outputs:
         print_line(f"        {store.url}/{name}")
     wrong += [line for line in (command("export", str(exported)),) if line]
@@ -182,11 +189,11 @@ def judge(story: Story, exported: Path) -> list[str]:
 
 
 def command(*arguments: str) -> str:
-    """Run `demo-pipeline`; empty when it ends well."""
+    """Run `demo-pipeline`; returns what failed, empty when it succeeded."""
     print_line(f"$ demo-pipeline {arguments[0]} {Path(arguments[1]).name}")
     script = f"{sysconfig.get_path('scripts')}/demo-pipeline"
-    ended = subprocess.run((script, *arguments), check=False, cwd=ROOT)
-    return f"demo-pipeline {arguments[0]}: exit code {ended.returncode}" * bool(ended.returncode)
+    done = subprocess.run((script, *arguments), check=False, cwd=ROOT)
+    return f"demo-pipeline {arguments[0]}: exit code {done.returncode}" * bool(done.returncode)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from demo_pipeline.settings import (
     Settings,
 )
 from demo_pipeline.storage.store.version_manifest import Recipe
-from demo_pipeline_tests.made_pipeline import open_pipeline
+from demo_pipeline_tests.sample_workspace import open_workspace
 
 ROOT = Path(__file__).resolve().parents[1]
 SECTIONS = {
@@ -193,7 +193,7 @@ class TestFingerprint:
     def test_a_recorded_recipe_is_what_the_stage_would_be_built_from_now(
         self, real_root: Path
     ) -> None:
-        store = open_pipeline(real_root).store
+        store = open_workspace(real_root).store
         for output, recorded in RECIPES.items():
             current = store.current(output)
             assert current is not None

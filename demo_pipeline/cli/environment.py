@@ -1,6 +1,6 @@
-"""What every command reads from its environment: the settings and Dagster's home.
+"""What every command reads from its environment: the settings, and Dagster's home folder.
 
-Belongs here: usage errors for settings and folders that cannot be used.
+Belongs here: reporting what cannot be used as a usage error.
 """
 
 import os
@@ -36,7 +36,7 @@ def usable_settings() -> Settings:
 
 
 def use_dagster_home() -> None:
-    """Have Dagster record runs in DAGSTER_HOME, by default the checkout."""
+    """Set DAGSTER_HOME, where Dagster keeps its runs, to the checkout unless it is set already."""
     home = Path(os.environ.get("DAGSTER_HOME") or project_root()).expanduser().absolute()
     if not home.is_dir():
         print_error(f"DAGSTER_HOME {home}: no such directory; create it, or unset the variable")

@@ -54,7 +54,7 @@ OF_STEPS = (
     "SELECT * FROM read_parquet({files}, union_by_name = true)"
     " UNION ALL BY NAME SELECT NULL::BOOLEAN AS unavoidable WHERE false"
 )
-# Over the outputs of the demonstration stages; a dataset stage's views are in its registry entry.
+# Over the outputs of the demonstrations' stages; the registry of dataset stages has the others.
 DEMONSTRATION_VIEWS = (
     View(
         "actions",
@@ -106,7 +106,7 @@ def create_views(
 
     Args:
         sql: the connection to create them in.
-        views: the views to create.
+        views: those over other outputs are skipped.
         folders: name of an output (`View.output`) → its folder.
     """
     created = set()

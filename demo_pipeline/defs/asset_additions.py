@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import dagster as dg
-import pyarrow.parquet as pq
 
+from demo_pipeline.common.parquet import read_rows
 from demo_pipeline.defs import reporting
-from demo_pipeline.defs.upload_accounting import account_for_uploads
+from demo_pipeline.defs.upload_reconciliation import reconcile_uploads
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_stages import QUARANTINE_STAGE, STATISTICS_STAGE, TASKS_STAGE
 from demo_pipeline.pipeline.dataset_statistics import read_statistics
-from demo_pipeline.pipeline.quarantine_table import TABLE_FILE
+from demo_pipeline.pipeline.quarantine_table import QUARANTINE_SCHEMA, TABLE_FILE
 from demo_pipeline.problems import errors
 from demo_pipeline.storage.store.version_manifest import CheckOutcome
 
@@ -56,15 +56,15 @@ def _task_files(_instance: dg.DagsterInstance, workspace: Workspace, _folder: Pa
 
 
 def _quarantine(instance: dg.DagsterInstance, workspace: Workspace, folder: Path) -> _Read:
-    rows = pq.read_table(folder / TABLE_FILE, columns=list(_SHOWN)).to_pylist()
-    accounting = account_for_uploads(instance, workspace)
-    problems = tuple(accounting.problems)
+    rows = read_rows(folder / TABLE_FILE, QUARANTINE_SCHEMA, _SHOWN)
+    counts = reconcile_uploads(instance, workspace)
+    problems = tuple(counts.problems)
     uploads = {
-        "listed": accounting.listed,
-        "accepted": accounting.accepted,
-        "quarantined": accounting.quarantined,
-        "pending": accounting.pending,
-        "gone": accounting.gone,
+        "listed": counts.listed,
+        "accepted": counts.accepted,
+        "quarantined": counts.quarantined,
+        "pending": counts.pending,
+        "gone": counts.gone,
     }
     return {
         "table": reporting.records(rows),

@@ -44,12 +44,12 @@ INDEX_STAGE = DatasetStage(
     views=(
         View(
             "trajectories",
-            "a demonstration: task, application, success",
+            "a trajectory: task, application, success",
             "dataset/trajectories.parquet",
         ),
         View(
             "steps",
-            "a step: where picture, tree and target came from",
+            "a step: where its screenshot, tree and target came from",
             "dataset/steps.parquet",
             OF_STEPS,
         ),

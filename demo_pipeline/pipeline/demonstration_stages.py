@@ -73,7 +73,7 @@ ACTIONS_STAGE = Stage(
     name="actions",
     folder="actions",
     description="What the person did: clicks, drags, scrolls, typed text, hotkeys and pauses, "
-    "each with the input events it was built from; the ledger accounts for every event.",
+    "each with the input events it was built from; the accounting of every input event.",
     group="actions",
     kinds=frozenset({"parquet"}),
     code_version="2",
@@ -88,7 +88,7 @@ ACTIONS_STAGE = Stage(
         ),
         Check(
             "ledger_sums",
-            "Every input event is in exactly one category of the ledger.",
+            "Every input event is in exactly one bucket of the event accounting.",
             builds.verify_ledger,
         ),
     ),

@@ -22,18 +22,18 @@ TABLE_FILE = "quarantine.parquet"
 QUARANTINE_SCHEMA = described_schema(
     [
         ("demonstration", pa.string(), False, "safe id"),
-        ("stage", pa.string(), False, "which stage gave it up"),
+        ("stage", pa.string(), False, "the stage that failed"),
         ("code", pa.string(), False, "stable name of the kind of problem"),
         ("file", pa.string(), False, "in the upload or the stage's output; `.` for the whole"),
         ("line", pa.int64(), True, "1-based line number in the file"),
         ("byte", pa.int64(), True, "0-based offset in the file"),
         ("frame", pa.int64(), True, "0-based frame number in presentation order"),
-        ("message", pa.string(), False, "what is wrong; never carries what was typed"),
+        ("message", pa.string(), False, "what is wrong; never contains typed text"),
         ("remedy", pa.string(), False, "what to do about it"),
         ("severity", pa.string(), False, "error or warning"),
-        ("fingerprint", pa.string(), True, "of the upload it was found in"),
+        ("fingerprint", pa.string(), True, "of the upload with the problem"),
         ("tool_version", pa.string(), False, "of this package"),
-        ("attempts", pa.int64(), False, "how often the stage gave up these very files"),
+        ("attempts", pa.int64(), False, "how often the stage failed on these same files"),
     ]
 )
 _OF_RECORD = ("demonstration", "stage", "fingerprint", "tool_version", "attempts")

@@ -4,10 +4,9 @@ Belongs here: one constant per format. Those that a dataset stage writes are nam
 entry; the two that no dataset stage writes are in `OTHER_FORMATS`.
 """
 
-from collections.abc import Mapping
 from pathlib import Path
 
-from demo_pipeline.common.recording_files import LOG_FILE
+from demo_pipeline.common.recording_files import LOG_FILE, RECORDING_FILES
 from demo_pipeline.formats.cudag.validator import validate_cudag
 from demo_pipeline.formats.desktopd.sft_validator import validate_sft
 from demo_pipeline.formats.desktopd.validator import validate_dataset, validate_trajectory
@@ -16,7 +15,7 @@ from demo_pipeline.formats.messages.validator import validate_messages
 from demo_pipeline.formats.osworld.task import validate_task_file
 from demo_pipeline.formats.osworld.task_folder import validate_task_folder
 from demo_pipeline.pipeline.stage_types import ValidatedFormat
-from demo_pipeline.problems import DemonstrationError, Problem, Severity
+from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.event_tables import Rejected
 from demo_pipeline.recording.input_log import parse_log
 from demo_pipeline.recording.log_lines import BUFFER_BYTES
@@ -31,7 +30,9 @@ def validate_recording(path: Path, settings: Settings) -> list[Problem]:
     problems: list[Problem] = []
     try:
         manifest = examine(path, path.name, path.name, settings.recording)
-        problems.extend(_as_problem(warning) for warning in manifest.warnings)
+        problems.extend(
+            Problem.from_dict(warning, demonstration="") for warning in manifest.warnings
+        )
     except DemonstrationError as error:
         problems.extend(error.problems)
     log = path / LOG_FILE
@@ -43,19 +44,6 @@ def validate_recording(path: Path, settings: Settings) -> list[Problem]:
                 if isinstance(item, Rejected)
             )
     return problems
-
-
-def _as_problem(warning: Mapping[str, object]) -> Problem:
-    line, frame = warning.get("line"), warning.get("frame")
-    return Problem(
-        str(warning["code"]),
-        str(warning["file"]),
-        str(warning["message"]),
-        line=line if isinstance(line, int) else None,
-        frame=frame if isinstance(frame, int) else None,
-        remedy=str(warning.get("remedy", "")),
-        severity=Severity.WARNING,
-    )
 
 
 def _validate_trajectory(path: Path, _settings: Settings) -> list[Problem]:
@@ -84,7 +72,7 @@ def _validate_osworld(path: Path, _settings: Settings) -> list[Problem]:
 
 RECORDING_FORMAT = ValidatedFormat(
     name="recording",
-    files=("input_log.jsonl", "meta.json", "recording.mp4"),
+    files=RECORDING_FILES,
     validate=validate_recording,
 )
 TRAJECTORY_FORMAT = ValidatedFormat(

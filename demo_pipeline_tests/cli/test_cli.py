@@ -178,7 +178,7 @@ class TestRegister:
         assert done.returncode == 0, done.stderr
         assert place.workspace.store.outputs() == ["recordings/one"]
 
-    def test_a_missing_dagster_home_is_said(self, place: Place, command: Command) -> None:
+    def test_a_missing_dagster_home_is_reported(self, place: Place, command: Command) -> None:
         shutil.rmtree(place.root / "home")
         answer = command(place, "register")
         assert answer.code == 2
@@ -186,7 +186,7 @@ class TestRegister:
 
 
 class TestRun:
-    def test_the_good_ones_come_through_beside_the_bad_one(self, ran: Ran) -> None:
+    def test_good_demonstrations_are_processed_beside_a_bad_one(self, ran: Ran) -> None:
         assert ran.first.code == 0, ran.first.err
         assert "2 done, 1 quarantined, 0 up to date" in ran.first.out
         store = ran.place.workspace.store
@@ -199,31 +199,29 @@ class TestRun:
         assert line.startswith("bad events: input_log.jsonl:1: ")
         assert line.endswith("(upload the log again)")
 
-    def test_the_tables_say_what_was_made_and_where(self, ran: Ran) -> None:
+    def test_the_tables_show_the_datasets_and_their_paths(self, ran: Ran) -> None:
         for word in ("one", "two", "quarantined", "notes", "trajectory_index", "2 trajectories"):
             assert word in ran.first.out
 
-    def test_a_second_run_does_nothing_and_strict_holds_the_bad_one_against_it(
-        self, ran: Ran
-    ) -> None:
+    def test_a_second_run_does_nothing_and_strict_fails_for_the_quarantined(self, ran: Ran) -> None:
         assert "0 done, 0 quarantined, 2 up to date" in ran.second.out
         assert "1 more still quarantined" in ran.second.out
         assert ran.second.code == 1
         assert ran.files[0] == ran.files[1]
 
-    def test_a_task_file_that_is_added_links_its_demonstration(self, copied: Place) -> None:
+    def test_an_added_task_file_rebuilds_the_matching_demonstration(self, copied: Place) -> None:
         put_tasks(copied.root / "tasks", {"os": [task("t-1", "PLEASE do what one says")]})
         again = copied.start("run")
         assert "1 done, 0 quarantined, 1 up to date" in again.out, again.err
         linked = (copied.root / "store" / "trajectories" / "one" / "task.json").read_bytes()
         assert json.loads(linked)["osworld_task_id"] == "t-1"
 
-    def test_the_quarantined_is_tried_again_on_request(self, copied: Place) -> None:
+    def test_retry_runs_the_quarantined_demonstration_again(self, copied: Place) -> None:
         again = copied.start("run", "--retry")
         assert "0 done, 1 quarantined, 2 up to date" in again.out
         assert "still quarantined" not in again.out
 
-    def test_nothing_was_said_in_tracebacks(self, ran: Ran) -> None:
+    def test_no_traceback_is_printed(self, ran: Ran) -> None:
         assert "Traceback" not in ran.first.err + ran.second.err
 
     def test_an_unknown_id_is_a_usage_error(self, place: Place, command: Command) -> None:
@@ -241,7 +239,7 @@ class TestRun:
 
 
 class TestInspect:
-    def test_it_tells_the_actions_and_what_became_of_every_line(
+    def test_it_shows_the_actions_and_the_accounting_without_typed_text(
         self, ran: Ran, command: Command
     ) -> None:
         answer = command(ran.place, "inspect", "one")
@@ -250,22 +248,22 @@ class TestInspect:
         assert f"type({len(TYPED)} chars)" in answer.out
         assert TYPED not in answer.out
 
-    def test_one_that_was_never_processed_is_said(self, ran: Ran, command: Command) -> None:
+    def test_an_unprocessed_demonstration_is_reported(self, ran: Ran, command: Command) -> None:
         answer = command(ran.place, "inspect", "nobody")
         assert answer.code == 2
         assert "--partition nobody" in answer.err
 
 
 class TestPrivacy:
-    def test_what_was_typed_is_in_the_training_data(self, ran: Ran) -> None:
+    def test_typed_text_is_in_the_training_data(self, ran: Ran) -> None:
         assert any(TYPED.encode() in data for data in ran.files[0].values())
 
-    def test_dagster_has_recorded_the_runs_but_nothing_that_was_typed(self, ran: Ran) -> None:
+    def test_dagster_records_the_runs_without_typed_text(self, ran: Ran) -> None:
         recorded = snapshot(ran.place.root / "home")
         assert any(b"trajectories of one: made" in data for data in recorded.values())
         assert [name for name, data in recorded.items() if TYPED.encode() in data] == []
 
-    def test_neither_output_nor_quarantine_nor_manifests_repeat_it(
+    def test_console_quarantine_and_manifests_contain_no_typed_text(
         self, ran: Ran, command: Command
     ) -> None:
         said = [ran.first.out, ran.first.err, ran.second.out, ran.second.err]
@@ -281,7 +279,9 @@ class TestPrivacy:
 
 
 class TestQuarantine:
-    def test_it_lists_who_is_held_where_and_what_to_do(self, ran: Ran, command: Command) -> None:
+    def test_it_lists_the_quarantined_with_location_and_remedy(
+        self, ran: Ran, command: Command
+    ) -> None:
         answer = command(ran.place, "quarantine")
         assert answer.code == 0
         line, closing = answer.out.splitlines()
@@ -289,7 +289,7 @@ class TestQuarantine:
         assert "upload the log again" in line
         assert closing == "1 quarantined"
 
-    def test_an_empty_store_has_none(self, place: Place, command: Command) -> None:
+    def test_an_empty_store_lists_none(self, place: Place, command: Command) -> None:
         assert command(place, "quarantine").out == "0 quarantined\n"
 
 
@@ -305,7 +305,7 @@ class TestExport:
         for name in ("dataset", "sft", f"datasets/{next((dest / 'datasets').iterdir()).name}"):
             assert command(ran.place, "validate", str(dest / name)).code == 0
 
-    def test_a_folder_that_is_taken_is_refused(
+    def test_a_folder_that_is_not_empty_is_refused(
         self, ran: Ran, command: Command, tmp_path: Path
     ) -> None:
         (tmp_path / "mine").touch()
@@ -313,7 +313,7 @@ class TestExport:
         assert answer.code == 2
         assert "is not empty" in answer.err
 
-    def test_nothing_to_export_is_said(
+    def test_an_export_without_outputs_is_reported(
         self, place: Place, command: Command, tmp_path: Path
     ) -> None:
         answer = command(place, "export", str(tmp_path / "out"))
@@ -322,12 +322,12 @@ class TestExport:
 
 
 class TestKeepingTheStore:
-    def test_a_whole_store_is_well(self, ran: Ran, command: Command) -> None:
+    def test_an_undamaged_store_has_no_problems(self, ran: Ran, command: Command) -> None:
         answer = command(ran.place, "revalidate")
         assert answer.code == 0
         assert answer.out.endswith(" outputs, 0 problems\n")
 
-    def test_one_changed_byte_is_found_and_named(self, copied: Place, command: Command) -> None:
+    def test_one_changed_byte_is_reported(self, copied: Place, command: Command) -> None:
         file = copied.root / "store" / "trajectories" / "one" / "steps" / "000" / "screenshot.png"
         data = file.read_bytes()
         file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
@@ -336,7 +336,9 @@ class TestKeepingTheStore:
         assert "trajectories/one/steps/000/screenshot.png" in answer.out
         assert "--partition one" in answer.out
 
-    def test_old_versions_go_and_current_ones_stay(self, copied: Place, command: Command) -> None:
+    def test_old_versions_are_deleted_and_current_ones_kept(
+        self, copied: Place, command: Command
+    ) -> None:
         copied.workspace.store.remove("sft")
         kept = command(copied, "prune")
         assert kept.out == "0 old versions removed\n"
@@ -362,7 +364,7 @@ BROKEN: dict[str, Callable[[Path], None]] = {
 class TestValidate:
     @pytest.fixture
     def good(self, ran: Ran, tmp_path: Path) -> dict[str, Path]:
-        """A plain copy of each kind of thing."""
+        """A copy of a valid path in each format."""
         store = ran.place.root / "store"
         [cudag] = (store / "datasets").iterdir()
         sources = {
@@ -410,7 +412,7 @@ class TestValidate:
         assert command(place, "validate").code == 2
         assert command(place, "validate", str(tmp_path), "--kind", "song").code == 2
 
-    def test_a_folder_may_be_named_from_inside(
+    def test_the_current_folder_can_be_validated(
         self,
         place: Place,
         command: Command,
@@ -466,7 +468,9 @@ class TestSettings:
         assert answer.code == 2
         assert said in answer.err
 
-    def test_missing_uploads_are_said_with_a_way_out(self, place: Place, command: Command) -> None:
+    def test_missing_uploads_are_reported_with_a_remedy(
+        self, place: Place, command: Command
+    ) -> None:
         (place.root / "uploads").rmdir()
         answer = command(place, "run")
         assert answer.code == 2

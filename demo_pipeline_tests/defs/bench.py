@@ -1,4 +1,4 @@
-"""A pipeline over temporary roots with an instance of its own, and what its runs said."""
+"""A workspace over temporary roots with its own Dagster instance, and reading its runs."""
 
 import shutil
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.task_catalog import CATALOG_OUTPUT
 from demo_pipeline.settings import DiscoverySettings, ExecutionSettings, Settings
 from demo_pipeline_tests.datasets.builders import snapshot
-from demo_pipeline_tests.made_pipeline import run_catalog
+from demo_pipeline_tests.sample_workspace import run_catalog
 
 Result = dg.ExecuteInProcessResult
 
@@ -43,7 +43,7 @@ class Bench:
     def run(
         self, job: str, key: str | None = None, only: tuple[str, ...] = (), **tags: str
     ) -> Result:
-        """A job, or only some of its assets, whatever becomes of it."""
+        """Run a job, or only some of its assets; failures are in the result."""
         return self.definitions.resolve_job_def(job).execute_in_process(
             instance=self.instance,
             partition_key=key,
@@ -81,10 +81,10 @@ class Bench:
 def bench(
     root: Path, *, kept: bool = False, source: Path | None = None, **execution: Any
 ) -> Iterator[Bench]:
-    """A bench over `root`/uploads, `root`/store and `root`/tasks, which need not be there.
+    """A bench over `root`/uploads, `root`/store and `root`/tasks, which may be missing.
 
-    Uploads are complete when two looks see the same. `kept`: the instance is `root`/home and
-    remembers on disk. `source`: where to copy uploads and store from.
+    Uploads are complete when two ticks see the same. `kept`: the instance is `root`/home, on disk.
+    `source`: where to copy uploads and store from.
     """
     if source is None:
         (root / "uploads").mkdir()
@@ -111,7 +111,7 @@ def _instance(home: Path, *, kept: bool) -> dg.DagsterInstance:
 
 @dataclass(frozen=True)
 class Ticked:
-    """What one evaluation of a sensor came to, and the runs that the daemon would launch."""
+    """The result of one evaluation of a sensor, with the runs that the daemon would launch."""
 
     skipped: str
     requests: tuple[dg.RunRequest, ...]
@@ -143,13 +143,13 @@ def ticked(made: Bench, sensor: str, cursor: str | None = None) -> Ticked:
 
 
 def launched(made: Bench, request: dg.RunRequest, job: str = "process_demonstration") -> Result:
-    """The run that the daemon makes of a request, at once."""
+    """Run at once what the daemon would launch for a request."""
     tags = dict(request.tags) | ({RUN_KEY_TAG: request.run_key} if request.run_key else {})
     return made.run(job, request.partition_key, **tags)
 
 
 def cancel(made: Bench, request: dg.RunRequest) -> None:
-    """A run that the daemon made of a request, and a person cancelled before it began."""
+    """A run that the daemon launched for a request and that a person cancelled."""
     key = {PARTITION_NAME_TAG: str(request.partition_key), RUN_KEY_TAG: str(request.run_key)}
     job = made.definitions.resolve_job_def("process_demonstration")
     run = made.instance.create_run_for_job(job, tags={**request.tags, **key})
@@ -175,7 +175,7 @@ def verdicts(result: Result) -> dict[str, dg.AssetCheckEvaluation]:
 
 
 def failures(result: Result) -> dict[str, Any]:
-    """Step → what it said when it failed."""
+    """Step → data of its failure."""
     found = {}
     for event in result.get_step_failure_events():
         data = event.step_failure_data

@@ -1,4 +1,4 @@
-"""Dagster's own processes over an instance in a folder, and what became of its runs.
+"""Dagster's own processes over an instance in a folder, and the outcomes of its runs.
 
 Belongs here: starting them as people do, ending them with everything they started, and asking the
 instance. What is expected of them, the tests and `make demo-s3` say.
@@ -53,7 +53,7 @@ class Run:
 def dagster_home(folder: Path) -> Iterator[dg.DagsterInstance]:
     """The instance of a new folder with this checkout's dagster.yaml.
 
-    Its databases are there before any process may wish to make them.
+    Its databases exist before any process could create them.
     """
     folder.mkdir(parents=True)
     shutil.copyfile(ROOT / "dagster.yaml", folder / "dagster.yaml")
@@ -65,7 +65,7 @@ def dagster_home(folder: Path) -> Iterator[dg.DagsterInstance]:
 def dagster_process(
     command: tuple[str, ...], home: Path, environment: Mapping[str, str] = MappingProxyType({})
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A console script of Dagster's in the checkout; what it says is in `home`/dagster.log.
+    """A console script of Dagster's in the checkout; its output is in `home`/dagster.log.
 
     It ends with the context, and so does every process that it started.
     """
@@ -87,7 +87,7 @@ def dagster_process(
 
 
 def runs_of(instance: dg.DagsterInstance) -> list[Run]:
-    """Every run, in the order in which they were asked for."""
+    """Every run, in the order of their requests."""
     records = instance.get_run_records(ascending=True)
     return [_run(record.dagster_run) for record in records]
 
@@ -115,7 +115,7 @@ def _run(run: dg.DagsterRun) -> Run:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ask it, wait, and kill what is left of its session."""
+    """Interrupt it, wait, and kill what is left of its session."""
     process.send_signal(signal.SIGINT)
     with suppress(subprocess.TimeoutExpired):
         process.wait(_LEAVE)

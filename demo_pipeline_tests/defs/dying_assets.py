@@ -5,7 +5,7 @@ from typing import Any
 
 
 def work(_values: dict[str, Any], demonstration: str, *, force: bool) -> str:
-    """Die as a process that was killed does, or say what was asked for."""
+    """Exit as a killed process does, or return the arguments."""
     if demonstration == "dies":
         os._exit(9)
     return f"{demonstration} {force}"

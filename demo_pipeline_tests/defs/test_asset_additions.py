@@ -1,4 +1,4 @@
-"""The table of the quarantined in the UI, and the sum that proves no upload was lost."""
+"""The quarantine table in the UI, and the check that every upload is accounted for."""
 
 import json
 import shutil
@@ -36,7 +36,7 @@ def made(tmp_path: Path, recording: Path) -> Iterator[Bench]:
 
 
 def arrive(made: Bench) -> None:
-    """The sensor and the daemon, until nothing is asked for any more."""
+    """Evaluate the sensor and launch its requests until there are none."""
     made.catalogue()
     for _ in range(4):
         for request in ticked(made, "new_uploads").requests:
@@ -55,7 +55,7 @@ def rows(made: Bench) -> list[dict[str, Any]]:
     return found
 
 
-def test_the_ui_shows_who_stands_still_why_and_what_to_do(made: Bench) -> None:
+def test_the_ui_shows_the_quarantined_demonstrations_reasons_and_remedies(made: Bench) -> None:
     arrive(made)
     result = made.run("report_quarantine")
     told = shown(result)
@@ -70,7 +70,7 @@ def test_the_ui_shows_who_stands_still_why_and_what_to_do(made: Bench) -> None:
     assert all(row["remedy"] and row["message"] and row["fingerprint"] for row in rows(made))
 
 
-def test_every_upload_is_accounted_for_also_the_incomplete_and_the_gone(made: Bench) -> None:
+def test_incomplete_and_deleted_uploads_are_accounted_for(made: Bench) -> None:
     arrive(made)
     (made.uploads / "half").mkdir()
     (made.uploads / "half" / "meta.json").write_text("{}")
@@ -88,7 +88,7 @@ def test_every_upload_is_accounted_for_also_the_incomplete_and_the_gone(made: Be
     }
 
 
-def test_an_upload_that_nobody_has_seen_fails_the_check_and_is_named(made: Bench) -> None:
+def test_an_unknown_upload_fails_the_check_and_is_named(made: Bench) -> None:
     result = made.run("report_quarantine")
     assert result.success
     verdict = verdicts(result)[ACCOUNTED]
@@ -100,7 +100,7 @@ def test_an_upload_that_nobody_has_seen_fails_the_check_and_is_named(made: Bench
     )
 
 
-def test_an_upload_that_came_a_moment_ago_is_pending(made: Bench, recording: Path) -> None:
+def test_a_recent_upload_is_pending(made: Bench, recording: Path) -> None:
     arrive(made)
     upload(recording, made.uploads, "late")
     result = made.run("report_quarantine")
@@ -127,7 +127,7 @@ def test_a_run_that_was_cancelled_too_often_is_named(made: Bench) -> None:
     assert shown(result)["uploads"]["accepted"] == 0
 
 
-def test_a_corrected_upload_leaves_the_table_by_itself(made: Bench, recording: Path) -> None:
+def test_a_corrected_upload_leaves_the_table(made: Bench, recording: Path) -> None:
     arrive(made)
     for name in ("bad", "torn"):
         shutil.rmtree(made.uploads / name)
@@ -143,7 +143,7 @@ def test_a_corrected_upload_leaves_the_table_by_itself(made: Bench, recording: P
     assert made.workspace.store.current("quarantine_table") == version
 
 
-def test_missing_uploads_are_said_and_the_table_is_written_all_the_same(made: Bench) -> None:
+def test_missing_uploads_fail_the_run_after_the_table_is_written(made: Bench) -> None:
     arrive(made)
     shutil.rmtree(made.uploads)
     result = made.run("report_quarantine")

@@ -85,7 +85,7 @@ def test_metadata_is_worth_reading(runs: Runs, stage: str, expected: dict[str, A
     assert (Path(shown["path"])).is_dir()
 
 
-def test_what_a_stage_says_of_its_input_is_not_hidden_by_what_dagster_adds(runs: Runs) -> None:
+def test_the_summary_of_a_stage_is_not_overwritten_by_common_metadata(runs: Runs) -> None:
     upload_size = sum(file.stat().st_size for file in (runs.bench.uploads / "good").iterdir())
     shown = of(runs.first, "raw_recordings")
     assert shown["bytes"] == upload_size
@@ -119,12 +119,12 @@ def test_the_committed_folder_is_a_trajectory_with_the_typed_text(runs: Runs) ->
     assert any(TYPED in file.read_text() for file in folder.glob("steps/*/action.json"))
 
 
-def test_nothing_is_done_twice(runs: Runs) -> None:
+def test_a_second_run_changes_nothing(runs: Runs) -> None:
     assert {of(runs.again, name)["outcome"] for name in NAMES} == {"unchanged"}
     assert verdicts(runs.again).keys() == verdicts(runs.first).keys()
 
 
-def test_doing_it_again_by_force_changes_no_byte_and_no_version(runs: Runs) -> None:
+def test_a_forced_run_changes_no_byte_and_no_version(runs: Runs) -> None:
     assert {of(runs.forced, name)["outcome"] for name in NAMES} == {"made"}
     assert runs.files[0] == runs.files[1] == runs.files[2]
     for result in (runs.again, runs.forced):
@@ -149,11 +149,11 @@ def test_a_stage_that_was_deleted_comes_back_the_same(runs: Runs) -> None:
     assert runs.bench.files() == runs.files[0]
 
 
-def test_nobody_is_quarantined(runs: Runs) -> None:
+def test_no_demonstration_is_quarantined(runs: Runs) -> None:
     assert list_quarantine(runs.bench.workspace.store) == []
 
 
-def test_a_stage_alone_asks_for_the_one_before_it(tmp_path: Path, recording: Path) -> None:
+def test_a_stage_without_its_input_names_the_stage_before(tmp_path: Path, recording: Path) -> None:
     with bench(tmp_path) as made:
         upload(recording, made.uploads, "good")
         made.instance.add_dynamic_partitions("demonstrations", ["good"])

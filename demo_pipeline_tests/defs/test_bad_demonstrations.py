@@ -1,4 +1,4 @@
-"""A demonstration that cannot go on: said with file and line, kept apart, let go when corrected."""
+"""A broken demonstration: reported with file and line, quarantined, released when corrected."""
 
 import shutil
 from collections.abc import Iterator
@@ -48,7 +48,7 @@ def case(
         yield Case(stage, where, result, record, corrected, after)
 
 
-def test_the_run_fails_at_the_stage_that_finds_it(case: Case) -> None:
+def test_the_run_fails_in_the_stage_that_detects_the_problem(case: Case) -> None:
     assert not case.result.success
     assert set(failures(case.result)) == {case.stage}
 
@@ -80,13 +80,13 @@ def test_the_quarantine_record_says_the_same(case: Case) -> None:
     assert TYPED not in case.record.model_dump_json()
 
 
-def test_a_corrected_upload_comes_through_and_is_released(case: Case) -> None:
+def test_a_corrected_upload_is_processed_and_released(case: Case) -> None:
     assert case.corrected.success
     assert [name for name, _ in materialized(case.corrected)] == NAMES
     assert case.after is None
 
 
-def test_a_bad_demonstration_is_not_tried_again(tmp_path: Path, recording: Path) -> None:
+def test_a_bad_demonstration_is_not_retried(tmp_path: Path, recording: Path) -> None:
     with bench(tmp_path) as made:
         spoil_log(upload(recording, made.uploads, "bad"))
         made.instance.add_dynamic_partitions("demonstrations", ["bad"])
@@ -150,7 +150,7 @@ def test_a_failed_check_stops_the_chain_and_keeps_the_last_good_version(
 
 
 @pytest.mark.parametrize("key", ["../outside", "a,b"])
-def test_a_partition_that_is_no_id_is_refused_by_name(tmp_path: Path, key: str) -> None:
+def test_a_partition_that_is_not_an_id_is_refused_by_name(tmp_path: Path, key: str) -> None:
     with bench(tmp_path) as made:
         made.instance.add_dynamic_partitions("demonstrations", [key])
         result = made.run("process_demonstration", key)

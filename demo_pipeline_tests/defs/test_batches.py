@@ -33,7 +33,7 @@ def batch(tmp_path_factory: pytest.TempPathFactory, recording: Path) -> Iterator
         yield Batch(made, made.process_range("one", "two"), made.run("build_datasets"))
 
 
-def test_the_good_ones_come_through_to_trajectories_in_the_same_run(batch: Batch) -> None:
+def test_the_good_demonstrations_get_trajectories_in_the_same_run(batch: Batch) -> None:
     assert batch.result.success
     trajectories = batch.bench.workspace.store.outputs("trajectories")
     assert trajectories == ["trajectories/one", "trajectories/two"]
@@ -86,7 +86,7 @@ def test_a_batch_of_only_bad_ones_fails(tmp_path: Path, recording: Path) -> None
         assert materialized(result) == {}
 
 
-def test_a_range_given_backwards_says_so_instead_of_doing_nothing(batch: Batch) -> None:
+def test_a_reversed_range_fails_with_an_explanation(batch: Batch) -> None:
     result = batch.bench.process_range("two", "one")
     assert "in the order of their registration" in failures(result)["raw_recordings"].description
     assert materialized(result) == {}

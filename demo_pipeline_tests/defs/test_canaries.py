@@ -77,7 +77,7 @@ def test_the_secret_is_written_nowhere_and_the_typed_text_only_where_it_belongs(
 
 
 def crash(monkeypatch: pytest.MonkeyPatch, stage: str, error: Exception) -> None:
-    """Let a stage die with these words, and with a cause that says the same."""
+    """Let a stage fail with this message, and with a cause of the same message."""
 
     def build(*_: object) -> dict[str, object]:
         raise error from LookupError(str(error))
@@ -87,7 +87,7 @@ def crash(monkeypatch: pytest.MonkeyPatch, stage: str, error: Exception) -> None
 
 
 @pytest.mark.parametrize("stage", ["raw_recordings", "actions"])
-def test_a_stage_that_dies_quoting_what_was_typed_is_told_without_its_words(
+def test_the_message_of_a_defect_that_quotes_typed_text_is_left_out(
     stage: str,
     tmp_path: Path,
     recording: Path,
@@ -118,10 +118,10 @@ def test_a_stage_that_dies_quoting_what_was_typed_is_told_without_its_words(
     assert holding(files, TYPED) == []
 
 
-def test_an_error_of_storage_keeps_its_words_and_loses_its_cause(
+def test_a_storage_error_keeps_its_message_and_loses_its_cause(
     tmp_path: Path, recording: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its words are ours, and say what to do."""
+    """Its message is ours, with a remedy."""
     with bench(tmp_path, kept=True) as made:
         upload(recording, made.uploads, "one")
         crash(monkeypatch, "events", StorageError("the disk is full; make room"))

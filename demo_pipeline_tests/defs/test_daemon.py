@@ -120,9 +120,7 @@ class TestWhileTheDaemonRuns:
         [datasets] = of("build_datasets", built)
         assert datasets.status == "SUCCESS"
 
-    def test_nothing_is_launched_that_nothing_asked_for(
-        self, stories: dict[str, Story], kind: str
-    ) -> None:
+    def test_only_requested_runs_are_launched(self, stories: dict[str, Story], kind: str) -> None:
         changed = ["process_demonstration", "build_datasets"] * (kind == "bucket")
         once = ["read_osworld_tasks", "report_quarantine"]
         wanted = [*once, "process_demonstration", "build_datasets", *changed]

@@ -1,4 +1,4 @@
-"""The dataset assets: from what is committed, and never in place of a good version."""
+"""The dataset assets: built from what is committed; a bad build replaces no good version."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -72,7 +72,7 @@ def test_building_again_by_force_changes_no_byte(built: Bench) -> None:
 
 
 @pytest.mark.parametrize("stage", EXPORTERS, ids=lambda stage: stage.name)
-def test_without_a_trajectory_there_is_no_dataset_and_a_way_to_one(
+def test_without_a_trajectory_the_failure_names_the_next_step(
     tmp_path: Path, stage: DatasetStage
 ) -> None:
     with bench(tmp_path) as made:

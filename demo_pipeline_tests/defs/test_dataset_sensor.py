@@ -1,4 +1,4 @@
-"""The datasets follow the trajectories: after a batch, or while one goes on too long."""
+"""The datasets are rebuilt after the trajectories changed: after a batch, or during a long one."""
 
 import time
 from collections.abc import Iterator
@@ -21,10 +21,10 @@ SETTLED = Progress(latest=9, built=5, waiting_since=100.0, processing=False, bui
 
 
 class TestDecision:
-    def test_a_change_is_built_when_nothing_is_processed_any_more(self) -> None:
+    def test_a_change_is_built_when_no_demonstration_is_processed(self) -> None:
         assert should_rebuild(SETTLED, 101.0, 900, 30)[0]
 
-    def test_nothing_changed_nothing_is_built(self) -> None:
+    def test_without_a_change_nothing_is_built(self) -> None:
         assert not should_rebuild(replace(SETTLED, built=9), 10_000.0, 900, 30)[0]
 
     def test_a_batch_is_built_once_at_its_end_and_not_once_per_demonstration(self) -> None:
@@ -32,10 +32,10 @@ class TestDecision:
         assert not should_rebuild(during, 999.0, 900, 30)[0]
         assert should_rebuild(during, 1000.0, 900, 30)[0]
 
-    def test_two_builds_are_never_under_way_at_once(self) -> None:
+    def test_two_builds_never_run_at_once(self) -> None:
         assert not should_rebuild(replace(SETTLED, building=True), 10_000.0, 900, 30)[0]
 
-    def test_what_failed_is_tried_again_after_pauses_that_double_and_not_for_ever(self) -> None:
+    def test_a_failed_build_is_retried_after_doubling_pauses_up_to_a_limit(self) -> None:
         pauses = []
         for failed in range(1, MOST_ATTEMPTS):
             after = replace(SETTLED, attempts=Attempts(failed, 1000.0))
@@ -50,7 +50,7 @@ class TestDecision:
         assert "by hand" in why
 
     @given(st.integers(0, 5), st.integers(0, 5), st.floats(0, 2000), st.booleans(), st.booleans())
-    def test_a_change_is_built_within_the_patience_unless_it_is_being_built(
+    def test_a_change_is_built_within_the_maximal_age_unless_it_is_being_built(
         self,
         latest: int,
         built: int,
@@ -98,10 +98,10 @@ def test_the_datasets_are_requested_once_a_change_and_what_is_built_is_not_built
     assert {one.run_key for one in ticked(made, "rebuild_datasets").requests} != {request.run_key}
 
 
-def test_a_trajectory_that_came_while_the_datasets_were_built_is_not_forgotten(
+def test_a_trajectory_committed_during_the_build_is_built_later(
     made: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every dataset is newer than the trajectory then, and does not hold it."""
+    """Every dataset is newer than the trajectory, and does not contain it."""
     came(made)
     run = dataset_assets.run_dataset_stage
 
@@ -115,7 +115,7 @@ def test_a_trajectory_that_came_while_the_datasets_were_built_is_not_forgotten(
     assert len(ticked(made, "rebuild_datasets").requests) == 1
 
 
-def test_it_waits_for_the_demonstrations_under_way_but_not_for_ever(
+def test_it_waits_for_running_demonstrations_up_to_a_limit(
     made: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     came(made)
@@ -129,7 +129,7 @@ def test_it_waits_for_the_demonstrations_under_way_but_not_for_ever(
     assert len(ticked(made, "rebuild_datasets").requests) == 1
 
 
-def test_a_build_under_way_is_not_doubled(made: Bench) -> None:
+def test_no_second_build_is_requested_while_one_runs(made: Bench) -> None:
     came(made)
     under_way(made, "build_datasets")
     assert "being built" in ticked(made, "rebuild_datasets").skipped
@@ -138,7 +138,7 @@ def test_a_build_under_way_is_not_doubled(made: Bench) -> None:
 def test_a_build_that_failed_is_requested_again_under_another_key(
     made: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Dagster drops a request whose key has a run, whatever became of that run."""
+    """Dagster drops a request whose key has a run, even a failed one."""
     came(made)
     monkeypatch.setattr(dataset_assets, "run_dataset_stage", refuse)
     keys = []

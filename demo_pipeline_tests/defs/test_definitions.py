@@ -53,12 +53,12 @@ def specs(definitions: dg.Definitions) -> dict[str, dg.AssetSpec]:
     return {spec.key.to_user_string(): spec for spec in definitions.resolve_all_asset_specs()}
 
 
-def test_every_asset_is_there_in_its_group(specs: dict[str, dg.AssetSpec]) -> None:
+def test_every_asset_exists_in_its_group(specs: dict[str, dg.AssetSpec]) -> None:
     assert {name: spec.group_name for name, spec in specs.items()} == GROUPS
 
 
 @pytest.mark.parametrize("name", sorted(GROUPS))
-def test_an_asset_says_what_it_is_and_whose(specs: dict[str, dg.AssetSpec], name: str) -> None:
+def test_an_asset_has_a_description_and_an_owner(specs: dict[str, dg.AssetSpec], name: str) -> None:
     spec = specs[name]
     assert spec.description is not None
     assert len(spec.description) > 40
@@ -134,7 +134,7 @@ def test_jobs_cover_the_chain_the_datasets_and_the_catalog(definitions: dg.Defin
     }
 
 
-def test_the_sensors_are_on_and_the_schedule_waits_to_be_turned_on(
+def test_the_sensors_are_on_and_the_schedule_is_off(
     definitions: dg.Definitions,
 ) -> None:
     sensors = {sensor.name: sensor for sensor in definitions.sensors or ()}
@@ -154,10 +154,10 @@ def test_the_sensors_are_on_and_the_schedule_waits_to_be_turned_on(
     assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED
 
 
-def test_a_sensor_of_ones_own_can_be_added(tmp_path: Path) -> None:
+def test_a_custom_sensor_can_be_added(tmp_path: Path) -> None:
     @dg.run_failure_sensor
     def tell(context: dg.RunFailureSensorContext) -> None:
-        """Somebody's own way to hear of failures."""
+        """A custom notification of failures."""
 
     settings = Settings(uploads=str(tmp_path / "uploads"), store=str(tmp_path / "store"))
     made = build_defs(settings, [tell])
@@ -188,13 +188,13 @@ def test_the_code_location_takes_its_roots_from_the_environment(
     monkeypatch.setenv("DEMO_PIPELINE_UPLOADS", str(tmp_path / "in"))
     monkeypatch.setenv("DEMO_PIPELINE_STORE", str(tmp_path / "made"))
     defs = runpy.run_module("demo_pipeline.definitions")["defs"]
-    pipeline = defs.resources["workspace"]
-    assert (pipeline.uploads.url, pipeline.store.url) == (
+    workspace = defs.resources["workspace"]
+    assert (workspace.uploads.url, workspace.store.url) == (
         str(tmp_path / "in"),
         str(tmp_path / "made"),
     )
 
 
-def test_a_root_of_another_kind_is_refused_with_a_way_out() -> None:
+def test_an_unsupported_root_is_refused_with_a_remedy() -> None:
     with pytest.raises(StorageError, match="give a path"):
         build_defs(Settings(store="gs://bucket/store"))

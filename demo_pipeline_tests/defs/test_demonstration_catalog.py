@@ -1,4 +1,4 @@
-"""How uploads become known by the catalog."""
+"""How the catalog asset registers uploads."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +27,7 @@ def known(made: Bench) -> list[str]:
     return list(made.instance.get_dynamic_partitions("demonstrations"))
 
 
-def test_it_registers_what_lies_there_and_lists_it(made: Bench) -> None:
+def test_it_registers_and_lists_the_uploads(made: Bench) -> None:
     arrive(made, "one")
     arrive(made, "two", "meta.json")
     shown = values(materialized(made.run("register_uploads"))["demonstration_catalog", None])
@@ -61,7 +61,7 @@ def test_a_name_cannot_break_the_table(made: Bench) -> None:
     assert "| a\\|b |" in shown["table"]
 
 
-def test_missing_uploads_are_said_with_a_way_out(made: Bench) -> None:
+def test_missing_uploads_are_reported_with_a_remedy(made: Bench) -> None:
     made.uploads.rmdir()
     said = failures(made.run("register_uploads"))["demonstration_catalog"]
     assert "DEMO_PIPELINE_UPLOADS" in said.description

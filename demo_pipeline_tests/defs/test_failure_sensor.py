@@ -1,4 +1,4 @@
-"""Runs that died: each leaves a record that says where, and none blames what was typed."""
+"""Crashed runs: each leaves a record with its stage and without typed text."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -29,7 +29,7 @@ def made(tmp_path: Path, recording: Path) -> Iterator[Bench]:
 
 @pytest.fixture
 def broken(made: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
-    """The stage `actions` has a defect whose words quote what was typed."""
+    """The stage `actions` has a defect whose message quotes typed text."""
 
     def build(*_: object) -> dict[str, object]:
         raise ZeroDivisionError(TYPED)
@@ -40,7 +40,7 @@ def broken(made: Bench, monkeypatch: pytest.MonkeyPatch) -> Bench:
 
 
 def told(made: Bench, run: dg.DagsterRun, event: dg.DagsterEvent) -> str:
-    """The sensor, told of a run that failed."""
+    """The result of the sensor for a run that failed."""
     context = dg.build_run_status_sensor_context(
         sensor_name="quarantine_failures",
         dagster_event=event,
@@ -62,7 +62,7 @@ def standing(made: Bench) -> QuarantineRecord:
     return record
 
 
-def test_a_crash_is_recorded_with_its_stage_and_without_its_words(broken: Bench) -> None:
+def test_a_crash_is_recorded_with_its_stage_and_without_its_message(broken: Bench) -> None:
     result = broken.process("one")
     assert list_quarantine(broken.workspace.store) == []
     assert "quarantined in actions" in told_of(broken, result)
@@ -75,9 +75,7 @@ def test_a_crash_is_recorded_with_its_stage_and_without_its_words(broken: Bench)
     assert TYPED not in record.model_dump_json()
 
 
-def test_a_crash_that_comes_again_is_counted_and_a_good_run_releases_it(
-    made: Bench, broken: Bench
-) -> None:
+def test_repeated_crashes_are_counted_and_a_good_run_releases(made: Bench, broken: Bench) -> None:
     for attempts in (1, 2):
         told_of(broken, broken.process("one"))
         assert standing(broken).attempts == attempts
@@ -91,7 +89,7 @@ def test_a_crash_that_comes_again_is_counted_and_a_good_run_releases_it(
     assert list_quarantine(made.workspace.store) == []
 
 
-def test_a_stage_that_gave_it_up_has_said_why_itself(made: Bench) -> None:
+def test_a_failure_with_a_quarantine_record_is_not_recorded_again(made: Bench) -> None:
     spoil_log(made.uploads / "one")
     result = made.process("one")
     before = standing(made)
@@ -99,14 +97,14 @@ def test_a_stage_that_gave_it_up_has_said_why_itself(made: Bench) -> None:
     assert standing(made) == before
 
 
-def test_a_run_that_is_tried_once_more_is_not_over(broken: Bench) -> None:
+def test_a_run_that_dagster_retries_is_not_recorded(broken: Bench) -> None:
     result = broken.process("one")
     broken.instance.add_run_tags(result.run_id, {WILL_RETRY_TAG: "true"})
     assert "Dagster retries" in told_of(broken, result)
     assert list_quarantine(broken.workspace.store) == []
 
 
-def test_a_failure_heard_of_late_does_not_blame_what_came_through_since(
+def test_an_old_failure_is_ignored_after_a_newer_run(
     made: Bench, broken: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     result = broken.process("one")
@@ -117,7 +115,7 @@ def test_a_failure_heard_of_late_does_not_blame_what_came_through_since(
 
 
 def killed(made: Bench, *begun: str) -> tuple[dg.DagsterRun, dg.DagsterEvent]:
-    """A run whose process was killed: steps were begun, and monitoring failed the run."""
+    """A run whose process was killed: steps were started, and monitoring failed the run."""
     made.instance.add_dynamic_partitions("demonstrations", ["one"])
     run = made.instance.create_run_for_job(
         made.definitions.resolve_job_def("process_demonstration"),
@@ -148,7 +146,7 @@ def killed(made: Bench, *begun: str) -> tuple[dg.DagsterRun, dg.DagsterEvent]:
         ((), "raw_recordings", "started no step"),
     ],
 )
-def test_a_killed_process_is_recorded_at_the_step_it_was_in(
+def test_a_killed_process_is_recorded_with_its_running_step(
     made: Bench, begun: tuple[str, ...], stage: str, said: str
 ) -> None:
     assert f"quarantined in {stage}" in told(made, *killed(made, *begun))
@@ -176,7 +174,7 @@ def kept(tmp_path: Path) -> Iterator[Bench]:
 
 
 def die(made: Bench, *keys: str) -> None:
-    """Runs that the machine took with it."""
+    """Runs that failed with their machine."""
     made.instance.add_dynamic_partitions("demonstrations", list(keys))
     job = made.definitions.resolve_job_def("process_demonstration")
     for key in keys:
@@ -185,19 +183,19 @@ def die(made: Bench, *keys: str) -> None:
         made.instance.report_run_failed(run)
 
 
-def test_a_failure_that_could_not_be_written_down_is_kept_for_the_next_tick(
+def test_a_failure_that_could_not_be_recorded_is_read_again_in_the_next_tick(
     kept: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Dagster goes past a failure whose sensor raised anything but an error of its own."""
+    """Dagster skips a failure whose sensor raised anything but one of Dagster's errors."""
     cursor = evaluated(kept, None)
     die(kept, "a", "b")
     refused = []
 
-    def once(pipeline, demonstration, *rest):
+    def once(workspace, demonstration, *rest):
         if demonstration == "b" and not refused:
             refused.append(demonstration)
             raise StorageError("the bucket does not answer")
-        return record_crash(pipeline, demonstration, *rest)
+        return record_crash(workspace, demonstration, *rest)
 
     monkeypatch.setattr(failure_sensor, "record_crash", once)
     with pytest.raises(UnrecordedError, match="does not answer"):
@@ -207,7 +205,7 @@ def test_a_failure_that_could_not_be_written_down_is_kept_for_the_next_tick(
     assert [(one.demonstration, one.attempts) for one in held] == [("a", 1), ("b", 1)]
 
 
-def test_a_machine_that_went_away_with_many_runs_is_one_tick(kept: Bench) -> None:
+def test_many_failures_at_once_are_recorded_in_one_tick(kept: Bench) -> None:
     cursor = evaluated(kept, None)
     die(kept, "a", "b", "c", "d")
     assert evaluated(kept, cursor) != cursor
@@ -215,7 +213,7 @@ def test_a_machine_that_went_away_with_many_runs_is_one_tick(kept: Bench) -> Non
 
 
 class TestTable:
-    def test_it_is_written_again_when_somebody_came_or_went(self, made: Bench) -> None:
+    def test_it_is_requested_when_a_record_was_added_or_deleted(self, made: Bench) -> None:
         assert len(ticked(made, "quarantine_changed").requests) == 1
         self.write(made)
         assert ticked(made, "quarantine_changed").requests == ()
@@ -224,13 +222,13 @@ class TestTable:
         self.write(made)
         assert ticked(made, "quarantine_changed").requests == ()
 
-    def test_it_is_written_again_when_another_stage_or_attempt_failed(self, made: Bench) -> None:
+    def test_it_is_requested_when_another_stage_or_attempt_failed(self, made: Bench) -> None:
         for stage in ("events", "screenshots", "screenshots"):
             record_crash(made.workspace, "one", stage, "KeyError")
             self.write(made)
         assert ticked(made, "quarantine_changed").requests == ()
 
-    def test_a_table_that_was_not_written_is_asked_for_again(
+    def test_a_failed_table_run_is_requested_again(
         self, made: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         record_crash(made.workspace, "one", "events", "KeyError")

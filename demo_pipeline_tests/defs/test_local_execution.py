@@ -1,4 +1,4 @@
-"""Runs from the command line: a defect is no quarantine, and a dead worker takes nobody with it."""
+"""Runs from the command line: defects are not quarantined, dead workers affect one each."""
 
 import re
 from dataclasses import replace
@@ -28,7 +28,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recording: Path) -
     return made
 
 
-def test_a_dead_worker_costs_only_the_demonstration_that_killed_it(
+def test_a_dead_worker_affects_only_its_own_demonstration(
     monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:
     monkeypatch.setattr(local_execution, "_process_one", dying_assets.work)
@@ -39,7 +39,7 @@ def test_a_dead_worker_costs_only_the_demonstration_that_killed_it(
     assert {str(one) for one in outcomes if one not in died} == {"a True", "b True"}
 
 
-def test_a_defect_is_a_crash_even_when_an_old_quarantine_lies_there(
+def test_a_defect_is_a_crash_even_with_an_old_quarantine_record(
     monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:
     raised: list[Exception] = [

@@ -1,4 +1,4 @@
-"""Jobs that people start: trying again, making again, forgetting."""
+"""The maintenance jobs: retrying, reprocessing and pruning."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -26,7 +26,7 @@ def upload_bad_ones(made: Bench, recording: Path) -> None:
 
 @pytest.fixture
 def bad(tmp_path: Path, recording: Path) -> Iterator[Bench]:
-    """Two demonstrations that cannot go on."""
+    """Two broken demonstrations."""
     with bench(tmp_path) as one:
         upload_bad_ones(one, recording)
         yield one
@@ -53,7 +53,7 @@ def arrive(made: Bench) -> None:
 
 
 def job(made: Bench, name: str, op: str, **config: Any) -> dict[str, Any]:
-    """What a job of one op said."""
+    """The output metadata of a job of one op."""
     result = made.definitions.resolve_job_def(name).execute_in_process(
         instance=made.instance, run_config={"ops": {op: {"config": config}}} if config else {}
     )
@@ -64,7 +64,7 @@ def job(made: Bench, name: str, op: str, **config: Any) -> dict[str, Any]:
 
 
 class TestRetry:
-    def test_the_quarantined_run_once_more_by_the_next_tick(self, bad: Bench) -> None:
+    def test_quarantined_demonstrations_are_rerun_by_the_next_tick(self, bad: Bench) -> None:
         arrive(bad)
         assert job(bad, "retry_quarantined", "request_retries")["demonstrations"] == 2
         requests = looks(bad)
@@ -83,7 +83,7 @@ class TestRetry:
         assert said["demonstrations"] == 1
         assert [one.partition_key for one in looks(bad)] == ["bad"]
 
-    def test_two_wishes_are_one_run(self, bad: Bench) -> None:
+    def test_two_requests_give_one_run(self, bad: Bench) -> None:
         arrive(bad)
         for _ in range(2):
             job(bad, "retry_quarantined", "request_retries", ids=["bad"])
@@ -91,7 +91,7 @@ class TestRetry:
 
 
 class TestReprocess:
-    def test_what_other_settings_would_make_otherwise_is_made_again(self, made: Bench) -> None:
+    def test_demonstrations_with_changed_settings_are_rerun(self, made: Bench) -> None:
         arrive(made)
         assert job(made, "reprocess_changed", "request_reprocessing")["demonstrations"] == 0
         harder = made.settings.model_copy(
@@ -107,7 +107,7 @@ class TestReprocess:
         assert outcomes["trajectories"] == "made"
         assert job(changed, "reprocess_changed", "request_reprocessing")["demonstrations"] == 1
 
-    def test_a_changed_upload_is_the_sensors_business(self, made: Bench) -> None:
+    def test_a_changed_upload_is_left_to_the_sensor(self, made: Bench) -> None:
         arrive(made)
         meta = made.uploads / "first" / "meta.json"
         meta.write_text(meta.read_text().replace("Please do", "Now please do"))
@@ -116,7 +116,7 @@ class TestReprocess:
 
 
 class TestForgetting:
-    def test_what_the_state_of_a_partition_rests_on_stays(self, made: Bench) -> None:
+    def test_the_newest_runs_of_partitions_and_datasets_are_kept(self, made: Bench) -> None:
         arrive(made)
         old = made.process("bad")
         newest = made.process("bad")
@@ -135,7 +135,7 @@ class TestForgetting:
         assert looks(made) == []
         assert read_quarantine(_store(made), "bad") is not None
 
-    def test_nothing_young_or_unfinished_is_forgotten(self, made: Bench) -> None:
+    def test_recent_and_unfinished_runs_are_kept(self, made: Bench) -> None:
         definition = made.definitions.resolve_job_def("build_datasets")
         started = made.instance.create_run_for_job(definition, status=dg.DagsterRunStatus.STARTED)
         made.run("register_uploads")
@@ -144,7 +144,7 @@ class TestForgetting:
         assert job(made, "prune_history", "prune", days=0)["runs"] == 2
         assert made.instance.get_run_by_id(started.run_id) is not None
 
-    def test_old_versions_go_after_their_grace_and_what_is_read_stays(self, made: Bench) -> None:
+    def test_old_versions_are_deleted_after_the_grace_period(self, made: Bench) -> None:
         harder = made.settings.model_copy(
             update={"trajectories": TrajectorySettings(easy_steps=1, medium_steps=2)}
         )

@@ -1,4 +1,4 @@
-"""An upload that is replaced while a run reads it: the run ends well, and nobody is blamed."""
+"""An upload that is replaced while a run reads it: the run succeeds without an output."""
 
 import errno
 import os
@@ -93,7 +93,7 @@ def test_an_upload_that_is_replaced_while_it_is_read_supersedes_the_run(
     assert_superseded(strict.process("one", **{FINGERPRINT_TAG: listed}), made)
 
 
-def test_a_download_that_met_another_upload_supersedes_the_run_of_a_person_too(
+def test_a_changed_download_supersedes_a_manual_run_too(
     made: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def torn() -> None:
@@ -104,7 +104,7 @@ def test_a_download_that_met_another_upload_supersedes_the_run_of_a_person_too(
     assert_superseded(replace(made, definitions=_again(made)).process("one"), made)
 
 
-def test_a_later_stage_that_finds_the_upload_replaced_stops_without_blame(
+def test_a_later_stage_stops_without_a_quarantine_when_the_upload_was_replaced(
     made: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listed = str(upload_listing_fingerprint(made.workspace.uploads, "one"))
@@ -118,10 +118,10 @@ def test_a_later_stage_that_finds_the_upload_replaced_stops_without_blame(
     assert list_quarantine(made.workspace.store) == []
 
 
-def test_what_was_made_of_an_upload_that_was_replaced_meanwhile_is_not_committed(
+def test_outputs_of_a_replaced_upload_are_not_committed(
     made: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The bytes are good, and belong to another upload than the run was for."""
+    """The bytes are valid, but of another upload than the run was for."""
     listed = str(upload_listing_fingerprint(made.workspace.uploads, "one"))
     while_reading(monkeypatch, "raw_recordings", (made.uploads / "one" / "meta.json").touch)
     strict = replace(made, definitions=_again(made))
@@ -129,10 +129,10 @@ def test_what_was_made_of_an_upload_that_was_replaced_meanwhile_is_not_committed
     assert made.workspace.store.outputs("recordings") == []
 
 
-def test_a_file_that_may_not_be_read_is_told_once_and_not_tried_for_ever(
+def test_a_file_without_read_permission_quarantines_after_one_run(
     made: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It used to end every run as superseded, and each of those asked for the next."""
+    """Such a file superseded every run, and each requested the next."""
     respect_modes(monkeypatch)
     made.catalogue()
     (made.uploads / "one" / "recording.mp4").chmod(0)
@@ -158,7 +158,7 @@ def test_an_upload_that_is_only_broken_is_still_quarantined(made: Bench) -> None
     assert [one.demonstration for one in list_quarantine(made.workspace.store)] == ["one"]
 
 
-def test_what_lies_there_now_is_taken_up_again(made: Bench) -> None:
+def test_the_new_upload_is_requested_again(made: Bench) -> None:
     requests = [one for _ in range(3) for one in ticked(made, "new_uploads").requests]
     first = requests[0]
     (made.uploads / "one" / "meta.json").touch()
@@ -176,8 +176,8 @@ def test_what_lies_there_now_is_taken_up_again(made: Bench) -> None:
     assert [one for _ in range(3) for one in ticked(made, "new_uploads").requests] == []
 
 
-def test_the_same_upload_come_back_is_taken_up_again_too(made: Bench) -> None:
-    """A run that met another upload is no proof that this one was read."""
+def test_a_restored_upload_is_requested_again(made: Bench) -> None:
+    """A run that read another upload does not show that this one was read."""
     first = next(one for _ in range(3) for one in ticked(made, "new_uploads").requests)
     folder, aside = made.uploads / "one", made.uploads.parent / "aside"
     shutil.move(folder, aside)
@@ -202,7 +202,7 @@ def test_the_command_line_says_so(
 
 
 def respect_modes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody may read what has no mode bits for it, as it is for all but root."""
+    """Reading a file without mode bits is refused, as for every user but root."""
     opened = Path.open
 
     def refusing(path: Path, *args: Any, **kwargs: Any) -> IO[Any]:

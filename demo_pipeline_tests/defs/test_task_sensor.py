@@ -1,4 +1,4 @@
-"""The catalog of OSWorld tasks as an asset, and what a linked demonstration shows."""
+"""The catalog of OSWorld tasks as an asset, its sensor, and matched demonstrations."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,7 +33,7 @@ def read(made: Bench, **tags: str) -> Result:
     return made.run("read_osworld_tasks", **tags)
 
 
-def test_it_shows_what_the_folder_holds_and_does_nothing_twice(made: Bench) -> None:
+def test_the_asset_shows_the_tasks_and_is_built_once(made: Bench) -> None:
     put_tasks(tasks(made), {"os": [task("a"), task("b")]})
     put_tasks(tasks(made) / RISKY, {"mail": [risk_task("c")]})
     first, again = read(made), read(made)
@@ -51,7 +51,7 @@ def test_it_shows_what_the_folder_holds_and_does_nothing_twice(made: Bench) -> N
     assert (forced["outcome"], forced["version"]) == ("made", shown["version"])
 
 
-def test_without_a_folder_it_is_empty_and_well(made: Bench) -> None:
+def test_without_a_folder_the_catalog_asset_succeeds_empty(made: Bench) -> None:
     result = read(made)
     assert result.success
     shown = values(materialized(result)["osworld_tasks", None])
@@ -68,7 +68,9 @@ def test_a_bad_file_is_a_warning_that_names_it(made: Bench) -> None:
     assert "examples/os/bad.json:1" in (verdict.description or "")
 
 
-def test_a_linked_demonstration_says_so_and_trains_nobody(made: Bench, recording: Path) -> None:
+def test_a_matched_demonstration_shows_its_task_and_is_left_out_of_training(
+    made: Bench, recording: Path
+) -> None:
     put_tasks(tasks(made), {"os": [task("t-1", "please do what ONE says")]})
     assert read(made).success
     for key in ("one", "two"):
@@ -84,7 +86,7 @@ def test_a_linked_demonstration_says_so_and_trains_nobody(made: Bench, recording
     assert values(datasets["osworld_quests", None])["tasks"] == 2
 
 
-def test_a_demonstration_before_the_catalog_is_made_with_a_warning(
+def test_a_demonstration_without_a_catalog_is_built_with_a_warning(
     made: Bench, recording: Path
 ) -> None:
     upload(recording, made.uploads, "one")
@@ -96,7 +98,7 @@ def test_a_demonstration_before_the_catalog_is_made_with_a_warning(
     assert "materialise osworld_tasks" in (verdict.description or "")
 
 
-def test_the_catalog_is_read_when_it_is_missing_and_when_the_files_changed(made: Bench) -> None:
+def test_the_catalog_is_requested_when_missing_and_when_the_files_changed(made: Bench) -> None:
     put_tasks(tasks(made), {"os": [task("a")]})
     first = ticked(made, "tasks_changed")
     assert len(first.requests) == 1
@@ -108,7 +110,7 @@ def test_the_catalog_is_read_when_it_is_missing_and_when_the_files_changed(made:
 
 
 def test_no_demonstration_is_launched_before_it_can_be_compared(made: Bench) -> None:
-    """A benchmark task that nobody had read yet must not become training data."""
+    """A benchmark task that was not read yet must not become training data."""
     put_tasks(tasks(made), {"os": [task("a")]})
     folder = made.uploads / "one"
     folder.mkdir()
@@ -122,5 +124,5 @@ def test_no_demonstration_is_launched_before_it_can_be_compared(made: Bench) -> 
     assert next(one.keys for one in looks if one.requests) == ["one"]
 
 
-def test_without_task_files_nothing_is_waited_for(made: Bench) -> None:
+def test_without_task_files_no_upload_waits(made: Bench) -> None:
     assert "read_osworld_tasks" not in ticked(made, "new_uploads").skipped

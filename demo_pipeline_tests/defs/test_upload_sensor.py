@@ -1,4 +1,4 @@
-"""How uploads become partitions and runs: each complete one once, and none twice."""
+"""How uploads become partitions and runs: every complete upload exactly once."""
 
 import shutil
 import time
@@ -47,7 +47,7 @@ def arrive(made: Bench, name: str, *files: str, content: bytes = b"x") -> None:
 
 
 def looked(made: Bench) -> Ticked:
-    """As many looks as it takes to see everything as it is, and the first that asks for runs."""
+    """Three ticks; returns the first that requests runs, else the last."""
     looks = [ticked(made, "new_uploads") for _ in range(3)]
     return next((one for one in looks if one.requests), looks[-1])
 
@@ -87,9 +87,7 @@ class TestOneRunAnUpload:
         arrive(made, "one")
         assert looked(made).keys == ["one"]
 
-    def test_a_re_upload_is_requested_again_and_so_is_a_return_to_the_first(
-        self, made: Bench
-    ) -> None:
+    def test_a_changed_upload_and_a_restored_one_are_each_requested(self, made: Bench) -> None:
         keys = []
         shutil.copytree(_complete(made, "one"), made.uploads.parent / "first")
         for source in (None, b"other", "first"):
@@ -105,7 +103,7 @@ class TestOneRunAnUpload:
         assert len(keys) == 3
         assert len(set(keys)) == 3
 
-    def test_a_daemon_that_dies_before_launching_asks_for_the_same_run_again(
+    def test_a_run_that_was_not_launched_is_requested_again_with_the_same_key(
         self, made: Bench
     ) -> None:
         arrive(made, "one")
@@ -122,7 +120,7 @@ class TestOneRunAnUpload:
             file.unlink()
         assert looked(made).requests == ()
 
-    def test_what_the_command_line_ran_is_not_launched_again(
+    def test_uploads_that_the_command_line_processed_are_not_requested(
         self, tmp_path: Path, recording: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with bench(tmp_path) as made:
@@ -140,7 +138,7 @@ class TestOneRunAnUpload:
 
 
 class _Open:
-    """An instance that somebody else closes."""
+    """An instance that the caller closes."""
 
     def __init__(self, instance: dg.DagsterInstance) -> None:
         self.instance = instance
@@ -185,7 +183,7 @@ class TestIds:
         assert read_quarantine(made.workspace.store, twin) is None
 
 
-def test_missing_uploads_are_a_reason_to_wait_not_a_crash(made: Bench) -> None:
+def test_missing_uploads_skip_the_tick(made: Bench) -> None:
     made.uploads.rmdir()
     found = ticked(made, "new_uploads")
     assert found.requests == ()
@@ -206,7 +204,7 @@ class TestRunsThatCameToNothing:
         [self.request] = looked(made).requests
 
     def die(self, made: Bench) -> dg.DagsterRun:
-        """A run whose process is gone, of which no sensor is told."""
+        """A run whose process ended without an event for a sensor."""
         job = made.definitions.resolve_job_def("process_demonstration")
         started = dg.DagsterRunStatus.STARTED
         tags = {**self.request.tags, PARTITION_NAME_TAG: "one", RUN_KEY_TAG: _key(self.request)}
@@ -215,23 +213,23 @@ class TestRunsThatCameToNothing:
         made.instance.report_run_failed(run)
         return run
 
-    def test_a_run_that_somebody_cancelled_is_made_up_for(self, made: Bench) -> None:
+    def test_a_cancelled_run_is_requested_again(self, made: Bench) -> None:
         cancel(made, self.request)
         [again] = looked(made).requests
         assert again.run_key == f"{self.request.run_key}#1"
         assert again.tags["demo_pipeline/reason"] == "lost"
 
-    def test_one_that_died_is_made_up_for_when_nobody_says_why(
+    def test_a_crashed_run_without_a_record_is_requested_again(
         self, made: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A run of the command line is not heard of by the sensor quarantine_failures."""
+        """The sensor quarantine_failures does not see runs of the command line."""
         self.die(made)
         assert looked(made).requests == ()  # it may be told any moment
         _pass(monkeypatch, FAILURE_GRACE_SECONDS)
         [again] = looked(made).requests
         assert again.run_key == f"{self.request.run_key}#1"
 
-    def test_one_that_died_and_was_quarantined_waits_for_a_person(
+    def test_a_crashed_run_with_a_record_is_not_requested_again(
         self, made: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         self.die(made)
@@ -239,7 +237,7 @@ class TestRunsThatCameToNothing:
         _pass(monkeypatch, 2 * FAILURE_GRACE_SECONDS)
         assert looked(made).requests == ()
 
-    def test_one_that_dagster_tries_again_is_not_lost(
+    def test_a_run_that_dagster_retries_is_not_requested_again(
         self, made: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         run = self.die(made)
@@ -247,7 +245,7 @@ class TestRunsThatCameToNothing:
         _pass(monkeypatch, 2 * FAILURE_GRACE_SECONDS)
         assert looked(made).requests == ()
 
-    def test_one_that_a_person_ran_again_is_not_lost(
+    def test_a_run_that_a_person_repeated_is_not_requested_again(
         self, made: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         self.die(made)

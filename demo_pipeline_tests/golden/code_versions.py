@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline.pipeline import dataset_stages, demonstration_stages
+from demo_pipeline.pipeline.stage_types import DatasetStage, Stage
 from demo_pipeline_tests.golden.outputs import GOLDEN
 from demo_pipeline_tests.golden.stage_code import CodeClosure
 
@@ -31,32 +32,23 @@ class StageRecord:
     outputs: str
 
 
-def stages() -> dict[str, Any]:
+def stages() -> dict[str, Stage | DatasetStage]:
     """Every stage by name, those of a demonstration first."""
     both = (*demonstration_stages.STAGES, *dataset_stages.DATASET_STAGES)
     return {stage.name: stage for stage in both}
 
 
-def functions(stage: Any) -> Iterator[Callable[..., Any]]:
+def functions(stage: Stage | DatasetStage) -> Iterator[Callable[..., Any]]:
     """The functions of a stage that decide what it writes: build and checks."""
     yield stage.build
-    yield from (check.run for check in getattr(stage, "checks", ()))
-    yield from (watch.run for watch in getattr(stage, "watches", ()))
-    if hasattr(stage, "check"):
-        yield stage.check
-
-
-def code_version(stage: Any) -> str:
-    """The stage's own code version, or the one that all datasets share."""
-    version: str = getattr(stage, "code_version", None) or dataset_stages.CODE_VERSION
-    return version
+    yield from (check.run for check in stage.checks)
 
 
 def current_records(texts: Mapping[str, str]) -> dict[str, StageRecord]:
     """What the code is now, with the golden outputs `texts`."""
     return {
         name: StageRecord(
-            code_version(stage), CodeClosure(functions(stage)).digest(), _outputs(texts, name)
+            stage.code_version, CodeClosure(functions(stage)).digest(), _outputs(texts, name)
         )
         for name, stage in stages().items()
     }

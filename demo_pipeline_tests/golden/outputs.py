@@ -12,7 +12,7 @@ from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
 from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.runner import run_stage
 from demo_pipeline_tests.golden.rendering import render_folder, render_values
-from demo_pipeline_tests.made_pipeline import open_pipeline, run_catalog
+from demo_pipeline_tests.sample_workspace import open_workspace, run_catalog
 
 GOLDEN = Path(__file__).parent
 RECORDINGS = Path(__file__).resolve().parents[2] / "data" / "recordings"
@@ -31,14 +31,14 @@ def golden_texts(root: Path) -> dict[str, str]:
 
     Files are named `<recording>/<stage>.txt` and `datasets/<stage>.txt`.
     """
-    pipeline = open_pipeline(root)
-    run_catalog(pipeline)
+    workspace = open_workspace(root)
+    run_catalog(workspace)
     texts = {}
     for name in REAL_RECORDINGS:
         for stage in STAGES:
-            texts[f"{name}/{stage.name}.txt"] = _text(root, run_stage(pipeline, stage, name))
+            texts[f"{name}/{stage.name}.txt"] = _text(root, run_stage(workspace, stage, name))
     for dataset in DATASET_STAGES:
-        texts[f"{DATASETS}/{dataset.name}.txt"] = _text(root, run_dataset_stage(pipeline, dataset))
+        texts[f"{DATASETS}/{dataset.name}.txt"] = _text(root, run_dataset_stage(workspace, dataset))
     return texts
 
 

@@ -19,8 +19,8 @@ from demo_pipeline.observation.frames.video_frames import Span, decode_spans
 from demo_pipeline.recording.events import build_events, read_events
 from demo_pipeline.recording.video_probe import scan_packets
 from demo_pipeline.settings import ObservationSettings, RecordingSettings
-from demo_pipeline_tests.made_pipeline import open_pipeline
 from demo_pipeline_tests.observation import films
+from demo_pipeline_tests.sample_workspace import open_workspace
 from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.painter import Painter
 from demo_pipeline_tests.simulator.recording import GroundTruth
@@ -46,7 +46,7 @@ class Seen:
 
 @pytest.fixture(scope="module")
 def seen(real_root: Path) -> dict[str, Seen]:
-    pipeline = open_pipeline(real_root)
+    pipeline = open_workspace(real_root)
     found = {}
     for name in (TICKETS, SHOPPING):
         with pipeline.store.open(f"screenshots/{name}") as (folder, _):

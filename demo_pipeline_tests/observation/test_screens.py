@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from demo_pipeline_tests.made_pipeline import open_pipeline, run_chain
+from demo_pipeline_tests.sample_workspace import open_workspace, run_all_stages
 from demo_pipeline_tests.simulator.desktop import Desktop
 from demo_pipeline_tests.simulator.form import DESKTOP, script
 from demo_pipeline_tests.simulator.recording import RecordingOptions, write_documents
@@ -134,8 +134,8 @@ def steps(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """The steps of the recording's trajectory."""
     root = tmp_path_factory.mktemp(request.param)
     write(root / "uploads" / "demo", SCREENS[request.param])
-    pipeline = open_pipeline(root)
-    assert set(run_chain(pipeline, "demo").values()) == {"made"}
+    pipeline = open_workspace(root)
+    assert set(run_all_stages(pipeline, "demo").values()) == {"made"}
     with pipeline.store.open("trajectories/demo") as (folder, _):
         return folder / "steps"
 

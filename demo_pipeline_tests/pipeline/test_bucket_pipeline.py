@@ -1,4 +1,4 @@
-"""The chain over uploads in a bucket: the same content, nothing downloaded that need not be."""
+"""The stages over uploads in a bucket: the same outputs, and only necessary downloads."""
 
 import errno
 import json
@@ -18,7 +18,7 @@ from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.settings import Settings
 from demo_pipeline.storage.objects.s3_objects import S3Objects
 from demo_pipeline.storage.uploads.bucket_uploads import BucketUploads
-from demo_pipeline_tests.made_pipeline import contents, copy_of, open_pipeline, run_chain
+from demo_pipeline_tests.sample_workspace import contents, copy_of, open_workspace, run_all_stages
 from demo_pipeline_tests.storage.faulty import Fault, FaultyObjects
 
 FIRST = STAGES[0]
@@ -46,7 +46,7 @@ class Place:
             self.bucket.put(f"{folder.name}/{file}", folder / file)
 
     def redone(self) -> list[str]:
-        statuses = run_chain(self.pipeline, "first")
+        statuses = run_all_stages(self.pipeline, "first")
         return [name for name, status in statuses.items() if status == "made"]
 
     def fetched(self) -> int:
@@ -68,8 +68,8 @@ def change_task(place: Place, content: str) -> None:
     place.bucket.put("first/meta.json", json.dumps(meta).encode())
 
 
-def test_the_same_comes_of_it_as_of_a_local_folder(place: Place, made_root: Path) -> None:
-    local = contents(open_pipeline(made_root), "first")
+def test_outputs_equal_those_from_a_local_folder(place: Place, made_root: Path) -> None:
+    local = contents(open_workspace(made_root), "first")
     place.redone()
     assert place.fetched() == 3
     bucket = contents(place.pipeline, "first")
@@ -94,7 +94,7 @@ def test_nothing_is_downloaded_when_nothing_changed(place: Place) -> None:
     assert place.fetched() == 0
 
 
-def test_a_changed_upload_is_noticed_without_a_download_and_made_again(place: Place) -> None:
+def test_a_changed_upload_is_detected_without_a_download_and_processed_again(place: Place) -> None:
     place.redone()
     change_task(place, "Please do something else.")
     place.fetched()
@@ -108,7 +108,7 @@ def test_a_changed_upload_is_noticed_without_a_download_and_made_again(place: Pl
     assert task["instruction"] == "Please do something else."
 
 
-def test_an_upload_that_is_gone_or_incomplete_says_so(place: Place) -> None:
+def test_a_missing_or_incomplete_upload_is_reported(place: Place) -> None:
     place.bucket.delete("first/recording.mp4")
     with pytest.raises(DemonstrationError, match=r"recording\.mp4: is missing"):
         run_stage(place.pipeline, FIRST, "first")
@@ -121,10 +121,10 @@ def test_an_upload_that_is_gone_or_incomplete_says_so(place: Place) -> None:
     assert not is_up_to_date(place.pipeline, "first")
 
 
-def test_an_upload_replaced_during_its_download_is_superseded_and_quarantines_nobody(
+def test_an_upload_replaced_during_its_download_supersedes_the_run_without_a_quarantine(
     moto_url: str, tmp_path: Path, made_root: Path
 ) -> None:
-    """The second of the three files is swapped; the next run takes what lies there then."""
+    """The second of the three files is swapped; the next run takes the new upload."""
     place = Place(moto_url, tmp_path, made_root / "uploads", Fault(2, "swap"))
     with pytest.raises(SupersededError):
         run_stage(place.pipeline, FIRST, "first")
@@ -134,7 +134,7 @@ def test_an_upload_replaced_during_its_download_is_superseded_and_quarantines_no
     assert place.redone()[0] == "raw_recordings"
 
 
-def test_where_no_hard_link_can_be_made_the_files_are_copied(
+def test_files_are_copied_where_hard_links_are_impossible(
     place: Place, made_root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: object) -> None:
@@ -148,7 +148,7 @@ def test_where_no_hard_link_can_be_made_the_files_are_copied(
             assert (folder / file).read_bytes() == uploaded
 
 
-def test_what_was_made_of_a_local_folder_is_told_to_be_made_again(
+def test_outputs_from_a_local_folder_have_to_be_built_again_for_a_bucket(
     place: Place, made_root: Path, tmp_path: Path
 ) -> None:
     """Its raw_recordings kept no files."""

@@ -15,7 +15,7 @@ def store(tmp_path):
 
 
 class Stage:
-    """Writes one file, checks it as told, and counts how often it was asked."""
+    """Writes one file, has a check with a given result, and counts its builds."""
 
     def __init__(self, text="alpha", *, passed=True, blocking=True):
         self.text, self.passed, self.blocking = text, passed, blocking
@@ -35,7 +35,7 @@ class Stage:
         return build_if_stale(store, "events/d1", wanted, self.build, self.check, force=force)
 
 
-def test_an_unchanged_recipe_does_nothing_and_says_what_was_said_before(either):
+def test_an_unchanged_recipe_returns_the_committed_result(either):
     stage = Stage()
     first, second = stage.make(either), stage.make(either)
     assert (first.status, second.status) == ("made", "unchanged")
@@ -47,7 +47,7 @@ def test_an_unchanged_recipe_does_nothing_and_says_what_was_said_before(either):
     assert second.checks[0].metadata["read"] == "alpha"
 
 
-def test_a_new_code_version_or_force_makes_again(either):
+def test_a_new_code_version_or_force_builds_again(either):
     stage = Stage()
     first = stage.make(either)
     forced = stage.make(either, force=True)
@@ -58,7 +58,7 @@ def test_a_new_code_version_or_force_makes_again(either):
     assert changed.version.content == first.version.content
 
 
-def test_a_lost_file_makes_again_to_the_same_bytes(store, tmp_path):
+def test_a_lost_file_is_built_again_with_the_same_bytes(store, tmp_path):
     stage = Stage()
     first = stage.make(store)
     (tmp_path / "events/d1/a").unlink()
@@ -67,7 +67,7 @@ def test_a_lost_file_makes_again_to_the_same_bytes(store, tmp_path):
     assert seen(store, "events/d1") == {"a": "alpha"}
 
 
-def test_a_failed_check_leaves_readers_where_they_were(store, tmp_path):
+def test_readers_keep_the_last_version_when_a_check_fails(store, tmp_path):
     Stage("good").make(store)
     rejected = Stage("bad", passed=False).make(store, "2")
     assert (rejected.status, rejected.version) == ("rejected", None)
@@ -77,13 +77,13 @@ def test_a_failed_check_leaves_readers_where_they_were(store, tmp_path):
     assert list((tmp_path / ".staging/events/d1").iterdir()) == []
 
 
-def test_a_failed_check_that_does_not_block_is_kept_in_the_manifest(either):
+def test_a_failed_advisory_check_is_recorded_in_the_manifest(either):
     stage = Stage(passed=False, blocking=False)
     assert stage.make(either).status == "made"
     assert not stage.make(either).checks[0].passed
 
 
-def test_a_failed_check_leaves_readers_of_any_store_where_they_were(either):
+def test_readers_of_any_store_keep_the_last_version_when_a_check_fails(either):
     good = Stage("good").make(either)
     assert Stage("bad", passed=False).make(either, "2").status == "rejected"
     assert either.current("events/d1") == good.version
@@ -91,7 +91,7 @@ def test_a_failed_check_leaves_readers_of_any_store_where_they_were(either):
 
 
 @pytest.mark.parametrize("where", ["build", "check"])
-def test_a_demonstrations_error_passes_through_and_leaves_nothing(
+def test_an_error_of_a_stage_is_raised_and_nothing_is_committed(
     store, tmp_path, monkeypatch, where
 ):
     problem = Problem("torn", "input_log.jsonl", "ends early", line=3, demonstration="d1")

@@ -1,4 +1,4 @@
-"""Datasets over what is committed: complete, the same twice, and not to be spoilt by one."""
+"""Datasets of the committed trajectories: complete, reproducible, and without broken ones."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ from demo_pipeline.pipeline.dataset_stages import (
 )
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.settings import DatasetSettings, TrajectorySettings
-from demo_pipeline_tests.made_pipeline import copy_of, open_pipeline, run_chain
+from demo_pipeline_tests.sample_workspace import copy_of, open_workspace, run_all_stages
 
 EXPORTERS = [stage for stage in DATASET_STAGES if stage.reads_trajectories]
 
@@ -27,80 +27,80 @@ def root(made_root: Path, tmp_path: Path) -> Path:
     return copy_of(made_root, tmp_path / "root")
 
 
-def run_all(pipeline: Workspace) -> dict[str, str]:
-    return {stage.name: run_dataset_stage(pipeline, stage).status for stage in EXPORTERS}
+def run_all(workspace: Workspace) -> dict[str, str]:
+    return {stage.name: run_dataset_stage(workspace, stage).status for stage in EXPORTERS}
 
 
-def indexed(pipeline: Workspace) -> list[str]:
-    with pipeline.store.open("dataset") as (folder, _):
+def indexed(workspace: Workspace) -> list[str]:
+    with workspace.store.open("dataset") as (folder, _):
         index = json.loads((folder / "index.json").read_bytes())
     return sorted(entry["id"] for entry in index["trajectories"])
 
 
-def test_every_dataset_is_made_and_then_left_alone(root: Path) -> None:
-    pipeline = open_pipeline(root)
-    assert set(run_all(pipeline).values()) == {"made"}
-    assert set(run_all(pipeline).values()) == {"unchanged"}
-    assert indexed(pipeline) == ["first", "second"]
+def test_every_dataset_is_built_once(root: Path) -> None:
+    workspace = open_workspace(root)
+    assert set(run_all(workspace).values()) == {"made"}
+    assert set(run_all(workspace).values()) == {"unchanged"}
+    assert indexed(workspace) == ["first", "second"]
     for stage in EXPORTERS:
-        made = run_dataset_stage(pipeline, stage)
+        made = run_dataset_stage(workspace, stage)
         assert made.checks[0].passed
         assert made.summary["left_out"] == {"broken": 0, "quarantined": 0}
 
 
-def test_made_again_every_dataset_has_the_same_version(root: Path) -> None:
-    pipeline = open_pipeline(root)
+def test_a_forced_build_gives_every_dataset_the_same_version(root: Path) -> None:
+    workspace = open_workspace(root)
     for stage in EXPORTERS:
-        first = run_dataset_stage(pipeline, stage).version
-        again = run_dataset_stage(pipeline, stage, force=True).version
+        first = run_dataset_stage(workspace, stage).version
+        again = run_dataset_stage(workspace, stage, force=True).version
         assert first is not None
         assert first == again
 
 
 def test_the_index_links_the_exact_trajectories(root: Path) -> None:
-    pipeline = open_pipeline(root)
-    run_all(pipeline)
-    with pipeline.store.open("dataset") as (folder, _):
+    workspace = open_workspace(root)
+    run_all(workspace)
+    with workspace.store.open("dataset") as (folder, _):
         task = json.loads((folder / "trajectories" / "second" / "task.json").read_bytes())
     assert task["instruction"] == "Please do the second task."
 
 
-def test_a_new_trajectory_makes_the_datasets_again(root: Path) -> None:
-    pipeline = open_pipeline(root)
-    run_all(pipeline)
+def test_a_new_trajectory_rebuilds_the_datasets(root: Path) -> None:
+    workspace = open_workspace(root)
+    run_all(workspace)
     shutil.copytree(root / "uploads" / "first", root / "uploads" / "third")
-    run_chain(pipeline, "third")
-    assert set(run_all(pipeline).values()) == {"made"}
-    assert indexed(pipeline) == ["first", "second", "third"]
+    run_all_stages(workspace, "third")
+    assert set(run_all(workspace).values()) == {"made"}
+    assert indexed(workspace) == ["first", "second", "third"]
 
 
-def test_dataset_settings_do_not_touch_what_they_do_not_concern(root: Path) -> None:
-    before = contents_of(open_pipeline(root))
-    other = open_pipeline(root, datasets=DatasetSettings(seed=7))
+def test_dataset_settings_rebuild_no_trajectory(root: Path) -> None:
+    before = contents_of(open_workspace(root))
+    other = open_workspace(root, datasets=DatasetSettings(seed=7))
     run_all(other)
     assert contents_of(other) == before
 
 
-def contents_of(pipeline: Workspace) -> dict[str, str]:
-    with committed_trajectories(pipeline) as members:
+def contents_of(workspace: Workspace) -> dict[str, str]:
+    with committed_trajectories(workspace) as members:
         return {key: version.id for key, version in members.versions.items()}
 
 
-def test_another_limit_of_leaks_watches_the_index_again_and_no_other_dataset(root: Path) -> None:
-    pipeline = open_pipeline(root)
-    run_all(pipeline)
+def test_a_new_leak_limit_rebuilds_only_the_index(root: Path) -> None:
+    workspace = open_workspace(root)
+    run_all(workspace)
     limits = TrajectorySettings(max_leak_rate=0.3)
-    again = run_all(open_pipeline(root, trajectories=limits))
+    again = run_all(open_workspace(root, trajectories=limits))
     assert again == dict.fromkeys(again, "unchanged") | {"trajectory_index": "made"}
 
 
-def test_a_leaky_dataset_is_made_and_warned_of(root: Path) -> None:
+def test_a_leaky_dataset_is_built_with_a_warning(root: Path) -> None:
     seen = Problem("leak_rate", "steps.parquet", "much of it")
     index = DATASET_STAGE_BY_NAME["trajectory_index"]
     blocking, leaks = index.checks
     assert (blocking.blocking, leaks.name, leaks.blocking) == (True, "leak_rate", False)
     leaky = replace(index, checks=(blocking, replace(leaks, run=lambda *_: [seen])))
-    made = run_dataset_stage(open_pipeline(root), leaky)
+    made = run_dataset_stage(open_workspace(root), leaky)
     assert made.status == "made"
     outcome = made.checks[1]
     assert (outcome.name, outcome.passed, outcome.blocking) == ("leak_rate", False, False)
@@ -109,46 +109,46 @@ def test_a_leaky_dataset_is_made_and_warned_of(root: Path) -> None:
     assert made.summary["leak_rate"] == 0.0
 
 
-def test_a_broken_demonstration_costs_only_itself_and_is_counted(root: Path) -> None:
-    pipeline = open_pipeline(root)
+def test_a_broken_demonstration_is_left_out_and_counted(root: Path) -> None:
+    workspace = open_workspace(root)
     shutil.copytree(root / "uploads" / "first", root / "uploads" / "bad")
     (root / "uploads" / "bad" / "meta.json").write_text("{", encoding="utf-8")
     with pytest.raises(DemonstrationError):
-        run_chain(pipeline, "bad")
-    assert set(run_all(pipeline).values()) == {"made"}
-    assert indexed(pipeline) == ["first", "second"]
+        run_all_stages(workspace, "bad")
+    assert set(run_all(workspace).values()) == {"made"}
+    assert indexed(workspace) == ["first", "second"]
     for stage in EXPORTERS:
-        summary = run_dataset_stage(pipeline, stage).summary
+        summary = run_dataset_stage(workspace, stage).summary
         assert summary["left_out"] == {"broken": 0, "quarantined": 1}
 
 
 def test_a_committed_trajectory_that_lost_a_file_is_left_out_and_counted(root: Path) -> None:
-    pipeline = open_pipeline(root)
-    with pipeline.store.open("trajectories/first") as (folder, _):
+    workspace = open_workspace(root)
+    with workspace.store.open("trajectories/first") as (folder, _):
         (folder / "task.json").unlink()
-    assert set(run_all(pipeline).values()) == {"made"}
-    assert indexed(pipeline) == ["second"]
-    made = run_dataset_stage(pipeline, DATASET_STAGE_BY_NAME["trajectory_index"])
+    assert set(run_all(workspace).values()) == {"made"}
+    assert indexed(workspace) == ["second"]
+    made = run_dataset_stage(workspace, DATASET_STAGE_BY_NAME["trajectory_index"])
     assert made.summary["left_out"] == {"broken": 1, "quarantined": 0}
 
 
 @pytest.mark.parametrize(
     "file", ["task.json", "steps/000/action.json", "steps/001/screenshot.png", "provenance.parquet"]
 )
-def test_a_committed_trajectory_that_rotted_costs_only_itself(root: Path, file: str) -> None:
-    """Same size, other bytes: nothing but reading it can tell."""
-    pipeline = open_pipeline(root)
-    with pipeline.store.open("trajectories/first") as (folder, _):
+def test_a_committed_trajectory_with_changed_bytes_is_left_out(root: Path, file: str) -> None:
+    """Same size, other bytes: only reading the file shows it."""
+    workspace = open_workspace(root)
+    with workspace.store.open("trajectories/first") as (folder, _):
         path = folder / file
         data = path.read_bytes()
         path.unlink()
         path.write_bytes(b"#" * len(data))
-    assert set(run_all(pipeline).values()) == {"made"}
-    assert indexed(pipeline) == ["second"]
+    assert set(run_all(workspace).values()) == {"made"}
+    assert indexed(workspace) == ["second"]
 
 
-def test_without_any_trajectory_there_is_nothing_to_crash_on(tmp_path: Path) -> None:
+def test_building_without_any_trajectory_does_not_crash(tmp_path: Path) -> None:
     (tmp_path / "uploads").mkdir()
-    pipeline = open_pipeline(tmp_path)
-    for status in run_all(pipeline).values():
+    workspace = open_workspace(tmp_path)
+    for status in run_all(workspace).values():
         assert status in {"made", "rejected"}

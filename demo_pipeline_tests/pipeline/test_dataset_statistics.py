@@ -1,4 +1,4 @@
-"""Statistics over a store: what is counted, what must agree, and what people can ask themselves."""
+"""Statistics over a store: the tables, the check of agreement, and queries."""
 
 import json
 from pathlib import Path
@@ -27,14 +27,14 @@ from demo_pipeline.pipeline.store_queries import (
 )
 from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline.storage.errors import MissingOutput
-from demo_pipeline_tests.made_pipeline import copy_of, open_pipeline
+from demo_pipeline_tests.sample_workspace import copy_of, open_workspace
 
 NAMES = ("trajectory_index", "sft_samples", "messages_dataset")
 
 
-def build(pipeline: Workspace, *names: str) -> None:
+def build(workspace: Workspace, *names: str) -> None:
     for name in names:
-        assert run_dataset_stage(pipeline, DATASET_STAGE_BY_NAME[name]).status in {
+        assert run_dataset_stage(workspace, DATASET_STAGE_BY_NAME[name]).status in {
             "made",
             "unchanged",
         }
@@ -43,17 +43,17 @@ def build(pipeline: Workspace, *names: str) -> None:
 @pytest.fixture(scope="module")
 def counted(made_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Workspace:
     """Two demonstrations and the datasets made of them; for reading."""
-    pipeline = open_pipeline(copy_of(made_root, tmp_path_factory.mktemp("counted") / "root"))
-    build(pipeline, *NAMES)
-    run_dataset_stage(pipeline, STATISTICS_STAGE)
-    return pipeline
+    workspace = open_workspace(copy_of(made_root, tmp_path_factory.mktemp("counted") / "root"))
+    build(workspace, *NAMES)
+    run_dataset_stage(workspace, STATISTICS_STAGE)
+    return workspace
 
 
 @pytest.fixture
 def own(counted: Workspace, tmp_path: Path) -> Workspace:
     """A copy to be changed."""
     root = Path(counted.settings.store).parent
-    return open_pipeline(copy_of(root, tmp_path / "root"))
+    return open_workspace(copy_of(root, tmp_path / "root"))
 
 
 def test_the_tables_count_what_is_in_the_index(counted: Workspace) -> None:
@@ -80,7 +80,7 @@ def test_the_leak_rates_are_those_of_the_index(counted: Workspace) -> None:
     assert {name: version.manifest.summary[name] for name in rates} == rates
 
 
-def test_a_table_from_before_leaks_were_told_apart_can_be_counted(tmp_path: Path) -> None:
+def test_an_old_table_without_the_unavoidable_column_can_be_counted(tmp_path: Path) -> None:
     (tmp_path / "dataset").mkdir()
     rows = [{"trajectory_id": "a", "action_type": "click", "leak": n < 1} for n in range(4)]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "dataset" / "steps.parquet")
@@ -91,7 +91,7 @@ def test_a_table_from_before_leaks_were_told_apart_can_be_counted(tmp_path: Path
     assert together == ("all", 4, 1, 0, 0.25, 0.0)
 
 
-def test_what_is_committed_is_what_is_live_and_the_same_twice(counted: Workspace) -> None:
+def test_the_committed_statistics_equal_the_current_ones(counted: Workspace) -> None:
     with counted.store.open("statistics") as (folder, version):
         assert json.loads((folder / "statistics.json").read_bytes()) == current_statistics(counted)
     assert run_dataset_stage(counted, STATISTICS_STAGE).status == "unchanged"
@@ -100,7 +100,7 @@ def test_what_is_committed_is_what_is_live_and_the_same_twice(counted: Workspace
     assert again.checks[0].passed
 
 
-def test_every_view_can_be_asked(counted: Workspace) -> None:
+def test_every_view_can_be_queried(counted: Workspace) -> None:
     root = Path(counted.settings.store)
     assert views_with_files(store_views(), root) == {view.name for view in store_views()}
     for view in store_views():
@@ -125,7 +125,7 @@ def test_the_committed_script_works_in_any_duckdb_in_the_store(
         assert len(sql.execute("SELECT DISTINCT trajectory_id FROM frames").fetchall()) == 2
 
 
-def test_a_view_over_nothing_is_a_comment(tmp_path: Path) -> None:
+def test_a_view_without_files_is_a_comment(tmp_path: Path) -> None:
     script = views_sql(store_views(), str(tmp_path), views_with_files(store_views(), tmp_path))
     with duckdb.connect() as sql:
         sql.execute(script)
@@ -135,10 +135,10 @@ def test_a_view_over_nothing_is_a_comment(tmp_path: Path) -> None:
     assert all(f"\n-- {view.name}: " in script for view in store_views())
 
 
-def test_datasets_made_with_other_splits_are_told_apart(own: Workspace) -> None:
+def test_datasets_with_different_splits_fail_the_check(own: Workspace) -> None:
     for seed in range(1, 9):
         root = Path(own.settings.store).parent
-        other = open_pipeline(root, datasets=DatasetSettings(seed=seed))
+        other = open_workspace(root, datasets=DatasetSettings(seed=seed))
         build(other, "messages_dataset")
         [check] = run_dataset_stage(own, STATISTICS_STAGE).checks
         if not check.passed:
@@ -148,14 +148,14 @@ def test_datasets_made_with_other_splits_are_told_apart(own: Workspace) -> None:
     assert not check.blocking
 
 
-def test_without_an_index_it_says_how_to_make_one(tmp_path: Path) -> None:
+def test_without_an_index_the_error_names_the_command(tmp_path: Path) -> None:
     (tmp_path / "uploads").mkdir()
     with pytest.raises(MissingOutput) as caught:
-        run_dataset_stage(open_pipeline(tmp_path), STATISTICS_STAGE)
+        run_dataset_stage(open_workspace(tmp_path), STATISTICS_STAGE)
     assert "--select trajectory_index`" in storage_message(caught.value)
 
 
-def test_only_what_is_there_is_counted(own: Workspace) -> None:
+def test_only_existing_datasets_are_counted(own: Workspace) -> None:
     for name in ("sft", "messages"):
         own.store.remove(name)
     run_dataset_stage(own, STATISTICS_STAGE)
@@ -178,7 +178,7 @@ def test_stats_prints_tables_json_views_and_answers(
     assert f"'{settings.store}/dataset/steps.parquet'" in capsys.readouterr().out
 
 
-def test_stats_of_an_empty_store_and_of_nonsense_are_no_crash(
+def test_stats_of_an_empty_store_and_an_invalid_query_are_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     settings = Settings(store=str(tmp_path / "it's"), uploads=str(tmp_path))

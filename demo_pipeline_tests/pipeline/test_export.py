@@ -47,7 +47,7 @@ def test_an_export_is_plain_files_without_links(store, tmp_path, there):
     assert list(dest.parent.iterdir()) == [dest]
 
 
-def test_an_export_needs_an_empty_place(store, tmp_path):
+def test_an_export_needs_an_empty_folder(store, tmp_path):
     (tmp_path / "file").write_text("mine")
     (tmp_path / "full").mkdir()
     (tmp_path / "full/mine").write_text("mine")
@@ -74,7 +74,7 @@ def test_a_failure_halfway_leaves_nothing(store, tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["store"]
 
 
-def test_an_empty_store_says_what_to_make(tmp_path):
+def test_an_empty_store_names_the_command_to_run(tmp_path):
     with pytest.raises(MissingOutput) as caught:
         export_datasets(open_store(str(tmp_path / "store")), tmp_path / "out")
     assert "--select trajectory_index`" in storage_message(caught.value)

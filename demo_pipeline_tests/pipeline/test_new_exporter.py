@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from demo_pipeline.pipeline import dataset_stages
-from demo_pipeline_tests.made_pipeline import copy_of
+from demo_pipeline_tests.sample_workspace import copy_of
 
 PACKAGE = Path(dataset_stages.__file__).parents[1]
 REGISTRY = Path(dataset_stages.__file__).relative_to(PACKAGE)

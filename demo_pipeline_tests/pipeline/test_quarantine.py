@@ -45,7 +45,7 @@ def held(store, fingerprint, stage="events"):
     return quarantine_demonstration(store, "d1", stage, fingerprint, "1", problems=[torn("d1")])
 
 
-def test_records_come_back_as_written_one_a_demonstration(store, tmp_path):
+def test_records_are_read_as_written_one_per_demonstration(store, tmp_path):
     write_quarantine(store, record("d2"))
     write_quarantine(store, record("d1", "first"))
     write_quarantine(store, record("d1", "läuft"))
@@ -82,7 +82,7 @@ def test_only_the_newest_upload_of_a_demonstration_is_quarantined(store):
     assert without_fingerprint(store) == []
 
 
-def test_attempts_count_how_often_one_stage_gave_up_the_same_files(store):
+def test_attempts_count_failures_of_one_stage_on_the_same_files(store):
     assert [held(store, A).attempts for _ in range(3)] == [1, 2, 3]
     assert held(store, A, "actions").attempts == 1
     assert held(store, B, "actions").attempts == 1
@@ -91,7 +91,7 @@ def test_attempts_count_how_often_one_stage_gave_up_the_same_files(store):
     assert held(store, B, "actions").attempts == 1
 
 
-def test_a_crash_between_writing_the_new_and_removing_the_old_leaves_the_new_standing(store):
+def test_after_a_crash_between_two_writes_the_newer_record_counts(store):
     for first, second in ((A, B), (B, A)):
         release(store, "d1")
         held(store, first)
@@ -113,7 +113,7 @@ def test_a_released_demonstration_is_no_longer_quarantined(store):
 
 
 class TestOldLayout:
-    """There was one document a demonstration, whatever its upload."""
+    """Older stores have one document per demonstration, for any upload."""
 
     @pytest.fixture
     def old(self, store):
@@ -128,18 +128,18 @@ class TestOldLayout:
         assert release(old, "d1")
         assert list_quarantine(old) == []
 
-    def test_it_is_replaced_and_counted_on(self, old):
+    def test_it_is_replaced_and_the_attempts_are_continued(self, old):
         assert held(old, A).attempts == 2
         assert old.list_documents("quarantine") == [f"quarantine/d1/{A[:16]}.json"]
 
-    def test_it_does_not_stand_in_the_way_of_an_id_with_its_name(self, old):
+    def test_it_does_not_conflict_with_an_id_of_the_same_name(self, old):
         write_quarantine(old, record("d1.json"))
         assert list_quarantine(old) == [record("d1"), record("d1.json")]
 
 
 @pytest.mark.parametrize("key", ["quarantine/d1.json", "quarantine/d1/0123456789abcdef.json"])
 @pytest.mark.parametrize("data", [b"", b"{}", b"\xff", b"[" * 10_000])
-def test_a_torn_record_still_quarantines_and_costs_the_others_nothing(store, key, data):
+def test_an_unreadable_record_still_quarantines_and_affects_no_other(store, key, data):
     write_quarantine(store, record("d2"))
     store.put_document(key, data)
     store.put_document("quarantine/notes.txt", b"a person's notes")

@@ -1,4 +1,4 @@
-"""The quarantine as a table: one row a problem, whatever a record lacks."""
+"""The quarantine as a table: one row per problem, even for incomplete records."""
 
 from pathlib import Path
 
@@ -13,9 +13,15 @@ from demo_pipeline.pipeline.quarantine import (
     quarantine_demonstration,
     release,
 )
-from demo_pipeline.pipeline.quarantine_table import QUARANTINE_SCHEMA, TABLE_FILE, rows_of
+from demo_pipeline.pipeline.quarantine_table import (
+    QUARANTINE_SCHEMA,
+    TABLE_FILE,
+    rows_of,
+    write_quarantine_table,
+)
 from demo_pipeline.problems import Problem
-from demo_pipeline_tests.made_pipeline import open_pipeline
+from demo_pipeline.recording.events import schema_problems
+from demo_pipeline_tests.sample_workspace import open_workspace
 
 TORN = Problem("torn", "input_log.jsonl", "ends early", line=3, byte=7, remedy="send it again")
 
@@ -25,9 +31,9 @@ def record(*problems: Problem, **values: object) -> QuarantineRecord:
     return QuarantineRecord.model_validate({**given, "problems": problem_dicts(problems)})
 
 
-def test_one_row_a_problem_with_what_the_record_says_of_all(tmp_path: Path) -> None:
+def test_each_problem_is_one_row_with_the_fields_of_its_record(tmp_path: Path) -> None:
     records = [record(TORN, TORN, attempts=2), record(TORN, demonstration="d2")]
-    summary = write_table(records, tmp_path)
+    summary = write_quarantine_table(records, tmp_path)
     assert summary == {
         "quarantined": 2,
         "problems": 3,
@@ -54,7 +60,7 @@ def test_one_row_a_problem_with_what_the_record_says_of_all(tmp_path: Path) -> N
     assert schema_problems(tmp_path / TABLE_FILE, QUARANTINE_SCHEMA) == []
 
 
-def test_a_record_from_elsewhere_still_fills_a_row() -> None:
+def test_a_record_with_invalid_values_still_gives_a_row() -> None:
     odd = record().model_copy(update={"problems": [{"code": 5, "line": "three", "byte": True}]})
     bare = record()
     first, second = rows_of([odd, bare])
@@ -63,9 +69,9 @@ def test_a_record_from_elsewhere_still_fills_a_row() -> None:
     assert (second["demonstration"], second["code"]) == ("d1", "unknown")
 
 
-def test_it_is_written_again_only_when_the_quarantine_changed(tmp_path: Path) -> None:
+def test_the_table_is_rebuilt_only_when_the_quarantine_changed(tmp_path: Path) -> None:
     (tmp_path / "uploads").mkdir()
-    workspace = open_pipeline(tmp_path)
+    workspace = open_workspace(tmp_path)
     assert run_dataset_stage(workspace, QUARANTINE_STAGE).summary["quarantined"] == 0
     quarantine_demonstration(workspace.store, "d1", "events", "a" * 64, "1", problems=[TORN])
     assert run_dataset_stage(workspace, QUARANTINE_STAGE).status == "made"

@@ -1,4 +1,4 @@
-"""The chain of one demonstration: what is redone when, and what becomes of broken uploads."""
+"""The stages of one demonstration: what is rebuilt when, and what happens to broken uploads."""
 
 import json
 import shutil
@@ -23,12 +23,12 @@ from demo_pipeline.storage.errors import MissingOutput, StorageError
 from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint
 from demo_pipeline.storage.uploads.upload_listing import changed_while_read
 from demo_pipeline.storage.uploads.uploads import Uploads
-from demo_pipeline_tests.made_pipeline import (
+from demo_pipeline_tests.sample_workspace import (
     contents,
     copy_of,
-    open_pipeline,
+    open_workspace,
+    run_all_stages,
     run_catalog,
-    run_chain,
 )
 
 LOG, META, VIDEO = "input_log.jsonl", "meta.json", "recording.mp4"
@@ -40,41 +40,45 @@ def root(made_root: Path, tmp_path: Path) -> Path:
     return copy_of(made_root, tmp_path / "root")
 
 
-def redone(pipeline: Workspace, demonstration: str = "first") -> list[str]:
-    return [name for name, status in run_chain(pipeline, demonstration).items() if status == "made"]
+def redone(workspace: Workspace, demonstration: str = "first") -> list[str]:
+    return [
+        name
+        for name, status in run_all_stages(workspace, demonstration).items()
+        if status == "made"
+    ]
 
 
 # --- what is redone
 
 
-def test_a_tree_that_was_spoilt_after_it_was_checked_reaches_no_trajectory(root: Path) -> None:
-    pipeline = open_pipeline(root)
+def test_a_tree_changed_after_its_commit_reaches_no_trajectory(root: Path) -> None:
+    workspace = open_workspace(root)
     tree = root / "store" / "ui_trees" / "first" / "000.json"
     text = tree.read_text(encoding="utf-8")
     tree.write_text(text.replace('"timestamp":"2', '"timestamp":"1'), encoding="utf-8")
     with pytest.raises(StorageError, match=r"ui_trees/first/000\.json was changed"):
-        run_stage(pipeline, STAGE_BY_NAME["trajectories"], "first", force=True)
-    run_stage(pipeline, STAGE_BY_NAME["ui_trees"], "first", force=True)
-    made = run_stage(pipeline, STAGE_BY_NAME["trajectories"], "first", force=True)
+        run_stage(workspace, STAGE_BY_NAME["trajectories"], "first", force=True)
+    run_stage(workspace, STAGE_BY_NAME["ui_trees"], "first", force=True)
+    made = run_stage(workspace, STAGE_BY_NAME["trajectories"], "first", force=True)
     assert made.status == "made"
-    assert pipeline.store.verify("trajectories/first") == []
+    assert workspace.store.verify("trajectories/first") == []
 
 
-def test_the_second_run_has_nothing_to_do(root: Path) -> None:
-    pipeline = open_pipeline(root)
-    before = contents(pipeline, "first")
-    assert is_up_to_date(pipeline, "first")
-    assert redone(pipeline) == []
-    assert contents(pipeline, "first") == before
+def test_a_second_run_builds_nothing(root: Path) -> None:
+    workspace = open_workspace(root)
+    before = contents(workspace, "first")
+    assert is_up_to_date(workspace, "first")
+    assert redone(workspace) == []
+    assert contents(workspace, "first") == before
 
 
-def test_made_again_everything_has_the_same_bytes(root: Path) -> None:
-    pipeline = open_pipeline(root)
-    before = contents(pipeline, "first")
+def test_a_forced_build_gives_the_same_bytes(root: Path) -> None:
+    workspace = open_workspace(root)
+    before = contents(workspace, "first")
     for stage in STAGES:
-        made = run_stage(pipeline, stage, "first", force=True)
+        made = run_stage(workspace, stage, "first", force=True)
         assert made.status == "made"
-    assert contents(pipeline, "first") == before
+    assert contents(workspace, "first") == before
 
 
 @pytest.mark.parametrize(
@@ -88,82 +92,82 @@ def test_made_again_everything_has_the_same_bytes(root: Path) -> None:
         ("contact_sheets", "sheet.jpg"),
     ],
 )
-def test_a_lost_file_is_made_again_and_nothing_else(root: Path, stage: str, file: str) -> None:
-    pipeline = open_pipeline(root)
-    before = contents(pipeline, "first")
-    with pipeline.store.open(STAGE_BY_NAME[stage].output("first")) as (folder, _):
+def test_only_the_output_with_a_lost_file_is_rebuilt(root: Path, stage: str, file: str) -> None:
+    workspace = open_workspace(root)
+    before = contents(workspace, "first")
+    with workspace.store.open(STAGE_BY_NAME[stage].output("first")) as (folder, _):
         (folder / file).unlink()
-    assert not is_up_to_date(pipeline, "first")
-    assert redone(pipeline) == [stage]
-    assert contents(pipeline, "first") == before
+    assert not is_up_to_date(workspace, "first")
+    assert redone(workspace) == [stage]
+    assert contents(workspace, "first") == before
 
 
-def test_a_later_setting_redoes_no_earlier_stage(root: Path) -> None:
+def test_a_setting_rebuilds_no_earlier_stage(root: Path) -> None:
     harder = TrajectorySettings(easy_steps=1, medium_steps=2)
-    pipeline = open_pipeline(root, trajectories=harder)
-    assert not is_up_to_date(pipeline, "first")
-    assert redone(pipeline) == ["trajectories", "contact_sheets"]
-    with pipeline.store.open("trajectories/first") as (folder, _):
+    workspace = open_workspace(root, trajectories=harder)
+    assert not is_up_to_date(workspace, "first")
+    assert redone(workspace) == ["trajectories", "contact_sheets"]
+    with workspace.store.open("trajectories/first") as (folder, _):
         assert json.loads((folder / "task.json").read_bytes())["difficulty"] == "hard"
 
 
 def test_a_stricter_limit_is_a_warning_and_changes_no_byte(root: Path) -> None:
-    before = contents(open_pipeline(root), "first")
-    pipeline = open_pipeline(root, trajectories=TrajectorySettings(max_leak_rate=0.9))
-    assert redone(pipeline) == ["trajectories"]
-    assert contents(pipeline, "first") == before
+    before = contents(open_workspace(root), "first")
+    workspace = open_workspace(root, trajectories=TrajectorySettings(max_leak_rate=0.9))
+    assert redone(workspace) == ["trajectories"]
+    assert contents(workspace, "first") == before
 
 
-def test_a_contact_sheet_is_made_of_the_trajectory_alone(root: Path) -> None:
-    pipeline = open_pipeline(root)
-    before = contents(pipeline, "first")["contact_sheets"]
+def test_a_contact_sheet_needs_only_the_trajectory(root: Path) -> None:
+    workspace = open_workspace(root)
+    before = contents(workspace, "first")["contact_sheets"]
     shutil.rmtree(root / "uploads" / "first")
     assert (
-        run_stage(pipeline, STAGE_BY_NAME["contact_sheets"], "first", force=True).status == "made"
+        run_stage(workspace, STAGE_BY_NAME["contact_sheets"], "first", force=True).status == "made"
     )
-    assert contents(pipeline, "first")["contact_sheets"] == before
+    assert contents(workspace, "first")["contact_sheets"] == before
 
 
-def test_a_setting_that_changes_no_action_redoes_nothing_after_the_actions(root: Path) -> None:
-    pipeline = open_pipeline(root, actions=ActionSettings(pause_ms=2001))
-    assert redone(pipeline) == ["actions"]
+def test_a_setting_that_changes_no_action_rebuilds_only_the_actions(root: Path) -> None:
+    workspace = open_workspace(root, actions=ActionSettings(pause_ms=2001))
+    assert redone(workspace) == ["actions"]
 
 
-def test_a_changed_upload_is_noticed(root: Path) -> None:
-    pipeline = open_pipeline(root)
+def test_a_changed_upload_is_processed_again(root: Path) -> None:
+    workspace = open_workspace(root)
     path = root / "uploads" / "first" / META
     meta = json.loads(path.read_bytes())
     meta["quest"]["content"] = "Please do something else."
     path.write_text(json.dumps(meta), encoding="utf-8")
-    assert not is_up_to_date(pipeline, "first")
-    assert is_up_to_date(pipeline, "second")
-    assert redone(pipeline)[0] == "raw_recordings"
-    with pipeline.store.open("trajectories/first") as (folder, _):
+    assert not is_up_to_date(workspace, "first")
+    assert is_up_to_date(workspace, "second")
+    assert redone(workspace)[0] == "raw_recordings"
+    with workspace.store.open("trajectories/first") as (folder, _):
         task = json.loads((folder / "task.json").read_bytes())
     assert task["instruction"] == "Please do something else."
-    assert is_up_to_date(pipeline, "first")
+    assert is_up_to_date(workspace, "first")
 
 
-def test_an_upload_changed_behind_the_manifest_stops_the_stages_that_read_it(root: Path) -> None:
-    pipeline = open_pipeline(root)
+def test_an_upload_that_differs_from_its_manifest_stops_the_stages_that_read_it(root: Path) -> None:
+    workspace = open_workspace(root)
     with (root / "uploads" / "first" / LOG).open("ab") as log:
         log.write(b"\n")
     with pytest.raises(DemonstrationError, match="changed since raw_recordings"):
-        run_stage(pipeline, STAGE_BY_NAME["events"], "first", force=True)
-    assert redone(pipeline)[:2] == ["raw_recordings", "events"]
-    assert list_quarantine(pipeline.store) == []
+        run_stage(workspace, STAGE_BY_NAME["events"], "first", force=True)
+    assert redone(workspace)[:2] == ["raw_recordings", "events"]
+    assert list_quarantine(workspace.store) == []
 
 
-def test_a_stage_without_its_inputs_says_which(root: Path) -> None:
+def test_a_stage_without_its_inputs_names_them(root: Path) -> None:
     shutil.rmtree(root / "store")
     with pytest.raises(MissingOutput, match="recordings/first"):
-        run_stage(open_pipeline(root), STAGE_BY_NAME["events"], "first")
+        run_stage(open_workspace(root), STAGE_BY_NAME["events"], "first")
 
 
-def test_the_checks_are_written_with_what_they_looked_at(root: Path) -> None:
-    pipeline = open_pipeline(root)
+def test_the_manifest_records_every_check(root: Path) -> None:
+    workspace = open_workspace(root)
     for stage in STAGES:
-        version = pipeline.store.current(stage.output("first"))
+        version = workspace.store.current(stage.output("first"))
         assert version is not None
         checks = {check.name: check for check in version.manifest.checks}
         assert set(checks) == {check.name for check in stage.checks}
@@ -217,13 +221,13 @@ def test_a_broken_upload_is_quarantined_and_released_when_corrected(root: Path, 
     good = root / "good"
     shutil.copytree(root / "uploads" / "first", good)
     shutil.rmtree(root / "store")
-    pipeline = open_pipeline(root)
+    workspace = open_workspace(root)
     damage(root / "uploads" / "first")
     with pytest.raises(DemonstrationError) as caught:
-        run_chain(pipeline, "first")
+        run_all_stages(workspace, "first")
     problem = caught.value.problems[0]
     assert (problem.file, problem.line) == (file, line)
-    record = read_quarantine(pipeline.store, "first")
+    record = read_quarantine(workspace.store, "first")
     assert record is not None
     assert record.stage == stage
     assert record.problems[0]["file"] == file
@@ -231,45 +235,45 @@ def test_a_broken_upload_is_quarantined_and_released_when_corrected(root: Path, 
     assert record.problems[0]["remedy"]
     assert "garbage" not in json.dumps(record.problems)
     assert str(root) not in json.dumps(record.problems)
-    assert "first" not in {name.partition("/")[2] for name in pipeline.store.outputs(stage)}
+    assert "first" not in {name.partition("/")[2] for name in workspace.store.outputs(stage)}
 
     shutil.rmtree(root / "uploads" / "first", ignore_errors=True)
     shutil.copytree(good, root / "uploads" / "first")
-    run_chain(pipeline, "first")
-    assert read_quarantine(pipeline.store, "first") is None
-    assert is_up_to_date(pipeline, "first")
+    run_all_stages(workspace, "first")
+    assert read_quarantine(workspace.store, "first") is None
+    assert is_up_to_date(workspace, "first")
 
 
 def test_readers_keep_the_last_good_version_of_what_broke(root: Path) -> None:
-    pipeline = open_pipeline(root)
-    before = contents(pipeline, "first")["trajectories"]
+    workspace = open_workspace(root)
+    before = contents(workspace, "first")["trajectories"]
     _garbage_log(root / "uploads" / "first")
     with pytest.raises(DemonstrationError):
-        run_chain(pipeline, "first")
-    assert contents(pipeline, "first")["trajectories"] == before
-    assert not is_up_to_date(pipeline, "first")
+        run_all_stages(workspace, "first")
+    assert contents(workspace, "first")["trajectories"] == before
+    assert not is_up_to_date(workspace, "first")
 
 
-def test_a_few_bad_lines_cost_only_themselves(root: Path) -> None:
-    """Torn lines are warnings with their numbers; the demonstration goes on."""
-    pipeline = open_pipeline(root)
+def test_a_few_bad_lines_are_only_rejected(root: Path) -> None:
+    """Incomplete lines are warnings with their numbers; the demonstration is processed."""
+    workspace = open_workspace(root)
     path = root / "uploads" / "first" / LOG
     lines = path.read_bytes().splitlines()
     path.write_bytes(b"\n".join([*lines[:4], b"{torn", *lines[4:], b'{"event":']))
-    assert set(run_chain(pipeline, "first").values()) <= {"made", "unchanged"}
-    version = pipeline.store.current("events/first")
+    assert set(run_all_stages(workspace, "first").values()) <= {"made", "unchanged"}
+    version = workspace.store.current("events/first")
     assert version is not None
     check = next(c for c in version.manifest.checks if c.name == "no_rejected_lines")
     assert not check.passed
     assert [problem.line for problem in check.problems] == [5, len(lines) + 2]
-    assert list_quarantine(pipeline.store) == []
+    assert list_quarantine(workspace.store) == []
 
 
 # --- uploads that change, or seem to
 
 
 class Unsteady:
-    """Uploads that tell the first stage of a change `times` times while their listing stays."""
+    """Uploads that report a change `times` times while their listing does not change."""
 
     def __init__(self, uploads: Uploads, times: int) -> None:
         self._uploads, self.left = uploads, times
@@ -288,30 +292,30 @@ class Unsteady:
 
 def unsteady(root: Path, times: int) -> Workspace:
     shutil.rmtree(root / "store")
-    pipeline = open_pipeline(root)
-    return replace(pipeline, uploads=Unsteady(pipeline.uploads, times))
+    workspace = open_workspace(root)
+    return replace(workspace, uploads=Unsteady(workspace.uploads, times))
 
 
-def test_bytes_that_never_are_what_the_listing_says_are_no_change_of_the_upload(root: Path) -> None:
-    """A server whose ETags fit nothing made every run superseded, and each asked for the next."""
-    pipeline = unsteady(root, 2)
-    listed = upload_listing_fingerprint(pipeline.uploads, "first")
+def test_bytes_that_always_differ_from_the_listing_quarantine_the_demonstration(root: Path) -> None:
+    """A server with wrong ETags superseded every run, and each requested the next."""
+    workspace = unsteady(root, 2)
+    listed = upload_listing_fingerprint(workspace.uploads, "first")
     with pytest.raises(DemonstrationError, match="its listing, which did not change"):
-        run_stage(pipeline, STAGES[0], "first", listed=listed)
-    record = read_quarantine(pipeline.store, "first")
+        run_stage(workspace, STAGES[0], "first", listed=listed)
+    record = read_quarantine(workspace.store, "first")
     assert record is not None
     assert [(one["code"], one["file"]) for one in record.problems] == [("unreadable_file", VIDEO)]
-    assert pipeline.store.outputs() == []
+    assert workspace.store.outputs() == []
 
 
-def test_a_download_that_was_torn_once_is_only_read_again(root: Path) -> None:
-    pipeline = unsteady(root, 1)
-    assert run_stage(pipeline, STAGES[0], "first").status == "made"
-    assert list_quarantine(pipeline.store) == []
+def test_a_download_that_failed_once_is_repeated(root: Path) -> None:
+    workspace = unsteady(root, 1)
+    assert run_stage(workspace, STAGES[0], "first").status == "made"
+    assert list_quarantine(workspace.store) == []
 
 
 def _replaced(root: Path) -> Stage:
-    """The first stage, under which the upload is replaced by as good a one."""
+    """The first stage, during which the upload is replaced by an equally valid one."""
 
     def build(context: StageContext, out: Path) -> Summary:
         (root / "uploads" / "first" / META).touch()
@@ -321,41 +325,39 @@ def _replaced(root: Path) -> Stage:
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_nothing_is_committed_of_an_upload_that_was_replaced_meanwhile(
-    root: Path, named: bool
-) -> None:
-    pipeline = open_pipeline(root)
-    before = contents(pipeline, "first")
-    version = pipeline.store.current("recordings/first")
-    listed = upload_listing_fingerprint(pipeline.uploads, "first") if named else None
+def test_an_upload_replaced_during_the_stage_is_not_committed(root: Path, named: bool) -> None:
+    workspace = open_workspace(root)
+    before = contents(workspace, "first")
+    version = workspace.store.current("recordings/first")
+    listed = upload_listing_fingerprint(workspace.uploads, "first") if named else None
     with pytest.raises(SupersededError):
-        run_stage(pipeline, _replaced(root), "first", force=True, listed=listed)
-    assert pipeline.store.current("recordings/first") == version
-    assert contents(pipeline, "first") == before
-    assert list_quarantine(pipeline.store) == []
-    assert run_stage(pipeline, STAGES[0], "first", force=True).status == "made"
+        run_stage(workspace, _replaced(root), "first", force=True, listed=listed)
+    assert workspace.store.current("recordings/first") == version
+    assert contents(workspace, "first") == before
+    assert list_quarantine(workspace.store) == []
+    assert run_stage(workspace, STAGES[0], "first", force=True).status == "made"
 
 
 # --- a real recording
 
 
-def test_a_real_recording_comes_through_without_a_finding(tmp_path: Path) -> None:
+def test_a_real_recording_passes_every_check(tmp_path: Path) -> None:
     """The committed web recording: its clock is off, its wheel counts the other way."""
     samples = Path(__file__).resolve().parents[2] / "data" / "recordings"
     shutil.copytree(samples / "20261121_212358", tmp_path / "uploads" / "20261121_212358")
-    pipeline = open_pipeline(tmp_path)
-    run_catalog(pipeline)
+    workspace = open_workspace(tmp_path)
+    run_catalog(workspace)
     for stage in STAGES:
-        made = run_stage(pipeline, stage, "20261121_212358")
+        made = run_stage(workspace, stage, "20261121_212358")
         assert made.status == "made"
         assert [str(p) for check in made.checks for p in check.problems] == []
-    version = pipeline.store.current("screenshots/20261121_212358")
+    version = workspace.store.current("screenshots/20261121_212358")
     assert version is not None
     assert version.manifest.summary["avoidable_leaks"] == 0
-    with pipeline.store.open("trajectories/20261121_212358") as (folder, _):
+    with workspace.store.open("trajectories/20261121_212358") as (folder, _):
         steps = sorted((folder / "steps").iterdir())
         actions = [json.loads((step / "action.json").read_bytes()) for step in steps]
     scrolls = [a["parameters"] for a in actions if a["action_type"] == "scroll"]
     assert [scroll["direction"] for scroll in scrolls] == ["down"]
     assert len(actions) == 15
-    assert redone(pipeline, "20261121_212358") == []
+    assert redone(workspace, "20261121_212358") == []

@@ -1,4 +1,4 @@
-"""The whole chain and the datasets in a bucket: the same versions as in a local store."""
+"""All stages and datasets in a bucket: the same versions as in a local store."""
 
 from pathlib import Path
 
@@ -11,23 +11,29 @@ from demo_pipeline.pipeline.export import export_datasets
 from demo_pipeline.pipeline.store_queries import current_statistics, run_query
 from demo_pipeline.settings import Settings
 from demo_pipeline.storage.errors import StorageError
-from demo_pipeline_tests.made_pipeline import DEMOS, contents, copy_of, open_pipeline, run_chain
+from demo_pipeline_tests.sample_workspace import (
+    DEMOS,
+    contents,
+    copy_of,
+    open_workspace,
+    run_all_stages,
+)
 
 
-def build(pipeline: Workspace) -> dict[str, str]:
-    """Every stage, dataset and the statistics; what became of each."""
+def build(workspace: Workspace) -> dict[str, str]:
+    """Run every stage and dataset stage; name → status."""
     found: dict[str, str] = {}
     for name in DEMOS:
-        done = run_chain(pipeline, name)
+        done = run_all_stages(workspace, name)
         found |= {f"{stage} {name}": status for stage, status in done.items()}
     datasets = [stage for stage in DATASET_STAGES if stage is not TASKS_STAGE]
-    return found | {stage.name: run_dataset_stage(pipeline, stage).status for stage in datasets}
+    return found | {stage.name: run_dataset_stage(workspace, stage).status for stage in datasets}
 
 
-def test_a_bucket_gets_the_very_versions_that_a_local_store_has(
+def test_a_bucket_gets_the_same_versions_as_a_local_store(
     made_root: Path, moto_url: str, tmp_path: Path
 ) -> None:
-    local = open_pipeline(copy_of(made_root, tmp_path / "local"))
+    local = open_workspace(copy_of(made_root, tmp_path / "local"))
     build(local)
 
     def machine(name: str) -> Workspace:
@@ -52,8 +58,8 @@ def test_a_bucket_gets_the_very_versions_that_a_local_store_has(
         assert contents(other, name) == contents(local, name)
     exported = [tmp_path / "out/local", tmp_path / "out/bucket"]
     names = [
-        export_datasets(pipeline.store, dest)
-        for pipeline, dest in zip((local, other), exported, strict=True)
+        export_datasets(workspace.store, dest)
+        for workspace, dest in zip((local, other), exported, strict=True)
     ]
     assert names[0] == names[1]
     assert files(exported[0]) == files(exported[1])

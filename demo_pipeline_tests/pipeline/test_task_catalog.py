@@ -1,4 +1,4 @@
-"""From task files to the link of a demonstration: what is remade when, and what is left out."""
+"""From task files to the match of a demonstration: what is rebuilt when, what is left out."""
 
 import json
 from pathlib import Path
@@ -20,12 +20,12 @@ from demo_pipeline.pipeline.staleness import is_up_to_date
 from demo_pipeline.pipeline.task_catalog import CATALOG_OUTPUT
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.storage.errors import MissingOutput
-from demo_pipeline_tests.made_pipeline import (
+from demo_pipeline_tests.sample_workspace import (
     contents,
     copy_of,
-    open_pipeline,
+    open_workspace,
+    run_all_stages,
     run_catalog,
-    run_chain,
 )
 from demo_pipeline_tests.task_folders import RISKY, put_tasks, put_text, risk_task, task
 
@@ -40,31 +40,33 @@ def root(made_root: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def pipeline(root: Path) -> Workspace:
-    return open_pipeline(root)
+def workspace(root: Path) -> Workspace:
+    return open_workspace(root)
 
 
-def redone(pipeline: Workspace) -> dict[str, list[str]]:
-    """Demonstration → what is made again."""
+def redone(workspace: Workspace) -> dict[str, list[str]]:
+    """Demonstration → the stages that were built again."""
     return {
-        name: [stage for stage, status in run_chain(pipeline, name).items() if status == "made"]
+        name: [
+            stage for stage, status in run_all_stages(workspace, name).items() if status == "made"
+        ]
         for name in ("first", "second")
     }
 
 
-def task_of(pipeline: Workspace, name: str) -> Any:
-    with pipeline.store.open(f"trajectories/{name}") as (folder, _):
+def task_of(workspace: Workspace, name: str) -> Any:
+    with workspace.store.open(f"trajectories/{name}") as (folder, _):
         return json.loads((folder / "task.json").read_bytes())["osworld_task_id"]
 
 
-def test_a_task_with_the_same_instruction_links_its_demonstration_and_no_other(
-    root: Path, pipeline: Workspace
+def test_a_task_matches_only_the_demonstration_with_its_instruction(
+    root: Path, workspace: Workspace
 ) -> None:
-    assert (task_of(pipeline, "first"), task_of(pipeline, "second")) == (None, None)
+    assert (task_of(workspace, "first"), task_of(workspace, "second")) == (None, None)
     put_tasks(root / "tasks", {"os": [task("t-1", FIRST)]})
-    assert redone(pipeline) == {"first": ["trajectories", "contact_sheets"], "second": []}
-    assert (task_of(pipeline, "first"), task_of(pipeline, "second")) == ("t-1", None)
-    with pipeline.store.open("trajectories/first") as (folder, _):
+    assert redone(workspace) == {"first": ["trajectories", "contact_sheets"], "second": []}
+    assert (task_of(workspace, "first"), task_of(workspace, "second")) == ("t-1", None)
+    with workspace.store.open("trajectories/first") as (folder, _):
         rows = read_provenance(folder / PROVENANCE_FILE)
     linked = {name: value for name, value in rows[0].items() if name.startswith("osworld")}
     assert linked == {
@@ -76,61 +78,65 @@ def test_a_task_with_the_same_instruction_links_its_demonstration_and_no_other(
     }
 
 
-def test_a_task_of_nobody_makes_the_catalog_again_and_no_trajectory(
-    root: Path, pipeline: Workspace
+def test_a_task_without_a_match_rebuilds_the_catalog_and_no_trajectory(
+    root: Path, workspace: Workspace
 ) -> None:
     put_tasks(root / "tasks", {"os": [task("t-1", FIRST)]})
-    redone(pipeline)
-    before = contents(pipeline, "first")
+    redone(workspace)
+    before = contents(workspace, "first")
     put_tasks(root / "tasks", UNRELATED)
-    assert run_catalog(pipeline).status == "made"
-    assert run_catalog(pipeline).status == "unchanged"
-    assert is_up_to_date(pipeline, "first")
-    assert redone(pipeline) == {"first": [], "second": []}
-    assert contents(pipeline, "first") == before
+    assert run_catalog(workspace).status == "made"
+    assert run_catalog(workspace).status == "unchanged"
+    assert is_up_to_date(workspace, "first")
+    assert redone(workspace) == {"first": [], "second": []}
+    assert contents(workspace, "first") == before
 
 
-def test_a_task_that_goes_takes_its_link_with_it(root: Path, pipeline: Workspace) -> None:
-    before = contents(pipeline, "first")
+def test_a_deleted_task_ends_its_match(root: Path, workspace: Workspace) -> None:
+    before = contents(workspace, "first")
     put_tasks(root / "tasks", {"os": [task("t-1", FIRST)]})
-    run_catalog(pipeline)
-    assert not is_up_to_date(pipeline, "first")
-    assert is_up_to_date(pipeline, "second")
-    run_chain(pipeline, "first")
+    run_catalog(workspace)
+    assert not is_up_to_date(workspace, "first")
+    assert is_up_to_date(workspace, "second")
+    run_all_stages(workspace, "first")
     (root / "tasks" / "examples" / "os" / "t-1.json").unlink()
-    assert redone(pipeline) == {"first": ["trajectories", "contact_sheets"], "second": []}
-    assert contents(pipeline, "first") == before
+    assert redone(workspace) == {"first": ["trajectories", "contact_sheets"], "second": []}
+    assert contents(workspace, "first") == before
 
 
-def test_an_id_in_the_quest_beats_the_instruction(root: Path, pipeline: Workspace) -> None:
+def test_a_task_id_in_the_quest_takes_precedence_over_the_instruction(
+    root: Path, workspace: Workspace
+) -> None:
     put_tasks(root / "tasks", {"os": [task("t-1", FIRST)]})
     put_tasks(root / "tasks" / RISKY, {"os": [risk_task("t-2", "Whatever.")]})
     path = root / "uploads" / "first" / "meta.json"
     meta = json.loads(path.read_bytes())
     meta["quest"]["osworld_task_id"] = "t-2"
     path.write_text(json.dumps(meta), encoding="utf-8")
-    redone(pipeline)
-    assert task_of(pipeline, "first") == "t-2"
+    redone(workspace)
+    assert task_of(workspace, "first") == "t-2"
 
 
-def test_a_linked_demonstration_is_indexed_and_trains_nobody_unless_told(
-    root: Path, pipeline: Workspace
+def test_a_matched_demonstration_is_indexed_but_not_exported_for_training(
+    root: Path, workspace: Workspace
 ) -> None:
     put_tasks(root / "tasks", {"os": [task("t-1", FIRST)]})
-    redone(pipeline)
-    sft = run_dataset_stage(pipeline, DATASET_STAGE_BY_NAME["sft_samples"]).summary
+    redone(workspace)
+    sft = run_dataset_stage(workspace, DATASET_STAGE_BY_NAME["sft_samples"]).summary
     assert sft["excluded_trajectories"]["contaminated"] == 1
-    index = run_dataset_stage(pipeline, DATASET_STAGE_BY_NAME["trajectory_index"]).summary
+    index = run_dataset_stage(workspace, DATASET_STAGE_BY_NAME["trajectory_index"]).summary
     assert (index["trajectories"], index["counts"]["contaminated"]) == (2, 1)
-    told = open_pipeline(root, datasets=DatasetSettings(include_contaminated=True))
+    told = open_workspace(root, datasets=DatasetSettings(include_contaminated=True))
     sft = run_dataset_stage(told, DATASET_STAGE_BY_NAME["sft_samples"]).summary
     assert sft["excluded_trajectories"]["contaminated"] == 0
 
 
-def test_bad_files_are_told_and_cost_the_catalog_nothing(root: Path, pipeline: Workspace) -> None:
+def test_invalid_task_files_are_reported_and_the_others_kept(
+    root: Path, workspace: Workspace
+) -> None:
     put_tasks(root / "tasks", {"os": [task("t-1", FIRST)]})
     put_text(root / "tasks", "examples/os/bad.json", "{")
-    made = run_catalog(pipeline)
+    made = run_catalog(workspace)
     assert made.status == "made"
     [check] = [one for one in made.checks if one.name == "task_files"]
     assert (check.passed, check.blocking) == (False, False)
@@ -139,50 +145,52 @@ def test_bad_files_are_told_and_cost_the_catalog_nothing(root: Path, pipeline: W
         ("invalid_json", "examples/os/bad.json:1"),
         ("unlisted_task", "examples/os/bad.json"),
     ]
-    with pipeline.store.open(CATALOG_OUTPUT) as (folder, _):
+    with workspace.store.open(CATALOG_OUTPUT) as (folder, _):
         assert [row["task_id"] for row in read_catalog(folder)] == ["t-1"]
     assert str(root) not in str(made)
 
 
-def test_without_a_folder_the_catalog_is_empty_and_no_error(pipeline: Workspace) -> None:
-    made = run_catalog(pipeline, force=True)
+def test_without_a_folder_the_catalog_is_empty(workspace: Workspace) -> None:
+    made = run_catalog(workspace, force=True)
     assert (made.status, made.summary["tasks"]) == ("made", 0)
     assert all(check.passed and not check.problems for check in made.checks)
 
 
-def test_made_again_the_catalog_has_the_same_version(root: Path, pipeline: Workspace) -> None:
-    put_tasks(root / "tasks", UNRELATED)
-    first = run_catalog(pipeline).version
-    assert first is not None
-    assert run_catalog(pipeline, force=True).version == first
-
-
-def test_without_a_catalog_the_trajectory_is_made_and_says_so_until_there_is_one(
-    pipeline: Workspace,
+def test_a_forced_build_gives_the_catalog_the_same_version(
+    root: Path, workspace: Workspace
 ) -> None:
-    before = contents(pipeline, "first")
-    pipeline.store.remove(CATALOG_OUTPUT)
-    made = run_stage(pipeline, STAGE_BY_NAME["trajectories"], "first")
+    put_tasks(root / "tasks", UNRELATED)
+    first = run_catalog(workspace).version
+    assert first is not None
+    assert run_catalog(workspace, force=True).version == first
+
+
+def test_without_a_catalog_the_trajectory_is_built_with_a_warning(
+    workspace: Workspace,
+) -> None:
+    before = contents(workspace, "first")
+    workspace.store.remove(CATALOG_OUTPUT)
+    made = run_stage(workspace, STAGE_BY_NAME["trajectories"], "first")
     [check] = [one for one in made.checks if one.name == "osworld_compared"]
     assert (made.status, check.passed) == ("made", False)
     assert "osworld_tasks" in check.problems[0].remedy
-    assert list_quarantine(pipeline.store) == []
-    run_catalog(pipeline)
-    assert not is_up_to_date(pipeline, "first")
-    made = run_stage(pipeline, STAGE_BY_NAME["trajectories"], "first")
+    assert list_quarantine(workspace.store) == []
+    run_catalog(workspace)
+    assert not is_up_to_date(workspace, "first")
+    made = run_stage(workspace, STAGE_BY_NAME["trajectories"], "first")
     assert all(one.passed for one in made.checks)
-    assert contents(pipeline, "first") == before
+    assert contents(workspace, "first") == before
 
 
-def test_a_damaged_catalog_is_nobodys_quarantine(root: Path, pipeline: Workspace) -> None:
+def test_a_damaged_catalog_quarantines_no_demonstration(root: Path, workspace: Workspace) -> None:
     put_tasks(root / "tasks", UNRELATED)
-    run_catalog(pipeline)
-    with pipeline.store.open(CATALOG_OUTPUT) as (folder, _):
+    run_catalog(workspace)
+    with workspace.store.open(CATALOG_OUTPUT) as (folder, _):
         path = folder / "catalog.parquet"
         size = path.stat().st_size
         path.unlink()
         path.write_bytes(b"#" * size)
     with pytest.raises(MissingOutput) as caught:
-        run_stage(pipeline, STAGE_BY_NAME["trajectories"], "first")
+        run_stage(workspace, STAGE_BY_NAME["trajectories"], "first")
     assert storage_message(caught.value).endswith("--select osworld_tasks`")
-    assert list_quarantine(pipeline.store) == []
+    assert list_quarantine(workspace.store) == []

@@ -1,4 +1,4 @@
-"""One entrance to every validator: what a path is, and whether it is well."""
+"""Recognising the format of a path, and validating it."""
 
 import json
 import shutil
@@ -36,7 +36,7 @@ def good(recording: Path, tmp_path: Path) -> Path:
         (("notes.txt", "pictures/"), None),
     ],
 )
-def test_a_folder_is_known_by_its_files(
+def test_a_folder_is_recognised_by_its_files(
     tmp_path: Path, names: tuple[str, ...], kind: str | None
 ) -> None:
     for name in names:
@@ -61,14 +61,14 @@ def test_a_folder_is_known_by_its_files(
         ("README", None),
     ],
 )
-def test_a_file_is_known_by_its_name_unless_it_is_a_part(
+def test_a_file_is_recognised_by_its_suffix_unless_it_is_a_part(
     tmp_path: Path, name: str, kind: str | None
 ) -> None:
     (tmp_path / name).touch()
     assert recognise(tmp_path / name) == kind
 
 
-def test_whole_things_are_valid(good: Path, tmp_path: Path) -> None:
+def test_complete_folders_are_valid(good: Path, tmp_path: Path) -> None:
     root = good_dataset.write_dataset(tmp_path / "dataset")
     things = {good: "recording", root: "dataset"}
     things[root / "trajectories" / good_dataset.NAME] = "trajectory"
@@ -79,9 +79,7 @@ def test_whole_things_are_valid(good: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", sorted(FORMATS))
 @pytest.mark.parametrize("what", ["nothing", "empty folder", "no text", "empty file"])
-def test_whatever_it_is_given_it_answers_with_problems(
-    tmp_path: Path, kind: str, what: str
-) -> None:
+def test_any_input_is_answered_with_problems(tmp_path: Path, kind: str, what: str) -> None:
     path = tmp_path / "given.json"
     if what == "empty folder":
         path.mkdir()
@@ -94,7 +92,7 @@ def test_whatever_it_is_given_it_answers_with_problems(
 
 class TestRecordings:
     @pytest.mark.parametrize("what", sorted(BREAKING))
-    def test_what_is_broken_is_named_with_its_place(self, good: Path, what: str) -> None:
+    def test_a_broken_file_is_reported_with_its_location(self, good: Path, what: str) -> None:
         spoil, _, where = BREAKING[what]
         spoil(good)
         found = errors(validate_recording(good, Settings()))
@@ -110,7 +108,7 @@ class TestRecordings:
         found = errors(validate_recording(good, Settings()))
         assert [problem.line for problem in found] == [5, 6]
 
-    def test_a_strange_id_is_only_a_warning(self, good: Path) -> None:
+    def test_a_differing_id_is_only_a_warning(self, good: Path) -> None:
         meta = json.loads((good / "meta.json").read_text(encoding="utf-8"))
         (good / "meta.json").write_text(json.dumps(meta | {"id": "other"}), encoding="utf-8")
         [problem] = validate_recording(good, Settings())
@@ -122,7 +120,7 @@ class TestRecordings:
         files = {problem.file for problem in errors(validate_recording(good, Settings()))}
         assert files == {"input_log.jsonl", "meta.json"}
 
-    def test_a_trajectory_that_lost_a_picture_is_invalid(self, tmp_path: Path) -> None:
+    def test_a_trajectory_without_a_step_folder_is_invalid(self, tmp_path: Path) -> None:
         folder = good_dataset.write_trajectory(tmp_path / good_dataset.NAME)
         shutil.rmtree(folder / "steps" / "000")
         assert errors(validate(folder, "trajectory", Settings()))

@@ -33,7 +33,7 @@ def documented(first_key: str) -> Any:
 
 
 @pytest.fixture
-def pipeline(
+def workspace(
     moto: S3Server, recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Workspace]:
     """One upload, and a pipeline whose user has only the README's policy."""
@@ -54,27 +54,27 @@ def pipeline(
             yield Workspace.open(Settings(uploads=UPLOADS, store=STORE, cache=str(tmp_path)))
 
 
-def test_the_documented_policy_is_enough(pipeline: Workspace) -> None:
-    assert [one.id for one in pipeline.uploads.list_demonstrations()] == ["one"]
+def test_the_documented_policy_is_enough(workspace: Workspace) -> None:
+    assert [one.id for one in workspace.uploads.list_demonstrations()] == ["one"]
     for _ in range(2):
-        made = run_stage(pipeline, STAGES[0], "one", force=True)
+        made = run_stage(workspace, STAGES[0], "one", force=True)
         assert made.status == "made"
     output = STAGES[0].output("one")
-    assert pipeline.store.verify(output) == []
-    quarantine_demonstration(pipeline.store, "one", "events", None, __version__, problems=[])
-    assert len(list_quarantine(pipeline.store)) == 1
-    assert release(pipeline.store, "one")
-    pipeline.store.remove(output)
-    pipeline.store.collect(0, 2e9)
-    assert pipeline.store.outputs() == []
+    assert workspace.store.verify(output) == []
+    quarantine_demonstration(workspace.store, "one", "events", None, __version__, problems=[])
+    assert len(list_quarantine(workspace.store)) == 1
+    assert release(workspace.store, "one")
+    workspace.store.remove(output)
+    workspace.store.collect(0, 2e9)
+    assert workspace.store.outputs() == []
 
 
-def test_the_uploads_cannot_be_written_with_it(pipeline: Workspace) -> None:
+def test_the_uploads_cannot_be_written_with_it(workspace: Workspace) -> None:
     for key in ("one/meta.json", "two/meta.json"):
         with pytest.raises(StorageError, match="access denied"):
-            pipeline.uploads.objects.put(key, b"x")
+            workspace.uploads.objects.put(key, b"x")
         with pytest.raises(StorageError, match="access denied"):
-            pipeline.uploads.objects.delete(key)
+            workspace.uploads.objects.delete(key)
 
 
 def test_s3_accepts_the_documented_lifecycle_rule(moto: S3Server) -> None:

@@ -25,7 +25,7 @@ def assets_made(result: dg.ExecuteInProcessResult) -> set[str]:
     return {str(event.asset_key.path[-1]) for event in result.get_asset_materialization_events()}
 
 
-def test_a_verdict_given_before_a_failure_is_stored_and_nothing_is_materialized() -> None:
+def test_a_check_result_yielded_before_a_failure_is_stored_and_nothing_is_materialized() -> None:
     @dg.asset(check_specs=[CHECK])
     def first() -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
         yield dg.AssetCheckResult(check_name="fits", passed=False)
@@ -43,7 +43,7 @@ def test_a_verdict_given_before_a_failure_is_stored_and_nothing_is_materialized(
         assert record.status.value == "FAILED"
 
 
-def test_a_failed_blocking_verdict_in_the_result_materializes_but_stops_what_follows() -> None:
+def test_a_failed_blocking_check_in_the_result_materializes_but_stops_later_assets() -> None:
     @dg.asset(check_specs=[CHECK])
     def first() -> dg.MaterializeResult:
         verdict = dg.AssetCheckResult(check_name="fits", passed=False)
@@ -54,7 +54,7 @@ def test_a_failed_blocking_verdict_in_the_result_materializes_but_stops_what_fol
     assert assets_made(result) == {"first"}
 
 
-def test_a_failed_verdict_of_warning_severity_stops_nothing() -> None:
+def test_a_failed_check_of_warning_severity_stops_nothing() -> None:
     @dg.asset(check_specs=[CHECK])
     def first() -> dg.MaterializeResult:
         severity = dg.AssetCheckSeverity.WARN
@@ -103,7 +103,7 @@ def test_a_batch_materializes_every_partition_with_metadata_of_its_own() -> None
     assert made == {"one": set(), "two": {"bad"}, "three": set()}
 
 
-def test_without_an_output_what_follows_is_skipped_for_the_whole_batch() -> None:
+def test_without_an_output_later_assets_are_skipped_for_the_whole_batch() -> None:
     @dg.asset(partitions_def=PARTITIONS, output_required=False)
     def first(context: dg.AssetExecutionContext) -> Iterator[dg.MaterializeResult]:
         context.log_event(dg.AssetMaterialization("first", partition="one"))
@@ -129,11 +129,11 @@ def test_a_backfill_policy_carries_how_many_partitions_go_into_a_run() -> None:
 
 
 class TestPartitionedChecks:
-    def test_one_partition_has_a_verdict_of_its_own(self) -> None:
+    def test_a_partition_has_its_own_check_result(self) -> None:
         [verdict] = self.run(partition_key="two").get_asset_check_evaluations()
         assert verdict.partition == "two"
 
-    def test_a_batch_has_one_verdict_for_all(self) -> None:
+    def test_a_batch_has_one_check_result(self) -> None:
         verdicts = self.run(tags=RANGE).get_asset_check_evaluations()
         assert [verdict.passed for verdict in verdicts] == [True]
 

@@ -1,4 +1,4 @@
-"""An asset that makes nothing without failing, and what Dagster still asks of its checks."""
+"""An asset that succeeds without an output, and what Dagster requires of its checks."""
 
 from collections.abc import Iterator
 
@@ -20,7 +20,7 @@ def kinds(result: dg.ExecuteInProcessResult) -> list[tuple[str | None, str]]:
     return [(e.step_key, e.event_type_value) for e in events if e.event_type_value in wanted]
 
 
-def test_an_output_that_is_not_required_and_not_given_skips_what_follows() -> None:
+def test_a_missing_optional_output_skips_later_assets() -> None:
     @dg.asset(output_required=False, check_specs=[CHECK])
     def first() -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
         yield SAID
@@ -30,7 +30,7 @@ def test_an_output_that_is_not_required_and_not_given_skips_what_follows() -> No
     assert kinds(result) == [("first", "STEP_SUCCESS"), ("second", "STEP_SKIPPED")]
 
 
-def test_a_check_has_to_have_a_verdict_even_then() -> None:
+def test_a_check_needs_a_result_even_without_an_output() -> None:
     @dg.asset(output_required=False, check_specs=[CHECK])
     def first() -> Iterator[dg.MaterializeResult | dg.AssetCheckResult]:
         yield from ()

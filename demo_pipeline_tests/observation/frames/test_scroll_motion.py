@@ -25,7 +25,7 @@ from demo_pipeline.observation.frames.scroll_motion import (
 )
 from demo_pipeline.observation.frames.video_frames import Frame
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
-from demo_pipeline_tests.made_pipeline import open_pipeline, run_chain
+from demo_pipeline_tests.sample_workspace import open_workspace, run_all_stages
 from demo_pipeline_tests.simulator.desktop import Box, Desktop, Widget
 from demo_pipeline_tests.simulator.form import SMALL
 from demo_pipeline_tests.simulator.recording import write_recording
@@ -160,8 +160,8 @@ def test_a_recorder_that_counts_the_other_way_is_seen_through(sign: int, tmp_pat
         if event["event"] == "mousewheel":
             event["data"]["delta"] *= sign
     log.write_text("\n".join(map(json.dumps, events)), encoding="utf-8")
-    pipeline = open_pipeline(tmp_path)
-    assert set(run_chain(pipeline, "demo").values()) == {"made"}
+    pipeline = open_workspace(tmp_path)
+    assert set(run_all_stages(pipeline, "demo").values()) == {"made"}
     with pipeline.store.open("trajectories/demo") as (out, _):
         written = [
             json.loads(path.read_bytes()) for path in sorted(out.glob("steps/*/action.json"))

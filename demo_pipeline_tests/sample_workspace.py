@@ -30,22 +30,22 @@ def write_demos(uploads: Path) -> None:
         write_recording(uploads / name, demonstration, SMALL)
 
 
-def open_pipeline(root: Path, **settings: object) -> Workspace:
+def open_workspace(root: Path, **settings: object) -> Workspace:
     """The pipeline over `root`/uploads, `root`/store and `root`/tasks, which need not be there."""
     places = {"uploads": str(root / "uploads"), "store": str(root / "store")}
     places |= {"osworld_tasks": str(root / "tasks")}
     return Workspace.open(Settings(**places, **settings))
 
 
-def run_catalog(pipeline: Workspace, *, force: bool = False) -> BuildResult:
+def run_catalog(workspace: Workspace, *, force: bool = False) -> BuildResult:
     """The catalog of OSWorld tasks."""
-    return run_dataset_stage(pipeline, TASKS_STAGE, force=force)
+    return run_dataset_stage(workspace, TASKS_STAGE, force=force)
 
 
-def run_chain(pipeline: Workspace, demonstration: str) -> dict[str, str]:
+def run_all_stages(workspace: Workspace, demonstration: str) -> dict[str, str]:
     """The catalog of OSWorld tasks, then every stage in order; name → status."""
-    run_catalog(pipeline)
-    return {stage.name: run_stage(pipeline, stage, demonstration).status for stage in STAGES}
+    run_catalog(workspace)
+    return {stage.name: run_stage(workspace, stage, demonstration).status for stage in STAGES}
 
 
 def copy_of(source: Path, destination: Path) -> Path:
@@ -54,11 +54,11 @@ def copy_of(source: Path, destination: Path) -> Path:
     return destination
 
 
-def contents(pipeline: Workspace, demonstration: str) -> dict[str, dict[str, bytes]]:
+def contents(workspace: Workspace, demonstration: str) -> dict[str, dict[str, bytes]]:
     """Stage → relative path → bytes of what readers see."""
     found = {}
     for name, stage in STAGE_BY_NAME.items():
-        with pipeline.store.open(stage.output(demonstration)) as (folder, _):
+        with workspace.store.open(stage.output(demonstration)) as (folder, _):
             paths = sorted(path for path in folder.rglob("*") if path.is_file())
             found[name] = {str(path.relative_to(folder)): path.read_bytes() for path in paths}
     return found

@@ -17,7 +17,7 @@ from demo_pipeline.pipeline.quarantine import list_quarantine
 _RECENT_SECONDS = 900.0  # longer than a tick of new_uploads and the pause after it
 
 
-def account_for_uploads(instance: dg.DagsterInstance, workspace: Workspace) -> Reconciliation:
+def reconcile_uploads(instance: dg.DagsterInstance, workspace: Workspace) -> Reconciliation:
     """Count every upload once.
 
     The uploads are listed before the ledger is read, so that the ledger can only know more.
@@ -36,8 +36,8 @@ def account_for_uploads(instance: dg.DagsterInstance, workspace: Workspace) -> R
         uncertain = sorted(accepted - finished | accepted & failed)
         unfinished = unfinished_uploads(uncertain, finished, runs)
         last_tick = ledger.last_tick()
-        recent_tick = last_tick is not None and time.time() - last_tick < _RECENT_SECONDS
-        return reconcile(ledger, quarantined, listed, unfinished, recent_tick=recent_tick)
+        recent = last_tick is not None and time.time() - last_tick < _RECENT_SECONDS
+        return reconcile(ledger, quarantined, listed, unfinished, recent_tick=recent)
 
 
 def _finished(workspace: Workspace) -> set[str]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from demo_pipeline.common.parquet import schema_problems, write_table
+from demo_pipeline.common.parquet import schema_problems
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
 from demo_pipeline.pipeline.dataset_stages import QUARANTINE_STAGE
 from demo_pipeline.pipeline.quarantine import (
@@ -20,7 +20,6 @@ from demo_pipeline.pipeline.quarantine_table import (
     write_quarantine_table,
 )
 from demo_pipeline.problems import Problem
-from demo_pipeline.recording.events import schema_problems
 from demo_pipeline_tests.sample_workspace import open_workspace
 
 TORN = Problem("torn", "input_log.jsonl", "ends early", line=3, byte=7, remedy="send it again")

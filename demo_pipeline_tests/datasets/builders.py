@@ -32,6 +32,8 @@ ROW = {
     "target_width": None,
     "target_height": None,
     "off_screen": False,
+    "hidden_before": 0,
+    "complete": True,
     "scale": 1.0,
     "pad_x": 0.0,
     "pad_y": 0.0,

@@ -128,6 +128,9 @@ class DatasetSettings(Section):
         "scroll_positive": "cudag_scroll_sign",
         "pixels_per_notch": "cudag_pixels_per_notch",
     }
+    REMOVED = {
+        "include_leaky": (False, "use include_avoidable_leaks and include_unavoidable_leaks"),
+    }
 
     name_prefix: str = Field(
         "demonstrations", pattern=NAME_PART, description="of CUDAG's <prefix>--<user>--<timestamp>"
@@ -146,7 +149,10 @@ class DatasetSettings(Section):
     include_failed: bool = Field(False, description="completed, but the task was not done")
     include_aborted: bool = Field(False, description="ended before they were completed")
     include_contaminated: bool = Field(False, description="demonstrations of benchmark tasks")
-    include_leaky: bool = Field(False, description="steps that show the pointer at its target")
+    include_avoidable_leaks: bool = Field(False, description="the pointer is shown at its target")
+    include_unavoidable_leaks: bool = Field(True, description="the same, but it was there before")
+    max_hidden_share: float = Field(0.3, ge=0, le=1, description="of the actions; above: no sample")
+    min_steps: int = Field(3, ge=1, description="in a row, of a whole trajectory with hidden ones")
     prompt_style: Literal["history", "instruction", "grounding"] = Field(
         "history",
         description="instruction and previous actions, the instruction alone, or the target named",

@@ -11,10 +11,12 @@ from demo_pipeline.datasets.charts import write_charts
 from demo_pipeline.datasets.dataset_stats import (
     DatasetStats,
     cudag_stats,
+    hidden_action_counts,
     index_stats,
     messages_stats,
     sft_stats,
 )
+from demo_pipeline.datasets.hidden_actions import HIDDEN_ACTIONS_FILE
 from demo_pipeline.settings import DatasetSettings
 
 Counts = Mapping[str, Mapping[str, int]]
@@ -38,6 +40,7 @@ INDEX = CardKind(
         ("trajectories/<id>/", "task.json, result.json, steps/NNN/, final_screenshot.png"),
         ("trajectories.parquet", "one row per trajectory"),
         ("steps.parquet", "one row per step: where its screenshot, tree and target came from"),
+        ("hidden_actions.parquet", "one row per action that no screenshot shows, with the reason"),
     ),
     loading=(
         "```python\n"
@@ -136,7 +139,8 @@ CUDAG = CardKind(
 
 def describe_index(out: Path, settings: DatasetSettings) -> DatasetStats:
     """Write the card and the charts of a trajectory dataset; returns what is in it."""
-    return _describe(out, INDEX, index_stats(out), settings, {})
+    left_out = {"actions": hidden_action_counts(out / HIDDEN_ACTIONS_FILE)}
+    return _describe(out, INDEX, index_stats(out), settings, left_out)
 
 
 def describe_sft(

@@ -64,6 +64,7 @@ def card_text(
         _origin(settings),
         "## What is in it",
         _counts(kind, stats, left_out),
+        *_hidden(left_out),
         *_tables(kind, stats),
         "## Screenshots that may show the answer",
         _leaks(kind, stats, settings),
@@ -135,6 +136,16 @@ def _counts(kind: CardKind, stats: DatasetStats, left_out: Mapping[str, Mapping[
     return _table(("item", "count"), rows)
 
 
+def _hidden(left_out: Mapping[str, Mapping[str, int]]) -> Iterable[str]:
+    if left_out.get("actions"):
+        yield (
+            "Actions left out are those of a person that no screenshot shows: on another display, "
+            "before or after the video, or in a part of it that cannot be read. The steps around "
+            "them are kept. Prompts that are text name such an action in words, without its place "
+            "and its text; a `history` of actions does not have it."
+        )
+
+
 def _tables(kind: CardKind, stats: DatasetStats) -> Iterable[str]:
     if stats.splits:
         rows = [
@@ -160,16 +171,22 @@ def _most_frequent(counts: Mapping[str, int]) -> list[tuple[str, int]]:
 
 
 def _leaks(kind: CardKind, stats: DatasetStats, settings: DatasetSettings) -> str:
-    included = "included (`include_leaky`)" if settings.include_leaky else "left out of training"
+    avoidable = _leak_use("include_avoidable_leaks", included=settings.include_avoidable_leaks)
+    others = _leak_use("include_unavoidable_leaks", included=settings.include_unavoidable_leaks)
     leaks = stats.leaks
     unavoidable = leaks.share(leaks.unavoidable_leaks)
     return (
         f"Leak rate: {leaks.share(leaks.leaks):.2%} (in {leaks.leaks} of {leaks.pointer_actions} "
         f"{kind.unit} of pointing actions the screenshot already shows the pointer at its "
         f"target). Unavoidable leak rate: {unavoidable:.2%} (in {leaks.unavoidable_leaks} the "
-        "pointer was already at the target when the previous action ended). Such steps are "
-        f"{included}; `leak` in `provenance.parquet` of every trajectory marks them."
+        "pointer was already at the target when the previous action ended, as it is for an agent "
+        f"that acts there again). Steps that leak avoidably are {avoidable}, the others {others}; "
+        "`leak` and `unavoidable` in `provenance.parquet` of every trajectory mark them."
     )
+
+
+def _leak_use(setting: str, *, included: bool) -> str:
+    return f"{'included in' if included else 'left out of'} training exports (`{setting}`)"
 
 
 def _license(settings: DatasetSettings) -> str:

@@ -129,12 +129,12 @@ class CudagExporter:
         return self.settings.prompt_style != "grounding"
 
     def records(
-        self, _candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]
+        self, candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]
     ) -> Iterator[RecordDraft | Excluded]:
         """Yield the drafts of a trajectory; see `record_drafts`."""
         if self.instruction_in_prompt:
             self.escaped["prompts"] += escape_markers(trajectory.task.instruction)[1]
-        return record_drafts(trajectory, rows, self.settings)
+        return record_drafts(trajectory, rows, candidate.hidden, self.settings)
 
     def write(self, split: Split, record: RecordDraft) -> Excluded | None:
         """Write a record and its image; `missing_frame` when the screenshot cannot be decoded."""

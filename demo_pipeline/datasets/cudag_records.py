@@ -2,7 +2,7 @@
 
 Belongs here: the screenshot, prompt, answer and tolerance of a record. Steps that give no record
 stay in the history of later records, because they happened: off-screen steps without a coordinate,
-steps that the tool cannot express with a note.
+steps that the tool cannot express with a note. Hidden actions are named there in words.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +18,14 @@ from demo_pipeline.datasets.cudag_actions import (
     task_type,
 )
 from demo_pipeline.datasets.export_loop import Excluded
-from demo_pipeline.datasets.prompts import grounding_prompt, history_line, human_prompt
+from demo_pipeline.datasets.hidden_actions import HiddenActions
+from demo_pipeline.datasets.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
+from demo_pipeline.datasets.prompts import (
+    grounding_prompt,
+    hidden_line,
+    history_line,
+    human_prompt,
+)
 from demo_pipeline.datasets.provenance import ProvenanceRow
 from demo_pipeline.formats.cudag.models import (
     IMAGE_TOKEN,
@@ -43,9 +50,12 @@ from demo_pipeline.formats.desktopd.step_actions import (
 from demo_pipeline.formats.desktopd.vocabulary import CANVAS_HEIGHT, CANVAS_WIDTH
 from demo_pipeline.settings import DatasetSettings
 
-DRAFT_EXCLUSIONS = ("off_screen", "missing_frame", "leak", "no_tool_call", "not_grounded")
+DRAFT_EXCLUSIONS = (
+    *("off_screen", "missing_frame", *LEAK_EXCLUSIONS),
+    *("no_tool_call", "not_grounded", "hidden_end"),
+)
 PROVENANCE_COLUMNS = (
-    *("pts", "leak", "off_screen"),
+    *("pts", "leak", "unavoidable", "off_screen"),
     *("target_x", "target_y", "target_width", "target_height"),
 )
 
@@ -102,19 +112,26 @@ class TargetTolerance:
 
 
 def record_drafts(
-    trajectory: Trajectory, rows: Mapping[int, ProvenanceRow], settings: DatasetSettings
+    trajectory: Trajectory,
+    rows: Mapping[int, ProvenanceRow],
+    hidden: HiddenActions,
+    settings: DatasetSettings,
 ) -> Iterator[RecordDraft | Excluded]:
     """Yield a record per step, then the `terminate` record on the final screenshot.
 
-    A step that gives no record is yielded as `Excluded`, for a reason of `DRAFT_EXCLUSIONS`.
+    A step that gives no record is yielded as `Excluded`, for a reason of `DRAFT_EXCLUSIONS`. There
+    is no `terminate` record when a hidden action follows the last step: the person had not ended.
 
     Args:
         trajectory: the trajectory, under its committed id.
         rows: its provenance by step index, with `PROVENANCE_COLUMNS` at least.
+        hidden: its hidden actions.
         settings: tolerances, wheel, prompt style, what is left out.
     """
     history: list[str] = []
     for step in trajectory.steps:
+        for action in hidden.before(step.index):
+            history.append(hidden_line(len(history) + 1, action))
         row = rows[step.index]
         image_size = _readable_size(step.screenshot)
         size = image_size or (CANVAS_WIDTH, CANVAS_HEIGHT)
@@ -128,14 +145,23 @@ def record_drafts(
             prompt = _prompt(trajectory, step.action, history, settings)
             yield _draft(trajectory, step.screenshot, prompt, described.calls, metadata)
         history.append(history_line(len(history) + 1, described.calls, described.note))
+    yield _end_draft(trajectory, hidden, history, settings)
+
+
+def _end_draft(
+    trajectory: Trajectory,
+    hidden: HiddenActions,
+    history: Sequence[str],
+    settings: DatasetSettings,
+) -> RecordDraft | Excluded:
     final_size = _readable_size(trajectory.final_screenshot)
     if settings.prompt_style == "grounding":
-        yield Excluded("not_grounded")
-    elif final_size:
-        prompt = _prompt(trajectory, None, history, settings)
-        yield _terminate_draft(trajectory, prompt, final_size)
-    else:
-        yield Excluded("missing_frame")
+        return Excluded("not_grounded")
+    if hidden.follow(trajectory.steps[-1].index if trajectory.steps else -1):
+        return Excluded("hidden_end")
+    if final_size is None:
+        return Excluded("missing_frame")
+    return _terminate_draft(trajectory, _prompt(trajectory, None, history, settings), final_size)
 
 
 def _readable_size(path: Path) -> tuple[int, int] | None:
@@ -158,8 +184,8 @@ def _exclusion(
         return "off_screen"
     if image_size is None or row["pts"] is None:
         return "missing_frame"
-    if row["leak"] and not settings.include_leaky:
-        return "leak"
+    if leak := leak_exclusion(row, settings):
+        return leak
     if described.note:
         return "no_tool_call"
     has_prompt = settings.prompt_style != "grounding" or grounding_prompt(step.action)

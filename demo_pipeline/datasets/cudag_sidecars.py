@@ -81,6 +81,7 @@ def split_report(
         "excluded": {
             "trajectories": dict(sorted(summary.excluded_trajectories.items())),
             "records": dict(sorted(summary.excluded_records.items())),
+            "actions": summary.hidden_actions,
         },
         "trajectories": {
             key: {"group": plan.members[key], "split": split.value}

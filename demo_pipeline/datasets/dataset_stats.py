@@ -131,6 +131,13 @@ def index_stats(out: Path) -> DatasetStats:
     return _measure(samples, [steps])[0]
 
 
+def hidden_action_counts(table: Path) -> dict[str, int]:
+    """Number of hidden actions by reason in a `hidden_actions.parquet`, the most frequent first."""
+    with engine() as sql:
+        rows = sql.execute(_counted("reason", _table([table]))).fetchall()
+    return dict(rows)
+
+
 def _measure(samples: str, provenance: Sequence[Path]) -> tuple[DatasetStats, list[Problem]]:
     with engine() as sql:
         sql.execute(f"CREATE TABLE samples AS {samples}")

@@ -6,7 +6,7 @@ and where these are written, is up to the exporter.
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -76,7 +76,8 @@ class Exporter(Protocol[RecordT]):
         """Yield the records of a trajectory, and an `Excluded` for each that is left out.
 
         Args:
-            candidate: the trajectory's id, folder and instruction.
+            candidate: the trajectory's id, folder, instruction and hidden actions. When a hidden
+                action follows the last step, the final screenshot is not that step's doing.
             trajectory: the trajectory, under its committed id.
             rows: its provenance by step index.
         """
@@ -87,10 +88,14 @@ class Exporter(Protocol[RecordT]):
 
 @dataclass(frozen=True, slots=True)
 class ExportPlan:
-    """What an export is made of: the trajectories that take part, and the split of each."""
+    """What an export is made of: the trajectories that take part, and the split of each.
+
+    `whole_trajectories`: the export is of whole trajectories, not of steps.
+    """
 
     selection: Selection
     splits: SplitPlan
+    whole_trajectories: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +106,10 @@ class ExportSummary:
         unit: what a record is called: `samples` or `records`.
         records: how many were written, by split.
         trajectories: how many gave at least one record.
-        excluded_trajectories: by reason: failed, aborted, contaminated, unreadable.
+        excluded_trajectories: by reason: failed, aborted, contaminated, incomplete, unreadable.
         excluded_records: by reason; records left out although their trajectory takes part.
+        hidden_actions: by reason; actions, of the trajectories that take part, that no screenshot
+            shows.
         problems: why unreadable trajectories could not be read.
         details: further keys of `as_dict`; they replace the general ones of the same name.
     """
@@ -112,6 +119,7 @@ class ExportSummary:
     trajectories: int
     excluded_trajectories: dict[str, int]
     excluded_records: dict[str, int]
+    hidden_actions: dict[str, int]
     problems: tuple[Problem, ...]
     details: Mapping[str, Any] = field(default_factory=dict)
 
@@ -123,7 +131,11 @@ class ExportSummary:
     @property
     def left_out(self) -> dict[str, Mapping[str, int]]:
         """The counts of what was left out, as a card lists them: by unit, then by reason."""
-        return {"trajectories": self.excluded_trajectories, self.unit: self.excluded_records}
+        return {
+            "trajectories": self.excluded_trajectories,
+            self.unit: self.excluded_records,
+            "actions": self.hidden_actions,
+        }
 
     def as_dict(self) -> dict[str, Any]:
         """The summary as manifests show it; counts of records are named after the unit."""
@@ -133,22 +145,54 @@ class ExportSummary:
             "records": self.records,
             "excluded_trajectories": self.excluded_trajectories,
             f"excluded_{self.unit}": self.excluded_records,
+            "hidden_actions": self.hidden_actions,
             "problems": self.problems,
             **self.details,
         }
 
 
-def plan_export(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> ExportPlan:
-    """Select trajectories and split them; the same for every export, so that their splits agree."""
+def plan_export(
+    trajectories: Sequence[DatasetTrajectory],
+    settings: DatasetSettings,
+    *,
+    whole_trajectories: bool = False,
+) -> ExportPlan:
+    """Select trajectories and split them; the splits of all exports agree.
+
+    Trajectories with hidden actions are left out as `incomplete`: of exports of steps above
+    `max_hidden_share`, of exports of whole trajectories when no `min_steps` steps in a row are
+    without a gap.
+
+    Args:
+        trajectories: committed and valid ones, in any order.
+        settings: what takes part, and the splits.
+        whole_trajectories: the export is of whole trajectories, not of steps.
+    """
     selection = select(trajectories, settings)
-    chosen = {candidate.source.id: candidate for candidate in selection.chosen}
-    groups = connected_groups({key: chosen[key].split_groups for key in chosen})
-    applications = {key: chosen[key].application for key in chosen}
-    return ExportPlan(selection, assign_splits(groups, settings, applications))
+    candidates = {candidate.source.id: candidate for candidate in selection.chosen}
+    groups = connected_groups({key: candidates[key].split_groups for key in candidates})
+    applications = {key: candidates[key].application for key in candidates}
+    sparse = {key for key, candidate in candidates.items() if not candidate.gives_steps}
+    splits = assign_splits(groups, settings, applications, besides=sparse)
+    chosen = tuple(
+        candidate
+        for candidate in selection.chosen
+        if (candidate.stretch is not None if whole_trajectories else candidate.gives_steps)
+    )
+    incomplete = Counter(incomplete=len(candidates) - len(chosen))
+    excluded = Counter({**selection.excluded, **incomplete})
+    return ExportPlan(
+        replace(selection, chosen=chosen, excluded=excluded),
+        splits.only({candidate.source.id for candidate in chosen}),
+        whole_trajectories,
+    )
 
 
 def export_records(plan: ExportPlan, exporter: Exporter[RecordT]) -> ExportSummary:
     """Write the records of all planned trajectories, by trajectory id and step.
+
+    When the plan is of whole trajectories, the exporter gets the longest stretch of steps without a
+    hidden action between them, as `candidate.stretch` says.
 
     One trajectory is in memory at a time. One that cannot be read is counted and costs the others
     nothing.
@@ -169,6 +213,7 @@ class _Export(Generic[RecordT]):
         self._written: Counter[Split] = Counter()
         self._trajectories: set[str] = set()
         self._excluded = dict.fromkeys((*exporter.exclusions, SPLIT_LEAK), 0)
+        self._hidden: Counter[str] = Counter()
         self._unreadable = 0
         self._problems = list(plan.selection.problems)
 
@@ -183,6 +228,7 @@ class _Export(Generic[RecordT]):
             trajectories=len(self._trajectories),
             excluded_trajectories=excluded,
             excluded_records=self._excluded,
+            hidden_actions=dict(sorted(self._hidden.items())),
             problems=tuple(self._problems),
         )
 
@@ -194,6 +240,11 @@ class _Export(Generic[RecordT]):
             self._problems.extend(error.problems)
             self._unreadable += 1
             return
+        self._hidden.update(candidate.hidden.by_reason())
+        if self._plan.whole_trajectories:
+            stretch = candidate.stretch or range(0)
+            steps = tuple(step for step in trajectory.steps if step.index in stretch)
+            trajectory = replace(trajectory, steps=steps)
         for record in self._exporter.records(candidate, trajectory, rows):
             excluded = self._write(record, candidate, split)
             if excluded:

@@ -14,9 +14,21 @@ import pyarrow as pa
 
 from demo_pipeline.common.json_files import dump_json
 from demo_pipeline.common.parquet import TableWriter, described_schema, write_rows
+from demo_pipeline.datasets.hidden_actions import (
+    HIDDEN_ACTIONS_FILE,
+    HIDDEN_ACTIONS_SCHEMA,
+    HiddenActions,
+    HiddenReason,
+    hidden_rows,
+)
 from demo_pipeline.datasets.pointer_leaks import LeakRates, check_leak_rates, leak_rates
 from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA, ProvenanceRow
-from demo_pipeline.datasets.selection import DatasetTrajectory, load, sorted_by_id
+from demo_pipeline.datasets.selection import (
+    DatasetTrajectory,
+    load,
+    load_hidden_actions,
+    sorted_by_id,
+)
 from demo_pipeline.datasets.split_files import replace_surrogates
 from demo_pipeline.formats.desktopd.models import Creator, Index, IndexEntry, Metadata
 from demo_pipeline.formats.desktopd.reader import Trajectory
@@ -24,6 +36,7 @@ from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.settings import DatasetSettings, TrajectorySettings
 
 STEPS_FILE = "steps.parquet"
+_REASONS = pa.struct([pa.field(reason, pa.int32(), nullable=False) for reason in HiddenReason])
 TRAJECTORIES_SCHEMA = described_schema(
     (
         ("trajectory_id", pa.string(), False, "demonstration id"),
@@ -34,6 +47,9 @@ TRAJECTORIES_SCHEMA = described_schema(
         ("success", pa.bool_(), False, "of result.json"),
         ("steps", pa.int32(), False, "number of steps"),
         ("completion_time_ms", pa.int64(), False, "first event to last, milliseconds"),
+        ("complete", pa.bool_(), False, "no action of the demonstration is hidden"),
+        ("hidden_actions", pa.int32(), False, "number of actions that no screenshot shows"),
+        ("hidden_reasons", _REASONS, False, "their numbers by reason"),
     )
 )
 
@@ -69,8 +85,8 @@ def build_index(
 ) -> IndexSummary:
     """Write `index.json`, `metadata.json` and tables; the caller links the trajectories.
 
-    `steps.parquet` holds the provenance of all steps, `trajectories.parquet` one row per
-    trajectory.
+    `steps.parquet` holds the provenance of all steps, `hidden_actions.parquet` all actions that are
+    no steps because no screenshot shows them, `trajectories.parquet` one row per trajectory.
 
     Args:
         trajectories: committed and valid ones, in any order.
@@ -80,9 +96,12 @@ def build_index(
     """
     out.mkdir(parents=True, exist_ok=True)
     tally = _Tally()
-    with TableWriter(out / STEPS_FILE, PROVENANCE_SCHEMA) as table:
+    with (
+        TableWriter(out / STEPS_FILE, PROVENANCE_SCHEMA) as steps,
+        TableWriter(out / HIDDEN_ACTIONS_FILE, HIDDEN_ACTIONS_SCHEMA) as hidden,
+    ):
         for source in sorted_by_id(trajectories):
-            _index_trajectory(source, tally, table)
+            _index_trajectory(source, tally, steps, hidden)
     _write_index(out, tally)
     dump_json(out / "metadata.json", _metadata(tally, settings, created_by))
     return IndexSummary(
@@ -120,6 +139,7 @@ class _Tally:
     platforms: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     freshness: Counter[str] = field(default_factory=Counter)
+    hidden: Counter[str] = field(default_factory=Counter)
     flags: Counter[str] = field(
         default_factory=lambda: Counter(off_screen=0, missing_frames=0, contaminated=0)
     )
@@ -133,7 +153,13 @@ class _Tally:
     def successful(self) -> int:
         return sum(entry.success for entry in self.entries)
 
-    def add(self, trajectory: Trajectory, rows: Sequence[ProvenanceRow]) -> None:
+    @property
+    def complete(self) -> int:
+        return sum(row["complete"] for row in self.rows)
+
+    def add(
+        self, trajectory: Trajectory, rows: Sequence[ProvenanceRow], hidden: HiddenActions
+    ) -> None:
         task = trajectory.task
         self.entries.append(
             IndexEntry(
@@ -144,7 +170,8 @@ class _Tally:
                 application=task.application,
             )
         )
-        self.rows.append(_trajectory_row(trajectory))
+        self.rows.append(_trajectory_row(trajectory, hidden))
+        self.hidden.update(hidden.by_reason())
         self.applications[task.application] += 1
         self.flags["contaminated"] += task.osworld_task_id is not None
         self.actions.update(step.action.action_type.value for step in trajectory.steps)
@@ -161,8 +188,11 @@ class _Tally:
             "trajectories": len(self.entries),
             "successful": self.successful,
             "failed": len(self.entries) - self.successful,
+            "complete": self.complete,
+            "incomplete": len(self.entries) - self.complete,
             "unreadable": self.unreadable,
             "steps": self.steps,
+            "hidden_actions": dict(sorted(self.hidden.items())),
             "actions": dict(sorted(self.actions.items())),
             "applications": dict(sorted(self.applications.items())),
             "platforms": dict(sorted(self.platforms.items())),
@@ -173,7 +203,7 @@ class _Tally:
         }
 
 
-def _trajectory_row(trajectory: Trajectory) -> dict[str, Any]:
+def _trajectory_row(trajectory: Trajectory, hidden: HiddenActions) -> dict[str, Any]:
     """A trajectory as a row of `TRAJECTORIES_SCHEMA`."""
     task, result = trajectory.task, trajectory.result
     return {
@@ -187,19 +217,27 @@ def _trajectory_row(trajectory: Trajectory) -> dict[str, Any]:
         "success": result.success,
         "steps": len(trajectory.steps),
         "completion_time_ms": result.completion_time_ms,
+        "complete": not hidden,
+        "hidden_actions": len(hidden),
+        "hidden_reasons": dict.fromkeys(HiddenReason, 0) | hidden.by_reason(),
     }
 
 
-def _index_trajectory(source: DatasetTrajectory, tally: _Tally, table: TableWriter) -> None:
+def _index_trajectory(
+    source: DatasetTrajectory, tally: _Tally, steps: TableWriter, hidden_table: TableWriter
+) -> None:
     try:
         trajectory, by_step = load(source)
+        hidden = load_hidden_actions(source)
     except DemonstrationError as error:
         tally.problems.extend(error.problems)
         tally.unreadable += 1
         return
     rows = [by_step[index] for index in sorted(by_step)]
-    tally.add(trajectory, rows)
-    table.write(pa.Table.from_pylist(rows, schema=PROVENANCE_SCHEMA))
+    tally.add(trajectory, rows, hidden)
+    steps.write(pa.Table.from_pylist(rows, schema=PROVENANCE_SCHEMA))
+    for row in hidden_rows(trajectory.id, hidden.actions):
+        hidden_table.append_row(row)
 
 
 def _metadata(tally: _Tally, settings: DatasetSettings, created_by: tuple[str, str]) -> Metadata:

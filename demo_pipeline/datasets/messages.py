@@ -94,7 +94,7 @@ class MessagesExporter:
         self, candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]
     ) -> Iterator[FileRecord | Excluded]:
         """Yield the chat of every CUDAG record."""
-        for draft in record_drafts(trajectory, rows, self.settings):
+        for draft in record_drafts(trajectory, rows, candidate.hidden, self.settings):
             if isinstance(draft, Excluded):
                 yield draft
             else:

@@ -1,7 +1,8 @@
 """Leak rates: how often a screenshot already shows the pointer at the target of its step.
 
-Belongs here: counting leaks in the provenance table, and the warning above a limit. Whether a frame
-leaks is decided when it is chosen (`observation.frames.shown_pointer`).
+Belongs here: counting leaks in the provenance table, the warning above a limit, and which leaks an
+export leaves out. Whether a frame leaks is decided when it is chosen
+(`observation.frames.video_pointer`).
 """
 
 from collections import Counter
@@ -12,8 +13,9 @@ from pathlib import Path
 from demo_pipeline.actions.action_tables import POINTER_TYPES
 from demo_pipeline.datasets.provenance import ProvenanceRow, read_provenance
 from demo_pipeline.problems import Problem
-from demo_pipeline.settings import TrajectorySettings
+from demo_pipeline.settings import DatasetSettings, TrajectorySettings
 
+LEAK_EXCLUSIONS = ("avoidable_leak", "unavoidable_leak")
 _COLUMNS = ("action_type", "leak", "unavoidable", "reason_code")
 
 
@@ -66,6 +68,21 @@ def leak_rates(rows: Iterable[ProvenanceRow]) -> LeakRates:
     return LeakRates(len(pointing), len(leaky), sum(bool(row["unavoidable"]) for row in leaky))
 
 
+def leak_exclusion(row: ProvenanceRow, settings: DatasetSettings) -> str:
+    """Which of `LEAK_EXCLUSIONS` keeps a step out of training exports; empty when none does.
+
+    Args:
+        row: provenance of the step, with `leak` and `unavoidable`.
+        settings: `include_avoidable_leaks` and `include_unavoidable_leaks`.
+    """
+    avoidable, unavoidable = LEAK_EXCLUSIONS
+    if not row["leak"]:
+        return ""
+    if row["unavoidable"]:
+        return "" if settings.include_unavoidable_leaks else unavoidable
+    return "" if settings.include_avoidable_leaks else avoidable
+
+
 def check_leak_rates(path: Path, limits: TrajectorySettings) -> list[Problem]:
     """A warning for every rate that is above its limit.
 
@@ -99,6 +116,7 @@ def _message(words: str, rows: Sequence[ProvenanceRow], rates: LeakRates, limit:
 
 def _remedy(code: str) -> str:
     return (
-        "look at the contact sheets, where these steps are marked; training exports leave them out "
-        f"unless datasets.include_leaky is set; the limit is trajectories.max_{code}"
+        "look at the contact sheets, where these steps are marked; "
+        "datasets.include_avoidable_leaks and datasets.include_unavoidable_leaks decide which of "
+        f"them training exports use; the limit is trajectories.max_{code}"
     )

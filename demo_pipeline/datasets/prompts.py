@@ -5,9 +5,10 @@ in `formats.cudag.tool_calls`.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from demo_pipeline.datasets.hidden_actions import HiddenAction, HiddenReason
 from demo_pipeline.formats.cudag.tool_calls import (
     RU_MAX,
     TOOL_NAME,
@@ -106,6 +107,36 @@ def history_line(number: int, calls: Sequence[ToolCall], note: str) -> str:
     """
     texts = [render_json(call.named_arguments())[0] for call in calls]
     return f"{number}. {' then '.join(texts)}{escape_markers(note)[0]}"
+
+
+_DONE: Mapping[str, str] = {
+    ActionType.CLICK: "clicked",
+    ActionType.DOUBLE_CLICK: "double-clicked",
+    ActionType.RIGHT_CLICK: "right-clicked",
+    ActionType.DRAG: "dragged",
+    ActionType.SCROLL: "scrolled",
+    ActionType.TYPE: "typed text",
+    ActionType.HOTKEY: "pressed keys",
+}
+_UNSEEN: Mapping[str, str] = {
+    HiddenReason.OFF_SCREEN: "outside the recorded screen",
+    HiddenReason.NO_POSITION: "at an unknown place",
+    HiddenReason.UNKNOWN_SCALE: "at an unknown place",
+    HiddenReason.BEFORE_VIDEO: "before the recording began",
+    HiddenReason.AFTER_VIDEO: "after the recording had ended",
+    HiddenReason.UNDECODABLE: "while the screen was not recorded",
+}
+
+
+def hidden_line(number: int, action: HiddenAction) -> str:
+    """A hidden action as `1. clicked outside the recorded screen`: never where, never what text.
+
+    Args:
+        number: number of the line, from 1.
+        action: the action; a type or reason that is not known is put in general words.
+    """
+    done = _DONE.get(action.action_type, "acted")
+    return f"{number}. {done} {_UNSEEN.get(action.reason, 'out of sight')}"
 
 
 def human_prompt(instruction: str, history: Sequence[str]) -> str:

@@ -39,6 +39,8 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("target_height", pa.int32(), True, "target box on the canvas, pixels"),
     ("wheel_method", pa.string(), True, "scroll: evidence, override, unit_signature or documented"),
     ("off_screen", pa.bool_(), False, "the action is outside the recorded screen"),
+    ("hidden_before", pa.int32(), False, "hidden actions between the previous step and this one"),
+    ("complete", pa.bool_(), False, "no action of the demonstration is hidden"),
     ("scale", pa.float64(), False, "screen pixels * scale + pad = canvas pixels"),
     ("pad_x", pa.float64(), False, "canvas pixels"),
     ("pad_y", pa.float64(), False, "canvas pixels"),
@@ -58,8 +60,9 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
 
 PROVENANCE_SCHEMA = described_schema(_COLUMNS)
 
-# Values for tables written before the column was added: a leak counts as avoidable.
-_DEFAULTS = {"unavoidable": False}
+# Values for tables written before the column was added: a leak counts as avoidable, and no action
+# as hidden.
+_DEFAULTS = {"unavoidable": False, "hidden_before": 0, "complete": True}
 
 
 def write_provenance(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -73,7 +76,7 @@ def read_provenance(path: Path, columns: Sequence[str] | None = None) -> list[di
     Args:
         path: the file.
         columns: names of columns, all of them when None. A column that the file does not have is
-            null (`unavoidable`: false).
+            null (`unavoidable`: false, `hidden_before`: 0, `complete`: true).
 
     Raises:
         OSError, pyarrow.ArrowException: the file cannot be read as Parquet.

@@ -13,6 +13,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from demo_pipeline.datasets.hidden_actions import (
+    HIDDEN_ACTIONS_FILE,
+    NOTHING_HIDDEN,
+    HiddenActions,
+    read_hidden_actions,
+)
 from demo_pipeline.datasets.provenance import (
     PROVENANCE_SCHEMA,
     ProvenanceRow,
@@ -20,12 +26,14 @@ from demo_pipeline.datasets.provenance import (
 )
 from demo_pipeline.formats.desktopd.models import Result, Task
 from demo_pipeline.formats.desktopd.reader import Trajectory, read_document, read_trajectory
+from demo_pipeline.formats.desktopd.vocabulary import ActionType
 from demo_pipeline.problems import DemonstrationError, Problem, errors
 from demo_pipeline.settings import DatasetSettings
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _REQUIRED = frozenset(column.name for column in PROVENANCE_SCHEMA if not column.nullable)
 _HEAD_COLUMNS = ("split_group", "status", "recorded_at")
+_SELECTING_COLUMNS = (*_HEAD_COLUMNS, "action_type")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +53,25 @@ class DatasetTrajectory:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A trajectory that takes part in a training export, with what decides its split."""
+    """A trajectory that may take part in a training export, with what decides its split.
+
+    Attributes:
+        source: where it is.
+        instruction: of task.json.
+        application: of task.json.
+        split_groups: of its provenance.
+        hidden: its hidden actions.
+        gives_steps: few enough actions are hidden for exports of steps.
+        stretch: the steps that an export of whole trajectories takes; None: too few without a gap.
+    """
 
     source: DatasetTrajectory
     instruction: str
     application: str
     split_groups: tuple[str, ...]
+    hidden: HiddenActions = NOTHING_HIDDEN
+    gives_steps: bool = True
+    stretch: range | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +80,8 @@ class Selection:
 
     Attributes:
         chosen: the trajectories that take part, in the order of their ids.
-        excluded: how many were left out, by reason: failed, aborted, contaminated, unreadable.
+        excluded: how many were left out, by reason: failed, aborted, contaminated, incomplete,
+            unreadable.
         problems: why unreadable trajectories could not be read.
         newest: see `newest_recording`.
     """
@@ -75,17 +97,20 @@ def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings)
 
     Failed and aborted demonstrations and those of a benchmark task are left out unless the settings
     include them; each is counted under the first reason that holds. A trajectory that cannot be
-    read is left out and reported; the others are not affected.
+    read is left out and reported; the others are not affected. Which of the chosen have too many
+    hidden actions depends on the export; `export_loop.plan_export` leaves them out.
     """
     chosen: list[Candidate] = []
     problems: list[Problem] = []
     newest = EPOCH
-    excluded: Counter[str] = Counter(failed=0, aborted=0, contaminated=0, unreadable=0)
+    reasons = ("failed", "aborted", "contaminated", "incomplete", "unreadable")
+    excluded: Counter[str] = Counter(dict.fromkeys(reasons, 0))
     for source in sorted_by_id(trajectories):
         try:
-            rows = load_provenance(source, _HEAD_COLUMNS)
+            rows = load_provenance(source, _SELECTING_COLUMNS)
             newest = max([newest, *(_utc(row["recorded_at"]) for row in rows[:1])])
             task, result = _read_head(source)
+            hidden = load_hidden_actions(source)
         except DemonstrationError as error:
             problems.extend(error.problems)
             excluded["unreadable"] += 1
@@ -93,9 +118,27 @@ def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings)
         if reason := _left_out(task, result, rows, settings):
             excluded[reason] += 1
         else:
-            groups = tuple(sorted({row["split_group"] for row in rows})) or (task.task_id,)
-            chosen.append(Candidate(source, task.instruction, task.application, groups))
+            chosen.append(_candidate(source, task, rows, hidden, settings))
     return Selection(tuple(chosen), excluded, tuple(problems), newest)
+
+
+def _candidate(
+    source: DatasetTrajectory,
+    task: Task,
+    rows: Sequence[ProvenanceRow],
+    hidden: HiddenActions,
+    settings: DatasetSettings,
+) -> Candidate:
+    visible = sum(row["action_type"] != ActionType.WAIT for row in rows)
+    return Candidate(
+        source=source,
+        instruction=task.instruction,
+        application=task.application,
+        split_groups=tuple(sorted({row["split_group"] for row in rows})) or (task.task_id,),
+        hidden=hidden,
+        gives_steps=hidden.share(visible) <= settings.max_hidden_share,
+        stretch=hidden.whole_stretch(len(rows), settings.min_steps),
+    )
 
 
 def _left_out(
@@ -164,6 +207,20 @@ def load_provenance(
             message = f"column {name} has no value"
             raise DemonstrationError(_problem(source, "provenance", message))
     return rows
+
+
+def load_hidden_actions(source: DatasetTrajectory) -> HiddenActions:
+    """The hidden actions of a trajectory.
+
+    Raises:
+        DemonstrationError: the file is damaged.
+    """
+    try:
+        return read_hidden_actions(source.path)
+    except (OSError, pa.ArrowException) as error:
+        message = f"cannot be read ({type(error).__name__})"
+        problem = _problem(source, "hidden_actions", message)
+        raise DemonstrationError(replace(problem, file=HIDDEN_ACTIONS_FILE)) from None
 
 
 def newest_recording(trajectories: Sequence[DatasetTrajectory]) -> datetime:

@@ -19,6 +19,7 @@ from demo_pipeline.datasets.export_loop import (
     export_records,
     plan_export,
 )
+from demo_pipeline.datasets.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
 from demo_pipeline.datasets.provenance import ProvenanceRow
 from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory
 from demo_pipeline.datasets.split_files import FileRecord, SplitFiles, replace_surrogates
@@ -59,8 +60,9 @@ def build_sft(
 
     `samples.jsonl` and `samples.parquet` hold all; `train`, `val`, `test` and, when it has a
     sample, `held_out` hold the splits. Paths are relative to the dataset root:
-    `trajectories/<id>/steps/000/screenshot.png`. Steps off the screen, without a frame or with a
-    leaky one give no sample and stay in the history.
+    `trajectories/<id>/steps/000/screenshot.png`. Steps off the screen, without a frame or with one
+    that leaks avoidably give no sample and stay in the history. Hidden actions are no steps and
+    not in the history.
 
     Args:
         trajectories: committed and valid ones, in any order.
@@ -77,8 +79,8 @@ class SftExporter:
     """Makes a sample of every step; see `export_loop.Exporter`."""
 
     unit: ClassVar[str] = "samples"
-    exclusions: ClassVar[Sequence[str]] = ("off_screen", "missing_frame", "leak")
-    provenance_columns: ClassVar[Sequence[str]] = ("pts", "leak", "off_screen")
+    exclusions: ClassVar[Sequence[str]] = ("off_screen", "missing_frame", *LEAK_EXCLUSIONS)
+    provenance_columns: ClassVar[Sequence[str]] = ("pts", "leak", "unavoidable", "off_screen")
     instruction_in_prompt: ClassVar[bool] = True
     files: SplitFiles
     settings: DatasetSettings
@@ -110,7 +112,7 @@ def _exclusion(step: StepFiles, row: ProvenanceRow, settings: DatasetSettings) -
         return "off_screen"
     if row["pts"] is None or not step.screenshot.is_file() or not step.ui_tree.is_file():
         return "missing_frame"
-    return "leak" if row["leak"] and not settings.include_leaky else ""
+    return leak_exclusion(row, settings)
 
 
 def _sample(

@@ -6,7 +6,8 @@ no task is in two splits and a new demonstration does not move an old one.
 
 import hashlib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from demo_pipeline.formats.osworld.task import normalise_app
@@ -45,6 +46,17 @@ class SplitPlan:
     empty: tuple[Split, ...]
     absent: tuple[str, ...]
 
+    def only(self, trajectories: AbstractSet[str]) -> "SplitPlan":
+        """The plan of some of its trajectories."""
+        members = {key: group for key, group in self.members.items() if key in trajectories}
+        present = set(members.values())
+        return replace(
+            self,
+            splits={key: self.splits[key] for key in members},
+            groups={group: split for group, split in self.groups.items() if group in present},
+            members=members,
+        )
+
 
 def connected_groups(split_groups: Mapping[str, Iterable[str]]) -> dict[str, str]:
     """Join trajectories that share a split group, directly or through others.
@@ -79,6 +91,7 @@ def assign_splits(
     groups: Mapping[str, str],
     settings: DatasetSettings,
     applications: Mapping[str, str] | None = None,
+    besides: AbstractSet[str] = frozenset(),
 ) -> SplitPlan:
     """Assign every group to a split.
 
@@ -91,6 +104,8 @@ def assign_splits(
         groups: trajectory → group.
         settings: seed, ratios and held-out applications (any name that `normalise_app` knows).
         applications: trajectory → application; needed for held-out applications.
+        besides: trajectories that get a split but affect no other: a group of nothing else fills
+            no split, and a split that holds nothing else is empty.
     """
     held = {normalise_app(name): name for name in settings.held_out_applications}
     used = {key: normalise_app(name) for key, name in (applications or {}).items()}
@@ -100,10 +115,12 @@ def assign_splits(
         group: stable_position(settings.seed, group)
         for group in sorted(set(groups.values()) - held_out)
     }
-    assigned = {group: _split_at(where, intervals) for group, where in position.items()}
+    hashed = {group: _split_at(where, intervals) for group, where in position.items()}
+    counted = {group for key, group in groups.items() if key not in besides}
+    assigned = {group: split for group, split in hashed.items() if group in counted}
     filled = _fill(assigned, position, intervals) if len(assigned) < FEW_GROUPS else ()
     present = set(assigned.values())
-    assigned.update(dict.fromkeys(held_out, Split.HELD_OUT))
+    assigned = hashed | assigned | dict.fromkeys(held_out, Split.HELD_OUT)
     return SplitPlan(
         splits={key: assigned[group] for key, group in sorted(groups.items())},
         groups=dict(sorted(assigned.items())),

@@ -33,7 +33,9 @@ QUERIES = (
         "overview",
         "trajectories",
         """SELECT count(*) AS trajectories, count_if(success) AS successful,
-                  sum(steps)::BIGINT AS steps, count(DISTINCT task_id) AS tasks,
+                  count_if(complete) AS complete, sum(steps)::BIGINT AS steps,
+                  sum(hidden_actions)::BIGINT AS hidden_actions,
+                  count(DISTINCT task_id) AS tasks,
                   count(DISTINCT application) AS applications,
                   count(osworld_task_id) AS benchmark,
                   round(sum(completion_time_ms) / 60000, 1) AS minutes
@@ -62,6 +64,12 @@ QUERIES = (
                   round(median(end_ms - press_ms), 1) AS median_ms,
                   count(target_width) AS with_target, count_if(leak) AS leaks
            FROM steps GROUP BY 1 ORDER BY 2 DESC, 1""",
+    ),
+    _query(
+        "hidden_actions",
+        "hidden_actions",
+        """SELECT reason, count(*) AS actions, count(DISTINCT trajectory_id) AS trajectories
+           FROM hidden_actions GROUP BY 1 ORDER BY 2 DESC, 1""",
     ),
     _query(
         "frames",
@@ -129,6 +137,13 @@ _AGREEMENTS = (
         """SELECT trajectory_id FROM trajectories
            LEFT JOIN (SELECT trajectory_id, count(*) AS found FROM steps GROUP BY 1)
            USING (trajectory_id) WHERE steps <> coalesce(found, 0) ORDER BY 1""",
+    ),
+    (
+        frozenset({"trajectories", "hidden_actions"}),
+        "its hidden actions differ between trajectories.parquet and hidden_actions.parquet",
+        """SELECT trajectory_id FROM trajectories
+           LEFT JOIN (SELECT trajectory_id, count(*) AS found FROM hidden_actions GROUP BY 1)
+           USING (trajectory_id) WHERE hidden_actions <> coalesce(found, 0) ORDER BY 1""",
     ),
     (
         frozenset({"sft", "steps"}),

@@ -1,21 +1,24 @@
 """Turns recorded actions into OSWorld-Desktopd steps, on the canvas.
 
-Belongs here: which actions become steps, their parameters, their targets, and the sentence that
-describes a step.
+Belongs here: which actions become steps and why the others are hidden, the parameters and targets
+of steps, and the sentence that describes a step.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from demo_pipeline.actions.action_tables import Action
+from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
 from demo_pipeline.actions.wheel import EVIDENCE, WheelVote, scroll_direction
+from demo_pipeline.datasets.hidden_actions import HiddenAction, HiddenActions, HiddenReason
 from demo_pipeline.formats.desktopd.step_actions import PARAMETERS, StepAction, TargetElement
 from demo_pipeline.formats.desktopd.vocabulary import ActionType
 from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.frames.evidence import Evidence
+from demo_pipeline.observation.frames.video_frames import Span
 
 _Row = Mapping[str, Any]
+_KEYBOARD = frozenset({"type", "hotkey"})
 
 
 @dataclass(frozen=True)
@@ -30,25 +33,52 @@ class Step:
 
 @dataclass(frozen=True)
 class Steps:
-    """The steps of a demonstration, and how many actions were left out by reason."""
+    """The steps of a demonstration, the actions that no screenshot shows, and pauses to think."""
 
     steps: tuple[Step, ...]
-    left_out: Mapping[str, int]
+    hidden: HiddenActions
+    thinking_pauses: int
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """How many actions are no steps: `thinking_pause` and every reason of hidden actions."""
+        counts = dict.fromkeys(HiddenReason, 0) | self.hidden.by_reason()
+        return {"thinking_pause": self.thinking_pauses, **{str(k): n for k, n in counts.items()}}
 
 
 def build_steps(
-    actions: Sequence[Action], frames: Sequence[_Row], trees: Sequence[_Row], evidence: Evidence
+    actions: Sequence[Action],
+    frames: Sequence[_Row],
+    trees: Sequence[_Row],
+    evidence: Evidence,
+    filmed: Span,
 ) -> Steps:
-    """Number the steps; pauses to think and actions off screen or without a frame are left out."""
+    """Number the steps; what no screenshot can show is hidden, and pauses to think are nothing.
+
+    Args:
+        actions: of the demonstration, in time order.
+        frames: the row of frames.parquet of each action.
+        trees: the row of trees.parquet of each action.
+        evidence: what the video shows about the recording.
+        filmed: presentation times of the video's first and last frame, seconds.
+    """
     canvas = evidence.as_canvas()
     waits = {wait.action_index: wait.seconds for wait in evidence.waits}
     steps: list[Step] = []
-    left_out = {"thinking_pause": 0, "off_screen": 0, "no_position": 0, "missing_frame": 0}
+    hidden: list[HiddenAction] = []
+    pauses, focus = 0, _RecordedFocus(canvas)
     for recorded, frame, tree in zip(actions, frames, trees, strict=True):
         action = _as_filmed(recorded, evidence.wheel)
-        reason = _exclusion(action, frame, waits, canvas)
+        if action.action_type == "pause" and not (action.action_index in waits and frame["file"]):
+            pauses += 1
+            continue
+        reason = _unseen_place(action, canvas) or focus.unseen(action, tree)
+        focus.follow(action, reason)
+        if reason is None and not frame["file"]:
+            reason = _unseen_time(evidence.as_clock().video_time(action.press_ms), filmed)
         if reason is not None:
-            left_out[reason] += 1
+            row = (len(steps), action.action_index, action.action_type, action.press_ms)
+            hidden.append(HiddenAction(*row, reason))
             continue
         target = _target(tree)
         kind, parameters = _parameters(action, canvas, waits)
@@ -60,7 +90,7 @@ def build_steps(
             reasoning=_reasoning(action, target, parameters),
         )
         steps.append(Step(action, written, frame, tree))
-    return Steps(tuple(steps), left_out)
+    return Steps(tuple(steps), HiddenActions(tuple(hidden)), pauses)
 
 
 def _as_filmed(action: Action, vote: WheelVote) -> Action:
@@ -73,21 +103,62 @@ def _as_filmed(action: Action, vote: WheelVote) -> Action:
     return replace(action, direction=direction, wheel_method=EVIDENCE)
 
 
-def _exclusion(
-    action: Action, frame: _Row, waits: Mapping[int, float], canvas: Canvas
-) -> str | None:
-    if action.action_type == "pause":
-        return None if action.action_index in waits and frame["file"] else "thinking_pause"
-    if action.action_type not in {"type", "hotkey"}:
-        ends = [(action.x, action.y)]
-        if action.action_type == "drag":
-            ends.append((action.end_x, action.end_y))
-        for x, y in ends:
-            if x is None or y is None:
-                return "no_position"
-            if not canvas.on_screen(x, y):
-                return "off_screen"
-    return None if frame["file"] else "missing_frame"
+def _unseen_place(action: Action, canvas: Canvas) -> HiddenReason | None:
+    """Why the place of a pointing action is not on the canvas; None when it is."""
+    if action.action_type not in POINTER_TYPES:
+        return None
+    ends = [(action.x, action.y)]
+    if action.action_type == "drag":
+        ends.append((action.end_x, action.end_y))
+    for x, y in ends:
+        if x is None or y is None:
+            return HiddenReason.NO_POSITION
+        if not canvas.on_screen(x, y):
+            return HiddenReason.OFF_SCREEN
+    return None
+
+
+def _unseen_time(press_s: float, filmed: Span) -> HiddenReason:
+    """Why the video has no frame before an action that began at `press_s`, video seconds."""
+    if press_s <= filmed.start:
+        return HiddenReason.BEFORE_VIDEO
+    return HiddenReason.AFTER_VIDEO if press_s > filmed.end else HiddenReason.UNDECODABLE
+
+
+class _RecordedFocus:
+    """Whether keys go to the recorded screen.
+
+    A press on another display takes the keyboard focus there. What is typed then goes where no
+    screenshot shows it, until the person presses a button on the recorded screen, or a scan made
+    since has the focus on an element of that screen.
+    """
+
+    def __init__(self, canvas: Canvas) -> None:
+        self._canvas = canvas
+        self._elsewhere = False
+
+    def unseen(self, action: Action, tree: _Row) -> HiddenReason | None:
+        """`off_screen` for keys that may have gone to another display."""
+        if action.action_type not in _KEYBOARD or not self._elsewhere:
+            return None
+        self._elsewhere = not self._has_focus(tree)
+        return HiddenReason.OFF_SCREEN if self._elsewhere else None
+
+    def follow(self, action: Action, reason: HiddenReason | None) -> None:
+        """Note a press, which takes the focus to where it was; a scroll does not."""
+        if action.action_type in POINTER_TYPES - {"scroll"}:
+            self._elsewhere = reason is HiddenReason.OFF_SCREEN
+
+    def _has_focus(self, tree: _Row) -> bool:
+        """Whether a scan from after the press has the focus on the recorded screen."""
+        if tree["target_method"] != "focused" or tree["target_id"] is None:
+            return False
+        return bool(
+            tree["target_x"] < self._canvas.width - self._canvas.pad_x
+            and tree["target_y"] < self._canvas.height - self._canvas.pad_y
+            and tree["target_x"] + tree["target_width"] > self._canvas.pad_x
+            and tree["target_y"] + tree["target_height"] > self._canvas.pad_y
+        )
 
 
 def _target(tree: _Row) -> TargetElement | None:

@@ -1,7 +1,7 @@
 """The `trajectories` stage: a demonstration as an OSWorld-Desktopd trajectory with provenance.
 
 Belongs here: joining actions, frames and trees into numbered steps, task.json, result.json, the
-provenance table, and the stage's check.
+tables of provenance and hidden actions, and the stage's checks.
 """
 
 import shutil
@@ -19,6 +19,12 @@ from demo_pipeline.common.hardlinks import link_or_copy
 from demo_pipeline.common.json_files import dump_json
 from demo_pipeline.common.parquet import schema_problems
 from demo_pipeline.common.recording_files import LOG_FILE
+from demo_pipeline.datasets.hidden_actions import (
+    HIDDEN_ACTIONS_FILE,
+    HIDDEN_ACTIONS_SCHEMA,
+    read_hidden_actions,
+    write_hidden_actions,
+)
 from demo_pipeline.datasets.pointer_leaks import check_leak_rates, leak_rates
 from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA, write_provenance
 from demo_pipeline.datasets.steps import Step, Steps, build_steps
@@ -30,6 +36,7 @@ from demo_pipeline.formats.desktopd.vocabulary import Difficulty
 from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.observation.frames.final_frame import FINAL_FILE
 from demo_pipeline.observation.frames.screenshots import read_evidence, read_frames
+from demo_pipeline.observation.frames.video_frames import Span
 from demo_pipeline.observation.trees.tree_checks import read_checked_targets
 from demo_pipeline.observation.trees.ui_trees import read_tree_rows
 from demo_pipeline.problems import DemonstrationError, Problem
@@ -53,7 +60,9 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
     settings: TrajectorySettings,
     task_match: TaskMatch = NO_CATALOG,
 ) -> dict[str, Any]:
-    """Write task.json, steps/, result.json, final_screenshot.png and provenance.parquet.
+    """Write task.json, steps/, result.json, final_screenshot.png and the two tables.
+
+    Actions that no screenshot shows are no steps; they are the rows of hidden_actions.parquet.
 
     Raises:
         DemonstrationError: no instruction, or no action that can be a step.
@@ -62,7 +71,8 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
     evidence = read_evidence(screenshots_folder)
     assignment = assignment_of(manifest.parsed_meta())
     frames, trees = read_frames(screenshots_folder), read_tree_rows(trees_folder)
-    built = build_steps(actions, frames, trees, evidence)
+    filmed = Span(manifest.video.first_pts_s, manifest.video.last_pts_s)
+    built = build_steps(actions, frames, trees, evidence, filmed)
     if not built.steps:
         raise DemonstrationError(_no_steps(manifest, built))
     task = _task(assignment, len(built.steps), settings, task_match)
@@ -77,10 +87,16 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
         link_or_copy(trees_folder / step.tree["file"], folder / "ui_tree.json")
         dump_json(folder / "action.json", step.written)
     rows = [
-        _provenance(step, manifest, assignment, evidence) | _task_match_row(task_match)
+        {
+            **_provenance(step, manifest, assignment, evidence),
+            **_task_match_row(task_match),
+            "hidden_before": len(built.hidden.before(step.written.step_index)),
+            "complete": not built.hidden,
+        }
         for step in built.steps
     ]
     write_provenance(out / PROVENANCE_FILE, rows)
+    write_hidden_actions(out, manifest.id, built.hidden.actions)
     return _summary(task, result, built, rows)
 
 
@@ -120,14 +136,11 @@ def _milliseconds(events: pa.Table) -> int:
 
 
 def _result(manifest: RecordingManifest, built: Steps, milliseconds: int) -> Result:
+    """The outcome as recorded; hidden actions do not change it."""
     meta = manifest.parsed_meta()
     message = None
     if meta.status != COMPLETED or meta.reason != DONE:
         message = f"status {meta.status or 'unknown'}, reason {meta.reason or 'none'}"
-    lost = {name: built.left_out[name] for name in ("off_screen", "no_position", "missing_frame")}
-    if any(lost.values()):
-        detail = ", ".join(f"{count} {name}" for name, count in lost.items() if count)
-        message = "; ".join(filter(None, (message, f"steps left out: {detail}")))
     return Result(
         trajectory_id=manifest.id,
         success=message is None,
@@ -192,7 +205,8 @@ def _summary(
         "difficulty": str(task.difficulty),
         "steps": len(built.steps),
         "by_type": dict(sorted(types.items())),
-        "left_out": dict(built.left_out),
+        "left_out": built.left_out,
+        "complete": not built.hidden,
         "success": result.success,
         "error_message": result.error_message,
         "seconds": result.completion_time_ms / 1000,
@@ -211,8 +225,25 @@ def check_trajectory(folder: Path, demonstration: str, trees_folder: Path) -> li
 
 
 def check_provenance(folder: Path) -> list[Problem]:
-    """provenance.parquet has its schema."""
-    return schema_problems(folder / PROVENANCE_FILE, PROVENANCE_SCHEMA)
+    """provenance.parquet and hidden_actions.parquet have their schemas."""
+    return [
+        *schema_problems(folder / PROVENANCE_FILE, PROVENANCE_SCHEMA),
+        *schema_problems(folder / HIDDEN_ACTIONS_FILE, HIDDEN_ACTIONS_SCHEMA),
+    ]
+
+
+def check_every_action_shown(folder: Path) -> list[Problem]:
+    """Every action of the demonstration is a step; otherwise a problem with counts by reason."""
+    hidden = read_hidden_actions(folder)
+    if not hidden:
+        return []
+    reasons = ", ".join(f"{reason} {count}" for reason, count in hidden.by_reason().items())
+    message = f"{len(hidden)} actions are in no screenshot: {reasons}"
+    remedy = (
+        "the steps are used without them, up to datasets.max_hidden_share; record one display, "
+        "and the video from the first action to the last"
+    )
+    return [Problem("hidden_actions", HIDDEN_ACTIONS_FILE, message, remedy=remedy)]
 
 
 def check_trajectory_leaks(folder: Path, settings: TrajectorySettings) -> list[Problem]:

@@ -49,10 +49,16 @@ OF_SPLIT = (
     "SELECT parse_filename(filename, true) AS split, * EXCLUDE (filename)"
     " FROM read_parquet({files}, union_by_name = true, filename = true)"
 )
-# In tables written before the column was added it is NULL.
+# In tables written before a column was added it is NULL.
 OF_STEPS = (
     "SELECT * FROM read_parquet({files}, union_by_name = true)"
-    " UNION ALL BY NAME SELECT NULL::BOOLEAN AS unavoidable WHERE false"
+    " UNION ALL BY NAME SELECT NULL::BOOLEAN AS unavoidable, NULL::INTEGER AS hidden_before,"
+    " NULL::BOOLEAN AS complete WHERE false"
+)
+OF_TRAJECTORIES = (
+    "SELECT * FROM read_parquet({files}, union_by_name = true)"
+    " UNION ALL BY NAME SELECT NULL::BOOLEAN AS complete, NULL::INTEGER AS hidden_actions"
+    " WHERE false"
 )
 # Over the outputs of the demonstrations' stages; the registry of dataset stages has the others.
 DEMONSTRATION_VIEWS = (

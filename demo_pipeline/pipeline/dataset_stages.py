@@ -7,13 +7,19 @@ derive from them, so a new exporter is a build function, a check and one entry.
 from collections.abc import Mapping
 
 from demo_pipeline.datasets.task_table import CATALOG_SCHEMA
-from demo_pipeline.datasets.views import DEMONSTRATION_VIEWS, OF_SPLIT, OF_STEPS, View
+from demo_pipeline.datasets.views import (
+    DEMONSTRATION_VIEWS,
+    OF_SPLIT,
+    OF_STEPS,
+    OF_TRAJECTORIES,
+    View,
+)
 from demo_pipeline.pipeline import dataset_builds as builds
 from demo_pipeline.pipeline import dataset_statistics, quarantine_table, task_catalog
 from demo_pipeline.pipeline import validated_formats as formats
 from demo_pipeline.pipeline.stage_types import Check, DatasetStage
 
-_CODE_VERSION = "3"  # of the stages that export trajectories: they share the export loop
+_CODE_VERSION = "4"  # of the stages that export trajectories: they share the export loop
 
 INDEX_STAGE = DatasetStage(
     name="trajectory_index",
@@ -44,14 +50,20 @@ INDEX_STAGE = DatasetStage(
     views=(
         View(
             "trajectories",
-            "a trajectory: task, application, success",
+            "a trajectory: task, application, success, completeness",
             "dataset/trajectories.parquet",
+            OF_TRAJECTORIES,
         ),
         View(
             "steps",
             "a step: where its screenshot, tree and target came from",
             "dataset/steps.parquet",
             OF_STEPS,
+        ),
+        View(
+            "hidden_actions",
+            "an action that is no step because no screenshot shows it",
+            "dataset/hidden_actions.parquet",
         ),
     ),
     counts=("trajectories", "steps"),
@@ -109,7 +121,7 @@ STATISTICS_STAGE = DatasetStage(
     description="Tables about the datasets, by SQL over their Parquet files, and the views for "
     "querying the store; the same as `demo-pipeline stats`.",
     kinds=frozenset({"duckdb"}),
-    code_version="2",
+    code_version="3",
     inputs=("trajectory_index", "sft_samples", "messages_dataset"),
     build=dataset_statistics.run_statistics,
     checks=(

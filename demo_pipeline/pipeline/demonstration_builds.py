@@ -152,8 +152,13 @@ def verify_trajectory(context: StageContext, out: Path) -> list[Problem]:
 
 
 def verify_provenance(_context: StageContext, out: Path) -> list[Problem]:
-    """The columns of provenance.parquet."""
+    """The columns of provenance.parquet and hidden_actions.parquet."""
     return trajectories.check_provenance(out)
+
+
+def verify_every_action_shown(_context: StageContext, out: Path) -> list[Problem]:
+    """The actions that no screenshot shows, by reason."""
+    return trajectories.check_every_action_shown(out)
 
 
 def verify_compared(context: StageContext, _out: Path) -> list[Problem]:

@@ -102,7 +102,7 @@ SCREENSHOTS_STAGE = Stage(
     "pointer started towards the target; the calibration, and the waits that the video shows.",
     group="observation",
     kinds=frozenset({"opencv", "parquet"}),
-    code_version="5",
+    code_version="6",
     inputs=("raw_recordings", "events", "actions"),
     section=lambda settings: settings.observation,
     build=builds.run_screenshots,
@@ -167,10 +167,11 @@ TRAJECTORIES_STAGE = Stage(
     name="trajectories",
     folder="trajectories",
     description="One OSWorld-Desktopd trajectory: task, numbered steps with screenshot, tree and "
-    "action, and result. provenance.parquet records the source of each step.",
+    "action, and result. provenance.parquet records the source of each step, "
+    "hidden_actions.parquet the actions that no screenshot shows.",
     group="trajectories",
     kinds=frozenset({"json", "parquet"}),
-    code_version="3",
+    code_version="4",
     inputs=("raw_recordings", "events", "actions", "screenshots", "ui_trees"),
     section=lambda settings: settings.trajectories,
     build=builds.run_trajectories,
@@ -182,8 +183,14 @@ TRAJECTORIES_STAGE = Stage(
         ),
         Check(
             "provenance_schema",
-            "provenance.parquet has its declared columns.",
+            "provenance.parquet and hidden_actions.parquet have their declared columns.",
             builds.verify_provenance,
+        ),
+        Check(
+            "every_action_shown",
+            "Every action is a step: none is off the screen, outside the video or undecodable.",
+            builds.verify_every_action_shown,
+            blocking=False,
         ),
         Check(
             "osworld_compared",

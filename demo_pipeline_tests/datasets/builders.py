@@ -9,6 +9,7 @@ from typing import Any
 import cv2
 import numpy as np
 
+from demo_pipeline.datasets.hidden_actions import HiddenAction, write_hidden_actions
 from demo_pipeline.datasets.provenance import write_provenance
 from demo_pipeline.datasets.selection import DatasetTrajectory
 
@@ -32,6 +33,8 @@ ROW = {
     "target_width": None,
     "target_height": None,
     "off_screen": False,
+    "hidden_before": 0,
+    "complete": True,
     "scale": 1.0,
     "pad_x": 0.0,
     "pad_y": 0.0,
@@ -88,8 +91,12 @@ def make_trajectory(
     recorded_at: str = ROW["recorded_at"],
     size: tuple[int, int] = (1920, 1080),
     targets: Mapping[int, Mapping[str, str]] | None = None,
+    hidden: Sequence[tuple[int, str, str]] | None = None,
 ) -> DatasetTrajectory:
-    """A trajectory below `root`; `rows` overrides provenance, `targets` the target by step."""
+    """A trajectory below `root`; `rows` overrides provenance, `targets` the target by step.
+
+    `hidden`: before which step, type and reason of the hidden actions; None: no table of them.
+    """
     path = root / "trajectories" / name
     task = {
         "task_id": group or f"task_{name}",
@@ -118,12 +125,19 @@ def make_trajectory(
     provenance = root / "provenance" / f"{name}.parquet"
     provenance.parent.mkdir(parents=True, exist_ok=True)
     known = {"trajectory_id": name, "split_group": task["task_id"], "recorded_at": recorded_at}
+    if hidden is not None:
+        known |= {"complete": not hidden}
+        write_hidden_actions(path, name, [hide(*values) for values in hidden])
     table = [
         {**ROW, **known, "step_index": index, "action_type": kind, **(rows or {}).get(index, {})}
         for index, (kind, _) in enumerate(actions)
     ]
     write_provenance(provenance, table)
     return DatasetTrajectory(name, path, provenance)
+
+
+def hide(before_step: int, kind: str = "click", reason: str = "off_screen") -> HiddenAction:
+    return HiddenAction(before_step, 7, kind, ROW["press_ms"], reason)
 
 
 def _make_step(

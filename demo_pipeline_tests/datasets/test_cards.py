@@ -29,7 +29,7 @@ from demo_pipeline.problems import errors
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, snapshot
 
-SETTINGS = DatasetSettings(license="cc-by-4.0", include_leaky=True)
+SETTINGS = DatasetSettings(license="cc-by-4.0", include_avoidable_leaks=True)
 NOTHING = DatasetStats(0, 0, 0, LeakRates(), {}, {}, {}, {}, {}, {})
 
 

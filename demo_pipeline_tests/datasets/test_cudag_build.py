@@ -218,6 +218,7 @@ def test_failed_aborted_and_benchmark_demonstrations_are_left_out_and_counted(tm
         "failed": 1,
         "aborted": 1,
         "contaminated": 1,
+        "incomplete": 0,
         "unreadable": 0,
     }
     report = json.loads((out / "splits.json").read_text())
@@ -262,9 +263,11 @@ def test_steps_without_frame_or_position_give_no_record_but_are_history(tmp_path
     assert summary.excluded_records == {
         "off_screen": 1,
         "missing_frame": 1,
-        "leak": 0,
+        "avoidable_leak": 0,
+        "unavoidable_leak": 0,
         "no_tool_call": 1,
         "not_grounded": 0,
+        "hidden_end": 0,
         "split_leak": 0,
     }
     report = json.loads((out / "splits.json").read_text())
@@ -299,9 +302,10 @@ def test_a_leaking_step_is_history_only_unless_included(tmp_path):
     records = list(read_records(out / "train.jsonl"))
     assert [record.metadata.step_index for record in records] == [1, 2]
     assert '1. {"action": "left_click"' in records[0].conversations[0].value
-    assert summary.excluded_records["leak"] == 1
-    _, summary = build(tmp_path, [demo], TRAIN.model_copy(update={"include_leaky": True}), "all")
-    assert (summary.excluded_records["leak"], summary.records["train"]) == (0, 3)
+    assert summary.excluded_records["avoidable_leak"] == 1
+    included = TRAIN.model_copy(update={"include_avoidable_leaks": True})
+    _, summary = build(tmp_path, [demo], included, "all")
+    assert (summary.excluded_records["avoidable_leak"], summary.records["train"]) == (0, 3)
 
 
 def test_markers_are_escaped_and_counted(tmp_path):

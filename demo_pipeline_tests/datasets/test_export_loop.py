@@ -101,7 +101,7 @@ def test_the_summary_has_the_keys_that_manifests_show(
     bad = make_trajectory(tmp_path, "bad")
     bad.provenance.unlink()
     shown = build([demo, bad], tmp_path / "out", DatasetSettings()).as_dict()
-    assert set(shown) == keys | {"problems"}
+    assert set(shown) == keys | {"problems", "hidden_actions"}
     assert sum(shown["records"].values()) == shown.get("samples", len(TABLE) + 1)
     assert shown["excluded_trajectories"]["unreadable"] == 1
     assert str(shown["problems"][0]).startswith("bad: provenance.parquet: cannot be read")

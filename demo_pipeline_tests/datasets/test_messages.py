@@ -115,6 +115,7 @@ def test_what_is_left_out_is_counted_by_reason(tmp_path):
     summary = build_messages(demos, tmp_path / "out", DatasetSettings())
     assert summary.excluded_trajectories["failed"] == 1
     assert {
-        key: summary.excluded_records[key] for key in ("off_screen", "missing_frame", "leak")
-    } == {"off_screen": 1, "missing_frame": 1, "leak": 1}
+        key: summary.excluded_records[key]
+        for key in ("off_screen", "missing_frame", "avoidable_leak")
+    } == {"off_screen": 1, "missing_frame": 1, "avoidable_leak": 1}
     assert summary.total == sum(summary.records.values()) == len(all_lines(tmp_path / "out"))

@@ -102,7 +102,7 @@ def test_stats_are_counted_over_tables_without_the_column(tmp_path, both):
     demos = [
         make_trajectory(tmp_path, name, [CLICK] * 3, rows=rows, shade=ord(name)) for name in "ab"
     ]
-    build_sft(demos, tmp_path / "sft", DatasetSettings(include_leaky=True))
+    build_sft(demos, tmp_path / "sft", DatasetSettings(include_avoidable_leaks=True))
     for demo in demos if both else demos[:1]:
         older(demo.provenance)
     facts = sft_stats(tmp_path / "sft", [demo.provenance for demo in demos])[0]

@@ -60,7 +60,8 @@ def test_a_step_without_a_frame_is_history_only(tmp_path):
     assert summary.excluded_records == {
         "off_screen": 1,
         "missing_frame": 1,
-        "leak": 0,
+        "avoidable_leak": 0,
+        "unavoidable_leak": 0,
         "split_leak": 0,
     }
 
@@ -137,11 +138,29 @@ def test_the_same_sample_is_not_in_two_splits(tmp_path):
     assert len([split for split, count in summary.records.items() if count]) == 1
 
 
-@pytest.mark.parametrize(("asked", "samples"), [(False, 1), (True, 2)])
-def test_a_leaking_step_gives_no_sample_unless_included(tmp_path, asked, samples):
-    demo = make_trajectory(tmp_path, "demo", [CLICK, CLICK], rows={0: {"leak": True}})
-    summary = build_sft([demo], tmp_path / "sft", DatasetSettings(include_leaky=asked))
-    assert (summary.total, summary.excluded_records["leak"]) == (samples, 2 - samples)
+@pytest.mark.parametrize("avoidable", [False, True])
+@pytest.mark.parametrize("unavoidable", [False, True])
+def test_leaking_steps_give_samples_as_the_settings_say(tmp_path, avoidable, unavoidable):
+    rows = {0: {"leak": True}, 1: {"leak": True, "unavoidable": True}}
+    demo = make_trajectory(tmp_path, "demo", [CLICK, CLICK, CLICK], rows=rows)
+    asked = DatasetSettings(
+        include_avoidable_leaks=avoidable, include_unavoidable_leaks=unavoidable
+    )
+    summary = build_sft([demo], tmp_path / "sft", asked)
+    assert summary.total == 1 + avoidable + unavoidable
+    counts = summary.excluded_records
+    assert (counts["avoidable_leak"], counts["unavoidable_leak"]) == (
+        not avoidable,
+        not unavoidable,
+    )
+
+
+def test_unavoidable_leaks_are_samples_by_default(tmp_path):
+    rows = {0: {"leak": True}, 1: {"leak": True, "unavoidable": True}}
+    demo = make_trajectory(tmp_path, "demo", [CLICK, CLICK], rows=rows)
+    build_sft([demo], tmp_path / "sft", DatasetSettings())
+    (line,) = read_lines(tmp_path / "sft" / "samples.jsonl")
+    assert line["output"]["action"]["step_index"] == 1
 
 
 def test_the_same_input_gives_the_same_bytes_in_any_order(tmp_path):

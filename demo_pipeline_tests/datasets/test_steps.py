@@ -1,6 +1,7 @@
 """Steps of a trajectory, made of recorded actions, on the canvas."""
 
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -14,13 +15,15 @@ from demo_pipeline.observation.frames.evidence import (
     Evidence,
     WaitEvidence,
 )
+from demo_pipeline.observation.frames.video_frames import Span
 
 WIDE = fit_canvas((3440, 1440), 1.0)  # bars of 138 pixels above and below
 CLOCK = ClockEvidence(
     origin_ms=0, method="pixels", uncertainty_ms=30, documented_offset_ms=0, score=0.9, moves=40
 )
 TARGET = {"target_id": "node_7", "target_role": "button", "target_name": "Place\n order"}
-NO_TARGET = dict.fromkeys(TARGET)
+NO_TARGET = {**dict.fromkeys(TARGET), "target_method": "none"}
+FILMED = Span(0.0, 5.0)
 
 
 def act(kind: str, **fields: Any) -> Action:
@@ -33,6 +36,7 @@ def stepped(
     target: dict[str, Any] = NO_TARGET,
     missing: tuple[int, ...] = (),
     waits: tuple[WaitEvidence, ...] = (),
+    trees: Sequence[dict[str, Any]] = (),
 ) -> Steps:
     for index, action in enumerate(actions):
         action.action_index = index
@@ -44,7 +48,8 @@ def stepped(
     )
     files = [None if n in missing else f"{n:03d}.png" for n in range(len(actions))]
     frames = [{"file": file} for file in files]
-    return build_steps(actions, frames, [target] * len(actions), evidence)
+    rows = trees or [target] * len(actions)
+    return build_steps(actions, frames, rows, evidence, FILMED)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +167,94 @@ def test_actions_off_screen_or_without_position_are_left_out_and_counted(
     assert {name for name, count in found.left_out.items() if count} == {reason}
 
 
-def test_an_action_without_a_frame_is_left_out_and_counted() -> None:
-    found = stepped(act("hotkey", keys=["enter"]), act("type", text="x"), missing=(1,))
+@pytest.mark.parametrize(
+    ("press_ms", "reason"),
+    [
+        (-400, "before_video"),
+        (0, "before_video"),
+        (1, "undecodable"),
+        (5000, "undecodable"),
+        (5001, "after_video"),
+    ],
+)
+def test_an_action_without_a_frame_is_hidden_with_the_reason(press_ms: int, reason: str) -> None:
+    late = replace(act("type", text="x"), press_ms=press_ms)
+    found = stepped(act("hotkey", keys=["enter"]), late, missing=(1,))
     assert [step.action.action_index for step in found.steps] == [0]
-    assert found.left_out["missing_frame"] == 1
+    assert found.hidden.by_reason() == {reason: 1}
+    assert found.left_out[reason] == 1
+
+
+CLICK = {"button": "left", "clicks": 1}
+ELSEWHERE = {"x": -900.0, **CLICK}
+FOCUS = {
+    **TARGET,
+    "target_method": "focused",
+    "target_x": 100,
+    "target_y": 200,
+    "target_width": 300,
+    "target_height": 40,
+}
+
+
+def kinds(found: Steps) -> list[str]:
+    return [str(step.written.action_type) for step in found.steps]
+
+
+def test_hidden_actions_say_before_which_step_they_were() -> None:
+    found = stepped(
+        act("click", **ELSEWHERE),
+        act("click", **CLICK),
+        act("pause", seconds=3.0),
+        act("scroll", x=-1.0, direction="up", amount=1),
+        act("drag", **ELSEWHERE, end_x=-2.0, end_y=3.0),
+        act("click", **CLICK),
+        act("click", x=None, button="left"),
+    )
+    places = [(one.before_step, one.action_index, one.action_type) for one in found.hidden.actions]
+    assert places == [(0, 0, "click"), (1, 3, "scroll"), (1, 4, "drag"), (2, 6, "click")]
+    assert found.thinking_pauses == 1
+
+
+def test_keys_after_a_click_on_another_display_are_hidden_until_a_click_on_this_one() -> None:
+    found = stepped(
+        act("type", text="here"),
+        act("click", **ELSEWHERE),
+        act("type", text="secret words"),
+        act("hotkey", keys=["enter"]),
+        act("click", **CLICK),
+        act("type", text="here again"),
+    )
+    assert kinds(found) == ["type", "click", "type"]
+    assert [one.action_type for one in found.hidden.actions] == ["click", "type", "hotkey"]
+    assert found.hidden.by_reason() == {"off_screen": 3}
+
+
+def test_a_scroll_on_another_display_does_not_take_the_keyboard_there() -> None:
+    scroll = act("scroll", x=-9.0, direction="down", amount=2)
+    found = stepped(act("click", **CLICK), scroll, act("type", text="x"))
+    assert kinds(found) == ["click", "type"]
+
+
+def test_a_click_at_an_unknown_place_does_not_hide_the_keys_after_it() -> None:
+    found = stepped(act("click", x=None, button="left"), act("type", text="x"))
+    assert kinds(found) == ["type"]
+
+
+@pytest.mark.parametrize(
+    ("focus", "steps"),
+    [
+        (FOCUS, ["type", "hotkey"]),
+        ({**FOCUS, "target_method": "last_click"}, []),
+        ({**FOCUS, "target_x": -900}, []),
+        ({**FOCUS, "target_y": 1080}, []),
+        ({**FOCUS, "target_y": 942}, []),  # in the lower bar: below the recorded screen
+        ({**FOCUS, "target_id": None}, []),
+    ],
+)
+def test_keys_are_shown_again_when_a_scan_has_the_focus_on_the_recorded_screen(
+    focus: dict[str, Any], steps: list[str]
+) -> None:
+    actions = act("click", **ELSEWHERE), act("type", text="x"), act("hotkey", keys=["enter"])
+    found = stepped(*actions, trees=[NO_TARGET, focus, NO_TARGET])
+    assert kinds(found) == steps

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from demo_pipeline.datasets import trajectories
+from demo_pipeline.datasets.hidden_actions import HIDDEN_ACTIONS_FILE, read_hidden_actions
 from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA, read_provenance
 from demo_pipeline.datasets.trajectories import (
     PROVENANCE_FILE,
     build_trajectory,
+    check_every_action_shown,
     check_provenance,
     check_trajectory,
     check_trajectory_leaks,
 )
+from demo_pipeline.formats.desktopd.models import Result
 from demo_pipeline.formats.desktopd.validator import validate_trajectory
 from demo_pipeline.observation.frames.screenshots import FRAMES_FILE, FRAMES_SCHEMA, read_frames
 from demo_pipeline.problems import DemonstrationError, errors
@@ -62,6 +66,7 @@ def test_the_folder_is_a_valid_trajectory(store: Path, tmp_path: Path) -> None:
     names = sorted(path.name for path in (tmp_path / "first").iterdir())
     assert names == [
         "final_screenshot.png",
+        HIDDEN_ACTIONS_FILE,
         PROVENANCE_FILE,
         "result.json",
         "steps",
@@ -160,32 +165,86 @@ def test_only_a_completed_demonstration_is_a_success(
 
 
 def without_pictures(store: Path, out: Path, keep: int) -> Path:
-    """The screenshots of a video that ended after `keep` actions."""
+    """The screenshots of a video that does not decode after `keep` actions."""
+    return with_frames(store, out, lambda n: n >= keep)
+
+
+def with_frames(store: Path, out: Path, missing: Callable[[int], bool]) -> Path:
+    """The screenshots, without those of some actions."""
     source = store / "screenshots" / "first"
     out.mkdir()
     for path in source.iterdir():
         (out / path.name).write_bytes(path.read_bytes())
     rows = read_frames(source)
     empty = {"file": None, "pts": None, "frame": None, "reason_code": "missing"}
-    rows = [row if n < keep else {**row, **empty} for n, row in enumerate(rows)]
+    rows = [{**row, **empty} if missing(n) else row for n, row in enumerate(rows)]
     pq.write_table(pa.Table.from_pylist(rows, schema=FRAMES_SCHEMA), out / FRAMES_FILE)
     return out
 
 
-def test_steps_without_a_frame_are_left_out_and_reported(store: Path, tmp_path: Path) -> None:
+def test_actions_without_a_frame_are_hidden_and_the_outcome_stays(
+    store: Path, tmp_path: Path
+) -> None:
     shots = without_pictures(store, tmp_path / "shots", keep=2)
     summary = build(store, tmp_path / "first", shots=shots)
-    assert summary["left_out"]["missing_frame"] == 2
+    assert (summary["left_out"]["undecodable"], summary["complete"]) == (2, False)
     result = json.loads((tmp_path / "first" / "result.json").read_text(encoding="utf-8"))
-    assert result["success"] is False
-    assert "2 missing_frame" in result["error_message"]
+    assert (result["success"], result["error_message"]) == (True, None)
     assert result["total_steps"] == 2
-    assert errors(validate_trajectory(tmp_path / "first", "first")) == []
+    assert set(result) == set(Result.model_fields)
+    assert validate_trajectory(tmp_path / "first", "first") == []
+    hidden = read_hidden_actions(tmp_path / "first").actions
+    assert [(one.before_step, one.action_type) for one in hidden] == [(2, "type"), (2, "scroll")]
+    rows = read_provenance(tmp_path / "first" / PROVENANCE_FILE, ["hidden_before", "complete"])
+    assert rows == [{"hidden_before": 0, "complete": False}] * 2
+
+
+def test_a_failed_demonstration_with_hidden_actions_says_only_what_was_recorded(
+    store: Path, tmp_path: Path
+) -> None:
+    shots = without_pictures(store, tmp_path / "shots", keep=2)
+    build(store, tmp_path / "first", with_meta(store, reason="fail"), shots)
+    result = json.loads((tmp_path / "first" / "result.json").read_text(encoding="utf-8"))
+    assert (result["success"], result["error_message"]) == (False, "status completed, reason fail")
+
+
+def test_hidden_actions_before_a_step_are_counted_in_its_provenance(
+    store: Path, tmp_path: Path
+) -> None:
+    shots = with_frames(store, tmp_path / "shots", lambda n: n == 2)
+    build(store, tmp_path / "first", shots=shots)
+    rows = read_provenance(tmp_path / "first" / PROVENANCE_FILE, ["action_index", "hidden_before"])
+    assert rows == [
+        {"action_index": 0, "hidden_before": 0},
+        {"action_index": 1, "hidden_before": 0},
+        {"action_index": 3, "hidden_before": 1},
+    ]
+
+
+def test_hidden_actions_have_neither_place_nor_text_nor_files(store: Path, tmp_path: Path) -> None:
+    build(store, tmp_path / "first", shots=without_pictures(store, tmp_path / "shots", keep=2))
+    table = pq.read_table(tmp_path / "first" / HIDDEN_ACTIONS_FILE)
+    assert table.schema.names == [
+        *("trajectory_id", "before_step", "action_index"),
+        *("action_type", "press_ms", "reason"),
+    ]
+    files = sorted(path.name for path in (tmp_path / "first" / "steps").rglob("*.png"))
+    assert files == ["screenshot.png"] * 2
+
+
+def test_a_warning_counts_hidden_actions_by_reason(store: Path, tmp_path: Path) -> None:
+    build(store, tmp_path / "whole")
+    assert check_every_action_shown(tmp_path / "whole") == []
+    assert pq.read_table(tmp_path / "whole" / HIDDEN_ACTIONS_FILE).num_rows == 0
+    build(store, tmp_path / "first", shots=without_pictures(store, tmp_path / "shots", keep=1))
+    (problem,) = check_every_action_shown(tmp_path / "first")
+    assert problem.message == "3 actions are in no screenshot: undecodable 3"
+    assert "datasets.max_hidden_share" in problem.remedy
 
 
 def test_without_a_step_the_demonstration_is_refused(store: Path, tmp_path: Path) -> None:
     shots = without_pictures(store, tmp_path / "shots", keep=0)
-    with pytest.raises(DemonstrationError, match="missing_frame: 4") as caught:
+    with pytest.raises(DemonstrationError, match="undecodable: 4") as caught:
         build(store, tmp_path / "first", shots=shots)
     assert caught.value.problems[0].demonstration == "first"
 
@@ -253,7 +312,8 @@ def test_leaks_give_rates_and_a_warning(
 
 
 def test_the_check_finds_a_wrong_schema(tmp_path: Path) -> None:
-    assert [p.code for p in check_provenance(tmp_path)] == ["missing_table"]
+    assert [p.code for p in check_provenance(tmp_path)] == ["missing_table", "missing_table"]
     table = PROVENANCE_SCHEMA.empty_table().drop_columns(["leak"])
     pq.write_table(table, tmp_path / PROVENANCE_FILE)
-    assert [p.code for p in check_provenance(tmp_path)] == ["wrong_schema"]
+    pq.write_table(table, tmp_path / HIDDEN_ACTIONS_FILE)
+    assert [p.code for p in check_provenance(tmp_path)] == ["wrong_schema", "wrong_schema"]

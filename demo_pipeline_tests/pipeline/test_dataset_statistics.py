@@ -1,6 +1,7 @@
 """Statistics over a store: the tables, the check of agreement, and queries."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import duckdb
@@ -9,8 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from demo_pipeline.cli.stats_command import print_tables, print_views
-from demo_pipeline.datasets.statistics_tables import QUERIES
-from demo_pipeline.datasets.views import views_sql, views_with_files
+from demo_pipeline.datasets.dataset_stats import engine
+from demo_pipeline.datasets.hidden_actions import HIDDEN_ACTIONS_FILE, HIDDEN_ACTIONS_SCHEMA
+from demo_pipeline.datasets.statistics_tables import QUERIES, disagreements, statistics
+from demo_pipeline.datasets.views import create_views, views_sql, views_with_files
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
 from demo_pipeline.pipeline.dataset_stages import (
@@ -27,6 +30,7 @@ from demo_pipeline.pipeline.store_queries import (
 )
 from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline.storage.errors import MissingOutput
+from demo_pipeline_tests.datasets.builders import hide
 from demo_pipeline_tests.sample_workspace import copy_of, open_workspace
 
 NAMES = ("trajectory_index", "sft_samples", "messages_dataset")
@@ -105,7 +109,7 @@ def test_every_view_can_be_queried(counted: Workspace) -> None:
     assert views_with_files(store_views(), root) == {view.name for view in store_views()}
     for view in store_views():
         [row] = run_query(counted, f"SELECT count(*) AS n FROM {view.name}")  # noqa: S608
-        assert row["n"] > 0 or view.name in {"rejected", "trees"}
+        assert row["n"] > 0 or view.name in {"rejected", "trees", "hidden_actions"}
     joined = run_query(
         counted,
         "SELECT a.action_type, s.reason_code FROM actions a"
@@ -123,6 +127,38 @@ def test_the_committed_script_works_in_any_duckdb_in_the_store(
         sql.execute(script)
         assert sql.execute("SELECT count(*) FROM trajectories").fetchall() == [(2,)]
         assert len(sql.execute("SELECT DISTINCT trajectory_id FROM frames").fetchall()) == 2
+
+
+def test_an_index_from_before_hidden_actions_is_counted(counted: Workspace, tmp_path: Path) -> None:
+    with counted.store.open("dataset") as (folder, _):
+        for name, new in (
+            ("trajectories", ["complete", "hidden_actions", "hidden_reasons"]),
+            ("steps", ["complete", "hidden_before"]),
+        ):
+            table = pq.read_table(folder / f"{name}.parquet").drop_columns(new)
+            pq.write_table(table, tmp_path / f"{name}.parquet")
+    with engine() as sql:
+        present = create_views(sql, store_views(), {"dataset": tmp_path})
+        (overview,) = statistics(sql, present)["overview"]
+        assert disagreements(sql, present) == []
+    assert present == {"trajectories", "steps"}
+    assert (overview["trajectories"], overview["hidden_actions"]) == (2, None)
+
+
+def test_hidden_actions_that_the_index_does_not_count_are_a_disagreement(
+    counted: Workspace, tmp_path: Path
+) -> None:
+    with counted.store.open("dataset") as (folder, _):
+        pq.write_table(
+            pq.read_table(folder / "trajectories.parquet"), tmp_path / "trajectories.parquet"
+        )
+    row = {"trajectory_id": "first", **asdict(hide(1))}
+    table = pa.Table.from_pylist([row], schema=HIDDEN_ACTIONS_SCHEMA)
+    pq.write_table(table, tmp_path / HIDDEN_ACTIONS_FILE)
+    with engine() as sql:
+        present = create_views(sql, store_views(), {"dataset": tmp_path})
+        (problem,) = disagreements(sql, present)
+    assert problem.demonstration == "first"
 
 
 def test_a_view_without_files_is_a_comment(tmp_path: Path) -> None:

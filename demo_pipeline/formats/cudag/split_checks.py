@@ -91,8 +91,9 @@ def _shape_faults(report: Mapping[str, Any]) -> Iterator[_ReportFault]:
             if not isinstance(value, int) or not is_int(value) or value < 0:
                 message = f"splits.{split}.{key} must be an integer from 0"
                 yield ("splits", split, key), _fault("split_report", message)
-    for kind in ("trajectories", "records"):
-        value = _at(report, "excluded").get(kind)
+    excluded = {"actions": {}, **_at(report, "excluded")}  # older datasets do not count actions
+    for kind in ("trajectories", "records", "actions"):
+        value = excluded.get(kind)
         if not isinstance(value, dict) or not all(is_int(count) for count in value.values()):
             message = f"excluded.{kind} must be an object of integers"
             yield ("excluded", kind), _fault("split_report", message)

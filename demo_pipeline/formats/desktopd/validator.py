@@ -31,7 +31,8 @@ from demo_pipeline.problems import Problem, Severity
 
 _STEP_FILES = {"screenshot.png", "ui_tree.json", "action.json"}
 _TRAJECTORY_FILES = {"task.json", "result.json", "final_screenshot.png", "steps"}
-_OUR_FILES = {"manifest.json", "provenance.parquet"}  # additions of this pipeline
+# additions of this pipeline
+_OUR_FILES = {"manifest.json", "provenance.parquet", "hidden_actions.parquet"}
 
 CheckedTrees = Mapping[FileId, Nodes]
 """Trees that were read before and are valid → their nodes that actions may refer to."""

@@ -41,7 +41,8 @@ class VideoPointer:
         """(leak, unavoidable, distance to the press in event space) of the frame at `time`.
 
         A leak: the pointer is at the target already, or the frame is after the request's limit.
-        Unavoidable: the pointer was there since the previous action ended.
+        Unavoidable: the pointer was there since the previous action ended, and the frame is early
+        enough.
         """
         late = time > request.limit + LIMIT_TOLERANCE_S and not request.pause
         area = request.target_area
@@ -53,5 +54,5 @@ class VideoPointer:
             earlier = self.path.at(self.clock.event_time(request.since))
         distance = float(np.hypot(position[0] - area.x, position[1] - area.y))
         at_target = area.contains(*position)
-        unavoidable = at_target and earlier is not None and area.contains(*earlier)
-        return late or at_target, unavoidable, round(distance, 1)
+        there_before = at_target and earlier is not None and area.contains(*earlier)
+        return late or at_target, there_before and not late, round(distance, 1)

@@ -1,0 +1,147 @@
+"""Hidden actions: what the person did where no screenshot can show it, so that it is no step.
+
+Belongs here: the reasons, the schema of `hidden_actions.parquet` (one row per hidden action), its
+reader and writer, and where the gaps between the steps are. The table has neither coordinates nor
+text. How a prompt names a hidden action is in `prompts`.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+
+from demo_pipeline.common.parquet import described_schema, read_rows, write_rows
+
+HIDDEN_ACTIONS_FILE = "hidden_actions.parquet"
+
+
+class HiddenReason(StrEnum):
+    """Why an action is no step; each action has the first reason that holds.
+
+    `off_screen`: on another display, or keys after a click there that may have gone there.
+    `no_position`: the log does not say where it was.
+    `unknown_scale`: the log says where, but not in pixels of the video.
+    `before_video`: it began before the first frame.
+    `after_video`: it began after the last frame.
+    `undecodable`: no frame before it could be decoded.
+    """
+
+    OFF_SCREEN = "off_screen"
+    NO_POSITION = "no_position"
+    UNKNOWN_SCALE = "unknown_scale"
+    BEFORE_VIDEO = "before_video"
+    AFTER_VIDEO = "after_video"
+    UNDECODABLE = "undecodable"
+
+
+HIDDEN_ACTIONS_SCHEMA = described_schema(
+    (
+        ("trajectory_id", pa.string(), False, "demonstration id"),
+        ("before_step", pa.int32(), False, "the step that follows; the number of steps: none"),
+        ("action_index", pa.int32(), False, "row of actions.parquet"),
+        ("action_type", pa.string(), False, "OSWorld-Desktopd action type"),
+        ("press_ms", pa.int64(), False, "when the action began, epoch milliseconds"),
+        ("reason", pa.string(), False, ", ".join(HiddenReason)),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenAction:
+    """One hidden action; fields as in `HIDDEN_ACTIONS_SCHEMA`."""
+
+    before_step: int
+    action_index: int
+    action_type: str
+    press_ms: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenActions:
+    """The hidden actions of one demonstration, in time order."""
+
+    actions: tuple[HiddenAction, ...] = ()
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.actions)
+
+    def before(self, step_index: int) -> tuple[HiddenAction, ...]:
+        """Those between the previous step and this one."""
+        return tuple(action for action in self.actions if action.before_step == step_index)
+
+    def follow(self, step_index: int) -> bool:
+        """Whether one comes after a step, so that the state after it is not this step's doing."""
+        return any(action.before_step > step_index for action in self.actions)
+
+    def by_reason(self) -> dict[str, int]:
+        """How many there are by reason; reasons without any are left out."""
+        return dict(sorted(Counter(action.reason for action in self.actions).items()))
+
+    def share(self, visible: int) -> float:
+        """Share of all actions that are hidden, 0 to 1.
+
+        Args:
+            visible: number of steps that are actions, so without waits.
+        """
+        return len(self) / (len(self) + visible) if self.actions else 0.0
+
+    def longest_stretch(self, steps: int) -> range:
+        """Indexes of the most successive steps without a hidden action between them.
+
+        The earliest of equally long stretches; empty without steps.
+
+        Args:
+            steps: number of steps of the trajectory.
+        """
+        inside = {action.before_step for action in self.actions if 0 < action.before_step < steps}
+        bounds = [0, *sorted(inside), steps]
+        stretches = [range(*pair) for pair in pairwise(bounds)]
+        return max(stretches, key=len)
+
+    def whole_stretch(self, steps: int, min_steps: int) -> range | None:
+        """The steps that an export of whole trajectories takes; None: too few without a gap.
+
+        All of them when nothing is hidden, however few.
+
+        Args:
+            steps: number of steps of the trajectory.
+            min_steps: the shortest stretch of a demonstration with hidden actions.
+        """
+        if not self.actions:
+            return range(steps)
+        stretch = self.longest_stretch(steps)
+        return stretch if len(stretch) >= min_steps else None
+
+
+NOTHING_HIDDEN = HiddenActions()
+
+
+def hidden_rows(trajectory_id: str, actions: Iterable[HiddenAction]) -> list[Mapping[str, object]]:
+    """Rows of `HIDDEN_ACTIONS_SCHEMA`."""
+    return [{"trajectory_id": trajectory_id, **asdict(action)} for action in actions]
+
+
+def write_hidden_actions(folder: Path, trajectory_id: str, actions: Iterable[HiddenAction]) -> None:
+    """Write hidden_actions.parquet into a trajectory's folder, without rows when none is hidden."""
+    rows = hidden_rows(trajectory_id, actions)
+    write_rows(folder / HIDDEN_ACTIONS_FILE, rows, HIDDEN_ACTIONS_SCHEMA)
+
+
+def read_hidden_actions(folder: Path) -> HiddenActions:
+    """The hidden actions of a trajectory; none for one that was written before the table existed.
+
+    Raises:
+        OSError, pyarrow.ArrowException: the file cannot be read as Parquet.
+    """
+    path = folder / HIDDEN_ACTIONS_FILE
+    if not path.is_file():
+        return NOTHING_HIDDEN
+    names = [name for name in HIDDEN_ACTIONS_SCHEMA.names if name != "trajectory_id"]
+    rows = read_rows(path, HIDDEN_ACTIONS_SCHEMA, names)
+    return HiddenActions(tuple(HiddenAction(**row) for row in rows))

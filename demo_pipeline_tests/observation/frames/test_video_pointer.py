@@ -1,0 +1,37 @@
+"""Whether a frame shows the pointer at its target, and whether that could be avoided."""
+
+import pytest
+
+from demo_pipeline.actions.inputs import Input
+from demo_pipeline.observation.calibration.canvas import fit_canvas
+from demo_pipeline.observation.calibration.clock import Clock
+from demo_pipeline.observation.frames.frame_requests import FrameRequest
+from demo_pipeline.observation.frames.pointer_path import PointerPath, TargetArea
+from demo_pipeline.observation.frames.video_frames import Span
+from demo_pipeline.observation.frames.video_pointer import VideoPointer
+
+AREA = TargetArea(500.0, 300.0, 40.0)
+REQUEST = FrameRequest(1, 5.0, 2.0, 4.9, 4.5, AREA, None, Span(2.0, 4.9))
+
+
+def pointer(*moves: tuple[int, float]) -> VideoPointer:
+    """A pointer at y 300: (epoch ms, x)."""
+    path = PointerPath([Input(n, time, "mousemove", x, 300.0) for n, (time, x) in enumerate(moves)])
+    clock = Clock(0.0, "pixels", 5.0)
+    return VideoPointer(path, clock, fit_canvas((1920, 1080), 1.0), 0.1)
+
+
+@pytest.mark.parametrize(
+    ("moves", "time", "expected"),
+    [
+        (((0, 10.0), (4600, 500.0)), 4.0, (False, False)),
+        (((0, 10.0), (4600, 500.0)), 4.7, (True, False)),
+        (((0, 500.0),), 4.0, (True, True)),
+        (((0, 500.0),), 4.95, (True, False)),  # after the limit: it may show the press
+        (((0, 10.0),), 4.95, (True, False)),
+    ],
+)
+def test_a_leak_is_unavoidable_only_in_a_frame_from_before_the_limit(
+    moves: tuple[tuple[int, float], ...], time: float, expected: tuple[bool, bool]
+) -> None:
+    assert pointer(*moves).leak(REQUEST, time)[:2] == expected

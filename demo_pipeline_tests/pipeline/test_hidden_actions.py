@@ -29,7 +29,7 @@ from demo_pipeline.pipeline.demonstration_stages import STAGES, TRAJECTORIES_STA
 from demo_pipeline.pipeline.runner import run_stage
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import read_lines
-from demo_pipeline_tests.sample_workspace import run_catalog
+from demo_pipeline_tests.sample_workspace import open_workspace, run_catalog
 from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.recording import GroundTruth, write_recording
 from demo_pipeline_tests.simulator.script import (
@@ -101,7 +101,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
     options = replace(SMALL, ffmpeg_start_line=True, scan_every_s=None)
     truth = write_recording(root / "uploads" / "demo", script(*ACTS), options)
     add_hidden_actions(root / "uploads" / "demo", truth)
-    pipeline = open_pipeline(root, datasets=SPLITS)
+    pipeline = open_workspace(root, datasets=SPLITS)
     run_catalog(pipeline)
     results = {stage.name: run_stage(pipeline, stage, "demo") for stage in STAGES}
     datasets = (INDEX_STAGE, SFT_STAGE, MESSAGES_STAGE, CUDAG_STAGE, STATISTICS_STAGE)

@@ -37,7 +37,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("target_y", pa.int32(), True, "target box on the canvas, pixels"),
     ("target_width", pa.int32(), True, "target box on the canvas, pixels"),
     ("target_height", pa.int32(), True, "target box on the canvas, pixels"),
-    ("wheel_method", pa.string(), True, "scroll: evidence, override, unit_signature or documented"),
+    ("wheel_method", pa.string(), True, "scroll: evidence, override or unit_signature"),
     ("off_screen", pa.bool_(), False, "the action is outside the recorded screen"),
     ("scale", pa.float64(), False, "screen pixels * scale + pad = canvas pixels"),
     ("pad_x", pa.float64(), False, "canvas pixels"),

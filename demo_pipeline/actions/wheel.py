@@ -188,6 +188,18 @@ def count_votes(scrolls: Iterable[ScrollEvidence]) -> WheelVote:
     )
 
 
+def sign_disagrees(
+    delta_sum: float | None, rule_direction: str | None, vote: WheelVote
+) -> bool | None:
+    """Whether the video shows another sign of the deltas than the rule gives for a scroll.
+
+    None: the video does not show it.
+    """
+    if vote.positive is None or not delta_sum:
+        return None
+    return direction_of(delta_sum, vote.positive) != rule_direction
+
+
 def scroll_direction(
     action_index: int, delta_sum: float | None, method: str | None, vote: WheelVote
 ) -> Direction | None:

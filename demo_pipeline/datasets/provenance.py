@@ -38,6 +38,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("target_width", pa.int32(), True, "target box on the canvas, pixels"),
     ("target_height", pa.int32(), True, "target box on the canvas, pixels"),
     ("wheel_method", pa.string(), True, "scroll: evidence, override or unit_signature"),
+    ("wheel_disagrees", pa.bool_(), True, "scroll: the video shows the opposite sign of the rule"),
     ("off_screen", pa.bool_(), False, "the action is outside the recorded screen"),
     ("scale", pa.float64(), False, "screen pixels * scale + pad = canvas pixels"),
     ("pad_x", pa.float64(), False, "canvas pixels"),

@@ -75,6 +75,11 @@ class ActionSettings(Section):
     click_max_ms: int = Field(500, description="ms; a longer press in one place is flagged long")
     multi_click_ms: int = Field(500, description="ms between presses; Windows' and GTK's default")
     scroll_gap_ms: int = Field(1000, description="ms; a longer gap starts a new scroll")
+    key_run_gap_ms: int = Field(
+        400,
+        description="ms between presses of a navigation key; a longer gap leaves time to look and "
+        "starts a new action (tapping is faster, seeing and deciding takes about as long)",
+    )
     pointer_rest_ms: int = Field(300, description="ms; a rest this long ends a pointer movement")
     pause_ms: int = Field(2000, description="ms; no input of any kind for this long is a pause")
     split_typing_at_pauses: bool = Field(False, description="into several `type` actions")

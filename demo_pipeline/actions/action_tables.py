@@ -48,11 +48,13 @@ _ACTION_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("path", _PATH, False, "drag: the pointer while the button was down"),
     ("text", pa.string(), True, "type: the resulting text, Backspaces applied"),
     ("keys", pa.list_(pa.string()), False, "hotkey: pyautogui names, in press order"),
+    ("presses", pa.int32(), True, "hotkey: how often it was pressed, 1 or more"),
     ("direction", pa.string(), True, "scroll: up or down"),
     ("amount", pa.int32(), True, "scroll: notches"),
     ("wheel_sum", pa.float64(), True, "scroll: sum of the raw deltas"),
+    ("wheel_remainder", pa.float64(), True, "scroll: notches that amount leaves out, as logged"),
     ("wheel_unit", pa.string(), True, "scroll: 120 (per notch), notch or pixel"),
-    ("wheel_method", pa.string(), True, "scroll: override, unit_signature or documented"),
+    ("wheel_method", pa.string(), True, "scroll: override or unit_signature"),
     ("seconds", pa.float64(), True, "pause: time without any input"),
     ("press_ms", pa.int64(), False, "first press, epoch milliseconds"),
     ("end_ms", pa.int64(), False, "last release, epoch milliseconds"),
@@ -97,9 +99,11 @@ class Action:
     path: list[dict[str, Any]] = field(default_factory=list)
     text: str | None = None
     keys: list[str] = field(default_factory=list)
+    presses: int | None = None
     direction: str | None = None
     amount: int | None = None
     wheel_sum: float | None = None
+    wheel_remainder: float | None = None
     wheel_unit: str | None = None
     wheel_method: str | None = None
     seconds: float | None = None
@@ -113,7 +117,8 @@ class Action:
         if self.action_type == "type":
             return f"type({len(self.text or '')} chars)"
         if self.action_type == "hotkey":
-            return f"hotkey({'+'.join(self.keys)})"
+            times = f" {self.presses} times" if (self.presses or 1) > 1 else ""
+            return f"hotkey({'+'.join(self.keys)}{times})"
         if self.action_type == "pause":
             return f"pause({self.seconds:.1f} s)"
         position = "?" if self.x is None or self.y is None else f"{self.x:.0f}, {self.y:.0f}"

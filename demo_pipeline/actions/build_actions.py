@@ -24,11 +24,15 @@ from demo_pipeline.actions.repair import Repairs, repair
 from demo_pipeline.actions.segmentation import Segmentation, segment
 from demo_pipeline.common.parquet import read_table, schema_problems, write_table
 from demo_pipeline.common.recording_files import LOG_FILE
-from demo_pipeline.formats.demonstration.event_types import INPUT_EVENTS, EventType
+from demo_pipeline.formats.demonstration.event_types import (
+    INPUT_EVENTS,
+    KEY_EVENTS,
+    EventType,
+)
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.event_tables import REJECTED_SCHEMA
 from demo_pipeline.recording.events import DEFECT_REMEDY, REJECTED_FILE, read_events
-from demo_pipeline.recording.key_names import public_name
+from demo_pipeline.recording.key_vocabulary import platform_of_keys, public_name
 from demo_pipeline.settings import ActionSettings
 
 MAX_PREVIEW = 50  # actions in the summary
@@ -43,16 +47,23 @@ def build_actions(
 ) -> dict[str, Any]:
     """Write actions.parquet and ledger.parquet for committed events and return a summary.
 
-    `platform` is meta.platform: the meaning of key names and the wheel's unit depend on it.
+    `platform` is meta.platform: the meaning of key names and the wheel's unit depend on it. If it
+    is empty, the names of the keys decide when they leave no doubt.
     """
     events = read_events(events_folder)
     rejected = read_table(events_folder / REJECTED_FILE, REJECTED_SCHEMA)
-    inputs, repairs = repair(inputs_of(events), platform, settings)
+    logged = inputs_of(events)
+    platform = platform or platform_of_keys(item.name for item in logged if item.kind in KEY_EVENTS)
+    inputs, repairs = repair(logged, platform, settings)
     segmentation = segment(inputs, platform, settings)
     write_actions(out / ACTIONS_FILE, segmentation.actions)
     accounting = _accounting(events, rejected, repairs, segmentation)
     write_table(out / ACCOUNTING_FILE, accounting)
-    return _summary(segmentation, repairs, accounting)
+    unreadable = sum(item.unreadable for item in inputs)
+    return _summary(segmentation, repairs, accounting) | {
+        "platform": platform,
+        "unreadable_characters": unreadable,
+    }
 
 
 def _accounting(
@@ -117,6 +128,7 @@ def _summary(segmentation: Segmentation, repairs: Repairs, accounting: pa.Table)
         "joined_positions": repairs.filled_positions,
         "late_lines": repairs.late_lines,
         "second_shifts": repairs.second_shifts,
+        "wheel_remainder": round(segmentation.wheel_remainder, 6),
         "unknown_keys": sorted({public_name(name) for name in segmentation.unknown_keys}),
         "preview": [action.describe() for action in segmentation.actions[:MAX_PREVIEW]],
     }

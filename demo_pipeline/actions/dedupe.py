@@ -4,7 +4,7 @@ Belongs here: how often each kind of event was logged, and the pass that keeps o
 """
 
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from demo_pipeline.actions.inputs import Input
@@ -44,11 +44,14 @@ def deduplicate(inputs: list[Input], window_ms: int) -> Deduplicated:
     """Keep the first of each event that several hooks logged.
 
     The factor n is decided per kind of event, from how often an identical event follows within
-    `window_ms`; a kind whose events do not decide it takes the factor of the others. A press
-    directly after a press of the same key, or a release after a release, is a duplicate with any
-    factor: neither a person nor auto-repeat is that fast.
+    `window_ms`; a kind whose events do not decide it takes the factor of the others. A press of a
+    button directly after a press, or a release after a release, is a duplicate with any factor: no
+    person is that fast. A press of a key directly after a press is one only if the hooks doubled
+    releases as well, in the recording or at the end of this press. Otherwise it is auto-repeat that
+    a stalled recorder stamped late.
     """
     factors = _factors(inputs, window_ms)
+    doubled = _doubled_holds(inputs, window_ms)
     groups: dict[Hashable, _Group] = {}
     last_kind: dict[str, str] = {}
     kept, dropped = [], []
@@ -56,7 +59,11 @@ def deduplicate(inputs: list[Input], window_ms: int) -> Deduplicated:
         factor = factors.get(item.kind, 1)
         reach = window_ms * (LATE_WINDOWS if factor > 1 else 1)
         group = groups.get(_identity(item))
-        repeated = item.kind in _PRESSES_AND_RELEASES and last_kind.get(item.name) == item.kind
+        repeated = (
+            item.kind in _PRESSES_AND_RELEASES
+            and last_kind.get(item.name) == item.kind
+            and (item.kind != EventType.KEYDOWN or factor > 1 or item.index in doubled)
+        )
         if group and item.time - group.time <= reach and (group.size < factor or repeated):
             group.size += 1
             dropped.append(item.index)
@@ -77,8 +84,44 @@ def _identity(item: Input) -> Hashable:
 def _factors(inputs: Iterable[Input], window_ms: int) -> dict[str, int]:
     sizes = _group_sizes(inputs, window_ms)
     factors = {kind: _factor(counter) for kind, counter in sizes.items()}
+    if (factors.get(EventType.KEYDOWN) or 1) > 1 and not _others_are_doubled(sizes, factors):
+        factors[EventType.KEYDOWN] = 1
     smallest = min(filter(None, factors.values()), default=1)
     return {kind: factor or smallest for kind, factor in factors.items()}
+
+
+def _others_are_doubled(
+    sizes: Mapping[str, Counter[int]], factors: Mapping[str, int | None]
+) -> bool:
+    """Whether releases of keys were doubled; without enough of them, whether other kinds were.
+
+    Presses of keys alone prove nothing: a stalled recorder stamps auto-repeat with one time.
+    """
+    releases = factors.get(EventType.KEYUP)
+    if releases is not None:
+        return releases > 1
+    groups = [
+        size for kind, n in sizes.items() if kind != EventType.KEYDOWN for size in n.elements()
+    ]
+    return not groups or sum(size > 1 for size in groups) * 2 > len(groups)
+
+
+def _doubled_holds(inputs: Sequence[Input], window_ms: int) -> set[int]:
+    """Line numbers of the presses of keys whose own release was logged more than once."""
+    doubled: set[int] = set()
+    presses: dict[str, list[int]] = {}
+    released: dict[str, Input] = {}
+    for item in inputs:
+        if item.kind == EventType.KEYDOWN:
+            if item.name in released:
+                del released[item.name]
+                presses[item.name] = []
+            presses.setdefault(item.name, []).append(item.index)
+        elif item.kind == EventType.KEYUP:
+            before = released.setdefault(item.name, item)
+            if before is not item and item.time - before.time <= window_ms:
+                doubled.update(presses.get(item.name, ()))
+    return doubled
 
 
 def _group_sizes(inputs: Iterable[Input], window_ms: int) -> dict[str, Counter[int]]:

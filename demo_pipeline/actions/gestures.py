@@ -17,6 +17,7 @@ class GestureKind(StrEnum):
     CHAR = "char"
     BACKSPACE = "backspace"
     HOTKEY = "hotkey"
+    UNKNOWN = "unknown"  # a key or button in no table: no action, but what it did is not known
 
 
 @dataclass
@@ -31,9 +32,13 @@ class Gesture:
         x, y, end_x, end_y: screen pixels; None where the recording has no position.
         path: (x, y, epoch ms) of the moves while a button was held.
         button: `left`, `right` or `middle`.
-        delta: of a wheel event, as logged.
+        delta: of a wheel event, as logged; of a scroll, the sum.
+        deltas: of a scroll, its wheel events in time order, as logged.
         keys: pyautogui names of a hotkey, in press order.
         char: the character that a key typed; empty if the keyboard layout has none.
+        dead: a dead key, which typed nothing by itself.
+        key_press: of a hotkey, when its last key was pressed, epoch milliseconds.
+        repeat: auto-repeat of a held key.
         flags: what was unusual, e.g. `long`, `never_released`.
     """
 
@@ -50,6 +55,10 @@ class Gesture:
     path: list[tuple[float, float, int]] = field(default_factory=list)
     button: str = ""
     delta: float = 0.0
+    deltas: tuple[float, ...] = ()
     keys: tuple[str, ...] = ()
     char: str = ""
+    dead: bool = False
+    key_press: int = 0
+    repeat: bool = False
     flags: set[str] = field(default_factory=set)

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from demo_pipeline.formats.demonstration.event_types import INPUT_EVENTS
 from demo_pipeline.recording.event_tables import Event
 from demo_pipeline.recording.events import event_rows
+from demo_pipeline.recording.typed_characters import read_typed_character
 
 _INPUT_EVENTS = pa.array(sorted(INPUT_EVENTS))
 
@@ -30,6 +31,8 @@ class Input(msgspec.Struct, frozen=True, gc=False):
         name: button or key name as logged.
         delta: of the wheel, in the recorder's unit and sign.
         char: the character that the recorder logged for a key; empty where it logged none.
+        dead: the recorder logged a dead key, which types nothing by itself.
+        unreadable: the recorder logged a character in a form that cannot be read.
     """
 
     index: int
@@ -40,6 +43,8 @@ class Input(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
     delta: float = 0.0
     char: str = ""
+    dead: bool = False
+    unreadable: bool = False
 
 
 class HasPosition(Protocol):
@@ -56,6 +61,7 @@ class HasPosition(Protocol):
 
 def as_input(event: Event) -> Input:
     """An input event, its absent values replaced by empty ones."""
+    typed = read_typed_character(event.actual_char)
     return Input(
         event.event_index,
         event.time_ms,
@@ -64,7 +70,9 @@ def as_input(event: Event) -> Input:
         event.y,
         event.button or event.key or "",
         event.delta or 0.0,
-        event.actual_char or "",
+        typed.text,
+        typed.dead,
+        typed.unreadable,
     )
 
 

@@ -14,9 +14,10 @@ from demo_pipeline.recording.key_names import Key, KeyboardLayout, lookup
 REPEAT_GAP_MS = 600  # longest time between two keydowns of a key that auto-repeats
 # With one of these held, a key is a hotkey and types nothing.
 SHORTCUT_MODIFIERS = frozenset({"ctrl", "alt", "win", "command", "fn"})
-# Keys whose auto-repeat acts again, so that each repeat is an action.
-REPEATING_KEYS = frozenset(
-    {"left", "right", "up", "down", "delete", "pageup", "pagedown", "home", "end"}
+# Keys whose auto-repeat acts again, and whose presses in quick succession are one action.
+NAVIGATION_KEYS = frozenset(
+    {"left", "right", "up", "down", "pageup", "pagedown", "home", "end", "tab"}
+    | {"delete", "backspace"}
 )
 LOCK_KEYS = frozenset({"capslock", "numlock", "scrolllock"})
 # Keypad keys without Num Lock: character with Num Lock → pyautogui name.
@@ -56,7 +57,7 @@ class KeyboardReader:
     """Reads the keydown and keyup events in time order.
 
     Attributes:
-        gestures: characters, backspaces and hotkeys, in the order of their presses.
+        gestures: characters, backspaces, hotkeys and unknown keys, in the order of their presses.
         reasons: line number → why the event is part of no action.
         unknown_keys: logged names that are in no table.
     """
@@ -113,12 +114,13 @@ class KeyboardReader:
         """An auto-repeat: a new gesture if the key acts again, else one long press."""
         press.time, press.repeating = item.time, True
         gesture = press.gesture
-        acts = gesture is not None and (
+        if gesture is not None and (
             gesture.kind in {GestureKind.CHAR, GestureKind.BACKSPACE}
-            or (key.name in REPEATING_KEYS and not SHORTCUT_MODIFIERS & set(gesture.modifiers))
-        )
-        if acts:
+            or gesture.keys[-1] in NAVIGATION_KEYS
+        ):
             press.gesture = self._press(key, item)
+            if press.gesture is not None:
+                press.gesture.repeat = True
         elif gesture is not None:
             gesture.events.append(item.index)
             gesture.flags.add("held")
@@ -131,14 +133,17 @@ class KeyboardReader:
             self._numlock ^= key.name == "numlock"
             self.reasons[item.index] = "keyboard_state"
             return None
-        if not key.known and not _printable(item.char):
+        if not key.known and not item.char and not item.dead:
             self.unknown_keys.add(key.name)
             self.reasons[item.index] = "unknown_key"
+            unknown = Gesture(GestureKind.UNKNOWN, item.time, item.time, item.index, [])
+            self._modifiers.apply_to(unknown, item.time)
+            self.gestures.append(unknown)
             return None
         gesture = Gesture(GestureKind.HOTKEY, item.time, item.time, item.index, [])
         held = self._modifiers.apply_to(gesture, item.time)
         gesture.events.append(item.index)
-        gesture.modifiers = held
+        gesture.modifiers, gesture.key_press = held, item.time
         self._interpret(gesture, key, item, set(held))
         self.gestures.append(gesture)
         return gesture
@@ -147,7 +152,8 @@ class KeyboardReader:
         text = self._text(key, item, held)
         if text is not None:
             gesture.kind, gesture.char = GestureKind.CHAR, text
-            if not text:
+            gesture.dead = item.dead
+            if not text and not item.dead:
                 gesture.flags.add("unknown_character")
             return
         if key.name == "backspace" and not held - {"shift"}:
@@ -162,12 +168,13 @@ class KeyboardReader:
         gesture.keys = tuple(dict.fromkeys([*names, name]))
 
     def _text(self, key: Key, item: Input, held: set[str]) -> str | None:
-        """The character that a press types; empty: unknown; None: it types nothing."""
+        """The character that a press types; empty: unknown or a dead key; None: no character."""
         altgr = "altgr" in held
         option = self._platform == "macos" and held <= {"alt", "altgr", "shift"}
-        if held & SHORTCUT_MODIFIERS and not altgr and not (option and _printable(item.char)):
+        logged = bool(item.char) or item.dead
+        if held & SHORTCUT_MODIFIERS and not altgr and not (option and logged):
             return None
-        if _printable(item.char):
+        if logged:
             return item.char
         if not key.char or (key.keypad and not self._numlock and key.char in _NUMLOCK_OFF):
             return None
@@ -177,7 +184,3 @@ class KeyboardReader:
         if key.char.isalpha():
             return key.shifted if shift != self._caps else key.char
         return key.shifted if shift else key.char
-
-
-def _printable(text: str) -> bool:
-    return bool(text) and text.isprintable()

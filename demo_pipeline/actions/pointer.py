@@ -36,14 +36,19 @@ class _Press:
 class PointerReader:
     """Reads the pointer and wheel events in time order.
 
+    `in_pixels`: the deltas are pixels, and those of 0 are phases of a scroll.
+
     Attributes:
-        gestures: clicks, drags and wheel events, in the order of their presses.
+        gestures: clicks, drags, wheel events and presses of unknown buttons, in order.
         reasons: line number → why the event is part of no action.
     """
 
-    def __init__(self, settings: ActionSettings, modifiers: ModifierTracker) -> None:
+    def __init__(
+        self, settings: ActionSettings, modifiers: ModifierTracker, *, in_pixels: bool = False
+    ) -> None:
         self._settings = settings
         self._modifiers = modifiers
+        self._in_pixels = in_pixels
         self._presses: dict[str, _Press] = {}
         self._assigned_moves: set[int] = set()
         self.gestures: list[Gesture] = []
@@ -74,6 +79,9 @@ class PointerReader:
         button = BUTTONS.get(item.name.lower())
         if button is None:
             self.reasons[item.index] = "other_button"
+            unknown = Gesture(GestureKind.UNKNOWN, item.time, item.time, item.index, [])
+            self._modifiers.apply_to(unknown, item.time)
+            self.gestures.append(unknown)
             return
         if button in self._presses:
             self._unreleased(button)
@@ -121,7 +129,7 @@ class PointerReader:
         self._presses.pop(button).gesture.flags.add("never_released")
 
     def _wheel(self, item: Input) -> None:
-        if not item.delta:
+        if not item.delta and not self._in_pixels:
             self.reasons[item.index] = "zero_delta"
             return
         gesture = Gesture(
@@ -134,5 +142,6 @@ class PointerReader:
             y=item.y,
             delta=item.delta,
         )
-        gesture.modifiers = self._modifiers.apply_to(gesture, item.time)
+        if item.delta:  # a touchpad's phase without movement uses no modifier
+            gesture.modifiers = self._modifiers.apply_to(gesture, item.time)
         self.gestures.append(gesture)

@@ -17,7 +17,8 @@ from demo_pipeline.actions.inputs import Input
 from demo_pipeline.actions.keyboard import KeyboardReader
 from demo_pipeline.actions.modifiers import ModifierTracker
 from demo_pipeline.actions.pointer import PointerReader
-from demo_pipeline.actions.wheel import wheel_rule
+from demo_pipeline.actions.scrolls import join_scrolls
+from demo_pipeline.actions.wheel import logs_pixels
 from demo_pipeline.formats.demonstration.event_types import EventType
 from demo_pipeline.settings import ActionSettings
 
@@ -32,18 +33,22 @@ class Segmentation:
         actions: with pauses, in time order.
         reasons: line number → why the input event is part of no action.
         unknown_keys: logged key names that are in no table.
+        wheel_remainder: notches that no scroll contains, signed as logged.
     """
 
     actions: list[Action]
     reasons: dict[int, str]
     unknown_keys: set[str] = field(default_factory=set)
+    wheel_remainder: float = 0.0
 
 
 def segment(inputs: list[Input], platform: str, settings: ActionSettings) -> Segmentation:
     """Turn repaired inputs (in time order) into actions."""
+    deltas = [item.delta for item in inputs if item.kind == EventType.MOUSEWHEEL]
+    in_pixels = logs_pixels(deltas, platform)
     modifiers = ModifierTracker(inputs)
     keyboard = KeyboardReader(platform, settings.keyboard_layout, modifiers)
-    pointer = PointerReader(settings, modifiers)
+    pointer = PointerReader(settings, modifiers, in_pixels=in_pixels)
     readers: dict[str, Callable[[Input], None]] = {
         EventType.KEYDOWN: keyboard.down,
         EventType.KEYUP: keyboard.up,
@@ -56,9 +61,9 @@ def segment(inputs: list[Input], platform: str, settings: ActionSettings) -> Seg
     unsorted = [*keyboard.gestures, *modifiers.gestures, *pointer.gestures]
     in_time_order = sorted(unsorted, key=lambda g: (g.start, g.index))
     gestures = _without_stray_taps(in_time_order, reasons)
-    deltas = [gesture.delta for gesture in gestures if gesture.kind is GestureKind.WHEEL]
-    grouper = Grouper(settings, wheel_rule(deltas, platform, settings), reasons)
-    for gesture in gestures:
+    scrolls = join_scrolls(gestures, settings, reasons, in_pixels=in_pixels)
+    grouper = Grouper(settings, reasons, in_pixels=in_pixels)
+    for gesture in scrolls.gestures:
         grouper.add(gesture)
     actions = _without_stop_shortcut(grouper.finish(), settings, reasons)
     actions.sort(key=_order)
@@ -66,7 +71,7 @@ def segment(inputs: list[Input], platform: str, settings: ActionSettings) -> Seg
     actions = sorted([*actions, *_pauses(actions, inputs, settings)], key=_order)
     for number, action in enumerate(actions):
         action.action_index = number
-    return Segmentation(actions, reasons, keyboard.unknown_keys)
+    return Segmentation(actions, reasons, keyboard.unknown_keys, scrolls.remainder)
 
 
 def _order(action: Action) -> tuple[int, int]:

@@ -24,7 +24,7 @@ from demo_pipeline.common.parquet import read_table
 from demo_pipeline.formats.demonstration.event_types import BUTTON_EVENTS, POINTER_EVENTS
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.events import read_events, rejected_lines
-from demo_pipeline.recording.key_names import public_name
+from demo_pipeline.recording.key_vocabulary import public_name
 from demo_pipeline.recording.manifest import RecordingManifest
 
 _REPAIRS = {

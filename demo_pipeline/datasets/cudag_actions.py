@@ -37,7 +37,10 @@ class ActionCalls:
 def tool_calls(
     action: StepAction, size: ImageSize, settings: DatasetSettings
 ) -> tuple[ToolCall, ...]:
-    """An action as one call or, for a drag, two: `mouse_move`, then `left_click_drag`.
+    """An action as one call or several.
+
+    A drag is `mouse_move`, then `left_click_drag`. A key pressed n times is n calls: one call with
+    the key n times would be executed as one press.
 
     Args:
         action: coordinates in pixels of the screenshot.
@@ -48,13 +51,19 @@ def tool_calls(
         case TypeParameters(text=text):
             return (ToolCall("type", {"text": text}),)
         case HotkeyParameters(keys=keys):
-            return (ToolCall("key", {"keys": list(keys)}),)
+            return (ToolCall("key", {"keys": list(keys)}),) * presses_of(action)
         case WaitParameters(seconds=seconds):
             return (ToolCall("wait", {"time": seconds}),)
     coordinates = [{"coordinate": list(to_ru(*point, size))} for point in points(action)]
     if isinstance(action.parameters, DragParameters):
         return ToolCall("mouse_move", coordinates[0]), ToolCall("left_click_drag", coordinates[1])
     return (_pointing_call(action, coordinates[0], settings),)
+
+
+def presses_of(action: StepAction) -> int:
+    """How often the keys of an action are pressed; 1 for actions without keys."""
+    parameters = action.parameters
+    return (parameters.presses or 1) if isinstance(parameters, HotkeyParameters) else 1
 
 
 def _pointing_call(

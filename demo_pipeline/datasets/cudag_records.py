@@ -15,6 +15,7 @@ from demo_pipeline.datasets.cudag_actions import (
     ImageSize,
     describe_action,
     is_off_screen,
+    presses_of,
     task_type,
 )
 from demo_pipeline.datasets.export_loop import Excluded
@@ -91,8 +92,9 @@ class RecordDraft:
         return CudagRecord(id=self.id, image=image, conversations=turns, metadata=self.metadata)
 
     def test(self) -> CudagTest:
-        """The record as an entry of `test.json`."""
-        first, *more = (call.as_dict() for call in self.calls)
+        """The record as an entry of `test.json`, which expects a repeated key once."""
+        calls = self.calls[:1] if self.metadata.presses > 1 else self.calls
+        first, *more = (call.as_dict() for call in calls)
         return CudagTest(
             test_id=self.id,
             screenshot=f"images/{self.id}.png",
@@ -253,6 +255,7 @@ def _metadata(
         end_coords=positions[1] if len(positions) > 1 else (0, 0),
         scroll_direction=scroll.direction if scroll else "",
         scroll_amount=scroll.amount if scroll else 0,
+        presses=presses_of(action),
         trajectory_id=trajectory.id,
         step_index=step.index,
         application=trajectory.task.application,

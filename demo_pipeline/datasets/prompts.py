@@ -5,7 +5,8 @@ in `formats.cudag.tool_calls`.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from demo_pipeline.datasets.hidden_actions import HiddenAction, HiddenReason
@@ -98,14 +99,17 @@ def system_prompt(settings: DatasetSettings) -> str:
 
 
 def history_line(number: int, calls: Sequence[ToolCall], note: str) -> str:
-    """A previous action as `1. {arguments}`, with markers escaped.
+    """A previous action as `1. {arguments}`, with markers escaped; equal calls once, `n times`.
 
     Args:
         number: number of the line, from 1.
         calls: the calls of the action.
         note: what the calls cannot express, or empty.
     """
-    texts = [render_json(call.named_arguments())[0] for call in calls]
+    texts = [
+        render_json(call.named_arguments())[0] + (f" {times} times" if times > 1 else "")
+        for call, times in _repeated(calls)
+    ]
     return f"{number}. {' then '.join(texts)}{escape_markers(note)[0]}"
 
 
@@ -137,6 +141,12 @@ def hidden_line(number: int, action: HiddenAction) -> str:
     """
     done = _DONE.get(action.action_type, "acted")
     return f"{number}. {done} {_UNSEEN.get(action.reason, 'out of sight')}"
+
+
+def _repeated(calls: Sequence[ToolCall]) -> Iterator[tuple[ToolCall, int]]:
+    """Yield runs of equal calls as (call, number of calls)."""
+    for call, run in groupby(calls):
+        yield call, sum(1 for _ in run)
 
 
 def human_prompt(instruction: str, history: Sequence[str]) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
-from demo_pipeline.actions.wheel import EVIDENCE, WheelVote, scroll_direction
+from demo_pipeline.actions.wheel import EVIDENCE, WheelVote, scroll_direction, sign_disagrees
 from demo_pipeline.datasets.hidden_actions import HiddenAction, HiddenActions, HiddenReason
 from demo_pipeline.formats.desktopd.step_actions import PARAMETERS, StepAction, TargetElement
 from demo_pipeline.formats.desktopd.vocabulary import ActionType
@@ -23,12 +23,17 @@ _KEYBOARD = frozenset({"type", "hotkey"})
 
 @dataclass(frozen=True)
 class Step:
-    """An action that became a step, with its rows of the frames and trees tables."""
+    """An action that became a step, with its rows of the frames and trees tables.
+
+    `wheel_disagrees`: whether the video shows the opposite of the sign that the rule gives for a
+    scroll; None for other actions, and when the video does not show it.
+    """
 
     action: Action
     written: StepAction
     frame: _Row
     tree: _Row
+    wheel_disagrees: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +94,8 @@ def build_steps(
             target_element=target,
             reasoning=_reasoning(action, target, parameters),
         )
-        steps.append(Step(action, written, frame, tree))
+        disagrees = sign_disagrees(recorded.wheel_sum, recorded.direction, evidence.wheel)
+        steps.append(Step(action, written, frame, tree, disagrees))
     return Steps(tuple(steps), HiddenActions(tuple(hidden)), pauses)
 
 
@@ -180,7 +186,8 @@ def _parameters(
         case "type":
             return ActionType.TYPE, {"text": action.text}
         case "hotkey":
-            return ActionType.HOTKEY, {"keys": list(action.keys)}
+            presses = {"presses": action.presses} if (action.presses or 1) > 1 else {}
+            return ActionType.HOTKEY, {"keys": list(action.keys), **presses}
         case "pause":
             return ActionType.WAIT, {"seconds": waits[action.action_index]}
     modifiers = {"modifiers": list(action.modifiers)} if action.modifiers else {}
@@ -230,7 +237,8 @@ def _reasoning(action: Action, target: TargetElement | None, parameters: Mapping
         case "type":
             return f"Type the text into {element}." if element else "Type the text."
         case "hotkey":
-            return f"Press {'+'.join(action.keys)}."
+            times = f" {action.presses} times" if (action.presses or 1) > 1 else ""
+            return f"Press {'+'.join(action.keys)}{times}."
         case _:
             return "Wait until the screen has settled."
 

@@ -6,7 +6,7 @@ tables of provenance and hidden actions, and the stage's checks.
 
 import shutil
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC
 from pathlib import Path
 from typing import Any
@@ -169,6 +169,7 @@ def _provenance(
         **{key: tree[key] for key in ("tree_age_ms", "freshness", "cursor_agrees")},
         **{key: tree[key] for key in ("target_x", "target_y", "target_width", "target_height")},
         "wheel_method": step.action.wheel_method,
+        "wheel_disagrees": step.wheel_disagrees,
         "off_screen": False,
         "scale": evidence.canvas.event_scale * evidence.canvas.scale,
         "pad_x": float(evidence.canvas.pad_x),
@@ -207,12 +208,23 @@ def _summary(
         "by_type": dict(sorted(types.items())),
         "left_out": built.left_out,
         "complete": not built.hidden,
+        "warnings": list(_wheel_warning(built)),
         "success": result.success,
         "error_message": result.error_message,
         "seconds": result.completion_time_ms / 1000,
         **leak_rates(rows).as_dict(),
         "targets": sum(row["target_x"] is not None for row in rows),
     }
+
+
+def _wheel_warning(built: Steps) -> Iterator[str]:
+    count = sum(step.wheel_disagrees is True for step in built.steps)
+    if count:
+        yield (
+            f"the video shows the opposite direction of {count} scroll{'' if count == 1 else 's'} "
+            "than the wheel's unit and platform imply; the video decides unless actions.wheel_sign "
+            "is set"
+        )
 
 
 def check_trajectory(folder: Path, demonstration: str, trees_folder: Path) -> list[Problem]:

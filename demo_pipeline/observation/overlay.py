@@ -60,7 +60,8 @@ def label_of(action: StepAction) -> str:
         case TypeParameters():
             return f"type({len(parameters.text)} chars)"
         case HotkeyParameters():
-            return f"hotkey({'+'.join(parameters.keys)})"
+            times = f" {parameters.presses} times" if parameters.presses else ""
+            return f"hotkey({'+'.join(parameters.keys)}{times})"
         case WaitParameters():
             return f"wait({parameters.seconds:.1f} s)"
     keys = getattr(parameters, "modifiers", None) or ()

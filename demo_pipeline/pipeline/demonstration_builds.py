@@ -7,13 +7,14 @@ computes is decided in the packages below.
 from pathlib import Path
 
 from demo_pipeline.actions import build_actions as actions
+from demo_pipeline.actions import input_checks
 from demo_pipeline.common.recording_files import LOG_FILE, RECORDING_FILES, VIDEO_FILE
 from demo_pipeline.datasets import contact_sheets, task_matching, trajectories
 from demo_pipeline.observation.frames import screenshot_checks, screenshots
 from demo_pipeline.observation.trees import tree_checks, ui_trees
 from demo_pipeline.pipeline.context import StageContext, Summary
 from demo_pipeline.problems import DemonstrationError, Problem
-from demo_pipeline.recording import events, manifest
+from demo_pipeline.recording import events, manifest, time_units
 
 
 def run_raw_recordings(context: StageContext, out: Path) -> Summary:
@@ -37,9 +38,13 @@ def verify_files(context: StageContext, out: Path) -> list[Problem]:
 
 
 def run_events(context: StageContext, out: Path) -> Summary:
-    """The event tables. Raises `DemonstrationError` for a log without any input."""
+    """The event tables. Raises `DemonstrationError` for a log without input or of another day."""
     summary = events.build_events(context.file(LOG_FILE), out, context.settings.recording)
-    problems = events.require_events(summary, context.demonstration)
+    recorded_at = context.recording.recorded_at
+    problems = [
+        *events.require_events(summary, context.demonstration),
+        *events.check_recording_time(out, recorded_at, context.demonstration),
+    ]
     if problems:
         raise DemonstrationError(problems)
     return summary
@@ -60,11 +65,29 @@ def verify_no_rejected_lines(_context: StageContext, out: Path) -> list[Problem]
     return events.rejected_lines(out)
 
 
+def verify_time_unit(context: StageContext, _out: Path) -> list[Problem]:
+    """The unit of time of the log."""
+    unit = events.log_time_unit(context.upload / LOG_FILE, context.settings.recording)
+    return time_units.time_unit_problems(unit)
+
+
 def run_actions(context: StageContext, out: Path) -> Summary:
     """The actions and the event accounting."""
     platform = context.recording.parsed_meta().platform
     folder = context.folders["events"]
     return actions.build_actions(folder, out, platform, context.settings.actions)
+
+
+def verify_known_input(context: StageContext, out: Path) -> list[Problem]:
+    """Keys and buttons in no table."""
+    return input_checks.check_known_input(out, context.folders["events"])
+
+
+def verify_keyboard_layout(context: StageContext, out: Path) -> list[Problem]:
+    """The keyboard layout of the settings against the one usual for meta.locale."""
+    locale = context.recording.parsed_meta().locale
+    layout = context.settings.actions.keyboard_layout
+    return input_checks.check_keyboard_layout(out, context.folders["events"], locale, layout)
 
 
 def verify_action_tables(_context: StageContext, out: Path) -> list[Problem]:

@@ -31,7 +31,9 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     button: Annotated[str | None, Meta(description="button name as logged")] = None
     delta: Annotated[float | None, Meta(description="of the wheel, unit and sign as logged")] = None
     key: Annotated[str | None, Meta(description="key name as logged")] = None
-    actual_char: Annotated[str | None, Meta(description="the character that was typed")] = None
+    actual_char: Annotated[str | None, Meta(description="typed character, in any logged form")] = (
+        None
+    )
     payload: Annotated[str | None, Meta(description="raw JSON of an undocumented event's data")] = (
         None
     )

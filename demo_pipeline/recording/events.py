@@ -6,6 +6,7 @@ is parsed is in input_log.py.
 
 from collections import Counter
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from itertools import starmap
 from operator import attrgetter
 from pathlib import Path
@@ -26,6 +27,7 @@ from demo_pipeline.recording.event_tables import (
 )
 from demo_pipeline.recording.input_log import parse_log
 from demo_pipeline.recording.log_lines import BUFFER_BYTES
+from demo_pipeline.recording.time_units import TimeUnit, find_time_unit, time_unit_problems
 from demo_pipeline.settings import RecordingSettings
 
 EVENTS_FILE = "events.parquet"
@@ -39,6 +41,7 @@ EVENT_SCHEMAS = {
 DEFECT_REMEDY = "this is a bug in the pipeline: report it with the id of the demonstration"
 _MAX_SUMMARY_MESSAGES = 5
 _MAX_REPORTED_LINES = 100
+_DAY_S = 24 * 3600  # recordings take minutes; clocks set to another time zone differ by less
 _event_row, _rejected_row, _scan_row = (
     attrgetter(*schema.names) for schema in (EVENTS_SCHEMA, REJECTED_SCHEMA, SCANS_SCHEMA)
 )
@@ -52,13 +55,14 @@ def build_events(log: Path, out: Path, settings: RecordingSettings) -> dict[str,
     event_counts: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     messages: list[str] = []
+    unit = log_time_unit(log, settings)
     with (
         log.open("rb", buffering=BUFFER_BYTES) as stream,
         TableWriter(out / EVENTS_FILE, EVENTS_SCHEMA) as events,
         TableWriter(out / REJECTED_FILE, REJECTED_SCHEMA) as rejected,
         TableWriter(out / SCANS_FILE, SCANS_SCHEMA) as scans,
     ):
-        for item in parse_log(stream, settings):
+        for item in parse_log(stream, settings, unit):
             if isinstance(item, Rejected):
                 reasons[item.code] += 1
                 if rejected.rows < _MAX_SUMMARY_MESSAGES:
@@ -77,7 +81,15 @@ def build_events(log: Path, out: Path, settings: RecordingSettings) -> dict[str,
         "rejected_by_reason": dict(sorted(reasons.items())),
         "first_rejected": messages,
         "by_event": dict(sorted(event_counts.items())),
+        "time_unit": unit.name,
+        "warnings": [str(problem) for problem in time_unit_problems(unit)],
     }
+
+
+def log_time_unit(log: Path, settings: RecordingSettings) -> TimeUnit:
+    """The unit in which the log counts time."""
+    with log.open("rb", buffering=BUFFER_BYTES) as stream:
+        return find_time_unit(stream, settings)
 
 
 def read_events(folder: Path) -> pa.Table:
@@ -139,6 +151,34 @@ def require_events(summary: dict[str, Any], demonstration: str) -> list[Problem]
             line=1,
             byte=0,
             remedy="upload the log again",
+            demonstration=demonstration,
+        )
+    ]
+
+
+def check_recording_time(folder: Path, recorded_at: datetime, demonstration: str) -> list[Problem]:
+    """A problem if most of the log lies a day or more from `recorded_at`, which is meta.timestamp.
+
+    The median decides: single lines may have a wrong time.
+    """
+    times = read_table(folder / EVENTS_FILE, columns=["time_ms"])["time_ms"]
+    if not len(times):
+        return []
+    median = sorted(times.to_pylist())[len(times) // 2]
+    if abs(median / 1000 - recorded_at.timestamp()) < _DAY_S:
+        return []
+    middle = datetime.fromtimestamp(median / 1000, UTC)
+    message = (
+        f"time: the events are from {middle:%Y-%m-%d %H:%M} UTC (the median), but meta.timestamp "
+        f"is {recorded_at:%Y-%m-%d %H:%M} UTC"
+    )
+    remedy = "upload the log and the meta.json of the same recording, or correct meta.timestamp"
+    return [
+        Problem(
+            "log_not_of_this_recording",
+            LOG_FILE,
+            message,
+            remedy=remedy,
             demonstration=demonstration,
         )
     ]

@@ -8,7 +8,7 @@ actions/; the rows are declared in event_tables.py.
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -21,6 +21,7 @@ from demo_pipeline.formats.demonstration.event_types import (
 )
 from demo_pipeline.recording.event_tables import Event, Rejected
 from demo_pipeline.recording.log_lines import LINE_END, is_utf8, split_lines
+from demo_pipeline.recording.time_units import MILLISECONDS, TimeUnit
 from demo_pipeline.settings import RecordingSettings
 
 # Values beyond these limits come from damaged lines.
@@ -38,7 +39,7 @@ class _Data(msgspec.Struct, gc=False):
     button: str | None = None
     delta: float | None = None
     key: str | None = None
-    actual_char: str | None = None
+    actual_char: Any = None  # text, or the object that a print describes
     duration: float | None = None
 
 
@@ -69,12 +70,15 @@ class _LineError(Exception):
         self.code = code
 
 
-def parse_log(stream: BinaryIO, settings: RecordingSettings) -> Iterator[Event | Rejected]:
+def parse_log(
+    stream: BinaryIO, settings: RecordingSettings, unit: TimeUnit = MILLISECONDS
+) -> Iterator[Event | Rejected]:
     """Yield one `Event` or `Rejected` for each line, in file order.
 
     Lines end with LF; a CR before it and a BOM at the start of the file are not part of a line.
-    Memory is bounded by `settings.max_line_bytes`. Open the file with `buffering=BUFFER_BYTES`:
-    the lines of scans are long, and Python's default buffer is slow for them.
+    Times are converted from `unit`. Memory is bounded by `settings.max_line_bytes`. Open the file
+    with `buffering=BUFFER_BYTES`: the lines of scans are long, and Python's default buffer is slow
+    for them.
     """
     for number, offset, length, line in split_lines(stream, settings.max_line_bytes):
         if line is None:
@@ -84,9 +88,9 @@ def parse_log(stream: BinaryIO, settings: RecordingSettings) -> Iterator[Event |
         try:
             parsed = _decode_documented(line)
             if parsed is None:
-                yield _decode_any(number, offset, line.rstrip(LINE_END))
+                yield _decode_any(number, offset, line.rstrip(LINE_END), unit)
             else:
-                yield _documented_event(number, offset, length, parsed)
+                yield _documented_event(number, offset, length, parsed, unit)
         except _LineError as error:
             yield Rejected(number, offset, length, error.code, str(error))
 
@@ -100,40 +104,40 @@ def _decode_documented(line: bytes) -> _Line | None:
     return parsed if parsed.event in DOCUMENTED_EVENTS and is_utf8(line) else None
 
 
-def _decode_any(number: int, offset: int, line: bytes) -> Event:
+def _decode_any(number: int, offset: int, line: bytes, unit: TimeUnit) -> Event:
     """The event of any line (without its line end). Raises `_LineError` with the reason if none."""
     if not line.strip():
         raise _LineError("blank_line", "line is blank")
     _check_utf8(line)
     try:
-        return _decode_event(number, offset, line)
+        return _decode_event(number, offset, line, unit)
     except RecursionError:
         pass
     with _recursion_limit(_MAX_JSON_DEPTH):
         try:
-            return _decode_event(number, offset, line)
+            return _decode_event(number, offset, line, unit)
         except RecursionError:
             raise _LineError("nested_too_deeply", "JSON is nested too deeply") from None
 
 
-def _decode_event(number: int, offset: int, line: bytes) -> Event:
+def _decode_event(number: int, offset: int, line: bytes, unit: TimeUnit) -> Event:
     try:
         parsed = _decode_line(line)
     except msgspec.ValidationError as error:
-        return _undocumented_event(number, offset, line, str(error))
+        return _undocumented_event(number, offset, line, unit, str(error))
     except msgspec.DecodeError as error:
         raise _LineError("invalid_json", _without_content(str(error))) from None
     except UnicodeError:
         raise _LineError("invalid_text", "a string has an invalid escape sequence") from None
     if parsed.event not in DOCUMENTED_EVENTS:
-        return _undocumented_event(number, offset, line, "")
-    return _documented_event(number, offset, len(line), parsed)
+        return _undocumented_event(number, offset, line, unit, "")
+    return _documented_event(number, offset, len(line), parsed, unit)
 
 
-def _documented_event(number: int, offset: int, length: int, line: _Line) -> Event:
+def _documented_event(number: int, offset: int, length: int, line: _Line, unit: TimeUnit) -> Event:
     event, data = line.event, line.data or _NO_DATA
     x, y = data.x, data.y
-    time_ms = _time(line.time)
+    time_ms = _time(line.time, unit)
     if event in POINTER_EVENTS:
         _check_pointer(event, data)
     elif event in KEY_EVENTS and not data.key:
@@ -151,9 +155,16 @@ def _documented_event(number: int, offset: int, length: int, line: _Line) -> Eve
         button=data.button,
         delta=data.delta,
         key=data.key,
-        actual_char=data.actual_char,
-        duration_ms=None if data.duration is None else _duration(data.duration),
+        actual_char=_logged_character(data.actual_char),
+        duration_ms=None if data.duration is None else _duration(data.duration, unit),
     )
+
+
+def _logged_character(value: Any) -> str | None:
+    """`actual_char` as text; of any other type but an object, text that no reader accepts."""
+    if value is None or isinstance(value, str):
+        return value
+    return msgspec.json.encode(value if isinstance(value, dict) else [value]).decode()
 
 
 def _check_pointer(event: str, data: _Data) -> None:
@@ -174,7 +185,9 @@ def _check_wheel(delta: float | None) -> None:
         raise _LineError("value_out_of_range", f"{MOUSEWHEEL} with a delta above {MAX_DELTA}")
 
 
-def _undocumented_event(number: int, offset: int, line: bytes, decode_error: str) -> Event:
+def _undocumented_event(
+    number: int, offset: int, line: bytes, unit: TimeUnit, decode_error: str
+) -> Event:
     """An undocumented event with its raw payload; a documented one is rejected.
 
     `decode_error`: why the line is not a valid documented event.
@@ -190,7 +203,7 @@ def _undocumented_event(number: int, offset: int, line: bytes, decode_error: str
         byte_offset=offset,
         byte_length=len(line),
         event=envelope.event,
-        time_ms=_time(envelope.time),
+        time_ms=_time(envelope.time, unit),
         payload=bytes(envelope.data).decode(),
     )
 
@@ -205,14 +218,17 @@ def _check_utf8(line: bytes) -> None:
         raise _LineError("invalid_utf8", message) from None
 
 
-def _time(value: float) -> int:
-    if not 0 <= value <= MAX_TIME_MS:
-        raise _LineError("time_out_of_range", "time is not epoch milliseconds before the year 3000")
-    return round(value)
+def _time(value: float, unit: TimeUnit) -> int:
+    milliseconds = unit.to_ms(value)
+    if not 0 <= milliseconds <= MAX_TIME_MS:
+        message = f"time is not epoch {unit.name} before the year 3000"
+        raise _LineError("time_out_of_range", message)
+    return round(milliseconds)
 
 
-def _duration(value: float) -> int | None:
-    return round(value) if 0 <= value <= MAX_TIME_MS else None
+def _duration(value: float, unit: TimeUnit) -> int | None:
+    milliseconds = unit.duration_ms(value)
+    return round(milliseconds) if 0 <= milliseconds <= MAX_TIME_MS else None
 
 
 def _without_content(message: str) -> str:

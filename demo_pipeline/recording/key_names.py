@@ -5,7 +5,7 @@ recorders log, for a US keyboard (other layouts are tables too). What a sequence
 actions/keyboard.py.
 """
 
-import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
@@ -13,8 +13,6 @@ from typing import Literal
 
 Side = Literal["left", "right", ""]
 KeyboardLayout = Literal["us", "uk"]
-
-_KEY_NAME = re.compile(r"[A-Za-z]{2,24}[0-9]{0,3}(\([0-9]{1,10}\))?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +45,7 @@ _US_SHIFTED = dict(
 _UK_SHIFTED = _US_SHIFTED | {"2": '"', "3": "£", "'": "@", "`": "¬", "#": "~"}
 _SHIFTED = {"us": _US_SHIFTED | {"#": "~"}, "uk": _UK_SHIFTED}
 
-_DIGIT_WORDS = ("Zero", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
+DIGIT_WORDS = ("Zero", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
 
 # names of printable keys beyond letters and digits → unshifted character
 _SYMBOLS = {
@@ -176,9 +174,9 @@ def lookup(raw: str, platform: str = "", layout: KeyboardLayout = "us") -> Key:
     return key
 
 
-def public_name(raw: str) -> str:
-    """The logged name of an unknown key, or `(unnamed)` if it might be a typed character."""
-    return raw if _KEY_NAME.fullmatch(raw) else "(unnamed)"
+def shifted_characters(layout: KeyboardLayout) -> Mapping[str, str]:
+    """Unshifted → shifted character of the keys that are no letters."""
+    return MappingProxyType(_SHIFTED[layout])
 
 
 @cache
@@ -187,7 +185,7 @@ def _table(layout: KeyboardLayout) -> MappingProxyType[str, Key]:
     table: dict[str, Key] = {"Space": Key("space", " ", " ")}
     for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ":
         table[letter] = table[f"Key{letter}"] = Key(letter.lower(), letter.lower(), letter)
-    for digit, word in enumerate(_DIGIT_WORDS):
+    for digit, word in enumerate(DIGIT_WORDS):
         key = Key(str(digit), str(digit), shifted[str(digit)])
         table[word] = table[f"Num{digit}"] = key
         pad = Key(str(digit), str(digit), str(digit), keypad=True)

@@ -111,7 +111,7 @@ def examine(
         problems.append(Problem("empty_file", LOG_FILE, "is empty", line=1, remedy=remedy))
     if problems or meta is None or probe is None:
         raise DemonstrationError([replace(p, demonstration=demonstration) for p in problems])
-    warnings = [*meta[1], *probe[1], *_id_warning(meta[0], name)]
+    warnings = [*meta[1], *probe[1], *_id_warning(meta[0], name), *_platform_warning(meta[0])]
     files = tuple(fingerprint_file(folder / file) for file in RECORDING_FILES)
     return RecordingManifest(
         id=demonstration,
@@ -142,6 +142,18 @@ def _id_warning(meta: Meta, name: str) -> list[Problem]:
         return []
     message = "meta.id differs from the folder's name; the folder's name is the demonstration id"
     return [Problem("id_differs", META_FILE, message, severity=Severity.WARNING)]
+
+
+def _platform_warning(meta: Meta) -> list[Problem]:
+    if meta.platform:
+        return []
+    message = (
+        "platform: expected windows, macos or linux, not nothing; key names decide if they can"
+    )
+    remedy = "add the platform: keys, wheel and accessibility trees are read by it"
+    return [
+        Problem("missing_platform", META_FILE, message, remedy=remedy, severity=Severity.WARNING)
+    ]
 
 
 def fingerprint_file(path: Path) -> FileFingerprint:

@@ -12,6 +12,9 @@ from typing import Any, Literal
 
 from demo_pipeline_tests.simulator.keys import Platform, key_name, stroke
 
+MOVING_ON = frozenset(
+    {"up", "down", "left", "right", "home", "end", "pageup", "pagedown", "tab", "delete"}
+)
 Told = tuple[Any, ...]  # what an action is, in a form that compares
 
 
@@ -65,13 +68,15 @@ class Person:
     def __post_init__(self) -> None:
         self._random = Random(self.seed)
         self._button_down = False
+        self._same_intent = False
         self._down: list[str] = []
         self._go((640, 420))
 
     def act(self, intents: Sequence[Intent]) -> None:
         """Do everything, then take the hand off the mouse."""
         for intent in intents:
-            self.now += self._between(350, 900)
+            self.now += self._between(450, 900)  # long enough to look at the screen
+            self._same_intent = False
             getattr(self, f"_{intent.verb}")(intent)
         self.now += self._between(300, 600)
         self._go((self.at[0] + 30, self.at[1] + 30))
@@ -176,8 +181,9 @@ class Person:
             total += size
             delta = size * (1 if down == (self.recorder.wheel == "documented") else -1)
             self._emit("mousewheel", delta=delta * (120 if self.recorder.wheel[0] == "d" else 1))
-        amount = max(1, round(total / 100)) if pixels else total
-        self.truth.append(("scroll", intent.button, amount, *self.at, press))
+        amount = int(total / 100 + 0.5) if pixels else total
+        if amount:
+            self.truth.append(("scroll", intent.button, amount, *self.at, press))
 
     def _type(self, intent: Intent) -> None:
         press = self.now
@@ -239,8 +245,17 @@ class Person:
         for number, key in enumerate(intent.keys):
             start = press if number == 0 else self.now
             self._strike(self._key(key))
-            self.truth.append(("hotkey", (*intent.held, key), start))
+            self._pressed((*intent.held, key), start)
         self._let_go(intent.held)
+
+    def _pressed(self, keys: tuple[str, ...], start: int) -> None:
+        """Note a hotkey; moving on with the same key, without a look, is one action."""
+        if self._same_intent and keys[-1] in MOVING_ON and self.truth[-1][1] == keys:
+            _, _, presses, first = self.truth[-1]
+            self.truth[-1] = ("hotkey", keys, presses + 1, first)
+        else:
+            self.truth.append(("hotkey", keys, 1, start))
+        self._same_intent = True
 
     def _repeat(self, intent: Intent) -> None:
         """A key kept down until the system has repeated it often enough."""
@@ -249,14 +264,14 @@ class Person:
         for turn in range(intent.count):
             self._emit("keydown", key=key)
             if len(name) > 1:
-                self.truth.append(("hotkey", (name,), self.now))
+                self._pressed((name,), self.now)
             self.now += self._between(250, 600) if turn == 0 else self._between(25, 50)
         self._emit("keyup", key=key)
         if len(name) == 1:
             self.truth.append(("type", name * intent.count, press))
 
     def _tap(self, intent: Intent) -> None:
-        self.truth.append(("hotkey", intent.keys, self.now))
+        self.truth.append(("hotkey", intent.keys, 1, self.now))
         for name in intent.keys:
             self._emit("keydown", key=self._key(name))
             self.now += self._between(30, 90)

@@ -108,7 +108,7 @@ def summary_of(action: Action) -> str:
     kind = action.action_type
     words = {
         "type": f"type {action.text}",
-        "hotkey": "+".join(action.keys),
+        "hotkey": "+".join(action.keys) + (f" x{action.presses}" if action.presses != 1 else ""),
         "scroll": f"scroll {action.direction} {action.amount}",
         "pause": f"pause {action.seconds}",
         "drag": f"drag {action.button}",

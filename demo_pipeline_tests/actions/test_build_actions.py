@@ -113,7 +113,7 @@ def test_the_summary_has_no_typed_character(folder: Path) -> None:
     text = repr(summary)
     assert "qz" not in text
     assert "ñ" not in text
-    assert summary["unknown_keys"] == ["(unnamed)", "Unknown(95)"]
+    assert summary["unknown_keys"] == ["Unknown(95)", "unknown key, 1 character"]
     assert read_actions(folder)[0].text == "qz"
 
 

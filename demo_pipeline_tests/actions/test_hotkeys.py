@@ -33,7 +33,7 @@ HOTKEYS: list[tuple[str, list[Line | list[Line]], list[str]]] = [
     (
         "Alt held over Tab and Tab",
         [down(0, "Alt"), tap(60, "Tab"), tap(300, "Tab"), up(500, "Alt")],
-        ["alt+tab", "alt+tab"],
+        ["alt+tab x2"],
     ),
     ("right Alt of a US board", [chord(0, "RightAlt", "F4")], ["alt+f4"]),
     ("a symbol", [chord(0, "ControlLeft", "Equal")], ["ctrl+="]),

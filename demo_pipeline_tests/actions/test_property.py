@@ -115,7 +115,7 @@ def summary_of(action: Action) -> tuple[Any, ...]:
         case "type":
             return ("type", action.text, press)
         case _:
-            return (action.action_type, tuple(action.keys), press)
+            return (action.action_type, tuple(action.keys), action.presses, press)
 
 
 def found_in(log: bytes, platform: str) -> tuple[list[Action], list[str]]:

@@ -1,8 +1,11 @@
 """The direction and amount of scrolls: the rule, the votes from the video, and the verdict."""
 
+from itertools import accumulate
 from typing import Literal
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from demo_pipeline.actions.wheel import (
     Direction,
@@ -10,11 +13,12 @@ from demo_pipeline.actions.wheel import (
     WheelVote,
     count_votes,
     filmed_direction,
+    logs_pixels,
     scroll_direction,
     wheel_rule,
 )
 from demo_pipeline.settings import ActionSettings
-from demo_pipeline_tests.actions.streams import actions, wheel
+from demo_pipeline_tests.actions.streams import actions, move, read, summaries, tap, wheel
 
 Sign = Literal["auto", "positive_down", "positive_up"]
 
@@ -24,10 +28,16 @@ Sign = Literal["auto", "positive_down", "positive_up"]
     [
         ("windows", [120, -120, 240], "auto", ("120", "down", "unit_signature")),
         ("macos", [120, 360], "auto", ("120", "down", "unit_signature")),
+        ("windows", [40, 40, 40], "auto", ("120", "down", "unit_signature")),
+        ("linux", [120, 120, 60], "auto", ("120", "down", "unit_signature")),
+        ("linux", [15, 30, 45], "auto", ("120", "down", "unit_signature")),
+        ("", [10, 10], "auto", ("120", "down", "unit_signature")),
+        ("macos", [40, 40, 40], "auto", ("pixel", "up", "unit_signature")),
+        ("windows", [8, 8, 8], "auto", ("notch", "up", "unit_signature")),
+        ("linux", [0.5, 0.25], "auto", ("notch", "up", "unit_signature")),
         ("windows", [1, -1], "auto", ("notch", "up", "unit_signature")),
-        ("linux", [120, -1], "auto", ("notch", "up", "unit_signature")),
+        ("linux", [120, 1], "auto", ("notch", "up", "unit_signature")),
         ("macos", [-14, 3.5], "auto", ("pixel", "up", "unit_signature")),
-        ("linux", [], "auto", ("120", "down", "documented")),
         ("linux", [-1], "positive_down", ("notch", "down", "override")),
         ("windows", [120], "positive_up", ("120", "up", "override")),
     ],
@@ -35,7 +45,8 @@ Sign = Literal["auto", "positive_down", "positive_up"]
 def test_unit_and_sign(
     platform: str, deltas: list[float], sign: Sign, expected: tuple[str, str, str]
 ) -> None:
-    rule = wheel_rule(deltas, platform, ActionSettings(wheel_sign=sign))
+    in_pixels = logs_pixels(deltas, platform)
+    rule = wheel_rule(deltas, ActionSettings(wheel_sign=sign), in_pixels=in_pixels)
     assert (rule.unit, rule.positive, rule.method) == expected
 
 
@@ -44,18 +55,27 @@ def test_unit_and_sign(
     [
         ("windows", [-120, -120], ("up", 2)),
         ("windows", [360], ("down", 3)),
+        ("windows", [40, 40, 40], ("down", 1)),
+        ("windows", [-40, -40, -40], ("up", 1)),
+        ("windows", [120, 120, 60], ("down", 3)),
+        ("linux", [-120, -120, -60], ("up", 3)),
+        ("linux", [30, 30], ("down", 1)),
         ("linux", [-1, -1, -1], ("down", 3)),
         ("windows", [1], ("up", 1)),
+        ("windows", [0.25, 0.25, 0.5, 0.5], ("up", 2)),
+        ("linux", [0.1] * 5, ("up", 1)),
+        ("linux", [2, 9], ("up", 11)),
         ("macos", [-130.0, -120.5], ("down", 3)),
-        ("macos", [7], ("up", 1)),
-        ("windows", [10], ("up", 10)),
+        ("macos", [-7.5] * 20, ("down", 2)),
+        ("macos", [50], ("up", 1)),
+        ("macos", [-120, -120], ("up", 2)),
     ],
 )
 def test_amounts_are_notches(platform: str, deltas: list[float], expected: tuple[str, int]) -> None:
     turns = [wheel(50 * n, delta) for n, delta in enumerate(deltas)]
     [action] = actions(*turns, platform=platform)
     assert (action.direction, action.amount) == expected
-    assert action.wheel_sum == sum(deltas)
+    assert action.wheel_sum == pytest.approx(sum(deltas))
 
 
 def test_a_notch_in_pixels_is_a_setting() -> None:
@@ -63,14 +83,173 @@ def test_a_notch_in_pixels_is_a_setting() -> None:
     assert action.amount == 3
 
 
-def test_one_other_delta_decides_for_the_whole_recording() -> None:
-    found = actions(wheel(0, 120), wheel(5000, 1), pause_ms=60_000)
-    assert [action.wheel_unit for action in found] == ["notch", "notch"]
+def test_every_scroll_has_a_unit_of_its_own() -> None:
+    found = actions(
+        wheel(0, 120), wheel(5000, 1), wheel(9000, 40), wheel(9050, 40), pause_ms=60_000
+    )
+    assert [(a.wheel_unit, a.direction, a.amount) for a in found] == [
+        ("120", "down", 1),
+        ("notch", "up", 1),
+        ("120", "down", 1),
+    ]
+
+
+def test_pixels_are_the_unit_of_a_whole_recording() -> None:
+    found = actions(wheel(0, 120), wheel(5000, -230), platform="macos", pause_ms=60_000)
+    assert [(a.wheel_unit, a.direction, a.amount) for a in found] == [
+        ("pixel", "up", 1),
+        ("pixel", "down", 2),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("platform", "deltas", "amount", "remainder"),
+    [
+        ("windows", [120, 120, 60], 3, -0.5),
+        ("windows", [-120, -120, -40], 2, -1 / 3),
+        ("linux", [0.75, 0.5], 1, 0.25),
+        ("macos", [-130], 1, -0.3),
+        ("linux", [1, 1], 2, 0),
+    ],
+)
+def test_the_remainder_is_kept(
+    platform: str, deltas: list[float], amount: int, remainder: float
+) -> None:
+    turns = [wheel(50 * n, delta) for n, delta in enumerate(deltas)]
+    found, _ = read(*turns, platform=platform)
+    [action] = found.actions
+    assert (action.amount, action.wheel_remainder) == (amount, pytest.approx(remainder, abs=1e-6))
+    assert found.wheel_remainder == pytest.approx(remainder, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("platform", "deltas"),
+    [("windows", [10]), ("windows", [24, 24]), ("linux", [0.25, 0.2]), ("macos", [-7, 49])],
+)
+def test_less_than_half_a_notch_is_no_action(platform: str, deltas: list[float]) -> None:
+    found, _ = read([wheel(50 * n, delta) for n, delta in enumerate(deltas)], platform=platform)
+    assert found.actions == []
+    assert set(found.reasons.values()) == {"below_half_notch"}
+    per_notch = {"windows": 120, "linux": 1, "macos": 100}[platform]
+    assert found.wheel_remainder == pytest.approx(sum(deltas) / per_notch, abs=1e-6)
+
+
+def test_a_tiny_scroll_does_not_part_typing() -> None:
+    lines = [tap(0, "KeyA"), wheel(200, -3), tap(400, "KeyB"), wheel(9000, -300)]
+    assert summaries(*lines, platform="macos", pause_ms=60_000) == ["type ab", "scroll down 3"]
+
+
+def test_notches_that_no_hand_can_turn_are_no_action() -> None:
+    found, _ = read(wheel(0, 120), wheel(50, 7), wheel(5000, 1), platform="windows")
+    assert [(a.amount, a.flags) for a in found.actions if a.amount] == [
+        (1, ["wheel_unit_uncertain"])
+    ]
+    assert found.reasons == {1: "unclear_wheel_unit", 2: "unclear_wheel_unit"}
+
+
+@pytest.mark.parametrize(
+    ("platform", "delta", "scrolls", "flags"),
+    [
+        ("windows", 120, 1, []),
+        ("windows", 60, 2, ["wheel_unit_uncertain"]),
+        ("windows", 60, 3, []),
+        ("linux", 1, 2, ["wheel_unit_uncertain"]),
+        ("linux", 1, 3, []),
+        ("macos", 130, 2, ["wheel_unit_uncertain"]),
+        ("macos", 130, 3, []),
+    ],
+)
+def test_few_scrolls_do_not_prove_a_unit(
+    platform: str, delta: float, scrolls: int, flags: list[str]
+) -> None:
+    turns = [wheel(4000 * n, delta) for n in range(scrolls)]
+    found = actions(*turns, platform=platform, pause_ms=60_000)
+    assert [action.flags for action in found] == [flags] * scrolls
+
+
+@pytest.mark.parametrize(
+    ("platform", "deltas", "expected"),
+    [
+        ("linux", [1, 1, 1, -1], ["scroll up 3", "scroll down 1"]),
+        ("windows", [120, -120], ["scroll down 1", "scroll up 1"]),
+        ("windows", [120, 120, -30], ["scroll down 2"]),
+        ("linux", [2, -0.25, 1], ["scroll up 3"]),
+        ("macos", [-200, -100, 1, -1, 1], ["scroll down 3"]),
+        ("macos", [-300, 49], ["scroll down 3"]),
+        ("macos", [-300, 50], ["scroll down 3", "scroll up 1"]),
+        ("macos", [3, -300], ["scroll down 3"]),
+        ("macos", [-300, 20, 20, 20], ["scroll down 3", "scroll up 1"]),
+    ],
+)
+def test_a_reversal_is_a_scroll_from_half_a_notch_on(
+    platform: str, deltas: list[float], expected: list[str]
+) -> None:
+    turns = [wheel(50 * n, delta) for n, delta in enumerate(deltas)]
+    assert summaries(*turns, platform=platform) == expected
+
+
+def test_one_turn_in_two_units_keeps_what_is_clear() -> None:
+    found, _ = read(wheel(0, 120), wheel(50, 120), wheel(100, -1), platform="windows")
+    assert [(a.direction, a.amount) for a in found.actions] == [("down", 2)]
+    assert found.reasons == {3: "unclear_wheel_unit"}
+
+
+def test_phases_and_momentum_belong_to_a_touchpads_scroll() -> None:
+    """The person presses a key and moves on while the page is still gliding."""
+    pushed = [move(0, 50, 60), wheel(10, 0), wheel(20, -150), wheel(40, -120)]
+    gliding = [tap(60, "KeyA"), wheel(80, -100), move(90, 700, 700), wheel(100, -80), wheel(120, 0)]
+    found, _ = read(*pushed, *gliding, platform="macos")
+    scroll, text = found.actions
+    assert (scroll.amount, scroll.x, scroll.events) == (5, 50, [2, 3, 4, 7, 9, 10])
+    assert (scroll.press_ms, text.text) == (20, "a")
+    assert found.reasons == {}
+
+
+def test_a_second_push_elsewhere_is_no_momentum() -> None:
+    pushes = [wheel(20, -150), move(60, 700, 700), wheel(100, -180)]
+    found = actions(move(0, 50, 60), *pushes, platform="macos")
+    assert [(a.x, a.amount) for a in found] == [(50, 2), (700, 2)]
+    later = [wheel(20, -150), move(60, 700, 700), wheel(500, -150)]
+    assert len(actions(move(0, 50, 60), *later, platform="macos")) == 2
+
+
+@pytest.mark.parametrize("platform", ["windows", "linux"])
+def test_elsewhere_nothing_glides(platform: str) -> None:
+    lines = [move(0, 50, 60), wheel(20, -1), wheel(25, 0), move(60, 700, 700), wheel(100, -1)]
+    found, _ = read(*lines, platform=platform)
+    assert [(a.x, a.amount) for a in found.actions] == [(50, 1), (700, 1)]
+    assert found.reasons == {3: "zero_delta"}
+
+
+def test_a_phase_far_from_any_scroll_is_accounted_for() -> None:
+    found, _ = read(wheel(0, 0), wheel(5000, -150), wheel(9000, 0), platform="macos")
+    assert found.reasons == {1: "zero_delta", 3: "zero_delta"}
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 1500), st.sampled_from([-120, -60, 0, 30, 40, 120])), max_size=30
+    )
+)
+def test_no_part_of_a_notch_is_lost(turns: list[tuple[int, int]]) -> None:
+    """Amounts and remainder add up to everything that was logged."""
+    times = accumulate(gap for gap, _ in turns)
+    lines = [wheel(time, delta) for time, (_, delta) in zip(times, turns, strict=True)]
+    found, _ = read(*lines, platform="windows")
+    whole = sum(
+        action.amount * (1 if action.direction == "down" else -1)
+        for action in found.actions
+        if action.amount is not None
+    )
+    logged = sum(delta for _, delta in turns) / 120
+    assert whole + found.wheel_remainder == pytest.approx(logged, abs=1e-5)
 
 
 def test_a_huge_scroll_fits_its_column() -> None:
-    [action] = actions(*(wheel(n, 1e6 - 1) for n in range(0, 30_000, 10)))
-    assert action.amount == 2**31 - 1
+    [action] = actions(*(wheel(n, 1e6 - 40) for n in range(0, 300_000, 10)))
+    assert action.amount == 30_000 * (1e6 - 40) / 120
+    rule = wheel_rule([120], ActionSettings())
+    assert rule.notches(1e15) == 2**31 - 1
 
 
 @pytest.mark.parametrize(

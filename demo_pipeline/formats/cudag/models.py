@@ -94,6 +94,7 @@ class CudagMetadata(BaseModel):
         end_coords: end of a drag, pixels of the stored image; else [0, 0].
         scroll_direction: up, down, left, right, or empty.
         scroll_amount: notches.
+        presses: how often a key is pressed: the number of equal calls of `key`; else 1.
         trajectory_id: id of the demonstration.
         step_index: 0-based; the number of steps for the closing `terminate`.
         application: normalised name.
@@ -111,6 +112,7 @@ class CudagMetadata(BaseModel):
     end_coords: Pair = (0, 0)
     scroll_direction: str = ""
     scroll_amount: int = 0
+    presses: int = 1
     trajectory_id: str = ""
     step_index: int = 0
     application: str = ""

@@ -4,7 +4,7 @@ Belongs here: rules that need only the record. Not here: rules between records (
 for files (validator.py). Messages follow the style of the document's error list.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from demo_pipeline.formats.cudag.coordinates import coordinate_faults, raw_calls
@@ -65,6 +65,7 @@ _OUR_METADATA: Rules = {
         "up, down, left, right or empty",
     ),
     "scroll_amount": (_is_natural, "an integer from 0"),
+    "presses": (lambda value: _is_natural(value) and value != 0, "an integer from 1"),
     "trajectory_id": (lambda value: is_text(value) and value != "", "a non-empty string"),
     "step_index": (_is_natural, "an integer from 0"),
     "application": (is_text, "a string"),
@@ -86,7 +87,8 @@ def training_faults(record: object) -> Iterator[CudagFault]:
     turns = record.get("conversations")
     yield from _conversation_faults(turns)
     metadata = record.get("metadata")
-    if calls := _turn_calls(turns):
+    calls = _turn_calls(turns)
+    if calls:
         yield from coordinate_faults(calls, metadata)
     if not isinstance(metadata, dict):
         yield CudagFault("metadata", "metadata must be an object")
@@ -95,6 +97,7 @@ def training_faults(record: object) -> Iterator[CudagFault]:
     if "tolerance" in metadata and not is_pair(metadata["tolerance"]):
         yield _tolerance_fault()
     yield from _our_metadata_faults(metadata, _OUR_METADATA)
+    yield from _press_faults(calls, metadata.get("presses"))
 
 
 def eval_faults(record: object) -> Iterator[CudagFault]:
@@ -119,6 +122,7 @@ def eval_faults(record: object) -> Iterator[CudagFault]:
         yield from coordinate_faults([first, *(more if isinstance(more, list) else [])], metadata)
     yield from _metadata_faults(metadata, real_coords=False)
     yield from _our_metadata_faults(metadata, {**_OUR_METADATA, **_OUR_TEST_METADATA})
+    yield from _expected_press_faults(first, more, metadata.get("presses"))
     if is_pair(record.get("tolerance")) and record["tolerance"] != metadata.get("tolerance"):
         yield CudagFault("tolerance", "tolerance differs from metadata.tolerance", scope=Scope.OURS)
 
@@ -206,6 +210,31 @@ def _expected_faults(action: object) -> Iterator[CudagFault]:
         yield CudagFault("expected_action", "expected_action.arguments.action must be a string")
     for fault in call_faults(action):
         yield CudagFault("tool_call", f"expected_action: {fault}", scope=Scope.SHARED)
+
+
+def _press_faults(calls: Sequence[object], presses: object) -> Iterator[CudagFault]:
+    """In a training record, a key that is pressed n times is n equal calls."""
+    keys = [call for call in calls if _is_key_call(call)]
+    repeated = len(keys) if keys and all(call == keys[0] for call in calls) else 1
+    if is_int(presses) and isinstance(presses, int) and presses >= 1 and presses != repeated:
+        message = f"metadata.presses is {presses}, but the turn presses its keys {repeated} times"
+        yield CudagFault("presses", message, "write one call of key a press", Scope.OURS)
+
+
+def _expected_press_faults(first: object, more: object, presses: object) -> Iterator[CudagFault]:
+    """A test expects a key once; how often it is pressed is in the metadata."""
+    repeated = isinstance(presses, int) and is_int(presses) and presses > 1
+    if repeated and not _is_key_call(first):
+        message = f"metadata.presses is {presses}, but the expected action is not key"
+        yield CudagFault("presses", message, "presses is 1 for other actions", Scope.OURS)
+    elif _is_key_call(first) and more:
+        message = "a test expects a key once, without additional_tool_calls"
+        yield CudagFault("presses", message, "write presses into the metadata", Scope.OURS)
+
+
+def _is_key_call(call: object) -> bool:
+    arguments = call.get("arguments") if isinstance(call, dict) else None
+    return isinstance(arguments, dict) and arguments.get("action") == "key"
 
 
 def _tolerance_fault() -> CudagFault:

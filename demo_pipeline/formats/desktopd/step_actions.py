@@ -31,7 +31,9 @@ class TargetElement(Document):
 class Parameters(Document):
     """The parameters of an action; optional keys that are None are not written."""
 
-    left_out_when_none: ClassVar[frozenset[str]] = frozenset({"clicks", "modifiers", "button"})
+    left_out_when_none: ClassVar[frozenset[str]] = frozenset(
+        {"clicks", "modifiers", "button", "presses"}
+    )
 
 
 class PointParameters(Parameters):
@@ -59,9 +61,13 @@ class TypeParameters(Parameters):
 
 
 class HotkeyParameters(Parameters):
-    """`hotkey`: keys that are held together, in the order of pressing."""
+    """`hotkey`: keys that are held together, in the order of pressing.
+
+    `presses` is how often they are pressed one after another; once without it.
+    """
 
     keys: list[Text] = Field(min_length=1)
+    presses: Annotated[Whole, Field(ge=2)] | None = None
 
 
 class ScrollParameters(Parameters):

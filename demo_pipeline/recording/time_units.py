@@ -1,0 +1,86 @@
+"""The unit in which a log counts time, found by the magnitude of its times.
+
+The documented unit is epoch milliseconds. Some recorders write seconds with a fraction,
+microseconds or nanoseconds. Belongs here: the unit, and conversion to milliseconds.
+"""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import msgspec
+
+from demo_pipeline.common.recording_files import LOG_FILE
+from demo_pipeline.problems import Problem
+from demo_pipeline.recording.log_lines import split_lines
+from demo_pipeline.settings import RecordingSettings
+
+
+@dataclass(frozen=True, slots=True)
+class TimeUnit:
+    """A unit of time: its name, and how many milliseconds it has."""
+
+    name: str
+    milliseconds: float
+
+    def to_ms(self, value: float) -> float:
+        """A time in this unit as milliseconds, not rounded."""
+        if self.milliseconds < 1:
+            return value / round(1 / self.milliseconds)
+        return value * self.milliseconds
+
+    def duration_ms(self, value: float) -> float:
+        """A duration as milliseconds. Less than one means that the log has it in milliseconds."""
+        converted = self.to_ms(value)
+        return value if 0 < converted < 1 <= value else converted
+
+
+MILLISECONDS = TimeUnit("milliseconds", 1)
+# In each unit the years 2014 to about 5000; no two of the ranges overlap. Any other time is read as
+# milliseconds: the documentation's own examples have times of 1970 in that unit.
+_EARLIEST_S, _LATEST_S = 1.4e9, 1e11
+_OTHER_UNITS = (
+    TimeUnit("seconds", 1000),
+    TimeUnit("microseconds", 1e-3),
+    TimeUnit("nanoseconds", 1e-6),
+)
+
+
+class _Time(msgspec.Struct):
+    time: int | float
+
+
+_decode_time = msgspec.json.Decoder(_Time).decode
+
+
+def unit_of_time(value: float) -> TimeUnit:
+    """The unit in which `value` is a time since 2014; milliseconds if it is so in none."""
+    for unit in _OTHER_UNITS:
+        if _EARLIEST_S <= unit.to_ms(value) / 1000 < _LATEST_S:
+            return unit
+    return MILLISECONDS
+
+
+def find_time_unit(stream: BinaryIO, settings: RecordingSettings) -> TimeUnit:
+    """The unit of most lines of a log; with a tie, that of the earliest line.
+
+    Reads `stream` to its end. Lines without a readable time do not count.
+    """
+    units: Counter[TimeUnit] = Counter()
+    for _, _, _, line in split_lines(stream, settings.max_line_bytes):
+        try:
+            value = None if line is None else _decode_time(line).time
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            continue
+        if value is not None and value > 0:
+            units[unit_of_time(value)] += 1
+    return units.most_common(1)[0][0] if units else MILLISECONDS
+
+
+def time_unit_problems(unit: TimeUnit) -> list[Problem]:
+    """A problem if a log does not count in milliseconds."""
+    if unit == MILLISECONDS:
+        return []
+    message = f"time: most values are epoch {unit.name}, not milliseconds; all were converted"
+    remedy = "write `time` in epoch milliseconds"
+    return [Problem("time_unit", LOG_FILE, message, remedy=remedy)]

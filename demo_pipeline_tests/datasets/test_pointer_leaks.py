@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from demo_pipeline.datasets.dataset_stats import sft_stats
 from demo_pipeline.datasets.pointer_leaks import LeakRates, check_leak_rates, leak_rates
 from demo_pipeline.datasets.provenance import read_provenance
+from demo_pipeline.datasets.selection import load
 from demo_pipeline.datasets.sft import build_sft
 from demo_pipeline.settings import DatasetSettings, TrajectorySettings
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
@@ -84,8 +85,8 @@ def test_a_warning_has_numbers_reason_codes_and_the_setting(tmp_path):
 
 
 def older(path: Path) -> None:
-    """As it was written before anybody asked whether a leak could be avoided."""
-    new = ["unavoidable", "pointer_distance_px", "settle_ms"]
+    """As it was written before leaks could be unavoidable and actions hidden."""
+    new = ["unavoidable", "pointer_distance_px", "settle_ms", "hidden_before", "complete"]
     pq.write_table(pq.read_table(path).drop_columns(new), path)
 
 
@@ -94,6 +95,13 @@ def test_leaks_of_a_table_without_the_column_count_as_avoidable(tmp_path):
     older(path)
     assert leak_rates(read_provenance(path)) == LeakRates(4, 3, 0)
     assert {row["settle_ms"] for row in read_provenance(path)} == {None}
+
+
+def test_a_table_without_the_columns_is_of_a_complete_demonstration(tmp_path):
+    demo = make_trajectory(tmp_path, "demo", [CLICK] * 2)
+    older(demo.provenance)
+    rows = load(demo)[1].values()
+    assert [(row["complete"], row["hidden_before"]) for row in rows] == [(True, 0)] * 2
 
 
 @pytest.mark.parametrize("both", [True, False])

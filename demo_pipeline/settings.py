@@ -6,15 +6,12 @@ Belongs here: defaults, their units and where each comes from. Values are read f
 Names that are not settings are refused, in the environment as in the file.
 """
 
-import difflib
-import hashlib
-import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import Field, JsonValue, model_validator
 from pydantic_settings import (
     BaseSettings,
     PydanticBaseSettingsSource,
@@ -22,7 +19,8 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
-PREFIX = "DEMO_PIPELINE_"
+from demo_pipeline.common.settings_section import PREFIX, Section, refused_names
+
 CONFIG_VARIABLE = f"{PREFIX}CONFIG"  # the only variable with the prefix that is not a setting
 NAME_PART = r"^[A-Za-z0-9_][A-Za-z0-9._]*(-[A-Za-z0-9._]+)*$"  # no `--`, which joins the parts
 
@@ -37,27 +35,6 @@ def _in_data(name: str) -> Callable[[], str]:
     return lambda: str(project_root() / "data" / name)
 
 
-class Section(BaseModel):
-    """The settings that one stage depends on."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-    RENAMED: ClassVar[Mapping[str, str]] = {}  # former name → name
-    REMOVED: ClassVar[Mapping[str, tuple[JsonValue, str]]] = {}  # name → its value, why it is gone
-
-    def fingerprint(self) -> str:
-        """SHA-256 over the values, for the manifests of the outputs that depend on them.
-
-        A renamed setting is hashed under its first name, a removed one with the value that it had:
-        another name alone makes no output stale.
-        """
-        values = self.model_dump(mode="json")
-        for former, name in self.RENAMED.items():
-            if name in values:
-                values[former] = values.pop(name)
-        values |= {name: value for name, (value, _) in self.REMOVED.items()}
-        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
-
-
 class RecordingSettings(Section):
     """What a recording may look like; larger ones are refused before they cost memory and time."""
 
@@ -69,7 +46,10 @@ class RecordingSettings(Section):
 class ActionSettings(Section):
     """How raw input becomes actions (Event Processing of Training Gym recordings)."""
 
-    RENAMED = {"pre_move_gap_ms": "pointer_rest_ms", "pixels_per_notch": "macos_pixels_per_notch"}
+    RENAMED: ClassVar[Mapping[str, str]] = {
+        "pre_move_gap_ms": "pointer_rest_ms",
+        "pixels_per_notch": "macos_pixels_per_notch",
+    }
 
     click_radius_px: float = Field(5.0, description="screen pixels at scale 1; farther is a drag")
     click_max_ms: int = Field(500, description="ms; a longer press in one place is flagged long")
@@ -99,8 +79,11 @@ class ActionSettings(Section):
 class ObservationSettings(Section):
     """Which frame and which tree a step gets."""
 
-    RENAMED = {"guard_ms": "min_lead_ms", "search_lag_s": "max_clock_offset_s"}
-    REMOVED = {
+    RENAMED: ClassVar[Mapping[str, str]] = {
+        "guard_ms": "min_lead_ms",
+        "search_lag_s": "max_clock_offset_s",
+    }
+    REMOVED: ClassVar[Mapping[str, tuple[JsonValue, str]]] = {
         "canvas_width": (1920, "every screenshot is 1920 x 1080 pixels"),
         "canvas_height": (1080, "every screenshot is 1920 x 1080 pixels"),
     }
@@ -126,14 +109,14 @@ class TrajectorySettings(Section):
 class DatasetSettings(Section):
     """How trajectories become training files."""
 
-    RENAMED = {
+    RENAMED: ClassVar[Mapping[str, str]] = {
         "images": "image_mode",
         "licence": "license",
         "message_calls": "tool_call_format",
         "scroll_positive": "cudag_scroll_sign",
         "pixels_per_notch": "cudag_pixels_per_notch",
     }
-    REMOVED = {
+    REMOVED: ClassVar[Mapping[str, tuple[JsonValue, str]]] = {
         "include_leaky": (False, "use include_avoidable_leaks and include_unavoidable_leaks"),
     }
 
@@ -188,7 +171,7 @@ class DatasetSettings(Section):
 class DiscoverySettings(Section):
     """How uploads are noticed, and what one poll may cost. In no fingerprint, like execution."""
 
-    RENAMED = {
+    RENAMED: ClassVar[Mapping[str, str]] = {
         "quiet_seconds": "stable_seconds",
         "rebuild_after_seconds": "max_dataset_age_seconds",
     }
@@ -274,31 +257,7 @@ class Settings(BaseSettings):
         for name, value in values.items():
             inner = value if isinstance(value, Mapping) else ()
             names |= {f"{name}.{key}" for key in inner} or {name}
-        if refusals := "\n".join(_refusals(names)):
+        fields = {name: type(field.default) for name, field in cls.model_fields.items()}
+        if refusals := "\n".join(refused_names(names, fields)):
             raise ValueError(refusals)
         return values
-
-
-def _refusals(names: Iterable[str]) -> Iterable[str]:
-    """What is wrong with names of settings, `section.name`, in the environment or the file."""
-    sections = {name: type(field.default) for name, field in Settings.model_fields.items()}
-    now = {name: name for name in sections}
-    removed: dict[str, str] = {}
-    for section, kind in sections.items():
-        if issubclass(kind, Section):
-            now |= {f"{section}.{name}": f"{section}.{name}" for name in kind.model_fields}
-            now |= {f"{section}.{old}": f"{section}.{new}" for old, new in kind.RENAMED.items()}
-            removed |= {f"{section}.{name}": reason for name, (_, reason) in kind.REMOVED.items()}
-    for name in sorted(names):
-        if name in removed:
-            yield f"setting {_both(name)} was removed: {removed[name]}"
-        elif name not in now:
-            near = difflib.get_close_matches(name.lower(), now, 1, 0.5)
-            hint = f"; the nearest is {_both(now[near[0]])}" if near else ""
-            yield f"setting {_both(name)} does not exist{hint}"
-        elif now[name] != name:
-            yield f"setting {_both(name)} is now called {_both(now[name])}"
-
-
-def _both(name: str) -> str:
-    return f"{name} ({PREFIX}{name.replace('.', '__').upper()})"

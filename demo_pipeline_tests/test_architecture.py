@@ -12,9 +12,9 @@ ROOT_FILES = {"__init__.py", "settings.py", "problems.py", "definitions.py"}
 LEAVES = {"settings", "problems"}
 BELOW = LEAVES | {"common"}
 MAY_IMPORT = {
-    "settings": set(),
+    "settings": {"common"},
     "problems": set(),
-    "common": LEAVES,
+    "common": {"problems"},
     "formats": BELOW,
     "recording": BELOW | {"formats"},
     "actions": BELOW | {"formats", "recording"},

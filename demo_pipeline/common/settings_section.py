@@ -1,0 +1,64 @@
+"""A section of the settings: its hash, its former names, and the refusal of unknown names.
+
+Belongs here: what every section shares. The settings themselves are in settings.py.
+"""
+
+import difflib
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import ClassVar
+
+from pydantic import BaseModel, ConfigDict, JsonValue
+
+PREFIX = "DEMO_PIPELINE_"  # of the variables in the environment
+
+
+class Section(BaseModel):
+    """The settings that one stage depends on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    RENAMED: ClassVar[Mapping[str, str]] = {}  # former name → name
+    REMOVED: ClassVar[Mapping[str, tuple[JsonValue, str]]] = {}  # name → its value, why it is gone
+
+    def fingerprint(self) -> str:
+        """SHA-256 over the values, for the manifests of the outputs that depend on them.
+
+        A renamed setting is hashed under its first name, a removed one with the value that it had:
+        another name alone makes no output stale.
+        """
+        values = self.model_dump(mode="json")
+        for former, name in self.RENAMED.items():
+            if name in values:
+                values[former] = values.pop(name)
+        values |= {name: value for name, (value, _) in self.REMOVED.items()}
+        return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def refused_names(names: Iterable[str], fields: Mapping[str, type]) -> Iterator[str]:
+    """What is wrong with names of settings: former, removed and unknown ones, a sentence each.
+
+    Args:
+        names: of settings, `name` or `section.name`, in the environment or the file.
+        fields: name of every setting or section → its type.
+    """
+    now = {name: name for name in fields}
+    removed: dict[str, str] = {}
+    for section, kind in fields.items():
+        if issubclass(kind, Section):
+            now |= {f"{section}.{name}": f"{section}.{name}" for name in kind.model_fields}
+            now |= {f"{section}.{old}": f"{section}.{new}" for old, new in kind.RENAMED.items()}
+            removed |= {f"{section}.{name}": reason for name, (_, reason) in kind.REMOVED.items()}
+    for name in sorted(names):
+        if name in removed:
+            yield f"setting {_both(name)} was removed: {removed[name]}"
+        elif name not in now:
+            near = difflib.get_close_matches(name.lower(), now, 1, 0.5)
+            hint = f"; the nearest is {_both(now[near[0]])}" if near else ""
+            yield f"setting {_both(name)} does not exist{hint}"
+        elif now[name] != name:
+            yield f"setting {_both(name)} is now called {_both(now[name])}"
+
+
+def _both(name: str) -> str:
+    return f"{name} ({PREFIX}{name.replace('.', '__').upper()})"

@@ -14,6 +14,7 @@ from demo_pipeline.formats.desktopd.step_actions import PARAMETERS, StepAction, 
 from demo_pipeline.formats.desktopd.vocabulary import ActionType
 from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.frames.evidence import Evidence
+from demo_pipeline.observation.frames.recorder_actions import RECORDER_REASON
 
 _Row = Mapping[str, Any]
 
@@ -39,13 +40,21 @@ class Steps:
 def build_steps(
     actions: Sequence[Action], frames: Sequence[_Row], trees: Sequence[_Row], evidence: Evidence
 ) -> Steps:
-    """Number the steps; pauses to think and actions off screen or without a frame are left out."""
+    """Number the steps.
+
+    Left out: pauses to think, what the person did to the recorder itself, and actions off screen,
+    without a place or without a frame.
+    """
     canvas = evidence.as_canvas()
     waits = {wait.action_index: wait.seconds for wait in evidence.waits}
     steps: list[Step] = []
-    left_out = {"thinking_pause": 0, "off_screen": 0, "no_position": 0, "missing_frame": 0}
+    reasons = ("thinking_pause", RECORDER_REASON, "off_screen", "no_position", "missing_frame")
+    left_out = dict.fromkeys(reasons, 0)
     for recorded, frame, tree in zip(actions, frames, trees, strict=True):
         action = _as_filmed(recorded, evidence.wheel)
+        if action.action_index in evidence.recorder_control:
+            left_out[RECORDER_REASON] += 1
+            continue
         reason = _exclusion(action, frame, waits, canvas)
         if reason is not None:
             left_out[reason] += 1

@@ -26,8 +26,7 @@ def actions_on_recorder(
 ) -> set[int]:
     """Indexes of the first and of the last action, each when it is on a window of that name.
 
-    A click is on the window under it, a hotkey on the window with the focus. When every action is
-    on the recorder's window, the recorder is what the demonstration is about: none.
+    A click is on the window under it, a hotkey on the window with the focus.
     """
     wanted = [_phrase(name) for name in names if name.strip()]
     ends = {
@@ -39,8 +38,7 @@ def actions_on_recorder(
             on = _names(action, scans, reader, canvas)
             if any(phrase.search(name) for phrase in wanted for name in on):
                 found.add(action.action_index)
-    acting = {action.action_index for action in actions if action.action_type != "pause"}
-    return found if found < acting else set()
+    return found
 
 
 def unmentioned(names: Iterable[str], meta: Meta) -> list[str]:

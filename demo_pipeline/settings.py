@@ -91,6 +91,10 @@ class ObservationSettings(Section):
     min_lead_ms: int = Field(50, description="ms from a frame to its press, at least")
     max_clock_offset_s: float = Field(3.5, description="seconds from meta.timestamp to the video")
     pointer_radius_px: int = Field(40, description="screen pixels; nearer is at the target")
+    recorder_windows: tuple[str, ...] = Field(
+        ("Training Gym", "OBS", "SimpleScreenRecorder", "Kazam", "Bandicam", "Screen Recorder"),
+        description="words of window names; a first or last action on such a window is left out",
+    )
 
 
 class TrajectorySettings(Section):

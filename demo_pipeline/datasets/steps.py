@@ -4,6 +4,7 @@ Belongs here: which actions become steps and why the others are hidden, the para
 of steps, and the sentence that describes a step.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,9 +16,11 @@ from demo_pipeline.formats.desktopd.step_actions import PARAMETERS, StepAction, 
 from demo_pipeline.formats.desktopd.vocabulary import ActionType
 from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.frames.evidence import Evidence
+from demo_pipeline.observation.frames.recorder_actions import RECORDER_REASON
 from demo_pipeline.observation.frames.video_frames import Span
 
 _Row = Mapping[str, Any]
+_NEITHER = ("thinking_pause", RECORDER_REASON)
 _KEYBOARD = frozenset({"type", "hotkey"})
 
 
@@ -38,17 +41,25 @@ class Step:
 
 @dataclass(frozen=True)
 class Steps:
-    """The steps of a demonstration, the actions that no screenshot shows, and pauses to think."""
+    """The steps of a demonstration and the actions that are no steps.
+
+    Attributes:
+        steps: in time order.
+        hidden: the actions that no screenshot shows.
+        neither: pauses to think (`thinking_pause`) and what the person did to the recorder itself
+            (`recorder_control`), counted.
+    """
 
     steps: tuple[Step, ...]
     hidden: HiddenActions
-    thinking_pauses: int
+    neither: Mapping[str, int]
 
     @property
     def left_out(self) -> dict[str, int]:
-        """How many actions are no steps: `thinking_pause` and every reason of hidden actions."""
+        """How many actions are no steps, by reason; every reason is named."""
         counts = dict.fromkeys(HiddenReason, 0) | self.hidden.by_reason()
-        return {"thinking_pause": self.thinking_pauses, **{str(k): n for k, n in counts.items()}}
+        named = {str(reason): count for reason, count in counts.items()}
+        return {name: self.neither.get(name, 0) for name in _NEITHER} | named
 
 
 def build_steps(
@@ -58,7 +69,9 @@ def build_steps(
     evidence: Evidence,
     filmed: Span,
 ) -> Steps:
-    """Number the steps; what no screenshot can show is hidden, and pauses to think are nothing.
+    """Number the steps; what no screenshot can show is hidden.
+
+    Pauses to think, and what the person did to the recorder itself, are neither steps nor hidden.
 
     Args:
         actions: of the demonstration, in time order.
@@ -71,11 +84,14 @@ def build_steps(
     waits = {wait.action_index: wait.seconds for wait in evidence.waits}
     steps: list[Step] = []
     hidden: list[HiddenAction] = []
-    pauses, focus = 0, _RecordedFocus(canvas)
+    neither, focus = Counter[str](), _RecordedFocus(canvas)
     for recorded, frame, tree in zip(actions, frames, trees, strict=True):
         action = _as_filmed(recorded, evidence.wheel)
         if action.action_type == "pause" and not (action.action_index in waits and frame["file"]):
-            pauses += 1
+            neither["thinking_pause"] += 1
+            continue
+        if action.action_index in evidence.recorder_control:
+            neither[RECORDER_REASON] += 1
             continue
         reason = _unseen_place(action, canvas) or focus.unseen(action, tree)
         focus.follow(action, reason)
@@ -96,7 +112,7 @@ def build_steps(
         )
         disagrees = sign_disagrees(recorded.wheel_sum, recorded.direction, evidence.wheel)
         steps.append(Step(action, written, frame, tree, disagrees))
-    return Steps(tuple(steps), HiddenActions(tuple(hidden)), pauses)
+    return Steps(tuple(steps), HiddenActions(tuple(hidden)), neither)
 
 
 def _as_filmed(action: Action, vote: WheelVote) -> Action:

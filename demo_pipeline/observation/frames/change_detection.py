@@ -65,7 +65,7 @@ class Difference:
         enough = max(MIN_SIGNIFICANT_CELLS, SIGNIFICANT_SHARE * self.cells.size)
         if self.count < enough:
             return False
-        rest = self._without_pointers(pointers)
+        rest = self.without_pointers(pointers)
         if target is not None:
             rest[_cells_of(target)] = False
         if _count(rest) < enough:
@@ -89,15 +89,16 @@ class Difference:
 
     def count_away_from(self, pointers: list[Point]) -> int:
         """How many cells changed that are not around the pointer."""
-        return _count(self._without_pointers(pointers)) if self.count else 0
+        return _count(self.without_pointers(pointers)) if self.count else 0
 
     def shows_response(self, pointers: list[Point], box: PixelBox) -> bool:
         """Whether anything but the pointer changed in `box`, even as little as a tick."""
         if self.count < SMALL_CELLS:
             return False
-        return _count(self._without_pointers(pointers)[_cells_of(box)]) >= SMALL_CELLS
+        return _count(self.without_pointers(pointers)[_cells_of(box)]) >= SMALL_CELLS
 
-    def _without_pointers(self, pointers: list[Point]) -> Cells:
+    def without_pointers(self, pointers: list[Point]) -> Cells:
+        """The cells that changed away from the pointer."""
         rest = self.cells.copy()
         for x, y in pointers:
             rest[_cells_of(_around(x, y))] = False

@@ -26,6 +26,7 @@ from demo_pipeline.observation.frames.recorded_video import RecordedVideo
 from demo_pipeline.observation.frames.scan_frames import TargetComparison
 from demo_pipeline.observation.frames.screenshot_writer import Screenshot, ScreenshotWriter
 from demo_pipeline.observation.frames.scroll_motion import ScrollMotion
+from demo_pipeline.observation.frames.stop_effect import StopEffect
 from demo_pipeline.observation.frames.video_frames import Frame, Span
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.waits import Wait
@@ -54,6 +55,21 @@ class FrameObserver(Protocol[Result_co]):
         """What was observed; called once, after the last frame."""
 
 
+class RecorderStop(NamedTuple):
+    """What the log says of the recorder's end.
+
+    Attributes:
+        possible: the last action, when it may have stopped the recorder.
+        known_ms: press of the shortcut that did, epoch milliseconds; None: no shortcut is known.
+    """
+
+    possible: Action | None = None
+    known_ms: int | None = None
+
+
+NO_STOP = RecorderStop()
+
+
 class Decoded(NamedTuple):
     """How many frames were decoded, and the last of them."""
 
@@ -71,7 +87,9 @@ class DecodeResult:
         large_changes: times at which much of the screen changed, ascending video seconds.
         redrawn: action index → whether its target was redrawn after its scan began.
         wheel: the direction in which the wheel scrolls.
+        stopped: whether the action that may have stopped the recorder did so.
         decoded: number of frames decoded.
+        recorder_control: indexes of the actions that started or stopped the recorder.
     """
 
     screenshots: Sequence[Screenshot]
@@ -79,7 +97,9 @@ class DecodeResult:
     large_changes: Sequence[float]
     redrawn: Mapping[int, bool]
     wheel: WheelVote
+    stopped: bool
     decoded: int
+    recorder_control: Sequence[int] = ()
 
 
 def run_decode_pass(
@@ -90,6 +110,7 @@ def run_decode_pass(
     path: PointerPath,
     actions: Sequence[Action],
     folder: Path,
+    recorder_stop: RecorderStop = NO_STOP,
     choose_with: Callable[[FrameRequest], FrameChooser] = BeforeFrameChooser,
 ) -> DecodeResult:
     """Answer the requests of all `actions` and write NNN.png and final.png into `folder`.
@@ -112,9 +133,12 @@ def run_decode_pass(
         targets=targets,
         frame_s=video.frame_s,
     )
+    video_end = float(video.times[-1])
     ends = [clock.video_time(action.end_ms) for action in actions]
-    final = FinalFrame(min(float(video.times[-1]), max(ends, default=float("inf"))))
-    decoded = show_frames(video, [targets, scrolls, answers, final], detector, pointer)
+    until = clock.video_time(recorder_stop.known_ms) if recorder_stop.known_ms else float("inf")
+    final = FinalFrame(min(video_end, max(ends, default=float("inf"))), until)
+    stop = StopEffect(recorder_stop.possible, clock, video_end)
+    decoded = show_frames(video, [targets, scrolls, answers, final, stop], detector, pointer)
     answered = answers.result()
     writer.write_final(final.result() or _any_frame(video, decoded.last))
     return DecodeResult(
@@ -123,6 +147,7 @@ def run_decode_pass(
         answered.large_changes,
         targets.result(),
         scrolls.result(),
+        stop.result(),
         decoded.frames,
     )
 

@@ -79,6 +79,9 @@ class Evidence(BaseModel):
     unmoved: tuple[int, ...] = Field(
         (), description="actions whose target still looks as it did when their scan began"
     )
+    recorder_control: tuple[int, ...] = Field(
+        (), description="actions that started or stopped the recorder; they are no steps"
+    )
 
     def as_clock(self) -> Clock:
         """The clock."""
@@ -118,4 +121,5 @@ def evidence_of(calibration: Calibration, observed: DecodeResult) -> Evidence:
         screen_changes_s=tuple(round(time, _DECIMALS) for time in observed.large_changes),
         redrawn=tuple(index for index, changed in observed.redrawn.items() if changed),
         unmoved=tuple(index for index, changed in observed.redrawn.items() if not changed),
+        recorder_control=tuple(observed.recorder_control),
     )

@@ -18,10 +18,15 @@ class FinalFrame:
 
     Small changes in quick succession, such as those of a progress bar, are part of the effect; a
     single one, such as the blink of a text cursor, is not.
+
+    Args:
+        start: when the last action had ended, video seconds.
+        until: when the recorder was stopped; frames from then on do not count.
     """
 
-    def __init__(self, start: float) -> None:
+    def __init__(self, start: float, until: float = float("inf")) -> None:
         self._start = start
+        self._until = until
         self._busy: list[float] = []
         self._still_from: Frame | None = None
         self._latest: Frame | None = None
@@ -29,11 +34,11 @@ class FinalFrame:
     @property
     def spans(self) -> Sequence[Span]:
         """The seconds after the last action."""
-        return [Span(self._start, self._start + FINAL_LOOK_S)]
+        return [Span(self._start, max(self._start, min(self._start + FINAL_LOOK_S, self._until)))]
 
     def see(self, diff: FrameDiff) -> None:
         """Take the next frame; frames before the end of the last action are skipped."""
-        if diff.frame.time < self._start:
+        if not self._start <= diff.frame.time < self._until:
             return
         difference, pointers = diff.difference, diff.pointers
         changed = difference is None or difference.is_significant(pointers, None)

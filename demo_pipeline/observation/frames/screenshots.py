@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action, read_actions
 from demo_pipeline.actions.inputs import inputs_of
+from demo_pipeline.actions.recorder_control import known_stop_ms, possible_stop
 from demo_pipeline.common.json_files import dump_json
 from demo_pipeline.common.parquet import (
     described_schema,
@@ -23,13 +24,19 @@ from demo_pipeline.common.parquet import (
 from demo_pipeline.common.python_gc import reduced_python_gc
 from demo_pipeline.observation.calibration.calibrate import Calibration, calibrate
 from demo_pipeline.observation.calibration.canvas import Canvas
-from demo_pipeline.observation.frames.decode_pass import DecodeResult, run_decode_pass
+from demo_pipeline.observation.frames.decode_pass import (
+    DecodeResult,
+    RecorderStop,
+    run_decode_pass,
+)
 from demo_pipeline.observation.frames.evidence import Evidence, evidence_of
 from demo_pipeline.observation.frames.frame_requests import ScannedTarget, request_frames
 from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath, PointerTrack
 from demo_pipeline.observation.frames.recorded_video import RecordedVideo
+from demo_pipeline.observation.frames.recorder_actions import without_recorder
 from demo_pipeline.observation.frames.screenshot_writer import Screenshot
 from demo_pipeline.observation.trees.hit_test import node_at
+from demo_pipeline.observation.trees.recorder_windows import actions_on_recorder, unmentioned
 from demo_pipeline.observation.trees.scans import LoggedScan, current_scan
 from demo_pipeline.observation.trees.ui_trees import TreeReader
 from demo_pipeline.recording.events import read_events, read_scans
@@ -43,12 +50,22 @@ LARGEST_TARGET_SHARE = 0.05  # of the canvas; the pointer inside a larger elemen
 
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("action_index", pa.int32(), False, "row of actions.parquet"),
-    ("file", pa.string(), True, "NNN.png; null: no frame, or a pause that was not a wait"),
+    (
+        "file",
+        pa.string(),
+        True,
+        "NNN.png; null: no frame, a pause that was not a wait, or the recorder's own",
+    ),
     ("pts", pa.float64(), True, "presentation time of the frame, seconds"),
     ("frame", pa.int64(), True, "0-based number of the frame in presentation order"),
     ("lead_ms", pa.float64(), True, "frame to press, milliseconds"),
     ("settle_ms", pa.float64(), True, "how long the screen had been still, within the span"),
-    ("reason_code", pa.string(), False, "pre_move, settled, backoff, first_frame, missing, pause"),
+    (
+        "reason_code",
+        pa.string(),
+        False,
+        "pre_move, settled, backoff, first_frame, missing, pause, recorder_control",
+    ),
     ("leak", pa.bool_(), False, "the pointer is already at the target, or the frame too late"),
     ("unavoidable", pa.bool_(), False, "a leak; the pointer was at the target all the time before"),
     (
@@ -77,21 +94,33 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     """
     events = read_events(events_folder)
     actions = read_actions(actions_folder)
-    path = PointerPath(inputs_of(events))
+    inputs = inputs_of(events)
+    path = PointerPath(inputs)
     recorded = RecordedVideo(video, scan_packets(video))
     presses = _presses(actions)
     calibration = calibrate(
         recorded, manifest, events=events, path=path, presses=presses, settings=settings
     )
     scans = [LoggedScan(**row) for row in read_scans(events_folder)]
-    reader = TreeReader(log, manifest.parsed_meta().platform)
+    meta = manifest.parsed_meta()
+    reader = TreeReader(log, meta.platform)
     targets = _scanned_targets(actions, scans, reader, calibration.canvas)
     requests = request_frames(
         actions, targets, path, calibration=calibration, frame_s=recorded.frame_s, settings=settings
     )
+    stop = RecorderStop(possible_stop(actions, inputs), known_stop_ms(actions_folder, inputs))
     observed = run_decode_pass(
-        recorded, requests, calibration=calibration, path=path, actions=actions, folder=out
+        recorded,
+        requests,
+        calibration=calibration,
+        path=path,
+        actions=actions,
+        folder=out,
+        recorder_stop=stop,
     )
+    names = unmentioned(settings.recorder_windows, meta)
+    control = actions_on_recorder(actions, scans, reader, calibration.canvas, names)
+    observed = without_recorder(observed, actions, control, out)
     rows = [_row(screenshot, recorded.packets) for screenshot in observed.screenshots]
     write_rows(out / FRAMES_FILE, rows, FRAMES_SCHEMA)
     dump_json(out / EVIDENCE_FILE, evidence_of(calibration, observed))
@@ -162,6 +191,7 @@ def _summary(
         "avoidable_leaks": sum(row["leak"] and not row["unavoidable"] for row in rows),
         "median_lead_ms": leads[len(leads) // 2] if leads else None,
         "waits": len(observed.waits),
+        "recorder_control": len(observed.recorder_control),
         "frames_decoded": observed.decoded,
         "clock": f"{clock.method}: {clock.documented_offset_ms:+.0f} ms against meta.timestamp, "
         f"± {clock.uncertainty_ms:.0f} ms",

@@ -40,6 +40,22 @@ def node_at(tree: StepTree, x: float, y: float) -> Element | None:
     return tree.element(min(under, key=lambda node: (_area(tree.box(node)), -node)))
 
 
+def window_at(tree: StepTree, x: float, y: float) -> int | None:
+    """Position of the outermost window under a point in event space.
+
+    None without one, or with several of which none is known to be in front.
+    """
+    under = {_window_of(tree, position) for position in _positions_at(tree, x, y)} - {None}
+    if len(under) < 2:
+        return next(iter(under), None)
+    return _front_window(tree, x, y)
+
+
+def focused_window(tree: StepTree) -> int | None:
+    """Position of the outermost window around the element with the keyboard focus; or None."""
+    return None if tree.focused is None else _window_of(tree, tree.focused)
+
+
 def _positions_at(tree: StepTree, x: float, y: float) -> list[int]:
     """Positions of the nodes whose box contains a point, in document order."""
     left, top, width, height = tree.boxes.T

@@ -1,0 +1,94 @@
+"""The observer that tells whether the last action had any effect on the screen.
+
+Belongs here: the proof that a shortcut or a click only stopped the recorder. Which forms of action
+are considered is in actions/recorder_control.py.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from demo_pipeline.actions.action_tables import Action
+from demo_pipeline.observation.calibration.clock import Clock
+from demo_pipeline.observation.frames.change_detection import SMALL_CELLS
+from demo_pipeline.observation.frames.changed_cells import Cells, with_neighbours
+from demo_pipeline.observation.frames.final_frame import FINAL_LOOK_S
+from demo_pipeline.observation.frames.frame_diff import FrameDiff
+from demo_pipeline.observation.frames.video_frames import Span
+
+CUT_OFF_S = 0.3  # seconds around the press in which a video ends that the press itself ended
+STOP_BY_CLICK_S = 2.0  # seconds; a video that goes on for longer was not stopped by a click
+BLINK_S = 1.5  # seconds before the press; what blinks on its own changes once in them
+BUSY_SHARE = 0.1  # of all cells; when more of them change before the press, nothing is proven
+
+
+class StopEffect:
+    """Looks for a change of the screen from the press of an action on to the end of the video.
+
+    Anything that changes counts, however small, except for the cells that also changed right before
+    the press (a text cursor, a clock with seconds, a spinner) and, for a shortcut, the pointer.
+
+    Args:
+        action: as `recorder_control.possible_stop` found it; None: there is nothing to look for.
+        clock: of the recording; its uncertainty widens the time that counts as after the press.
+        end: of the video, seconds.
+    """
+
+    def __init__(self, action: Action | None, clock: Clock, end: float) -> None:
+        self._action = action
+        self._press = clock.video_time(action.press_ms) if action else 0.0
+        self._since = self._press - clock.uncertainty_ms / 1000
+        self._end = end
+        self._unsteady: Cells | None = None
+        self._seen = False
+        self._changed = False
+
+    @property
+    def spans(self) -> Sequence[Span]:
+        """From shortly before the press to the end of the video."""
+        if self._action is None or self._is_cut_off or not self._may_be_stop:
+            return []
+        return [Span(self._since - BLINK_S, self._end)]
+
+    def see(self, diff: FrameDiff) -> None:
+        """Take the next frame; frames long before the press are skipped."""
+        time = diff.frame.time
+        if self._action is None or self._changed or time < self._since - BLINK_S:
+            return
+        difference = diff.difference
+        if time < self._since:
+            if difference is not None:
+                cells = difference.cells
+                self._unsteady = cells if self._unsteady is None else self._unsteady | cells
+            return
+        self._seen = True
+        if difference is None:
+            self._changed = True
+        elif difference.count >= SMALL_CELLS:
+            pointers = diff.pointers if self._action.action_type == "hotkey" else []
+            self._changed = self._has_new(difference.without_pointers(pointers))
+
+    def _has_new(self, cells: Cells) -> bool:
+        """Whether cells changed that had been steady before the press."""
+        if self._unsteady is None:
+            return int(np.count_nonzero(cells)) >= SMALL_CELLS
+        if np.count_nonzero(self._unsteady) > BUSY_SHARE * self._unsteady.size:
+            return True
+        steady = cells & ~with_neighbours(self._unsteady)
+        return int(np.count_nonzero(steady)) >= SMALL_CELLS
+
+    def result(self) -> bool:
+        """Whether the action stopped the recorder: nothing but the end of the video follows it."""
+        if self._action is None:
+            return False
+        return self._is_cut_off or (self._may_be_stop and self._seen and not self._changed)
+
+    @property
+    def _is_cut_off(self) -> bool:
+        return abs(self._end - self._press) <= CUT_OFF_S and self._press - self._since <= CUT_OFF_S
+
+    @property
+    def _may_be_stop(self) -> bool:
+        """Whether the video ends soon enough for the recorder to have stopped."""
+        click = self._action is not None and self._action.action_type == "click"
+        return self._end - self._press <= (STOP_BY_CLICK_S if click else FINAL_LOOK_S)

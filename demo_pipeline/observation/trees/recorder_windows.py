@@ -1,0 +1,77 @@
+"""Actions on the recorder's own window: how a person starts and stops a recording.
+
+Belongs here: recognising the window by the names in the scan. The names are the setting
+`observation.recorder_windows`.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from demo_pipeline.actions.action_tables import Action
+from demo_pipeline.actions.recorder_control import first_action, last_action
+from demo_pipeline.formats.demonstration.meta import Meta
+from demo_pipeline.observation.calibration.canvas import Canvas
+from demo_pipeline.observation.trees.hit_test import focused_window, node_at, window_at
+from demo_pipeline.observation.trees.scans import LoggedScan, current_scan
+from demo_pipeline.observation.trees.step_tree import StepTree
+from demo_pipeline.observation.trees.ui_trees import TreeReader
+
+
+def actions_on_recorder(
+    actions: Sequence[Action],
+    scans: Sequence[LoggedScan],
+    reader: TreeReader,
+    canvas: Canvas,
+    names: Iterable[str],
+) -> set[int]:
+    """Indexes of the first and of the last action, each when it is on a window of that name.
+
+    A click is on the window under it, a hotkey on the window with the focus.
+    """
+    wanted = [_phrase(name) for name in names if name.strip()]
+    ends = {
+        id(action): action for action in (first_action(actions), last_action(actions)) if action
+    }
+    found: set[int] = set()
+    for action in ends.values():
+        if wanted and action.action_type in {"click", "double_click", "hotkey"}:
+            on = _names(action, scans, reader, canvas)
+            if any(phrase.search(name) for phrase in wanted for name in on):
+                found.add(action.action_index)
+    return found
+
+
+def unmentioned(names: Iterable[str], meta: Meta) -> list[str]:
+    """The names that the task does not mention: a task about a recorder is no use of it."""
+    quest = meta.quest
+    told = [meta.title, meta.description]
+    if quest is not None:
+        told += [quest.title, quest.app, quest.content, *quest.objectives]
+    text = "\n".join(told)
+    return [name for name in names if name.strip() and not _phrase(name).search(text)]
+
+
+def _names(
+    action: Action, scans: Sequence[LoggedScan], reader: TreeReader, canvas: Canvas
+) -> list[str]:
+    """Names of the window, and of the element, that an action is on."""
+    scan = current_scan(scans, action.press_ms, float("-inf")).scan
+    tree = reader.tree(scan, action.press_ms, canvas)
+    positions = _positions(action, tree)
+    return [tree.raws[position].name or "" for position in positions]
+
+
+def _positions(action: Action, tree: StepTree) -> list[int]:
+    if action.action_type == "hotkey":
+        window = focused_window(tree)
+        return [] if window is None else [window]
+    if action.x is None or action.y is None:
+        return []
+    hit, window = node_at(tree, action.x, action.y), window_at(tree, action.x, action.y)
+    return [*([] if window is None else [window]), *([] if hit is None else [hit.position])]
+
+
+def _phrase(name: str) -> re.Pattern[str]:
+    """Matches a name as whole words, in any case."""
+    words = r"\s+".join(re.escape(word) for word in name.split())
+    return re.compile(rf"(?<!\w){words}(?!\w)", re.IGNORECASE)

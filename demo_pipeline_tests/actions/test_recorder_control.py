@@ -1,0 +1,75 @@
+"""Which last actions of a log may have stopped the recorder."""
+
+import pytest
+
+from demo_pipeline.actions.inputs import Input
+from demo_pipeline.actions.recorder_control import has_stop_form, possible_stop
+from demo_pipeline_tests.actions.streams import (
+    Part,
+    actions,
+    chord,
+    click,
+    inputs,
+    lift,
+    move,
+    press,
+    tap,
+    typed,
+)
+
+
+def stop_of(*parts: Part) -> str:
+    """The possible stop of a log of these lines, described; empty: none."""
+    lines = [line for part in parts for line in (part if isinstance(part, list) else [part])]
+    read: list[Input] = inputs(lines)
+    found = possible_stop(actions(*parts), read)
+    return found.describe() if found else ""
+
+
+@pytest.mark.parametrize(
+    ("keys", "is_stop"),
+    [
+        (("ctrl", "shift", "f9"), True),
+        (("f10",), True),
+        (("ctrl", "alt", "r"), True),
+        (("command", "shift", "5"), True),
+        (("pause",), True),
+        (("alt", "printscreen"), True),
+        (("playpause",), True),
+        (("ctrl", "s"), False),
+        (("command", "q"), False),
+        (("enter",), False),
+        (("esc",), False),
+        (("f",), False),
+        (("alt", "shift"), False),  # switches the input language
+        (("win",), False),
+        (("volumeup",), False),
+        ((), False),
+    ],
+)
+def test_the_forms_of_a_recorders_shortcut(keys: tuple[str, ...], is_stop: bool) -> None:
+    assert has_stop_form(keys) is is_stop
+
+
+def test_the_last_shortcut_or_click_of_a_log_may_be_its_stop() -> None:
+    last = chord(900, "ControlLeft", "ShiftLeft", "F9")
+    assert stop_of(click(0), last) == "hotkey(ctrl+shift+f9)"
+    assert stop_of(typed(0, "KeyA"), move(500, 50, 60), click(900)) == "click(50, 60)"
+    assert stop_of(tap(0, "KeyA"), move(500, 52, 61), click(900), move(1500, 52, 61))
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        pytest.param([chord(0, "ControlLeft", "KeyS")], id="Ctrl+S saves"),
+        pytest.param([click(0), typed(900, "KeyA", "KeyB")], id="typing"),
+        pytest.param([click(0, button="Right")], id="a context menu"),
+        pytest.param([click(0), click(200)], id="a double click"),
+        pytest.param([press(0, 5, 5), move(50, 90, 90), lift(90, 90, 90)], id="a drag"),
+        pytest.param([click(0), move(600, 300, 300)], id="the pointer went on"),
+        pytest.param([tap(0, "F9"), lift(500, 4, 4)], id="input without an action follows"),
+        pytest.param([], id="nothing"),
+    ],
+)
+def test_what_no_recorder_is_stopped_with(parts: list[Part]) -> None:
+    assert stop_of(*parts) == ""

@@ -1,7 +1,7 @@
 """Leak rates: how often a screenshot already shows the pointer at the target of its step.
 
 Belongs here: counting leaks in the provenance table, and the warning above a limit. Whether a frame
-leaks is decided when it is chosen (`observation.frames.shown_pointer`).
+leaks is decided when it is chosen (`observation.frames.video_pointer`).
 """
 
 from collections import Counter

@@ -29,7 +29,7 @@ RAW_RECORDINGS_STAGE = Stage(
     checks=(
         Check(
             "files_verified",
-            "The written manifest fits its model, and the three files still have its hashes.",
+            "The written manifest is valid, and the three files still have the SHA-256 in it.",
             builds.verify_files,
         ),
     ),

@@ -16,16 +16,6 @@ from demo_pipeline.common.parquet import described_schema, read_rows, write_rows
 ACTIONS_FILE = "actions.parquet"
 ACCOUNTING_FILE = "ledger.parquet"
 
-ACTION_TYPES = (
-    "click",
-    "double_click",
-    "right_click",
-    "drag",
-    "scroll",
-    "type",
-    "hotkey",
-    "pause",
-)
 POINTER_TYPES = frozenset({"click", "double_click", "right_click", "drag", "scroll"})
 
 _PATH = pa.list_(pa.struct([("x", pa.float64()), ("y", pa.float64()), ("time_ms", pa.int64())]))

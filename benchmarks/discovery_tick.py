@@ -162,7 +162,7 @@ def measure(objects: Many | Bucket, ticks: int, settings: DiscoverySettings) -> 
             launched += len(seen.requests)
         print_times("all known, some change", steady)
         print(f"runs launched: {first:,} and {launched:,}; ", end="")
-        print(f"{pages / ticks:.0f} pages a tick, {seen.sweep} sweeps over everything")
+        print(f"{pages / ticks:.0f} pages per tick, {seen.sweep} sweeps over everything")
 
 
 def measure_s3(demonstrations: int, ticks: int) -> None:
@@ -176,7 +176,7 @@ def measure_s3(demonstrations: int, ticks: int) -> None:
         print("with the default settings")
         measure(objects, ticks, DiscoverySettings())
         pages = 2 * (3 * demonstrations // PAGE + 2)
-        print(f"with up to {pages} pages a tick, which is every page")
+        print(f"with up to {pages} pages per tick, which is every page")
         measure(objects, ticks, DiscoverySettings(pages_per_tick=pages))
 
 

@@ -1,8 +1,8 @@
-"""How many of 200 wanted frames each way of reading a video gets right, and its CPU seconds.
+"""How many of 200 requested frames each method of reading a video gets right, and its CPU seconds.
 
 Run: `.venv/bin/python benchmarks/frame_exactness.py [--seconds 120] [--keep DIR]`. Every frame of
-the made videos carries its number, so that a picture says which frame it is. All ways are told the
-same instants; OpenCV's seeks are even told the frame's own number and its own PTS.
+the generated videos shows its own number, so that a decoded picture says which frame it is. All
+methods get the same times; OpenCV's seeks even get the exact frame number and the exact PTS.
 """
 
 import argparse
@@ -41,7 +41,7 @@ FILMS = {
 
 
 class Film(NamedTuple):
-    """A made video: PTS of its frames in seconds, and the wanted instants with their frames."""
+    """A generated video: PTS of its frames in seconds; the requested times with their frames."""
 
     path: Path
     times: list[float]
@@ -53,7 +53,7 @@ Numbers = Iterator[int | None]
 
 
 def ours(film: Film) -> Numbers:
-    """By PTS: packets scanned, one seek a group of frames, decoded on."""
+    """By PTS: scans the packets, seeks once per group of frames, decodes on."""
     scan = scan_packets(film.path)
     times = [float(time) for time in scan.times]
     wanted = [times[bisect_right(times, instant) - 1] for instant in film.instants]
@@ -108,7 +108,7 @@ WAYS: dict[str, Callable[[Film], Numbers]] = {
 
 
 def make(path: Path, options: VideoOptions, seconds: float) -> Film:
-    """The form, with somebody clicking about on it, filmed where it is not there already."""
+    """A video of a form with clicks on it, unless it exists already."""
     targets = ("Agree", "Rows/d", "Name", "Form/title bar")
     acts = tuple(click(targets[n % len(targets)]) for n in range(round(seconds)))
     timeline = perform(Script(DESKTOP, acts, seed=1), RecordingOptions()).timeline
@@ -145,7 +145,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = arguments.keep or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
-        print(f"{'film':<15}{'way':<22}{'exact':>10}{'worst s':>10}{'cpu s':>9}")
+        print(f"{'film':<15}{'method':<22}{'exact':>10}{'worst s':>10}{'cpu s':>9}")
         for name, options in FILMS.items():
             file = f"{name.replace(' ', '_')}_{arguments.seconds:g}.mp4"
             film = make(folder / file, options, arguments.seconds)

@@ -2,7 +2,7 @@
 
 Run: `make fuzz`, or `.venv/bin/python benchmarks/fuzz.py [--lines N] [--logs N] [--seed N]`. The
 same seed tries the same lines and logs, whatever the number of processes. Progress goes to standard
-error; the closing line says what was tried. A finding ends the run with the case's number and seed.
+error; the closing line has the totals. A failure ends the run with the case's number and seed.
 """
 
 import argparse
@@ -26,12 +26,12 @@ STEPS = 20
 
 
 def run(
-    pool: Pool, name: str, one: Callable[[int], Counter[str]], cases: int, each: int
+    pool: Pool, name: str, try_case: Callable[[int], Counter[str]], cases: int, case_size: int
 ) -> Counter[str]:
-    """Try `cases` cases of `each` lines or logs; the sum of what they count."""
+    """Try `cases` cases of `case_size` lines or logs; returns the sum of their counts."""
     found: Counter[str] = Counter()
     begun = time.monotonic()
-    results = pool.imap(one, range(cases))
+    results = pool.imap(try_case, range(cases))
     for done in range(1, cases + 1):
         try:
             found += results.next(timeout=STUCK_SECONDS)
@@ -39,17 +39,17 @@ def run(
             sys.exit(f"no answer for {STUCK_SECONDS} s: {name} after case {done - 1} hangs")
         if done * STEPS // cases > (done - 1) * STEPS // cases:
             seconds = time.monotonic() - begun
-            print(f"{done * each:>9,} {name} in {seconds:.0f} s", file=sys.stderr)
+            print(f"{done * case_size:>9,} {name} in {seconds:.0f} s", file=sys.stderr)
     return found
 
 
-def told(counts: Counter[str]) -> str:
-    """Counts by falling size."""
+def listed(counts: Counter[str]) -> str:
+    """The counts as text, the largest first."""
     return ", ".join(f"{name} {count:,}" for name, count in counts.most_common())
 
 
 def main() -> None:
-    """Fuzz with two processes, or as many as told."""
+    """Fuzz with two processes, or with `--processes`."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--lines", type=int, default=1_000_000)
     parser.add_argument("--logs", type=int, default=2_000)
@@ -60,11 +60,11 @@ def main() -> None:
     with get_context("spawn").Pool(asked.processes, pa.set_cpu_count, (1,)) as pool:
         lines = run(pool, "lines", partial(fuzz_lines, asked.seed), batches, BATCH)
         logs = run(pool, "logs", partial(fuzz_log, asked.seed), asked.logs, 1)
-    print(f"lines: {told(lines)}")
-    print(f"lines of the logs: {told(logs)}")
+    print(f"lines: {listed(lines)}")
+    print(f"lines of the logs: {listed(logs)}")
     print(
         f"{lines.total():,} damaged lines and {asked.logs:,} damaged logs (seed {asked.seed}): "
-        "no exception, no hang, every ledger sums"
+        "no exception, no hang, every event accounted for"
     )
 
 

@@ -1,4 +1,4 @@
-"""The parser, the events and the actions stage on a 100 MB log, beside plain `json.loads`.
+"""The parser, the events and the actions stage on a 100 MB log, compared with plain `json.loads`.
 
 Run: `.venv/bin/python benchmarks/log_parsing.py [--megabytes 100] [--rounds 3]`. Every figure is
 measured in a process of its own that has read a small log before, so that growth is the log's and
@@ -46,7 +46,7 @@ class Line(msgspec.Struct):
 
 
 def plain_json(log: Path, _scratch: Path) -> None:
-    """What a script would do: decode each line, keep what a hand did, forget the rest."""
+    """What a script would do: decode each line and keep only the input events."""
     kept = []
     with log.open("rb") as stream:
         for line in stream:

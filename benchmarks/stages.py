@@ -1,7 +1,7 @@
-"""Wall and CPU seconds of every stage for one long recording, beside decoding its video alone.
+"""Wall and CPU seconds of every stage for one long recording, beside decoding alone.
 
 Run: `.venv/bin/python benchmarks/stages.py [--rounds 3] [--film usual] [--keep DIR]`. The film is
-`light` to decode, so that all else weighs most, or encoded as real recordings `usual`ly are. The
+`light` to decode, which shows the other costs best, or encoded as `usual` for real recordings. The
 recording is made once (some minutes) and reused when `--keep` names the same folder. All figures
 come from one run on one machine; the ratio to the plain decodes before and after, in the same
 round, is what to compare. The memory of a stage is the most that the process had held by its end in
@@ -98,7 +98,7 @@ def report(costs: dict[str, list[Cost]]) -> None:
             sums = [before + more for before, more in zip(sums, cpu, strict=True)]
         wall = statistics.median(cost.wall for cost in found)
         print(_row(name, cpu, decodes, f"{wall:.2f}") + f"{found[0].peak_mb:>9.0f}")
-    print(_row("whole chain", sums, decodes))
+    print(_row("all stages", sums, decodes))
 
 
 def _row(name: str, cpu: list[float], decodes: list[float], wall: str = "") -> str:

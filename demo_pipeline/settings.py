@@ -1,7 +1,8 @@
-"""Every path and threshold of the pipeline, in one frozen model.
+"""The paths and adjustable thresholds of the pipeline, in one frozen model.
 
-Belongs here: defaults, their units and where each comes from. Values are read from the environment
-(`DEMO_PIPELINE_STORE`, `DEMO_PIPELINE_ACTIONS__CLICK_RADIUS_PX=8`, …), then from a TOML file
+Belongs here: defaults, their units and where each comes from. Other thresholds are constants of the
+module that uses them. Values are read from the environment (`DEMO_PIPELINE_STORE`,
+`DEMO_PIPELINE_ACTIONS__CLICK_RADIUS_PX=8`, …), then from a TOML file
 (`DEMO_PIPELINE_CONFIG`, default `demo_pipeline.toml` in the project root), then from the defaults.
 Names that are not settings are refused, in the environment as in the file.
 """
@@ -39,8 +40,8 @@ class RecordingSettings(Section):
     """What a recording may look like; larger ones are refused before they cost memory and time."""
 
     max_line_bytes: int = Field(256 * 2**20, description="bytes; longer log lines are rejected")
-    max_video_pixels: int = Field(7680 * 4320, description="larger frames are refused undecoded")
-    max_video_seconds: float = Field(6 * 3600, description="longer videos are refused")
+    max_video_pixels: int = Field(7680 * 4320, description="pixels; larger frames are refused")
+    max_video_seconds: float = Field(6 * 3600, description="seconds; longer videos are refused")
 
 
 class ActionSettings(Section):
@@ -62,17 +63,17 @@ class ActionSettings(Section):
     )
     pointer_rest_ms: int = Field(300, description="ms; a rest this long ends a pointer movement")
     pause_ms: int = Field(2000, description="ms; no input of any kind for this long is a pause")
-    split_typing_at_pauses: bool = Field(False, description="into several `type` actions")
-    typing_pause_ms: int = Field(2000, description="ms; only with split_typing_at_pauses")
+    split_typing_at_pauses: bool = Field(False, description="a pause starts a new `type` action")
+    typing_pause_ms: int = Field(2000, description="ms between keys, for split_typing_at_pauses")
     duplicate_window_ms: int = Field(3, description="ms between copies by a recorder's hooks")
     stop_shortcut: tuple[str, ...] = Field(
         (), description="keys that stop the recorder, left out at the end; empty: none"
     )
-    keyboard_layout: Literal["us", "uk"] = Field("us", description="of logs without characters")
+    keyboard_layout: Literal["us", "uk"] = Field("us", description="for logs without characters")
     wheel_sign: Literal["auto", "positive_down", "positive_up"] = Field(
         "auto", description="direction of a positive delta; auto: by video, else by its unit"
     )
-    macos_pixels_per_notch: int = Field(100, description="pixels; macOS logs count no notches")
+    macos_pixels_per_notch: int = Field(100, description="pixels that macOS logs per wheel notch")
     drag_path_points: int = Field(64, description="points kept of a drag's path, at most")
 
 
@@ -89,8 +90,8 @@ class ObservationSettings(Section):
     }
 
     min_lead_ms: int = Field(50, description="ms from a frame to its press, at least")
-    max_clock_offset_s: float = Field(3.5, description="seconds from meta.timestamp to the video")
-    pointer_radius_px: int = Field(40, description="screen pixels; nearer is at the target")
+    max_clock_offset_s: float = Field(3.5, description="seconds searched around meta.timestamp")
+    pointer_radius_px: int = Field(40, description="screen pixels; a nearer pointer is at a target")
     recorder_windows: tuple[str, ...] = Field(
         ("Training Gym", "OBS", "SimpleScreenRecorder", "Kazam", "Bandicam", "Screen Recorder"),
         description="words of window names; a first or last action on such a window is left out",
@@ -103,10 +104,10 @@ class TrajectorySettings(Section):
     easy_steps: int = Field(5, description="steps of an easy task, at most")
     medium_steps: int = Field(15, description="steps of a medium task, at most; more: hard")
     max_avoidable_leak_rate: float = Field(
-        0.02, ge=0, le=1, description="share of pointing actions; above it a check warns"
+        0.02, ge=0, le=1, description="share of pointing actions; a check warns above it"
     )
     max_leak_rate: float = Field(
-        0.25, ge=0, le=1, description="the same, with the leaks that no frame could avoid"
+        0.25, ge=0, le=1, description="the same, unavoidable leaks included"
     )
 
 
@@ -125,19 +126,19 @@ class DatasetSettings(Section):
     }
 
     name_prefix: str = Field(
-        "demonstrations", pattern=NAME_PART, description="of CUDAG's <prefix>--<user>--<timestamp>"
+        "demonstrations", pattern=NAME_PART, description="in CUDAG's <prefix>--<user>--<timestamp>"
     )
-    user: str = Field("demo-pipeline", pattern=NAME_PART, description="in that name")
+    user: str = Field("demo-pipeline", pattern=NAME_PART, description="in CUDAG's directory name")
     timestamp: str = Field(
         "",
         pattern=r"^([0-9]{8}_[0-9]{6})?$",
-        description="in that name, YYYYMMDD_HHMMSS; empty: the newest recording's, UTC",
+        description="in CUDAG's directory name, YYYYMMDD_HHMMSS; empty: newest recording's, UTC",
     )
     seed: int = Field(0, description="of the hash that assigns task groups to splits")
     train_ratio: float = Field(0.8, ge=0, le=1, description="share of task groups")
     val_ratio: float = Field(0.1, ge=0, le=1, description="share of task groups")
     test_ratio: float = Field(0.1, ge=0, le=1, description="share of task groups")
-    held_out_applications: tuple[str, ...] = Field((), description="get the split held_out")
+    held_out_applications: tuple[str, ...] = Field((), description="those of the split held_out")
     include_failed: bool = Field(False, description="completed, but the task was not done")
     include_aborted: bool = Field(False, description="ended before they were completed")
     include_contaminated: bool = Field(False, description="demonstrations of benchmark tasks")
@@ -159,8 +160,8 @@ class DatasetSettings(Section):
     )
     cudag_scroll_sign: Literal["up", "down"] = Field("up", description="of positive `pixels`")
     cudag_pixels_per_notch: int = Field(100, description="`pixels` written for one notch")
-    tolerance_min: int = Field(5, description="RU (1000 a side)")
-    tolerance_max: int = Field(100, description="RU")
+    tolerance_min: int = Field(5, description="smallest tolerance, RU (1000 per axis)")
+    tolerance_max: int = Field(100, description="largest tolerance, RU")
     default_tolerance: int = Field(10, description="RU, of a point without a target")
     scroll_tolerance: int = Field(50, description="RU, of a scroll")
 
@@ -173,7 +174,7 @@ class DatasetSettings(Section):
 
 
 class DiscoverySettings(Section):
-    """How uploads are noticed, and what one poll may cost. In no fingerprint, like execution."""
+    """How uploads are noticed, and what one tick may cost. In no fingerprint, like execution."""
 
     RENAMED: ClassVar[Mapping[str, str]] = {
         "quiet_seconds": "stable_seconds",
@@ -181,18 +182,18 @@ class DiscoverySettings(Section):
     }
 
     stable_seconds: float = Field(
-        60, ge=0, description="unchanged for so long by our own clock: complete; 0: at once"
+        60, ge=0, description="seconds without a change that make an upload complete; 0: at once"
     )
     complete_marker: str = Field(
         "", description="an object that ends a first upload at once, e.g. _COMPLETE; empty: none"
     )
-    pages_per_tick: int = Field(30, ge=2, description="of listings, 1,000 names each")
-    seconds_per_tick: float = Field(20, gt=0, description="after which a poll ends early")
-    polls_per_tick: int = Field(500, ge=1, description="demonstrations listed by themselves")
+    pages_per_tick: int = Field(30, ge=2, description="pages of listings, 1,000 names each")
+    seconds_per_tick: float = Field(20, gt=0, description="seconds after which a tick ends early")
+    polls_per_tick: int = Field(500, ge=1, description="demonstrations listed one by one")
     requests_per_tick: int = Field(100, ge=1, description="runs; Dagster's sensors time out above")
-    interval_seconds: int = Field(30, ge=1, description="between two polls")
+    interval_seconds: int = Field(30, ge=1, description="seconds between two ticks")
     max_dataset_age_seconds: float = Field(
-        900, ge=0, description="new trajectories wait no longer for those still being built"
+        900, ge=0, description="seconds that new trajectories wait for others, at most"
     )
 
 
@@ -200,10 +201,10 @@ class ExecutionSettings(Section):
     """How work is spread. In no fingerprint: it must never change a byte."""
 
     workers: int = Field(
-        default_factory=lambda: max(1, os.cpu_count() or 1), description="processes; one a core"
+        default_factory=lambda: max(1, os.cpu_count() or 1), description="processes; one per core"
     )
-    partitions_per_run: int = Field(1, description="of a backfill; 1 gives each its own verdict")
-    contact_sheets_in_ui: bool = Field(True, description="they show what was on the screen")
+    partitions_per_run: int = Field(1, description="of a backfill; 1: own check results for each")
+    contact_sheets_in_ui: bool = Field(True, description="false keeps screens out of the event log")
 
 
 class Settings(BaseSettings):

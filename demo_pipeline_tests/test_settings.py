@@ -57,14 +57,15 @@ RECORDED = {
     "raw_recordings": "fc0e595271379fa57387bf8de5205b5dbf2bf964cf7eb50ca1e5271779dce467",
     "events": "fc0e595271379fa57387bf8de5205b5dbf2bf964cf7eb50ca1e5271779dce467",
     "actions": "8d7e25b7765c3ec6f838ce12e033ed302206244a2e2f2fc932218e43b0696599",
-    "screenshots": "97b5f34b7018c4ea0c3d1c18e52e4abfac718414d5e7ff8449069dcb19eaed2b",
-    "ui_trees": "97b5f34b7018c4ea0c3d1c18e52e4abfac718414d5e7ff8449069dcb19eaed2b",
+    "screenshots": "fd1b087df38b24d2f107265e7c28410a90a5035edc18efbfa57ef6f6194dd245",
+    "ui_trees": "fd1b087df38b24d2f107265e7c28410a90a5035edc18efbfa57ef6f6194dd245",
     "trajectories": "d1dc50e5e1e4c368a02a3f97bd8e35096ea1933307c459848d85313b3bc10306",
     "contact_sheets": "44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a",
 }
 # Settings that were added to a section since the hashes were recorded.
 ADDED: dict[type[Section], set[str]] = {
     ActionSettings: {"key_run_gap_ms"},
+    ObservationSettings: {"recorder_windows"},
     DatasetSettings: {
         *("include_avoidable_leaks", "include_unavoidable_leaks", "max_hidden_share", "min_steps"),
     },

@@ -1,1 +1,1 @@
-"""What the hand did: raw input repaired, segmented into actions, every event accounted for."""
+"""From raw input to actions: repair, segmentation and the accounting of every event."""

@@ -16,16 +16,6 @@ from demo_pipeline.common.parquet import described_schema, read_rows, write_rows
 ACTIONS_FILE = "actions.parquet"
 ACCOUNTING_FILE = "ledger.parquet"
 
-ACTION_TYPES = (
-    "click",
-    "double_click",
-    "right_click",
-    "drag",
-    "scroll",
-    "type",
-    "hotkey",
-    "pause",
-)
 POINTER_TYPES = frozenset({"click", "double_click", "right_click", "drag", "scroll"})
 
 _PATH = pa.list_(pa.struct([("x", pa.float64()), ("y", pa.float64()), ("time_ms", pa.int64())]))
@@ -58,7 +48,7 @@ _ACTION_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("seconds", pa.float64(), True, "pause: time without any input"),
     ("press_ms", pa.int64(), False, "first press, epoch milliseconds"),
     ("end_ms", pa.int64(), False, "last release, epoch milliseconds"),
-    ("pre_move_ms", pa.int64(), True, "first of the pointer moves that lead to the press"),
+    ("pre_move_ms", pa.int64(), True, "first pointer move to the press, epoch milliseconds"),
     ("first_event", pa.int64(), False, "lowest line number of its events"),
     ("last_event", pa.int64(), False, "highest line number of its events"),
     ("events", pa.list_(pa.int64()), False, "line numbers of all its raw events, ascending"),

@@ -203,7 +203,7 @@ def sign_disagrees(
 def scroll_direction(
     action_index: int, delta_sum: float | None, method: str | None, vote: WheelVote
 ) -> Direction | None:
-    """The direction that the video shows for a logged scroll; None: the rule's direction stands.
+    """The direction that the video shows for a logged scroll; None: the rule's direction applies.
 
     A horizontal movement of this scroll counts first, then the sign that the recording's scrolls
     agree on. A sign from the settings (`method` is `override`) is never replaced.

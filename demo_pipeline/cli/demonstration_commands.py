@@ -15,7 +15,7 @@ from demo_pipeline.cli.environment import usable_settings
 def inspect(
     demonstration: Annotated[str, typer.Argument(help="Id of a processed demonstration.")],
 ) -> None:
-    """Show what happened in a demonstration: actions, repairs, rejected lines, and the ledger.
+    """Show what happened in a demonstration: actions, repairs, rejected lines, event accounting.
 
     Typed text is not shown, only its length.
     """

@@ -60,7 +60,7 @@ def run(
     strict: Annotated[
         bool, typer.Option(help="Exit with 1 if any demonstration is quarantined.")
     ] = False,
-    workers: Annotated[int, typer.Option(min=0, help="Number of processes; 0: one per core.")] = 0,
+    workers: Annotated[int, typer.Option(min=0, help="Processes; 0: as `execution.workers`.")] = 0,
 ) -> None:
     """Process every new or changed demonstration, then build the datasets.
 

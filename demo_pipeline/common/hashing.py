@@ -1,6 +1,6 @@
-"""SHA-256 of uploaded files, which every stage proves again: read once while nothing changes them.
+"""SHA-256 of uploaded files; a process reads a file once, and again only when it has changed.
 
-Belongs here: remembering, in this process, what a file was when it was read.
+Belongs here: the cache of digests. Every stage verifies its files by them.
 """
 
 import hashlib
@@ -10,7 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-_SETTLED_NS = 2_000_000_000  # two writes within one tick of a coarse clock look like one
+_MIN_AGE_NS = 2_000_000_000  # writes within one tick of a coarse clock have the same time
 
 
 class FileDigest(NamedTuple):
@@ -25,16 +25,17 @@ def file_digest(path: Path) -> FileDigest:
 
     A file is not read again while its inode, its size, and the times of its last write and of its
     last change are the same; no program can set the last of them. What was written within two
-    seconds is always read. Not for finding damage of the disk: that shows in none of these.
+    seconds is always read. Not for finding damage of the disk, which changes none of these.
     """
-    found = path.stat()
-    identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
-    settled = time.time_ns() - found.st_ctime_ns > _SETTLED_NS
-    return _remembered(path, identity) if settled else read_digest(path)
+    status = path.stat()
+    times = (status.st_mtime_ns, status.st_ctime_ns)
+    identity = (status.st_dev, status.st_ino, status.st_size, *times)
+    is_old = time.time_ns() - status.st_ctime_ns > _MIN_AGE_NS
+    return _cached_digest(path, identity) if is_old else read_digest(path)
 
 
 @lru_cache(maxsize=64)
-def _remembered(path: Path, _identity: tuple[int, ...]) -> FileDigest:
+def _cached_digest(path: Path, _identity: tuple[int, ...]) -> FileDigest:
     return read_digest(path)
 
 

@@ -171,11 +171,6 @@ def describe_cudag(
     return _describe(out, CUDAG, cudag_stats(out, provenance)[0], settings, left_out)
 
 
-def cudag_card(stats: DatasetStats, settings: DatasetSettings, left_out: Counts) -> str:
-    """The text of a CUDAG dataset's card; see `cards.card`."""
-    return card_text(CUDAG, stats, settings, left_out)
-
-
 def _describe(
     out: Path, kind: CardKind, stats: DatasetStats, settings: DatasetSettings, left_out: Counts
 ) -> DatasetStats:

@@ -23,7 +23,7 @@ class CardKind:
     """What differs between the cards.
 
     Attributes:
-        title: stands after the name prefix.
+        title: follows the name prefix.
         about: one paragraph that describes the dataset.
         unit: what is counted: steps, samples or records.
         files: (name, content) of the files.

@@ -108,7 +108,7 @@ def _fault(path: Path, expected: tuple[int, int]) -> str:
 
 
 def _problem(name: str, message: str) -> Problem:
-    return Problem("contact_sheet", name, message, remedy="materialise contact_sheets again")
+    return Problem("contact_sheet", name, message, remedy="build the contact sheets again")
 
 
 def overview_sheet(demonstration: str, folder: Path) -> Picture:

@@ -45,7 +45,7 @@ def tool_calls(
     Args:
         action: coordinates in pixels of the screenshot.
         size: width and height of the screenshot, pixels.
-        settings: sign and unit of the wheel (`cudag_scroll_sign`, `pixels_per_notch`).
+        settings: sign and unit of the wheel (`cudag_scroll_sign`, `cudag_pixels_per_notch`).
     """
     match action.parameters:
         case TypeParameters(text=text):

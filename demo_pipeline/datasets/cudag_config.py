@@ -134,7 +134,7 @@ def _rules(settings: DatasetSettings) -> dict[str, Any]:
         },
         "tolerance": {
             "unit": "RU",
-            "rule": "half the target's size an axis, within min and max",
+            "rule": "half the target's size on each axis, within min and max",
             "min": settings.tolerance_min,
             "max": settings.tolerance_max,
             "without_target": settings.default_tolerance,

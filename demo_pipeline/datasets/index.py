@@ -244,7 +244,7 @@ def _metadata(tally: _Tally, settings: DatasetSettings, created_by: tuple[str, s
     name, version = created_by
     return Metadata(
         name=settings.name_prefix,
-        description="Recorded demonstrations of people using computers, a step an action",
+        description="Recorded demonstrations of people using computers, one step per action",
         created_by=Creator(name=name, version=version),
         configuration=settings.model_dump(mode="json"),
         counts=tally.counts(),

@@ -41,11 +41,6 @@ class LeakRates:
             self.unavoidable_leaks + other.unavoidable_leaks,
         )
 
-    @property
-    def avoidable_leaks(self) -> int:
-        """Leaks that an earlier frame would have avoided."""
-        return self.leaks - self.unavoidable_leaks
-
     def share(self, count: int) -> float:
         """`count` over the pointing actions; 0.0 when there are none."""
         return count / self.pointer_actions if self.pointer_actions else 0.0
@@ -95,8 +90,13 @@ def check_leak_rates(path: Path, limits: TrajectorySettings) -> list[Problem]:
     leaky = [row for row in steps if row["leak"] and row["action_type"] in POINTER_TYPES]
     avoidable = [row for row in leaky if not row["unavoidable"]]
     limited = (
-        ("avoidable_leak_rate", "leak avoidably", avoidable, limits.max_avoidable_leak_rate),
-        ("leak_rate", "leak", leaky, limits.max_leak_rate),
+        (
+            "avoidable_leak_rate",
+            "have an avoidable leak",
+            avoidable,
+            limits.max_avoidable_leak_rate,
+        ),
+        ("leak_rate", "have a leak", leaky, limits.max_leak_rate),
     )
     return [
         Problem(code, path.name, _message(words, rows, rates, limit), remedy=_remedy(code))

@@ -26,8 +26,8 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("reason_code", pa.string(), False, "why this frame: pre_move, settled, backoff, …"),
     ("leak", pa.bool_(), False, "the screenshot may already show the answer"),
     ("unavoidable", pa.bool_(), False, "a leak that no earlier frame would avoid"),
-    ("pointer_distance_px", pa.float64(), True, "pointer to press point then, screen pixels"),
-    ("settle_ms", pa.float64(), True, "how long the screen had been still then, milliseconds"),
+    ("pointer_distance_px", pa.float64(), True, "shown pointer to press, screen pixels"),
+    ("settle_ms", pa.float64(), True, "how long the screen had been still, milliseconds"),
     ("clock_method", pa.string(), False, "ffmpeg_start, pixels, click_onsets or meta_timestamp"),
     ("clock_uncertainty_ms", pa.float64(), False, "of the video clock, milliseconds"),
     ("tree_age_ms", pa.int64(), True, "end of the scan to the press, milliseconds; null: no scan"),
@@ -46,8 +46,8 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("pad_x", pa.float64(), False, "canvas pixels"),
     ("pad_y", pa.float64(), False, "canvas pixels"),
     ("instruction_source", pa.string(), False, "the meta.json field the instruction came from"),
-    ("reasoning_source", pa.string(), False, "template: never a person's words"),
-    ("split_group", pa.string(), False, "no group is in two splits"),
+    ("reasoning_source", pa.string(), False, "template: the program wrote the reasoning"),
+    ("split_group", pa.string(), False, "task group; no group is in two splits"),
     ("platform", pa.string(), False, "windows, macos, linux"),
     ("recorded_at", pa.string(), False, "meta.timestamp in UTC, ISO 8601"),
     ("status", pa.string(), False, "meta.status"),
@@ -56,7 +56,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("osworld_match", pa.string(), True, "how the task was matched: id or instruction"),
     ("osworld_match_field", pa.string(), True, "the meta.json field that matched"),
     ("osworld_task_kind", pa.string(), True, "ordinary or risk"),
-    ("osworld_matches", pa.int32(), True, "how many task files match so; the first is used"),
+    ("osworld_matches", pa.int32(), True, "task files with this match; the first is used"),
 )
 
 PROVENANCE_SCHEMA = described_schema(_COLUMNS)

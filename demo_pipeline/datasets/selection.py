@@ -256,5 +256,5 @@ def _of_demonstration(problems: Sequence[Problem], source: DatasetTrajectory) ->
 
 
 def _problem(source: DatasetTrajectory, code: str, message: str) -> Problem:
-    remedy = "materialise the trajectory again"
+    remedy = "build the trajectory again"
     return Problem(code, "provenance.parquet", message, remedy=remedy, demonstration=source.id)

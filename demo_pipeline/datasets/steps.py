@@ -101,18 +101,27 @@ def build_steps(
             row = (len(steps), action.action_index, action.action_type, action.press_ms)
             hidden.append(HiddenAction(*row, reason))
             continue
-        target = _target(tree)
-        kind, parameters = _parameters(action, canvas, waits)
-        written = StepAction(
-            step_index=len(steps),
-            action_type=kind,
-            parameters=PARAMETERS[kind].model_validate(parameters),
-            target_element=target,
-            reasoning=_reasoning(action, target, parameters),
-        )
         disagrees = sign_disagrees(recorded.wheel_sum, recorded.direction, evidence.wheel)
+        written = _step_action(len(steps), action, _target(tree), canvas, waits)
         steps.append(Step(action, written, frame, tree, disagrees))
     return Steps(tuple(steps), HiddenActions(tuple(hidden)), neither)
+
+
+def _step_action(
+    index: int,
+    action: Action,
+    target: TargetElement | None,
+    canvas: Canvas,
+    waits: Mapping[int, float],
+) -> StepAction:
+    kind, parameters = _parameters(action, canvas, waits)
+    return StepAction(
+        step_index=index,
+        action_type=kind,
+        parameters=PARAMETERS[kind].model_validate(parameters),
+        target_element=target,
+        reasoning=_reasoning(action, target, parameters),
+    )
 
 
 def _as_filmed(action: Action, vote: WheelVote) -> Action:

@@ -110,5 +110,5 @@ def require_catalog(match: TaskMatch) -> list[Problem]:
     if match.catalogued:
         return []
     message = "no catalog of OSWorld tasks was available to compare the demonstration with"
-    remedy = "materialise osworld_tasks, then this trajectory again"
+    remedy = "build the catalog of OSWorld tasks, then this trajectory again"
     return [Problem("no_catalog", "task.json", message, remedy=remedy)]

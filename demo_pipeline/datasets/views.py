@@ -68,7 +68,7 @@ DEMONSTRATION_VIEWS = (
         "actions/*/actions.parquet",
         _OF_DEMONSTRATION,
     ),
-    View("ledger", "the use made of an input event", "actions/*/ledger.parquet", _OF_DEMONSTRATION),
+    View("ledger", "what a log line was used for", "actions/*/ledger.parquet", _OF_DEMONSTRATION),
     View("frames", "a chosen frame", "screenshots/*/frames.parquet", _OF_DEMONSTRATION),
     View("trees", "a chosen tree scan", "ui_trees/*/trees.parquet", _OF_DEMONSTRATION),
     View("events", "a line of an input log", "events/*/events.parquet", _OF_DEMONSTRATION),

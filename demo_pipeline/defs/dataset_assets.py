@@ -100,7 +100,7 @@ def _charts(folder: Path) -> dict[str, dg.MetadataValue]:
 
 def _no_trajectory(name: str) -> dg.Failure:
     message = (
-        f"{name}: no trajectory is committed yet; materialise `trajectories` of a demonstration "
+        f"{name}: no trajectory is committed yet; materialize `trajectories` of a demonstration "
         "first, or run `demo-pipeline run`"
     )
     return dg.Failure(message, allow_retries=False)
@@ -110,6 +110,6 @@ def _rejected(name: str, result: BuildResult) -> dg.Failure:
     problems: list[Problem] = reporting.errors_first(
         [problem for outcome in result.checks for problem in outcome.problems]
     )
-    message = f"{name}: a check failed, the last good version is kept: {problems[0]}"
+    message = f"{name}: a check failed, so the last good version is kept: {problems[0]}"
     table = reporting.problem_table(problems)
     return dg.Failure(message, metadata={"found": table}, allow_retries=False)

@@ -134,7 +134,7 @@ def _run(
 
 
 def _missing_input(stage: Stage, error: MissingOutput) -> Problem:
-    remedy = f"materialise {', '.join(stage.inputs)} of this demonstration first"
+    remedy = f"materialize {', '.join(stage.inputs)} of this demonstration first"
     return Problem("missing_input", stage.folder, storage_message(error), remedy=remedy)
 
 
@@ -187,7 +187,7 @@ def _batch_results(
         )
     if len(batch.failed) == len(context.partition_keys):
         every = [problem for problems in batch.failed.values() for problem in problems]
-        raise reporting.failure(every, stage.name, f"every one of {len(batch.failed)}")
+        raise reporting.failure(every, stage.name, f"all {len(batch.failed)} demonstrations")
     yield dg.MaterializeResult(
         check_results=[
             reporting.check_result(

@@ -1,6 +1,6 @@
 """The asset that registers every demonstration of the uploads root as a partition.
 
-Belongs here: what people materialise to register new uploads by hand.
+Belongs here: what people materialize to register new uploads by hand.
 """
 
 import dagster as dg

@@ -71,7 +71,7 @@ def record_failure(context: dg.RunFailureSensorContext, workspace: Workspace) ->
         return f"Dagster retries run {run.run_id}"
     newest = instance.get_run_ids(dg.RunsFilter(tags={PARTITION_NAME_TAG: key}), limit=1)
     if newest and newest[0] != run.run_id:
-        return f"{key}: a newer run exists than {run.run_id}"
+        return f"{key}: a newer run than {run.run_id} exists"
     if _is_deliberate(context) and read_quarantine(workspace.store, key) is not None:
         return f"{key}: the stage that failed wrote the quarantine record"
     stage, cause = _cause(instance, run.run_id, context)
@@ -95,13 +95,13 @@ def _cause(
     for event in context.get_step_failure_events():
         data = event.step_failure_data
         if data.user_failure_data is not None:
-            return str(event.step_key), "it failed without a record"
+            return str(event.step_key), "it failed without a quarantine record"
         error = data.error
         while error is not None and error.cause is not None:
             error = error.cause
         return str(event.step_key), (error.cls_name if error else None) or "an unknown error"
     running = _running_steps(instance, run_id)
-    return (running[-1], _KILLED) if running else (STAGES[0].name, "it started no step")
+    return (running[-1], _KILLED) if running else (STAGES[0].name, "it ended before its first step")
 
 
 def _running_steps(instance: dg.DagsterInstance, run_id: str) -> list[str]:

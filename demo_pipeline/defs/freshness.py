@@ -18,7 +18,7 @@ STATE_TAG = "demo_pipeline/state"  # what a run of dataset stages was launched f
 MOST_ATTEMPTS = 5
 _TRAJECTORIES = dg.AssetKey(TRAJECTORIES_STAGE.name)
 _DATASETS = [dg.AssetKey(stage.name) for stage in DATASET_STAGES if stage.reads_trajectories]
-_MANUAL_JOB = "__ASSET_JOB"  # Dagster's name for what people materialise by hand
+_MANUAL_JOB = "__ASSET_JOB"  # Dagster's name for what people materialize by hand
 _UNFINISHED = (
     dg.DagsterRunStatus.QUEUED,
     dg.DagsterRunStatus.NOT_STARTED,
@@ -59,9 +59,9 @@ class Progress:
     """How far the datasets are.
 
     Attributes:
-        latest: storage id of the newest materialisation of a trajectory; 0: none exists.
-        built: the newest materialisation that every dataset contains.
-        waiting_since: when the oldest trajectory after `built` was materialised, epoch seconds.
+        latest: storage id of the newest materialization of a trajectory; 0: none exists.
+        built: the newest materialization that every dataset contains.
+        waiting_since: when the oldest trajectory after `built` was materialized, epoch seconds.
         processing: a demonstration is queued or being processed.
         building: the datasets are queued or being built.
         attempts: the failed runs that should have built `latest`.
@@ -76,7 +76,7 @@ class Progress:
 
 
 def latest_trajectory(instance: dg.DagsterInstance) -> int:
-    """Storage id of the newest materialisation of any trajectory; 0 without one."""
+    """Storage id of the newest materialization of any trajectory; 0 without one."""
     records = instance.get_asset_records([_TRAJECTORIES])
     return (records[0].asset_entry.last_materialization_storage_id or 0) if records else 0
 

@@ -1,7 +1,7 @@
 """The jobs over assets.
 
-Belongs here: which assets run together. Which dataset stage belongs to which job stands in the
-registry; when the jobs run is decided by the sensors. Maintenance jobs are in maintenance.py.
+Belongs here: which assets run together. The registry says which dataset stage belongs to which
+job; the sensors decide when the jobs run. Maintenance jobs are in maintenance.py.
 """
 
 import dagster as dg

@@ -160,7 +160,7 @@ def failure(problems: Iterable[Problem], stage: str, demonstration: str) -> dg.F
             "demonstration": demonstration,
             "stage": stage,
             "found": problem_table(found),
-            "what_to_do": "correct the upload, then materialise raw_recordings and the later "
+            "what_to_do": "correct the upload, then materialize raw_recordings and the later "
             "stages again; other demonstrations are not affected",
         },
         allow_retries=False,

@@ -27,8 +27,8 @@ _UNPARTITIONED = (*(stage.name for stage in DATASET_STAGES), CATALOG_ASSET)
 def prune_runs(instance: dg.DagsterInstance, before: float) -> list[str]:
     """Delete finished runs created before `before`, with their events.
 
-    The run of the newest materialisation of every partition and dataset is kept, since without it
-    the asset counts as never materialised. The newest run of every partition and the newest that
+    The run of the newest materialization of every partition and dataset is kept, since without it
+    the asset counts as never materialized. The newest run of every partition and the newest that
     was launched for an upload are kept, since discovery reads from it which upload that was.
 
     Args:

@@ -1,7 +1,7 @@
 """Polling single folders; only a poll decides what happens to an upload.
 
 Belongs here: the poll, and carrying out what `decisions` decides. Storage and run history are asked
-before the ledger is written, in one transaction an upload.
+before the ledger is written, in one transaction per upload.
 """
 
 from collections.abc import Collection, Sequence

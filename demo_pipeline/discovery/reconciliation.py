@@ -140,7 +140,7 @@ def _lost(demonstration: str) -> Problem:
         "lost_upload",
         ".",
         "has no trajectory from its last run, which was cancelled, died or was deleted",
-        remedy="check its runs in the UI, then materialize its partition from raw_recordings on",
+        remedy="check its runs in the UI, then process the demonstration again",
         demonstration=demonstration,
     )
 
@@ -161,7 +161,7 @@ def _stray(demonstration: str) -> Problem:
         "stray_quarantine",
         ".",
         "has a quarantine record and was never seen in the uploads",
-        remedy="release it from quarantine, or upload it",
+        remedy="upload it, or delete its records, quarantine/<id>/ in the store",
         severity=Severity.WARNING,
         demonstration=demonstration,
     )

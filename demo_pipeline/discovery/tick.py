@@ -32,7 +32,7 @@ class Tick:
 
     Attributes:
         new_ids: to register as partitions: every id that is requested or was complete in this tick.
-        requests: runs to launch, at most one an id.
+        requests: runs to launch, at most one per id.
         collisions: ids that several folders have, with the folders' names; none is requested.
         states: how many folders are in each state.
         sweep: number of completed sweeps over all objects.

@@ -1,6 +1,6 @@
 """What the code of a stage receives: roots, settings and opened inputs.
 
-Belongs here: `Workspace` and the two context types. What a stage is stands in stage_types.py.
+Belongs here: `Workspace` and the two context types. What a stage is: see stage_types.py.
 """
 
 from collections.abc import Mapping

@@ -40,7 +40,8 @@ INDEX_STAGE = DatasetStage(
         ),
         Check(
             "leak_rate",
-            "The shares of screenshots that leak, and that leak avoidably, are within the limits.",
+            "The shares of screenshots that already show the pointer at its target, all and "
+            "avoidable ones, are within the limits.",
             builds.verify_index_leaks,
             blocking=False,
         ),

@@ -29,7 +29,7 @@ RAW_RECORDINGS_STAGE = Stage(
     checks=(
         Check(
             "files_verified",
-            "The written manifest fits its model, and the three files still have its hashes.",
+            "The written manifest is valid, and the three files still have the SHA-256 in it.",
             builds.verify_files,
         ),
     ),
@@ -218,7 +218,8 @@ TRAJECTORIES_STAGE = Stage(
         ),
         Check(
             "leak_rate",
-            "The shares of screenshots that leak, and that leak avoidably, are within the limits.",
+            "The shares of screenshots that already show the pointer at its target, all and "
+            "avoidable ones, are within the limits.",
             builds.verify_trajectory_leaks,
             blocking=False,
         ),

@@ -1,6 +1,6 @@
 """Plain copies of the built datasets, for people and tools that do not know the store.
 
-Belongs here: `demo-pipeline export`. Which outputs are exported stands in the registries of stages.
+Belongs here: `demo-pipeline export`. The registries of stages say which outputs are exported.
 """
 
 import os

@@ -1,6 +1,6 @@
 """SQL over the Parquet files of a store: current statistics and people's own queries.
 
-Belongs here: opening the views over a store. Their definitions stand in the registry of stages.
+Belongs here: opening the views over a store. Their definitions are in the registry of stages.
 """
 
 from collections.abc import Iterator

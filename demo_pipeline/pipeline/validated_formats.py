@@ -1,7 +1,7 @@
 """The formats that `demo-pipeline validate` knows, and how each is validated.
 
-Belongs here: one constant per format. Those that a dataset stage writes are named by its registry
-entry; the two that no dataset stage writes are in `OTHER_FORMATS`.
+Belongs here: one constant per format. The registry entry of a dataset stage names the format that
+it writes; the two formats that no dataset stage writes are in `OTHER_FORMATS`.
 """
 
 from pathlib import Path

@@ -22,7 +22,7 @@ from demo_pipeline.recording.video_probe import VideoProbe, probe_video
 from demo_pipeline.settings import RecordingSettings
 
 MANIFEST_FILE = "manifest.json"
-_REBUILD = "materialise raw_recordings of this demonstration again"
+_REBUILD = "process this demonstration again, from the uploaded files on"
 
 _Parsed = TypeVar("_Parsed")
 
@@ -186,7 +186,7 @@ def verified_file(folder: Path, name: str, manifest: RecordingManifest) -> Path:
     path = folder / name
     expected = next(file for file in manifest.files if file.name == name)
     if not path.is_file() or fingerprint_file(path) != expected:
-        message = "changed since raw_recordings verified it"
+        message = "changed after it was verified"
         raise DemonstrationError(
             Problem("upload_changed", name, message, remedy=_REBUILD, demonstration=manifest.id)
         )

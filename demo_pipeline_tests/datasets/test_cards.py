@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from demo_pipeline.datasets.card_content import (
-    cudag_card,
+    CUDAG,
     describe_cudag,
     describe_index,
     describe_messages,
     describe_sft,
 )
+from demo_pipeline.datasets.cards import card_text
 from demo_pipeline.datasets.charts import bar_chart
 from demo_pipeline.datasets.cudag_build import build_cudag
 from demo_pipeline.datasets.dataset_stats import DatasetStats, cudag_stats, sft_stats
@@ -104,11 +105,11 @@ def test_a_cudag_dataset_with_its_card_is_still_valid(described: Path) -> None:
     assert [config["config_name"] for config in front["configs"]] == ["default", "test"]
     facts, torn = cudag_stats(described / "cudag", sorted((described / "provenance").iterdir()))
     assert torn == []
-    assert cudag_card(facts, SETTINGS, {"trajectories": {"failed": 3}}).endswith(text)
+    assert card_text(CUDAG, facts, SETTINGS, {"trajectories": {"failed": 3}}).endswith(text)
 
 
 def test_a_card_says_that_no_license_is_stated() -> None:
-    assert "no license is stated" in cudag_card(NOTHING, DatasetSettings(), {})
+    assert "no license is stated" in card_text(CUDAG, NOTHING, DatasetSettings(), {})
 
 
 def test_a_task_in_two_splits_is_a_problem(tmp_path: Path) -> None:
@@ -152,5 +153,5 @@ def test_any_labels_make_a_chart(bars: dict[str, int]) -> None:
 
 
 def test_an_empty_dataset_has_a_card() -> None:
-    text = cudag_card(NOTHING, DatasetSettings(), {})
+    text = card_text(CUDAG, NOTHING, DatasetSettings(), {})
     assert "configs" not in text

@@ -71,9 +71,10 @@ def test_every_action_of_the_table_becomes_its_tool_calls(tmp_path):
         assert [call.named_arguments() for call in made] == calls
         known = record.metadata
         assert (known.task_type, known.real_coords, known.tolerance) == (kind, place, tolerance)
-        assert known.has_coordinate == (made[0].coordinate is not None)
-        if made[0].coordinate:
-            assert to_ru(*known.real_coords, known.image_size) == made[0].coordinate
+        coordinate = made[0].arguments.get("coordinate")
+        assert known.has_coordinate == (coordinate is not None)
+        if coordinate:
+            assert to_ru(*known.real_coords, known.image_size) == tuple(coordinate)
     assert records[5].metadata.end_coords == (960, 540)
     assert [records[n].metadata.scroll_direction for n in (6, 7, 8, 9, 10)] == [
         "up",

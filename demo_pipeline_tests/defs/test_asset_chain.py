@@ -160,7 +160,7 @@ def test_a_stage_without_its_input_names_the_stage_before(tmp_path: Path, record
         result = made.run("process_demonstration", "good", only=("events",))
         said = failures(result)["events"].description
         assert "recordings/good" in said
-        assert "materialise raw_recordings" in said
+        assert "materialize raw_recordings" in said
         assert list_quarantine(made.workspace.store) == []
 
 

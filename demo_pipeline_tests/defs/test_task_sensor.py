@@ -95,7 +95,7 @@ def test_a_demonstration_without_a_catalog_is_built_with_a_warning(
     assert result.success
     verdict = verdicts(result)["osworld_compared"]
     assert (verdict.passed, verdict.severity.value) == (False, "WARN")
-    assert "materialise osworld_tasks" in (verdict.description or "")
+    assert "build the catalog of OSWorld tasks" in (verdict.description or "")
 
 
 def test_the_catalog_is_requested_when_missing_and_when_the_files_changed(made: Bench) -> None:

@@ -154,7 +154,7 @@ def test_outputs_from_a_local_folder_have_to_be_built_again_for_a_bucket(
     """Its raw_recordings kept no files."""
     copy_of(made_root / "store", tmp_path / "store")
     assert not is_up_to_date(place.pipeline, "first")
-    with pytest.raises(DemonstrationError, match="materialise raw_recordings"):
+    with pytest.raises(DemonstrationError, match="process this demonstration again"):
         run_stage(place.pipeline, STAGE_BY_NAME["events"], "first", force=True)
     assert place.redone()[0] == "raw_recordings"
     assert is_up_to_date(place.pipeline, "first")

@@ -7,7 +7,7 @@ RU (resolution units) are pixels normalised to 0 to 1000 on each axis. Not here:
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -200,8 +200,3 @@ def _read(model: type[_Model], source: object, path: Path, number: int) -> _Mode
 
 def _invalid(path: Path, line: int | None, message: str) -> Problem:
     return Problem("invalid_record", path.name, message, line, remedy="validate the dataset")
-
-
-def dump_tests(tests: Sequence[CudagTest]) -> list[dict[str, Any]]:
-    """The entries as plain JSON values, in the form of test.json."""
-    return [test.model_dump(mode="json") for test in tests]

@@ -86,12 +86,6 @@ class ToolCall:
     action: str
     arguments: Mapping[str, Any]
 
-    @property
-    def coordinate(self) -> tuple[int, int] | None:
-        """The coordinate in RU; None for actions without one."""
-        pair = self.arguments.get("coordinate")
-        return (pair[0], pair[1]) if pair is not None else None
-
     def named_arguments(self) -> dict[str, Any]:
         """The `arguments` object as written, `action` first."""
         return {"action": self.action, **self.arguments}

@@ -6,10 +6,9 @@ valid (validator.py).
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from demo_pipeline.common.image_header import png_size
 from demo_pipeline.common.json_files import JsonFileError, decode_text, parse_json, read_bytes
@@ -194,18 +193,3 @@ def read_dataset(
             if on_error is None:
                 raise
             on_error(error)
-
-
-def iter_nodes(root: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], int]]:
-    """Yield (node, depth) in document order, for trees of any depth; the root has depth 0.
-
-    Children that are not objects are skipped.
-    """
-    pending: list[tuple[Mapping[str, Any], int]] = [(root, 0)]
-    while pending:
-        node, depth = pending.pop()
-        yield node, depth
-        children = node.get("children")
-        if isinstance(children, list | tuple):
-            below = [(child, depth + 1) for child in children if isinstance(child, Mapping)]
-            pending.extend(reversed(below))

@@ -45,7 +45,7 @@ ScaleMethod = Literal["pixels", "monitor", "assumed"]
 
 @dataclass(frozen=True)
 class Calibration:
-    """What holds for a whole recording.
+    """The calibration of a whole recording.
 
     Attributes:
         clock: maps event times to video times.
@@ -202,7 +202,7 @@ class _Search:
         if last - first <= DRIFT_AFTER_S:
             return None
         moved = (self.track.times - clock.origin_ms) / 1000
-        # A stretch starts at a key frame: frames between the two would be decoded in vain.
+        # A stretch starts at a key frame: frames between the two would be decoded for nothing.
         starts = np.arange(last - LATE_S, last - LATE_STRETCH_S + 1, LATE_STEP_S)
         starts = np.unique([self._key_frame_before(float(start)) for start in starts])
         ends = np.searchsorted(moved, starts + LATE_STRETCH_S)

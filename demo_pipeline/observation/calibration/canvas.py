@@ -53,11 +53,6 @@ class Canvas:
         factor = self.event_to_canvas
         return x * factor + self.pad_x, y * factor + self.pad_y
 
-    def to_event(self, x: float, y: float) -> tuple[float, float]:
-        """The inverse of `to_canvas`."""
-        factor = self.event_to_canvas
-        return (x - self.pad_x) / factor, (y - self.pad_y) / factor
-
     def to_video(self, x: float, y: float) -> tuple[float, float]:
         """Event coordinates to video pixels."""
         return x * self.event_scale, y * self.event_scale

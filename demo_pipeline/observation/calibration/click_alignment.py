@@ -13,7 +13,7 @@ from demo_pipeline.observation.frames.changed_cells import BLOCK, ChangeMap
 from demo_pipeline.observation.frames.pointer_path import Floats, PointerTrack
 
 _LAG_STEP_S = 0.02  # seconds between the lags that are tried
-_AROUND_PX = 48.0  # video pixels around a click; a pressed look shows within this distance
+_AROUND_PX = 48.0  # video pixels around a click, within which a button's pressed state shows
 _REACTION_S = 0.25  # seconds after a press within which most applications show a reaction
 _QUIET_S = 0.5  # seconds without a change around the click before a reaction
 _MIN_PRESSES = 6  # presses; fewer are no evidence
@@ -96,7 +96,7 @@ def _changes_near(
 
 
 def _onsets(times: Floats) -> Floats:
-    """Changes after a quiet time: a pressed look and the menu it opens are one reaction."""
+    """Changes after a quiet time: a button's pressed state and its menu are one reaction."""
     return times[np.diff(times, prepend=-np.inf) >= _QUIET_S]
 
 

@@ -29,7 +29,7 @@ FLICKER_SHARE = 0.05  # of the frames; a cell that changes in more of them shows
 LARGE_SHARE = 0.02  # of all cells, as for a window or a dialog; hover effects are smaller
 GLANCE_SHARE = LARGE_SHARE / 8  # of a glance's samples: one of a cell's four, in half of the rows
 THRESHOLD = 24  # of 255; an encoder refines a still picture by less
-KEY_FRAME_THRESHOLD = 48  # of 255; a key frame encodes the whole picture anew
+KEY_FRAME_THRESHOLD = 48  # of 255; a key frame encodes the whole picture again
 POINTER_PX = 40  # video pixels around the pointer's hot spot that its own picture covers
 
 Labels = np.ndarray[Any, np.dtype[np.int32]]
@@ -75,7 +75,8 @@ class Difference:
     def is_redrawn(self, box: PixelBox) -> bool:
         """Whether a change inside `box` is part of one that reaches beyond it.
 
-        A tick, a letter or a pressed look stays inside; a menu over it or a scrolled list does not.
+        A check mark, a letter or a button's pressed state stays inside; a menu over it or a
+        scrolled list does not.
         """
         rows, columns = _cells_of(box)
         changed = self.cells

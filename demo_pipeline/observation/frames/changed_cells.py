@@ -11,7 +11,7 @@ import numpy as np
 
 from demo_pipeline.observation.frames.video_frames import SAMPLE_STEP, Frame, Luma
 
-# One recording a process: OpenCV's own threads cost a quarter of the CPU time and save none.
+# One recording per process: OpenCV's own threads cost a quarter of the CPU time and save none.
 cv2.setNumThreads(1)
 
 BLOCK = 8  # video pixels to a side of the cells in which change is noted
@@ -56,7 +56,7 @@ class ChangeMap:
         self._last = luma
 
     def packed(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        """(frames - 1, bytes): eight cells a byte, set where a cell or its neighbour changed."""
+        """(frames - 1, bytes): eight cells per byte, set where a cell or its neighbour changed."""
         return np.stack(self._packed)
 
     def counts(self) -> np.ndarray[Any, np.dtype[np.int64]]:

@@ -38,7 +38,7 @@ Result_co = TypeVar("Result_co", covariant=True)
 
 
 class FrameObserver(Protocol[Result_co]):
-    """Watches the decode pass: asks for spans, sees frames in order, then gives its result."""
+    """Observes the decode pass: asks for spans, sees frames in order, then gives its result."""
 
     @property
     def spans(self) -> Sequence[Span]:
@@ -173,7 +173,7 @@ def show_frames(
 
 
 def _any_frame(video: RecordedVideo, last_decoded: Frame | None) -> Frame:
-    """The video's last frame, or another one that decodes, for want of one after the last action.
+    """The video's last frame, or another one that decodes, if there is none after the last action.
 
     Raises:
         DemonstrationError: no frame decodes.

@@ -59,7 +59,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("pts", pa.float64(), True, "presentation time of the frame, seconds"),
     ("frame", pa.int64(), True, "0-based number of the frame in presentation order"),
     ("lead_ms", pa.float64(), True, "frame to press, milliseconds"),
-    ("settle_ms", pa.float64(), True, "how long the screen had been still, within the span"),
+    ("settle_ms", pa.float64(), True, "ms that the screen had been still in the compared frames"),
     (
         "reason_code",
         pa.string(),
@@ -67,12 +67,12 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
         "pre_move, settled, backoff, first_frame, missing, pause, recorder_control",
     ),
     ("leak", pa.bool_(), False, "the pointer is already at the target, or the frame too late"),
-    ("unavoidable", pa.bool_(), False, "a leak; the pointer was at the target all the time before"),
+    ("unavoidable", pa.bool_(), False, "a leak; at the target since the previous action ended"),
     (
         "pointer_distance_px",
         pa.float64(),
         True,
-        "pointer in the frame to the press, event space",
+        "from the pointer in the frame to the press, event space",
     ),
 )
 

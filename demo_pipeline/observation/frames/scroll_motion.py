@@ -44,7 +44,7 @@ class _Scroll:
 
 
 class ScrollMotion:
-    """Offered every frame in order, measures the content's movement during some scrolls."""
+    """Measures how the content moves during some scrolls; sees every frame in order."""
 
     def __init__(self, actions: Sequence[Action], clock: Clock, canvas: Canvas) -> None:
         found = [
@@ -63,7 +63,7 @@ class ScrollMotion:
             if action.x is not None and action.y is not None
         ]
         chosen = np.linspace(0, len(found) - 1, min(MOST_SCROLLS, len(found))).round().astype(int)
-        self._scrolls = [found[at] for at in dict.fromkeys(chosen.tolist())]
+        self._scrolls = [found[index] for index in dict.fromkeys(chosen.tolist())]
         self._next = 0
         self._luma: Luma | None = None
         self.spans = [scroll.span for scroll in self._scrolls]
@@ -94,7 +94,7 @@ class ScrollMotion:
 
 
 def _next_presses(actions: Sequence[Action], clock: Clock) -> list[float]:
-    """When the action after each began, video seconds: what moves from then on is its doing."""
+    """When the action after each began, video seconds: it causes what moves later."""
     following = [clock.video_time(action.press_ms) for action in actions[1:]]
     return [*following, np.inf][: len(actions)]
 
@@ -165,7 +165,7 @@ def _correlations(before: Floats32, after: Floats32) -> Floats32:
     spectrum = np.fft.rfft(before, length, axis=0).conj() * np.fft.rfft(after, length, axis=0)
     cross = np.fft.irfft(spectrum.sum(axis=1), length)
     products = np.concatenate([cross[length - rows + 1 :], cross[:rows]])
-    energy = [np.concatenate([[0.0], np.cumsum((one**2).sum(axis=1))]) for one in (before, after)]
+    energy = [np.concatenate([[0.0], np.cumsum((part**2).sum(axis=1))]) for part in (before, after)]
     shifts = np.arange(1 - rows, rows)
     kept = rows - np.abs(shifts)
     upper = [total[kept] for total in energy]

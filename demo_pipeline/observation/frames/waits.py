@@ -11,7 +11,7 @@ from demo_pipeline.observation.frames.request_progress import RequestProgress
 
 BUSY_GAP_S = 0.45  # seconds; closer changes are one busy stretch; a text cursor blinks more slowly
 BUSY_CHANGES = 4  # changes in one busy stretch; fewer may be chance
-PAUSE_S = 2.0  # seconds without input that make a pause
+PAUSE_S = 2.0  # seconds; a screen left at rest for longer was read, not waited for
 MIN_WAIT_S = 1.0  # seconds; a screen at rest sooner shows the action's own effect
 
 

@@ -140,7 +140,7 @@ def agrees_with_cursor(tree: StepTree) -> bool | None:
 
 
 def _encloses(outer: BoxTuple, inner: BoxTuple) -> bool:
-    """Whether `inner` is inside `outer`, but for rounding."""
+    """Whether `inner` is inside `outer`, apart from rounding."""
     return (
         outer[0] - ROUNDING_PX <= inner[0]
         and outer[1] - ROUNDING_PX <= inner[1]

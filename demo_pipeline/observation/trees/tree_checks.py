@@ -93,7 +93,7 @@ def check_known_roles(folder: Path) -> list[Problem]:
     unknown = sum(row["unknown_roles"] for row in rows)
     if unknown <= MAX_UNKNOWN_SHARE * nodes:
         return []
-    message = f"{unknown} of {nodes} nodes have a role in no table"
+    message = f"{unknown} of {nodes} nodes have an unknown role"
     remedy = "add the recorder's role names to observation/trees/roles.json"
     return [Problem("unknown_roles", UI_TREES_FILE, message, remedy=remedy)]
 

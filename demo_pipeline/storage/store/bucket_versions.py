@@ -1,7 +1,7 @@
 """Uploading versions to a bucket and downloading them; every file is compared with its manifest.
 
-Belongs here: finding, uploading and downloading a version and what it links to. Which version
-is published is the subject of bucket_pointers.py.
+Belongs here: finding, uploading and downloading a version and what it links to. Publishing a
+version is in bucket_pointers.py.
 """
 
 from dataclasses import dataclass

@@ -101,7 +101,7 @@ class Manifest(_Frozen):
         return Recipe(self.stage, self.code_version, self.settings, self.inputs)
 
     def to_bytes(self) -> bytes:
-        """The file's bytes: keys sorted, one line an entry, the same for the same manifest."""
+        """The file's bytes: keys sorted, one line per entry, the same for the same manifest."""
         values = self.model_dump(mode="json")
         text = json.dumps(values, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=1)
         return f"{text}\n".encode()

@@ -88,7 +88,7 @@ class BucketUploads:
 
     @contextmanager
     def open(self, demonstration: str, identity: str | None = None) -> Iterator[Path]:
-        """See `Uploads`: a private folder with the uploaded files among the three.
+        """See `Uploads`: a private folder with those of the three files that were uploaded.
 
         Raises:
             StorageError: the bucket cannot be read, or the disk is full.

@@ -1,4 +1,4 @@
-"""The uploads: recordings as they arrive, in one folder a demonstration with three files.
+"""The uploads: recordings as they arrive, one folder with three files per demonstration.
 
 Belongs here: the protocol of every uploads root, and opening a root by its URL. The recording
 package reads the files. Nothing here writes to the uploads.
@@ -30,7 +30,7 @@ class Uploads(Protocol):
 
     @property
     def copies(self) -> bool:
-        """Whether `open` downloads, so that `raw_recordings` keeps a copy of the files."""
+        """Whether `open` downloads, so that the first stage keeps a copy of the files."""
         ...
 
     def list_demonstrations(self) -> list[UploadedDemonstration]:

@@ -79,7 +79,7 @@ def test_a_call_is_written_as_documented_and_read_back():
     call = ToolCall("left_click", {"coordinate": [342, 567]})
     assert render_tool_calls([call]) == (DOCUMENTED_ANSWER, 0)
     assert parse_tool_calls(DOCUMENTED_ANSWER) == [call]
-    assert parse_tool_calls(DOCUMENTED_ANSWER)[0].coordinate == (342, 567)
+    assert parse_tool_calls(DOCUMENTED_ANSWER)[0].arguments["coordinate"] == [342, 567]
 
 
 @given(st.lists(st.text(max_size=10) | st.sampled_from(MARKERS), max_size=6).map("".join))

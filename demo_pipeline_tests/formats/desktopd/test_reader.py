@@ -1,10 +1,7 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from demo_pipeline.common.json_files import dump_json
 from demo_pipeline.formats.desktopd.reader import (
-    iter_nodes,
     read_dataset,
     read_index,
     read_metadata,
@@ -99,23 +96,3 @@ def test_metadata_is_read(dataset):
 def test_an_empty_place_has_no_trajectories(tmp_path):
     assert trajectory_folders(tmp_path) == []
     assert list(read_dataset(tmp_path)) == []
-
-
-NODES = st.recursive(
-    st.builds(dict),
-    lambda inner: st.builds(lambda c: {"children": c}, st.lists(inner | st.none(), max_size=4)),
-    max_leaves=12,
-)
-
-
-def walk(node, depth=0):
-    yield node, depth
-    for child in node.get("children", []):
-        if child is not None:
-            yield from walk(child, depth + 1)
-
-
-@given(NODES)
-def test_nodes_come_in_document_order_with_their_depth(root):
-    expected = [(id(node), depth) for node, depth in walk(root)]
-    assert [(id(node), depth) for node, depth in iter_nodes(root)] == expected

@@ -127,7 +127,7 @@ def test_roles_that_no_table_knows_fail_their_check(plain: Observed, tmp_path: P
     log = with_scans(plain, tmp_path / "log.jsonl", renamed)
     build(plain, tmp_path / "out", log)
     (problem,) = check_known_roles(tmp_path / "out")
-    assert "role in no table" in problem.message
+    assert "have an unknown role" in problem.message
 
 
 @pytest.mark.parametrize("shift", [0, 200])

@@ -36,9 +36,16 @@ def usable_settings() -> Settings:
 
 
 def use_dagster_home() -> None:
-    """Have Dagster record runs in DAGSTER_HOME, by default the checkout."""
+    """Have Dagster record runs in DAGSTER_HOME, by default the checkout, which has to be usable."""
+    from demo_pipeline.defs.instance_check import InstanceError, require_instance
+
     home = Path(os.environ.get("DAGSTER_HOME") or project_root()).expanduser().absolute()
     if not home.is_dir():
         print_error(f"DAGSTER_HOME {home}: no such directory; create it, or unset the variable")
         raise typer.Exit(USAGE)
     os.environ["DAGSTER_HOME"] = str(home)
+    try:
+        require_instance(home)
+    except InstanceError as error:
+        print_error(f"demo-pipeline: {error}")
+        raise typer.Exit(USAGE) from None

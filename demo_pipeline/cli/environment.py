@@ -35,11 +35,16 @@ def usable_settings() -> Settings:
     raise typer.Exit(USAGE)
 
 
+def dagster_home() -> Path:
+    """The folder in which Dagster records runs."""
+    return Path(os.environ.get("DAGSTER_HOME") or project_root()).expanduser().absolute()
+
+
 def use_dagster_home() -> None:
     """Have Dagster record runs in DAGSTER_HOME, by default the checkout, which has to be usable."""
     from demo_pipeline.defs.instance_check import InstanceError, require_instance
 
-    home = Path(os.environ.get("DAGSTER_HOME") or project_root()).expanduser().absolute()
+    home = dagster_home()
     if not home.is_dir():
         print_error(f"DAGSTER_HOME {home}: no such directory; create it, or unset the variable")
         raise typer.Exit(USAGE)

@@ -5,7 +5,7 @@ launched by defs/local_execution.py.
 """
 
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
@@ -189,13 +189,29 @@ def _select(
     from demo_pipeline.pipeline.staleness import is_up_to_date
 
     chosen = list(dict.fromkeys(ids or known))
-    stale = [key for key in chosen if key in forced or not is_up_to_date(workspace, key)]
+    stale = [key for key in chosen if key in forced or not _holds(is_up_to_date, workspace, key)]
     skip = not (retry or ids)
     quarantined = [
-        key for key in stale if skip and key not in forced and is_quarantined(workspace, key)
+        key
+        for key in stale
+        if skip and key not in forced and _holds(is_quarantined, workspace, key)
     ]
     todo = [key for key in stale if key not in quarantined]
     return _Selection(todo, quarantined, len(chosen) - len(stale))
+
+
+def _holds(
+    question: Callable[["Workspace", str], bool], workspace: "Workspace", demonstration: str
+) -> bool:
+    """The answer; False when the disk or the storage fails, so that its own run reports that."""
+    from demo_pipeline.pipeline.transient import transient_reason
+
+    try:
+        return question(workspace, demonstration)
+    except Exception as error:
+        if transient_reason(error) is None:
+            raise
+        return False
 
 
 def _build_datasets(

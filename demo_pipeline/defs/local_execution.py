@@ -19,6 +19,7 @@ from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.jobs import datasets_job, demonstration_job, tasks_job
 from demo_pipeline.defs.run_recovery import (
     close_dead_runs,
+    close_own_run,
     heartbeat,
     local_run_tags,
     recover,
@@ -36,7 +37,8 @@ from demo_pipeline.defs.tags import (
     OUTCOME_TAG,
     SUPERSEDED_OUTCOME,
 )
-from demo_pipeline.defs.worker_pool import worker_pool
+from demo_pipeline.defs.waiting_runs import WaitingDemonstration, waiting_demonstrations
+from demo_pipeline.defs.worker_pool import helpers_without_interrupts, worker_pool
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
 from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
@@ -65,6 +67,12 @@ def register_uploads(workspace: Workspace) -> tuple[list[str], list[str]]:
         return ids, partitions.register_partitions(instance, ids)
 
 
+def read_waiting() -> list[WaitingDemonstration]:
+    """The demonstrations that something passing stopped, such as a full disk."""
+    with dg.DagsterInstance.get() as instance:
+        return waiting_demonstrations(instance)
+
+
 def close_interrupted_runs() -> None:
     """Close the runs whose processes were ended by Ctrl-C."""
     with dg.DagsterInstance.get() as instance:
@@ -79,17 +87,22 @@ def _execute(settings: Settings, job: str, *, force: bool) -> dg.ExecuteInProces
     """
     run_id = str(uuid.uuid4())
     with dg.DagsterInstance.get() as instance, heartbeat(instance):
-        result = (
-            build_defs(settings)
-            .resolve_job_def(job)
-            .execute_in_process(
-                instance=instance,
-                run_config=_QUIET,
-                tags={FORCE_TAG: str(force).lower(), **local_run_tags(run_id)},
-                raise_on_error=False,
-                run_id=run_id,
-            )
-        )
+        try:
+            with helpers_without_interrupts():  # the heartbeat's thread receives them
+                result = (
+                    build_defs(settings)
+                    .resolve_job_def(job)
+                    .execute_in_process(
+                        instance=instance,
+                        run_config=_QUIET,
+                        tags={FORCE_TAG: str(force).lower(), **local_run_tags(run_id)},
+                        raise_on_error=False,
+                        run_id=run_id,
+                    )
+                )
+        except BaseException:
+            close_own_run(instance, run_id)
+            raise
         if was_interrupted(result):
             instance.add_run_tags(run_id, {OUTCOME_TAG: INTERRUPTED_OUTCOME})
             raise KeyboardInterrupt

@@ -129,6 +129,12 @@ def close_dead_runs(instance: dg.DagsterInstance, *, interrupted: bool = False) 
     return lines
 
 
+def close_own_run(instance: dg.DagsterInstance, run_id: str) -> None:
+    """Close a run of this process that an error or Ctrl-C ended outside of Dagster's care."""
+    with suppress(Exception):  # the next command closes it, when this process is gone
+        _close(instance, run_id, "the command was interrupted", on_purpose=True)
+
+
 def _close(instance: dg.DagsterInstance, run_id: str, reason: str, *, on_purpose: bool) -> bool:
     """Close a run unless it has ended: a process reports its result before it ends."""
     run = instance.get_run_by_id(run_id)

@@ -33,9 +33,25 @@ def worker_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     pool.shutdown()
 
 
+@contextmanager
+def helpers_without_interrupts() -> Iterator[None]:
+    """Keep Ctrl-C from the processes that are started while the context is open.
+
+    It reaches this process through another thread, which has to be running already.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
 def _start_worker() -> None:
-    """Leave Ctrl-C, which the terminal sends to every process, to the parent."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Leave Ctrl-C to the parent: a terminal sends it to the processes of its own group only.
+
+    Ignoring it would not do, since Dagster answers it, and its helpers print a traceback.
+    """
+    os.setpgrp()
     threading.Thread(target=_end_with_parent, name="end-with-parent", daemon=True).start()
 
 

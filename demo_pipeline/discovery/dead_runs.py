@@ -11,9 +11,7 @@ from dataclasses import dataclass, field
 from demo_pipeline.common.process_identity import ProcessIdentity
 
 BEAT_SECONDS = 30.0  # between two heartbeats of a process
-RUN_LEASE_SECONDS = (
-    300.0  # ten heartbeats: a short outage of the database kills nobody
-)
+RUN_LEASE_SECONDS = 300.0  # ten heartbeats: a short outage of the database kills nobody
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,11 @@ CACHES := .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist demo_pipe
 INSTANCE := history schedules storage logs .logs_queue .nux .telemetry
 AT_HOME := DAGSTER_HOME="$(CURDIR)"
 
+# Scripts in an environment begin with the path of its Python: in a checkout that was moved, or after
+# that Python was removed, they are "not found". Such an environment is built again.
+STALE := $(shell [ ! -e $(VENV) ] || { [ -e $(BIN)/python ] && { [ ! -e $(BIN)/demo-pipeline ] || \
+  head -n 2 $(BIN)/demo-pipeline | grep -qF "$(CURDIR)/$(VENV)/"; }; } || echo stale)
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 PROPERTY_EXAMPLES ?= 3000
@@ -40,6 +45,10 @@ setup: $(VENV)/.installed
 
 setup-dev: $(VENV)/.installed-dev
 
+ifneq ($(STALE),)
+  .PHONY: $(VENV)/bin/python $(VENV)/.installed $(VENV)/.installed-dev
+endif
+
 $(VENV)/bin/python:
 	@command -v "$(PYTHON)" >/dev/null || { \
 	  echo '$(PYTHON) was not found. Install Python 3.11 or newer, or name one:' \
@@ -50,6 +59,8 @@ $(VENV)/bin/python:
 	@"$(PYTHON)" -c 'import venv, ensurepip' 2>/dev/null || { \
 	  echo '$(PYTHON) has no venv module. On Debian or Ubuntu:' \
 	    'apt-get install python3-venv python3-pip' >&2; exit 1; }
+	$(if $(STALE),@echo 'The environment in $(VENV)/ was made elsewhere or lost its Python.'; \
+	  rm -rf $(VENV))
 	@echo 'Creating $(VENV)/'
 	@"$(PYTHON)" -m venv $(VENV)
 

@@ -255,6 +255,26 @@ class TestMakefile:
         os.utime(checkout / changed, (later, later))
         assert make("--question", target, directory=checkout).returncode == 1
 
+    def test_an_environment_that_was_moved_or_lost_its_python_is_built_again(
+        self, checkout: Path
+    ) -> None:
+        python = checkout / ".venv/bin/python"
+        script = checkout / ".venv/bin/demo-pipeline"
+        python.parent.mkdir(parents=True)
+        for name in ("bin/python", ".installed", ".installed-dev"):
+            (checkout / ".venv" / name).touch()
+        script.write_text(f"#!{python}\n")
+        assert make("--question", "setup", directory=checkout).returncode == 0
+        script.write_text("#!/elsewhere/.venv/bin/python\n")
+        moved = make("--dry-run", "setup", directory=checkout).stdout
+        assert "was made elsewhere" in moved
+        assert "rm -rf .venv" in moved
+        assert "-m pip install" in moved
+        script.write_text(f"#!{python}\n")
+        python.unlink()
+        python.symlink_to("/no/such/python")
+        assert "rm -rf .venv" in make("--dry-run", "setup", directory=checkout).stdout
+
 
 def test_the_ci_script_is_executable_and_parses() -> None:
     script = ROOT / ".ci/run"

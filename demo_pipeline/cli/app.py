@@ -19,7 +19,8 @@ from demo_pipeline.cli import (
 )
 from demo_pipeline.cli.console import print_error, print_line
 from demo_pipeline.cli.environment import USAGE
-from demo_pipeline.storage.errors import StorageError
+from demo_pipeline.cli.failures import failure_sentence
+from demo_pipeline.cli.interruption import INTERRUPTED, CommandInterrupt, interruptible
 
 app = typer.Typer(
     add_completion=False,
@@ -34,13 +35,15 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Run the command line; unusable settings and roots are a usage error."""
+    """Run the command line; what it cannot go on after is one sentence, and a usage error."""
     try:
-        app()
-    except StorageError as error:
-        from demo_pipeline.pipeline.rebuild import storage_message
-
-        print_error(f"demo-pipeline: {storage_message(error)}")
+        with interruptible():
+            app()
+    except CommandInterrupt:
+        print_error("demo-pipeline: interrupted")
+        sys.exit(INTERRUPTED)
+    except Exception as error:  # noqa: BLE001 - a person reads it
+        print_error(f"demo-pipeline: {failure_sentence(error)}")
         sys.exit(USAGE)
 
 

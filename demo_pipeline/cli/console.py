@@ -53,12 +53,12 @@ def report_run(
     if outcomes:
         out.print(_demonstration_table(outcomes))
     for outcome in outcomes:
-        for reason in outcome.reasons:
+        for reason in () if outcome.status == "waiting" else outcome.reasons:
             print_error(f"{outcome.demonstration} {reason}")
     if datasets:
         out.print(_dataset_table(datasets))
     counts = Counter(outcome.status for outcome in outcomes)
-    rare: tuple[DemonstrationStatus, ...] = ("superseded", "crashed")
+    rare: tuple[DemonstrationStatus, ...] = ("superseded", "waiting", "crashed")
     others = "".join(f"{counts[status]} {status}, " for status in rare if counts[status])
     print_line(
         f"{counts['done']} done, {counts['quarantined']} quarantined, {others}"
@@ -73,8 +73,13 @@ def _demonstration_table(outcomes: Sequence[DemonstrationOutcome]) -> Table:
     for name in ("steps", "leaks", "seconds"):
         table.add_column(name, justify="right")
     for outcome in sorted(outcomes, key=lambda outcome: outcome.demonstration):
-        colour = {"done": "green", "quarantined": "yellow"}.get(outcome.status, "red")
-        status = f"[{colour}]{outcome.status}[/{colour}]"
+        colour = {"done": "green", "quarantined": "yellow", "waiting": "yellow"}.get(
+            outcome.status, "red"
+        )
+        shown: str = outcome.status
+        if outcome.status == "waiting":
+            shown += escape(f": {'; '.join(outcome.reasons)}")
+        status = f"[{colour}]{shown}[/{colour}]"
         keys = ("application", "steps", "leaks")
         cells = [escape(str(outcome.summary.get(key, ""))) for key in keys]
         seconds = outcome.summary.get("seconds")

@@ -3,13 +3,15 @@
 Belongs here: what people read about single demonstrations.
 """
 
+import os
 from contextlib import ExitStack
 from typing import Annotated
 
 import typer
 
-from demo_pipeline.cli.console import print_line
-from demo_pipeline.cli.environment import usable_settings
+from demo_pipeline.cli.console import print_error, print_line
+from demo_pipeline.cli.environment import dagster_home, usable_settings
+from demo_pipeline.cli.failures import failure_sentence
 
 
 def inspect(
@@ -42,7 +44,7 @@ def inspect(
 
 
 def show_quarantine() -> None:
-    """List the quarantined demonstrations, with the reasons and what to do."""
+    """List the quarantined demonstrations, with the reasons and what to do, and those that wait."""
     from demo_pipeline.pipeline.context import Workspace
     from demo_pipeline.pipeline.quarantine import list_quarantine
 
@@ -55,3 +57,24 @@ def show_quarantine() -> None:
             reason = f"{problem['message']} ({remedy}){attempts}"
             print_line(f"{record.demonstration} {record.stage} {problem['file']}{line}: {reason}")
     print_line(f"{len(records)} quarantined")
+    _show_waiting()
+
+
+def _show_waiting() -> None:
+    """List what is tried again by itself; nothing when no run was recorded yet."""
+    home = dagster_home()
+    if not any((home / name).exists() for name in ("dagster.yaml", "history")):
+        return
+    os.environ["DAGSTER_HOME"] = str(home)
+    from demo_pipeline.defs.local_execution import read_waiting
+
+    try:
+        waiting = read_waiting()
+    except Exception as error:  # noqa: BLE001 - the quarantine itself was shown
+        print_error(f"what waits cannot be read: {failure_sentence(error)}")
+        return
+    for found in waiting:
+        attempts = f" [{found.attempts} attempts]" if found.attempts > 1 else ""
+        print_line(f"{found.demonstration} waiting: {found.reason}{attempts}")
+    if waiting:
+        print_line(f"{len(waiting)} waiting: tried again by the daemon and by `demo-pipeline run`")

@@ -36,10 +36,22 @@ def usable_settings() -> Settings:
     raise typer.Exit(USAGE)
 
 
+def dagster_home() -> Path:
+    """The folder in which Dagster records runs."""
+    return Path(os.environ.get("DAGSTER_HOME") or project_root()).expanduser().absolute()
+
+
 def use_dagster_home() -> None:
-    """Set DAGSTER_HOME, where Dagster keeps its runs, to the checkout unless it is set already."""
-    home = Path(os.environ.get("DAGSTER_HOME") or project_root()).expanduser().absolute()
+    """Have Dagster record runs in DAGSTER_HOME, by default the checkout, which has to be usable."""
+    from demo_pipeline.defs.instance_check import InstanceError, require_instance
+
+    home = dagster_home()
     if not home.is_dir():
         print_error(f"DAGSTER_HOME {home}: no such directory; create it, or unset the variable")
         raise typer.Exit(USAGE)
     os.environ["DAGSTER_HOME"] = str(home)
+    try:
+        require_instance(home)
+    except InstanceError as error:
+        print_error(f"demo-pipeline: {error}")
+        raise typer.Exit(USAGE) from None

@@ -5,7 +5,8 @@ launched by defs/local_execution.py.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,10 +15,12 @@ from rich.progress import Progress
 
 from demo_pipeline.cli.console import print_error, print_line, progress_bar, report_run
 from demo_pipeline.cli.environment import INVALID, USAGE, usable_settings, use_dagster_home
+from demo_pipeline.cli.interruption import INTERRUPTED, CommandInterrupt, ignore_interrupts
 
 if TYPE_CHECKING:
     from demo_pipeline.pipeline.context import Workspace
     from demo_pipeline.pipeline.outcomes import DatasetOutcome, DemonstrationOutcome
+    from demo_pipeline.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,13 @@ def run(
     strict: Annotated[
         bool, typer.Option(help="Exit with 1 if any demonstration is quarantined.")
     ] = False,
+    verify: Annotated[
+        bool,
+        typer.Option(
+            help="First compare the hash of every committed file with its manifest, and build "
+            "damaged outputs again."
+        ),
+    ] = False,
     workers: Annotated[int, typer.Option(min=0, help="Processes; 0: as `execution.workers`.")] = 0,
 ) -> None:
     """Process every new or changed demonstration, then build the datasets.
@@ -67,28 +77,97 @@ def run(
     A quarantined demonstration is skipped until its upload changes, unless it is named here or
     `--retry` is given.
     """
+    settings = usable_settings()
+    use_dagster_home()
+    done: list[DemonstrationOutcome] = []
+    try:
+        _run(
+            settings,
+            ids,
+            done,
+            force=force,
+            retry=retry,
+            verify=verify,
+            strict=strict,
+            workers=workers or settings.execution.workers,
+        )
+    except (CommandInterrupt, KeyboardInterrupt):
+        _report_interrupt(done)
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _run(
+    settings: "Settings",
+    ids: Sequence[str] | None,
+    outcomes: list["DemonstrationOutcome"],
+    *,
+    force: bool,
+    retry: bool,
+    verify: bool,
+    strict: bool,
+    workers: int,
+) -> None:
+    """Process and report; `outcomes` has what is done so far, for a person who interrupts it."""
     from demo_pipeline.defs.local_execution import process, read_tasks, register_uploads
     from demo_pipeline.pipeline.context import Workspace
 
-    settings = usable_settings()
     workspace = Workspace.open(settings)
-    use_dagster_home()
     start = time.monotonic()
     known, _ = register_uploads(workspace)
     _require_known(workspace, ids or (), known)
-    failed = read_tasks(settings, force=force)
-    selection = _select(workspace, ids, known, force=force, retry=retry)
-    outcomes: list[DemonstrationOutcome] = []
+    damaged, remake = _verify(workspace, ids, known) if verify else (set[str](), False)
+    failed = read_tasks(settings, _pause, force=force)
+    rebuilt = [key for key in ids or known if force or key in damaged]
+    selection = _select(workspace, ids, known, forced=rebuilt, retry=retry)
     with progress_bar() as progress:
         if selection.todo:
             task = progress.add_task("demonstrations", total=len(selection.todo))
-            processes = workers or settings.execution.workers
-            for outcome in process(settings, selection.todo, processes, force=force):
-                outcomes.append(outcome)
-                progress.advance(task)
-        datasets, errors = _build_datasets(workspace, progress, force=force)
+            running = process(settings, selection.todo, workers, _pause, forced=rebuilt)
+            with closing(running):
+                for outcome in running:
+                    outcomes.append(outcome)
+                    progress.advance(task)
+        datasets, errors = _build_datasets(workspace, progress, force=force or remake)
     report_run(outcomes, selection.up_to_date, datasets, time.monotonic() - start)
     _exit(outcomes, selection.quarantined, [*failed, *errors], strict=strict)
+
+
+def _verify(
+    workspace: "Workspace", ids: Sequence[str] | None, known: Sequence[str]
+) -> tuple[set[str], bool]:
+    """(demonstrations to build again, whether to build the datasets again); prints what is damaged.
+
+    A demonstration whose upload is gone cannot be built again.
+    """
+    from demo_pipeline.pipeline.rebuild import damage_problem
+    from demo_pipeline.pipeline.verification import verify_outputs
+
+    found = verify_outputs(workspace, ids)
+    for damage in found.damages:
+        print_error(f"damaged: {damage_problem(damage)}")
+    print_line(f"{found.outputs} outputs verified, {len(found.damages)} problems")
+    for key in sorted(found.demonstrations - set(known)):
+        print_error(f"{key}: its upload is gone, so it cannot be built again")
+    return set(found.demonstrations), found.datasets
+
+
+def _pause(reason: str, seconds: float) -> None:
+    """Wait, and say what for."""
+    print_error(f"waiting: {reason}; trying again in {seconds:.0f} s")
+    time.sleep(seconds)
+
+
+def _report_interrupt(outcomes: Sequence["DemonstrationOutcome"]) -> None:
+    """Say what was done, after the runs of the ended processes were closed."""
+    from demo_pipeline.defs.local_execution import close_interrupted_runs
+
+    ignore_interrupts()
+    close_interrupted_runs()
+    done = sum(outcome.status == "done" for outcome in outcomes)
+    print_error(
+        f"interrupted: {done} demonstrations were done in this run and are kept; "
+        "the next `demo-pipeline run` goes on with the others"
+    )
 
 
 def _require_known(workspace: "Workspace", ids: Sequence[str], known: Sequence[str]) -> None:
@@ -103,18 +182,36 @@ def _select(
     ids: Sequence[str] | None,
     known: Sequence[str],
     *,
-    force: bool,
+    forced: Collection[str],
     retry: bool,
 ) -> _Selection:
     from demo_pipeline.pipeline.quarantine import is_quarantined
     from demo_pipeline.pipeline.staleness import is_up_to_date
 
     chosen = list(dict.fromkeys(ids or known))
-    stale = [key for key in chosen if force or not is_up_to_date(workspace, key)]
-    skip = not (force or retry or ids)
-    quarantined = [key for key in stale if skip and is_quarantined(workspace, key)]
+    stale = [key for key in chosen if key in forced or not _holds(is_up_to_date, workspace, key)]
+    skip = not (retry or ids)
+    quarantined = [
+        key
+        for key in stale
+        if skip and key not in forced and _holds(is_quarantined, workspace, key)
+    ]
     todo = [key for key in stale if key not in quarantined]
     return _Selection(todo, quarantined, len(chosen) - len(stale))
+
+
+def _holds(
+    question: Callable[["Workspace", str], bool], workspace: "Workspace", demonstration: str
+) -> bool:
+    """The answer; False when the disk or the storage fails, so that its own run reports that."""
+    from demo_pipeline.pipeline.transient import transient_reason
+
+    try:
+        return question(workspace, demonstration)
+    except Exception as error:
+        if transient_reason(error) is None:
+            raise
+        return False
 
 
 def _build_datasets(
@@ -128,7 +225,7 @@ def _build_datasets(
         print_line("no trajectory is committed yet: no dataset to build")
         return [], []
     task = progress.add_task("datasets", total=1)
-    built = build_datasets(workspace.settings, force=force)
+    built = build_datasets(workspace.settings, _pause, force=force)
     progress.advance(task)
     return built
 
@@ -148,5 +245,5 @@ def _exit(
         print_error(f"datasets: {line}")
     statuses = {outcome.status for outcome in outcomes}
     incomplete = quarantined or statuses & {"quarantined", "superseded"}
-    if "crashed" in statuses or errors or (strict and incomplete):
+    if statuses & {"crashed", "waiting"} or errors or (strict and incomplete):
         raise typer.Exit(INVALID)

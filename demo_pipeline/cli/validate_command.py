@@ -42,14 +42,21 @@ def validate_path(
 
     Exits with 0 if PATH is valid (warnings are allowed), 1 if not, 2 if it cannot be checked.
     """
-    from demo_pipeline.pipeline.validation import FORMATS, recognise, validate
+    from demo_pipeline.pipeline.validation import FORMATS, recognise, unreadable_files, validate
 
     if not path.exists():
         print_error(f"{path}: does not exist")
         raise typer.Exit(USAGE)
+    if not (path.is_file() or path.is_dir()):
+        print_error(f"{path}: is not a regular file or a folder, but a device, a pipe or a socket")
+        raise typer.Exit(USAGE)
     name = kind or recognise(path)
     if name is None:
         print_error(f"{path}: not recognised as {', '.join(FORMATS)}; name the format with --kind")
+        raise typer.Exit(USAGE)
+    refused = next(unreadable_files(path), None)
+    if refused is not None:
+        print_error(refused)
         raise typer.Exit(USAGE)
     problems = validate(path.absolute(), name, usable_settings())
     invalid = sum(problem.severity is Severity.ERROR for problem in problems)

@@ -13,6 +13,7 @@ from typing import Any, NoReturn, Protocol, runtime_checkable
 from pydantic import BaseModel
 
 from demo_pipeline.common import deep_json
+from demo_pipeline.common.system_errors import raise_system_trouble
 
 JSON = Mapping[str, Any] | Sequence[Any] | str | int | float | bool | None
 
@@ -115,6 +116,7 @@ def read_bytes(path: Path, file: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
+        raise_system_trouble(error)
         raise JsonFileError(file, None, f"cannot be read: {error.strerror}") from None
 
 

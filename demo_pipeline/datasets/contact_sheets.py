@@ -12,6 +12,7 @@ import cv2
 import numpy as np
 
 from demo_pipeline.common.image_header import probe_image
+from demo_pipeline.common.system_errors import raise_system_trouble
 from demo_pipeline.datasets.provenance import ProvenanceRow
 from demo_pipeline.datasets.selection import DatasetTrajectory, load, load_provenance
 from demo_pipeline.datasets.trajectories import PROVENANCE_FILE
@@ -97,6 +98,7 @@ def _fault(path: Path, expected: tuple[int, int]) -> str:
         data = path.read_bytes()
         probe_image(data)
     except OSError as error:
+        raise_system_trouble(error)
         return f"cannot be read: {error.strerror}"
     except ValueError as error:
         return f"is not a complete JPEG: {error}"

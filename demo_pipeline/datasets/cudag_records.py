@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from demo_pipeline.common.image_header import png_size
+from demo_pipeline.common.system_errors import raise_system_trouble
 from demo_pipeline.datasets.cudag_actions import (
     ActionCalls,
     ImageSize,
@@ -170,7 +171,8 @@ def _readable_size(path: Path) -> tuple[int, int] | None:
     """Width and height of a PNG file; None when it cannot be read."""
     try:
         return png_size(path)
-    except (OSError, ValueError):
+    except (OSError, ValueError) as error:
+        raise_system_trouble(error)
         return None
 
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from demo_pipeline.common.system_errors import raise_system_trouble
 from demo_pipeline.datasets.hidden_actions import (
     HIDDEN_ACTIONS_FILE,
     NOTHING_HIDDEN,
@@ -200,6 +201,7 @@ def load_provenance(
     try:
         rows = read_provenance(source.provenance, columns)
     except (OSError, pa.ArrowException) as error:
+        raise_system_trouble(error)
         message = f"cannot be read ({type(error).__name__})"
         raise DemonstrationError(_problem(source, "provenance", message)) from None
     for name in sorted(_REQUIRED.intersection(rows[0] if rows else ())):

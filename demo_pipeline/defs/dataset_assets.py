@@ -5,6 +5,7 @@ missing demonstration does not prevent a dataset.
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,9 @@ from demo_pipeline.defs import reporting
 from demo_pipeline.defs.asset_additions import ADDITIONS, Addition
 from demo_pipeline.defs.error_redaction import redacted_errors
 from demo_pipeline.defs.freshness import SEEN, latest_trajectory
+from demo_pipeline.defs.run_recovery import claim_run
 from demo_pipeline.defs.tags import FORCE_TAG, OWNERS
+from demo_pipeline.defs.waiting_runs import waiting_failure
 from demo_pipeline.pipeline.build_if_stale import BuildResult
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
@@ -23,8 +26,9 @@ from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
 from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
 from demo_pipeline.pipeline.rebuild import storage_message
 from demo_pipeline.pipeline.stage_types import DatasetStage
+from demo_pipeline.pipeline.transient import TransientError
 from demo_pipeline.problems import Problem
-from demo_pipeline.storage.errors import StorageError
+from demo_pipeline.storage.errors import OutputError
 
 _Results = Iterator[dg.MaterializeResult | dg.AssetCheckResult]
 
@@ -55,22 +59,16 @@ def _asset(stage: DatasetStage, addition: Addition) -> dg.AssetsDefinition:
     def compute(
         context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
     ) -> _Results:
-        metadata: dict[str, Any] = {}
-        if stage.reads_trajectories:
-            if not workspace.store.outputs(TRAJECTORIES_STAGE.folder):
-                raise _no_trajectory(stage.name)
-            # Before the store is read: a trajectory that is committed meanwhile is not in it.
-            metadata[SEEN] = dg.MetadataValue.int(latest_trajectory(context.instance))
-        try:
+        claim_run(context.instance, context.run)
+        metadata = _trajectories_seen(context, workspace, stage)
+        with _explained(context, stage):
             result = _run(context, workspace, stage)
-            if result.version is None:
-                yield from (reporting.check_result(outcome) for outcome in result.checks)
-                raise _rejected(stage.name, result)
-            with workspace.store.open(result.output) as (folder, _):
-                added, outcomes = addition.read(context.instance, workspace, folder)
-                metadata |= _charts(folder) | added
-        except StorageError as error:
-            raise dg.Failure(storage_message(error), allow_retries=False) from None
+        if result.version is None:
+            yield from (reporting.check_result(outcome) for outcome in result.checks)
+            raise _rejected(stage.name, result)
+        with _explained(context, stage), workspace.store.open(result.output) as (folder, _):
+            added, outcomes = addition.read(context.instance, workspace, folder)
+            metadata |= _charts(folder) | added
         location = f"{workspace.store.url}/{result.output}"
         yield dg.MaterializeResult(
             metadata=reporting.result_metadata(result, location) | metadata,
@@ -83,12 +81,40 @@ def _asset(stage: DatasetStage, addition: Addition) -> dg.AssetsDefinition:
     return compute
 
 
+def _trajectories_seen(
+    context: dg.AssetExecutionContext, workspace: Workspace, stage: DatasetStage
+) -> dict[str, Any]:
+    """Metadata that says which trajectories the dataset contains; empty when it reads none.
+
+    Before the store is read: a trajectory that is committed meanwhile is not in it.
+    """
+    if not stage.reads_trajectories:
+        return {}
+    with _explained(context, stage):
+        committed = workspace.store.outputs(TRAJECTORIES_STAGE.folder)
+    if not committed:
+        raise _no_trajectory(stage.name)
+    return {SEEN: dg.MetadataValue.int(latest_trajectory(context.instance))}
+
+
+@contextmanager
+def _explained(context: dg.AssetExecutionContext, stage: DatasetStage) -> Iterator[None]:
+    """End the run with a plain reason, and mark it as waiting when the cause passes by itself."""
+    try:
+        with redacted_errors(stage.name):
+            yield
+    except OutputError as error:
+        raise dg.Failure(storage_message(error), allow_retries=False) from None
+    except TransientError as error:
+        run_id = context.run.run_id
+        raise waiting_failure(context.instance, run_id, stage.name, error.reason) from None
+
+
 def _run(
     context: dg.AssetExecutionContext, workspace: Workspace, stage: DatasetStage
 ) -> BuildResult:
     force = context.run.tags.get(FORCE_TAG) == "true"
-    with redacted_errors(stage.name):
-        result = run_dataset_stage(workspace, stage, force=force)
+    result = run_dataset_stage(workspace, stage, force=force)
     context.log.info("%s: %s", stage.name, result.status)
     return result
 

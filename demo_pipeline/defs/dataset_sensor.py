@@ -10,6 +10,7 @@ import dagster as dg
 
 from demo_pipeline.defs.freshness import STATE_TAG, Progress, progress
 from demo_pipeline.defs.jobs import datasets_job
+from demo_pipeline.defs.run_recovery import recover
 from demo_pipeline.pipeline.context import Workspace
 
 
@@ -53,6 +54,8 @@ def build_rebuild_datasets(interval_seconds: int) -> dg.SensorDefinition:
     def evaluate(
         context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
     ) -> dg.SensorResult | dg.SkipReason:
+        for line in recover(context.instance, workspace):
+            context.log.warning(line)
         state = progress(context.instance)
         max_age_s = workspace.settings.discovery.max_dataset_age_seconds
         rebuild, reason = should_rebuild(state, time.time(), max_age_s, interval_seconds)

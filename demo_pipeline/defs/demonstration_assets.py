@@ -14,8 +14,10 @@ from demo_pipeline.datasets import contact_sheets
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.error_redaction import redacted_errors
 from demo_pipeline.defs.partitions import DEMONSTRATIONS
+from demo_pipeline.defs.run_recovery import claim_run
 from demo_pipeline.defs.superseded_runs import superseded
-from demo_pipeline.defs.tags import FINGERPRINT_TAG, FORCE_TAG, OWNERS
+from demo_pipeline.defs.tags import FINGERPRINT_TAG, FORCE_TAG, OWNERS, WAITING_OUTCOME
+from demo_pipeline.defs.waiting_runs import wait_in_batch, waiting_failure
 from demo_pipeline.observation.contact_sheet_image import encode_jpeg
 from demo_pipeline.pipeline.build_if_stale import BuildResult
 from demo_pipeline.pipeline.context import Workspace
@@ -30,6 +32,7 @@ from demo_pipeline.pipeline.runner import run_stage
 from demo_pipeline.pipeline.stage_types import Stage
 from demo_pipeline.pipeline.superseded import SupersededError
 from demo_pipeline.pipeline.task_catalog import OSWORLD_TASKS
+from demo_pipeline.pipeline.transient import TransientError
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.storage.errors import MissingOutput
 from demo_pipeline.storage.ids import is_safe_id
@@ -51,12 +54,14 @@ _Results = Iterator[dg.MaterializeResult | dg.AssetCheckResult]
 class _Batch:
     """The results of the partitions of one run, by demonstration.
 
-    A rejected demonstration is in `built` and, once its problems are collected, in `failed`.
+    A rejected demonstration is in `built` and, once its problems are collected, in `failed`. For a
+    demonstration that waits, `waiting` has the reason.
     """
 
     built: dict[str, BuildResult] = field(default_factory=dict)
     failed: dict[str, list[Problem]] = field(default_factory=dict)
     superseded: list[str] = field(default_factory=list)
+    waiting: dict[str, str] = field(default_factory=dict)
 
 
 def build_demonstration_assets(partitions_per_run: int) -> list[dg.AssetsDefinition]:
@@ -98,6 +103,10 @@ def _asset(stage: Stage, partitions_per_run: int) -> dg.AssetsDefinition:
         batch = _run(context, workspace, stage, keys)
         if len(keys) == 1 and batch.superseded:
             yield from superseded(context, workspace, stage, keys[0])
+        elif len(keys) == 1 and batch.waiting:
+            subject = f"{stage.name} of {keys[0]}"
+            reason = batch.waiting[keys[0]]
+            raise waiting_failure(context.instance, context.run.run_id, subject, reason)
         elif len(keys) == 1:
             yield from _single_results(workspace, stage, keys[0], batch)
         else:
@@ -110,6 +119,7 @@ def _run(
     context: dg.AssetExecutionContext, workspace: Workspace, stage: Stage, keys: list[str]
 ) -> _Batch:
     batch = _Batch()
+    claim_run(context.instance, context.run)
     force = context.run.tags.get(FORCE_TAG) == "true"
     listed = context.run.tags.get(FINGERPRINT_TAG) if len(keys) == 1 else None
     for key in keys:
@@ -127,6 +137,8 @@ def _run(
             batch.failed[key] = list(error.problems)
         except MissingOutput as error:
             batch.failed[key] = [_missing_input(stage, error)]
+        except TransientError as error:
+            batch.waiting[key] = error.reason
         else:
             batch.built[key] = result
             context.log.info("%s of %s: %s", stage.name, key, result.status)
@@ -180,9 +192,12 @@ def _batch_results(
             batch.failed[key] = _problems(result)
             continue
         context.add_asset_metadata(_metadata(workspace, stage, key, result), partition_key=key)
+    for key, reason in batch.waiting.items():
+        batch.failed[key] = wait_in_batch(context.instance, workspace, key, reason)
     for key, problems in batch.failed.items():
+        outcome = WAITING_OUTCOME if key in batch.waiting else "quarantined"
         context.add_asset_metadata(
-            {"outcome": "quarantined", "found": reporting.problem_table(problems)},
+            {"outcome": outcome, "found": reporting.problem_table(problems)},
             partition_key=key,
         )
     if len(batch.failed) == len(context.partition_keys):

@@ -11,8 +11,9 @@ from traceback import extract_tb
 import demo_pipeline
 from demo_pipeline.pipeline.rebuild import rebuild_command
 from demo_pipeline.pipeline.superseded import SupersededError
+from demo_pipeline.pipeline.transient import TransientError, transient_reason
 from demo_pipeline.problems import DemonstrationError
-from demo_pipeline.storage.errors import OutputError, StorageError
+from demo_pipeline.storage.errors import OutputError
 
 _PACKAGE = Path(demo_pipeline.__file__).parent
 
@@ -33,15 +34,19 @@ def redacted_errors(stage: str, demonstration: str = "") -> Iterator[None]:
 
     Raises:
         DefectError: of a subclass with the name of the exception, since Dagster keeps that name.
+        TransientError: something passing stopped the stage, such as a full disk.
     """
     try:
         yield
     except OutputError as error:
         error.add_note(f"build it with `{rebuild_command(error.output)}`")
         raise error from None
-    except (DemonstrationError, StorageError, SupersededError) as error:
+    except (DemonstrationError, SupersededError) as error:
         raise error from None
     except Exception as error:  # noqa: BLE001 - it is raised again, without its message
+        reason = transient_reason(error)
+        if reason is not None:
+            raise TransientError(reason) from None
         named = type(type(error).__name__, (DefectError,), {"__module__": __name__})
         subject = f"{stage} of {demonstration}" if demonstration else stage
         message = f"a defect of the pipeline stopped {subject}{_location(error)}; please report it"

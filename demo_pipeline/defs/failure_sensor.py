@@ -11,7 +11,15 @@ import dagster as dg
 
 from demo_pipeline.defs.freshness import STATE_TAG, attempts, unfinished
 from demo_pipeline.defs.jobs import demonstration_job, quarantine_job
-from demo_pipeline.defs.tags import OUTCOME_TAG, PARTITION_NAME_TAG, WILL_RETRY_TAG
+from demo_pipeline.defs.tags import (
+    INTERRUPTED_OUTCOME,
+    KILLED_OUTCOME,
+    OUTCOME_TAG,
+    PARTITION_NAME_TAG,
+    WAITING_OUTCOME,
+    WILL_RETRY_TAG,
+)
+from demo_pipeline.defs.waiting_runs import waiting_reason, waiting_tags
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.crash_quarantine import record_crash
 from demo_pipeline.pipeline.dataset_runner import wanted_recipe
@@ -23,6 +31,8 @@ from demo_pipeline.storage.ids import is_safe_id
 
 _KILLED = "its process ended without an error: killed, or out of memory"
 _RECORDED = "quarantined"  # the outcome of a run whose failure has a quarantine record
+_AGAIN = {WAITING_OUTCOME, KILLED_OUTCOME, INTERRUPTED_OUTCOME}
+_PASSING = {"OSError", "OperationalError", "MemoryError"}  # names of classes
 _INTERVAL = 60  # seconds between two evaluations of quarantine_changed
 _Event = dg.DagsterEventType
 
@@ -63,8 +73,27 @@ def record_failure(context: dg.RunFailureSensorContext, workspace: Workspace) ->
     """
     run, instance = context.dagster_run, context.instance
     key = run.tags.get(PARTITION_NAME_TAG, "")
+    needless = _needs_no_record(instance, run, key)
+    if needless is not None:
+        return needless
+    reason = _passing_reason(context)
+    if reason is not None:
+        instance.add_run_tags(run.run_id, waiting_tags(reason))
+        return f"{key}: waiting: {reason}"
+    if _is_deliberate(context) and read_quarantine(workspace.store, key) is not None:
+        return f"{key}: the stage that failed wrote the quarantine record"
+    stage, cause = _cause(instance, run.run_id, context)
+    record = record_crash(workspace, key, stage, cause)
+    instance.add_run_tags(run.run_id, {OUTCOME_TAG: _RECORDED})
+    return f"{key}: quarantined in {record.stage}, {record.attempts} times in all"
+
+
+def _needs_no_record(instance: dg.DagsterInstance, run: dg.DagsterRun, key: str) -> str | None:
+    """Why no record is written, whatever ended the run; None when that decides."""
     if not is_safe_id(key):
         return f"run {run.run_id} was not for one demonstration"
+    if run.tags.get(OUTCOME_TAG) in _AGAIN:
+        return f"{key}: run {run.run_id} was not stopped by its recording, and is tried again"
     if run.tags.get(OUTCOME_TAG) == _RECORDED:
         return f"{key}: the failure of run {run.run_id} is already recorded"
     if run.tags.get(WILL_RETRY_TAG) == "true":
@@ -72,12 +101,25 @@ def record_failure(context: dg.RunFailureSensorContext, workspace: Workspace) ->
     newest = instance.get_run_ids(dg.RunsFilter(tags={PARTITION_NAME_TAG: key}), limit=1)
     if newest and newest[0] != run.run_id:
         return f"{key}: a newer run than {run.run_id} exists"
-    if _is_deliberate(context) and read_quarantine(workspace.store, key) is not None:
-        return f"{key}: the stage that failed wrote the quarantine record"
-    stage, cause = _cause(instance, run.run_id, context)
-    record = record_crash(workspace, key, stage, cause)
-    instance.add_run_tags(run.run_id, {OUTCOME_TAG: _RECORDED})
-    return f"{key}: quarantined in {record.stage}, {record.attempts} times in all"
+    return None
+
+
+def _passing_reason(context: dg.RunFailureSensorContext) -> str | None:
+    """What a run waits for whose tag could not be written; None when the run failed otherwise.
+
+    Only Dagster's own reading and writing raises errors of the system unchanged.
+    """
+    for event in context.get_step_failure_events():
+        data = event.step_failure_data
+        reason = waiting_reason(data)
+        if reason is not None:
+            return reason
+        error = data.error if data.user_failure_data is None else None
+        while error is not None:
+            if error.cls_name in _PASSING:
+                return f"Dagster's storage failed with {error.cls_name}"
+            error = error.cause
+    return None
 
 
 def _is_deliberate(context: dg.RunFailureSensorContext) -> bool:

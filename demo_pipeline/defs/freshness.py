@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 import dagster as dg
 
 from demo_pipeline.defs.jobs import datasets_job, demonstration_job
+from demo_pipeline.defs.tags import OUTCOME_TAG, WAITING_OUTCOME
+from demo_pipeline.discovery.retry_pauses import retry_pause
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
 from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
 
@@ -36,21 +38,25 @@ class Attempts:
     Attributes:
         failed: number of runs that failed or were cancelled.
         ended: when the last of them ended, epoch seconds.
+        waited: how many of them something passing stopped, such as a full disk; these are tried
+            again without end.
     """
 
     failed: int = 0
     ended: float = 0.0
+    waited: int = 0
 
     def postponed(self, now: float, interval_s: float) -> str | None:
         """Why the next attempt has to wait; None when it may start.
 
-        The pause after a failed attempt doubles with each, starting at `interval_s` seconds.
+        The pause after a failed attempt doubles with each, starting at `interval_s` seconds, up to
+        half an hour.
         """
         if not self.failed:
             return None
-        if self.failed >= MOST_ATTEMPTS:
+        if self.failed - self.waited >= MOST_ATTEMPTS:
             return f"{self.failed} attempts failed: open the last run, then launch the job by hand"
-        left = self.ended + interval_s * 2 ** (self.failed - 1) - now
+        left = self.ended + retry_pause(self.failed, interval_s) - now
         return f"attempt {self.failed} failed; the next is in {left:.0f} s" if left > 0 else None
 
 
@@ -97,9 +103,21 @@ def progress(instance: dg.DagsterInstance) -> Progress:
 def attempts(instance: dg.DagsterInstance, job: str, state: str) -> Attempts:
     """The failed runs of a job for this state."""
     filters = dg.RunsFilter(job_name=job, tags={STATE_TAG: state}, statuses=_FAILED)
-    records = instance.get_run_records(filters, limit=MOST_ATTEMPTS)
+    records = instance.get_run_records(filters, limit=1)
     ends = [record.end_time or record.update_timestamp.timestamp() for record in records]
-    return Attempts(len(ends), max(ends, default=0.0))
+    tags = {STATE_TAG: state, OUTCOME_TAG: WAITING_OUTCOME}
+    waiting = dg.RunsFilter(job_name=job, tags=tags, statuses=_FAILED)
+    return Attempts(
+        instance.get_runs_count(filters),
+        max(ends, default=0.0),
+        instance.get_runs_count(waiting),
+    )
+
+
+def last_failed(instance: dg.DagsterInstance, job: str, state: str) -> bool:
+    """Whether the newest run of a job for this state failed or was cancelled."""
+    runs = instance.get_runs(dg.RunsFilter(job_name=job, tags={STATE_TAG: state}), limit=1)
+    return bool(runs) and runs[0].status in _FAILED
 
 
 def unfinished(instance: dg.DagsterInstance, jobs: Sequence[str]) -> bool:

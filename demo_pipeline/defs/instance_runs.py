@@ -3,9 +3,11 @@
 Belongs here: discovery's `RunHistory` over a Dagster instance, and the path of discovery's ledger.
 """
 
+import datetime as dt
 import hashlib
 import time
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Literal
 
@@ -14,10 +16,14 @@ import dagster as dg
 from demo_pipeline.defs.jobs import demonstration_job
 from demo_pipeline.defs.tags import (
     FINGERPRINT_TAG,
+    INTERRUPTED_OUTCOME,
+    KILLED_OUTCOME,
     OUTCOME_TAG,
     PARTITION_NAME_TAG,
     RUN_KEY_TAG,
     SUPERSEDED_OUTCOME,
+    WAITING_OUTCOME,
+    WAITING_TAG,
     WILL_RETRY_TAG,
 )
 from demo_pipeline.discovery.ledger import Ledger
@@ -32,6 +38,13 @@ _EVENT_DELAY_SECONDS = 60.0  # at most between the times of an event and of its 
 _NEWEST_RUNS = 50  # read per demonstration; runs that people launch have no fingerprint
 _EVENTS = 200  # of each type, per tick
 _PAGE = 500
+_HOUR = 3600.0
+_NOTED_OUTCOMES = {
+    WAITING_OUTCOME: RunOutcome.WAITING,
+    KILLED_OUTCOME: RunOutcome.LOST,
+    INTERRUPTED_OUTCOME: RunOutcome.LOST,
+}
+_NOT_LOST = {SUPERSEDED_OUTCOME, WAITING_OUTCOME, INTERRUPTED_OUTCOME}  # they cost no attempt
 _FAILED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 _LAST = dg.AssetKey(STAGES[-1].name)
 _Event = dg.DagsterEventType
@@ -60,8 +73,11 @@ class InstanceRuns:
             return None
         fingerprint = records[-1].dagster_run.tags[FINGERPRINT_TAG]
         outcome = self._outcome(id, records[-1])
-        if outcome is RunOutcome.LOST:
+        if outcome in {RunOutcome.LOST, RunOutcome.WAITING}:
             outcome = _manual_outcome(records[:-1]) or outcome
+        if outcome is RunOutcome.WAITING:
+            reason = records[-1].dagster_run.tags.get(WAITING_TAG, "")
+            return Launch(fingerprint, outcome, waits=self._waits(id, fingerprint), reason=reason)
         lost = self._lost(id, fingerprint) if outcome is RunOutcome.LOST else 0
         return Launch(fingerprint, outcome, lost)
 
@@ -73,6 +89,12 @@ class InstanceRuns:
     def has_run(self, run_key: str) -> bool:
         """Whether a run with this key exists."""
         return bool(self._instance.get_run_ids(dg.RunsFilter(tags={RUN_KEY_TAG: run_key}), limit=1))
+
+    def recent_waits(self) -> int:
+        """Number of runs that ended waiting within the last hour."""
+        hour = dt.datetime.fromtimestamp(time.time() - _HOUR, dt.UTC)
+        tags = {OUTCOME_TAG: WAITING_OUTCOME}
+        return self._instance.get_runs_count(dg.RunsFilter(tags=tags, updated_after=hour))
 
     def ended(self, token: str | None) -> EndedRuns:
         """Partitions of the runs that failed or were cancelled since `token`.
@@ -100,11 +122,20 @@ class InstanceRuns:
         run = record.dagster_run
         if run.tags.get(OUTCOME_TAG) == SUPERSEDED_OUTCOME:
             return RunOutcome.SUPERSEDED
+        if run.status is dg.DagsterRunStatus.FAILURE:
+            return self._failed_outcome(demonstration, record)
         if run.status is dg.DagsterRunStatus.CANCELED:
             return RunOutcome.LOST
-        if not run.is_finished or run.tags.get(WILL_RETRY_TAG) == "true":
+        return RunOutcome.ENDED if run.is_finished else RunOutcome.LIVE
+
+    def _failed_outcome(self, demonstration: str, record: dg.RunRecord) -> RunOutcome:
+        run = record.dagster_run
+        noted = run.tags.get(OUTCOME_TAG)
+        if run.tags.get(WILL_RETRY_TAG) == "true":
             return RunOutcome.LIVE
-        if run.is_success or read_quarantine(self._store, demonstration) is not None:
+        if noted in _NOTED_OUTCOMES:
+            return _NOTED_OUTCOMES[noted]
+        if read_quarantine(self._store, demonstration) is not None:
             return RunOutcome.ENDED
         ended = record.end_time or record.update_timestamp.timestamp()
         return RunOutcome.LIVE if time.time() - ended < FAILURE_GRACE_SECONDS else RunOutcome.LOST
@@ -115,10 +146,14 @@ class InstanceRuns:
             dg.RunsFilter(tags=tags, statuses=_FAILED), limit=_NEWEST_RUNS
         )
         return sum(
-            run.tags.get(WILL_RETRY_TAG) != "true"
-            and run.tags.get(OUTCOME_TAG) != SUPERSEDED_OUTCOME
+            run.tags.get(WILL_RETRY_TAG) != "true" and run.tags.get(OUTCOME_TAG) not in _NOT_LOST
             for run in ended
         )
+
+    def _waits(self, demonstration: str, fingerprint: str) -> int:
+        tags = {PARTITION_NAME_TAG: demonstration, FINGERPRINT_TAG: fingerprint}
+        runs = self._instance.get_runs(dg.RunsFilter(tags=tags), limit=_NEWEST_RUNS)
+        return sum(1 for _ in takewhile(_is_waiting, runs))
 
     def _ends(self, kind: _Kind, after: int) -> tuple[list[str], int]:
         """(ids of runs with such an event, number of the last event not to be read again)."""
@@ -139,6 +174,10 @@ class InstanceRuns:
         filters = dg.RunsFilter(run_ids=run_ids, job_name=demonstration_job.name)
         runs = self._instance.get_runs(filters)
         return {run.tags[PARTITION_NAME_TAG] for run in runs if PARTITION_NAME_TAG in run.tags}
+
+
+def _is_waiting(run: dg.DagsterRun) -> bool:
+    return run.tags.get(OUTCOME_TAG) == WAITING_OUTCOME and not run.is_success
 
 
 def newest_launch(instance: dg.DagsterInstance, demonstration: str) -> dg.DagsterRun | None:

@@ -4,120 +4,249 @@ Belongs here: registering uploads, running Dagster jobs in process, and collecti
 The runs are recorded in the instance like any other, so that the UI shows them.
 """
 
-import multiprocessing
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+import time
+import uuid
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from concurrent.futures import Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from typing import Any
 
 import dagster as dg
 
-from demo_pipeline.defs import error_redaction, partitions, reporting
+from demo_pipeline.defs import partitions, reporting
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.jobs import datasets_job, demonstration_job, tasks_job
+from demo_pipeline.defs.run_recovery import (
+    close_dead_runs,
+    close_own_run,
+    heartbeat,
+    local_run_tags,
+    recover,
+)
+from demo_pipeline.defs.run_results import (
+    only_failed_deliberately,
+    run_errors,
+    waits_for,
+    was_interrupted,
+)
 from demo_pipeline.defs.tags import (
     FINGERPRINT_TAG,
     FORCE_TAG,
+    INTERRUPTED_OUTCOME,
     OUTCOME_TAG,
     SUPERSEDED_OUTCOME,
 )
+from demo_pipeline.defs.waiting_runs import WaitingDemonstration, waiting_demonstrations
+from demo_pipeline.defs.worker_pool import helpers_without_interrupts, worker_pool
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
 from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
 from demo_pipeline.pipeline.outcomes import DatasetOutcome, DemonstrationOutcome
 from demo_pipeline.pipeline.quarantine import read_quarantine
+from demo_pipeline.pipeline.transient import transient_reason
 from demo_pipeline.settings import Settings
 from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint
 
+Pause = Callable[[str, float], None]
+"""Gets what is waited for and the seconds to wait, and returns after them."""
+RETRY_PAUSES = (5.0, 15.0, 45.0)  # seconds; together they outlast a minute of trouble
 _CHANGED = "raw_recordings: the upload changed while it was read; run it again"
 _DIED = "the worker process died; open the run in the UI and the system's log"
-_OURS = ("demo_pipeline.problems.", "demo_pipeline.storage.", f"{error_redaction.__name__}.")
 _QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
 def register_uploads(workspace: Workspace) -> tuple[list[str], list[str]]:
-    """(all ids in the uploads root, the ids that were not registered before)."""
+    """(all ids in the uploads root, the ids that were not registered before).
+
+    What dead processes left behind is cleared away first.
+    """
     ids = [upload.id for upload in workspace.uploads.list_demonstrations()]
     with dg.DagsterInstance.get() as instance:
+        recover(instance, workspace)
         return ids, partitions.register_partitions(instance, ids)
 
 
-def _execute(settings: Settings, job: str, *, force: bool) -> dg.ExecuteInProcessResult:
-    """Run an unpartitioned job in this process; failures are in the result."""
+def read_waiting() -> list[WaitingDemonstration]:
+    """The demonstrations that something passing stopped, such as a full disk."""
     with dg.DagsterInstance.get() as instance:
-        return (
-            build_defs(settings)
-            .resolve_job_def(job)
-            .execute_in_process(
-                instance=instance,
-                run_config=_QUIET,
-                tags={FORCE_TAG: str(force).lower()},
-                raise_on_error=False,
-            )
-        )
+        return waiting_demonstrations(instance)
 
 
-def read_tasks(settings: Settings, *, force: bool) -> list[str]:
+def close_interrupted_runs() -> None:
+    """Close the runs whose processes were ended by Ctrl-C."""
+    with dg.DagsterInstance.get() as instance:
+        close_dead_runs(instance, interrupted=True)
+
+
+def _execute(settings: Settings, job: str, *, force: bool) -> dg.ExecuteInProcessResult:
+    """Run an unpartitioned job in this process; failures are in the result.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C, which Dagster turns into a failure.
+    """
+    run_id = str(uuid.uuid4())
+    with dg.DagsterInstance.get() as instance, heartbeat(instance):
+        try:
+            with helpers_without_interrupts():  # the heartbeat's thread receives them
+                result = (
+                    build_defs(settings)
+                    .resolve_job_def(job)
+                    .execute_in_process(
+                        instance=instance,
+                        run_config=_QUIET,
+                        tags={FORCE_TAG: str(force).lower(), **local_run_tags(run_id)},
+                        raise_on_error=False,
+                        run_id=run_id,
+                    )
+                )
+        except BaseException:
+            close_own_run(instance, run_id)
+            raise
+        if was_interrupted(result):
+            instance.add_run_tags(run_id, {OUTCOME_TAG: INTERRUPTED_OUTCOME})
+            raise KeyboardInterrupt
+    return result
+
+
+def _execute_patiently(
+    settings: Settings, job: str, pause: Pause, *, force: bool
+) -> dg.ExecuteInProcessResult:
+    """Run an unpartitioned job, again after each pause while it waits."""
+    for seconds in RETRY_PAUSES:
+        result = _execute(settings, job, force=force)
+        reason = waits_for(result)
+        if reason is None:
+            return result
+        pause(f"{job}: {reason}", seconds)
+    return _execute(settings, job, force=force)
+
+
+def read_tasks(settings: Settings, pause: Pause, *, force: bool) -> list[str]:
     """Run the asset `osworld_tasks`; returns why it failed, empty when it did not."""
-    result = _execute(settings, tasks_job.name, force=force)
-    return [] if result.success else _errors(result)
+    result = _execute_patiently(settings, tasks_job.name, pause, force=force)
+    return [] if result.success else run_errors(result)
 
 
 def process(
-    settings: Settings, ids: Sequence[str], workers: int, *, force: bool
-) -> Iterator[DemonstrationOutcome]:
+    settings: Settings,
+    ids: Sequence[str],
+    workers: int,
+    pause: Pause = lambda _, seconds: time.sleep(seconds),
+    *,
+    force: bool = False,
+    forced: Collection[str] = (),
+) -> Generator[DemonstrationOutcome]:
     """Run the stages of each demonstration in worker processes; yields outcomes as they finish.
 
     When a worker dies, the unfinished demonstrations are tried once more, each in its own process.
+    Those that wait are tried again after each of `RETRY_PAUSES`, a few of them first.
+
+    Args:
+        settings: every path and threshold.
+        ids: to process.
+        workers: number of processes.
+        pause: called with what is waited for and the seconds to wait.
+        force: build every output of every demonstration again.
+        forced: only of these demonstrations.
     """
+    forced = ids if force else forced
+    waiting: dict[str, DemonstrationOutcome] = {}
+    for outcome in _process_all(settings, ids, workers, forced):
+        if outcome.status == "waiting":
+            waiting[outcome.demonstration] = outcome
+        else:
+            yield outcome
+    for seconds in RETRY_PAUSES:
+        if not waiting:
+            return
+        pause(next(iter(waiting.values())).reasons[0], seconds)
+        some = list(waiting)[: max(1, workers)]
+        for part in (some, [key for key in waiting if key not in some]):
+            for outcome in _process_all(settings, part, workers, forced):
+                if outcome.status == "waiting":
+                    waiting[outcome.demonstration] = outcome
+                else:
+                    del waiting[outcome.demonstration]
+                    yield outcome
+            if waiting.keys() >= set(part):  # the trouble lasts: the others would only fail, too
+                break
+    yield from waiting.values()
+
+
+def _process_all(
+    settings: Settings, ids: Sequence[str], workers: int, forced: Collection[str]
+) -> Iterator[DemonstrationOutcome]:
+    """Every demonstration once, and once more alone when a worker died."""
+    if not ids:
+        return
     values = settings.model_dump(mode="json")
     unfinished: list[str] = []
-    with _pool(max(1, min(workers, len(ids)))) as pool:
-        waiting: dict[Future[DemonstrationOutcome], str] = {
-            pool.submit(_process_one, values, key, force=force): key for key in ids
+    with worker_pool(max(1, min(workers, len(ids)))) as pool:
+        running: dict[Future[DemonstrationOutcome], str] = {
+            pool.submit(_process_one, values, key, force=key in forced): key for key in ids
         }
-        for future in as_completed(waiting):
+        for future in as_completed(running):
             try:
                 yield future.result()
             except BrokenProcessPool:
-                unfinished.append(waiting[future])
+                unfinished.append(running[future])
     for key in sorted(unfinished):
-        with _pool(1) as pool:
+        _close_dead_runs()
+        with worker_pool(1) as pool:
             try:
-                yield pool.submit(_process_one, values, key, force=force).result()
+                yield pool.submit(_process_one, values, key, force=key in forced).result()
             except BrokenProcessPool:
                 yield DemonstrationOutcome(key, "crashed", reasons=(_DIED,))
+    if unfinished:
+        _close_dead_runs()
 
 
-def _pool(workers: int) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+def _close_dead_runs() -> None:
+    with dg.DagsterInstance.get() as instance:
+        close_dead_runs(instance)
 
 
 def _process_one(
     values: dict[str, Any], demonstration: str, *, force: bool
 ) -> DemonstrationOutcome:
-    settings = Settings(**values)
+    """Any error is the outcome of this demonstration, and of no other."""
+    try:
+        return _run_stages(Settings(**values), demonstration, force=force)
+    except Exception as error:  # noqa: BLE001 - the other demonstrations go on
+        reason = transient_reason(error)
+        if reason is not None:
+            return DemonstrationOutcome(demonstration, "waiting", reasons=(reason,))
+        cause = f"a defect of the pipeline: {type(error).__name__}; please report it"
+        return DemonstrationOutcome(demonstration, "crashed", reasons=(cause,))
+
+
+def _run_stages(settings: Settings, demonstration: str, *, force: bool) -> DemonstrationOutcome:
     workspace = Workspace.open(settings)
     job = build_defs(settings).resolve_job_def(demonstration_job.name)
-    with dg.DagsterInstance.get() as instance:
+    run_id = str(uuid.uuid4())
+    with dg.DagsterInstance.get() as instance, heartbeat(instance):
         result = job.execute_in_process(
             partition_key=demonstration,
             instance=instance,
             run_config=_QUIET,
-            tags=_tags(workspace, demonstration, force=force),
+            tags={**_tags(workspace, demonstration, force=force), **local_run_tags(run_id)},
             raise_on_error=False,
+            run_id=run_id,
         )
-        run = instance.get_run_by_id(result.run_id)
+        run = instance.get_run_by_id(run_id)
     if run is not None and run.tags.get(OUTCOME_TAG) == SUPERSEDED_OUTCOME:
         return DemonstrationOutcome(demonstration, "superseded", reasons=(_CHANGED,))
     if result.success:
         current = workspace.store.current(TRAJECTORIES_STAGE.output(demonstration))
         summary = dict(current.manifest.summary) if current else {}
         return DemonstrationOutcome(demonstration, "done", summary)
+    waits = waits_for(result)
+    if waits is not None:
+        return DemonstrationOutcome(demonstration, "waiting", reasons=(waits,))
     record = read_quarantine(workspace.store, demonstration)
-    if record is None or not _is_deliberate(result):
-        return DemonstrationOutcome(demonstration, "crashed", reasons=tuple(_errors(result)))
+    if record is None or not only_failed_deliberately(result):
+        return DemonstrationOutcome(demonstration, "crashed", reasons=tuple(run_errors(result)))
     problems = (replace(problem, demonstration="") for problem in reporting.recorded(record))
     reasons = tuple(f"{record.stage}: {problem}" for problem in problems)
     return DemonstrationOutcome(demonstration, "quarantined", reasons=reasons)
@@ -130,42 +259,12 @@ def _tags(workspace: Workspace, demonstration: str, *, force: bool) -> dict[str,
     return {FORCE_TAG: str(force).lower(), **fingerprint}
 
 
-def _is_deliberate(result: dg.ExecuteInProcessResult) -> bool:
-    """Whether every step that failed did so with a `Failure`, not with a defect."""
-    failed = result.get_step_failure_events()
-    return all(event.step_failure_data.user_failure_data is not None for event in failed)
-
-
-def _errors(result: dg.ExecuteInProcessResult) -> list[str]:
-    errors = [
-        f"{event.step_key}: {_message(event.step_failure_data)}"
-        for event in result.get_step_failure_events()
-    ]
-    return errors or ["the run failed; open it in the UI"]
-
-
-def _message(data: Any) -> str:
-    """Why a step failed: the description of a `Failure`, else the message of the first error.
-
-    Messages of errors that are not ours are left out, since they may quote typed text.
-    """
-    if data.user_failure_data is not None and data.user_failure_data.description:
-        return str(data.user_failure_data.description)
-    error = data.error
-    while error is not None and error.cause is not None:
-        error = error.cause
-    if error is None:
-        return "the step failed"
-    line = str(error.message).strip().partition("\n")[0]
-    if not line.startswith(_OURS):
-        return f"{error.cls_name}; open the run in the UI"
-    return f"{error.cls_name}: {line.partition(': ')[2]}"
-
-
-def build_datasets(settings: Settings, *, force: bool) -> tuple[list[DatasetOutcome], list[str]]:
+def build_datasets(
+    settings: Settings, pause: Pause, *, force: bool
+) -> tuple[list[DatasetOutcome], list[str]]:
     """Run the job that builds the datasets; returns (datasets that were built, errors)."""
     store = Workspace.open(settings).store
-    result = _execute(settings, datasets_job.name, force=force)
+    result = _execute_patiently(settings, datasets_job.name, pause, force=force)
     paths = {
         event.asset_key.path[-1]: str(
             event.step_materialization_data.materialization.metadata["path"].value
@@ -181,4 +280,4 @@ def build_datasets(settings: Settings, *, force: bool) -> tuple[list[DatasetOutc
             summary = version.manifest.summary if version else {}
             counts = {key: summary[key] for key in stage.counts if key in summary}
             outcomes.append(DatasetOutcome(stage.name, path, counts))
-    return outcomes, [] if result.success else _errors(result)
+    return outcomes, [] if result.success else run_errors(result)

@@ -3,17 +3,30 @@
 Belongs here: names of tags and their values.
 """
 
-from dagster._core.storage.tags import PARTITION_NAME_TAG, RUN_KEY_TAG, WILL_RETRY_TAG
+from dagster._core.storage.tags import (
+    MAX_RETRIES_TAG,
+    PARTITION_NAME_TAG,
+    PRIORITY_TAG,
+    RUN_KEY_TAG,
+    WILL_RETRY_TAG,
+)
 
 __all__ = [
     "FINGERPRINT_TAG",
     "FORCE_TAG",
+    "INTERRUPTED_OUTCOME",
+    "KILLED_OUTCOME",
+    "MAX_RETRIES_TAG",
     "OUTCOME_TAG",
     "OWNERS",
     "PARTITION_NAME_TAG",
+    "PRIORITY_TAG",
+    "PROCESS_TAG",
     "REASON_TAG",
     "RUN_KEY_TAG",
     "SUPERSEDED_OUTCOME",
+    "WAITING_OUTCOME",
+    "WAITING_TAG",
     "WILL_RETRY_TAG",
 ]
 
@@ -23,3 +36,8 @@ FINGERPRINT_TAG = "demo_pipeline/fingerprint"  # of the listing of the upload th
 OUTCOME_TAG = "demo_pipeline/outcome"
 REASON_TAG = "demo_pipeline/reason"  # why discovery requested the run
 SUPERSEDED_OUTCOME = "superseded"
+WAITING_OUTCOME = "waiting"  # something that passes by itself stopped it; WAITING_TAG says what
+WAITING_TAG = "demo_pipeline/waiting_for"
+KILLED_OUTCOME = "killed"  # the process of a run of the command line ended without a result
+INTERRUPTED_OUTCOME = "interrupted"  # the same by Ctrl-C or a restart of the machine
+PROCESS_TAG = "demo_pipeline/process"  # run id, then the `ProcessIdentity` that executes the run

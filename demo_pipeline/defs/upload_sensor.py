@@ -11,9 +11,11 @@ import dagster as dg
 from demo_pipeline.defs.instance_runs import InstanceRuns, open_ledger
 from demo_pipeline.defs.jobs import demonstration_job
 from demo_pipeline.defs.partitions import DEMONSTRATIONS, unregistered
-from demo_pipeline.defs.tags import FINGERPRINT_TAG, REASON_TAG
+from demo_pipeline.defs.run_recovery import recover
+from demo_pipeline.defs.tags import FINGERPRINT_TAG, PRIORITY_TAG, REASON_TAG
 from demo_pipeline.defs.task_sensor import needs_catalog
 from demo_pipeline.discovery.decisions import Request
+from demo_pipeline.discovery.run_history import RunOutcome
 from demo_pipeline.discovery.tick import Tick, tick
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.crash_quarantine import quarantine_collisions
@@ -23,6 +25,8 @@ _NO_CATALOG = (
     "waiting for the catalog of OSWorld tasks, which demonstrations are compared with; the sensor "
     "tasks_changed launches the job read_osworld_tasks"
 )
+
+_TRIED_BEFORE = {RunOutcome.LOST, RunOutcome.WAITING}
 
 
 def build_new_uploads(interval_seconds: int) -> dg.SensorDefinition:
@@ -39,6 +43,8 @@ def build_new_uploads(interval_seconds: int) -> dg.SensorDefinition:
     def evaluate(
         context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
     ) -> dg.SensorResult | dg.SkipReason:
+        for line in recover(context.instance, workspace):
+            context.log.warning(line)
         try:
             if needs_catalog(workspace):
                 return dg.SkipReason(_NO_CATALOG)
@@ -70,8 +76,8 @@ def _tick(instance: dg.DagsterInstance, workspace: Workspace) -> Tick:
 
 
 def _run_request(request: Request) -> dg.RunRequest:
-    return dg.RunRequest(
-        run_key=request.run_key,
-        partition_key=request.id,
-        tags={FINGERPRINT_TAG: request.fingerprint, REASON_TAG: request.reason},
-    )
+    """A run; in the queue, what was tried before waits for new and changed uploads."""
+    tags = {FINGERPRINT_TAG: request.fingerprint, REASON_TAG: request.reason}
+    if request.reason in _TRIED_BEFORE:
+        tags[PRIORITY_TAG] = "-1"
+    return dg.RunRequest(run_key=request.run_key, partition_key=request.id, tags=tags)

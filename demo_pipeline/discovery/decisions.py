@@ -53,7 +53,8 @@ class Request:
         id: the demonstration, which is the partition.
         run_key: `id@fingerprint[:16]`, with `#n` when runs with the keys before were launched.
         fingerprint: of the upload, 64 hex.
-        reason: `new`, `changed`, `superseded`, `lost` or the reason of a requested rerun.
+        reason: `new`, `changed`, `superseded`, `lost`, `waiting` or the reason of a requested
+            rerun.
     """
 
     id: str
@@ -211,7 +212,8 @@ def reason_to_run(record: UploadRecord, last: Launch | None, rerun: str | None) 
         return None if record.accepted == record.fingerprint else "new"
     if last.fingerprint != record.fingerprint:
         return "changed"
-    return last.outcome.value if last.superseded or last.should_retry else None
+    again = last.superseded or last.retry_after is not None
+    return last.outcome.value if again else None
 
 
 def next_run_key(history: RunHistory, record: UploadRecord, fingerprint: str) -> str:

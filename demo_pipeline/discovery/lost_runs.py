@@ -1,4 +1,4 @@
-"""Uploads whose run was lost after the upload was accepted.
+"""Uploads whose run was lost, or has to wait, after the upload was accepted.
 
 Belongs here: marking those uploads as due. Polling decides whether an upload needs another run.
 """
@@ -10,10 +10,12 @@ from demo_pipeline.discovery.tick_budget import TickBudget
 
 
 def mark_lost_due(ledger: Ledger, history: RunHistory, budget: TickBudget) -> None:
-    """Mark accepted uploads as due when their run was cancelled, or died, since the last tick."""
+    """Mark accepted uploads as due when their run was lost or has to wait since the last tick."""
     ended = history.ended(ledger.listing_cursor(ListingKind.ENDS).token)
-    idle = ledger.idle(ended.ids)
-    lost = [key for key in idle if (last := history.last(key)) and last.should_retry]
+    last = {key: history.last(key) for key in ledger.idle(ended.ids)}
+    pauses = {key: launch.retry_after for key, launch in last.items() if launch is not None}
     with ledger.transaction():
-        ledger.mark_due(lost, budget.start)
+        for key, pause in pauses.items():
+            if pause is not None:
+                ledger.mark_due([key], budget.start + pause)
         ledger.set_listing_cursor(ListingKind.ENDS, ListingCursor(ended.token))

@@ -23,7 +23,8 @@ from demo_pipeline.discovery.decisions import (
     restart_wait,
 )
 from demo_pipeline.discovery.ledger import Ledger
-from demo_pipeline.discovery.run_history import Launch, RunHistory
+from demo_pipeline.discovery.retry_pauses import FIRST_PAUSE_SECONDS, RETRIES_PER_HOUR
+from demo_pipeline.discovery.run_history import Launch, RunHistory, RunOutcome
 from demo_pipeline.discovery.tick_budget import TickBudget
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.storage.errors import StorageError
@@ -89,6 +90,7 @@ class Poller:
         self._objects, self._ledger, self._history = objects, ledger, history
         self._settings, self._budget = settings, budget
         self._failed = 0
+        self._retries: int | None = None  # still allowed in this hour; counted when needed
 
     def confirm_launched(self, until: float) -> None:
         """Accept those whose requested run was launched; the others stay requested."""
@@ -162,6 +164,8 @@ class Poller:
         reason = reason_to_run(record, last, self._rerun_reason(record.id))
         if reason is None:
             self._write(accept(record))
+        elif reason == RunOutcome.WAITING and not self._may_retry():
+            self._write(replace(record, due=time + FIRST_PAUSE_SECONDS))
         else:
             key = next_run_key(self._history, record, fingerprint)
             self._write(
@@ -169,6 +173,13 @@ class Poller:
             )
             self.requests.append(Request(record.id, key, fingerprint, reason))
         self.complete.append(record.id)
+
+    def _may_retry(self) -> bool:
+        """Whether another run that had to wait may be tried in this hour."""
+        if self._retries is None:
+            self._retries = RETRIES_PER_HOUR - self._history.recent_waits()
+        self._retries -= 1
+        return self._retries >= 0
 
     def _rerun_reason(self, demonstration: str) -> str | None:
         """The reason of a requested rerun that was not launched yet."""
@@ -187,9 +198,10 @@ class Poller:
 
 
 def _confirmed(record: UploadRecord, last: Launch | None, budget: TickBudget) -> UploadRecord:
-    """The accepted record, unless the requested run was superseded or lost already."""
+    """The accepted record, unless the requested run was superseded; due when it has to be rerun."""
     if last is None or last.fingerprint != record.fingerprint:
         return accept(record)
     if last.superseded:
         return restart_wait(record, budget.time())
-    return replace(accept(record), due=budget.start if last.should_retry else None)
+    pause = last.retry_after
+    return replace(accept(record), due=None if pause is None else budget.start + pause)

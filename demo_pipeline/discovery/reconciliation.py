@@ -3,8 +3,8 @@
 Belongs here: that sum, and the problems that name whatever does not fit into it.
 """
 
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from demo_pipeline.discovery.decisions import UploadState
 from demo_pipeline.discovery.ledger import Ledger
@@ -21,7 +21,7 @@ class Reconciliation:
         accepted: a run for the present files has built the trajectory, or is queued or running.
         quarantined: with a quarantine record, or several folders have the id.
         pending: not seen yet, incomplete, not yet stable, returned after it was gone, or to be run
-            again because a run was lost.
+            again because a run was lost or had to wait.
         gone: no longer in the uploads.
         problems: what does not fit. Only an error makes the sum wrong.
     """
@@ -46,10 +46,12 @@ class UnfinishedUploads:
     Attributes:
         again: discovery requests another run.
         lost: no other run follows.
+        waiting: those of `again` that something passing stopped → what that is.
     """
 
     again: frozenset[str] = frozenset()
     lost: frozenset[str] = frozenset()
+    waiting: Mapping[str, str] = field(default_factory=dict)
 
 
 def unfinished_uploads(
@@ -62,16 +64,18 @@ def unfinished_uploads(
         built: ids with a committed trajectory.
         history: the runs that were launched.
     """
-    again, lost = set(), set()
+    again, lost, waiting = set(), set(), {}
     for key in accepted:
         last = history.last(key)
-        if last is not None and (last.superseded or last.should_retry):
+        if last is not None and (last.superseded or last.retry_after is not None):
             again.add(key)
+            if last.outcome is RunOutcome.WAITING:
+                waiting[key] = last.reason
         elif last is not None and last.outcome is RunOutcome.LIVE:
             continue
         elif key not in built or (last is not None and last.outcome is RunOutcome.LOST):
             lost.add(key)
-    return UnfinishedUploads(frozenset(again), frozenset(lost))
+    return UnfinishedUploads(frozenset(again), frozenset(lost), waiting)
 
 
 def reconcile(
@@ -100,7 +104,7 @@ def reconcile(
     in_quarantine = (set(quarantined) | colliding) & (present - unknown)
     rest = present - unknown - in_quarantine
     launched = {key for key in rest if states[key] is UploadState.ACCEPTED}
-    lost = launched & unfinished.lost
+    lost, waiting = launched & unfinished.lost, unfinished.waiting.keys()
     accepted = launched - unfinished.again - lost
     pending = rest - accepted - lost | (unknown if recent_tick else set())
     return Reconciliation(
@@ -112,6 +116,7 @@ def reconcile(
         problems=(
             *(_unknown(key, recent_tick=recent_tick) for key in sorted(unknown)),
             *map(_lost, sorted(lost)),
+            *(_waiting(key, unfinished.waiting[key]) for key in sorted(pending & waiting)),
             *map(_vanished, sorted(gone & known_present)),
             *map(_stray, sorted(set(quarantined) - present - gone)),
         ),
@@ -141,6 +146,17 @@ def _lost(demonstration: str) -> Problem:
         ".",
         "has no trajectory from its last run, which was cancelled, died or was deleted",
         remedy="check its runs in the UI, then process the demonstration again",
+        demonstration=demonstration,
+    )
+
+
+def _waiting(demonstration: str, reason: str) -> Problem:
+    return Problem(
+        "waiting_upload",
+        ".",
+        f"is waiting: {reason}",
+        remedy="nothing, if that passes: it is tried again with growing pauses, up to half an hour",
+        severity=Severity.WARNING,
         demonstration=demonstration,
     )
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
+from demo_pipeline.discovery.retry_pauses import retry_pause
+
 MAX_LOST_RUNS = 3  # after so many lost runs for one upload no other is launched
 
 
@@ -18,12 +20,14 @@ class RunOutcome(StrEnum):
     `ended`: with a result, or with a quarantine record.
     `superseded`: without a result, because the upload had changed.
     `lost`: cancelled, or dead without a quarantine record.
+    `waiting`: stopped by something that passes by itself, such as a full disk.
     """
 
     LIVE = "live"
     ENDED = "ended"
     SUPERSEDED = "superseded"
     LOST = "lost"
+    WAITING = "waiting"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +38,15 @@ class Launch:
         fingerprint: of the upload it was launched for, 64 hex.
         outcome: how it ended.
         lost: how many runs for this fingerprint were lost; only counted when this run was.
+        waits: how many runs in a row ended waiting, this one included.
+        reason: what a waiting run waits for, in plain words.
     """
 
     fingerprint: str
     outcome: RunOutcome = RunOutcome.LIVE
     lost: int = 0
+    waits: int = 0
+    reason: str = ""
 
     @property
     def superseded(self) -> bool:
@@ -49,6 +57,13 @@ class Launch:
     def should_retry(self) -> bool:
         """Whether it was lost, and fewer than `MAX_LOST_RUNS` were."""
         return self.outcome is RunOutcome.LOST and self.lost < MAX_LOST_RUNS
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds from its end to the next run for the same upload; None when none follows."""
+        if self.outcome is RunOutcome.WAITING:
+            return retry_pause(self.waits)
+        return 0.0 if self.should_retry else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +87,10 @@ class RunHistory(Protocol):
 
     def has_run(self, run_key: str) -> bool:
         """Whether a run with this key was launched."""
+        ...
+
+    def recent_waits(self) -> int:
+        """How many runs ended waiting within the last hour."""
         ...
 
     def ended(self, token: str | None) -> EndedRuns:

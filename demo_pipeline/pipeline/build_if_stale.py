@@ -59,7 +59,8 @@ def build_if_stale(
         DemonstrationError: raised by `build` or `check`; nothing is committed.
     """
     current = store.current(output)
-    if current and not force and current.manifest.recipe == recipe:
+    same = current is not None and not force and current.manifest.recipe == recipe
+    if current and same and store.is_complete(current):
         return _current(output, "unchanged", current)
     with store.stage(output) as staging:
         summary = build(staging)

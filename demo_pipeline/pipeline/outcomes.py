@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-DemonstrationStatus = Literal["done", "quarantined", "superseded", "crashed"]
+DemonstrationStatus = Literal["done", "quarantined", "superseded", "waiting", "crashed"]
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,8 @@ class DemonstrationOutcome:
     Attributes:
         demonstration: its id.
         status: `done`, `quarantined` (its input is at fault), `superseded` (the upload changed
-            during the run) or `crashed` (the run itself failed).
+            during the run), `waiting` (something passing stopped it, such as a full disk; it is
+            tried again) or `crashed` (the run itself failed).
         summary: of its trajectory; empty unless `done`.
         reasons: why it is not done, one line each.
     """

@@ -77,6 +77,8 @@ def is_up_to_date(workspace: Workspace, demonstration: str) -> bool:
             inputs = stage_inputs(workspace, stage, demonstration, versions, match)
             if current.manifest.recipe != stage_recipe(workspace, stage, inputs):
                 return False
+            if not workspace.store.is_complete(current):
+                return False
     except (DemonstrationError, MissingOutput):
         return False
     return True

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from demo_pipeline.common.system_errors import raise_system_trouble
 from demo_pipeline.datasets import task_table
 from demo_pipeline.datasets.task_matching import NO_CATALOG, TaskIndex, TaskMatch
 from demo_pipeline.formats.osworld.task_folder import read_task_folder
@@ -62,5 +63,6 @@ def _index(folder: Path, _content: str) -> TaskIndex:
     """The index of a version, which never changes; read once per process."""
     try:
         return TaskIndex.read(folder)
-    except (OSError, pa.ArrowException):
+    except (OSError, pa.ArrowException) as error:
+        raise_system_trouble(error)
         raise MissingOutput(CATALOG_OUTPUT) from None

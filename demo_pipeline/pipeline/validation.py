@@ -4,7 +4,9 @@ Belongs here: `demo-pipeline validate` without its console output. The formats o
 from the registry of dataset stages, the rules from each format's own package.
 """
 
-from collections.abc import Mapping
+import os
+import stat
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
@@ -13,6 +15,7 @@ from demo_pipeline.pipeline.validated_formats import OTHER_FORMATS
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import Settings
 
+LARGEST_DOCUMENT = 256 * 2**20  # bytes; an index of 100,000 trajectories has a fifth of that
 FORMATS: Mapping[str, ValidatedFormat] = {
     known.name: known
     for known in (
@@ -49,6 +52,38 @@ def _recognise_file(path: Path) -> str | None:
 
 def _share(folder: Path, known: ValidatedFormat) -> float:
     return sum((folder / name).exists() for name in known.files) / len(known.files)
+
+
+def unreadable_files(path: Path) -> Iterator[str]:
+    """Why a path cannot be validated: a sentence for each file that no program can read to its end.
+
+    Devices, pipes and sockets never end, and a JSON document is read as a whole.
+    """
+    for file in [path] if path.is_file() else _entries_below(path):
+        try:
+            status = file.stat()
+        except OSError:  # a link that leads nowhere is the validators' to report
+            continue
+        if stat.S_ISDIR(status.st_mode):
+            continue
+        if not stat.S_ISREG(status.st_mode):
+            yield f"{file}: is not a regular file, but a device, a pipe or a socket; remove it"
+        elif file.suffix == ".json" and status.st_size > LARGEST_DOCUMENT:
+            size = LARGEST_DOCUMENT // 2**20
+            yield f"{file}: has {status.st_size} bytes; a JSON document has {size} MiB at most"
+
+
+def _entries_below(folder: Path) -> Iterator[Path]:
+    """Everything below a folder, through links too; a folder that is reached twice counts once."""
+    seen: set[tuple[int, int]] = set()
+    for place, folders, files in os.walk(folder, followlinks=True):
+        status = Path(place).stat()
+        identity = (status.st_dev, status.st_ino)
+        if identity in seen:
+            folders.clear()
+            continue
+        seen.add(identity)
+        yield from (Path(place, name) for name in files)
 
 
 def validate(path: Path, name: str, settings: Settings) -> list[Problem]:

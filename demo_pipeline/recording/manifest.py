@@ -16,6 +16,7 @@ from demo_pipeline.common.hardlinks import link_or_copy
 from demo_pipeline.common.hashing import combined_digest, file_digest
 from demo_pipeline.common.json_files import dump_json
 from demo_pipeline.common.recording_files import LOG_FILE, META_FILE, RECORDING_FILES, VIDEO_FILE
+from demo_pipeline.common.system_errors import raise_system_trouble
 from demo_pipeline.formats.demonstration.meta import Meta, read_meta
 from demo_pipeline.problems import DemonstrationError, Problem, Severity
 from demo_pipeline.recording.video_probe import VideoProbe, probe_video
@@ -172,6 +173,7 @@ def read_manifest(folder: Path) -> RecordingManifest:
     try:
         return RecordingManifest.model_validate_json((folder / MANIFEST_FILE).read_bytes())
     except (OSError, ValidationError) as error:
+        raise_system_trouble(error)
         message = f"does not fit its model: {type(error).__name__}"
         raise DemonstrationError(
             Problem("invalid_manifest", MANIFEST_FILE, message, remedy=_REBUILD)

@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from demo_pipeline.common.recording_files import VIDEO_FILE
+from demo_pipeline.common.system_errors import raise_disk_trouble
 from demo_pipeline.problems import DemonstrationError, Problem, Severity
 from demo_pipeline.settings import RecordingSettings
 
@@ -78,6 +79,7 @@ def open_video(path: Path) -> Iterator[tuple[Any, Any]]:
             str(path), format="mp4", options={"protocol_whitelist": "file", "enable_drefs": "0"}
         )
     except (av.error.FFmpegError, OSError, ValueError) as error:
+        raise_disk_trouble(error, path)
         raise _unreadable(f"cannot be opened as MP4: {_reason(error)}") from None
     with container:
         if not container.streams.video:
@@ -110,6 +112,7 @@ def scan_packets(path: Path) -> PacketScan:
                 else:
                     shown.append(packet.pts)
         except av.error.FFmpegError as error:
+            raise_disk_trouble(error, path)
             if not shown:
                 raise _unreadable(f"no frame can be read: {_reason(error)}") from None
     if not shown or not keys or min(keys) > max(shown):
@@ -165,6 +168,7 @@ def _decode_ends(
         try:
             first = next(iter(container.decode(stream)), None)
         except av.error.FFmpegError as error:
+            raise_disk_trouble(error, path)
             raise _unreadable(f"the first frame cannot be decoded: {_reason(error)}") from None
         if first is None:
             raise _unreadable("the first frame cannot be decoded")
@@ -186,7 +190,8 @@ def _last_decoded(path: Path, scan: PacketScan) -> int | None:
             container.seek(int(scan.key_pts[-1]), stream=stream)
             for frame in container.decode(stream):
                 last = frame.pts if last is None else max(last, frame.pts)
-        except av.error.FFmpegError:
+        except av.error.FFmpegError as error:
+            raise_disk_trouble(error, path)
             return last
     return last
 

@@ -158,7 +158,29 @@ def test_a_build_that_failed_is_requested_again_under_another_key(
 
 
 def refuse(*_: object, **__: object) -> None:
+    raise ZeroDivisionError
+
+
+def wait(*_: object, **__: object) -> None:
     raise StorageError("the bucket does not answer")
+
+
+def test_a_build_that_waits_for_something_is_tried_again_without_end(
+    made: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    came(made)
+    monkeypatch.setattr(dataset_assets, "run_dataset_stage", wait)
+    keys = []
+    later = time.time()
+    for _ in range(MOST_ATTEMPTS + 2):
+        with monkeypatch.context() as patch:
+            patch.setattr(dataset_sensor.time, "time", lambda now=later: now)
+            [request] = ticked(made, "rebuild_datasets").requests
+        assert not launched(made, request, "build_datasets").success
+        assert "the next is in" in ticked(made, "rebuild_datasets").skipped
+        keys.append(request.run_key)
+        later += 2000
+    assert len(set(keys)) == MOST_ATTEMPTS + 2
 
 
 def test_before_anything_has_run_there_is_nothing_to_build(made: Bench) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from demo_pipeline.common.image_header import ImageInfo, probe_image
 from demo_pipeline.common.json_files import JsonFileError, load_json, parse_json
+from demo_pipeline.common.system_errors import raise_system_trouble
 from demo_pipeline.formats.cudag.config import config_faults, count_faults, is_ours
 from demo_pipeline.formats.cudag.cross_checks import CudagInventory, RecordPosition, short_digest
 from demo_pipeline.formats.cudag.fault import CudagFault, Scope, printable
@@ -231,6 +232,7 @@ def _open_image(folder: Path, name: str) -> _Image:
         data = (folder / name).read_bytes()
         return _Image(probe_image(data), "", short_digest(data))
     except (OSError, ValueError) as error:
+        raise_system_trouble(error)
         reason = error.strerror if isinstance(error, OSError) else str(error)
         return _Image(None, f"Image does not open ({reason})", None)
 

@@ -8,6 +8,7 @@ from demo_pipeline.actions.action_tables import read_actions
 from demo_pipeline.common.image_header import png_size
 from demo_pipeline.common.parquet import schema_problems
 from demo_pipeline.common.recording_files import VIDEO_FILE
+from demo_pipeline.common.system_errors import raise_system_trouble
 from demo_pipeline.observation.calibration.canvas import CANVAS_SIZE
 from demo_pipeline.observation.frames.final_frame import FINAL_FILE
 from demo_pipeline.observation.frames.screenshots import (
@@ -26,6 +27,7 @@ def check_screenshot_files(folder: Path, actions_folder: Path) -> list[Problem]:
     try:
         read_evidence(folder)
     except (OSError, ValidationError) as error:
+        raise_system_trouble(error)
         problems.append(Problem("wrong_schema", EVIDENCE_FILE, type(error).__name__))
     if problems:
         return problems
@@ -39,6 +41,7 @@ def check_screenshot_files(folder: Path, actions_folder: Path) -> list[Problem]:
         try:
             size = png_size(folder / name)
         except (OSError, ValueError) as error:
+            raise_system_trouble(error)
             reason = str(getattr(error, "strerror", None) or error)  # without the path
             problems.append(Problem("bad_picture", name, f"cannot be read: {reason}"))
             continue

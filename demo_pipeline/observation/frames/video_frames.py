@@ -16,6 +16,7 @@ import av
 import numpy as np
 from av.video.frame import PictureType
 
+from demo_pipeline.common.system_errors import raise_disk_trouble
 from demo_pipeline.recording.video_probe import PacketScan, open_video
 
 SAMPLE_STEP = 4  # pixels from one luma sample to the next, both ways
@@ -193,7 +194,8 @@ class _ForwardReader:
                         if picture.pts is not None:
                             reached = max(reached, picture.pts)
                             yield picture
-            except av.error.FFmpegError:
+            except av.error.FFmpegError as error:
+                raise_disk_trouble(error, Path(self._container.name))
                 following = int(np.searchsorted(keys, reached, side="right"))
             else:
                 return

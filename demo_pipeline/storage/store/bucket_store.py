@@ -21,7 +21,12 @@ from demo_pipeline.storage.store.bucket_layout import (
     require_bucket_document,
 )
 from demo_pipeline.storage.store.bucket_verification import verify_bucket_version
-from demo_pipeline.storage.store.bucket_versions import fetch_version, find_version, upload_version
+from demo_pipeline.storage.store.bucket_versions import (
+    fetch_version,
+    find_version,
+    has_all_objects,
+    upload_version,
+)
 from demo_pipeline.storage.store.integrity import OutputDamage, missing_output_damage
 from demo_pipeline.storage.store.layout import is_document, require_output
 from demo_pipeline.storage.store.local_cache import LocalCache
@@ -54,6 +59,10 @@ class BucketStore:
         if published is None or self._is_damaged(output, published):
             return None
         return find_version(self._objects, self._cache, (output, published))
+
+    def is_complete(self, version: Version) -> bool:
+        """See `Store`: by one listing."""
+        return has_all_objects(self._objects, version)
 
     @contextmanager
     def open(self, output: str) -> Iterator[tuple[Path, Version]]:
@@ -114,6 +123,10 @@ class BucketStore:
         """See `Store`: ages are by the bucket's clock there, by this machine's in the cache."""
         removed, current = collect_bucket_garbage(self._objects, self._cache, grace_seconds, now)
         return removed + self._cache.prune(current, grace_seconds, now)
+
+    def remove_leftovers(self) -> list[str]:
+        """See `Store`: in the local cache; a bucket never has unfinished files."""
+        return self._cache.local.remove_leftovers()
 
     def put_document(self, key: str, data: bytes) -> None:
         """See `Store`."""

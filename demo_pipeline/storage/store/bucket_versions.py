@@ -81,6 +81,15 @@ def find_version(
     return read[1]
 
 
+def has_all_objects(objects: Objects, version: Version) -> bool:
+    """Whether a listing shows the manifest and every file of the version in its size."""
+    stored = _stored_objects(objects, version)
+    files = expected_files(version).values()
+    return manifest_key(version.output, version.id) in stored and all(
+        file.key in stored and stored[file.key].size == file.size for file in files
+    )
+
+
 def with_linked_versions(objects: Objects, cache: LocalCache, version: Version) -> list[Version]:
     """The version itself, then every version that it links to, directly or not.
 

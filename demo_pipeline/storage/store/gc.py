@@ -6,6 +6,7 @@ Belongs here: which versions are needed, and the safe removal of the others.
 from collections.abc import Iterator
 from pathlib import Path
 
+from demo_pipeline.common.process_identity import has_ended
 from demo_pipeline.storage.store.disk import Disk
 from demo_pipeline.storage.store.integrity import load_version
 from demo_pipeline.storage.store.layout import (
@@ -14,6 +15,7 @@ from demo_pipeline.storage.store.layout import (
     StoreLayout,
     VersionKey,
     is_version_id,
+    owner_of,
 )
 
 
@@ -40,6 +42,18 @@ def collect_garbage(layout: StoreLayout, disk: Disk, grace_seconds: float, now: 
         path.relative_to(layout.root).as_posix()
         for path in abandoned
         if _remove_unfinished(disk, path)
+    ]
+
+
+def remove_leftovers(layout: StoreLayout, disk: Disk) -> list[str]:
+    """Remove drafts and staged directories whose process has ended, however new they are.
+
+    Returns:
+        Their paths relative to the store, sorted.
+    """
+    left = sorted(path for path in _unfinished(layout.staging) if has_ended(owner_of(path.name)))
+    return [
+        path.relative_to(layout.root).as_posix() for path in left if _remove_unfinished(disk, path)
     ]
 
 

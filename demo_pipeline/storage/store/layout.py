@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from demo_pipeline.common.atomic_write import hidden_name
+from demo_pipeline.common.process_identity import this_process
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.ids import is_safe_id
 from demo_pipeline.storage.store.version_manifest import VERSION_LENGTH
@@ -56,11 +57,11 @@ class StoreLayout:
 
     def staged(self, output: str) -> Path:
         """A new private directory to build a version in."""
-        return self.staging / output / hidden_name()
+        return self.staging / output / _owned_name()
 
     def draft(self) -> Path:
         """A new name for a file or folder that is unfinished, or about to be removed."""
-        return self.staging / hidden_name()
+        return self.staging / _owned_name()
 
     def pointer_target(self, output: str, version: str) -> str:
         """The text of the pointer of `output` when `version` is published."""
@@ -90,6 +91,11 @@ class StoreLayout:
                 yield path.relative_to(self.root).as_posix()
             elif path.is_dir():
                 pending += _visible(path)
+
+
+def owner_of(name: str) -> str:
+    """The mark of the process that made a staged directory or a draft with this name."""
+    return name.rpartition(".")[2]
 
 
 def _visible(folder: Path) -> list[Path]:
@@ -129,3 +135,7 @@ def require_document(key: str) -> None:
         raise StorageError(
             f"{key!r} cannot be the key of a document; use e.g. `quarantine/<id>.json`"
         )
+
+
+def _owned_name() -> str:
+    return f"{hidden_name()}.{this_process().mark}"

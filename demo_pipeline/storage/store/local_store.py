@@ -61,6 +61,10 @@ class LocalStore:
         version = load_version(self._layout, output, published) if published else None
         return version if version and has_all_files(self._layout, version) else None
 
+    def is_complete(self, version: Version) -> bool:
+        """See `Store`."""
+        return has_all_files(self._layout, version)
+
     @contextmanager
     def open(self, output: str) -> Iterator[tuple[Path, Version]]:
         """See `Store`: the version's own folder, which no later commit touches."""
@@ -142,6 +146,10 @@ class LocalStore:
     def collect(self, grace_seconds: float, now: float) -> list[str]:
         """See `Store`."""
         return gc.collect_garbage(self._layout, self._disk, grace_seconds, now)
+
+    def remove_leftovers(self) -> list[str]:
+        """See `Store`."""
+        return gc.remove_leftovers(self._layout, self._disk)
 
     def put_document(self, key: str, data: bytes) -> None:
         """See `Store`."""

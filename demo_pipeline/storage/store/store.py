@@ -35,6 +35,10 @@ class Store(Protocol):
         """The published version; None without one, or when a file is missing or resized."""
         ...
 
+    def is_complete(self, version: Version) -> bool:
+        """Whether every file of a published version exists in its size; asks the bucket itself."""
+        ...
+
     def open(self, output: str) -> AbstractContextManager[tuple[Path, Version]]:
         """A local folder with the current version's content, links included, for reading only.
 
@@ -88,6 +92,10 @@ class Store(Protocol):
         Returns:
             Names of what was removed.
         """
+        ...
+
+    def remove_leftovers(self) -> list[str]:
+        """Remove unfinished files of processes of this machine that have ended; returns names."""
         ...
 
     def put_document(self, key: str, data: bytes) -> None:

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
+from demo_pipeline.common.process_identity import has_ended, this_process
 from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.storage.errors import StorageError
@@ -117,8 +118,8 @@ class BucketUploads:
         """A folder that is removed at the end, or by another process when this process dies."""
         try:
             self._cache.mkdir(parents=True, exist_ok=True)
-            self._remove_abandoned()
-            folder = Path(tempfile.mkdtemp(dir=self._cache))
+            self.remove_leftovers()
+            folder = Path(tempfile.mkdtemp(dir=self._cache, prefix=f"{this_process().mark}."))
         except OSError as error:
             raise StorageError(
                 f"the folder for downloads cannot be written to ({type(error).__name__}); "
@@ -130,16 +131,19 @@ class BucketUploads:
         finally:
             self._disk.remove_tree(folder)
 
-    def _remove_abandoned(self) -> None:
-        """Remove the folders of processes that died."""
+    def remove_leftovers(self) -> list[str]:
+        """See `Uploads`; of processes that are not known, what is older than an hour."""
         before = time.time() - _ABANDONED_SECONDS
-        for folder in self._cache.iterdir():
+        removed = []
+        for folder in self._cache.iterdir() if self._cache.is_dir() else ():
             try:
-                old = folder.stat().st_mtime < before
+                old = folder.stat().st_mtime < before or has_ended(folder.name.partition(".")[0])
             except FileNotFoundError:  # removed by its reader
                 continue
             if old and not self._disk.is_in_use(folder):
                 self._disk.remove_tree(folder)
+                removed.append(folder.name)
+        return removed
 
 
 def _by_id(names: set[str]) -> dict[str, list[str]]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from demo_pipeline.common.recording_files import RECORDING_FILES
+from demo_pipeline.common.system_errors import raise_system_trouble
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.ids import printable_name, safe_id
@@ -47,7 +48,8 @@ class LocalUploads:
         try:
             with self.open(demonstration) as folder:
                 return fingerprint.folder_fingerprint(folder)
-        except (DemonstrationError, OSError):
+        except (DemonstrationError, OSError) as error:
+            raise_system_trouble(error)
             return None
 
     def list_demonstrations(self) -> list[UploadedDemonstration]:
@@ -68,6 +70,10 @@ class LocalUploads:
         """See `Uploads`."""
         names = self._names(demonstration)
         return self._describe(demonstration, names[0]) if len(names) == 1 else None
+
+    def remove_leftovers(self) -> list[str]:
+        """See `Uploads`: nothing is ever written here."""
+        return []
 
     @contextmanager
     def open(self, demonstration: str, identity: str | None = None) -> Iterator[Path]:
@@ -152,6 +158,7 @@ def _unreadable(folder: Path) -> Iterator[tuple[str, OSError]]:
         except FileNotFoundError:  # removed meanwhile
             continue
         except OSError as error:
+            raise_system_trouble(error)
             yield name, error
 
 

@@ -52,6 +52,10 @@ class Uploads(Protocol):
         """
         ...
 
+    def remove_leftovers(self) -> list[str]:
+        """Remove downloads of processes of this machine that have ended; returns their names."""
+        ...
+
     def open(self, demonstration: str, identity: str | None = None) -> AbstractContextManager[Path]:
         """A local folder with the demonstration's files, for reading while the context is open.
 

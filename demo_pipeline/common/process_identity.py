@@ -1,0 +1,164 @@
+"""Which process did something, in a form that another process can check later.
+
+Belongs here: identifying this process and finding out whether another one is gone. A process id
+alone is not enough, since the system gives it to other processes later.
+"""
+
+import hashlib
+import os
+import platform
+import socket
+import subprocess
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Self
+
+_IS_LINUX = platform.system() == "Linux"  # else macOS
+_FIELDS = 4
+_HEX = 12  # digits of a hash
+_START_FIELD = 22  # of /proc/<pid>/stat, 1-based: ticks from boot to the start of the process
+_DEAD_STATES = {"Z", "X", "x"}  # a zombie has ended, and its parent has not noticed yet
+_MACHINE_FILES = ("/etc/machine-id", "/var/lib/dbus/machine-id")
+_PS_SECONDS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """A process of a machine. No field contains a space; a field that is unknown is `-`.
+
+    Attributes:
+        host: name of the machine and a hash over its id and its space of process ids, so that two
+            containers with one name differ.
+        pid: process id.
+        start: when the process started, as the system states it.
+        boot: id of the machine's boot.
+    """
+
+    host: str
+    pid: int
+    start: str
+    boot: str
+
+    def __str__(self) -> str:
+        return f"{self.host} {self.pid} {self.start} {self.boot}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """The identity that `str` turned into `text`; None for any other text."""
+        parts = text.split(" ")
+        if len(parts) != _FIELDS or not (parts[1].isascii() and parts[1].isdigit()):
+            return None
+        return cls(parts[0], int(parts[1]), parts[2], parts[3])
+
+    @property
+    def mark(self) -> str:
+        """A short form for names of files: hashes of host and of boot and start, with the pid."""
+        return f"{_hash(self.host)}-{self.pid}-{_hash(f'{self.boot} {self.start}')}"
+
+    def is_gone(self, here: "ProcessIdentity", start_of: Callable[[int], str | None]) -> bool:
+        """Whether the process has certainly ended; False also when that cannot be known.
+
+        Args:
+            here: a living process, this one; of a process on another host nothing is known.
+            start_of: see `process_start`.
+        """
+        if self.host != here.host:
+            return False
+        if "-" not in {self.boot, here.boot} and self.boot != here.boot:
+            return True
+        start = start_of(self.pid)
+        return start is None or ("-" not in {start, self.start} and start != self.start)
+
+
+def has_ended(mark: str) -> bool:
+    """Whether the process with this `ProcessIdentity.mark` has certainly ended."""
+    here = this_process()
+    host, _, rest = mark.partition("-")
+    pid, _, started = rest.partition("-")
+    if host != _hash(here.host) or not pid.isdigit():
+        return False
+    start = process_start(int(pid))
+    if start is None:
+        return True
+    return "-" not in {start, here.boot} and _hash(f"{here.boot} {start}") != started
+
+
+def this_process() -> ProcessIdentity:
+    """The identity of the running process."""
+    pid = os.getpid()
+    return _identity(pid)
+
+
+@lru_cache(maxsize=1)
+def _identity(pid: int) -> ProcessIdentity:
+    """By process id, since a child process gets the parent's cache."""
+    return ProcessIdentity(_host(), pid, process_start(pid) or "-", _boot())
+
+
+def process_start(pid: int) -> str | None:
+    """When a process of this machine started; `-` when that is unknown, None when it has ended."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return None
+    except PermissionError:  # of another user
+        pass
+    return _linux_start(pid) if _IS_LINUX else _ps_start(pid)
+
+
+def _linux_start(pid: int) -> str | None:
+    try:
+        data = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:  # hidden from this user, or it has just ended: the next call will tell
+        return "-"
+    fields = data.rpartition(b")")[2].split()  # a process's name may contain anything
+    state, start = fields[0].decode(), fields[_START_FIELD - 3].decode()
+    return None if state in _DEAD_STATES else start
+
+
+def _ps_start(pid: int) -> str | None:
+    text = _output("ps", "-o", "stat=,lstart=", "-p", str(pid)).split()
+    if not text:
+        return "-"
+    return None if text[0][0] in _DEAD_STATES else _hash(" ".join(text[1:]))
+
+
+def _host() -> str:
+    name = "".join(c for c in socket.gethostname() if c.isalnum() or c in ".-_") or "-"
+    machine = next(filter(None, map(_read, _MACHINE_FILES)), "") or f"{uuid.getnode():x}"
+    try:
+        processes = str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        processes = ""
+    return f"{name}/{_hash(f'{machine} {processes}')}"
+
+
+def _boot() -> str:
+    if _IS_LINUX:
+        return _read("/proc/sys/kernel/random/boot_id") or "-"
+    return _output("sysctl", "-n", "kern.bootsessionuuid") or "-"
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def _output(*command: str) -> str:
+    """What a command of the system prints; empty when it fails."""
+    try:
+        done = subprocess.run(  # noqa: S603 - constants and a number
+            command, capture_output=True, text=True, check=False, timeout=_PS_SECONDS
+        )
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return done.stdout.strip()
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:_HEX]

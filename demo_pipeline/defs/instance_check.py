@@ -1,0 +1,60 @@
+"""Whether DAGSTER_HOME can be used, found out before anything is launched.
+
+Belongs here: trying it, and saying in plain words what is wrong with it.
+"""
+
+import os
+import tempfile
+from pathlib import Path
+
+import dagster as dg
+
+from demo_pipeline.pipeline.transient import transient_reason
+
+_PROBE = b"\0" * 4096  # a disk without room for a block cannot record a run
+
+
+class InstanceError(Exception):
+    """DAGSTER_HOME cannot be used; the message names the cause and the remedy."""
+
+
+def require_instance(home: Path) -> None:
+    """Open the instance in `home` once, and write a small file beside it.
+
+    Raises:
+        InstanceError: the folder is read-only or full, or its dagster.yaml or databases are broken.
+    """
+    try:
+        with tempfile.NamedTemporaryFile(dir=home, prefix=".probe-") as file:
+            file.write(_PROBE)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        reason = transient_reason(error) or type(error).__name__
+        raise InstanceError(
+            f"DAGSTER_HOME {home} cannot be written to: {reason}; make room in it or make it "
+            "writable, or set DAGSTER_HOME to another folder"
+        ) from None
+    try:
+        with dg.DagsterInstance.get() as instance:
+            instance.get_run_ids(limit=1)
+    except Exception as error:  # noqa: BLE001 - anything that a file in the folder may cause
+        raise InstanceError(_broken(home, error)) from None
+
+
+def _broken(home: Path, error: Exception) -> str:
+    kind = type(error).__module__.partition(".")[0]
+    if kind == "yaml":
+        mark = getattr(error, "problem_mark", None)
+        place = f":{mark.line + 1}" if mark is not None else ""
+        reason = getattr(error, "problem", None) or "is not valid YAML"
+        return f"{home}/dagster.yaml{place}: {reason}; correct the file"
+    if isinstance(error, dg.DagsterInvalidConfigError):
+        lines = [line.strip() for line in str(error).splitlines()[1:]]
+        first = (lines or ["is not a configuration of Dagster"])[0].partition(" Expected:")[0]
+        return f"{home}/dagster.yaml: {first.partition(': ')[2] or first} Correct the file."
+    reason = transient_reason(error) or type(error).__name__
+    return (
+        f"DAGSTER_HOME {home} cannot be used: {reason}; check dagster.yaml and the databases in "
+        "history/ and schedules/, or set DAGSTER_HOME to another folder"
+    )

@@ -1,0 +1,98 @@
+"""Runs that something passing stopped, such as a full disk: marked as waiting, never quarantined.
+
+Belongs here: how a run says that it waits, and which demonstrations wait now. When such a run is
+tried again is decided in discovery/.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+import dagster as dg
+
+from demo_pipeline.defs.instance_runs import open_ledger
+from demo_pipeline.defs.tags import OUTCOME_TAG, PARTITION_NAME_TAG, WAITING_OUTCOME, WAITING_TAG
+from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.problems import Problem
+
+_LONGEST_REASON = 500  # characters
+_MOST_RUNS = 2000  # that are looked through for demonstrations that wait
+_WAITING_REMEDY = "nothing, if that passes: it is tried again by itself"
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingDemonstration:
+    """A demonstration whose newest run waits.
+
+    Attributes:
+        demonstration: its id.
+        reason: what it waits for, in plain words.
+        attempts: how many of its runs ended so.
+    """
+
+    demonstration: str
+    reason: str
+    attempts: int
+
+
+def waiting_failure(
+    instance: dg.DagsterInstance, run_id: str, subject: str, reason: str
+) -> dg.Failure:
+    """Mark a run as waiting; returns what ends it.
+
+    The metadata says it a second time, since the tag cannot be written when that disk is full.
+    """
+    with suppress(Exception):
+        instance.add_run_tags(run_id, waiting_tags(reason))
+    return dg.Failure(
+        description=f"{subject} is waiting: {reason}; {_WAITING_REMEDY}",
+        metadata={OUTCOME_TAG: WAITING_OUTCOME, WAITING_TAG: reason},
+        allow_retries=False,
+    )
+
+
+def waiting_tags(reason: str) -> dict[str, str]:
+    """The tags of a run that waits."""
+    return {OUTCOME_TAG: WAITING_OUTCOME, WAITING_TAG: reason[:_LONGEST_REASON]}
+
+
+def waiting_reason(step_failure: object) -> str | None:
+    """What a failed step waits for; None when it failed for another reason.
+
+    Args:
+        step_failure: Dagster's `StepFailureData`.
+    """
+    data = getattr(step_failure, "user_failure_data", None)
+    entry = data.metadata.get(WAITING_TAG) if data is not None else None
+    return None if entry is None else str(entry.value)
+
+
+def wait_in_batch(
+    instance: dg.DagsterInstance, workspace: Workspace, demonstration: str, reason: str
+) -> list[Problem]:
+    """Request a run of its own for one demonstration of a batch; returns why it is not done."""
+    with suppress(Exception), open_ledger(instance, workspace) as ledger:
+        ledger.request_rerun(demonstration, WAITING_OUTCOME)
+    return [Problem(WAITING_OUTCOME, ".", f"is waiting: {reason}", remedy=_WAITING_REMEDY)]
+
+
+def waiting_demonstrations(instance: dg.DagsterInstance) -> list[WaitingDemonstration]:
+    """The demonstrations whose newest run waits, sorted by id."""
+    found: dict[str, list[str]] = {}
+    for run in instance.get_runs(
+        dg.RunsFilter(tags={OUTCOME_TAG: WAITING_OUTCOME}), limit=_MOST_RUNS
+    ):
+        key = run.tags.get(PARTITION_NAME_TAG)
+        if key is not None and not run.is_success:
+            found.setdefault(key, []).append(run.run_id)
+    return sorted(_newest_waiting(instance, found), key=lambda waiting: waiting.demonstration)
+
+
+def _newest_waiting(
+    instance: dg.DagsterInstance, found: dict[str, list[str]]
+) -> Iterator[WaitingDemonstration]:
+    for key, ids in found.items():
+        newest = instance.get_runs(dg.RunsFilter(tags={PARTITION_NAME_TAG: key}), limit=1)
+        if newest and newest[0].run_id == ids[0]:
+            reason = newest[0].tags.get(WAITING_TAG, "")
+            yield WaitingDemonstration(key, reason, len(ids))

@@ -21,7 +21,12 @@ from demo_pipeline.storage.store.bucket_layout import (
     require_bucket_document,
 )
 from demo_pipeline.storage.store.bucket_verification import verify_bucket_version
-from demo_pipeline.storage.store.bucket_versions import fetch_version, find_version, upload_version
+from demo_pipeline.storage.store.bucket_versions import (
+    fetch_files,
+    fetch_version,
+    find_version,
+    upload_version,
+)
 from demo_pipeline.storage.store.integrity import OutputDamage, missing_output_damage
 from demo_pipeline.storage.store.layout import is_document, require_output
 from demo_pipeline.storage.store.local_cache import LocalCache
@@ -68,6 +73,14 @@ class BucketStore:
         fetch_version(self._objects, self._cache, version)
         self._cache.publish(version)
         yield self._cache.content(version), version
+
+    @contextmanager
+    def open_files(self, output: str, pattern: str) -> Iterator[tuple[Path, Version]]:
+        """See `Store`; the files stay in the local cache until `collect` finds them old."""
+        version = self.current(output)
+        if version is None:
+            raise MissingOutput(output)
+        yield fetch_files(self._objects, self._cache, version, pattern), version
 
     def stage(self, output: str) -> AbstractContextManager[Staging]:
         """See `Store`; a linked version has to be opened or committed on this machine before."""

@@ -5,6 +5,7 @@ shortcut), pointer moves before an action, and pauses. How gestures are grouped 
 in grouping.py.
 """
 
+import logging
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ from demo_pipeline.formats.demonstration.event_types import EventType
 from demo_pipeline.settings import ActionSettings
 
 STRAY_SHIFT_MS = 1000  # a Shift tap that is this close to a typed character has no meaning
+_LOG = logging.getLogger(__package__)
 
 
 @dataclass
@@ -57,7 +59,9 @@ def segment(inputs: list[Input], platform: str, settings: ActionSettings) -> Seg
     in_time_order = sorted(unsorted, key=lambda g: (g.start, g.index))
     gestures = _without_stray_taps(in_time_order, reasons)
     deltas = [gesture.delta for gesture in gestures if gesture.kind is GestureKind.WHEEL]
-    grouper = Grouper(settings, wheel_rule(deltas, platform, settings), reasons)
+    wheel = wheel_rule(deltas, platform, settings)
+    _LOG.debug("wheel: unit %s, positive is %s, by %s", wheel.unit, wheel.positive, wheel.method)
+    grouper = Grouper(settings, wheel, reasons)
     for gesture in gestures:
         grouper.add(gesture)
     actions = _without_stop_shortcut(grouper.finish(), settings, reasons)

@@ -4,6 +4,7 @@ Belongs here: what all exports have in common, and their summary. How a trajecto
 and where these are written, is up to the exporter.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.settings import DatasetSettings
 
 SPLIT_LEAK = "split_leak"
+_LOG = logging.getLogger(__package__)
 
 
 class ExportRecord(Protocol):
@@ -144,7 +146,10 @@ def plan_export(trajectories: Sequence[DatasetTrajectory], settings: DatasetSett
     chosen = {candidate.source.id: candidate for candidate in selection.chosen}
     groups = connected_groups({key: chosen[key].split_groups for key in chosen})
     applications = {key: chosen[key].application for key in chosen}
-    return ExportPlan(selection, assign_splits(groups, settings, applications))
+    plan = ExportPlan(selection, assign_splits(groups, settings, applications))
+    for key, split in plan.splits.splits.items():
+        _LOG.debug("%s: split %s", key, split.value)
+    return plan
 
 
 def export_records(plan: ExportPlan, exporter: Exporter[RecordT]) -> ExportSummary:
@@ -198,6 +203,7 @@ class _Export(Generic[RecordT]):
             excluded = self._write(record, candidate, split)
             if excluded:
                 self._excluded[excluded.reason] += 1
+                _LOG.debug("%s: a record is left out: %s", candidate.source.id, excluded.reason)
             else:
                 self._written[split] += 1
                 self._trajectories.add(candidate.source.id)

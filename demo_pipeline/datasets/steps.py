@@ -4,6 +4,7 @@ Belongs here: which actions become steps, their parameters, their targets, and t
 describes a step.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +17,7 @@ from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.frames.evidence import Evidence
 
 _Row = Mapping[str, Any]
+_LOG = logging.getLogger(__package__)
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,7 @@ def build_steps(
         reason = _exclusion(action, frame, waits, canvas)
         if reason is not None:
             left_out[reason] += 1
+            _LOG.debug("action %d is no step: %s", recorded.action_index, reason)
             continue
         target = _target(tree)
         kind, parameters = _parameters(action, canvas, waits)

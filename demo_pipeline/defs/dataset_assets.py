@@ -15,6 +15,7 @@ from demo_pipeline.defs import reporting
 from demo_pipeline.defs.asset_additions import ADDITIONS, Addition
 from demo_pipeline.defs.error_redaction import redacted_errors
 from demo_pipeline.defs.freshness import SEEN, latest_trajectory
+from demo_pipeline.defs.run_log import package_log
 from demo_pipeline.defs.tags import FORCE_TAG, OWNERS
 from demo_pipeline.pipeline.build_if_stale import BuildResult
 from demo_pipeline.pipeline.context import Workspace
@@ -87,10 +88,8 @@ def _run(
     context: dg.AssetExecutionContext, workspace: Workspace, stage: DatasetStage
 ) -> BuildResult:
     force = context.run.tags.get(FORCE_TAG) == "true"
-    with redacted_errors(stage.name):
-        result = run_dataset_stage(workspace, stage, force=force)
-    context.log.info("%s: %s", stage.name, result.status)
-    return result
+    with package_log(context.log), redacted_errors(stage.name):
+        return run_dataset_stage(workspace, stage, force=force)
 
 
 def _charts(folder: Path) -> dict[str, dg.MetadataValue]:

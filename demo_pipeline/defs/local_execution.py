@@ -13,6 +13,7 @@ from typing import Any
 
 import dagster as dg
 
+from demo_pipeline.common.logs import show_log, shown_level
 from demo_pipeline.defs import error_redaction, partitions, reporting
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.jobs import datasets_job, demonstration_job, tasks_job
@@ -91,7 +92,12 @@ def process(
 
 
 def _pool(workers: int) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(workers, mp_context=multiprocessing.get_context("spawn"))
+    return ProcessPoolExecutor(
+        workers,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=show_log,
+        initargs=(shown_level(),),
+    )
 
 
 def _process_one(

@@ -4,6 +4,7 @@ Belongs here: finding, uploading and downloading a version and what it links to.
 is published is the subject of bucket_pointers.py.
 """
 
+import logging
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
@@ -32,6 +33,7 @@ from demo_pipeline.storage.store.local_cache import CorruptObject, LocalCache
 from demo_pipeline.storage.store.version_manifest import Version
 
 _ATTEMPTS = 3
+_LOG = logging.getLogger(__package__)
 ObjectsByKey = dict[str, ObjectInfo]
 
 
@@ -217,6 +219,7 @@ def _download(objects: Objects, cache: LocalCache, workers: int, version: Versio
                 raise MissingOutput(version.output)
         for path, link in version.manifest.links.items():
             staging.link_to(path, link)
+    _LOG.debug("%s: version %s downloaded, %d files", *key, len(files))
 
 
 def _put(

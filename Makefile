@@ -15,7 +15,7 @@ AT_HOME := DAGSTER_HOME="$(CURDIR)"
 .DELETE_ON_ERROR:
 PROPERTY_EXAMPLES ?= 3000
 
-.PHONY: help setup setup-dev demo demo-s3 ui test golden code-versions notebook property fuzz simulate lint clean clean-store
+.PHONY: help setup setup-dev demo demo-s3 ui test golden code-versions docs notebook property fuzz simulate lint clean clean-store
 
 help:
 	@echo 'First commands'
@@ -27,6 +27,7 @@ help:
 	@echo '  make demo-s3        watch uploads in a bucket become datasets (KEEP=1 leaves the UI running)'
 	@echo '  make golden         write the golden outputs anew, after an intended change'
 	@echo '  make code-versions  record the code that every stage runs, after its code version was raised'
+	@echo '  make docs           write the pages that are generated from the code anew'
 	@echo '  make notebook       run examples/explore.ipynb on data/store and write its outputs anew'
 	@echo '  make property       the actions property test with thousands of examples per platform'
 	@echo '  make fuzz           a million damaged lines and 2,000 damaged logs (some minutes)'
@@ -90,6 +91,9 @@ golden: setup-dev
 
 code-versions: setup-dev
 	@$(BIN)/python -m demo_pipeline_tests.golden code-versions
+
+docs: setup-dev
+	@$(BIN)/python -m demo_pipeline_tests.pages
 
 notebook: setup-dev
 	@$(BIN)/python -m demo_pipeline_tests.notebook

@@ -20,7 +20,7 @@ STALE := $(shell [ ! -e $(VENV) ] || { [ -e $(BIN)/python ] && { [ ! -e $(BIN)/d
 .DELETE_ON_ERROR:
 PROPERTY_EXAMPLES ?= 3000
 
-.PHONY: help setup setup-dev demo demo-s3 ui test golden code-versions property fuzz simulate lint clean clean-store
+.PHONY: help setup setup-dev demo demo-s3 ui test golden code-versions docs notebook property fuzz simulate lint clean clean-store
 
 help:
 	@echo 'First commands'
@@ -32,6 +32,8 @@ help:
 	@echo '  make demo-s3        watch uploads in a bucket become datasets (KEEP=1 leaves the UI running)'
 	@echo '  make golden         write the golden outputs anew, after an intended change'
 	@echo '  make code-versions  record the code that every stage runs, after its code version was raised'
+	@echo '  make docs           write the pages that are generated from the code anew'
+	@echo '  make notebook       run examples/explore.ipynb on data/store and write its outputs anew'
 	@echo '  make property       the actions property test with thousands of examples per platform'
 	@echo '  make fuzz           a million damaged lines and 2,000 damaged logs (some minutes)'
 	@echo '  make simulate       60,000 simulated uploads, with kills and a lost ledger (some minutes)'
@@ -100,6 +102,12 @@ golden: setup-dev
 
 code-versions: setup-dev
 	@$(BIN)/python -m demo_pipeline_tests.golden code-versions
+
+docs: setup-dev
+	@$(BIN)/python -m demo_pipeline_tests.pages
+
+notebook: setup-dev
+	@$(BIN)/python -m demo_pipeline_tests.notebook
 
 property: setup-dev
 	@PROPERTY_EXAMPLES=$(PROPERTY_EXAMPLES) $(BIN)/python -m pytest demo_pipeline_tests/actions/test_property.py

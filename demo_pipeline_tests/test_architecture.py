@@ -25,6 +25,7 @@ MAY_IMPORT = {
 }
 MAY_IMPORT["pipeline"] = BELOW | (set(MAY_IMPORT) - {"settings", "problems"})
 MAY_IMPORT["defs"] = MAY_IMPORT["pipeline"] | {"pipeline"}
+MAY_IMPORT["api"] = MAY_IMPORT["pipeline"] | {"pipeline"}
 MAY_IMPORT["cli"] = MAY_IMPORT["defs"] | {"defs"}
 MAY_IMPORT["definitions"] = MAY_IMPORT["cli"] - {"cli"}
 THREE_LEVELS = {"formats", "observation", "storage"}

@@ -27,8 +27,8 @@ import demo_pipeline
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 WORKSPACE = yaml.safe_load((ROOT / "workspace.yaml").read_text())
-SOURCES = ("demo_pipeline", "demo_pipeline_tests", "benchmarks", ".ci")
-TEXTS = {".md", ".py", ".toml", ".txt", ".yaml", ".yml", ".json", ".sh", ""}
+SOURCES = ("demo_pipeline", "demo_pipeline_tests", "benchmarks", "docs", "examples", ".ci")
+TEXTS = {".ipynb", ".md", ".py", ".toml", ".txt", ".yaml", ".yml", ".json", ".sh", ""}
 FORBIDDEN = {
     "a path of one machine": re.compile(r"(?<![\w.])/(home|root|work|Users)/\w"),
     "a package registry's host": re.compile(r"\bpypi\.\w+\b|\bpythonhosted\b"),
@@ -68,7 +68,11 @@ def imported_packages(folder: str) -> dict[str, str]:
 
 
 def committed_texts() -> Iterator[Path]:
-    yield from (path for path in ROOT.iterdir() if path.is_file() and path.suffix in TEXTS)
+    yield from (
+        path
+        for path in ROOT.iterdir()
+        if path.is_file() and path.suffix in TEXTS and path.name != ".git"  # in a worktree
+    )
     for folder in SOURCES:
         for path in (ROOT / folder).rglob("*"):
             if path.is_file() and path.suffix in TEXTS and "__pycache__" not in path.parts:

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import re
-import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -279,20 +278,7 @@ class TestDocumentation:
                 for ending, unit in units.items():
                     assert not name.endswith(ending) or unit in (field.description or ""), name
 
-    def test_every_setting_that_the_readme_names_exists(self) -> None:
-        text = (ROOT / "README.md").read_text("utf-8")
-        dotted = re.findall(rf"`({'|'.join(SECTIONS)})\.(\w+)", text)
-        others = {"parquet", "mp4", "json", "jsonl", "load_dataset"}  # files, and Hugging Face's
-        named = {f"{section}.{name}" for section, name in dotted if name not in others}
-        assert len(named) > 5
-        assert named <= NAMES
-
-    def test_the_settings_file_of_the_readme_is_valid(self) -> None:
-        text = (ROOT / "README.md").read_text("utf-8")
-        [example] = re.findall(r"```toml\n(.*?)```", text, re.DOTALL)
-        assert Settings(**tomllib.loads(example)) != Settings()
-
-    @pytest.mark.parametrize("folder", ["README.md", "Makefile", "dagster.yaml", "demo_pipeline"])
+    @pytest.mark.parametrize("folder", ["Makefile", "dagster.yaml", "demo_pipeline"])
     def test_every_variable_that_is_named_exists(self, folder: str) -> None:
         path = ROOT / folder
         files = [path] if path.is_file() else sorted(path.rglob("*.py"))

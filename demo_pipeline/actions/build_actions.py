@@ -4,6 +4,7 @@ Belongs here: running repair and segmentation over the committed events, the eve
 (ledger.parquet: one row per log line, in exactly one bucket), and the checks of both tables.
 """
 
+import logging
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,7 @@ from demo_pipeline.recording.key_vocabulary import platform_of_keys, public_name
 from demo_pipeline.settings import ActionSettings
 
 MAX_PREVIEW = 50  # actions in the summary
+_LOG = logging.getLogger(__package__)
 # Reasons of events that were left out to repair the recording.
 _REPAIR_REASONS = frozenset(
     {"release_without_press", "zero_delta", "typed_and_erased", "stop_shortcut"}
@@ -56,6 +58,7 @@ def build_actions(
     platform = platform or platform_of_keys(item.name for item in logged if item.kind in KEY_EVENTS)
     inputs, repairs = repair(logged, platform, settings)
     segmentation = segment(inputs, platform, settings)
+    _log_decisions(segmentation, repairs)
     write_actions(out / ACTIONS_FILE, segmentation.actions)
     accounting = _accounting(events, rejected, repairs, segmentation)
     write_table(out / ACCOUNTING_FILE, accounting)
@@ -64,6 +67,19 @@ def build_actions(
         "platform": platform,
         "unreadable_characters": unreadable,
     }
+
+
+def _log_decisions(segmentation: Segmentation, repairs: Repairs) -> None:
+    for kind, factor in repairs.duplicate_factors.items():
+        _LOG.debug("every %s was logged %d times: copies dropped", kind, factor)
+    for line, reason in repairs.dropped.items():
+        _LOG.debug("line %d dropped: %s", line, reason)
+    _LOG.debug("%d positions taken from moves nearby", repairs.filled_positions)
+    for action in segmentation.actions:
+        lines = (action.first_event, action.last_event)
+        _LOG.debug(
+            "action %d: %s of lines %d to %d", action.action_index, action.describe(), *lines
+        )
 
 
 def _accounting(

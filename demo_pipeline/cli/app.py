@@ -21,6 +21,7 @@ from demo_pipeline.cli.console import print_error, print_line
 from demo_pipeline.cli.environment import USAGE
 from demo_pipeline.cli.failures import failure_sentence
 from demo_pipeline.cli.interruption import INTERRUPTED, CommandInterrupt, interruptible
+from demo_pipeline.common.logs import LOG_LEVELS, show_log
 
 app = typer.Typer(
     add_completion=False,
@@ -56,11 +57,21 @@ def _version(requested: bool) -> None:
 @app.callback()
 def _root(
     *,
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001 - its callback ends the command
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
+    verbose: Annotated[
+        int,
+        typer.Option(
+            "--verbose",
+            "-v",
+            count=True,
+            help="Write the log to standard error: what is built, in which time; twice (`-vv`): "
+            "also why. Never what was typed.",
+        ),
+    ] = 0,
 ) -> None:
-    pass
+    show_log(LOG_LEVELS[min(verbose, len(LOG_LEVELS) - 1)])
 
 
 app.command("register")(run_commands.register)

@@ -3,6 +3,7 @@
 Belongs here: how the commands print.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from demo_pipeline.common.logs import shown_level
 from demo_pipeline.pipeline.outcomes import (
     DatasetOutcome,
     DemonstrationOutcome,
@@ -33,13 +35,14 @@ def print_error(text: str) -> None:
 
 
 def progress_bar() -> Progress:
-    """A bar with count and elapsed time, on standard error."""
+    """A bar with count and elapsed time, on standard error, unless the log is written there."""
     return Progress(
         TextColumn("{task.description:>15}"),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
         console=err,
+        disable=shown_level() < logging.WARNING,
     )
 
 

@@ -4,6 +4,7 @@ Belongs here: what all exports have in common, and their summary. How a trajecto
 and where these are written, is up to the exporter.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.settings import DatasetSettings
 
 SPLIT_LEAK = "split_leak"
+_LOG = logging.getLogger(__package__)
 
 
 class ExportRecord(Protocol):
@@ -179,6 +181,9 @@ def plan_export(
         for candidate in selection.chosen
         if (candidate.stretch is not None if whole_trajectories else candidate.gives_steps)
     )
+    for candidate in chosen:
+        split = splits.splits[candidate.source.id]
+        _LOG.debug("%s: split %s", candidate.source.id, split.value)
     incomplete = Counter(incomplete=len(candidates) - len(chosen))
     excluded = Counter({**selection.excluded, **incomplete})
     return ExportPlan(
@@ -249,6 +254,7 @@ class _Export(Generic[RecordT]):
             excluded = self._write(record, candidate, split)
             if excluded:
                 self._excluded[excluded.reason] += 1
+                _LOG.debug("%s: a record is left out: %s", candidate.source.id, excluded.reason)
             else:
                 self._written[split] += 1
                 self._trajectories.add(candidate.source.id)

@@ -4,6 +4,7 @@ Belongs here: the rules that leave out a whole trajectory. The rules that leave 
 are in the exporters.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -35,6 +36,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _REQUIRED = frozenset(column.name for column in PROVENANCE_SCHEMA if not column.nullable)
 _HEAD_COLUMNS = ("split_group", "status", "recorded_at")
 _SELECTING_COLUMNS = (*_HEAD_COLUMNS, "action_type")
+_LOG = logging.getLogger(__package__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +117,11 @@ def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings)
         except DemonstrationError as error:
             problems.extend(error.problems)
             excluded["unreadable"] += 1
+            _LOG.debug("%s takes no part: unreadable", source.id)
             continue
         if reason := _left_out(task, result, rows, settings):
             excluded[reason] += 1
+            _LOG.debug("%s takes no part: %s", source.id, reason)
         else:
             chosen.append(_candidate(source, task, rows, hidden, settings))
     return Selection(tuple(chosen), excluded, tuple(problems), newest)

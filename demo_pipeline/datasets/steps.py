@@ -4,6 +4,7 @@ Belongs here: which actions become steps and why the others are hidden, the para
 of steps, and the sentence that describes a step.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from demo_pipeline.observation.frames.video_frames import Span
 _Row = Mapping[str, Any]
 _NEITHER = ("thinking_pause", RECORDER_REASON)
 _KEYBOARD = frozenset({"type", "hotkey"})
+_LOG = logging.getLogger(__package__)
 
 
 @dataclass(frozen=True)
@@ -100,6 +102,7 @@ def build_steps(
         if reason is not None:
             row = (len(steps), action.action_index, action.action_type, action.press_ms)
             hidden.append(HiddenAction(*row, reason))
+            _LOG.debug("action %d is hidden: %s", recorded.action_index, reason)
             continue
         disagrees = sign_disagrees(recorded.wheel_sum, recorded.direction, evidence.wheel)
         written = _step_action(len(steps), action, _target(tree), canvas, waits)

@@ -16,6 +16,7 @@ from demo_pipeline.defs import reporting
 from demo_pipeline.defs.asset_additions import ADDITIONS, Addition
 from demo_pipeline.defs.error_redaction import redacted_errors
 from demo_pipeline.defs.freshness import SEEN, latest_trajectory
+from demo_pipeline.defs.run_log import package_log
 from demo_pipeline.defs.run_recovery import claim_run
 from demo_pipeline.defs.tags import FORCE_TAG, OWNERS
 from demo_pipeline.defs.waiting_runs import waiting_failure
@@ -114,9 +115,8 @@ def _run(
     context: dg.AssetExecutionContext, workspace: Workspace, stage: DatasetStage
 ) -> BuildResult:
     force = context.run.tags.get(FORCE_TAG) == "true"
-    result = run_dataset_stage(workspace, stage, force=force)
-    context.log.info("%s: %s", stage.name, result.status)
-    return result
+    with package_log(context.log), redacted_errors(stage.name):
+        return run_dataset_stage(workspace, stage, force=force)
 
 
 def _charts(folder: Path) -> dict[str, dg.MetadataValue]:

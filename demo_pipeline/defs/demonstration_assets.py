@@ -14,6 +14,7 @@ from demo_pipeline.datasets import contact_sheets
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.error_redaction import redacted_errors
 from demo_pipeline.defs.partitions import DEMONSTRATIONS
+from demo_pipeline.defs.run_log import package_log
 from demo_pipeline.defs.run_recovery import claim_run
 from demo_pipeline.defs.superseded_runs import superseded
 from demo_pipeline.defs.tags import FINGERPRINT_TAG, FORCE_TAG, OWNERS, WAITING_OUTCOME
@@ -128,7 +129,7 @@ def _run(
             batch.failed[key] = problems
             continue
         try:
-            with redacted_errors(stage.name, key):
+            with package_log(context.log), redacted_errors(stage.name, key):
                 result = run_stage(workspace, stage, key, force=force, listed=listed)
         except SupersededError as error:
             batch.superseded.append(key)
@@ -141,7 +142,6 @@ def _run(
             batch.waiting[key] = error.reason
         else:
             batch.built[key] = result
-            context.log.info("%s of %s: %s", stage.name, key, result.status)
     return batch
 
 

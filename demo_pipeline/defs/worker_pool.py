@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 
+from demo_pipeline.common.logs import show_log, shown_level
+
 _ORPHANED = 70  # the exit code of a worker whose parent is gone; nobody reads it
 
 
@@ -21,7 +23,9 @@ def worker_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     Killing is safe: what a stage has not committed yet is invisible, and built again.
     """
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker)
+    pool = ProcessPoolExecutor(
+        workers, mp_context=context, initializer=_start_worker, initargs=(shown_level(),)
+    )
     try:
         yield pool
     except BaseException:
@@ -46,11 +50,13 @@ def helpers_without_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
-def _start_worker() -> None:
-    """Leave Ctrl-C to the parent: a terminal sends it to the processes of its own group only.
+def _start_worker(log_level: int) -> None:
+    """Show the log as the parent does, and leave Ctrl-C to the parent.
 
-    Ignoring it would not do, since Dagster answers it, and its helpers print a traceback.
+    A terminal sends Ctrl-C to the processes of its own group only. Ignoring it would not do, since
+    Dagster answers it, and its helpers print a traceback.
     """
+    show_log(log_level)
     os.setpgrp()
     threading.Thread(target=_end_with_parent, name="end-with-parent", daemon=True).start()
 

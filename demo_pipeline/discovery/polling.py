@@ -4,6 +4,7 @@ Belongs here: the poll, and carrying out what `decisions` decides. Storage and r
 before the ledger is written, in one transaction per upload.
 """
 
+import logging
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
@@ -31,6 +32,7 @@ from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.objects.object_store import Objects
 
 _MAX_ERRORS = 3  # in one tick; then storage counts as out of order
+_LOG = logging.getLogger(__package__)
 
 
 def observe_folder(
@@ -131,6 +133,8 @@ class Poller:
                 self._ledger.save([replace(record, due=due_again)])
                 continue
             observed = apply_observation(record, observation, sweep, self._settings)
+            files = (len(observation.files), len(RECORDING_FILES))
+            _LOG.debug("%s: %d of %d files, %s", record.id, *files, observed.state.value)
             self._decide(observed, observation, colliding, full=full)
 
     def _decide(
@@ -172,6 +176,7 @@ class Poller:
                 replace(record, state=UploadState.REQUESTED, run_key=key, due=time), granted=key
             )
             self.requests.append(Request(record.id, key, fingerprint, reason))
+            _LOG.info("%s: a run is requested: %s", record.id, reason)
         self.complete.append(record.id)
 
     def _may_retry(self) -> bool:

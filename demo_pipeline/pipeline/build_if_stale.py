@@ -4,6 +4,8 @@ Belongs here: the order of steps that every stage follows. What is built and che
 caller's.
 """
 
+import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,8 @@ from pydantic import JsonValue
 from demo_pipeline.storage.store.staging import Staging
 from demo_pipeline.storage.store.store import Store
 from demo_pipeline.storage.store.version_manifest import CheckOutcome, Recipe, Version
+
+_LOG = logging.getLogger(__package__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +65,51 @@ def build_if_stale(
     current = store.current(output)
     same = current is not None and not force and current.manifest.recipe == recipe
     if current and same and store.is_complete(current):
+        _LOG.info("%s: %s is unchanged", recipe.stage, output)
         return _current(output, "unchanged", current)
+    reason = _reason(current, recipe)
+    _LOG.info("%s: building %s, because %s", recipe.stage, output, reason)
+    start = time.monotonic()
     with store.stage(output) as staging:
         summary = build(staging)
         checks = tuple(check(staging.path))
-        if any(outcome.blocking and not outcome.passed for outcome in checks):
+        for outcome in checks:
+            verdict = "passed" if outcome.passed else "failed"
+            _LOG.debug("%s: %s, %d problems", outcome.name, verdict, len(outcome.problems))
+        failed = [outcome.name for outcome in checks if outcome.blocking and not outcome.passed]
+        if failed:
+            seconds = time.monotonic() - start
+            _LOG.info(
+                "%s: %s rejected by %s after %.1f s", recipe.stage, output, failed[0], seconds
+            )
             return BuildResult(output, "rejected", None, summary, checks)
-        return _current(output, "made", store.commit(staging, recipe, summary, checks))
+        version = store.commit(staging, recipe, summary, checks)
+    seconds = time.monotonic() - start
+    _LOG.info("%s: %s made in %.1f s: %s", recipe.stage, output, seconds, _counts(summary))
+    return _current(output, "made", version)
+
+
+def _reason(current: Version | None, recipe: Recipe) -> str:
+    """Why an output is built again, in terms of its recipe."""
+    if current is None:
+        return "there is no version"
+    before = current.manifest.recipe
+    if before.code_version != recipe.code_version:
+        return f"the code version was {before.code_version} and is {recipe.code_version}"
+    if before.settings != recipe.settings:
+        return "its settings changed"
+    names = sorted({*before.inputs, *recipe.inputs})
+    changed = [name for name in names if before.inputs.get(name) != recipe.inputs.get(name)]
+    return f"{changed[0]} changed" if changed else "it was forced"
+
+
+def _counts(summary: Mapping[str, JsonValue]) -> str:
+    """The whole numbers of a summary, `15 actions, 2 pauses`, and the sum of its records."""
+    numbers = {name: value for name, value in summary.items() if type(value) is int}
+    records = summary.get("records")
+    if isinstance(records, Mapping):
+        numbers["records"] = sum(value for value in records.values() if isinstance(value, int))
+    return ", ".join(f"{value} {name}" for name, value in numbers.items()) or "no counts"
 
 
 def _current(output: str, status: Literal["made", "unchanged"], version: Version) -> BuildResult:

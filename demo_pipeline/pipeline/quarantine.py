@@ -5,6 +5,7 @@ quarantined.
 """
 
 import json
+import logging
 from collections.abc import Iterable, Sequence
 from typing import Self
 
@@ -21,6 +22,7 @@ QUARANTINE_FOLDER = "quarantine"
 _SUFFIX = ".json"
 _NO_FINGERPRINT = "none"
 _SHORT = 16  # characters of a fingerprint in a document's name
+_LOG = logging.getLogger(__package__)
 
 
 class QuarantineRecord(BaseModel):
@@ -92,6 +94,10 @@ def quarantine_demonstration(
     )
     counted = record.after(read_quarantine(store, demonstration))
     write_quarantine(store, counted)
+    codes = ", ".join(f"{problem.code} in {problem.file}" for problem in problems)
+    _LOG.info(
+        "%s: quarantined in %s, attempt %d: %s", demonstration, stage, counted.attempts, codes
+    )
     return counted
 
 
@@ -151,6 +157,8 @@ def _read(store: Store, demonstration: str, key: str) -> QuarantineRecord | None
 def release(store: Store, demonstration: str) -> bool:
     """Delete the records of a demonstration; returns whether it was quarantined."""
     deleted = [store.delete_document(key) for key in _record_keys(store, demonstration)]
+    if any(deleted):
+        _LOG.info("%s: released from quarantine", demonstration)
     return any(deleted)
 
 

@@ -4,6 +4,7 @@ Belongs here: writing the stage's three tables, its checks, and reading the tabl
 is parsed is in input_log.py.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -42,6 +43,7 @@ DEFECT_REMEDY = "this is a bug in the pipeline: report it with the id of the dem
 _MAX_SUMMARY_MESSAGES = 5
 _MAX_REPORTED_LINES = 100
 _DAY_S = 24 * 3600  # recordings take minutes; clocks set to another time zone differ by less
+_LOG = logging.getLogger(__package__)
 _event_row, _rejected_row, _scan_row = (
     attrgetter(*schema.names) for schema in (EVENTS_SCHEMA, REJECTED_SCHEMA, SCANS_SCHEMA)
 )
@@ -67,6 +69,8 @@ def build_events(log: Path, out: Path, settings: RecordingSettings) -> dict[str,
                 reasons[item.code] += 1
                 if rejected.rows < _MAX_SUMMARY_MESSAGES:
                     messages.append(f"{LOG_FILE}:{item.line}: {item.message}")
+                if rejected.rows < _MAX_REPORTED_LINES:
+                    _LOG.debug("line %d rejected: %s", item.line, item.code)
                 rejected.append(_rejected_row(item))
                 continue
             event_counts[item.event] += 1

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -254,13 +255,33 @@ class TestInspect:
         assert "--partition nobody" in answer.err
 
 
+class TestVerbose:
+    def test_the_log_of_workers_and_datasets_goes_to_standard_error(self, copied: Place) -> None:
+        answer = copied.start("-vv", "run", "one", "--force", "--workers", "2")
+        assert answer.code == 0
+        for line in (
+            r"INFO +\d+ demo_pipeline\.pipeline: screenshots: screenshots/one made in \d+\.\d s: ",
+            r"DEBUG +\d+ demo_pipeline\.actions: action 0: click",
+            r"INFO +\d+ demo_pipeline\.pipeline: sft_samples: sft made in ",
+        ):
+            assert re.search(line, answer.err), line
+        assert TYPED not in answer.err
+        assert "made in" not in answer.out
+
+    def test_without_it_nothing_is_logged_and_once_shows_no_decisions(self, ran: Ran) -> None:
+        assert "demo_pipeline." not in ran.first.err
+        answer = ran.place.start("--verbose", "run", "one", "two")
+        assert "INFO" in answer.err
+        assert "DEBUG" not in answer.err
+
+
 class TestPrivacy:
     def test_typed_text_is_in_the_training_data(self, ran: Ran) -> None:
         assert any(TYPED.encode() in data for data in ran.files[0].values())
 
     def test_dagster_records_the_runs_without_typed_text(self, ran: Ran) -> None:
         recorded = snapshot(ran.place.root / "home")
-        assert any(b"trajectories of one: made" in data for data in recorded.values())
+        assert any(b"trajectories: trajectories/one made in" in data for data in recorded.values())
         assert [name for name, data in recorded.items() if TYPED.encode() in data] == []
 
     def test_console_quarantine_and_manifests_contain_no_typed_text(

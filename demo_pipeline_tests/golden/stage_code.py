@@ -6,7 +6,8 @@ called on an object that only an annotation names. Docstrings, comments, line nu
 that a definition stands in do not count; data files that the code names do.
 
 Left out are settings.py, whose values are in the settings hash of every output, the package's own
-version, and the layers above the pipeline (Dagster and the command line), which no stage calls.
+version, and the layers above the pipeline (Dagster, the command line and the API for notebooks),
+which no stage calls.
 """
 
 import ast
@@ -21,7 +22,12 @@ from typing import Any
 
 PACKAGE = Path(__file__).resolve().parents[2] / "demo_pipeline"
 LEFT_OUT = {"demo_pipeline", "demo_pipeline.settings"}
-ABOVE = ("demo_pipeline.defs", "demo_pipeline.cli", "demo_pipeline.definitions")
+ABOVE = (
+    "demo_pipeline.api",
+    "demo_pipeline.defs",
+    "demo_pipeline.cli",
+    "demo_pipeline.definitions",
+)
 WITHOUT_EFFECT = {"ctx", "kind", "type_comment", "type_params"}  # fields of syntax nodes
 Reference = tuple[str, str]  # module, name in it; an empty name is the module itself
 

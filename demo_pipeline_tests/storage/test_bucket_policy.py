@@ -1,4 +1,4 @@
-"""The bucket policy in the README grants what the pipeline needs, and no more."""
+"""The bucket policy in docs/operations.md grants what the pipeline needs, and no more."""
 
 import json
 import re
@@ -21,13 +21,13 @@ from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.objects.s3_objects import S3Objects
 from demo_pipeline_tests.simulator.s3_server import S3Server
 
-README = Path(__file__).resolve().parents[2] / "README.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
 UPLOADS, STORE = "s3://my-uploads/recordings", "s3://my-datasets/demo"
 
 
 def documented(first_key: str) -> Any:
-    """The JSON in the README that begins with this key."""
-    blocks = re.findall(r"```json\n(.*?)```", README.read_text(encoding="utf-8"), re.DOTALL)
+    """The JSON on the page that begins with this key."""
+    blocks = re.findall(r"```json\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     [found] = [value for value in map(json.loads, blocks) if next(iter(value)) == first_key]
     return found
 
@@ -36,7 +36,7 @@ def documented(first_key: str) -> Any:
 def workspace(
     moto: S3Server, recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Workspace]:
-    """One upload, and a pipeline whose user has only the README's policy."""
+    """One upload, and a pipeline whose user has only the page's policy."""
     with moto.connected():
         for url in (UPLOADS, STORE):
             moto.make_bucket(url.split("/")[2])
@@ -46,7 +46,7 @@ def workspace(
         user = tmp_path.name
         iam.create_user(UserName=user)
         policy = json.dumps(documented("Version"))
-        iam.put_user_policy(UserName=user, PolicyName="README", PolicyDocument=policy)
+        iam.put_user_policy(UserName=user, PolicyName="page", PolicyDocument=policy)
         key = iam.create_access_key(UserName=user)["AccessKey"]
         with enable_iam_authentication(), monkeypatch.context() as patch:
             patch.setenv("AWS_ACCESS_KEY_ID", key["AccessKeyId"])

@@ -4,6 +4,7 @@ Belongs here: which stretches of video to look at, and the order of trust. A sta
 logged comes first, then the movements of the pointer, then clicks, then `meta.timestamp`.
 """
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -39,6 +40,7 @@ LATE_STRETCH_S = 6.0  # seconds of video looked at for drift
 LATE_STEP_S = 2.0  # seconds between the starts that are compared
 MAX_DRIFT_S = 1.5  # seconds by which the clocks may have moved apart at the end
 _NEXT_FRAME_S = 1e-6  # seconds; less than the distance of two frames
+_LOG = logging.getLogger(__package__)
 
 ScaleMethod = Literal["pixels", "monitor", "assumed"]
 
@@ -110,7 +112,16 @@ def calibrate(
         clock = reconcile_clocks(logged, pictured, clock, first_s)
     method, scale = _scale(screen, pictured, path)
     canvas = fit_canvas(size, scale)
-    return Calibration(clock, canvas, method, flickering_cells(changes))
+    return _logged(Calibration(clock, canvas, method, flickering_cells(changes)))
+
+
+def _logged(found: Calibration) -> Calibration:
+    clock, canvas = found.clock, found.canvas
+    offset, uncertainty = clock.documented_offset_ms, clock.uncertainty_ms
+    _LOG.debug("clock by %s: %+.0f ms, +- %.0f ms", clock.method, offset, uncertainty)
+    scales = (canvas.event_scale, canvas.scale)
+    _LOG.debug("scale by %s: %.4f to the video, from there %.4f", found.scale_method, *scales)
+    return found
 
 
 def _scale(

@@ -4,6 +4,7 @@ Belongs here: the order of the stage's steps, frames.parquet and its reader. Not
 checks (screenshot_checks.py).
 """
 
+import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -47,6 +48,7 @@ from demo_pipeline.settings import ObservationSettings
 FRAMES_FILE = "frames.parquet"
 EVIDENCE_FILE = "evidence.json"
 LARGEST_TARGET_SHARE = 0.05  # of the canvas; the pointer inside a larger element shows no target
+_LOG = logging.getLogger(__package__)
 
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("action_index", pa.int32(), False, "row of actions.parquet"),
@@ -122,6 +124,7 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     control = actions_on_recorder(actions, scans, reader, calibration.canvas, names)
     observed = without_recorder(observed, actions, control, out)
     rows = [_row(screenshot, recorded.packets) for screenshot in observed.screenshots]
+    _log_decisions(rows, observed)
     write_rows(out / FRAMES_FILE, rows, FRAMES_SCHEMA)
     dump_json(out / EVIDENCE_FILE, evidence_of(calibration, observed))
     return _summary(rows, calibration, observed)
@@ -177,6 +180,18 @@ def _row(screenshot: Screenshot, packets: PacketScan) -> dict[str, Any]:
         "unavoidable": screenshot.unavoidable,
         "pointer_distance_px": screenshot.pointer_distance_px,
     }
+
+
+def _log_decisions(rows: Sequence[dict[str, Any]], observed: DecodeResult) -> None:
+    for row in rows:
+        leak = "unavoidable leak" if row["unavoidable"] else "leak" if row["leak"] else "no leak"
+        chosen = (row["frame"], row["reason_code"], row["lead_ms"])
+        _LOG.debug("action %d: frame %s, %s, lead %s ms, %s", row["action_index"], *chosen, leak)
+    for wait in observed.waits:
+        _LOG.debug("action %d: a wait of %.1f s", wait.action_index, wait.seconds)
+    vote = observed.wheel
+    counts = (vote.agreeing, vote.votes)
+    _LOG.debug("wheel: the video shows positive as %s, %d of %d scrolls", vote.positive, *counts)
 
 
 def _summary(

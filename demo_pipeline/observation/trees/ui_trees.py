@@ -4,6 +4,7 @@ Belongs here: reading each needed scan once, NNN.json, trees.parquet and its rea
 stage's checks (tree_checks.py).
 """
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,6 +27,7 @@ from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording.events import read_scans
 
 UI_TREES_FILE = "trees.parquet"
+_LOG = logging.getLogger(__package__)
 
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("action_index", pa.int32(), False, "row of actions.parquet"),
@@ -122,8 +124,17 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
             keyboard.record_click(action, target_known=target is not None)
         if action.action_type != "pause":
             since = max(since, action.end_ms)
+    _log_decisions(rows)
     write_rows(out / UI_TREES_FILE, rows, UI_TREES_SCHEMA)
     return _summary(rows, unknown)
+
+
+def _log_decisions(rows: Sequence[TreeRow]) -> None:
+    for row in rows:
+        scan = (row["scan_event"], row["tree_age_ms"], row["freshness"])
+        _LOG.debug("action %d: scan of line %s, %s ms old, %s", row["action_index"], *scan)
+        target = (row["target_id"], row["target_method"])
+        _LOG.debug("action %d: target %s by %s", row["action_index"], *target)
 
 
 class _Writer:

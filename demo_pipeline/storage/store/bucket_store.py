@@ -22,6 +22,7 @@ from demo_pipeline.storage.store.bucket_layout import (
 )
 from demo_pipeline.storage.store.bucket_verification import verify_bucket_version
 from demo_pipeline.storage.store.bucket_versions import (
+    fetch_files,
     fetch_version,
     find_version,
     has_all_objects,
@@ -77,6 +78,14 @@ class BucketStore:
         fetch_version(self._objects, self._cache, version)
         self._cache.publish(version)
         yield self._cache.content(version), version
+
+    @contextmanager
+    def open_files(self, output: str, pattern: str) -> Iterator[tuple[Path, Version]]:
+        """See `Store`; the files stay in the local cache until `collect` finds them old."""
+        version = self.current(output)
+        if version is None:
+            raise MissingOutput(output)
+        yield fetch_files(self._objects, self._cache, version, pattern), version
 
     def stage(self, output: str) -> AbstractContextManager[Staging]:
         """See `Store`; a linked version has to be opened or committed on this machine before."""

@@ -4,7 +4,9 @@ Belongs here: finding, uploading and downloading a version and what it links to.
 version is in bucket_pointers.py.
 """
 
+import logging
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
@@ -31,6 +33,7 @@ from demo_pipeline.storage.store.local_cache import CorruptObject, LocalCache
 from demo_pipeline.storage.store.version_manifest import Version
 
 _ATTEMPTS = 3
+_LOG = logging.getLogger(__package__)
 ObjectsByKey = dict[str, ObjectInfo]
 
 
@@ -124,6 +127,44 @@ def fetch_version(objects: Objects, cache: LocalCache, version: Version) -> None
         _download(objects, cache, WORKERS, version)
 
 
+def fetch_files(objects: Objects, cache: LocalCache, version: Version, pattern: str) -> Path:
+    """Download the files of a version whose paths match a glob pattern, none of linked versions.
+
+    Returns:
+        A folder with these files, and perhaps with others of the version.
+
+    Raises:
+        MissingOutput: one of these files is missing in the bucket, or was changed.
+    """
+    if cache.has(version):
+        return cache.content(version)
+    folder = cache.single_files(version)
+    files = {
+        path: file for path, file in expected_files(version).items() if fnmatchcase(path, pattern)
+    }
+    missing = [path for path, file in files.items() if not _is_file(folder / path, file.size)]
+    with cache.scratch() as scratch:
+
+        def fetch(path: str) -> CorruptObject | None:
+            download, place = scratch / hidden_name(), folder / path
+            info = objects.head(files[path].key)
+            corrupt = fetch_verified(objects, files[path], info, download)
+            if corrupt is None:
+                place.parent.mkdir(parents=True, exist_ok=True)
+                download.replace(place)
+            return corrupt
+
+        for corrupt in in_parallel(fetch, missing):
+            if corrupt:
+                cache.note_damage(version.output, version.id, corrupt)
+                raise MissingOutput(version.output)
+    return folder
+
+
+def _is_file(path: Path, size: int) -> bool:
+    return path.is_file() and path.stat().st_size == size
+
+
 def upload_version(objects: Objects, cache: LocalCache, version: Version) -> None:
     """Write every object of a version that is not in the bucket already, its manifest last.
 
@@ -187,6 +228,7 @@ def _download(objects: Objects, cache: LocalCache, workers: int, version: Versio
                 raise MissingOutput(version.output)
         for path, link in version.manifest.links.items():
             staging.link_to(path, link)
+    _LOG.debug("%s: version %s downloaded, %d files", *key, len(files))
 
 
 def _put(

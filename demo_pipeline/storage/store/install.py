@@ -3,6 +3,7 @@
 Belongs here: the moves at the end of a commit. The caller holds the output's lock.
 """
 
+import logging
 import os
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from demo_pipeline.storage.store.disk import Disk
 from demo_pipeline.storage.store.integrity import verify_version
 from demo_pipeline.storage.store.layout import StoreLayout
 from demo_pipeline.storage.store.version_manifest import Version
+
+_LOG = logging.getLogger(__package__)
 
 
 def install_version(layout: StoreLayout, disk: Disk, staged: Path, version: Version) -> Path | None:
@@ -41,6 +44,7 @@ def publish(layout: StoreLayout, disk: Disk, version: Version) -> None:
     link = layout.draft()
     disk.link(link, layout.pointer_target(version.output, version.id))
     disk.replace(link, pointer)
+    _LOG.debug("%s: version %s published", version.output, version.id)
 
 
 def unpublish(layout: StoreLayout, disk: Disk, output: str) -> None:

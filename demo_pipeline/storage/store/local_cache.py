@@ -24,7 +24,7 @@ from demo_pipeline.storage.store.local_store import LocalStore
 from demo_pipeline.storage.store.staging import Staging
 from demo_pipeline.storage.store.version_manifest import Version
 
-_MANIFESTS, _DAMAGED = ".manifests", ".damaged"
+_MANIFESTS, _DAMAGED, _FILES = ".manifests", ".damaged", ".files"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,10 @@ class LocalCache:
     def content(self, version: Version) -> Path:
         """The version's content, for reading."""
         return self.folder(version) / CONTENT
+
+    def single_files(self, version: Version) -> Path:
+        """Where single files of the version are kept while the version is not in the cache."""
+        return self.layout.root / _FILES / version.output / version.id
 
     def known_version(self, output: str, version: str) -> Version | None:
         """The version, when its manifest is in the cache and matches its id."""
@@ -105,8 +109,12 @@ class LocalCache:
                 unpublish(self.layout, self._disk, output)
 
     def discard_if_changed(self, version: Version) -> None:
-        """Remove the version from the cache when a file has another SHA-256 than its manifest."""
+        """Remove the version from the cache when a file has another SHA-256 than its manifest.
+
+        Single files of it are removed in any case: they are few.
+        """
         folder = self.folder(version)
+        shutil.rmtree(self.single_files(version), ignore_errors=True)
         if folder.is_dir() and verify_version(
             self.layout, version.output, version.id, linked=False
         ):
@@ -160,6 +168,9 @@ class LocalCache:
                 self.unpublish(output)
         for manifest in (self.layout.root / _MANIFESTS).rglob("*.json"):
             manifest.unlink(missing_ok=True)
+        for file in (self.layout.root / _FILES).rglob("*"):
+            if file.is_file() and file.stat().st_mtime < now - grace_seconds:
+                file.unlink(missing_ok=True)
         removed = gc.collect_garbage(self.layout, self._disk, grace_seconds, now)
         staging = f"{self.layout.staging.name}/"
         return [name for name in removed if name.startswith(staging)]

@@ -6,7 +6,7 @@ moment leaves the last good version, and nothing unfinished that a reader can se
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from pydantic import JsonValue
@@ -72,6 +72,14 @@ class LocalStore:
         if version is None:
             raise MissingOutput(output)
         yield self._layout.version(output, version.id) / CONTENT, version
+
+    def open_files(
+        self,
+        output: str,
+        pattern: str,  # noqa: ARG002 - every file is on this machine
+    ) -> AbstractContextManager[tuple[Path, Version]]:
+        """See `Store`."""
+        return self.open(output)
 
     @contextmanager
     def stage(self, output: str) -> Iterator[Staging]:

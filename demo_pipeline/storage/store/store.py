@@ -49,6 +49,17 @@ class Store(Protocol):
         """
         ...
 
+    def open_files(self, output: str, pattern: str) -> AbstractContextManager[tuple[Path, Version]]:
+        """Like `open`, for readers of a few files of a large output.
+
+        From a bucket only the output's own files whose paths match the glob `pattern` are
+        downloaded, none of linked outputs. The folder may hold other files too.
+
+        Raises:
+            MissingOutput: `current` is None, or one of these files is missing.
+        """
+        ...
+
     def stage(self, output: str) -> AbstractContextManager[Staging]:
         """A private directory to build a version in; removed at the end in any case."""
         ...

@@ -4,6 +4,7 @@ Belongs here: `Uploads` over any `Objects`. A file is downloaded as the very obj
 or not at all.
 """
 
+import logging
 import tempfile
 import time
 from collections import defaultdict
@@ -35,6 +36,7 @@ from demo_pipeline.storage.uploads.upload_listing import (
 )
 
 _ABANDONED_SECONDS = 3600.0  # a living reader marks its folder as in use long before that
+_LOG = logging.getLogger(__package__)
 
 
 class BucketUploads:
@@ -112,6 +114,7 @@ class BucketUploads:
             raise DemonstrationError(changed_while_read(demonstration, dest.name)) from None
         if dest.stat().st_size != info.size:
             raise DemonstrationError(changed_while_read(demonstration, dest.name))
+        _LOG.debug("%s: downloaded %s, %d bytes", demonstration, dest.name, info.size)
 
     @contextmanager
     def _private_folder(self) -> Iterator[Path]:

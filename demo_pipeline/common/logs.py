@@ -1,0 +1,30 @@
+"""The package's log: one logger per package, named after it, and showing it to people.
+
+Belongs here: handlers and levels. Stages say at INFO what they built, in which time; decisions that
+a person may question are said at DEBUG. No message holds what somebody typed, or the name of an
+element: say lengths, numbers, positions, line numbers and ids.
+"""
+
+import logging
+
+LOG_ROOT = "demo_pipeline"
+LOG_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)  # by how often --verbose is given
+# The process tells the lines of parallel workers apart.
+_FORMAT = "%(asctime)s %(levelname)-5s %(process)d %(name)s: %(message)s"
+
+
+def show_log(level: int) -> None:
+    """Write the log at and above a level to standard error, from now on and once."""
+    logger = logging.getLogger(LOG_ROOT)
+    if level >= logging.WARNING:
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter(_FORMAT, "%H:%M:%S"))
+    logger.handlers[:] = [handler]
+    logger.propagate = False
+    logger.setLevel(level)
+
+
+def shown_level() -> int:
+    """The level that `show_log` was given, for worker processes; WARNING when it was not called."""
+    return logging.getLogger(LOG_ROOT).level or logging.WARNING

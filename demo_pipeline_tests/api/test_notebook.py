@@ -1,0 +1,82 @@
+"""The example notebook runs on any store, and nothing that was typed is in its outputs."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from demo_pipeline.actions.action_tables import read_actions
+from demo_pipeline.actions.build_actions import build_actions
+from demo_pipeline.common.json_files import load_json
+from demo_pipeline.common.recording_files import LOG_FILE
+from demo_pipeline.recording.events import build_events
+from demo_pipeline.settings import ActionSettings, RecordingSettings
+from demo_pipeline_tests.api.test_notebook_store import build_datasets
+from demo_pipeline_tests.notebook import NOTEBOOK, executed, outputs, texts
+from demo_pipeline_tests.sample_workspace import copy_of, open_workspace
+
+SAMPLES = Path(__file__).resolve().parents[2] / "data" / "recordings"
+TYPED = "Ab, c!"  # in the demonstration that the notebook shows
+_SHORT = 3  # characters; shorter texts stand in any page
+
+
+@pytest.fixture(scope="module")
+def fresh(made_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The notebook run on a store in which the first demonstration types `TYPED`."""
+    root = copy_of(made_root, tmp_path_factory.mktemp("notebook") / "root")
+    pipeline = open_workspace(root)
+    pipeline.store.remove("trajectories/second")
+    build_datasets(pipeline)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("DEMO_PIPELINE_STORE", str(root / "store"))
+        patch.setenv("JUPYTER_PLATFORM_DIRS", "1")
+        yield executed()
+
+
+def typed_in(recording: Path, out: Path) -> set[str]:
+    """The texts that were typed in a recording."""
+    platform = load_json(recording / "meta.json").get("platform", "")
+    events, actions = out / "events", out / "actions"
+    for folder in (events, actions):
+        folder.mkdir(parents=True)
+    build_events(recording / LOG_FILE, events, RecordingSettings())
+    build_actions(events, actions, str(platform).lower(), ActionSettings())
+    return {action.text for action in read_actions(actions) if action.text}
+
+
+def words_of(texts_typed: set[str]) -> set[str]:
+    """The words of typed texts; a line of a text may be shown without the others."""
+    words = {word.strip(".,:;!?") for text in texts_typed for word in text.split()}
+    return {word for word in words if len(word) > _SHORT}
+
+
+def test_it_runs_and_shows_pictures_and_tables(fresh: Any) -> None:
+    kinds = {kind for output in outputs(fresh) for kind in output.get("data", {})}
+    assert {"image/png", "text/html"} <= kinds
+    assert sum("image/png" in output.get("data", {}) for output in outputs(fresh)) == 3
+
+
+def test_what_was_typed_is_in_no_fresh_output(fresh: Any) -> None:
+    assert "type" in texts(fresh)
+    assert TYPED not in texts(fresh)
+
+
+def test_the_committed_outputs_are_those_of_the_committed_cells(fresh: Any) -> None:
+    """Whoever changes a cell runs `make notebook`."""
+    committed = nbformat.read(NOTEBOOK, as_version=4)
+    for cell, run in zip(committed.cells, fresh.cells, strict=True):
+        shown, new = ([out.output_type for out in c.get("outputs", [])] for c in (cell, run))
+        assert shown == new, cell.source
+        assert cell.get("execution_count") == run.get("execution_count")
+        assert "error" not in shown
+
+
+def test_what_was_typed_in_the_samples_is_in_no_committed_output(tmp_path: Path) -> None:
+    recordings = sorted(SAMPLES.iterdir())
+    typed = {text for each in recordings for text in typed_in(each, tmp_path / each.name)}
+    assert len(typed) > 5
+    said = texts(nbformat.read(NOTEBOOK, as_version=4))
+    assert len(said) > 1000
+    assert {word for word in words_of(typed) if word in said} == set()

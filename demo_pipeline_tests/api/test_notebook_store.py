@@ -1,0 +1,283 @@
+"""The API as a notebook uses it, over a folder and over a bucket on a real S3 server."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pandas as pd
+import pytest
+
+import demo_pipeline as dp
+from demo_pipeline.api.data_frames import FRAME_SCHEMAS
+from demo_pipeline.common.json_files import dump_json, load_json
+from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
+from demo_pipeline.pipeline.dataset_stages import DATASET_STAGE_BY_NAME, store_views
+from demo_pipeline.settings import Settings
+from demo_pipeline.storage.errors import StorageError
+from demo_pipeline_tests.sample_workspace import DEMOS, copy_of, open_workspace, run_all_stages
+from demo_pipeline_tests.simulator.s3_server import S3Server
+
+NAMES = ("trajectory_index", "sft_samples", "messages_dataset")
+HEAVY = ("dagster", "pandas", "cv2", "numpy", "pyarrow", "duckdb", "pydantic", "typer")
+
+
+def build_datasets(pipeline: Workspace) -> None:
+    for name in NAMES:
+        run_dataset_stage(pipeline, DATASET_STAGE_BY_NAME[name])
+
+
+@pytest.fixture(scope="module")
+def folder(made_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with two demonstrations and the datasets made of them; for reading."""
+    root = copy_of(made_root, tmp_path_factory.mktemp("api") / "root")
+    build_datasets(open_workspace(root))
+    return root / "store"
+
+
+@pytest.fixture(scope="module")
+def bucket(
+    made_root: Path, seaweedfs: S3Server, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """The same in a bucket; the environment leads to it while the module runs."""
+    with seaweedfs.connected():
+        url = f"{seaweedfs.make_bucket()}/store"
+        settings = Settings(
+            uploads=str(made_root / "uploads"),
+            store=url,
+            cache=str(tmp_path_factory.mktemp("cache")),
+            osworld_tasks=str(made_root / "tasks"),
+        )
+        pipeline = Workspace.open(settings)
+        for name in DEMOS:
+            run_all_stages(pipeline, name)
+        build_datasets(pipeline)
+        yield url
+
+
+@pytest.fixture
+def local(folder: Path) -> dp.NotebookStore:
+    return dp.load_store(folder)
+
+
+@pytest.fixture
+def remote(bucket: str, tmp_path: Path) -> dp.NotebookStore:
+    """A notebook on another machine, with an empty cache."""
+    return dp.load_store(bucket, cache=tmp_path / "downloads")
+
+
+def downloaded(tmp_path: Path) -> set[str]:
+    return {path.name for path in (tmp_path / "downloads").rglob("*") if path.is_file()}
+
+
+def in_python(code: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    )
+    return done.stdout.strip()
+
+
+class TestImport:
+    def test_the_package_imports_nothing_heavy_until_its_first_use(self) -> None:
+        loaded = f"[name for name in {HEAVY!r} if name in sys.modules]"
+        assert in_python(f"import sys, demo_pipeline; print({loaded})") == "[]"
+        later = in_python(
+            "import sys, demo_pipeline as dp; dp.load_store;"
+            "print('pandas' in sys.modules, 'dagster' in sys.modules)"
+        )
+        assert later == "True False"
+
+    def test_its_names_are_offered_and_others_are_refused(self) -> None:
+        assert {"load_store", "NotebookStore", "LoadedTrajectory"} <= set(dir(dp))
+        assert all(getattr(dp, name) for name in dir(dp))
+        with pytest.raises(AttributeError, match="no_such_name"):
+            _ = dp.no_such_name
+
+
+class TestTables:
+    def test_their_columns_are_those_that_are_described(self, local: dp.NotebookStore) -> None:
+        frames = {
+            "trajectories": local.trajectories(),
+            "steps": local.steps(),
+            "actions": local.actions("first"),
+            "events": local.events("first"),
+        }
+        assert set(frames) == set(FRAME_SCHEMAS)
+        for name, frame in frames.items():
+            described = local.columns(name)
+            assert list(described["column"]) == list(frame.columns)
+            assert all(described["description"])
+            assert len(frame) > 0
+        units = local.columns("steps").set_index("column")["description"]
+        assert "milliseconds" in units["lead_ms"]
+
+    def test_they_hold_what_the_store_holds(self, local: dp.NotebookStore, folder: Path) -> None:
+        assert local.demonstrations() == ["first", "second"]
+        trajectories = local.trajectories().set_index("trajectory_id")
+        for key in local.demonstrations():
+            steps = sorted((folder / "trajectories" / key / "steps").iterdir())
+            assert trajectories["steps"][key] == len(steps)
+            assert list(local.steps().query("trajectory_id == @key")["step_index"]) == list(
+                range(len(steps))
+            )
+        assert "Ab, c!" in set(local.actions("first")["text"].dropna())
+
+    def test_column_types_do_not_depend_on_the_rows(self, local: dp.NotebookStore) -> None:
+        first, second = (local.actions(key).dtypes.to_dict() for key in DEMOS)
+        assert first == second
+        assert first["amount"] == pd.Int32Dtype()  # null in all but scrolls
+        assert first["text"] == pd.StringDtype()
+        assert local.steps().dtypes["cursor_agrees"] == pd.BooleanDtype()
+
+    def test_an_unknown_table_is_refused_with_the_known_ones(self) -> None:
+        with pytest.raises(ValueError, match="trajectories, steps, actions, events"):
+            dp.NotebookStore.columns("frames")
+
+
+class TestTrajectory:
+    def test_it_has_task_steps_and_result(self, local: dp.NotebookStore, folder: Path) -> None:
+        trajectory = local.trajectory("first")
+        written = load_json(folder / "trajectories/first/task.json")
+        assert trajectory.task.instruction == written["instruction"]
+        assert trajectory.result.total_steps == len(trajectory.steps) == 4
+        for number, step in enumerate(trajectory.steps):
+            place = folder / f"trajectories/first/steps/{number:03d}"
+            assert step.index == number
+            assert step.action.model_dump(mode="json") == load_json(place / "action.json")
+            assert step.tree == load_json(place / "ui_tree.json")
+            assert step.provenance["lead_ms"] == trajectory.provenance["lead_ms"][number]
+        assert set(trajectory.provenance["trajectory_id"]) == {"first"}
+
+    def test_a_screenshot_is_red_green_blue(self, local: dp.NotebookStore, folder: Path) -> None:
+        """Compared by another decoder, since colours are easily swapped."""
+        av = pytest.importorskip("av")
+        trajectory = local.trajectory("first")
+        for picture, name in (
+            (trajectory.steps[0].screenshot, "steps/000/screenshot.png"),
+            (trajectory.final_screenshot, "final_screenshot.png"),
+        ):
+            assert (picture.shape, picture.dtype) == ((1080, 1920, 3), np.uint8)
+            with av.open(str(folder / "trajectories/first" / name)) as container:
+                frame = next(container.decode(video=0)).to_ndarray(format="rgb24")
+            assert np.array_equal(picture, frame)
+            assert not np.array_equal(picture, picture[..., ::-1])
+
+    def test_a_file_that_is_gone_says_what_to_do(self, folder: Path, tmp_path: Path) -> None:
+        copy = copy_of(folder, tmp_path / "store")
+        trajectory = dp.load_store(copy).trajectory("first")
+        for file in (copy / ".versions/trajectories/first").rglob("screenshot.png"):
+            file.unlink()
+        with pytest.raises(StorageError, match=r"000/screenshot\.png .* load the trajectory again"):
+            _ = trajectory.steps[0].screenshot
+
+    def test_showing_it_shows_no_picture_and_no_row(self, local: dp.NotebookStore) -> None:
+        assert len(repr(local.trajectory("first"))) < 1000
+
+
+class TestErrors:
+    @pytest.mark.parametrize("method", ["actions", "events", "trajectory"])
+    def test_an_unknown_demonstration_says_how_to_build_it(
+        self, local: dp.NotebookStore, method: str
+    ) -> None:
+        with pytest.raises(StorageError, match="build it with"):
+            getattr(local, method)("third")
+
+    def test_datasets_that_were_not_built_are_named(self, made_root: Path) -> None:
+        store = dp.load_store(made_root / "store")
+        assert store.demonstrations() == ["first", "second"]
+        with pytest.raises(StorageError, match="--select trajectory_index"):
+            store.trajectories()
+
+    def test_a_folder_that_does_not_exist_is_no_empty_store(self, tmp_path: Path) -> None:
+        with pytest.raises(StorageError, match="no such folder"):
+            dp.load_store(tmp_path / "misspelt")
+
+    def test_a_table_of_an_older_version_lacks_no_column(self, tmp_path: Path) -> None:
+        """Columns that were added later are null."""
+        from demo_pipeline_tests.storage.making_outputs import recipe
+
+        store = Workspace.open(Settings(store=str(tmp_path))).store
+        with store.stage("actions/old") as staging:
+            duckdb.sql(
+                "COPY (SELECT 0::INTEGER AS action_index, 'click' AS action_type)"
+                f" TO '{staging.path}/actions.parquet'"
+            )
+            dump_json(staging.path / "other.json", {})
+            store.commit(staging, recipe(), {})
+        frame = dp.load_store(tmp_path).actions("old")
+        assert list(frame.columns) == FRAME_SCHEMAS["actions"].names
+        assert frame["press_ms"].isna().all()
+
+
+class TestDefaults:
+    def test_the_store_of_the_settings_is_the_default(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("DEMO_PIPELINE_STORE", str(folder))
+        assert dp.load_store().url == str(folder)
+        assert str(folder) in repr(dp.load_store())
+
+
+class TestSql:
+    def test_every_view_answers(self, local: dp.NotebookStore) -> None:
+        for view in store_views():
+            [count] = local.sql(f"SELECT count(*) AS n FROM {view.name}")["n"]  # noqa: S608
+            assert count > 0 or view.name == "rejected"
+
+    def test_a_refused_query_is_an_error_of_duckdb(self, local: dp.NotebookStore) -> None:
+        with pytest.raises(duckdb.Error):
+            local.sql("SELEC")
+
+
+class TestBucket:
+    def test_every_table_is_that_of_the_folder(
+        self, local: dp.NotebookStore, remote: dp.NotebookStore, tmp_path: Path
+    ) -> None:
+        assert remote.demonstrations() == local.demonstrations()
+        pd.testing.assert_frame_equal(remote.trajectories(), local.trajectories())
+        pd.testing.assert_frame_equal(remote.steps(), local.steps())
+        pd.testing.assert_frame_equal(remote.actions("first"), local.actions("first"))
+        pd.testing.assert_frame_equal(remote.events("second"), local.events("second"))
+        assert "screenshot.png" not in downloaded(tmp_path)
+
+    def test_a_trajectory_is_that_of_the_folder(
+        self, local: dp.NotebookStore, remote: dp.NotebookStore
+    ) -> None:
+        here, there = local.trajectory("first"), remote.trajectory("first")
+        assert (there.task, there.result) == (here.task, here.result)
+        for mine, theirs in zip(here.steps, there.steps, strict=True):
+            assert theirs.action == mine.action
+            assert theirs.tree == mine.tree
+            assert np.array_equal(theirs.screenshot, mine.screenshot)
+
+    @pytest.mark.parametrize(
+        "query",
+        [
+            "SELECT trajectory_id, action_type, x FROM actions ORDER BY ALL",
+            "FROM Steps JOIN frames USING (trajectory_id, action_index) ORDER BY ALL",
+            "SELECT split, count(*) AS n FROM messages GROUP BY ALL ORDER BY ALL",
+            "PIVOT steps ON action_type USING count(*) GROUP BY trajectory_id ORDER BY ALL",
+            "SELECT 1 AS one",
+        ],
+    )
+    def test_a_query_answers_as_over_the_folder(
+        self, local: dp.NotebookStore, remote: dp.NotebookStore, query: str, tmp_path: Path
+    ) -> None:
+        pd.testing.assert_frame_equal(remote.sql(query), local.sql(query))
+        assert not {name for name in downloaded(tmp_path) if name.endswith((".png", ".mp4"))}
+
+    def test_only_the_mentioned_views_are_downloaded(
+        self, remote: dp.NotebookStore, tmp_path: Path
+    ) -> None:
+        remote.sql("SELECT count(*) FROM actions")
+        tables = {name for name in downloaded(tmp_path) if name.endswith(".parquet")}
+        assert tables == {"actions.parquet"}
+        with pytest.raises(duckdb.Error):
+            remote.sql("SELEC")
+
+    def test_what_was_not_built_says_how_to_build_it(self, remote: dp.NotebookStore) -> None:
+        with pytest.raises(StorageError, match="build it with"):
+            remote.actions("third")

@@ -1,0 +1,97 @@
+"""The picture of the assets and their dependencies, drawn from the registries of stages.
+
+Belongs here: the layout. An arrow that follows from others is left out.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import cache
+
+from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, QUARANTINE_STAGE, TASKS_STAGE
+from demo_pipeline.pipeline.demonstration_stages import STAGES
+
+_WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _EDGE = 126, 30, 18, 12, 10
+_COLOURS = {
+    "recording": "#dbeafe",
+    "actions": "#e0e7ff",
+    "observation": "#ede9fe",
+    "trajectories": "#dcfce7",
+    "datasets": "#fef3c7",
+}
+
+
+def asset_inputs() -> dict[str, tuple[str, ...]]:
+    """Asset → the assets that it reads, those that follow from others left out."""
+    inputs = {stage.name: set(stage.inputs) for stage in (*STAGES, *DATASET_STAGES)}
+    for stage in STAGES:
+        inputs[stage.name] |= {TASKS_STAGE.name} if stage.matches_task else set()
+
+    @cache
+    def above(name: str) -> frozenset[str]:
+        return frozenset(inputs[name]).union(*map(above, inputs[name]))
+
+    return {
+        name: tuple(sorted(read - frozenset().union(*(above(other) for other in read))))
+        for name, read in inputs.items()
+    }
+
+
+def asset_graph() -> str:
+    """The picture as SVG."""
+    inputs = asset_inputs()
+    groups = {stage.name: stage.group for stage in (*STAGES, *DATASET_STAGES)}
+    places = _places(inputs)
+    right = max(x for x, _ in places.values()) + _WIDTH + _EDGE
+    lowest = max(y for _, y in places.values()) + _HEIGHT + _EDGE
+    size, font = f"0 0 {right} {lowest}", 'font-family="Helvetica, Arial, sans-serif"'
+    return "".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{size}" {font} font-size="13">\n',
+            f'<rect width="{right}" height="{lowest}" rx="8" fill="#ffffff"/>\n',
+            '<g fill="none" stroke="#64748b" stroke-width="1.2">\n',
+            *_arrows(inputs, places),
+            "</g>\n",
+            *(_box(name, places[name], _COLOURS[groups[name]]) for name in inputs),
+            "</svg>\n",
+        ]
+    )
+
+
+def _places(inputs: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[int, int]]:
+    """Name → left upper corner; columns by the longest way from an asset without inputs."""
+    columns: dict[str, int] = {}
+    for name in inputs:
+        columns[name] = max((columns.get(other, 0) + 1 for other in inputs[name]), default=0)
+    columns[TASKS_STAGE.name] = columns["trajectories"] - 1
+    rows: dict[int, int] = {}
+    places = {}
+    for name, column in columns.items():
+        row = rows.get(column, 0)
+        row = max(row, 2) if name == QUARANTINE_STAGE.name else row
+        rows[column] = row + 1
+        x = _EDGE + column * (_WIDTH + _GAP_X)
+        places[name] = (x, _EDGE + row * (_HEIGHT + _GAP_Y))
+    return places
+
+
+def _arrows(
+    inputs: Mapping[str, tuple[str, ...]], places: Mapping[str, tuple[int, int]]
+) -> Iterator[str]:
+    for name, read in inputs.items():
+        for other in read:
+            x, y = places[other][0] + _WIDTH, places[other][1] + _HEIGHT / 2
+            end_x, end_y = places[name][0], places[name][1] + _HEIGHT / 2
+            bend = x + _GAP_X / 2
+            tip = end_x - 6
+            yield f'<path d="M{x} {y:g} C{bend:g} {y:g} {bend:g} {end_y:g} {tip} {end_y:g}"/>'
+            head = f"M{tip} {end_y - 3:g} L{end_x} {end_y:g} L{tip} {end_y + 3:g}"
+            yield f'<path d="{head}" fill="#64748b"/>\n'
+
+
+def _box(name: str, place: tuple[int, int], colour: str) -> str:
+    x, y = place
+    return (
+        f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="5" fill="{colour}"'
+        ' stroke="#64748b"/>'
+        f'<text x="{x + _WIDTH / 2:g}" y="{y + _HEIGHT / 2 + 4:g}" text-anchor="middle"'
+        f' fill="#0f172a">{name}</text>\n'
+    )

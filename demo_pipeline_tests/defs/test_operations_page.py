@@ -1,0 +1,33 @@
+"""The page about operations names every sensor and every job that people launch."""
+
+import re
+from pathlib import Path
+
+from demo_pipeline.defs.code_location import build_defs
+from demo_pipeline.defs.maintenance import MAINTENANCE_JOBS
+from demo_pipeline.settings import Settings
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
+
+
+def rows(text: str, head: str) -> set[str]:
+    """The names in the first column of the table with this head."""
+    table = text.partition(f"| {head} | does |\n| --- | --- |\n")[2].partition("\n\n")[0]
+    return set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE))
+
+
+def test_its_tables_have_every_sensor_and_every_maintenance_job() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    sensors = {sensor.name for sensor in build_defs(Settings()).sensors or ()}
+    assert rows(text, "sensor") == sensors
+    assert rows(text, "job") == {job.name for job in MAINTENANCE_JOBS}
+
+
+def test_the_commands_of_dagster_name_assets_that_exist() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    selections = re.findall(r"--select '([^']+)'", text)
+    assert selections
+    specs = build_defs(Settings()).resolve_all_asset_specs()
+    names = {spec.key.path[-1] for spec in specs}
+    names |= {f"group:{spec.group_name}" for spec in specs}
+    assert {selection.strip("*") for selection in selections} <= names

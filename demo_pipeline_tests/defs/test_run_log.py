@@ -1,0 +1,156 @@
+"""The log: what it says, where it is shown, and what is never in it."""
+
+import json
+import logging
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from demo_pipeline.common.logs import LOG_ROOT
+from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, STATISTICS_STAGE
+from demo_pipeline.pipeline.demonstration_stages import STAGES
+from demo_pipeline_tests.defs.bench import Bench, bench, launched, ticked
+from demo_pipeline_tests.defs.test_canaries import holding
+from demo_pipeline_tests.uploads import BREAKING, TYPED, upload
+
+KEY = "Zyzzyva 83 key"  # the name of a pressed key
+NODE = "Quokka 59 node"  # the name of elements in the accessibility trees
+CANARIES = (TYPED, KEY, NODE)
+
+
+def add_canaries(folder: Path) -> None:
+    """Elements get the name `NODE`; a key called `KEY` is pressed, with and without Ctrl."""
+    log = folder / "input_log.jsonl"
+    lines = log.read_text(encoding="utf-8").replace('"Name"', json.dumps(NODE)).splitlines()
+    last = json.loads(lines[-1])["time"]
+    keys = [("keydown", KEY), ("keyup", KEY), ("keydown", "LeftCtrl"), ("keydown", KEY)]
+    keys += [("keyup", KEY), ("keyup", "LeftCtrl")]
+    for number, (event, name) in enumerate(keys):
+        time = last + 50 * (number + 1)
+        data = {"key": name, "actual_char": TYPED} if number < 2 else {"key": name}
+        lines.append(json.dumps({"event": event, "time": time, "data": data}))
+    log.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+@pytest.fixture
+def made(tmp_path: Path, recording: Path) -> Iterator[Bench]:
+    with bench(tmp_path, kept=True) as opened:
+        upload(recording, opened.uploads, "good")
+        yield opened
+
+
+def run_log(made: Bench, result: dg.ExecuteInProcessResult) -> list[str]:
+    """What people read in the log of a run."""
+    entries = made.instance.all_logs(result.run_id)
+    return [entry.user_message for entry in entries if not entry.is_dagster_event]
+
+
+def package_lines(caplog: pytest.LogCaptureFixture, level: int) -> list[str]:
+    records = [r for r in caplog.records if r.name.startswith(LOG_ROOT) and r.levelno >= level]
+    return [record.getMessage() for record in records]
+
+
+def test_the_log_of_a_run_has_the_lines_of_the_package(
+    made: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, logger=LOG_ROOT)
+    result = made.process("good")
+    said = run_log(made, result)
+    assert said == [line for line in package_lines(caplog, logging.INFO) if "osworld" not in line]
+    for stage in STAGES:
+        assert f"{stage.name}: building {stage.output('good')}, because there is no version" in said
+        [ended] = [
+            line for line in said if line.startswith(f"{stage.name}: {stage.output('good')}")
+        ]
+        assert re.search(r"made in \d+\.\d s: \d+ \w+", ended)
+    assert len(package_lines(caplog, logging.DEBUG)) > 2 * len(said)
+
+
+def test_without_any_configuration_the_run_log_has_them_too(made: Bench) -> None:
+    """And the level is what it was before."""
+    assert logging.getLogger(LOG_ROOT).level == logging.NOTSET
+    said = run_log(made, made.process("good"))
+    assert len(said) == 2 * len(STAGES)
+    assert logging.getLogger(LOG_ROOT).level == logging.NOTSET
+    assert logging.getLogger(LOG_ROOT).handlers == []
+    again = run_log(made, made.process("good"))
+    assert again == [f"{stage.name}: {stage.output('good')} is unchanged" for stage in STAGES]
+    datasets = run_log(made, made.run("build_datasets"))
+    assert any(line.startswith(f"{STATISTICS_STAGE.name}: statistics made in") for line in datasets)
+
+
+def test_it_says_why_a_stage_is_built_again(made: Bench) -> None:
+    made.process("good")
+    reasons = run_log(made, made.process("good", **{"demo_pipeline/force": "true"}))
+    assert any("because it was forced" in line for line in reasons)
+
+
+def test_every_package_that_decides_has_a_logger(
+    made: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, logger=LOG_ROOT)
+    for _ in range(3):
+        for request in ticked(made, "new_uploads").requests:
+            launched(made, request)
+        made.catalogue()
+    made.run("build_datasets")
+    names = {record.name for record in caplog.records if record.name.startswith(LOG_ROOT)}
+    assert names >= {
+        f"{LOG_ROOT}.{package}"
+        for package in (
+            "actions",
+            "datasets",
+            "discovery",
+            "observation.calibration",
+            "observation.frames",
+            "observation.trees",
+            "pipeline",
+            "storage.store",
+        )
+    }
+
+
+def test_no_canary_is_in_any_log_check_or_error(
+    tmp_path: Path,
+    recording: Path,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """Typed as text, logged as a key's name and as its character, and the name of elements."""
+    caplog.set_level(logging.DEBUG, logger=LOG_ROOT)
+    with bench(tmp_path, kept=True) as made:
+        for number, spoil in enumerate([None, *(entry[0] for entry in BREAKING.values())]):
+            folder = upload(recording, made.uploads, f"demo{number}")
+            add_canaries(folder)
+            if spoil is not None:
+                spoil(folder)
+            made.process(f"demo{number}")
+        for job in ("build_datasets", "report_quarantine"):
+            made.run(job)
+        actions = made.workspace.store.current("actions/demo0")
+        assert actions is not None
+        assert actions.manifest.summary["unknown_keys"] == ["(unnamed)"]
+        shown = capfd.readouterr()
+        logged = f"{caplog.text}\n{shown.out}\n{shown.err}"
+        assert "type(26 chars)" in logged
+        assert "hotkey" in logged
+        home = list((tmp_path / "home").rglob("*"))
+        store = tmp_path / "store"
+        said = [path for path in store.rglob("manifest.json") if "recordings" not in path.parts]
+        said += list((store / "quarantine").rglob("*"))
+        for canary in CANARIES:
+            assert canary not in logged
+            assert holding(home, canary) == []
+            assert holding(said, canary) == []
+            data = [
+                *(store / ".versions").rglob("*.json"),
+                *(store / ".versions").rglob("*.parquet"),
+            ]
+            data += list((store / ".versions").rglob("*.jsonl"))
+            assert canary == KEY or holding(data, canary), (
+                "where it belongs: the search does find it"
+            )
+    assert {stage.name for stage in DATASET_STAGES} >= {"sft_samples"}

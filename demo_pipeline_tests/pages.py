@@ -1,0 +1,211 @@
+"""The pages that are generated from the code: settings, tables and assets (`make docs`).
+
+Belongs here: what these pages say. A test compares them with the files in `docs/`.
+"""
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import pyarrow as pa
+from pydantic.fields import FieldInfo
+
+from demo_pipeline.actions.action_tables import ACCOUNTING_SCHEMA, ACTIONS_SCHEMA
+from demo_pipeline.common.parquet import column_descriptions
+from demo_pipeline.common.settings_section import Section
+from demo_pipeline.datasets.index import TRAJECTORIES_SCHEMA
+from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA
+from demo_pipeline.datasets.sft import SFT_SCHEMA
+from demo_pipeline.datasets.task_table import CATALOG_SCHEMA, PROBLEMS_SCHEMA
+from demo_pipeline.observation.frames.screenshots import FRAMES_SCHEMA
+from demo_pipeline.observation.trees.ui_trees import UI_TREES_SCHEMA
+from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
+from demo_pipeline.pipeline.demonstration_stages import STAGES
+from demo_pipeline.pipeline.quarantine_table import QUARANTINE_SCHEMA
+from demo_pipeline.pipeline.stage_types import DatasetStage, Stage
+from demo_pipeline.recording.event_tables import EVENTS_SCHEMA, REJECTED_SCHEMA, SCANS_SCHEMA
+from demo_pipeline.settings import Settings, project_root
+from demo_pipeline_tests.asset_graph import asset_graph
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+_NOTE = "<!-- Written by `make docs`; change the code that it describes instead. -->\n"
+# Path in the store, what a row is, the columns. `<id>` is a demonstration.
+TABLES: tuple[tuple[str, str, pa.Schema], ...] = (
+    ("events/<id>/events.parquet", "an accepted line of the input log", EVENTS_SCHEMA),
+    ("events/<id>/rejected.parquet", "a line that could not be read", REJECTED_SCHEMA),
+    ("events/<id>/trees.parquet", "an accessibility scan in the log", SCANS_SCHEMA),
+    ("actions/<id>/actions.parquet", "an action, or a pause", ACTIONS_SCHEMA),
+    ("actions/<id>/ledger.parquet", "what became of a line of the log", ACCOUNTING_SCHEMA),
+    ("screenshots/<id>/frames.parquet", "the frame chosen for an action", FRAMES_SCHEMA),
+    ("ui_trees/<id>/trees.parquet", "the tree and the target of an action", UI_TREES_SCHEMA),
+    ("trajectories/<id>/provenance.parquet", "a step of a trajectory", PROVENANCE_SCHEMA),
+    ("dataset/steps.parquet", "the same, of all trajectories", PROVENANCE_SCHEMA),
+    ("dataset/trajectories.parquet", "a trajectory", TRAJECTORIES_SCHEMA),
+    ("sft/*.parquet", "an SFT sample", SFT_SCHEMA),
+    ("osworld/tasks/catalog.parquet", "an OSWorld task file", CATALOG_SCHEMA),
+    ("osworld/tasks/problems.parquet", "a problem of an OSWorld task file", PROBLEMS_SCHEMA),
+    ("quarantine_table/quarantine.parquet", "a problem of a demonstration", QUARANTINE_SCHEMA),
+)
+
+
+def generated_pages() -> dict[str, str]:
+    """File name in `docs/` → text."""
+    return {
+        "settings.md": "".join(_settings()),
+        "tables.md": "".join(_tables()),
+        "assets.md": "".join(_assets()),
+        "images/assets.svg": asset_graph(),
+    }
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |\n| {' | '.join('---' for _ in head)} |\n"
+    for row in rows:
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |\n"
+
+
+def _settings() -> Iterator[str]:
+    yield f"# Settings\n\n{_NOTE}\n"
+    yield (
+        "Every path and threshold is a setting. A value is taken from the environment, else from"
+        " the settings file, else it is\nthe default. The settings file is `demo_pipeline.toml`"
+        " beside `pyproject.toml`, or the file that `DEMO_PIPELINE_CONFIG` names:\n\n"
+        '```toml\n[actions]\nclick_radius_px = 8.0\n\n[datasets]\nheld_out_applications = ["gimp"]'
+        "\n```\n\nThe same in the environment, where two underscores follow the section and lists"
+        " are JSON:\n\n"
+        "```bash\nexport DEMO_PIPELINE_ACTIONS__CLICK_RADIUS_PX=8\n"
+        "export DEMO_PIPELINE_DATASETS__HELD_OUT_APPLICATIONS='[\"gimp\"]'\n```\n\n"
+        "Names that are not settings are refused, in the file and in the environment; names of"
+        " earlier versions are refused with\nthe present name. A stage is built again only when"
+        " its own section, its inputs or its code version changed.\n\n"
+        "Credentials are not settings: they come from the environment of the S3 client"
+        " ([operations](operations.md#uploads-in-a-bucket)).\n"
+    )
+    roots = {
+        name: field
+        for name, field in Settings.model_fields.items()
+        if not isinstance(field.default, Section)
+    }
+    yield "\n## Roots\n\nThe places that the pipeline reads and writes. They change no output.\n\n"
+    yield from _setting_rows(roots, "")
+    defaults = Settings.model_construct()
+    for name, field in Settings.model_fields.items():
+        if isinstance(field.default, Section):
+            kind = type(field.default)
+            yield f"\n## {name}\n\n{inspect.getdoc(kind)}\n\n{_depending(name, defaults)}\n\n"
+            yield from _setting_rows(kind.model_fields, f"{name}.")
+
+
+def _depending(section: str, settings: Settings) -> str:
+    """Which outputs depend on a section, as a sentence."""
+    value = getattr(settings, section)
+    stages: list[Stage | DatasetStage] = [*STAGES, *DATASET_STAGES]
+    names = [
+        f"`{stage.name}`"
+        for stage in stages
+        if any(read(settings) is value for read in _sections_read(stage))
+    ]
+    if not names:
+        return "A change builds nothing again."
+    return f"A change builds again: {', '.join(names)}, and what depends on them."
+
+
+def _sections_read(stage: Stage | DatasetStage) -> list[Callable[[Settings], Section]]:
+    limits = [] if isinstance(stage, Stage) else list(stage.limits.values())
+    return [*([stage.section] if stage.section else []), *limits]
+
+
+def _setting_rows(fields: Mapping[str, FieldInfo], prefix: str) -> Iterator[str]:
+    rows = [
+        (f"`{prefix}{name}`", _default(field), _meaning(field)) for name, field in fields.items()
+    ]
+    yield from _table(("setting", "default", "meaning"), rows)
+
+
+def _default(field: FieldInfo) -> str:
+    if field.default_factory is None:
+        return f"`{_toml(field.default)}`"
+    value = field.default_factory()  # type: ignore[call-arg]
+    if isinstance(value, str):
+        return f"`{Path(value).relative_to(project_root())}`"
+    return "number of processors"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return f'"{value}"'
+    return "[]" if value == () else str(value)
+
+
+def _meaning(field: FieldInfo) -> str:
+    assert field.description is not None
+    if get_origin(field.annotation) is Literal:
+        choices = ", ".join(f"`{choice}`" for choice in get_args(field.annotation))
+        return f"{field.description} (one of {choices})"
+    return field.description
+
+
+def _tables() -> Iterator[str]:
+    yield f"# Tables\n\n{_NOTE}\n"
+    yield (
+        "Every Parquet table in the store, with its columns. Types are Arrow's; `?` marks a column"
+        " that may be null. The descriptions\nare in the files too, as metadata of the columns."
+        " `messages/*.parquet` has the keys of a chat record"
+        " ([formats](formats.md#messages)).\n"
+    )
+    for path, row, schema in TABLES:
+        yield f"\n## `{path}`\n\nA row is {row}.\n\n"
+        descriptions = column_descriptions(schema)
+        yield from _table(
+            ("column", "type", "meaning"),
+            [
+                (
+                    f"`{field.name}`",
+                    f"{_type(field.type)}{'?' if field.nullable else ''}",
+                    descriptions[field.name],
+                )
+                for field in schema
+            ],
+        )
+
+
+def _type(kind: pa.DataType) -> str:
+    return str(kind).replace("<", " of ").replace("element: ", "").replace(">", "")
+
+
+def _assets() -> Iterator[str]:
+    yield f"# Assets\n\n{_NOTE}\n"
+    yield (
+        "Every stage is an asset in Dagster, with its checks. The stages of a demonstration are"
+        " partitioned by its id; the dataset\nstages are not. A failed blocking check keeps the"
+        " output from being published.\n"
+    )
+    for title, stages in (
+        ("Stages of a demonstration", STAGES),
+        ("Dataset stages", DATASET_STAGES),
+    ):
+        yield f"\n## {title}\n"
+        for stage in stages:
+            yield from _asset(stage)
+
+
+def _asset(stage: Stage | DatasetStage) -> Iterator[str]:
+    if isinstance(stage, Stage):
+        output = stage.output("<id>")
+    else:
+        output = f"{stage.output}/<name>" if stage.subfolder else stage.output
+    inputs = ", ".join(f"`{name}`" for name in stage.inputs) or "none of the store"
+    yield f"\n### {stage.name}\n\n{stage.description}\n\n"
+    yield f"Output `{output}/`, inputs: {inputs}.\n\n"
+    yield from _table(
+        ("check", "blocking", "verifies"),
+        [(f"`{c.name}`", "yes" if c.blocking else "no", c.description) for c in stage.checks],
+    )
+
+
+if __name__ == "__main__":
+    for name, text in generated_pages().items():
+        (DOCS / name).write_text(text, encoding="utf-8")

@@ -1,0 +1,181 @@
+"""The pages agree with the code, with each other and with the files that they name."""
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import demo_pipeline as dp
+from demo_pipeline.cli.app import app
+from demo_pipeline.common.settings_section import Section
+from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
+from demo_pipeline.pipeline.dataset_stages import INDEX_STAGE
+from demo_pipeline.settings import CONFIG_VARIABLE, Settings
+from demo_pipeline_tests.pages import DOCS, generated_pages
+from demo_pipeline_tests.sample_workspace import copy_of, open_workspace
+
+ROOT = DOCS.parent
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted(DOCS.glob("*.md"))]
+ACTUAL = [page for page in PAGES if page.name != "CHANGELOG.md"]  # it names what is gone
+SECTIONS = {
+    name: type(field.default)
+    for name, field in Settings.model_fields.items()
+    if isinstance(field.default, Section)
+}
+_LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+_PATH = re.compile(
+    r"`((?:demo_pipeline|demo_pipeline_tests|benchmarks|docs|examples|data)/[\w./-]+)`"
+)
+_BUILT = ("data/store", "data/.cache")  # what a run writes
+
+
+def named(pages: list[Path]) -> list[object]:
+    return [pytest.param(page, id=str(page.relative_to(ROOT))) for page in pages]
+
+
+def text_of(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def code_blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", text_of(page), re.DOTALL)
+
+
+def without_code(text: str) -> str:
+    return re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors of the headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.+)$", without_code(text_of(page)), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def links(page: Path) -> Iterator[str]:
+    for target in _LINK.findall(without_code(text_of(page))):
+        if "://" not in target:
+            yield target
+
+
+@pytest.fixture(scope="module")
+def store(real_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = copy_of(real_root, tmp_path_factory.mktemp("pages") / "root")
+    run_dataset_stage(open_workspace(root), INDEX_STAGE)
+    return root / "store"
+
+
+@pytest.mark.parametrize("name", sorted(generated_pages()))
+def test_a_generated_page_is_up_to_date(name: str) -> None:
+    assert (DOCS / name).read_text(encoding="utf-8") == generated_pages()[name], "run `make docs`"
+
+
+class TestReferences:
+    @pytest.mark.parametrize("page", named(PAGES))
+    def test_every_link_leads_to_a_file_and_a_heading(self, page: Path) -> None:
+        broken = []
+        for target in links(page):
+            file, _, anchor = target.partition("#")
+            place = (page.parent / file).resolve() if file else page
+            if not place.exists() or (anchor and anchor not in anchors(place)):
+                broken.append(target)
+        assert broken == []
+
+    def test_every_page_can_be_reached_from_the_readme(self) -> None:
+        reached, waiting = set(), [ROOT / "README.md"]
+        while waiting:
+            page = waiting.pop()
+            if page in reached or page.suffix != ".md":
+                continue
+            reached.add(page)
+            waiting += [(page.parent / link.partition("#")[0]).resolve() for link in links(page)]
+        assert set(PAGES) <= reached
+
+    @pytest.mark.parametrize("page", named(ACTUAL))
+    def test_every_path_that_is_named_exists(self, page: Path) -> None:
+        paths = [path for path in _PATH.findall(text_of(page)) if not path.startswith(_BUILT)]
+        assert [path for path in paths if not (ROOT / path).exists()] == []
+
+    def test_a_picture_is_small(self) -> None:
+        pictures = list((DOCS / "images").iterdir())
+        assert pictures
+        assert [p.name for p in pictures if p.stat().st_size > 120_000] == []
+
+    def test_the_readme_can_be_read_in_a_few_minutes(self) -> None:
+        assert len(text_of(ROOT / "README.md").split()) < 1200
+
+
+class TestCommands:
+    @pytest.mark.parametrize("page", named(ACTUAL))
+    def test_every_command_exists(self, page: Path) -> None:
+        commands = {command.name for command in app.registered_commands}
+        used = re.findall(r"demo-pipeline(?: -{1,2}[a-z]+)* ([a-z]+)", text_of(page))
+        assert set(used) <= commands
+
+    @pytest.mark.parametrize("page", named(ACTUAL))
+    def test_every_target_of_make_exists(self, page: Path) -> None:
+        [phony] = re.findall(r"^\.PHONY: (.+)$", text_of(ROOT / "Makefile"), re.MULTILINE)
+        used = re.findall(r"(?:^|`)make ([a-z][a-z0-9-]*)", text_of(page), re.MULTILINE)
+        assert set(used) <= set(phony.split())
+
+    def test_every_command_is_explained(self) -> None:
+        text = text_of(DOCS / "operations.md")
+        missing = [c.name for c in app.registered_commands if f"demo-pipeline {c.name}" not in text]
+        assert set(missing) <= {"run", "stats"}  # `demo-pipeline -v run`, and in storage.md
+        assert "demo-pipeline stats" in text_of(DOCS / "storage.md")
+
+
+class TestSettings:
+    @pytest.mark.parametrize("page", named(ACTUAL))
+    def test_every_setting_that_is_named_exists(self, page: Path) -> None:
+        dotted = re.findall(rf"`({'|'.join(SECTIONS)})\.(\w+)", text_of(page))
+        others = {"parquet", "mp4", "json", "jsonl", "load_dataset", "md"}  # files, and a function
+        known = {
+            f"{name}.{field}" for name, kind in SECTIONS.items() for field in kind.model_fields
+        }
+        named_settings = {f"{name}.{field}" for name, field in dotted if field not in others}
+        assert named_settings <= known
+
+    @pytest.mark.parametrize("page", named(ACTUAL))
+    def test_every_variable_that_is_named_exists(self, page: Path) -> None:
+        names = set(Settings.model_fields)
+        names |= {f"{n}.{field}" for n, kind in SECTIONS.items() for field in kind.model_fields}
+        known = {"DEMO_PIPELINE_" + name.replace(".", "__").upper() for name in names}
+        used = set(re.findall(r"\bDEMO_PIPELINE_[A-Z_]*[A-Z]", text_of(page)))
+        assert used - known - {CONFIG_VARIABLE} == set()
+
+    def test_the_example_of_a_settings_file_is_valid(self) -> None:
+        examples = [block for page in PAGES for block in code_blocks(page, "toml")]
+        assert examples
+        for example in examples:
+            assert Settings(**tomllib.loads(example)) != Settings()
+
+
+class TestExamples:
+    def test_the_step_of_the_readme_is_that_of_the_sample(self, store: Path) -> None:
+        [shown] = code_blocks(ROOT / "README.md", "json")
+        [place] = re.findall(r"`data/store/(trajectories/[\w/]+)/`", text_of(ROOT / "README.md"))
+        assert json.loads((store / place / "action.json").read_bytes()) == json.loads(shown)
+        assert {path.name for path in (store / place).iterdir()} == {
+            "screenshot.png",
+            "ui_tree.json",
+            "action.json",
+        }
+
+    def test_the_python_of_the_pages_runs(
+        self, store: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("DEMO_PIPELINE_STORE", str(store))
+        blocks = [block for page in PAGES for block in code_blocks(page, "python")]
+        assert blocks
+        for block in blocks:
+            exec(compile(block, "page", "exec"), {})  # noqa: S102 - our own pages
+
+    def test_the_queries_of_the_pages_run(self, store: Path) -> None:
+        pattern = r'(?:stats |sql\()"(SELECT [^"]+)"'
+        queries = [query for page in PAGES for query in re.findall(pattern, text_of(page))]
+        assert len(queries) >= 2
+        for query in queries:
+            assert len(dp.load_store(store).sql(query)) > 0

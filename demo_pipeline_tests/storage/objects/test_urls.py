@@ -8,22 +8,22 @@ from demo_pipeline.storage.objects.urls import bucket_of, local_path
 from demo_pipeline.storage.store.store import open_store
 from demo_pipeline.storage.uploads.uploads import open_uploads
 
-TOKEN = "canary-9f31"
+CANARY = "canary-9f31"
 REFUSED = (
-    f"s3://bucket/x?secret={TOKEN}",
-    f"s3://bucket/x#{TOKEN}",
-    f"s3://bucket?X-Amz-Signature={TOKEN}",
-    f"S3://bucket/{TOKEN}#",
-    f"s3:/bucket/{TOKEN}",
-    f"s3:bucket/{TOKEN}",
-    f"s3://key:{TOKEN}@bucket/x",
-    f"s3:///{TOKEN}",
-    f"file:///data/x?token={TOKEN}",
-    f"file:///data/x#{TOKEN}",
-    f"file://{TOKEN}/x",
-    f"https://host/x?token={TOKEN}",
-    f"{TOKEN}://host/x",
-    f"http://[{TOKEN}/x",
+    f"s3://bucket/x?secret={CANARY}",
+    f"s3://bucket/x#{CANARY}",
+    f"s3://bucket?X-Amz-Signature={CANARY}",
+    f"S3://bucket/{CANARY}#",
+    f"s3:/bucket/{CANARY}",
+    f"s3:bucket/{CANARY}",
+    f"s3://key:{CANARY}@bucket/x",
+    f"s3:///{CANARY}",
+    f"file:///data/x?token={CANARY}",
+    f"file:///data/x#{CANARY}",
+    f"file://{CANARY}/x",
+    f"https://host/x?token={CANARY}",
+    f"{CANARY}://host/x",
+    f"http://[{CANARY}/x",
 )
 
 
@@ -32,7 +32,7 @@ def test_a_refused_root_is_never_repeated(url, tmp_path):
     for opened in (lambda: open_store(url, tmp_path), lambda: open_uploads(url, tmp_path)):
         with pytest.raises(StorageError) as error:
             opened()
-        assert TOKEN not in f"{error.value}{error.value.__cause__}{error.value.__context__}"
+        assert CANARY not in f"{error.value}{error.value.__cause__}{error.value.__context__}"
 
 
 def test_a_path_and_a_plain_url_are_accepted(tmp_path):

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from demo_pipeline.common.parquet import described_schema, read_rows, write_rows
+from demo_pipeline.recording.key_names import public_key
 
 ACTIONS_FILE = "actions.parquet"
 ACCOUNTING_FILE = "ledger.parquet"
@@ -113,7 +114,7 @@ class Action:
         if self.action_type == "type":
             return f"type({len(self.text or '')} chars)"
         if self.action_type == "hotkey":
-            return f"hotkey({'+'.join(self.keys)})"
+            return f"hotkey({'+'.join(map(public_key, self.keys))})"
         if self.action_type == "pause":
             return f"pause({self.seconds:.1f} s)"
         position = "?" if self.x is None or self.y is None else f"{self.x:.0f}, {self.y:.0f}"

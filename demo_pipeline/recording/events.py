@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from demo_pipeline.common.parquet import TableWriter, read_rows, read_table, schema_problems
 from demo_pipeline.common.recording_files import LOG_FILE
-from demo_pipeline.formats.demonstration.event_types import EventType
+from demo_pipeline.formats.demonstration.event_types import EventType, public_event_name
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.event_tables import (
     EVENTS_SCHEMA,
@@ -65,7 +65,7 @@ def build_events(log: Path, out: Path, settings: RecordingSettings) -> dict[str,
                     messages.append(f"{LOG_FILE}:{item.line}: {item.message}")
                 rejected.append(_rejected_row(item))
                 continue
-            event_counts[item.event] += 1
+            event_counts[public_event_name(item.event)] += 1
             events.append(_event_row(item))
             if item.event == EventType.AXTREE:
                 scans.append(_scan_row(item))

@@ -11,10 +11,16 @@ from functools import cache
 from types import MappingProxyType
 from typing import Literal
 
+from demo_pipeline.formats.demonstration.event_types import shape_of
+
 Side = Literal["left", "right", ""]
 KeyboardLayout = Literal["us", "uk"]
 
-_KEY_NAME = re.compile(r"[A-Za-z]{2,24}[0-9]{0,3}(\([0-9]{1,10}\))?")
+# Recorders' names of keys without one: rdev's `Unknown(95)` and `RawKey(WinVirtualKeycode(95))`.
+_NUMBERED = re.compile(
+    r"Unknown\([0-9]{1,10}\)|RawKey\(([0-9]{1,10}|"
+    r"(ScanCode|(WinVirtual|LinuxXorg|LinuxConsole|MacVirtual)Keycode)\([0-9]{1,10}\))\)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +183,26 @@ def lookup(raw: str, platform: str = "", layout: KeyboardLayout = "us") -> Key:
 
 
 def public_name(raw: str) -> str:
-    """The logged name of an unknown key, or `(unnamed)` if it might be a typed character."""
-    return raw if _KEY_NAME.fullmatch(raw) else "(unnamed)"
+    """The logged name of an unknown key as logs and metadata may show it.
+
+    A recorder that logs text where the name belongs must not have it published: only names that
+    number a key are shown, of any other only its length (`unknown key, 7 characters`).
+    """
+    if raw in _table("us") or _NUMBERED.fullmatch(raw):
+        return raw
+    return shape_of("key", raw)
+
+
+def public_key(name: str) -> str:
+    """The name of a hotkey's key as logs and metadata may show it: of a table, or one character."""
+    if len(name) <= 1 or name in _names():
+        return name
+    return shape_of("key", name)
+
+
+@cache
+def _names() -> frozenset[str]:
+    return frozenset({key.name for key in _table("us").values()} | {"clear"})
 
 
 @cache

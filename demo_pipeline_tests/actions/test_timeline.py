@@ -66,11 +66,11 @@ def test_no_typed_character_is_shown(folder: Path) -> None:
         folder, typed(0, "KeyQ", "KeyZ"), tap(500, "ñandú"), tap(700, "Unknown(95)")
     )
     assert found.entries[0].description == "type(2 chars)"
-    assert dict(found.unknown_keys) == {"(unnamed)": 1, "Unknown(95)": 1}
+    assert dict(found.unknown_keys) == {"unknown key, 5 characters": 1, "Unknown(95)": 1}
     text = "\n".join(render(found))
     assert "qz" not in text
     assert "ñ" not in text
-    assert "Unknown keys: (unnamed) (1), Unknown(95) (1)" in text
+    assert "Unknown keys: Unknown(95) (1), unknown key, 5 characters (1)" in text
 
 
 def test_repairs_are_counted(folder: Path) -> None:

@@ -5,7 +5,7 @@ launched by defs/local_execution.py.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -110,11 +110,21 @@ def _select(
     from demo_pipeline.pipeline.staleness import is_up_to_date
 
     chosen = list(dict.fromkeys(ids or known))
-    stale = [key for key in chosen if force or not is_up_to_date(workspace, key)]
+    stale = [key for key in chosen if force or not _holds(is_up_to_date, workspace, key)]
     skip = not (force or retry or ids)
-    quarantined = [key for key in stale if skip and is_quarantined(workspace, key)]
+    quarantined = [key for key in stale if skip and _holds(is_quarantined, workspace, key)]
     todo = [key for key in stale if key not in quarantined]
     return _Selection(todo, quarantined, len(chosen) - len(stale))
+
+
+def _holds(
+    question: Callable[["Workspace", str], bool], workspace: "Workspace", demonstration: str
+) -> bool:
+    """The answer about one demonstration; no when it cannot be had, since its run reports why."""
+    try:
+        return question(workspace, demonstration)
+    except Exception:  # noqa: BLE001 - the other demonstrations are processed whatever it is
+        return False
 
 
 def _build_datasets(

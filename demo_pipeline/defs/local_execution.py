@@ -28,6 +28,7 @@ from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
 from demo_pipeline.pipeline.outcomes import DatasetOutcome, DemonstrationOutcome
 from demo_pipeline.pipeline.quarantine import read_quarantine
 from demo_pipeline.settings import Settings
+from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint
 
 _CHANGED = "raw_recordings: the upload changed while it was read; run it again"
@@ -82,12 +83,23 @@ def process(
                 yield future.result()
             except BrokenProcessPool:
                 unfinished.append(waiting[future])
+            except Exception as error:  # noqa: BLE001 - the others go on whatever it is
+                yield _crashed(waiting[future], error)
     for key in sorted(unfinished):
         with _pool(1) as pool:
             try:
                 yield pool.submit(_process_one, values, key, force=force).result()
             except BrokenProcessPool:
                 yield DemonstrationOutcome(key, "crashed", reasons=(_DIED,))
+            except Exception as error:  # noqa: BLE001
+                yield _crashed(key, error)
+
+
+def _crashed(demonstration: str, error: Exception) -> DemonstrationOutcome:
+    """The outcome of a run that could not begin or end; other words than ours may quote text."""
+    ours = isinstance(error, StorageError)
+    reason = str(error) if ours else f"the run failed with {type(error).__name__}"
+    return DemonstrationOutcome(demonstration, "crashed", reasons=(reason,))
 
 
 def _pool(workers: int) -> ProcessPoolExecutor:

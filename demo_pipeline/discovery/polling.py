@@ -4,7 +4,10 @@ Belongs here: the poll, and carrying out what `decisions` decides. Storage and r
 before the ledger is written, in one transaction an upload.
 """
 
-from collections.abc import Collection, Sequence
+import os
+import sqlite3
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 
 from demo_pipeline.common.recording_files import RECORDING_FILES
@@ -29,7 +32,9 @@ from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.objects.object_store import Objects
 
-_MAX_ERRORS = 3  # in one tick; then storage counts as out of order
+_MAX_ERRORS = 3  # slow ones in a row; then storage counts as out of order
+_SLOW_SECONDS = 0.5  # of an error; folders that cannot be read fail at once
+_ERROR_WAIT_SECONDS = 30.0  # before a folder with an error is polled again, at least
 
 
 def observe_folder(
@@ -97,10 +102,11 @@ class Poller:
                 return
             if record.run_key is None or not self._history.has_run(record.run_key):
                 continue
-            last = self._history.last(record.id)
-            with self._ledger.transaction():
-                self._ledger.forget_reruns(record.id, record.run_key)
-                self._ledger.save([_confirmed(record, last, self._budget)])
+            with self._isolated(record):
+                last = self._history.last(record.id)
+                with self._ledger.transaction():
+                    self._ledger.forget_reruns(record.id, record.run_key)
+                    self._ledger.save([_confirmed(record, last, self._budget)])
 
     def poll(self, colliding: Collection[str]) -> None:
         """Poll those that are due: the complete first, while more runs may be requested."""
@@ -120,16 +126,27 @@ class Poller:
             if late or self._failed >= _MAX_ERRORS or (full and record.fingerprint is not None):
                 return
             self.polls += 1
-            try:
+            began = self._budget.spent()
+            with self._isolated(record):
                 observation = observe_folder(self._objects, record.name, marker, self._budget)
-            except StorageError as error:
-                self._budget.errors.append(str(error))
-                self._failed += 1
-                due_again = self._budget.time() + self._settings.stable_seconds
-                self._ledger.save([replace(record, due=due_again)])
+                observed = apply_observation(record, observation, sweep, self._settings)
+                self._decide(observed, observation, colliding, full=full)
+                self._failed = 0
                 continue
-            observed = apply_observation(record, observation, sweep, self._settings)
-            self._decide(observed, observation, colliding, full=full)
+            # Storage that is out of order takes its time to say so; a bad folder does not.
+            self._failed += self._budget.spent() - began > _SLOW_SECONDS
+
+    @contextmanager
+    def _isolated(self, record: UploadRecord) -> Iterator[None]:
+        """Report any trouble with one folder, and poll it again later; the others go on."""
+        try:
+            yield
+        except sqlite3.Error:  # of the ledger, which all of them need
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this folder's alone
+            self._budget.errors.append(_described(record, error))
+            wait = max(self._settings.stable_seconds, _ERROR_WAIT_SECONDS)
+            self._ledger.save([replace(record, due=self._budget.time() + wait)])
 
     def _decide(
         self,
@@ -184,6 +201,14 @@ class Poller:
                 self._ledger.grant_reruns(record.id, granted)
             if record.state is UploadState.GONE:
                 self._ledger.forget_reruns(record.id, None)
+
+
+def _described(record: UploadRecord, error: Exception) -> str:
+    """The words of an error that are ours, else what the system or Python calls it."""
+    if isinstance(error, StorageError):
+        return str(error)
+    known = isinstance(error, OSError) and error.errno
+    return f"{record.id}: {os.strerror(error.errno) if known else type(error).__name__}"
 
 
 def _confirmed(record: UploadRecord, last: Launch | None, budget: TickBudget) -> UploadRecord:

@@ -64,7 +64,11 @@ def unfinished_uploads(
     """
     again, lost = set(), set()
     for key in accepted:
-        last = history.last(key)
+        try:
+            last = history.last(key)
+        except Exception:  # noqa: BLE001 - the others are counted; the next count reads it again
+            again.add(key)
+            continue
         if last is not None and (last.superseded or last.should_retry):
             again.add(key)
         elif last is not None and last.outcome is RunOutcome.LIVE:

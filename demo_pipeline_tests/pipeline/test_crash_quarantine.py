@@ -26,13 +26,13 @@ def test_a_crash_holds_the_very_files_it_happened_on(pipeline: Workspace) -> Non
 
 def test_ids_that_meet_are_held_once_and_let_go_when_they_part(pipeline: Workspace) -> None:
     both = {"first": ("a b", "first")}
-    assert quarantine_collisions(pipeline, both) == []
-    assert quarantine_collisions(pipeline, both) == []
+    assert quarantine_collisions(pipeline, both) == ([], [])
+    assert quarantine_collisions(pipeline, both) == ([], [])
     [record] = list_quarantine(pipeline.store)
     assert (record.demonstration, record.attempts) == ("first", 1)
     assert record.problems[0]["file"] == "a b and first"
     record_crash(pipeline, "second", "events", "MemoryError")
-    assert quarantine_collisions(pipeline, {}) == ["first"]
+    assert quarantine_collisions(pipeline, {}) == (["first"], [])
     assert [one.demonstration for one in list_quarantine(pipeline.store)] == ["second"]
 
 

@@ -6,9 +6,9 @@ before the ledger is written, in one transaction an upload.
 
 import os
 import sqlite3
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 
 from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.discovery.cursors import ListingKind
@@ -102,11 +102,7 @@ class Poller:
                 return
             if record.run_key is None or not self._history.has_run(record.run_key):
                 continue
-            with self._isolated(record):
-                last = self._history.last(record.id)
-                with self._ledger.transaction():
-                    self._ledger.forget_reruns(record.id, record.run_key)
-                    self._ledger.save([_confirmed(record, last, self._budget)])
+            self._attempt(record, partial(self._confirm, record))
 
     def poll(self, colliding: Collection[str]) -> None:
         """Poll those that are due: the complete first, while more runs may be requested."""
@@ -119,7 +115,6 @@ class Poller:
     def _poll_each(
         self, due: Sequence[UploadRecord], sweep: int, colliding: Collection[str]
     ) -> None:
-        marker = self._settings.complete_marker
         for done, record in enumerate(due):
             full = len(self.requests) >= self._settings.requests_per_tick
             late = done > 0 and self._budget.spent() >= self._settings.seconds_per_tick
@@ -127,26 +122,37 @@ class Poller:
                 return
             self.polls += 1
             began = self._budget.spent()
-            with self._isolated(record):
-                observation = observe_folder(self._objects, record.name, marker, self._budget)
-                observed = apply_observation(record, observation, sweep, self._settings)
-                self._decide(observed, observation, colliding, full=full)
+            if self._attempt(record, partial(self._poll_one, record, sweep, colliding, full=full)):
                 self._failed = 0
-                continue
-            # Storage that is out of order takes its time to say so; a bad folder does not.
-            self._failed += self._budget.spent() - began > _SLOW_SECONDS
+            else:  # storage that is out of order takes its time to say so; a bad folder does not
+                self._failed += self._budget.spent() - began > _SLOW_SECONDS
 
-    @contextmanager
-    def _isolated(self, record: UploadRecord) -> Iterator[None]:
-        """Report any trouble with one folder, and poll it again later; the others go on."""
+    def _poll_one(
+        self, record: UploadRecord, sweep: int, colliding: Collection[str], *, full: bool
+    ) -> None:
+        marker = self._settings.complete_marker
+        observation = observe_folder(self._objects, record.name, marker, self._budget)
+        observed = apply_observation(record, observation, sweep, self._settings)
+        self._decide(observed, observation, colliding, full=full)
+
+    def _confirm(self, record: UploadRecord) -> None:
+        last = self._history.last(record.id)
+        with self._ledger.transaction():
+            self._ledger.forget_reruns(record.id, record.run_key)
+            self._ledger.save([_confirmed(record, last, self._budget)])
+
+    def _attempt(self, record: UploadRecord, work: Callable[[], None]) -> bool:
+        """Whether `work` succeeded; trouble with one folder is reported, and it is polled later."""
         try:
-            yield
+            work()
         except sqlite3.Error:  # of the ledger, which all of them need
             raise
         except Exception as error:  # noqa: BLE001 - whatever it is, it is this folder's alone
             self._budget.errors.append(_described(record, error))
             wait = max(self._settings.stable_seconds, _ERROR_WAIT_SECONDS)
             self._ledger.save([replace(record, due=self._budget.time() + wait)])
+            return False
+        return True
 
     def _decide(
         self,
@@ -207,8 +213,8 @@ def _described(record: UploadRecord, error: Exception) -> str:
     """The words of an error that are ours, else what the system or Python calls it."""
     if isinstance(error, StorageError):
         return str(error)
-    known = isinstance(error, OSError) and error.errno
-    return f"{record.id}: {os.strerror(error.errno) if known else type(error).__name__}"
+    number = error.errno if isinstance(error, OSError) else None
+    return f"{record.id}: {os.strerror(number) if number else type(error).__name__}"
 
 
 def _confirmed(record: UploadRecord, last: Launch | None, budget: TickBudget) -> UploadRecord:

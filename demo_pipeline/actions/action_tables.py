@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from demo_pipeline.common.parquet import described_schema, read_rows, write_rows
+from demo_pipeline.recording.key_vocabulary import public_key
 
 ACTIONS_FILE = "actions.parquet"
 ACCOUNTING_FILE = "ledger.parquet"
@@ -108,7 +109,7 @@ class Action:
             return f"type({len(self.text or '')} chars)"
         if self.action_type == "hotkey":
             times = f" {self.presses} times" if (self.presses or 1) > 1 else ""
-            return f"hotkey({'+'.join(self.keys)}{times})"
+            return f"hotkey({'+'.join(map(public_key, self.keys))}{times})"
         if self.action_type == "pause":
             return f"pause({self.seconds:.1f} s)"
         position = "?" if self.x is None or self.y is None else f"{self.x:.0f}, {self.y:.0f}"

@@ -158,7 +158,7 @@ class KeyboardReader:
             return
         if key.name == "backspace" and not held - {"shift"}:
             gesture.kind = GestureKind.BACKSPACE
-        name = key.name
+        name = key.name if key.known else item.char.lower()  # the logged name may be any text
         if key.keypad and not self._numlock:
             name = _NUMLOCK_OFF.get(key.char, key.name)
         names = ["alt" if mod == "altgr" else mod for mod in gesture.modifiers]

@@ -203,14 +203,10 @@ def _select(
 def _holds(
     question: Callable[["Workspace", str], bool], workspace: "Workspace", demonstration: str
 ) -> bool:
-    """The answer; False when the disk or the storage fails, so that its own run reports that."""
-    from demo_pipeline.pipeline.transient import transient_reason
-
+    """The answer about one demonstration; no when it cannot be had, since its run reports why."""
     try:
         return question(workspace, demonstration)
-    except Exception as error:
-        if transient_reason(error) is None:
-            raise
+    except Exception:  # noqa: BLE001 - the other demonstrations are processed whatever it is
         return False
 
 

@@ -12,7 +12,7 @@ import dagster as dg
 
 from demo_pipeline.datasets import contact_sheets
 from demo_pipeline.defs import reporting
-from demo_pipeline.defs.error_redaction import redacted_errors
+from demo_pipeline.defs.error_redaction import DefectError, redacted_errors
 from demo_pipeline.defs.partitions import DEMONSTRATIONS
 from demo_pipeline.defs.run_log import package_log
 from demo_pipeline.defs.run_recovery import claim_run
@@ -35,7 +35,7 @@ from demo_pipeline.pipeline.superseded import SupersededError
 from demo_pipeline.pipeline.task_catalog import OSWORLD_TASKS
 from demo_pipeline.pipeline.transient import TransientError
 from demo_pipeline.problems import DemonstrationError, Problem
-from demo_pipeline.storage.errors import MissingOutput
+from demo_pipeline.storage.errors import MissingOutput, StorageError
 from demo_pipeline.storage.ids import is_safe_id
 from demo_pipeline.storage.store.version_manifest import CheckOutcome
 
@@ -43,6 +43,7 @@ _EMPTY_RANGE = (
     "no demonstration is in this range; partitions are in the order of their registration, so the "
     "first of the range must be the one that was registered first"
 )
+_RUN_AGAIN = "materialise its partition again when the cause is removed"
 _WILL_RERUN = "none: the sensor new_uploads requests a new run when the upload is stable again"
 _PREVIEWS = {
     TRAJECTORIES_STAGE.name: contact_sheets.overview_sheet,
@@ -124,12 +125,12 @@ def _run(
     force = context.run.tags.get(FORCE_TAG) == "true"
     listed = context.run.tags.get(FINGERPRINT_TAG) if len(keys) == 1 else None
     for key in keys:
-        problems = _cannot_start(workspace, stage, key)
-        if problems:
-            batch.failed[key] = problems
-            continue
         try:
             with package_log(context.log), redacted_errors(stage.name, key):
+                problems = _cannot_start(workspace, stage, key)
+                if problems:
+                    batch.failed[key] = problems
+                    continue
                 result = run_stage(workspace, stage, key, force=force, listed=listed)
         except SupersededError as error:
             batch.superseded.append(key)
@@ -140,6 +141,10 @@ def _run(
             batch.failed[key] = [_missing_input(stage, error)]
         except TransientError as error:
             batch.waiting[key] = error.reason
+        except (StorageError, DefectError) as error:
+            if len(keys) == 1:
+                raise
+            batch.failed[key] = [Problem("run_failed", ".", str(error), remedy=_RUN_AGAIN)]
         else:
             batch.built[key] = result
     return batch

@@ -46,6 +46,7 @@ from demo_pipeline.pipeline.outcomes import DatasetOutcome, DemonstrationOutcome
 from demo_pipeline.pipeline.quarantine import read_quarantine
 from demo_pipeline.pipeline.transient import transient_reason
 from demo_pipeline.settings import Settings
+from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint
 
 Pause = Callable[[str, float], None]
@@ -191,6 +192,8 @@ def _process_all(
                 yield future.result()
             except BrokenProcessPool:
                 unfinished.append(running[future])
+            except Exception as error:  # noqa: BLE001 - the others go on whatever it is
+                yield _crashed(running[future], error)
     for key in sorted(unfinished):
         _close_dead_runs()
         with worker_pool(1) as pool:
@@ -198,8 +201,17 @@ def _process_all(
                 yield pool.submit(_process_one, values, key, force=key in forced).result()
             except BrokenProcessPool:
                 yield DemonstrationOutcome(key, "crashed", reasons=(_DIED,))
+            except Exception as error:  # noqa: BLE001
+                yield _crashed(key, error)
     if unfinished:
         _close_dead_runs()
+
+
+def _crashed(demonstration: str, error: Exception) -> DemonstrationOutcome:
+    """The outcome of a run that could not begin or end; other words than ours may quote text."""
+    ours = isinstance(error, StorageError)
+    reason = str(error) if ours else f"the run failed with {type(error).__name__}"
+    return DemonstrationOutcome(demonstration, "crashed", reasons=(reason,))
 
 
 def _close_dead_runs() -> None:

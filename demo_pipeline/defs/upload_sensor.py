@@ -5,6 +5,7 @@ changed or gone.
 """
 
 import time
+from dataclasses import replace
 
 import dagster as dg
 
@@ -70,9 +71,10 @@ def _tick(instance: dg.DagsterInstance, workspace: Workspace) -> Tick:
     runs, settings = InstanceRuns(instance, workspace.store), workspace.settings.discovery
     with open_ledger(instance, workspace) as ledger:
         result = tick(workspace.uploads.objects, ledger, runs, time.time(), settings)
-        for key in quarantine_collisions(workspace, result.collisions):
+        released, errors = quarantine_collisions(workspace, result.collisions)
+        for key in released:
             ledger.request_rerun(key, "collision ended")
-        return result
+        return replace(result, errors=(*result.errors, *errors))
 
 
 def _run_request(request: Request) -> dg.RunRequest:

@@ -23,6 +23,7 @@ from demo_pipeline.discovery.decisions import (
     UploadState,
     advance_clock,
 )
+from demo_pipeline.storage.ids import is_former_id, safe_id
 
 _COLUMNS = (
     "name, id, state, files, fingerprint, since, changed, run_key, accepted, missing, "
@@ -118,12 +119,27 @@ class Ledger:
                 (clock.time, SUPERSEDED_REASON),
             )
             self._connection.execute("DELETE FROM wishes WHERE reason = ?", (SUPERSEDED_REASON,))
+            self._rename_former_ids(clock.time)
             self._connection.execute(
                 "UPDATE demonstrations SET due = ? WHERE state = 'accepted' AND due IS NULL "
                 "AND id IN (SELECT id FROM wishes WHERE run_key IS NULL)",
                 (clock.time,),
             )
         return clock.time
+
+    def _rename_former_ids(self, time: float) -> None:
+        """Treat folders whose id an earlier version gave as new ones with their present id."""
+        rows = self._connection.execute(
+            "SELECT DISTINCT id FROM demonstrations "
+            "WHERE id LIKE '%.' OR id LIKE '%.json' OR id LIKE '%.lock'"
+        ).fetchall()
+        for (former,) in rows:
+            if is_former_id(former):
+                self._connection.execute(
+                    "UPDATE demonstrations SET id = ?, state = 'pending', fingerprint = NULL, "
+                    "run_key = NULL, accepted = NULL, due = ? WHERE id = ?",
+                    (safe_id(former), time, former),
+                )
 
     def last_tick(self) -> float | None:
         """When the last tick began by the machine's clock, epoch seconds; None before the first."""

@@ -12,10 +12,21 @@ from demo_pipeline.discovery.tick_budget import TickBudget
 def mark_lost_due(ledger: Ledger, history: RunHistory, budget: TickBudget) -> None:
     """Mark accepted uploads as due when their run was lost or has to wait since the last tick."""
     ended = history.ended(ledger.listing_cursor(ListingKind.ENDS).token)
-    last = {key: history.last(key) for key in ledger.idle(ended.ids)}
-    pauses = {key: launch.retry_after for key, launch in last.items() if launch is not None}
+    pauses = {key: _pause(history, key) for key in ledger.idle(ended.ids)}
     with ledger.transaction():
         for key, pause in pauses.items():
             if pause is not None:
                 ledger.mark_due([key], budget.start + pause)
         ledger.set_listing_cursor(ListingKind.ENDS, ListingCursor(ended.token))
+
+
+def _pause(history: RunHistory, demonstration: str) -> float | None:
+    """Seconds until its next run; None when none follows.
+
+    0 also when the history cannot be read now: the poll reads it again.
+    """
+    try:
+        last = history.last(demonstration)
+    except Exception:  # noqa: BLE001 - the others are examined whatever it is
+        return 0.0
+    return last.retry_after if last is not None else None

@@ -5,8 +5,11 @@ before the ledger is written, in one transaction per upload.
 """
 
 import logging
-from collections.abc import Collection, Sequence
+import os
+import sqlite3
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 
 from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.discovery.cursors import ListingKind
@@ -31,7 +34,9 @@ from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.objects.object_store import Objects
 
-_MAX_ERRORS = 3  # in one tick; then storage counts as out of order
+_MAX_ERRORS = 3  # slow ones in a row; then storage counts as out of order
+_SLOW_SECONDS = 0.5  # of an error; folders that cannot be read fail at once
+_ERROR_WAIT_SECONDS = 30.0  # before a folder with an error is polled again, at least
 _LOG = logging.getLogger(__package__)
 
 
@@ -101,10 +106,7 @@ class Poller:
                 return
             if record.run_key is None or not self._history.has_run(record.run_key):
                 continue
-            last = self._history.last(record.id)
-            with self._ledger.transaction():
-                self._ledger.forget_reruns(record.id, record.run_key)
-                self._ledger.save([_confirmed(record, last, self._budget)])
+            self._attempt(record, partial(self._confirm, record))
 
     def poll(self, colliding: Collection[str]) -> None:
         """Poll those that are due: the complete first, while more runs may be requested."""
@@ -117,25 +119,46 @@ class Poller:
     def _poll_each(
         self, due: Sequence[UploadRecord], sweep: int, colliding: Collection[str]
     ) -> None:
-        marker = self._settings.complete_marker
         for done, record in enumerate(due):
             full = len(self.requests) >= self._settings.requests_per_tick
             late = done > 0 and self._budget.spent() >= self._settings.seconds_per_tick
             if late or self._failed >= _MAX_ERRORS or (full and record.fingerprint is not None):
                 return
             self.polls += 1
-            try:
-                observation = observe_folder(self._objects, record.name, marker, self._budget)
-            except StorageError as error:
-                self._budget.errors.append(str(error))
-                self._failed += 1
-                due_again = self._budget.time() + self._settings.stable_seconds
-                self._ledger.save([replace(record, due=due_again)])
-                continue
-            observed = apply_observation(record, observation, sweep, self._settings)
-            files = (len(observation.files), len(RECORDING_FILES))
-            _LOG.debug("%s: %d of %d files, %s", record.id, *files, observed.state.value)
-            self._decide(observed, observation, colliding, full=full)
+            began = self._budget.spent()
+            if self._attempt(record, partial(self._poll_one, record, sweep, colliding, full=full)):
+                self._failed = 0
+            else:  # storage that is out of order takes its time to say so; a bad folder does not
+                self._failed += self._budget.spent() - began > _SLOW_SECONDS
+
+    def _poll_one(
+        self, record: UploadRecord, sweep: int, colliding: Collection[str], *, full: bool
+    ) -> None:
+        marker = self._settings.complete_marker
+        observation = observe_folder(self._objects, record.name, marker, self._budget)
+        observed = apply_observation(record, observation, sweep, self._settings)
+        files = (len(observation.files), len(RECORDING_FILES))
+        _LOG.debug("%s: %d of %d files, %s", record.id, *files, observed.state.value)
+        self._decide(observed, observation, colliding, full=full)
+
+    def _confirm(self, record: UploadRecord) -> None:
+        last = self._history.last(record.id)
+        with self._ledger.transaction():
+            self._ledger.forget_reruns(record.id, record.run_key)
+            self._ledger.save([_confirmed(record, last, self._budget)])
+
+    def _attempt(self, record: UploadRecord, work: Callable[[], None]) -> bool:
+        """Whether `work` succeeded; trouble with one folder is reported, and it is polled later."""
+        try:
+            work()
+        except sqlite3.Error:  # of the ledger, which all of them need
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this folder's alone
+            self._budget.errors.append(_described(record, error))
+            wait = max(self._settings.stable_seconds, _ERROR_WAIT_SECONDS)
+            self._ledger.save([replace(record, due=self._budget.time() + wait)])
+            return False
+        return True
 
     def _decide(
         self,
@@ -200,6 +223,14 @@ class Poller:
                 self._ledger.grant_reruns(record.id, granted)
             if record.state is UploadState.GONE:
                 self._ledger.forget_reruns(record.id, None)
+
+
+def _described(record: UploadRecord, error: Exception) -> str:
+    """The words of an error that are ours, else what the system or Python calls it."""
+    if isinstance(error, StorageError):
+        return str(error)
+    number = error.errno if isinstance(error, OSError) else None
+    return f"{record.id}: {os.strerror(number) if number else type(error).__name__}"
 
 
 def _confirmed(record: UploadRecord, last: Launch | None, budget: TickBudget) -> UploadRecord:

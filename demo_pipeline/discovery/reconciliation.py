@@ -66,7 +66,11 @@ def unfinished_uploads(
     """
     again, lost, waiting = set(), set(), {}
     for key in accepted:
-        last = history.last(key)
+        try:
+            last = history.last(key)
+        except Exception:  # noqa: BLE001 - the others are counted; the next count reads it again
+            again.add(key)
+            continue
         if last is not None and (last.superseded or last.retry_after is not None):
             again.add(key)
             if last.outcome is RunOutcome.WAITING:

@@ -15,6 +15,7 @@ from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
 from demo_pipeline.pipeline.quarantine import list_quarantine
 from demo_pipeline.problems import DemonstrationError, errors
 from demo_pipeline.storage.errors import MissingOutput
+from demo_pipeline.storage.ids import is_former_id, safe_id
 from demo_pipeline.storage.store.version_manifest import Version
 
 
@@ -22,14 +23,20 @@ from demo_pipeline.storage.store.version_manifest import Version
 def committed_trajectories(workspace: Workspace) -> Iterator[CommittedTrajectories]:
     """Every committed trajectory as a local folder; broken and missing ones are counted.
 
+    A trajectory under the id that an earlier version gave its folder is left out and counted when
+    there is one under the present id, so that no demonstration is in a dataset twice.
     A quarantined demonstration whose last good trajectory is still committed is included with it.
     """
     trajectories: list[DatasetTrajectory] = []
     versions: dict[str, Version] = {}
     left_out: Counter[str] = Counter(broken=0, quarantined=0)
     with ExitStack() as stack:
-        for output in workspace.store.outputs(TRAJECTORIES_STAGE.folder):
+        outputs = workspace.store.outputs(TRAJECTORIES_STAGE.folder)
+        for output in outputs:
             key = output.rpartition("/")[2]
+            if is_former_id(key) and TRAJECTORIES_STAGE.output(safe_id(key)) in outputs:
+                left_out["renamed"] += 1
+                continue
             try:
                 folder, version = stack.enter_context(workspace.store.open(output))
             except MissingOutput:

@@ -16,6 +16,7 @@ from demo_pipeline.pipeline.quarantine import (
     without_fingerprint,
 )
 from demo_pipeline.problems import Problem
+from demo_pipeline.storage.errors import StorageError
 
 COLLISION, CRASH = "id_collision", "run_crashed"
 
@@ -47,32 +48,39 @@ def record_crash(
 
 def quarantine_collisions(
     workspace: Workspace, collisions: Mapping[str, Sequence[str]]
-) -> list[str]:
+) -> tuple[list[str], list[str]]:
     """Quarantine the ids that several folders share, release the ids that no longer collide.
+
+    A record that cannot be read or written keeps no other from it; a later call tries again.
 
     Args:
         workspace: roots and settings.
         collisions: id → names of the folders that share it, for every collision.
 
     Returns:
-        The released ids.
+        The released ids; and the messages of errors.
     """
-    for key, names in collisions.items():
-        problem = collision_problem(key, names)
-        current = read_quarantine(workspace.store, key)
-        if current is None or problem.as_dict() not in current.problems:
-            first = RAW_RECORDINGS_STAGE.name
-            quarantine_demonstration(
-                workspace.store, key, first, None, __version__, problems=[problem]
-            )
-    released = [
-        key
-        for key in without_fingerprint(workspace.store)
-        if key not in collisions and _has_collided(workspace, key)
-    ]
-    for key in released:
-        release(workspace.store, key)
-    return released
+    released: list[str] = []
+    errors: list[str] = []
+    for key in sorted({*collisions, *without_fingerprint(workspace.store)}):
+        try:
+            if key in collisions:
+                _quarantine_collision(workspace, key, collisions[key])
+            elif _has_collided(workspace, key):
+                release(workspace.store, key)
+                released.append(key)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is this one's alone
+            message = str(error) if isinstance(error, StorageError) else type(error).__name__
+            errors.append(f"{key}: {message}")
+    return released, errors
+
+
+def _quarantine_collision(workspace: Workspace, key: str, names: Sequence[str]) -> None:
+    problem = collision_problem(key, names)
+    current = read_quarantine(workspace.store, key)
+    if current is None or problem.as_dict() not in current.problems:
+        first = RAW_RECORDINGS_STAGE.name
+        quarantine_demonstration(workspace.store, key, first, None, __version__, problems=[problem])
 
 
 def collision_problem(demonstration: str, names: Sequence[str]) -> Problem:

@@ -16,6 +16,7 @@ from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.problems import Problem
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.ids import is_safe_id
+from demo_pipeline.storage.store.layout import is_document
 from demo_pipeline.storage.store.store import Store
 
 QUARANTINE_FOLDER = "quarantine"
@@ -165,8 +166,17 @@ def release(store: Store, demonstration: str) -> bool:
 def list_quarantine(store: Store) -> list[QuarantineRecord]:
     """The newest record of every quarantined demonstration, sorted by id."""
     ids = sorted({name for key in store.list_documents(QUARANTINE_FOLDER) if (name := _id_of(key))})
-    records = (read_quarantine(store, key) for key in ids)
+    records = (_listed(store, key) for key in ids)
     return [record for record in records if record is not None]
+
+
+def _listed(store: Store, demonstration: str) -> QuarantineRecord | None:
+    """The newest record; one that cannot be read now still quarantines, and hides no other."""
+    try:
+        return read_quarantine(store, demonstration)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it is this record's alone
+        reason = str(error) if isinstance(error, StorageError) else type(error).__name__
+        return _unreadable(demonstration, f"{QUARANTINE_FOLDER}/{demonstration}", reason)
 
 
 def without_fingerprint(store: Store) -> list[str]:
@@ -193,6 +203,8 @@ def _record_keys(store: Store, demonstration: str) -> list[str]:
     folder = _folder(demonstration)
     nested = [key for key in store.list_documents(folder) if key.endswith(_SUFFIX)]
     old = f"{folder}{_SUFFIX}"
+    if not is_document(old):  # an earlier version gave ids that end in a dot
+        return nested
     return nested if store.get_document(old) is None else [*nested, old]
 
 
@@ -204,12 +216,14 @@ def _folder(demonstration: str) -> str:
     return f"{QUARANTINE_FOLDER}/{demonstration}"
 
 
-def _unreadable(demonstration: str, key: str) -> QuarantineRecord:
+def _unreadable(demonstration: str, key: str, reason: str = "") -> QuarantineRecord:
     problem = Problem(
         "unreadable_record",
         key,
-        "is not a valid quarantine record",
-        remedy="delete the document and process the demonstration again",
+        f"cannot be read now: {reason}" if reason else "is not a valid quarantine record",
+        remedy="check the store's disk or bucket"
+        if reason
+        else "delete the document and process the demonstration again",
         demonstration=demonstration,
     )
     return QuarantineRecord(

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from demo_pipeline.common.parquet import TableWriter, read_rows, read_table, schema_problems
 from demo_pipeline.common.recording_files import LOG_FILE
-from demo_pipeline.formats.demonstration.event_types import EventType
+from demo_pipeline.formats.demonstration.event_types import EventType, public_event_name
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.event_tables import (
     EVENTS_SCHEMA,
@@ -73,7 +73,7 @@ def build_events(log: Path, out: Path, settings: RecordingSettings) -> dict[str,
                     _LOG.debug("line %d rejected: %s", item.line, item.code)
                 rejected.append(_rejected_row(item))
                 continue
-            event_counts[item.event] += 1
+            event_counts[public_event_name(item.event)] += 1
             events.append(_event_row(item))
             if item.event == EventType.AXTREE:
                 scans.append(_scan_row(item))

@@ -201,3 +201,9 @@ def _table(layout: KeyboardLayout) -> MappingProxyType[str, Key]:
     for raw, (name, side) in _MODIFIERS.items():
         table[raw] = Key(name, modifier=True, side=side)
     return MappingProxyType(table)
+
+
+@cache
+def output_key_names() -> frozenset[str]:
+    """The names that keys have in actions, of every layout's tables."""
+    return frozenset({key.name for key in _table("us").values()} | {"clear"})

@@ -8,7 +8,8 @@ import re
 import string
 from collections.abc import Iterable
 
-from demo_pipeline.recording.key_names import DIGIT_WORDS, lookup
+from demo_pipeline.formats.demonstration.event_types import shape_of
+from demo_pipeline.recording.key_names import DIGIT_WORDS, lookup, output_key_names
 
 # How recorders name a key or button without a name of its own: by a number.
 _NUMBERED = re.compile(
@@ -69,4 +70,9 @@ def public_name(raw: str, kind: str = "key") -> str:
     """
     if raw in _UNUSED_NAMES or lookup(raw).known or _NUMBERED.fullmatch(raw):
         return raw
-    return f"unknown {kind}, {len(raw)} character{'' if len(raw) == 1 else 's'}"
+    return shape_of(kind, raw)
+
+
+def public_key(name: str) -> str:
+    """The name of a hotkey's key as logs and metadata may show it: of a table, or one character."""
+    return name if len(name) <= 1 or name in output_key_names() else shape_of("key", name)

@@ -26,11 +26,13 @@ from demo_pipeline_tests.actions.streams import (
     Line,
     chord,
     click,
+    down,
     line,
     move,
     tap,
     text_of,
     typed,
+    up,
     wheel,
 )
 
@@ -115,6 +117,17 @@ def test_the_summary_has_no_typed_character(folder: Path) -> None:
     assert "ñ" not in text
     assert summary["unknown_keys"] == ["Unknown(95)", "unknown key, 1 character"]
     assert read_actions(folder)[0].text == "qz"
+
+
+def test_a_text_where_the_name_of_a_key_belongs_is_not_published(folder: Path) -> None:
+    """Neither as an unknown key nor as part of a hotkey, with a character or without."""
+    keys = [*tap(0, "hunter2"), down(500, "ControlLeft"), *tap(550, "hunter2", char="c")]
+    keys += [*tap(700, "hunter2", char="hunter2"), up(800, "ControlLeft"), *click(900)]
+    summary = made(folder, text_of(keys))
+    assert "hunter2" not in repr(summary)
+    assert summary["unknown_keys"] == ["unknown key, 7 characters"]
+    assert summary["preview"][:2] == ["hotkey(ctrl+c)", "hotkey(ctrl+unknown key, 7 characters)"]
+    assert read_actions(folder)[0].keys == ["ctrl", "c"]
 
 
 def test_the_same_log_gives_the_same_bytes(tmp_path: Path) -> None:

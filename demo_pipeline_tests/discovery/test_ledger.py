@@ -1,6 +1,7 @@
 """A ledger that is damaged, old or deleted never stops discovery for long."""
 
 import sqlite3
+from dataclasses import replace
 
 import pytest
 
@@ -8,6 +9,7 @@ from demo_pipeline.discovery.decisions import ObservedFile, UploadRecord, Upload
 from demo_pipeline.discovery.ledger import Ledger
 from demo_pipeline.discovery.tick import tick
 from demo_pipeline.storage.errors import StorageError
+from demo_pipeline.storage.ids import safe_id
 from demo_pipeline_tests.discovery.scene import Scene
 
 
@@ -93,3 +95,16 @@ def test_names_that_are_not_utf_8_are_kept(scene):
         ledger.save([record])
         assert ledger.records([name, "other"]) == {name: record}
         assert ledger.due(2.0, 10, complete=False) == [record]
+
+
+def test_a_folder_that_has_another_id_now_is_run_under_it(scene):
+    scene.upload("upload.")
+    launched = scene.go_on()
+    with Ledger.open(scene.path) as ledger:
+        record = ledger.records(["upload."])["upload."]
+        ledger.save([replace(record, id="upload.")])  # as an earlier version wrote it
+    assert [each.id for each in launched] == [safe_id("upload.")]
+    assert scene.go_on() == []
+    with Ledger.open(scene.path) as ledger:
+        assert set(ledger.states()) == {safe_id("upload.")}
+        assert ledger.collisions() == {}

@@ -28,13 +28,13 @@ def test_colliding_ids_are_quarantined_once_and_released_when_they_differ_again(
     workspace: Workspace,
 ) -> None:
     both = {"first": ("a b", "first")}
-    assert quarantine_collisions(workspace, both) == []
-    assert quarantine_collisions(workspace, both) == []
+    assert quarantine_collisions(workspace, both) == ([], [])
+    assert quarantine_collisions(workspace, both) == ([], [])
     [record] = list_quarantine(workspace.store)
     assert (record.demonstration, record.attempts) == ("first", 1)
     assert record.problems[0]["file"] == "a b and first"
     record_crash(workspace, "second", "events", "MemoryError")
-    assert quarantine_collisions(workspace, {}) == ["first"]
+    assert quarantine_collisions(workspace, {}) == (["first"], [])
     assert [one.demonstration for one in list_quarantine(workspace.store)] == ["second"]
 
 

@@ -41,6 +41,20 @@ def built(folder: Path, log: bytes) -> dict[str, Any]:
     return build_events(folder / "input_log.jsonl", folder, RecordingSettings())
 
 
+def test_the_name_of_an_event_is_published_only_when_it_is_a_known_one(tmp_path: Path) -> None:
+    """The row keeps what was logged; the summary goes into logs and metadata."""
+    names = ("mousedelta", "hunter2", "p4ssw0rd", "é")
+    lines = [{"event": name, "data": {}, "time": n} for n, name in enumerate(names)]
+    summary = built(tmp_path, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
+    assert summary["by_event"] == {
+        "mousedelta": 1,
+        "unknown event, 1 character": 1,
+        "unknown event, 7 characters": 1,
+        "unknown event, 8 characters": 1,
+    }
+    assert [row["event"] for row in read_events(tmp_path).to_pylist()] == list(names)
+
+
 def test_every_line_is_a_row(tmp_path: Path) -> None:
     summary = built(tmp_path, LOG)
     events = read_events(tmp_path).to_pylist()

@@ -1,10 +1,11 @@
 import os
 import re
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.storage.ids import is_safe_id, printable_name, safe_id
+from demo_pipeline.storage.ids import is_former_id, is_safe_id, printable_name, safe_id
 
 NAMES = st.one_of(
     st.text(max_size=300),
@@ -26,7 +27,9 @@ def test_every_name_has_an_id_that_can_be_a_file_and_a_partition(name):
 @given(NAMES)
 def test_an_id_is_its_own_id_and_a_safe_name_stays(name):
     assert safe_id(safe_id(name)) == safe_id(name)
-    assert (safe_id(name) == name) == is_safe_id(name)
+    reserved = name.lower().endswith((".", ".json", ".lock"))
+    assert (safe_id(name) == name) == (is_safe_id(name) and not reserved)
+    assert is_safe_id(safe_id(name))
 
 
 @settings(deadline=None)
@@ -39,6 +42,14 @@ def test_different_names_have_different_ids_unless_a_name_imitates_an_id(names):
 def test_names_that_differ_only_in_what_is_replaced_stay_apart():
     names = ["a b", "a/b", "a_b", "a\nb", "a b ", "a\u0301", "\u00e1", "A b", "", ".", "..", "a..b"]
     assert len({safe_id(name) for name in names}) == len(names)
+
+
+@pytest.mark.parametrize("name", ["upload.", "a.json", "A.JSON", "b.lock", "a..", "c.d."])
+def test_a_name_that_the_store_or_a_file_system_would_change_is_derived(name):
+    assert safe_id(name) != name
+    assert not safe_id(name).lower().endswith((".", ".json", ".lock"))
+    assert is_former_id(name) == is_safe_id(name)
+    assert not is_former_id(safe_id(name))
 
 
 def test_the_id_is_the_same_on_every_machine():

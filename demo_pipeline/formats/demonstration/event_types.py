@@ -22,3 +22,37 @@ BUTTON_EVENTS = frozenset({EventType.MOUSEDOWN.value, EventType.MOUSEUP.value})
 POINTER_EVENTS = BUTTON_EVENTS | {MOUSEMOVE}
 KEY_EVENTS = frozenset({EventType.KEYDOWN.value, EventType.KEYUP.value})
 INPUT_EVENTS = POINTER_EVENTS | KEY_EVENTS | {MOUSEWHEEL}
+# Events that recorders in the field write besides the documented ones.
+_RECORDER_EVENTS = frozenset(
+    {
+        "axtree_interaction",
+        "axtree_post_recording",
+        "axtree_pre_recording",
+        "ffmpeg_stderr",
+        "ffmpeg_stdout",
+        "joystickaxis",
+        "joystickdown",
+        "joystickup",
+        "mousedelta",
+    }
+)
+
+
+def public_event_name(raw: str) -> str:
+    """The name of an event as logs and metadata may show it.
+
+    Any other name may be anything, also typed text; of it only the length is shown.
+    """
+    if raw in DOCUMENTED_EVENTS or raw in _RECORDER_EVENTS:
+        return raw
+    return shape_of("event", raw)
+
+
+def shape_of(kind: str, text: str) -> str:
+    """What may be shown of a logged text that could be anything, e.g. `unknown key, 7 characters`.
+
+    Args:
+        kind: what the text should name.
+        text: as logged.
+    """
+    return f"unknown {kind}, {len(text)} character{'s' if len(text) != 1 else ''}"

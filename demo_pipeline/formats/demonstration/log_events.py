@@ -10,7 +10,10 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field, ValidationError
 
 from demo_pipeline.formats.base_model import MAX_PROBLEMS, Document, Number, explain, field_name
-from demo_pipeline.formats.demonstration.event_types import EventType
+from demo_pipeline.formats.demonstration.event_types import EventType, shape_of
+
+_EXTRA = "Extra inputs are not permitted"  # pydantic's words
+_RECORDER_FIELDS = frozenset({"actual_char", "duration"})  # of recorders, in no model
 
 
 class Documented(Document):
@@ -132,9 +135,9 @@ def _roots(data: AxTreeData) -> Iterator[tuple[str, Any]]:
     """Yield (name, node) for every root node; elements may be null."""
     if data.focused_element is not None:
         yield "data.focused_element", data.focused_element
-    for key, query in data.queries.items():
+    for number, query in enumerate(data.queries.values()):
         if query.element is not None:
-            yield f"data.queries.{key}.element", query.element
+            yield f"data.queries[{number}].element", query.element
     for index, node in enumerate(data.tree):
         yield f"data.tree[{index}]", node
 
@@ -159,6 +162,14 @@ def _model_faults(
         return model.model_validate(value)
     except ValidationError as error:
         for location, message in explain(error):
-            name = ".".join(part for part in (where, field_name(location)) if part)
+            public = location
+            if message == _EXTRA:
+                public = (*location[:-1], _public_field(str(location[-1])))
+            name = ".".join(part for part in (where, field_name(public)) if part)
             yield f"{name or 'event'}: {message}"
         return None
+
+
+def _public_field(name: str) -> str:
+    """The name of an undocumented field; a name that is not known may be anything."""
+    return name if name in _RECORDER_FIELDS else shape_of("field", name)

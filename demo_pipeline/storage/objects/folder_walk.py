@@ -6,6 +6,7 @@ Belongs here: the rule which entries under a root count as objects and folders.
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,9 +56,11 @@ def list_folder(root: Path, folder: str, start: str = "", since: str = "") -> It
             names = sorted(entry.name for entry in entries if entry.name >= since)
     except (FileNotFoundError, NotADirectoryError):
         return
-    except PermissionError:
+    except OSError as error:
         place = ascii(folder) if folder else "the root"
-        raise StorageError(f"{place}: cannot be listed; check its permissions") from None
+        raise StorageError(
+            f"{place}: cannot be listed ({os.strerror(error.errno or 0)}); check its permissions"
+        ) from None
     real_root = root.resolve()
     if not (root / folder).resolve().is_relative_to(real_root):
         return
@@ -84,7 +87,9 @@ def files_after(root: Path, folder: str, start: str, after: Parts) -> Iterator[F
     for entry in list_folder(root, folder, start, since):
         if entry.is_folder:
             if not _leads_up(root.joinpath(*entry.parts)):
-                yield from files_after(root, entry.key, "", after)
+                # One folder that cannot be read hides no other; listing it alone reports it.
+                with suppress(StorageError):
+                    yield from files_after(root, entry.key, "", after)
         elif entry.parts > after:
             yield entry
 

@@ -1,6 +1,6 @@
 """Calls to one S3 bucket, through the part of s3fs that does not cache.
 
-Belongs here: connecting, timeouts, retries, and turning every failure into a `StorageError` that
+Belongs here: connecting, timeouts, and turning every failure into a `StorageError` that
 quotes neither the server nor the environment. Credentials and endpoint come from the environment
 (`AWS_…`, `AWS_ENDPOINT_URL`) and are not read here.
 """
@@ -69,7 +69,7 @@ class S3Client:
             arguments: the operation's further parameters.
 
         Raises:
-            S3CallError: when it fails, after a few attempts.
+            S3CallError: when it fails; nothing is tried again here (s3_retry.py).
         """
         if key:
             arguments["Key"] = key
@@ -114,7 +114,7 @@ def _connect() -> Any:
         config_kwargs={
             "connect_timeout": 10,
             "read_timeout": 60,
-            "retries": {"total_max_attempts": 4, "mode": "standard"},
+            "retries": {"total_max_attempts": 1, "mode": "standard"},  # s3_retry.py does that
             # Other servers' names rarely resolve with a bucket name before them.
             "s3": {"addressing_style": "path" if own_server else "auto"},
             # Servers other than Amazon's do not know checksums in trailers; MD5 is sent instead.
@@ -122,5 +122,5 @@ def _connect() -> Any:
             "response_checksum_validation": "when_required",
         },
     )
-    system.retries = 1  # botocore tries again itself; s3fs's attempts would multiply these
+    system.retries = 1
     return system

@@ -1,25 +1,35 @@
 """Objects in an S3 bucket; a download is one unchanged object or fails.
 
-Belongs here: `Objects` in terms of S3's operations. Connecting and failures are in s3_client.py.
+Belongs here: `Objects` in terms of S3's operations, each of which can be repeated without harm.
+Connecting and failures are in s3_client.py, when to repeat is in s3_retry.py.
 """
 
 import hashlib
-from base64 import b64encode
 from collections.abc import Iterator
-from contextlib import ExitStack
-from email.utils import parsedate_to_datetime
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.objects.object_store import PAGE, ObjectChangedError, ObjectInfo, Page
+from demo_pipeline.storage.objects.s3_answers import (
+    answered_at,
+    as_answer,
+    described_object,
+    etag_of,
+    is_refused,
+    listed_object,
+)
+from demo_pipeline.storage.objects.s3_bodies import body_arguments, joint_etag, parts_of, size_of
 from demo_pipeline.storage.objects.s3_client import S3CallError, S3Client
+from demo_pipeline.storage.objects.s3_retry import S3_RETRY_POLICY, S3RetryPolicy
 from demo_pipeline.storage.objects.urls import bucket_of
 from demo_pipeline.storage.store.disk import stored_file
 
 _PART_BYTES = 32 * 2**20
 _MOST_PARTS = 10_000  # S3 accepts no more
-_ATTEMPTS = 3
+_OTHER_BYTES = "OtherBytes"  # code of a body that is not as long as announced, or not of its ETag
+_MOST_COMPARED = 2**20  # bytes of an object that is read to see whether it was written
 
 
 class S3Objects:
@@ -29,17 +39,23 @@ class S3Objects:
         url: `s3://bucket/prefix`, without credentials.
         client: makes the calls; tests pass one that acts between them.
         part_bytes: larger objects are written in parts of this size (S3 wants 5 MiB at least).
+        policy: how often failed calls are repeated.
 
     Raises:
         StorageError: the URL carries credentials or names no bucket.
     """
 
     def __init__(
-        self, url: str, client: S3Client | None = None, part_bytes: int = _PART_BYTES
+        self,
+        url: str,
+        client: S3Client | None = None,
+        part_bytes: int = _PART_BYTES,
+        policy: S3RetryPolicy = S3_RETRY_POLICY,
     ) -> None:
         self._bucket = bucket_of(url)
         self._client = client or S3Client(self._bucket.name)
         self._part_bytes = part_bytes
+        self._policy = policy
 
     @property
     def url(self) -> str:
@@ -57,7 +73,7 @@ class S3Objects:
     def head(self, key: str) -> ObjectInfo | None:
         """See `Objects`."""
         try:
-            return _info(key, self._call("head_object", key))
+            return described_object(key, self._call("head_object", key))
         except S3CallError as error:
             if error.status != 404 or error.code == "NoSuchBucket":
                 raise
@@ -65,27 +81,16 @@ class S3Objects:
 
     def read(self, key: str) -> tuple[bytes, ObjectInfo] | None:
         """See `Objects`."""
-        try:
-            answer = self._call("get_object", key)
-        except S3CallError as error:
-            if error.code != "NoSuchKey":
-                raise
-            return None
-        data = b"".join(self._chunks(key, answer))
-        if len(data) != answer["ContentLength"]:
-            raise S3CallError(f"{self.url}/{ascii(key)[1:-1]}", "IncompleteRead", 0)
-        return data, _info(key, answer)
+        return self._policy.run(lambda _: self._read(key))
 
     def fetch(self, key: str, etag: str, dest: Path) -> None:
         """See `Objects`."""
-        for attempt in range(1, _ATTEMPTS + 1):
-            try:
-                self._fetch(key, etag, dest)
-            except S3CallError as error:
-                if error.status or attempt == _ATTEMPTS:
-                    raise
-            else:
-                return
+        try:
+            self._policy.run(lambda _: self._fetch(key, etag, dest))
+        except S3CallError as error:
+            if error.code != _OTHER_BYTES:
+                raise
+            raise self._changed(key) from None
 
     def put(
         self,
@@ -97,51 +102,74 @@ class S3Objects:
     ) -> ObjectInfo:
         """See `Objects`.
 
-        When the answer to a conditional call is lost, the next attempt finds what the first attempt
-        wrote: `ObjectChangedError` means "read it again", not "nothing was written".
+        When the answer to a conditional call is lost, the object is compared with `data`: equal
+        bytes are taken for its effect.
         """
         conditions = {"IfNoneMatch": "*"} if if_none_match else {}
         conditions |= {"IfMatch": f'"{if_match}"'} if if_match else {}
-        size = len(data) if isinstance(data, bytes) else _size(data)
+        size = len(data) if isinstance(data, bytes) else size_of(data)
         try:
             if size <= self._part_bytes:
-                whole = data if isinstance(data, bytes) else b"".join(_parts(data, size or 1))
-                answer = self._call("put_object", key, **_body(whole), **conditions)
+                whole = data if isinstance(data, bytes) else b"".join(parts_of(data, size or 1))
+                answer = self._put_whole(key, whole, conditions)
             else:
                 answer = self._put_parts(key, data, size, conditions)
         except S3CallError as error:
-            refused = error.status in (409, 412) or error.code == "NoSuchKey"
-            if not (conditions and refused):
+            if not (conditions and is_refused(error)):
                 raise
             raise ObjectChangedError(f"{error.place}: was written by another process") from None
-        return ObjectInfo(key, size, _etag(answer), _answered(answer))
+        return ObjectInfo(key, size, etag_of(answer), answered_at(answer))
 
     def delete(self, key: str) -> None:
         """See `Objects`."""
         self._call("delete_object", key)
 
-    def _fetch(self, key: str, etag: str, dest: Path) -> None:
-        place = f"{self.url}/{ascii(key)[1:-1]}"
-        changed = ObjectChangedError(f"{place}: is not the object that was listed any more")
+    def _read(self, key: str) -> tuple[bytes, ObjectInfo] | None:
         try:
-            answer = self._call("get_object", key, IfMatch=f'"{etag}"')
+            answer = self._client.call("get_object", self._full(key))
+        except S3CallError as error:
+            if error.code != "NoSuchKey":
+                raise
+            return None
+        data = b"".join(self._chunks(key, answer))
+        self._require_body(key, answer, len(data), hashlib.md5(data, usedforsecurity=False))
+        return data, described_object(key, answer)
+
+    def _fetch(self, key: str, etag: str, dest: Path) -> None:
+        try:
+            answer = self._client.call("get_object", self._full(key), IfMatch=f'"{etag}"')
         except S3CallError as error:
             if error.status != 412 and error.code != "NoSuchKey":
                 raise
-            raise changed from None
+            raise self._changed(key) from None
+        if etag_of(answer) != etag:
+            raise self._changed(key)
         md5 = hashlib.md5(usedforsecurity=False)
         with stored_file(dest) as out:
             for chunk in self._chunks(key, answer):
                 md5.update(chunk)
                 out.write(chunk)
-            if _etag(answer) != etag or out.tell() != answer["ContentLength"]:
-                raise changed
-            if self._is_md5(etag, answer) and md5.hexdigest() != etag:
-                raise changed
+            self._require_body(key, answer, out.tell(), md5)
             # An object that was replaced during the download is not the expected one any more.
             now = self.head(key)
             if now is None or (now.etag, now.size) != (etag, out.tell()):
-                raise changed
+                raise self._changed(key)
+
+    def _require_body(self, key: str, answer: dict[str, Any], size: int, md5: Any) -> None:
+        """Refuse a body that was cut or changed on its way; reading it again may help."""
+        etag = etag_of(answer)
+        changed = self._is_md5(etag, answer) and md5.hexdigest() != etag
+        if changed or size != answer["ContentLength"]:
+            raise S3CallError(self._place(key), _OTHER_BYTES, 0)
+
+    def _changed(self, key: str) -> ObjectChangedError:
+        return ObjectChangedError(f"{self._place(key)}: is not the object that was listed any more")
+
+    def _place(self, key: str) -> str:
+        return f"{self.url}/{ascii(key)[1:-1]}"
+
+    def _full(self, key: str) -> str:
+        return self._bucket.prefix + key
 
     def _is_md5(self, etag: str, answer: dict[str, Any]) -> bool:
         """Whether the ETag is the MD5 of the bytes; not after multipart uploads or KMS encryption.
@@ -157,16 +185,43 @@ class S3Objects:
         root = self._bucket.prefix
         if token is not None:
             more["ContinuationToken"] = token
-        answer = self._client.call(
-            "list_objects_v2", Prefix=root + prefix, MaxKeys=min(limit, PAGE), **more
+        answer = self._policy.run(
+            lambda _: self._client.call(
+                "list_objects_v2", Prefix=root + prefix, MaxKeys=min(limit, PAGE), **more
+            )
         )
-        objects = [_listed(entry, root) for entry in answer.get("Contents", ())]
+        objects = [listed_object(entry, root) for entry in answer.get("Contents", ())]
         prefixes = [item["Prefix"].removeprefix(root) for item in answer.get("CommonPrefixes", ())]
         return Page(
             tuple(info for info in objects if info.key and not info.key.startswith("/")),
             tuple(prefix for prefix in prefixes if not prefix.startswith("/")),
             answer.get("NextContinuationToken") if answer.get("IsTruncated") else None,
         )
+
+    def _put_whole(self, key: str, data: bytes, conditions: dict[str, str]) -> dict[str, Any]:
+        body = body_arguments(data)
+
+        def put(repeated: bool) -> dict[str, Any]:
+            try:
+                return self._client.call("put_object", self._full(key), **body, **conditions)
+            except S3CallError as error:
+                written = self._written(key, data) if repeated and is_refused(error) else None
+                if written is None:
+                    raise
+                return written
+
+        return self._policy.run(put)
+
+    def _written(self, key: str, data: bytes) -> dict[str, Any] | None:
+        """The present object as an answer to a put, when it has these bytes.
+
+        Pointers and leases are told apart by their bytes: another process's lease has others.
+        """
+        now = self.head(key)
+        if now is None or now.size != len(data) or now.size > _MOST_COMPARED:
+            return None
+        stored = self.read(key)
+        return as_answer(stored[1]) if stored and stored[0] == data else None
 
     def _put_parts(
         self, key: str, data: bytes | Path, size: int, conditions: dict[str, str]
@@ -175,71 +230,40 @@ class S3Objects:
         upload = self._call("create_multipart_upload", key)["UploadId"]
         etags: list[str] = []
         with ExitStack() as undo:
-            undo.callback(self._call, "abort_multipart_upload", key, UploadId=upload)
-            for part in _parts(data, max(self._part_bytes, -(-size // _MOST_PARTS))):
+            undo.callback(self._abort, key, upload)
+            for part in parts_of(data, max(self._part_bytes, -(-size // _MOST_PARTS))):
                 number = {"UploadId": upload, "PartNumber": len(etags) + 1}
-                etags.append(self._call("upload_part", key, **number, **_body(part))["ETag"])
+                etags.append(
+                    self._call("upload_part", key, **number, **body_arguments(part))["ETag"]
+                )
             parts = [{"ETag": etag, "PartNumber": n} for n, etag in enumerate(etags, 1)]
-            answer = self._call(
-                "complete_multipart_upload",
-                key,
-                UploadId=upload,
-                MultipartUpload={"Parts": parts},
-                **conditions,
-            )
+            whole = {"UploadId": upload, "MultipartUpload": {"Parts": parts}, **conditions}
+            answer = self._complete(key, whole, size, joint_etag(etags))
             undo.pop_all()
         return answer
 
+    def _complete(self, key: str, whole: dict[str, Any], size: int, etag: str) -> dict[str, Any]:
+        """End a multipart upload; one that ended although its answer was lost is recognised."""
+
+        def complete(repeated: bool) -> dict[str, Any]:
+            try:
+                return self._client.call("complete_multipart_upload", self._full(key), **whole)
+            except S3CallError as error:
+                refused = is_refused(error) or error.code == "NoSuchUpload"
+                now = self.head(key) if repeated and refused else None
+                if now is None or (now.size, now.etag) != (size, etag):
+                    raise
+                return as_answer(now)
+
+        return self._policy.run(complete)
+
+    def _abort(self, key: str, upload: str) -> None:
+        with suppress(StorageError):  # the error that led here is the one to report
+            self._call("abort_multipart_upload", key, UploadId=upload)
+
     def _call(self, method: str, key: str, **arguments: Any) -> dict[str, Any]:
-        return self._client.call(method, self._bucket.prefix + key, **arguments)
+        """A call that may be repeated as it is."""
+        return self._policy.run(lambda _: self._client.call(method, self._full(key), **arguments))
 
     def _chunks(self, key: str, answer: dict[str, Any]) -> Iterator[bytes]:
-        return self._client.chunks(self._bucket.prefix + key, answer["Body"])
-
-
-def _body(data: bytes) -> dict[str, Any]:
-    digest = hashlib.md5(data, usedforsecurity=False).digest()
-    return {"Body": data, "ContentMD5": b64encode(digest).decode()}
-
-
-def _parts(data: bytes | Path, size: int) -> Iterator[bytes]:
-    """Parts of `size` bytes, the last one shorter."""
-    if isinstance(data, bytes):
-        yield from (data[start : start + size] for start in range(0, len(data), size))
-        return
-    try:
-        with data.open("rb") as file:
-            while part := file.read(size):
-                yield part
-    except OSError as error:
-        raise StorageError(f"{data.name}: could not be read: {type(error).__name__}") from None
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError as error:
-        raise StorageError(f"{path.name}: could not be read: {type(error).__name__}") from None
-
-
-def _info(key: str, answer: dict[str, Any]) -> ObjectInfo:
-    modified = answer["LastModified"].timestamp()
-    return ObjectInfo(key, answer["ContentLength"], _etag(answer), modified)
-
-
-def _listed(entry: dict[str, Any], root: str) -> ObjectInfo:
-    key = entry["Key"].removeprefix(root)
-    return ObjectInfo(key, entry["Size"], _etag(entry), entry["LastModified"].timestamp())
-
-
-def _etag(answer: dict[str, Any]) -> str:
-    return str(answer["ETag"]).strip('"')
-
-
-def _answered(answer: dict[str, Any]) -> float:
-    """When the server answered, epoch seconds by its clock; 0 without a date header."""
-    try:
-        date = answer["ResponseMetadata"]["HTTPHeaders"]["date"]
-        return parsedate_to_datetime(date).timestamp()
-    except (KeyError, ValueError):
-        return 0.0
+        return self._client.chunks(self._full(key), answer["Body"])

@@ -77,6 +77,17 @@ class StoreLayout:
         version = Path(text).parent.name
         return version if text == self.pointer_target(output, version) else None
 
+    def other_case(self, output: str) -> str | None:
+        """An output that this file system takes for `output`: its name differs only in case."""
+        pointer = self.pointer(output)
+        if not os.path.lexists(self.root / self.versions.name.upper()):
+            return None  # the file system tells upper case from lower case
+        if not os.path.lexists(pointer):
+            return None
+        names = {path.name.lower(): path.name for path in pointer.parent.iterdir()}
+        known = names.get(pointer.name.lower(), pointer.name)
+        return None if known == pointer.name else f"{output.rpartition('/')[0]}/{known}"
+
     def link_target(self, path: Path, output: str, version: str) -> str:
         """The text of a link at `path`, in a staged directory or a version, to another version."""
         up = "../" * (len(path.relative_to(self.root).parts) - 1)

@@ -186,6 +186,12 @@ class LocalStore:
             raise StorageError(
                 f"{output}: {name} in the store was not written by the store; move it away"
             )
+        other = self._layout.other_case(output)
+        if other:
+            raise StorageError(
+                f"{output}: its name differs from {other} only in case, and the store's file "
+                "system does not tell the two apart; rename one of the folders"
+            )
 
     def _require_links(self, staging: Staging) -> None:
         """Refuse links to versions that were removed meanwhile."""

@@ -4,6 +4,7 @@ Belongs here: finding the folders and refusing links that lead outside. Nothing 
 """
 
 import os
+import stat
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -109,15 +110,18 @@ class LocalUploads:
                 f"{self._root}: the uploads folder does not exist; "
                 "create it, or set DEMO_PIPELINE_UPLOADS"
             ) from None
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else type(error).__name__
+            raise StorageError(f"{self._root}: cannot be listed: {reason}") from None
         for name in sorted(names):
-            if (self._root / name).is_dir():
+            if _is_folder(self._root / name):
                 folders[safe_id(name)].append(name)
         return folders
 
     def _names(self, demonstration: str) -> list[str]:
         """Names of the folders with this id; the root is only listed when that is needed."""
         if is_folder_name(demonstration) and self._root.is_dir():
-            return [demonstration] if (self._root / demonstration).is_dir() else []
+            return [demonstration] if _is_folder(self._root / demonstration) else []
         return self._folders().get(demonstration, [])
 
     def _describe(self, key: str, name: str) -> UploadedDemonstration:
@@ -130,7 +134,7 @@ class LocalUploads:
         """Whether `path` is a link to somewhere outside the root."""
         try:
             return path.is_symlink() and not _within(path, self._root)
-        except PermissionError:  # of its folder; `open` reports it
+        except OSError:  # of its folder; `open` reports it
             return False
 
 
@@ -144,8 +148,18 @@ def _within(path: Path, root: Path) -> bool:
 def _is_file(path: Path) -> bool:
     try:
         return path.is_file()
-    except PermissionError:  # of its folder
+    except OSError:  # of its folder
         return False
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether it is a folder; also what cannot be examined, such as a link to itself, counts."""
+    try:
+        return stat.S_ISDIR(path.stat().st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
 
 
 def _unreadable(folder: Path) -> Iterator[tuple[str, OSError]]:
@@ -166,8 +180,8 @@ def _leads_outside(demonstration: str, folder: Path, path: Path) -> Problem:
     return Problem(
         "link_outside",
         "." if path == folder else path.name,
-        "is a link to outside the uploads folder, and such links are not followed",
-        remedy="replace the link by the file itself",
+        "is a link to itself or to outside the uploads folder, and such links are not followed",
+        remedy="replace the link by the file or folder itself",
         demonstration=demonstration,
     )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.problems import Problem
-from demo_pipeline.storage.ids import is_derived_id, is_safe_id, safe_id
+from demo_pipeline.storage.ids import is_derived_id, is_former_id, is_safe_id, safe_id
 from demo_pipeline.storage.objects.object_store import ObjectInfo, Objects, list_all
 
 
@@ -29,7 +29,7 @@ class UploadedDemonstration:
 
 def is_folder_name(demonstration: str) -> bool:
     """Whether this id is the folder's name itself, so that no other folder can have the id."""
-    return is_safe_id(demonstration) and not is_derived_id(demonstration)
+    return safe_id(demonstration) == demonstration and not is_derived_id(demonstration)
 
 
 def folder_names(objects: Objects) -> set[str]:
@@ -66,6 +66,15 @@ def folder_files(objects: Objects, demonstration: str) -> tuple[list[str], dict[
 
 def folder_problem(demonstration: str, names: list[str]) -> Problem:
     """The problem of an id that no folder, or several folders, have; `names` are the folders'."""
+    if not names and is_former_id(demonstration):
+        return Problem(
+            "former_id",
+            ".",
+            f"is the id that an earlier version gave; the folder's id is {safe_id(demonstration)}",
+            remedy="nothing: it is processed under that id, and its outputs under this one are "
+            "left out of the datasets then; delete this partition",
+            demonstration=demonstration,
+        )
     if not names:
         return Problem(
             "missing_upload",

@@ -195,6 +195,18 @@ def test_deviations_are_named_with_their_field(event, place):
     assert faults[0].startswith(place)
 
 
+def test_a_fault_never_quotes_a_logged_name():
+    press = {"event": "keydown", "data": {"key": "A", "hunter2": 1}, "time": 1, "hunter2": 2}
+    queried = scan(queries={"hunter2": {"element": 1, "position": {"x": 1, "y": 1}}})
+    known = {**press, "hunter2": 0}
+    del known["hunter2"]
+    for event in (press, known, queried, {"event": "hunter2", "data": {}, "time": 1}):
+        faults = validate_event(event)
+        assert faults
+        assert "hunter2" not in repr(faults)
+    assert validate_event(known)[0].startswith("data.unknown field, 7 characters: ")
+
+
 def test_a_scan_of_any_depth_is_checked_to_the_bottom():
     tree = node(value=7)
     for _ in range(3000):

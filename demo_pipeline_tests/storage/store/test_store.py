@@ -1,10 +1,13 @@
 import json
+import os
 import pickle
+from pathlib import Path
 
 import pytest
 
 from demo_pipeline.common.hardlinks import link_or_copy
 from demo_pipeline.storage.errors import ChangedOutput, MissingOutput, StorageError
+from demo_pipeline.storage.store import layout
 from demo_pipeline.storage.store.disk import Disk
 from demo_pipeline.storage.store.local_store import LocalStore
 from demo_pipeline.storage.store.store import open_store
@@ -296,3 +299,26 @@ def test_documents_are_replaced_listed_and_deleted(either):
     assert either.delete_document("quarantine/a.json")
     assert not either.delete_document("quarantine/a.json")
     assert either.get_document("quarantine/a.json") is None
+
+
+def test_names_that_the_file_system_takes_for_one_are_not_mixed(tmp_path, monkeypatch):
+    """As on a file system that ignores case, where `Demo` is found as `demo`."""
+    store = open_store(str(tmp_path))
+    put(store, "events/Demo", {"a": "first"})
+    put(store, "events/demo", {"a": "other"})  # here they are two
+    (tmp_path / "events" / "demo").unlink()
+    found = os.path.lexists
+
+    def lexists(path):
+        parts = [part.lower() for part in Path(path).parts]
+        below = {tuple(part.lower() for part in each.parts) for each in tmp_path.rglob("*")}
+        return found(path) or tuple(parts) in below
+
+    is_link = Path.is_symlink
+    monkeypatch.setattr(layout.os.path, "lexists", lexists)
+    monkeypatch.setattr(Path, "is_symlink", lambda path: path.name == "demo" or is_link(path))
+    with pytest.raises(StorageError, match=r"events/Demo only in case.*rename"):
+        put(store, "events/demo", {"a": "other"})
+    put(store, "events/Demo", {"a": "second"})
+    monkeypatch.undo()
+    assert seen(store, "events/Demo") == {"a": "second"}

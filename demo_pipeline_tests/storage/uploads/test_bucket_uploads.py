@@ -254,7 +254,6 @@ def test_a_listing_fingerprint_is_of_the_three_files_in_any_order(rows, other, s
         ("s3://bucket", "s3://bucket"),
         ("s3://bucket/", "s3://bucket"),
         ("S3://bucket//a b/c/", "s3://bucket/a b/c"),
-        ("s3://bucket/what?is#this", "s3://bucket/what?is#this"),
     ],
 )
 def test_an_s3_root_is_a_bucket_and_a_prefix(url: str, shown: str) -> None:

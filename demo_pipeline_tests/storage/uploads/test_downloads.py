@@ -15,10 +15,12 @@ from demo_pipeline.storage.objects.folder_objects import FolderObjects
 from demo_pipeline.storage.objects.object_store import ObjectChangedError
 from demo_pipeline.storage.objects.s3_client import S3CallError, S3Client
 from demo_pipeline.storage.objects.s3_objects import S3Objects
+from demo_pipeline.storage.objects.s3_retry import S3RetryPolicy
 from demo_pipeline_tests.simulator.s3_server import SECRET_KEY, S3Server
 
 OLD, NEW = (Random(seed).randbytes(3 * 2**20 + 5) for seed in (1, 2))
 KEY = "a/recording.mp4"
+QUICK = S3RetryPolicy(pause_s=0.0)
 
 
 class Interrupted(S3Client):
@@ -105,7 +107,7 @@ def test_a_torn_or_mixed_body_is_noticed(moto_url: str, folder: Path, sent: byte
             list(super().chunks(key, body))
             yield sent
 
-    objects = S3Objects(moto_url, Mixing(moto_url.removeprefix("s3://")))
+    objects = S3Objects(moto_url, Mixing(moto_url.removeprefix("s3://")), policy=QUICK)
     refuse(objects, objects.put(KEY, OLD).etag, folder)
 
 
@@ -125,13 +127,13 @@ def test_a_connection_that_breaks_leaves_nothing_and_is_tried_again(
                     raise S3CallError(key, "ResponseStreamingError", 0)
 
     client = Breaking(moto_url.removeprefix("s3://"))
-    objects = S3Objects(moto_url, client)
+    objects = S3Objects(moto_url, client, policy=QUICK)
     etag = objects.put(KEY, OLD).etag
-    client.breaks = 3
+    client.breaks = QUICK.attempts
     with pytest.raises(StorageError, match="ResponseStreamingError"):
         objects.fetch(KEY, etag, folder / "got")
     assert list(folder.iterdir()) == []
-    client.breaks = 2
+    client.breaks = QUICK.attempts - 1
     objects.fetch(KEY, etag, folder / "got")
     assert [path.name for path in folder.iterdir()] == ["got"]
     assert (folder / "got").read_bytes() == OLD
@@ -146,7 +148,7 @@ def test_a_failed_multipart_upload_is_aborted(moto_url: str, tmp_path: Path) -> 
 
     client = Failing(moto_url.removeprefix("s3://"))
     (tmp_path / "large").write_bytes(bytes(11 * 2**20))
-    objects = S3Objects(moto_url, client, part_bytes=5 * 2**20)
+    objects = S3Objects(moto_url, client, 5 * 2**20, QUICK)
     with pytest.raises(S3CallError, match="InternalError"):
         objects.put(KEY, tmp_path / "large")
     assert objects.head(KEY) is None

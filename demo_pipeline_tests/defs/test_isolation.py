@@ -1,0 +1,170 @@
+"""No error of one demonstration, whatever its class, ends a loop over all of them."""
+
+import errno
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from demo_pipeline.cli import run_commands
+from demo_pipeline.defs import local_execution, maintenance
+from demo_pipeline.defs.upload_reconciliation import reconcile_uploads
+from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.pipeline.crash_quarantine import quarantine_collisions
+from demo_pipeline.pipeline.outcomes import DemonstrationOutcome
+from demo_pipeline.pipeline.quarantine import list_quarantine, quarantine_demonstration
+from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.storage.errors import ChangedOutput, MissingOutput, StorageError
+from demo_pipeline.storage.objects.object_store import ObjectChangedError
+from demo_pipeline.storage.objects.s3_client import S3CallError
+from demo_pipeline_tests.defs.bench import Bench, bench, ticked
+
+ERRORS: tuple[Exception, ...] = (
+    StorageError("it cannot be read"),
+    MissingOutput("events/bad"),
+    ChangedOutput("events/bad", "a"),
+    ObjectChangedError("replaced"),
+    S3CallError("s3://b/bad", "SlowDown", 503),
+    DemonstrationError(Problem("code", "meta.json", "is bad")),
+    OSError(errno.ENOSPC, "full"),
+    OSError(errno.EIO, "broken"),
+    PermissionError(errno.EACCES, "no"),
+    MemoryError(),
+    RecursionError(),
+    OverflowError(),
+    ValueError("hunter2"),
+    KeyError("hunter2"),
+    TypeError("hunter2"),
+    AssertionError(),
+)
+GOOD = ("a", "z")
+
+
+class Failing:
+    """Anything, of which the n-th call about `bad` and all later ones raise an error."""
+
+    def __init__(self, inner: Any, error: Exception, first: int = 1) -> None:
+        self._inner, self._error, self._first = inner, error, first
+        self.calls = 0
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._inner, name)
+        if not callable(value):
+            return value
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            if any("bad" in str(one) for one in (*arguments, *named.values())):
+                self.calls += 1
+                if self.calls >= self._first:
+                    raise self._error
+            return value(*arguments, **named)
+
+        return call
+
+
+def with_failing(workspace: Workspace, error: Exception, first: int) -> tuple[Workspace, Failing]:
+    store = Failing(workspace.store, error, first)
+    uploads = Failing(workspace.uploads, error, first)
+    objects = Failing(workspace.uploads.objects, error, first)
+    uploads.objects = objects
+    return replace(workspace, store=store, uploads=uploads), store
+
+
+@pytest.fixture
+def made(tmp_path: Path, made_root: Path) -> Iterator[Bench]:
+    """Three uploads, each with a quarantine record."""
+    with bench(tmp_path, kept=True) as one:
+        for name in ("a", "bad", "z"):
+            (one.uploads / name).mkdir()
+            for file in (made_root / "uploads" / "first").iterdir():
+                (one.uploads / name / file.name).write_bytes(file.read_bytes())
+            quarantine_demonstration(
+                one.workspace.store, name, "events", "f", "0", problems=[Problem("c", "f", "m")]
+            )
+        one.catalogue()
+        yield one
+
+
+every_error = pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+
+
+@every_error
+def test_the_command_line_selects_and_runs_the_others(
+    made: Bench, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for first in (1, 2, 3):
+        failing, _ = with_failing(made.workspace, error, first)
+        chosen = run_commands._select(failing, None, ["a", "bad", "z"], force=False, retry=True)
+        assert chosen.todo == ["a", "bad", "z"]
+
+    def one(_: object, key: str, *, force: bool) -> DemonstrationOutcome:
+        if key == "bad":
+            raise error
+        return DemonstrationOutcome(key, "done", {"force": force})
+
+    monkeypatch.setattr(local_execution, "_pool", ThreadPoolExecutor)
+    monkeypatch.setattr(local_execution, "_process_one", one)
+    found = {
+        outcome.demonstration: outcome
+        for outcome in local_execution.process(made.settings, ["a", "bad", "z"], 1, force=False)
+    }
+    assert [found[key].status for key in ("a", "bad", "z")] == ["done", "crashed", "done"]
+    assert found["bad"].reasons
+    assert "hunter2" not in str(found["bad"].reasons)
+
+
+@every_error
+@pytest.mark.parametrize("first", [1, 2, 3])
+def test_the_sensor_requests_the_others(made: Bench, error: Exception, first: int) -> None:
+    failing, _ = with_failing(made.workspace, error, first)
+    requested: list[str | None] = []
+    for _ in range(3):
+        requested += ticked(Watching(made, failing), "new_uploads").keys  # type: ignore[arg-type]
+    assert set(GOOD) <= set(requested)
+
+
+class Watching:
+    """A bench whose sensors see another workspace."""
+
+    def __init__(self, inner: Bench, workspace: Workspace) -> None:
+        self._inner, self.workspace = inner, workspace
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+
+@every_error
+@pytest.mark.parametrize("first", [1, 2])
+def test_the_quarantine_and_the_accounting_count_the_others(
+    made: Bench, error: Exception, first: int
+) -> None:
+    failing, store = with_failing(made.workspace, error, first)
+    assert {record.demonstration for record in list_quarantine(failing.store)} == {"a", "bad", "z"}
+    assert store.calls >= first
+    found = reconcile_uploads(made.instance, failing)
+    assert found.listed == 3
+
+
+@every_error
+def test_reprocessing_asks_about_the_others(made: Bench, error: Exception) -> None:
+    failing, _ = with_failing(made.workspace, error, 1)
+    with dg.build_op_context(instance=made.instance) as context:
+        answers = [maintenance._is_to_reprocess(context, failing, key) for key in ("a", "bad", "z")]
+    assert answers == [False, False, False]
+
+
+def test_a_collision_that_cannot_be_recorded_hides_no_other(made: Bench) -> None:
+    colliding = dict.fromkeys(("a", "bad", "z"), ("x", "y"))
+    for error in ERRORS:
+        failing, _ = with_failing(made.workspace, error, 1)
+        released, errors = quarantine_collisions(failing, colliding)
+        assert (released, len(errors)) == ([], 1)
+    codes = {
+        record.demonstration: record.problems[0]["code"]
+        for record in list_quarantine(made.workspace.store)
+    }
+    assert codes == {"a": "id_collision", "bad": "c", "z": "id_collision"}

@@ -15,8 +15,19 @@ from demo_pipeline.formats.desktopd.vocabulary import ActionType
 from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.observation.frames.recorder_actions import RECORDER_REASON
+from demo_pipeline.observation.frames.screenshot_writer import UNKNOWN_SCALE_REASON
 
 _Row = Mapping[str, Any]
+
+# Why an action is no step.
+LEFT_OUT = (
+    "thinking_pause",
+    RECORDER_REASON,
+    UNKNOWN_SCALE_REASON,
+    "off_screen",
+    "no_position",
+    "missing_frame",
+)
 
 
 @dataclass(frozen=True)
@@ -43,18 +54,18 @@ def build_steps(
     """Number the steps.
 
     Left out: pauses to think, what the person did to the recorder itself, and actions off screen,
-    without a place or without a frame.
+    without a place or without a frame, or while the screen's resolution is not known.
     """
-    canvas = evidence.as_canvas()
+    screen, base = evidence.screen(), evidence.as_canvas()
     waits = {wait.action_index: wait.seconds for wait in evidence.waits}
     steps: list[Step] = []
-    reasons = ("thinking_pause", RECORDER_REASON, "off_screen", "no_position", "missing_frame")
-    left_out = dict.fromkeys(reasons, 0)
+    left_out = dict.fromkeys(LEFT_OUT, 0)
     for recorded, frame, tree in zip(actions, frames, trees, strict=True):
         action = _as_filmed(recorded, evidence.wheel)
         if action.action_index in evidence.recorder_control:
             left_out[RECORDER_REASON] += 1
             continue
+        canvas = screen.canvas_of(action) or base
         reason = _exclusion(action, frame, waits, canvas)
         if reason is not None:
             left_out[reason] += 1
@@ -87,6 +98,8 @@ def _exclusion(
 ) -> str | None:
     if action.action_type == "pause":
         return None if action.action_index in waits and frame["file"] else "thinking_pause"
+    if frame.get("reason_code") == UNKNOWN_SCALE_REASON:
+        return UNKNOWN_SCALE_REASON
     if action.action_type not in {"type", "hotkey"}:
         ends = [(action.x, action.y)]
         if action.action_type == "drag":

@@ -29,6 +29,7 @@ from demo_pipeline.formats.desktopd.validator import validate_trajectory
 from demo_pipeline.formats.desktopd.vocabulary import Difficulty
 from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.observation.frames.final_frame import FINAL_FILE
+from demo_pipeline.observation.frames.screenshot_writer import UNKNOWN_SCALE_REASON
 from demo_pipeline.observation.frames.screenshots import read_evidence, read_frames
 from demo_pipeline.observation.trees.tree_checks import read_checked_targets
 from demo_pipeline.observation.trees.ui_trees import read_tree_rows
@@ -124,7 +125,8 @@ def _result(manifest: RecordingManifest, built: Steps, milliseconds: int) -> Res
     message = None
     if meta.status != COMPLETED or meta.reason != DONE:
         message = f"status {meta.status or 'unknown'}, reason {meta.reason or 'none'}"
-    lost = {name: built.left_out[name] for name in ("off_screen", "no_position", "missing_frame")}
+    names = (UNKNOWN_SCALE_REASON, "off_screen", "no_position", "missing_frame")
+    lost = {name: built.left_out[name] for name in names}
     if any(lost.values()):
         detail = ", ".join(f"{count} {name}" for name, count in lost.items() if count)
         message = "; ".join(filter(None, (message, f"steps left out: {detail}")))
@@ -142,6 +144,7 @@ def _provenance(
     step: Step, manifest: RecordingManifest, assignment: Assignment, evidence: Evidence
 ) -> dict[str, Any]:
     meta, frame, tree = manifest.parsed_meta(), step.frame, step.tree
+    canvas = evidence.screen().at(step.action.press_ms).canvas or evidence.as_canvas()
     return {
         "trajectory_id": manifest.id,
         "step_index": step.written.step_index,
@@ -157,9 +160,9 @@ def _provenance(
         **{key: tree[key] for key in ("target_x", "target_y", "target_width", "target_height")},
         "wheel_method": step.action.wheel_method,
         "off_screen": False,
-        "scale": evidence.canvas.event_scale * evidence.canvas.scale,
-        "pad_x": float(evidence.canvas.pad_x),
-        "pad_y": float(evidence.canvas.pad_y),
+        "scale": canvas.event_to_canvas,
+        "pad_x": float(canvas.pad_x),
+        "pad_y": float(canvas.pad_y),
         "instruction_source": assignment.source,
         "reasoning_source": "template",
         "split_group": assignment.split_group,

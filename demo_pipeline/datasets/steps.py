@@ -18,12 +18,23 @@ from demo_pipeline.formats.desktopd.vocabulary import ActionType
 from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.observation.frames.recorder_actions import RECORDER_REASON
+from demo_pipeline.observation.frames.screenshot_writer import UNKNOWN_SCALE_REASON
 from demo_pipeline.observation.frames.video_frames import Span
 
 _Row = Mapping[str, Any]
 _NEITHER = ("thinking_pause", RECORDER_REASON)
 _KEYBOARD = frozenset({"type", "hotkey"})
 _LOG = logging.getLogger(__package__)
+
+# Why an action is no step.
+LEFT_OUT = (
+    "thinking_pause",
+    RECORDER_REASON,
+    UNKNOWN_SCALE_REASON,
+    "off_screen",
+    "no_position",
+    "missing_frame",
+)
 
 
 @dataclass(frozen=True)
@@ -82,11 +93,11 @@ def build_steps(
         evidence: what the video shows about the recording.
         filmed: presentation times of the video's first and last frame, seconds.
     """
-    canvas = evidence.as_canvas()
+    screen, base = evidence.screen(), evidence.as_canvas()
     waits = {wait.action_index: wait.seconds for wait in evidence.waits}
     steps: list[Step] = []
     hidden: list[HiddenAction] = []
-    neither, focus = Counter[str](), _RecordedFocus(canvas)
+    neither, focus = Counter[str](), _RecordedFocus()
     for recorded, frame, tree in zip(actions, frames, trees, strict=True):
         action = _as_filmed(recorded, evidence.wheel)
         if action.action_type == "pause" and not (action.action_index in waits and frame["file"]):
@@ -95,7 +106,11 @@ def build_steps(
         if action.action_index in evidence.recorder_control:
             neither[RECORDER_REASON] += 1
             continue
-        reason = _unseen_place(action, canvas) or focus.unseen(action, tree)
+        canvas = screen.canvas_of(action) or base
+        if frame.get("reason_code") == UNKNOWN_SCALE_REASON:
+            reason: HiddenReason | None = HiddenReason.UNKNOWN_SCALE
+        else:
+            reason = _unseen_place(action, canvas) or focus.unseen(action, tree, canvas)
         focus.follow(action, reason)
         if reason is None and not frame["file"]:
             reason = _unseen_time(evidence.as_clock().video_time(action.press_ms), filmed)
@@ -167,15 +182,14 @@ class _RecordedFocus:
     since has the focus on an element of that screen.
     """
 
-    def __init__(self, canvas: Canvas) -> None:
-        self._canvas = canvas
+    def __init__(self) -> None:
         self._elsewhere = False
 
-    def unseen(self, action: Action, tree: _Row) -> HiddenReason | None:
+    def unseen(self, action: Action, tree: _Row, canvas: Canvas) -> HiddenReason | None:
         """`off_screen` for keys that may have gone to another display."""
         if action.action_type not in _KEYBOARD or not self._elsewhere:
             return None
-        self._elsewhere = not self._has_focus(tree)
+        self._elsewhere = not _has_focus(tree, canvas)
         return HiddenReason.OFF_SCREEN if self._elsewhere else None
 
     def follow(self, action: Action, reason: HiddenReason | None) -> None:
@@ -183,16 +197,17 @@ class _RecordedFocus:
         if action.action_type in POINTER_TYPES - {"scroll"}:
             self._elsewhere = reason is HiddenReason.OFF_SCREEN
 
-    def _has_focus(self, tree: _Row) -> bool:
-        """Whether a scan from after the press has the focus on the recorded screen."""
-        if tree["target_method"] != "focused" or tree["target_id"] is None:
-            return False
-        return bool(
-            tree["target_x"] < self._canvas.width - self._canvas.pad_x
-            and tree["target_y"] < self._canvas.height - self._canvas.pad_y
-            and tree["target_x"] + tree["target_width"] > self._canvas.pad_x
-            and tree["target_y"] + tree["target_height"] > self._canvas.pad_y
-        )
+
+def _has_focus(tree: _Row, canvas: Canvas) -> bool:
+    """Whether a scan from after the press has the focus on the recorded screen."""
+    if tree["target_method"] != "focused" or tree["target_id"] is None:
+        return False
+    return bool(
+        tree["target_x"] < canvas.width - canvas.pad_x
+        and tree["target_y"] < canvas.height - canvas.pad_y
+        and tree["target_x"] + tree["target_width"] > canvas.pad_x
+        and tree["target_y"] + tree["target_height"] > canvas.pad_y
+    )
 
 
 def _target(tree: _Row) -> TargetElement | None:

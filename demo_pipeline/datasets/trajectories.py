@@ -155,6 +155,7 @@ def _provenance(
     step: Step, manifest: RecordingManifest, assignment: Assignment, evidence: Evidence
 ) -> dict[str, Any]:
     meta, frame, tree = manifest.parsed_meta(), step.frame, step.tree
+    canvas = evidence.screen().at(step.action.press_ms).canvas or evidence.as_canvas()
     return {
         "trajectory_id": manifest.id,
         "step_index": step.written.step_index,
@@ -171,9 +172,9 @@ def _provenance(
         "wheel_method": step.action.wheel_method,
         "wheel_disagrees": step.wheel_disagrees,
         "off_screen": False,
-        "scale": evidence.canvas.event_scale * evidence.canvas.scale,
-        "pad_x": float(evidence.canvas.pad_x),
-        "pad_y": float(evidence.canvas.pad_y),
+        "scale": canvas.event_to_canvas,
+        "pad_x": float(canvas.pad_x),
+        "pad_y": float(canvas.pad_y),
         "instruction_source": assignment.source,
         "reasoning_source": "template",
         "split_group": assignment.split_group,

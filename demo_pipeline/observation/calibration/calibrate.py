@@ -21,6 +21,7 @@ from demo_pipeline.observation.calibration.pointer_alignment import (
     reconcile_clocks,
     with_drift,
 )
+from demo_pipeline.observation.calibration.screen_parts import ScreenParts
 from demo_pipeline.observation.frames.change_detection import flickering_cells
 from demo_pipeline.observation.frames.changed_cells import Cells, ChangeMap
 from demo_pipeline.observation.frames.pointer_path import PointerPath, PointerTrack
@@ -51,16 +52,23 @@ class Calibration:
 
     Attributes:
         clock: maps event times to video times.
-        canvas: maps event space to the canvas.
+        canvas: maps event space to the canvas, at the beginning.
         scale_method: what the event scale follows from: `pixels` (the pointer in the video),
             `monitor` (meta.json's primary_monitor), or `assumed`.
         flickering: (rows, columns) of cells that change all the time; None without two frames.
+        parts: of a recording whose screen changed its resolution or scale; else None.
     """
 
     clock: Clock
     canvas: Canvas
     scale_method: ScaleMethod
     flickering: Cells | None
+    parts: ScreenParts | None = None
+
+    @property
+    def screen(self) -> ScreenParts:
+        """The parts of the recording, of which there is one unless more were found."""
+        return self.parts or ScreenParts.single(self.canvas)
 
 
 def calibrate(

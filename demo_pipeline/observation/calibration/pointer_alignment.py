@@ -12,11 +12,10 @@ import numpy as np
 
 from demo_pipeline.observation.calibration.clock import Clock
 from demo_pipeline.observation.frames.changed_cells import BLOCK, Cells, ChangeMap
-from demo_pipeline.observation.frames.pointer_path import Floats, PointerTrack
+from demo_pipeline.observation.frames.pointer_path import MOVED_PX, Floats, PointerTrack
 
 _LAG_STEP_S = 0.01  # seconds between the lags that are tried
 _FINE_S, _FINE_STEP_S = 0.06, 0.002  # seconds around the best lag that are tried again, and step
-_MOVED_PX = 8.0  # units of event space between two frames that count as a move
 _MIN_MOVES = 12  # moves; fewer are no evidence
 _MIN_SCORE = 0.3  # share of the moves that the pictures must confirm at the best lag
 _MIN_CONTRAST = 2.0  # times the best score of lags further away
@@ -201,7 +200,7 @@ def _hits(
     before, after = newest[:-1], newest[1:]
     known = before >= 0
     step = np.hypot(track.x[after] - track.x[before], track.y[after] - track.y[before])
-    chosen = np.flatnonzero(known & (step > _MOVED_PX))
+    chosen = np.flatnonzero(known & (step > MOVED_PX))
     hits = np.ones(len(chosen), bool)
     for end in (before[chosen], after[chosen]):
         hits &= cells.at(chosen, track.x[end] * scale, track.y[end] * scale)

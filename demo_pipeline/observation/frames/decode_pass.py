@@ -22,6 +22,7 @@ from demo_pipeline.observation.frames.frame_choice import (
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.frame_requests import FrameRequest, merge_spans
 from demo_pipeline.observation.frames.pointer_path import PointerPath
+from demo_pipeline.observation.frames.pointer_witness import PointerWitness
 from demo_pipeline.observation.frames.recorded_video import RecordedVideo
 from demo_pipeline.observation.frames.scan_frames import TargetComparison
 from demo_pipeline.observation.frames.screenshot_writer import Screenshot, ScreenshotWriter
@@ -88,6 +89,7 @@ class DecodeResult:
         redrawn: action index → whether its target was redrawn after its scan began.
         wheel: the direction in which the wheel scrolls.
         stopped: whether the action that may have stopped the recorder did so.
+        screen_suspect: whether the screen may have changed its resolution or scale.
         decoded: number of frames decoded.
         recorder_control: indexes of the actions that started or stopped the recorder.
     """
@@ -98,6 +100,7 @@ class DecodeResult:
     redrawn: Mapping[int, bool]
     wheel: WheelVote
     stopped: bool
+    screen_suspect: bool
     decoded: int
     recorder_control: Sequence[int] = ()
 
@@ -118,13 +121,13 @@ def run_decode_pass(
     Raises:
         DemonstrationError: no frame of the video decodes.
     """
-    clock, canvas = calibration.clock, calibration.canvas
-    pointer = VideoPointer(path, clock, canvas, video.frame_s)
+    clock, screen = calibration.clock, calibration.screen
+    pointer = VideoPointer(path, clock, screen, video.frame_s)
     detector = ChangeDetector(calibration.flickering)
-    writer = ScreenshotWriter(video, canvas, pointer, folder)
+    writer = ScreenshotWriter(video, pointer, folder)
     sure = clock.uncertainty_ms <= SURE_MS
     targets = TargetComparison(requests, video.frame_s, detector, pointer, enabled=sure)
-    scrolls = ScrollMotion(actions if sure else [], clock, canvas)
+    scrolls = ScrollMotion(actions if sure else [], clock, screen)
     answers = ActionFrames(
         requests,
         {action.action_index: action.seconds or 0.0 for action in actions},
@@ -138,7 +141,11 @@ def run_decode_pass(
     until = clock.video_time(recorder_stop.known_ms) if recorder_stop.known_ms else float("inf")
     final = FinalFrame(min(video_end, max(ends, default=float("inf"))), until)
     stop = StopEffect(recorder_stop.possible, clock, video_end)
-    decoded = show_frames(video, [targets, scrolls, answers, final, stop], detector, pointer)
+    witness = PointerWitness(
+        pointer, calibration.canvas, seen_before=calibration.scale_method == "pixels"
+    )
+    observers: list[FrameObserver[object]] = [targets, scrolls, answers, final, stop, witness]
+    decoded = show_frames(video, observers, detector, pointer)
     answered = answers.result()
     writer.write_final(final.result() or _any_frame(video, decoded.last))
     return DecodeResult(
@@ -148,6 +155,7 @@ def run_decode_pass(
         targets.result(),
         scrolls.result(),
         stop.result(),
+        witness.result(),
         decoded.frames,
     )
 

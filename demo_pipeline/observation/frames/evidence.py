@@ -12,6 +12,7 @@ from demo_pipeline.actions.wheel import WheelVote
 from demo_pipeline.observation.calibration.calibrate import Calibration
 from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.calibration.clock import Clock
+from demo_pipeline.observation.calibration.screen_parts import ALWAYS, ScreenPart, ScreenParts
 from demo_pipeline.observation.frames.decode_pass import DecodeResult
 
 _DECIMALS = 6  # of seconds and of epoch milliseconds: microseconds and below
@@ -52,6 +53,28 @@ class CanvasEvidence(BaseModel):
         "assumed", description="what the event scale follows from"
     )
 
+    def as_canvas(self) -> Canvas:
+        """The canvas."""
+        return Canvas(**self.model_dump(exclude={"scale_method"}))
+
+
+class PartCanvas(CanvasEvidence):
+    """The canvas of a part; `left`, `top` and `stretch` as in `canvas.Canvas`."""
+
+    left: float
+    top: float
+    stretch: float
+
+
+class PartEvidence(BaseModel):
+    """A part of a recording whose screen changed its resolution; as `screen_parts.ScreenPart`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    from_ms: float | None = Field(description="epoch milliseconds; null: from the beginning")
+    canvas: PartCanvas | None = Field(description="null: its resolution and scale are unknown")
+    evidence: str
+
 
 class WaitEvidence(BaseModel):
     """A pause that was a wait; units as in `waits.Wait`."""
@@ -83,13 +106,32 @@ class Evidence(BaseModel):
         (), description="actions that started or stopped the recorder; they are no steps"
     )
 
+    parts: tuple[PartEvidence, ...] = Field(
+        (), description="of a recording whose screen changed its resolution or scale; else none"
+    )
+
     def as_clock(self) -> Clock:
         """The clock."""
         return Clock(**self.clock.model_dump(), event_scale=self.canvas.event_scale)
 
     def as_canvas(self) -> Canvas:
-        """The canvas."""
-        return Canvas(**self.canvas.model_dump(exclude={"scale_method"}))
+        """The canvas at the beginning."""
+        return self.canvas.as_canvas()
+
+    def screen(self) -> ScreenParts:
+        """The parts of the recording, nearly always one."""
+        if not self.parts:
+            return ScreenParts.single(self.as_canvas())
+        return ScreenParts(
+            tuple(
+                ScreenPart(
+                    ALWAYS if part.from_ms is None else part.from_ms,
+                    part.canvas.as_canvas() if part.canvas else None,
+                    part.evidence,
+                )
+                for part in self.parts
+            )
+        )
 
 
 def evidence_of(calibration: Calibration, observed: DecodeResult) -> Evidence:
@@ -122,4 +164,15 @@ def evidence_of(calibration: Calibration, observed: DecodeResult) -> Evidence:
         redrawn=tuple(index for index, changed in observed.redrawn.items() if changed),
         unmoved=tuple(index for index, changed in observed.redrawn.items() if not changed),
         recorder_control=tuple(observed.recorder_control),
+        parts=tuple(_part_evidence(part) for part in calibration.parts or ()),
+    )
+
+
+def _part_evidence(part: ScreenPart) -> PartEvidence:
+    canvas = part.canvas
+    method = "pixels" if part.evidence == "pointer" else "assumed"
+    return PartEvidence(
+        from_ms=None if part.from_ms == ALWAYS else round(part.from_ms, _DECIMALS),
+        canvas=canvas and PartCanvas(**asdict(canvas), scale_method=method),
+        evidence=part.evidence,
     )

@@ -46,7 +46,7 @@ class FrameDiff:
         before, frame = self.before, self.frame
         if before is None or before.luma.shape != frame.luma.shape:
             return None
-        if self._is_successor(before):
+        if self.is_next:
             return self.detector.between(before.luma, frame.luma, key_frame=frame.is_key)
         near = self.pointer.positions_near
         pointers = [*near(before.time), *near(frame.time)]
@@ -63,11 +63,14 @@ class FrameDiff:
     def may_be_large(self) -> bool:
         """False when a few rows show that `difference` is not large."""
         before, frame = self.before, self.frame
-        if before is None or not self._is_successor(before):
+        if before is None or not self.is_next:
             return True
         return may_be_large(before.glance, frame.glance)
 
-    def _is_successor(self, before: Frame) -> bool:
-        """Whether the video has no frame between `before` and this one."""
-        following = np.searchsorted(self.times, before.time + TIME_TOLERANCE_S)
+    @cached_property
+    def is_next(self) -> bool:
+        """Whether the video has no frame between the frame before and this one."""
+        if self.before is None:
+            return False
+        following = np.searchsorted(self.times, self.before.time + TIME_TOLERANCE_S)
         return bool(self.times[following] >= self.frame.time - TIME_TOLERANCE_S)

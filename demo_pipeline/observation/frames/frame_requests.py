@@ -44,6 +44,8 @@ class FrameRequest:
         response_box: where the previous action's effect may show, however small, video pixels.
         scan_time: when the scan began that the target was found in; None without a target.
         pause: the action is a pause: it gets a screenshot only when it was a wait.
+        press_ms: when the action began, epoch milliseconds.
+        canvas: of the action; None when the screen's resolution is not known then.
     """
 
     action_index: int
@@ -57,6 +59,8 @@ class FrameRequest:
     response_box: PixelBox | None = None
     scan_time: float | None = None
     pause: bool = False
+    press_ms: int = 0
+    canvas: Canvas | None = None
 
 
 def lead_seconds(clock: Clock, frame_s: float, settings: ObservationSettings) -> float:
@@ -75,7 +79,7 @@ def request_frames(
     settings: ObservationSettings,
 ) -> list[FrameRequest]:
     """One request for each action, in order. `targets`: action index → the element under it."""
-    clock, canvas = calibration.clock, calibration.canvas
+    clock, screen = calibration.clock, calibration.screen
     lead_s = lead_seconds(clock, frame_s, settings)
     requests: list[FrameRequest] = []
     since_ms = float("-inf")
@@ -83,6 +87,9 @@ def request_frames(
     response_box: PixelBox | None = None
     for action in actions:
         pause = action.action_type == "pause"
+        part = screen.at(action.press_ms)
+        canvas = part.canvas or calibration.canvas
+        since_ms = max(since_ms, part.from_ms)
         press, since = clock.video_time(action.press_ms), clock.video_time(since_ms)
         limit = press - (0.0 if pause else lead_s)
         target = targets.get(action.action_index)
@@ -104,6 +111,8 @@ def request_frames(
             response_box=None if pause else response_box,
             scan_time=clock.video_time(target.scan_ms) if target else None,
             pause=pause,
+            press_ms=action.press_ms,
+            canvas=screen.canvas_of(action),
         )
         requests.append(request)
         after_pause = pause
@@ -132,8 +141,8 @@ def _target_area(
 def _to_video(box: PixelBox, canvas: Canvas) -> PixelBox:
     """A box in event space as video pixels."""
     x, y = canvas.to_video(box.x, box.y)
-    scale = canvas.event_scale
-    return PixelBox(x, y, box.width * scale, box.height * scale)
+    right, bottom = canvas.to_video(box.x + box.width, box.y + box.height)
+    return PixelBox(x, y, right - x, bottom - y)
 
 
 def merge_spans(spans: Sequence[Span], frame_s: float) -> list[Span]:

@@ -12,6 +12,7 @@ from demo_pipeline.actions.inputs import Input
 Point = tuple[float, float]
 Floats = np.ndarray[Any, np.dtype[np.float64]]
 
+MOVED_PX = 8.0  # units of event space between two frames that count as a move
 RUN_GAP_MS = 300  # milliseconds of rest that separate two movements of the pointer
 
 

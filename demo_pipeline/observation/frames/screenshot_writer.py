@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from demo_pipeline.common.png import PngWriter
-from demo_pipeline.observation.calibration.canvas import Canvas
+from demo_pipeline.observation.calibration.canvas import Canvas, fit_canvas
 from demo_pipeline.observation.frames.final_frame import FINAL_FILE
 from demo_pipeline.observation.frames.frame_choice import FrameChoice, Reason
 from demo_pipeline.observation.frames.frame_requests import SPAN_MARGIN_FRAMES, FrameRequest
@@ -17,6 +17,7 @@ from demo_pipeline.observation.frames.video_pointer import VideoPointer
 
 MAX_STALE_S = 0.5  # seconds; a frame says nothing about a later screen unless a frame follows it
 MAX_STALE_FRAMES = 2  # frame distances; the same for a video with a low frame rate
+UNKNOWN_SCALE_REASON = "unknown_scale"  # where an action's coordinates are in the video
 PAUSE_REASON = "pause"  # `reason_code` of a pause that was not a wait
 
 
@@ -39,11 +40,8 @@ class Screenshot:
 class ScreenshotWriter:
     """Writes screenshots on the canvas as NNN.png and final.png into a folder."""
 
-    def __init__(
-        self, video: RecordedVideo, canvas: Canvas, pointer: VideoPointer, folder: Path
-    ) -> None:
+    def __init__(self, video: RecordedVideo, pointer: VideoPointer, folder: Path) -> None:
         self._video = video
-        self._canvas = canvas
         self._pointer = pointer
         self._folder = folder
         self._png = PngWriter()
@@ -55,8 +53,11 @@ class ScreenshotWriter:
         frame, reason = self._checked_choice(progress)
         if frame is None:
             return Screenshot(request.action_index, Reason.MISSING)
+        canvas = self._canvas_of(request, frame)
+        if canvas is None:
+            return Screenshot(request.action_index, UNKNOWN_SCALE_REASON)
         name = f"{request.action_index:03d}.png"
-        self._write_png(name, frame)
+        self._png.write(self._folder / name, canvas.fit(frame.rgb()))
         leak, unavoidable, distance = self._pointer.leak(request, frame.time)
         return Screenshot(
             request.action_index,
@@ -73,10 +74,17 @@ class ScreenshotWriter:
 
     def write_final(self, frame: Frame) -> None:
         """Write final.png."""
-        self._write_png(FINAL_FILE, frame)
+        event_ms = self._pointer.clock.event_time(frame.time)
+        canvas = _if_fitting(self._pointer.screen.at(event_ms).canvas, frame)
+        canvas = canvas or fit_canvas(frame.size, 1.0)
+        self._png.write(self._folder / FINAL_FILE, canvas.fit(frame.rgb()))
 
-    def _write_png(self, name: str, frame: Frame) -> None:
-        self._png.write(self._folder / name, self._canvas.fit(frame.rgb()))
+    def _canvas_of(self, request: FrameRequest, frame: Frame) -> Canvas | None:
+        """The canvas that holds from the frame to the action; None: it is not known."""
+        clock, screen = self._pointer.clock, self._pointer.screen
+        if not screen.in_same(clock.event_time(frame.time), request.press_ms):
+            return None
+        return _if_fitting(request.canvas, frame)
 
     def _checked_choice(self, progress: RequestProgress) -> FrameChoice:
         """The chooser's choice, or another frame when the video does not support that one."""
@@ -126,3 +134,10 @@ class ScreenshotWriter:
         """Number of the last frame of the video no later than `time`; -1 without one."""
         found = np.searchsorted(self._video.times, time + TIME_TOLERANCE_S, side="right")
         return int(found) - 1
+
+
+def _if_fitting(canvas: Canvas | None, frame: Frame) -> Canvas | None:
+    """The canvas if it is of frames of this size: a video may change it in mid-stream."""
+    if canvas is None or (canvas.video_width, canvas.video_height) != frame.size:
+        return None
+    return canvas

@@ -6,7 +6,8 @@ checks (screenshot_checks.py).
 
 import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +23,22 @@ from demo_pipeline.common.parquet import (
     read_rows,
     write_rows,
 )
-from demo_pipeline.common.python_gc import reduced_python_gc
 from demo_pipeline.observation.calibration.calibrate import Calibration, calibrate
-from demo_pipeline.observation.calibration.canvas import Canvas
+from demo_pipeline.observation.calibration.screen_search import find_screen_parts, needs_search
 from demo_pipeline.observation.frames.decode_pass import (
     DecodeResult,
     RecorderStop,
     run_decode_pass,
 )
 from demo_pipeline.observation.frames.evidence import Evidence, evidence_of
-from demo_pipeline.observation.frames.frame_requests import ScannedTarget, request_frames
-from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath, PointerTrack
+from demo_pipeline.observation.frames.frame_requests import request_frames
+from demo_pipeline.observation.frames.pointer_path import PointerPath, PointerTrack
 from demo_pipeline.observation.frames.recorded_video import RecordedVideo
 from demo_pipeline.observation.frames.recorder_actions import without_recorder
 from demo_pipeline.observation.frames.screenshot_writer import Screenshot
-from demo_pipeline.observation.trees.hit_test import node_at
 from demo_pipeline.observation.trees.recorder_windows import actions_on_recorder, unmentioned
-from demo_pipeline.observation.trees.scans import LoggedScan, current_scan
+from demo_pipeline.observation.trees.scanned_targets import ScannedTargets, scan_targets
+from demo_pipeline.observation.trees.scans import LoggedScan
 from demo_pipeline.observation.trees.ui_trees import TreeReader
 from demo_pipeline.recording.events import read_events, read_scans
 from demo_pipeline.recording.manifest import RecordingManifest
@@ -47,7 +47,6 @@ from demo_pipeline.settings import ObservationSettings
 
 FRAMES_FILE = "frames.parquet"
 EVIDENCE_FILE = "evidence.json"
-LARGEST_TARGET_SHARE = 0.05  # of the canvas; the pointer inside a larger element shows no target
 _LOG = logging.getLogger(__package__)
 
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
@@ -66,7 +65,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
         "reason_code",
         pa.string(),
         False,
-        "pre_move, settled, backoff, first_frame, missing, pause, recorder_control",
+        "pre_move, settled, backoff, first_frame, missing, pause, recorder_control, unknown_scale",
     ),
     ("leak", pa.bool_(), False, "the pointer is already at the target, or the frame too late"),
     ("unavoidable", pa.bool_(), False, "a leak; at the target since the previous action ended"),
@@ -94,9 +93,8 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
 
     The first stretch of the video is read twice, once for the calibration. Returns a summary.
     """
-    events = read_events(events_folder)
-    actions = read_actions(actions_folder)
-    inputs = inputs_of(events)
+    events, actions = read_events(events_folder), read_actions(actions_folder)
+    inputs, meta = inputs_of(events), manifest.parsed_meta()
     path = PointerPath(inputs)
     recorded = RecordedVideo(video, scan_packets(video))
     presses = _presses(actions)
@@ -104,22 +102,10 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
         recorded, manifest, events=events, path=path, presses=presses, settings=settings
     )
     scans = [LoggedScan(**row) for row in read_scans(events_folder)]
-    meta = manifest.parsed_meta()
     reader = TreeReader(log, meta.platform)
-    targets = _scanned_targets(actions, scans, reader, calibration.canvas)
-    requests = request_frames(
-        actions, targets, path, calibration=calibration, frame_s=recorded.frame_s, settings=settings
-    )
     stop = RecorderStop(possible_stop(actions, inputs), known_stop_ms(actions_folder, inputs))
-    observed = run_decode_pass(
-        recorded,
-        requests,
-        calibration=calibration,
-        path=path,
-        actions=actions,
-        folder=out,
-        recorder_stop=stop,
-    )
+    observation = _Observation(recorded, path, actions, scans, reader, stop, settings, out)
+    calibration, observed = observation.run(calibration)
     names = unmentioned(settings.recorder_windows, meta)
     control = actions_on_recorder(actions, scans, reader, calibration.canvas, names)
     observed = without_recorder(observed, actions, control, out)
@@ -128,6 +114,60 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     write_rows(out / FRAMES_FILE, rows, FRAMES_SCHEMA)
     dump_json(out / EVIDENCE_FILE, evidence_of(calibration, observed))
     return _summary(rows, calibration, observed)
+
+
+@dataclass(frozen=True)
+class _Observation:
+    """Looking at a recording: what the scans and the video show about its actions."""
+
+    video: RecordedVideo
+    path: PointerPath
+    actions: Sequence[Action]
+    scans: Sequence[LoggedScan]
+    reader: TreeReader
+    stop: RecorderStop
+    settings: ObservationSettings
+    out: Path
+
+    def run(self, calibration: Calibration) -> tuple[Calibration, DecodeResult]:
+        """Decode the wanted frames, once unless the screen changed its resolution or scale.
+
+        Only what contradicts the calibration makes it search the whole video for such a change, and
+        only a change makes it look at the frames again, with a canvas for each part.
+        """
+        scanned = self._scanned(calibration)
+        observed = self._decoded(calibration, scanned)
+        suspect = observed.screen_suspect
+        if suspect or needs_search(calibration, self.path.track(), scanned.desktops):
+            parts = find_screen_parts(self.video, calibration, self.path, scanned.desktops)
+            if parts is not None:
+                for file in self.out.glob("*.png"):
+                    file.unlink()
+                calibration = replace(calibration, parts=parts)
+                observed = self._decoded(calibration, self._scanned(calibration))
+        return calibration, observed
+
+    def _scanned(self, calibration: Calibration) -> ScannedTargets:
+        return scan_targets(self.actions, self.scans, self.reader, calibration)
+
+    def _decoded(self, calibration: Calibration, scanned: ScannedTargets) -> DecodeResult:
+        requests = request_frames(
+            self.actions,
+            scanned.by_action,
+            self.path,
+            calibration=calibration,
+            frame_s=self.video.frame_s,
+            settings=self.settings,
+        )
+        return run_decode_pass(
+            self.video,
+            requests,
+            calibration=calibration,
+            path=self.path,
+            actions=self.actions,
+            folder=self.out,
+            recorder_stop=self.stop,
+        )
 
 
 def _presses(actions: Sequence[Action]) -> PointerTrack:
@@ -140,30 +180,6 @@ def _presses(actions: Sequence[Action]) -> PointerTrack:
     ]
     times, x, y = np.array(placed, float).reshape(-1, 3).T
     return PointerTrack(times, x, y)
-
-
-@reduced_python_gc()
-def _scanned_targets(
-    actions: Sequence[Action], scans: Sequence[LoggedScan], reader: TreeReader, canvas: Canvas
-) -> Mapping[int, ScannedTarget]:
-    """Action index → the element that the current scan has under a pointer action."""
-    targets: dict[int, ScannedTarget] = {}
-    since = float("-inf")
-    for action in actions:
-        if action.action_type in POINTER_TYPES and action.x is not None and action.y is not None:
-            scan = current_scan(scans, action.press_ms, since).scan
-            node = node_at(reader.tree(scan, action.press_ms, canvas), action.x, action.y)
-            box = PixelBox(*node.box) if node and node.box else None
-            if scan is not None and box is not None and _is_small(box, canvas):
-                targets[action.action_index] = ScannedTarget(box, scan.time_ms)
-        since = max(since, action.end_ms)
-    return targets
-
-
-def _is_small(box: PixelBox, canvas: Canvas) -> bool:
-    """Whether a pointer inside the box points at it; not so in a page or a text area."""
-    area = box.width * box.height * canvas.event_to_canvas**2
-    return area <= LARGEST_TARGET_SHARE * canvas.width * canvas.height
 
 
 def _row(screenshot: Screenshot, packets: PacketScan) -> dict[str, Any]:
@@ -210,6 +226,7 @@ def _summary(
         "frames_decoded": observed.decoded,
         "clock": f"{clock.method}: {clock.documented_offset_ms:+.0f} ms against meta.timestamp, "
         f"± {clock.uncertainty_ms:.0f} ms",
+        "screen_parts": len(calibration.screen),
         "canvas": f"{canvas.video_width}x{canvas.video_height} "
         f"x {canvas.scale:.4f} + ({canvas.pad_x}, {canvas.pad_y})",
     }

@@ -13,8 +13,8 @@ import numpy as np
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.actions.wheel import Direction, ScrollEvidence, WheelVote, count_votes
-from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.calibration.clock import Clock
+from demo_pipeline.observation.calibration.screen_parts import ScreenParts
 from demo_pipeline.observation.frames.changed_cells import Cells
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.video_frames import SAMPLE_STEP, Luma, Span
@@ -46,7 +46,7 @@ class _Scroll:
 class ScrollMotion:
     """Measures how the content moves during some scrolls; sees every frame in order."""
 
-    def __init__(self, actions: Sequence[Action], clock: Clock, canvas: Canvas) -> None:
+    def __init__(self, actions: Sequence[Action], clock: Clock, screen: ScreenParts) -> None:
         found = [
             _Scroll(
                 action.action_index,
@@ -61,6 +61,7 @@ class ScrollMotion:
             for action, until in zip(actions, _next_presses(actions, clock), strict=True)
             if action.action_type == "scroll" and action.wheel_sum
             if action.x is not None and action.y is not None
+            if (canvas := screen.at(action.press_ms).canvas) is not None
         ]
         chosen = np.linspace(0, len(found) - 1, min(MOST_SCROLLS, len(found))).round().astype(int)
         self._scrolls = [found[index] for index in dict.fromkeys(chosen.tolist())]

@@ -18,6 +18,7 @@ from demo_pipeline.observation.frames.video_frames import Span
 
 CUT_OFF_S = 0.3  # seconds around the press in which a video ends that the press itself ended
 STOP_BY_CLICK_S = 2.0  # seconds; a video that goes on for longer was not stopped by a click
+CLICK_CELLS = 1  # cells; a tick in a check box of a small screen
 BLINK_S = 1.5  # seconds before the press; what blinks on its own changes once in them
 BUSY_SHARE = 0.1  # of all cells; when more of them change before the press, nothing is proven
 
@@ -64,18 +65,18 @@ class StopEffect:
         self._seen = True
         if difference is None:
             self._changed = True
-        elif difference.count >= SMALL_CELLS:
-            pointers = diff.pointers if self._action.action_type == "hotkey" else []
+        elif difference.count:
+            pointers = [] if self._is_click else diff.pointers
             self._changed = self._has_new(difference.without_pointers(pointers))
 
     def _has_new(self, cells: Cells) -> bool:
         """Whether cells changed that had been steady before the press."""
-        if self._unsteady is None:
-            return int(np.count_nonzero(cells)) >= SMALL_CELLS
-        if np.count_nonzero(self._unsteady) > BUSY_SHARE * self._unsteady.size:
-            return True
-        steady = cells & ~with_neighbours(self._unsteady)
-        return int(np.count_nonzero(steady)) >= SMALL_CELLS
+        least = CLICK_CELLS if self._is_click else SMALL_CELLS
+        if self._unsteady is not None and int(np.count_nonzero(cells)) >= least:
+            if np.count_nonzero(self._unsteady) > BUSY_SHARE * self._unsteady.size:
+                return True
+            cells = cells & ~with_neighbours(self._unsteady)
+        return int(np.count_nonzero(cells)) >= least
 
     def result(self) -> bool:
         """Whether the action stopped the recorder: nothing but the end of the video follows it."""
@@ -90,5 +91,9 @@ class StopEffect:
     @property
     def _may_be_stop(self) -> bool:
         """Whether the video ends soon enough for the recorder to have stopped."""
-        click = self._action is not None and self._action.action_type == "click"
-        return self._end - self._press <= (STOP_BY_CLICK_S if click else FINAL_LOOK_S)
+        longest = STOP_BY_CLICK_S if self._is_click else FINAL_LOOK_S
+        return self._end - self._press <= longest
+
+    @property
+    def _is_click(self) -> bool:
+        return self._action is not None and self._action.action_type == "click"

@@ -19,6 +19,7 @@ from av.video.frame import PictureType
 from demo_pipeline.common.system_errors import raise_disk_trouble
 from demo_pipeline.recording.video_probe import PacketScan, open_video
 
+PATCH_PX = 24  # pixels; holds most of a pointer, and the error of its place in a frame
 SAMPLE_STEP = 4  # pixels from one luma sample to the next, both ways
 TIME_TOLERANCE_S = 1e-9  # seconds; less than any PTS unit: rounding of a time
 GLANCE_ROWS, GLANCE_PERIOD = (0, 12, 20), 32  # no 12 rows, and no line of text, in between
@@ -48,6 +49,27 @@ class Frame:
     def is_key(self) -> bool:
         """Whether it is encoded without reference to other frames."""
         return bool(self.picture.key_frame)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height of the upright picture, pixels."""
+        size = (self.picture.width, self.picture.height)
+        return size[::-1] if rotation(self.picture) % 180 else size
+
+    def patch(self, point: tuple[float, float]) -> Luma:
+        """The luma in a square of PATCH_PX around a point in pixels, where it is in the picture.
+
+        Sparse, as `luma` is, where reading single rows is not cheap.
+        """
+        left, top = (max(0, int(side) - PATCH_PX // 2) for side in point)
+        right, bottom = (max(0, int(side) + PATCH_PX // 2) for side in point)
+        if not self._is_plain:
+            step = SAMPLE_STEP
+            return self.luma[top // step : bottom // step + 1, left // step : right // step + 1]
+        plane = self.picture.planes[0]
+        rows = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
+        right, bottom = min(right, self.picture.width), min(bottom, self.picture.height)
+        return rows[top:bottom, left:right].copy()
 
     @cached_property
     def luma(self) -> Luma:

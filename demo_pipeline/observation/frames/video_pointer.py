@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.calibration.clock import Clock
+from demo_pipeline.observation.calibration.screen_parts import ScreenParts
 from demo_pipeline.observation.frames.frame_requests import FrameRequest
-from demo_pipeline.observation.frames.pointer_path import Point, PointerPath
+from demo_pipeline.observation.frames.pointer_path import MOVED_PX, Point, PointerPath
 
 HOVER_LAG_S = 0.1  # seconds for which an element stays lit after the pointer has left it
 LIMIT_TOLERANCE_S = 1e-6  # seconds; times of frames.parquet are rounded to it
@@ -22,7 +22,7 @@ class VideoPointer:
 
     path: PointerPath
     clock: Clock
-    canvas: Canvas
+    screen: ScreenParts
     frame_s: float
 
     def positions_near(self, time: float) -> list[Point]:
@@ -32,10 +32,24 @@ class VideoPointer:
         lit = (earliest - HOVER_LAG_S, earliest - HOVER_LAG_S / 2)
         points = []
         for instant in (*lit, earliest, time - self.frame_s, time, time + uncertainty_s):
-            position = self.path.at(self.clock.event_time(instant))
-            if position is not None:
-                points.append(self.canvas.to_video(*position))
+            event_ms = self.clock.event_time(instant)
+            position, canvas = self.path.at(event_ms), self.screen.at(event_ms).canvas
+            if position is not None and canvas is not None:
+                points.append(canvas.to_video(*position))
         return points
+
+    def moves_around(self, before: float, after: float) -> list[Point]:
+        """Positions in event space in two successive frames and in the frames around them.
+
+        Grabbers stamp a frame up to one frame early or late. Empty when the pointer rested.
+        """
+        times = (before - self.frame_s, before, after, after + self.frame_s)
+        positions = [self.path.at(self.clock.event_time(time)) for time in times]
+        first, last = positions[1:3]
+        if first is None or last is None:
+            return []
+        moved = abs(last[0] - first[0]) + abs(last[1] - first[1]) > MOVED_PX
+        return [position for position in positions if position is not None] if moved else []
 
     def leak(self, request: FrameRequest, time: float) -> tuple[bool, bool, float | None]:
         """(leak, unavoidable, distance to the press in event space) of the frame at `time`.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from demo_pipeline.common.recording_files import LOG_FILE
+from demo_pipeline.observation.calibration.screen_parts import ScreenParts
 from demo_pipeline.observation.trees.raw_tree import RawScan, decode_scan
 from demo_pipeline.problems import DemonstrationError, Problem
 
@@ -76,6 +77,18 @@ def current_scan(
         newest = max(begun, key=lambda scan: (scan.time_ms, scan.event_index))
         return CurrentScan(newest, press_ms - newest.end_ms, "running")
     return CurrentScan(None, None, "none")
+
+
+def scans_of_part(
+    scans: Sequence[LoggedScan], screen: ScreenParts, press_ms: int
+) -> Sequence[LoggedScan]:
+    """The scans whose coordinates are those of an action: the screen had the same resolution."""
+    if len(screen) == 1:
+        return scans
+    part = screen.at(press_ms)
+    if part.canvas is None:
+        return []
+    return [scan for scan in scans if screen.at(scan.time_ms) == part == screen.at(scan.end_ms)]
 
 
 def read_scan(log: Path, scan: LoggedScan) -> RawScan:

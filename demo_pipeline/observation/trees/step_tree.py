@@ -108,6 +108,20 @@ class StepTree:
         return self.canvas.event_size
 
     @property
+    def desktop_size(self) -> tuple[float, float] | None:
+        """Width and height of the node that holds everything, when it is the whole desktop's.
+
+        In event space; None when the recorder wrote none, or several trees.
+        """
+        tops = [position for position, depth in enumerate(self.depths) if depth == 1]
+        if len(tops) != 1 or self.role_at(tops[0]) in {"window", "dialog"}:
+            return None
+        box = self.box(tops[0])
+        if box is None or box[:2] != (0.0, 0.0) or not box[2] * box[3] > 0:
+            return None
+        return box[2], box[3]
+
+    @property
     def is_sparse(self) -> bool:
         """Whether so few nodes have an area that the application exposes nearly nothing."""
         return int((self.boxes[:, 2] * self.boxes[:, 3] > 0).sum()) < SPARSE_NODES

@@ -21,7 +21,13 @@ from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.observation.trees.hit_test import agrees_with_cursor, node_at
 from demo_pipeline.observation.trees.keyboard_focus import KeyboardFocus
-from demo_pipeline.observation.trees.scans import CurrentScan, LoggedScan, current_scan, read_scan
+from demo_pipeline.observation.trees.scans import (
+    CurrentScan,
+    LoggedScan,
+    current_scan,
+    read_scan,
+    scans_of_part,
+)
 from demo_pipeline.observation.trees.step_tree import Element, StepTree, map_tree
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording.events import read_scans
@@ -80,8 +86,9 @@ class TreeReader:
         """The tree of `scan`; without a scan, or with an unreadable one, only a root."""
         if scan is None:
             return map_tree(None, press_ms, self._platform, canvas)
-        if self._last is not None and self._last[0] == scan.event_index:
-            return self._last[1]
+        last = self._last
+        if last is not None and last[0] == scan.event_index and last[1].canvas == canvas:
+            return last[1]
         try:
             tree = map_tree(read_scan(self._log, scan), scan.time_ms, self._platform, canvas)
         except DemonstrationError:
@@ -102,7 +109,7 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
     """Write NNN.json for each action, and trees.parquet; return a summary."""
     scans = [LoggedScan(**row) for row in read_scans(events_folder)]
     reader = TreeReader(log, platform)
-    canvas = evidence.as_canvas()
+    screen = evidence.screen()
     unknown: Counter[str] = Counter()
     rows = []
     since = float("-inf")
@@ -110,7 +117,9 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
     clock = evidence.as_clock()
     changes = [clock.event_time(time_s) for time_s in evidence.screen_changes_s]
     for action in read_actions(actions_folder):
-        current = current_scan(scans, action.press_ms, since, changes)
+        canvas = screen.at(action.press_ms).canvas or evidence.as_canvas()
+        known = scans_of_part(scans, screen, action.press_ms)
+        current = current_scan(known, action.press_ms, since, changes)
         tree = reader.tree(current.scan, action.press_ms, canvas)
         name = f"{action.action_index:03d}.json"
         written.write(out / name, tree)

@@ -7,6 +7,7 @@ import numpy as np
 
 from demo_pipeline.observation.calibration.canvas import fit_canvas
 from demo_pipeline.observation.calibration.clock import Clock
+from demo_pipeline.observation.calibration.screen_parts import ScreenParts
 from demo_pipeline.observation.frames.change_detection import ChangeDetector
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.pointer_path import PointerPath
@@ -15,7 +16,8 @@ from demo_pipeline.observation.frames.video_pointer import VideoPointer
 
 WIDTH, HEIGHT, FPS = 1280, 720, 15
 CANVAS = fit_canvas((WIDTH, HEIGHT), 1.0)
-POINTER = VideoPointer(PointerPath([]), Clock(0.0, "pixels", 5.0), CANVAS, 1 / FPS)
+SCREEN = ScreenParts.single(CANVAS)
+POINTER = VideoPointer(PointerPath([]), Clock(0.0, "pixels", 5.0), SCREEN, 1 / FPS)
 
 
 def still(time: float) -> Frame:

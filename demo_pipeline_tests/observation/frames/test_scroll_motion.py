@@ -14,6 +14,7 @@ from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.datasets.provenance import read_provenance
 from demo_pipeline.observation.calibration.canvas import fit_canvas
 from demo_pipeline.observation.calibration.clock import documented_clock
+from demo_pipeline.observation.calibration.screen_parts import ScreenParts
 from demo_pipeline.observation.frames.change_detection import ChangeDetector
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.pointer_path import PointerPath
@@ -34,7 +35,8 @@ from demo_pipeline_tests.simulator.script import Script, click, scroll
 HEIGHT, WIDTH = 720, 1280
 MIDDLE = (640.0, 360.0)
 CANVAS = fit_canvas((WIDTH, HEIGHT), 1.0)
-POINTER = VideoPointer(PointerPath([]), documented_clock(0.0), CANVAS, 0.1)
+SCREEN = ScreenParts.single(CANVAS)
+POINTER = VideoPointer(PointerPath([]), documented_clock(0.0), SCREEN, 0.1)
 
 
 def page(seed: int = 1) -> np.ndarray:
@@ -92,7 +94,7 @@ def scrolls(*deltas: float) -> list[Action]:
 
 def watched(actions: list[Action], *views: tuple[float, int, int]) -> ScrollMotion:
     """After the views (seconds, pixels down, pixels right)."""
-    motion = ScrollMotion(actions, documented_clock(0.0), CANVAS)
+    motion = ScrollMotion(actions, documented_clock(0.0), SCREEN)
     film, before = page(), None
     times = np.array([time for time, _, _ in views])
     for time, down, right in views:
@@ -133,7 +135,7 @@ def test_content_that_moves_across_was_scrolled_sideways() -> None:
 
 def test_of_many_scrolls_some_all_over_the_recording_are_looked_at() -> None:
     many = scrolls(*[1] * 200)
-    motion = ScrollMotion(many, documented_clock(0.0), CANVAS)
+    motion = ScrollMotion(many, documented_clock(0.0), SCREEN)
     starts = [span.start for span in motion.spans]
     assert len(starts) == 12
     assert (starts[0], starts[-1]) == (1.0, 200.0)

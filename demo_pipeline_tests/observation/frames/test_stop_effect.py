@@ -60,6 +60,13 @@ def test_nothing_changes_or_a_little_does(action: Action) -> None:
     assert not stopped(action, {11.5: (slice(5, 6), slice(5, 7))})
 
 
+def test_the_smallest_change_is_an_effect_of_a_click() -> None:
+    """A tick on a small screen fills a single cell; of a shortcut that may be noise."""
+    tick = {10.3: (slice(5, 6), slice(5, 6))}
+    assert not stopped(CLICK, tick)
+    assert stopped(SHORTCUT, tick)
+
+
 def test_a_text_cursor_that_blinked_before_is_no_effect() -> None:
     blinks = {8.9: CARET, 9.5: CARET, 10.1: CARET, 10.7: CARET}
     assert stopped(SHORTCUT, blinks)

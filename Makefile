@@ -25,7 +25,7 @@ help:
 	@echo 'Working with it'
 	@echo '  make ui             open the Dagster UI on http://127.0.0.1:$(PORT) (another: PORT=3001)'
 	@echo '  make demo-s3        watch uploads in a bucket become datasets (KEEP=1 leaves the UI running)'
-	@echo '  make golden         write the golden outputs anew, after an intended change'
+	@echo '  make golden         write the golden outputs again, after an intended change'
 	@echo '  make code-versions  record the code that every stage runs, after its code version was raised'
 	@echo '  make property       the actions property test with thousands of examples per platform'
 	@echo '  make fuzz           a million damaged lines and 2,000 damaged logs (some minutes)'

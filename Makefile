@@ -30,7 +30,7 @@ help:
 	@echo 'Working with it'
 	@echo '  make ui             open the Dagster UI on http://127.0.0.1:$(PORT) (another: PORT=3001)'
 	@echo '  make demo-s3        watch uploads in a bucket become datasets (KEEP=1 leaves the UI running)'
-	@echo '  make golden         write the golden outputs anew, after an intended change'
+	@echo '  make golden         write the golden outputs again, after an intended change'
 	@echo '  make code-versions  record the code that every stage runs, after its code version was raised'
 	@echo '  make docs           write the pages that are generated from the code anew'
 	@echo '  make notebook       run examples/explore.ipynb on data/store and write its outputs anew'

@@ -1,7 +1,7 @@
 """`make demo-s3`: uploads into one bucket become datasets in another while you watch.
 
-Everything it starts listens on the loopback interface only and is gone when it ends: SeaweedFS with
-credentials made up for the occasion, Dagster's UI and daemon, and the folder that they write to.
+It starts SeaweedFS with random credentials, and Dagster's UI and daemon. They listen on the
+loopback interface only; at the end they are stopped, and the folder that they write to is deleted.
 """
 
 import argparse

@@ -188,7 +188,7 @@ def verified_file(folder: Path, name: str, manifest: RecordingManifest) -> Path:
     path = folder / name
     expected = next(file for file in manifest.files if file.name == name)
     if not path.is_file() or fingerprint_file(path) != expected:
-        message = "changed after it was verified"
+        message = "changed since it was verified"
         raise DemonstrationError(
             Problem("upload_changed", name, message, remedy=_REBUILD, demonstration=manifest.id)
         )

@@ -152,7 +152,7 @@ def test_an_upload_that_differs_from_its_manifest_stops_the_stages_that_read_it(
     workspace = open_workspace(root)
     with (root / "uploads" / "first" / LOG).open("ab") as log:
         log.write(b"\n")
-    with pytest.raises(DemonstrationError, match="changed since raw_recordings"):
+    with pytest.raises(DemonstrationError, match="changed since it was verified"):
         run_stage(workspace, STAGE_BY_NAME["events"], "first", force=True)
     assert redone(workspace)[:2] == ["raw_recordings", "events"]
     assert list_quarantine(workspace.store) == []

@@ -164,7 +164,7 @@ def test_a_changed_upload_is_noticed(upload: Path, out: Path, change: str) -> No
         verified_file(upload, "input_log.jsonl", read_manifest(out))
     [problem] = caught.value.problems
     assert (problem.code, problem.demonstration) == ("upload_changed", "demo")
-    assert "raw_recordings" in problem.remedy
+    assert "process this demonstration again" in problem.remedy
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{}", b"\xff", b'{"id": 1}'])

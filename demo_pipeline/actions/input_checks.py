@@ -13,7 +13,7 @@ from demo_pipeline.common.recording_files import LOG_FILE
 from demo_pipeline.formats.demonstration.event_types import EventType
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.events import read_events
-from demo_pipeline.recording.key_names import KeyboardLayout
+from demo_pipeline.recording.key_names import KeyboardLayout, lookup
 from demo_pipeline.recording.key_vocabulary import public_name
 from demo_pipeline.recording.locale_layouts import layout_of_locale, layout_sensitive
 from demo_pipeline.recording.typed_characters import read_typed_character
@@ -44,7 +44,7 @@ def check_known_input(folder: Path, events_folder: Path) -> list[Problem]:
         if reason in _UNKNOWN:
             name = public_name(key or button or "", _UNKNOWN[reason])
             lines.setdefault((reason, name), []).append(index)
-        elif reason == UNKNOWN_CHARACTER:
+        elif reason == UNKNOWN_CHARACTER and not lookup(key or "").modifier:
             lines.setdefault((reason, "a key with an unknown character"), []).append(index)
     return [
         Problem(reason, LOG_FILE, _message(name, len(at)), line=at[0], remedy=_REMEDY)

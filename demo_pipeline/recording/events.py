@@ -165,10 +165,10 @@ def check_recording_time(folder: Path, recorded_at: datetime, demonstration: str
 
     The median decides: single lines may have a wrong time.
     """
-    times = read_table(folder / EVENTS_FILE, columns=["time_ms"])["time_ms"]
-    if not len(times):
+    events = read_table(folder / EVENTS_FILE, columns=["event_index", "time_ms"])
+    if not events.num_rows:
         return []
-    median = sorted(times.to_pylist())[len(times) // 2]
+    median = sorted(events["time_ms"].to_pylist())[events.num_rows // 2]
     if abs(median / 1000 - recorded_at.timestamp()) < _DAY_S:
         return []
     middle = datetime.fromtimestamp(median / 1000, UTC)
@@ -182,6 +182,7 @@ def check_recording_time(folder: Path, recorded_at: datetime, demonstration: str
             "log_not_of_this_recording",
             LOG_FILE,
             message,
+            line=events["event_index"][0].as_py(),
             remedy=remedy,
             demonstration=demonstration,
         )

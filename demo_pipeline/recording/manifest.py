@@ -148,9 +148,7 @@ def _id_warning(meta: Meta, name: str) -> list[Problem]:
 def _platform_warning(meta: Meta) -> list[Problem]:
     if meta.platform:
         return []
-    message = (
-        "platform: expected windows, macos or linux, not nothing; key names decide if they can"
-    )
+    message = "platform: expected windows, macos or linux, is missing; key names decide if they can"
     remedy = "add the platform: keys, wheel and accessibility trees are read by it"
     return [
         Problem("missing_platform", META_FILE, message, remedy=remedy, severity=Severity.WARNING)

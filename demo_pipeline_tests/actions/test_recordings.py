@@ -1,6 +1,7 @@
 """The committed recordings: exactly the actions of the person, in order."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +9,20 @@ import pytest
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline_tests.actions.streams import summary_of
+from demo_pipeline_tests.actions.test_keyboard_input import FORMS
 from demo_pipeline_tests.actions.test_property import found_in
-from demo_pipeline_tests.simulator.recording import perform
+from demo_pipeline_tests.simulator.form import SMALL, script
+from demo_pipeline_tests.simulator.input_device import Wheel
+from demo_pipeline_tests.simulator.keys import Platform
+from demo_pipeline_tests.simulator.recording import perform, write_documents
 from demo_pipeline_tests.simulator.samples import SAMPLES
-from demo_pipeline_tests.simulator.script import IntendedAction, Performance
+from demo_pipeline_tests.simulator.script import (
+    IntendedAction,
+    Performance,
+    click,
+    scroll,
+    type_text,
+)
 
 RECORDINGS = Path(__file__).resolve().parents[2] / "data" / "recordings"
 
@@ -127,3 +138,41 @@ def test_every_wait_of_the_samples_is_among_the_pauses(recording: str) -> None:
     pauses = {(a.press_ms, a.end_ms) for a in found if a.action_type == "pause"}
     truth = {(pause.start_ms, pause.end_ms) for pause in performed(recording).pauses}
     assert pauses == truth
+
+
+UNITS_MS = {"seconds": 1000, "microseconds": 1e-3}
+
+
+@pytest.mark.parametrize("platform", ["windows", "macos", "linux"])
+@pytest.mark.parametrize("form", FORMS)
+def test_simulated_recordings_with_characters_in_every_form(
+    tmp_path: Path, platform: Platform, form: str
+) -> None:
+    options = replace(SMALL, platform=platform, characters=FORMS[form], wheel="recorder")
+    truth = write_documents(tmp_path, script(click("Name"), type_text("A b'\\ {c}\b!")), options)
+    found, problems = found_in((tmp_path / "input_log.jsonl").read_bytes(), platform)
+    assert problems == []
+    told = [in_words(action) for action in found if action.action_type != "pause"]
+    assert told == [(one.action_type, one.parameters) for one in truth.actions]
+
+
+@pytest.mark.parametrize("unit", UNITS_MS)
+def test_simulated_recordings_in_another_unit_of_time(tmp_path: Path, unit: str) -> None:
+    options = replace(SMALL, time_unit_ms=UNITS_MS[unit])
+    truth = write_documents(tmp_path, script(), options)
+    found, problems = found_in((tmp_path / "input_log.jsonl").read_bytes(), options.platform)
+    assert problems == []
+    meant = [one for one in truth.actions if one.action_type != "wait"]
+    assert [action.end_ms for action in found if action.action_type != "pause"] == [
+        one.end_ms for one in meant
+    ]
+
+
+@pytest.mark.parametrize("platform", ["windows", "macos", "linux"])
+@pytest.mark.parametrize("wheel", ["documented", "recorder"])
+def test_simulated_scrolls(tmp_path: Path, platform: Platform, wheel: Wheel) -> None:
+    options = replace(SMALL, platform=platform, wheel=wheel)
+    truth = write_documents(tmp_path, script(scroll("Rows", 2), scroll("Rows", -1)), options)
+    found, _ = found_in((tmp_path / "input_log.jsonl").read_bytes(), platform)
+    told = [in_words(action) for action in found if action.action_type != "pause"]
+    assert told == [(one.action_type, one.parameters) for one in truth.actions]

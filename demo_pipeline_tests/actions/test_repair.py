@@ -122,6 +122,39 @@ def test_auto_repeat_of_a_duplicated_log_stays_auto_repeat() -> None:
     assert summaries(copied(downs, 2)) == ["type aaaaa"]
 
 
+def stalled(time: int, key: str, times: int) -> list[Line]:
+    """A held key whose presses a stalled recorder stamped all at once."""
+    return [*(down(time, key) for _ in range(times)), up(time + 700, key)]
+
+
+HAND = [*(move(n * 20, n, n) for n in range(5)), *typed(300, "KeyX", "KeyY", "KeyZ")]
+
+
+def test_auto_repeat_of_a_stalled_recorder_is_no_copy() -> None:
+    found, repairs = read(HAND, stalled(2000, "KeyA", 4))
+    assert [action.text for action in found.actions] == ["xyzaaaa"]
+    assert (repairs.dropped, repairs.duplicate_factors) == ({}, {})
+
+
+@pytest.mark.parametrize("holds", [1, 3, 5])
+def test_holds_alone_do_not_prove_hooks(holds: int) -> None:
+    """Every press of the log comes four times, but every release once."""
+    lines = [one for n in range(holds) for one in stalled(2000 * n, "Backspace", 4)]
+    found, repairs = read(lines, pause_ms=60_000)
+    assert [(a.keys, a.presses) for a in found.actions] == [(["backspace"], 4)] * holds
+    assert repairs.dropped == {}
+
+
+def test_copies_are_dropped_when_the_releases_are_doubled() -> None:
+    assert summaries(copied(HAND, 2), copied(stalled(2000, "KeyA", 1), 2)) == ["type xyza"]
+    assert summaries(HAND, copied(stalled(2000, "KeyA", 1), 2)) == ["type xyza"]
+
+
+def test_a_stall_in_a_duplicated_log_repeats_nothing() -> None:
+    """How often the system repeated cannot be told from copies; in doubt, once."""
+    assert summaries(copied(HAND, 2), copied(stalled(2000, "KeyA", 2), 2)) == ["type xyza"]
+
+
 # --- phantom modifiers
 
 

@@ -14,7 +14,7 @@ from demo_pipeline.datasets.sft import build_sft
 from demo_pipeline.formats.cudag.models import read_records, read_tests, to_ru
 from demo_pipeline.formats.cudag.tool_calls import parse_tool_calls
 from demo_pipeline.formats.cudag.validator import validate_cudag
-from demo_pipeline.problems import Severity
+from demo_pipeline.problems import Severity, errors
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import (
     CLICK,
@@ -125,6 +125,28 @@ def test_later_prompts_list_the_previous_actions(tmp_path):
         '2. {"action": "type", "text": "hi"}'
     )
     assert human[3].endswith('3. {"action": "key", "keys": ["enter"]}')
+
+
+RUN = ("hotkey", {"keys": ["shift", "down"], "presses": 3})
+PRESS = {"action": "key", "keys": ["shift", "down"]}
+
+
+def test_a_repeated_key_is_one_call_a_press_in_one_turn(tmp_path):
+    out, _ = build(tmp_path, [make_trajectory(tmp_path, "demo", [CLICK, RUN, CLICK])])
+    click, run, after, _ = read_records(out / "train.jsonl")
+    calls = parse_tool_calls(run.conversations[1].value)
+    assert [call.named_arguments() for call in calls] == [PRESS] * 3
+    assert [record.metadata.presses for record in (click, run, after)] == [1, 3, 1]
+    line = '2. {"action": "key", "keys": ["shift", "down"]} 3 times'
+    assert after.conversations[0].value.endswith(line)
+    assert errors(validate_cudag(out)) == []
+
+
+def test_a_test_expects_a_repeated_key_once(tmp_path):
+    out, _ = build(tmp_path, [make_trajectory(tmp_path, "demo", [CLICK, RUN])], TEST)
+    _, run, _ = read_tests(out / "test" / "test.json")
+    assert run.expected_action.arguments == PRESS
+    assert (run.metadata.presses, run.metadata.additional_tool_calls) == (3, ())
 
 
 def test_tolerance_and_box_come_from_the_target(tmp_path):

@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from demo_pipeline.actions.action_tables import Action
+from demo_pipeline.actions.wheel import Vertical, WheelVote
 from demo_pipeline.datasets.steps import Steps, build_steps
+from demo_pipeline.formats.desktopd.step_actions import ScrollParameters
 from demo_pipeline.observation.calibration.canvas import fit_canvas
 from demo_pipeline.observation.frames.evidence import (
     CanvasEvidence,
@@ -24,6 +26,7 @@ CLOCK = ClockEvidence(
 TARGET = {"target_id": "node_7", "target_role": "button", "target_name": "Place\n order"}
 NO_TARGET = {**dict.fromkeys(TARGET), "target_method": "none"}
 FILMED = Span(0.0, 5.0)
+NO_VOTE = WheelVote()
 
 
 def act(kind: str, **fields: Any) -> Action:
@@ -37,6 +40,7 @@ def stepped(
     missing: tuple[int, ...] = (),
     waits: tuple[WaitEvidence, ...] = (),
     trees: Sequence[dict[str, Any]] = (),
+    wheel: WheelVote = NO_VOTE,
 ) -> Steps:
     for index, action in enumerate(actions):
         action.action_index = index
@@ -45,6 +49,7 @@ def stepped(
         canvas=CanvasEvidence(**asdict(WIDE)),
         waits=waits,
         screen_changes_s=(),
+        wheel=wheel,
     )
     files = [None if n in missing else f"{n:03d}.png" for n in range(len(actions))]
     frames = [{"file": file} for file in files]
@@ -111,6 +116,18 @@ def stepped(
         ),
         (act("type", text="secret words"), "type", {"text": "secret words"}, "Type the text."),
         (act("hotkey", keys=["ctrl", "a"]), "hotkey", {"keys": ["ctrl", "a"]}, "Press ctrl+a."),
+        (
+            act("hotkey", keys=["enter"], presses=1),
+            "hotkey",
+            {"keys": ["enter"]},
+            "Press enter.",
+        ),
+        (
+            act("hotkey", keys=["down"], presses=7),
+            "hotkey",
+            {"keys": ["down"], "presses": 7},
+            "Press down 7 times.",
+        ),
     ],
 )
 def test_each_kind_of_action(
@@ -147,6 +164,26 @@ def test_the_target_is_named_in_one_line() -> None:
     assert step.written.target_element is not None
     assert step.written.target_element.id == "node_7"
     assert step.written.reasoning == 'Click the "Place order" button.'
+
+
+@pytest.mark.parametrize(
+    ("positive", "direction", "method", "expected"),
+    [
+        ("up", "up", "unit_signature", ("up", False)),
+        ("down", "up", "unit_signature", ("down", True)),
+        ("down", "up", "override", ("up", True)),
+        (None, "up", "unit_signature", ("up", None)),
+    ],
+)
+def test_a_step_says_where_video_and_rule_disagree_on_the_wheel(
+    positive: Vertical | None, direction: str, method: str, expected: tuple[str, bool | None]
+) -> None:
+    scroll = act("scroll", direction=direction, amount=2, wheel_sum=2.0, wheel_method=method)
+    click = act("click", button="left", clicks=1)
+    found = stepped(scroll, click, wheel=WheelVote(positive, 4, 4)).steps
+    assert isinstance(found[0].written.parameters, ScrollParameters)
+    assert (found[0].written.parameters.direction, found[0].wheel_disagrees) == expected
+    assert found[1].wheel_disagrees is None
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,8 @@ def test_a_failed_check_stops_the_chain_and_keeps_the_last_good_version(
         assert "one: actions.parquet: does not add up" in failures(result)["actions"].description
         assert {name for name, _ in materialized(result)} == {"raw_recordings", "events"}
         failed = [verdict for verdict in verdicts(result).values() if not verdict.passed]
-        assert [verdict.check_name for verdict in failed] == ["actions_schema", "ledger_sums"]
+        names = ["actions_schema", "ledger_sums", "known_input", "keyboard_layout"]
+        assert [verdict.check_name for verdict in failed] == names
         assert {verdict.partition for verdict in failed} == {"one"}
         record = read_quarantine(made.workspace.store, "one")
         assert record is not None

@@ -174,6 +174,27 @@ def test_the_manifest_records_every_check(root: Path) -> None:
         assert all(check.passed for check in checks.values())
 
 
+def test_a_log_in_seconds_gives_the_same_actions_with_one_warning(root: Path) -> None:
+    pipeline = open_workspace(root)
+    before = contents(pipeline, "first")
+    log = root / "uploads" / "first" / LOG
+    lines = [json.loads(line) for line in log.read_bytes().splitlines()]
+    for line in lines:
+        line["time"] /= 1000
+        if "duration" in line["data"]:
+            line["data"]["duration"] /= 1000
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    run_all_stages(pipeline, "first")
+    version = pipeline.store.current("events/first")
+    assert version is not None
+    failed = [check for check in version.manifest.checks if not check.passed]
+    assert [(check.name, check.blocking) for check in failed] == [("time_in_milliseconds", False)]
+    [problem] = failed[0].problems
+    assert (problem.code, problem.remedy) == ("time_unit", "write `time` in epoch milliseconds")
+    after = contents(pipeline, "first")
+    assert after["actions"] == before["actions"]
+
+
 # --- broken uploads
 
 
@@ -192,7 +213,14 @@ def _no_instruction(folder: Path) -> None:
     (folder / META).write_text(json.dumps(meta), encoding="utf-8")
 
 
+def _another_day(folder: Path) -> None:
+    meta = json.loads((folder / META).read_bytes())
+    meta["timestamp"] = "2031-01-05T09:00:00+00:00"
+    (folder / META).write_text(json.dumps(meta), encoding="utf-8")
+
+
 BREAKS = {
+    "another_day": (_another_day, "events", LOG, 1),
     "meta": (_break_meta, "raw_recordings", META, 5),
     "no_video": (lambda folder: (folder / VIDEO).unlink(), "raw_recordings", VIDEO, None),
     "no_meta": (lambda folder: (folder / META).unlink(), "raw_recordings", META, None),

@@ -89,6 +89,15 @@ def test_unknown_keys_of_the_meta_are_kept(upload: Path, out: Path) -> None:
     assert manifest.parsed_meta().quest is None
 
 
+def test_a_missing_platform_is_one_clear_warning(upload: Path, out: Path) -> None:
+    rewrite(upload, platform=None)
+    build(upload, out)
+    [warning] = read_manifest(out).warnings
+    assert (warning["code"], warning["file"]) == ("missing_platform", "meta.json")
+    assert "platform: expected windows, macos or linux" in warning["message"]
+    assert warning["remedy"].startswith("add the platform")
+
+
 def test_a_meta_with_comments_is_read_with_a_warning(upload: Path, out: Path) -> None:
     path = upload / "meta.json"
     path.write_text(path.read_text().replace('"status"', '// how it stands\n  "status"'))

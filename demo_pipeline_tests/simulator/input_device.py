@@ -1,5 +1,6 @@
 """Pointer moves, button presses and key presses at human pace, written as raw events of the log."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from typing import Any, Literal
@@ -24,12 +25,14 @@ class InputDevice:
         *,
         xy_on_buttons: bool,
         wheel: Wheel,
+        characters: Callable[[str], str] | None = None,
     ) -> None:
         self.script = script
         self.desktop = script.desktop.at(*size)
         self.platform: Platform = platform
         self.xy_on_buttons = xy_on_buttons
         self.wheel = wheel
+        self.characters = characters
         self.random = Random(f"hand {script.seed}")
         self.history = DesktopHistory.opened(self.desktop, script.start_ms)
         self.now = script.start_ms + script.lead_in_ms
@@ -114,8 +117,10 @@ class InputDevice:
         self._button("mouseup", button)
         self.history.schedule(self.now, pressed(""))
 
-    def _key(self, event: str, name: str) -> None:
-        self._emit(event, {"key": name})
+    def _key(self, event: str, name: str, character: str = "") -> None:
+        """A key event; a press that types `character` logs it in the recorder's form."""
+        logged = {"actual_char": self.characters(character)} if self.characters else {}
+        self._emit(event, {"key": name, **(logged if event == "keydown" else {})})
 
     def _record(
         self, kind: str, parameters: dict[str, Any], press: int, end: int, thing: Placed | None

@@ -10,6 +10,8 @@ from demo_pipeline_tests.simulator.script import Act, Performance, ScreenTimelin
 
 ROWS_PER_NOTCH = 3
 ECHO_MS = 64  # shortest time from an input to its effect on the screen
+# One notch as the recorders of each platform write it; on macOS in pixels.
+_RECORDED_NOTCH = {"windows": 1, "linux": 1, "macos": 100}
 _COUNTS = {"double_click": 2, "triple_click": 3}
 
 
@@ -123,7 +125,8 @@ class Performer(InputDevice):
         last = max(0, len(rows) - self.desktop.visible_rows(thing.widget))
         for notch in range(abs(act.notches)):
             self.now += self.random.randint(45, 120) if notch else 0
-            self._emit("mousewheel", {"delta": 120 * sign if self.wheel == "documented" else -sign})
+            delta = 120 if self.wheel == "documented" else -_RECORDED_NOTCH[self.platform]
+            self._emit("mousewheel", {"delta": delta * sign})
             change = changes.scrolled(thing.widget.name, sign * ROWS_PER_NOTCH, last)
             self.history.schedule(self.now + ECHO_MS, change)
         x, y = self.pointer
@@ -137,7 +140,7 @@ class Performer(InputDevice):
         press = self.now
         for stroke in keystrokes(text, self.platform, self.random, self.now):
             self.now = stroke.ms
-            self._key(stroke.event, stroke.key)
+            self._key(stroke.event, stroke.key, stroke.character)
             if stroke.character:
                 self.history.schedule(self.now + ECHO_MS, changes.typed(stroke.character))
         self._record("type", {"text": corrected(text)}, press, self.now, thing)

@@ -2,7 +2,7 @@
 
 import heapq
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,7 +40,11 @@ class RecordingOptions:
         width, height: of the screen, even.
         video: how the screen is encoded.
         xy_on_buttons: whether presses and releases carry the pointer's position.
-        wheel: `documented`: 120 per notch, positive = down; `recorder`: 1 per notch, positive = up.
+        wheel: `documented`: 120 per notch, positive = down; `recorder`: 1 per notch (macOS: 100
+            pixels), positive = up.
+        characters: what a press logs as `actual_char` for the character that it types (empty:
+            none); None: older logs, which have no such key.
+        time_unit_ms: milliseconds in the unit of the log's times.
         scan_every_s: from one accessibility scan to the next; None means no scans.
         scan_padding: extra nodes in every scan, about 260 bytes each.
         ffmpeg_start_line: log a line that states the first frame's epoch time.
@@ -52,6 +56,8 @@ class RecordingOptions:
     video: VideoOptions = field(default_factory=VideoOptions)
     xy_on_buttons: bool = True
     wheel: Wheel = "documented"
+    characters: Callable[[str], str] | None = None
+    time_unit_ms: float = 1
     scan_every_s: float | None = 3.0
     scan_padding: int = 0
     ffmpeg_start_line: bool = False
@@ -83,6 +89,7 @@ def perform(demonstration: Script, options: RecordingOptions) -> Performance:
         options.platform,
         xy_on_buttons=options.xy_on_buttons,
         wheel=options.wheel,
+        characters=options.characters,
     )
     return performer.perform()
 
@@ -102,7 +109,7 @@ def write_documents(dest: Path, demonstration: Script, options: RecordingOptions
     dest.mkdir(parents=True, exist_ok=True)
     with (dest / "input_log.jsonl").open("w", encoding="utf-8", newline="\n") as log:
         for line in log_lines(performance, options):
-            log.write(log_text(line) + "\n")
+            log.write(log_text(_timed(line, options.time_unit_ms)) + "\n")
     meta = _meta(dest.name, demonstration, options, performance)
     text = json.dumps(meta, ensure_ascii=False, indent=2) + "\n"
     (dest / "meta.json").write_text(text, encoding="utf-8", newline="\n")
@@ -116,6 +123,16 @@ def write_documents(dest: Path, demonstration: Script, options: RecordingOptions
         frames=tuple(frame_schedule(options.video, start, end, demonstration.seed)),
         timeline=performance.timeline,
     )
+
+
+def _timed(line: dict[str, Any], unit_ms: float) -> dict[str, Any]:
+    """The line with its times in another unit."""
+    if unit_ms == 1:
+        return line
+    data = line["data"]
+    if "duration" in data:
+        data = {**data, "duration": data["duration"] / unit_ms}
+    return {**line, "data": data, "time": line["time"] / unit_ms}
 
 
 def log_text(line: dict[str, Any]) -> str:

@@ -28,6 +28,10 @@ CALL = (
     '<tool_call>\n{"name": "computer_use", "arguments": {"action": "left_click", '
     '"coordinate": [260, 278]}}\n</tool_call>'
 )
+KEY = (
+    '<tool_call>\n{"name": "computer_use", "arguments": {"action": "key", "keys": ["ctrl", "c"]}}\n'
+    "</tool_call>"
+)
 TURN = ("conversations", 1, "value")
 Mutation = tuple[Callable[[Path], Any], str, str]
 
@@ -322,6 +326,26 @@ RECORDS: list[Mutation] = [
         line(7, put("metadata", "scroll_amount", value=-1)),
         "train.jsonl:7",
         "metadata.scroll_amount must be an integer from 0",
+    ),
+    (
+        line(12, put("metadata", "presses", value=0)),
+        "train.jsonl:12",
+        "metadata.presses must be an integer from 1",
+    ),
+    (
+        line(12, put("metadata", "presses", value=2)),
+        "train.jsonl:12",
+        "metadata.presses is 2, but the turn presses its keys 1 times",
+    ),
+    (
+        answer(12, KEY, f"{KEY}\n{KEY}"),
+        "train.jsonl:12",
+        "metadata.presses is 1, but the turn presses its keys 2 times",
+    ),
+    (
+        entry(put("metadata", "presses", value=2)),
+        "test.json:1",
+        "metadata.presses is 2, but the expected action is not key",
     ),
     (line(8, drop("metadata", "trajectory_id")), "train.jsonl:8", "metadata.trajectory_id is"),
     (

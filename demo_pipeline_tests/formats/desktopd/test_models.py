@@ -59,6 +59,8 @@ def test_other_writers_whole_floats_are_whole_numbers():
         ("double_click", {"x": 1}),
         ("type", {}),
         ("hotkey", {"keys": []}),
+        ("hotkey", {"keys": ["down"], "presses": 1}),
+        ("hotkey", {"keys": ["down"], "presses": 2.5}),
         ("hotkey", {"keys": "ctrl"}),
         ("scroll", {"x": 1, "y": 1, "direction": "forward", "amount": 1}),
         ("scroll", {"x": 1, "y": 1, "direction": "up", "amount": 0}),

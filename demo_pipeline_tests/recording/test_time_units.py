@@ -1,0 +1,110 @@
+"""Logs that count time in another unit, and logs of another day."""
+
+import io
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo_pipeline.recording.events import (
+    build_events,
+    check_recording_time,
+    log_time_unit,
+    read_events,
+    read_scans,
+)
+from demo_pipeline.recording.time_units import find_time_unit, time_unit_problems
+from demo_pipeline.settings import RecordingSettings
+
+START_MS = 1_741_119_497_902
+SETTINGS = RecordingSettings()
+PER_MS = {"seconds": 1e-3, "milliseconds": 1, "microseconds": 10**3, "nanoseconds": 10**6}
+
+
+def log_of(times: list[Any], **data: Any) -> bytes:
+    lines = [{"event": "mousemove", "data": {"x": 1, "y": 2, **data}, "time": t} for t in times]
+    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+
+
+def built(folder: Path, log: bytes) -> dict[str, Any]:
+    (folder / "input_log.jsonl").write_bytes(log)
+    return build_events(folder / "input_log.jsonl", folder, SETTINGS)
+
+
+@pytest.mark.parametrize("unit", PER_MS)
+def test_times_are_recovered_by_their_magnitude(tmp_path: Path, unit: str) -> None:
+    expected = [START_MS, START_MS + 7, START_MS + 1234]
+    times = [ms * PER_MS[unit] for ms in expected]
+    summary = built(tmp_path, log_of(times))
+    assert read_events(tmp_path)["time_ms"].to_pylist() == expected
+    found = log_time_unit(tmp_path / "input_log.jsonl", SETTINGS)
+    assert (found.name, summary["time_unit"]) == (unit, unit)
+    warnings = [str(problem) for problem in time_unit_problems(found)]
+    assert summary["warnings"] == warnings
+    assert len(warnings) == (unit != "milliseconds")
+    assert all(unit in warning and "write `time`" in warning for warning in warnings)
+
+
+@pytest.mark.parametrize("event", ["mousemove", "ffmpeg_stderr"])
+def test_every_kind_of_event_is_converted(tmp_path: Path, event: str) -> None:
+    line = {"event": event, "data": {"x": 1, "y": 2, "output": "start: 0"}, "time": START_MS / 1000}
+    built(tmp_path, json.dumps(line).encode())
+    assert read_events(tmp_path)["time_ms"].to_pylist() == [START_MS]
+
+
+def test_most_lines_decide_for_the_whole_log(tmp_path: Path) -> None:
+    seconds = START_MS / 1000
+    built(tmp_path, b"{torn\n" + log_of([START_MS, seconds, seconds + 1, seconds + 2, 0]))
+    events = read_events(tmp_path)
+    assert events["time_ms"].to_pylist() == [START_MS, START_MS + 1000, START_MS + 2000, 0]
+    one_stray = log_of([START_MS, START_MS + 1, seconds])
+    built(tmp_path, one_stray)
+    assert read_events(tmp_path)["time_ms"].to_pylist() == [START_MS, START_MS + 1, round(seconds)]
+
+
+def test_small_and_documented_times_are_milliseconds() -> None:
+    for times in ([0, 5, 9], [1234567890] * 3, []):
+        assert find_time_unit(io.BytesIO(log_of(times)), SETTINGS).name == "milliseconds"
+
+
+@pytest.mark.parametrize(
+    ("unit", "duration", "expected"),
+    [
+        ("milliseconds", 350, 350),
+        ("seconds", 0.35, 350),
+        ("microseconds", 350_000, 350),
+        ("microseconds", 350, 350),
+        ("nanoseconds", 350_000_000, 350),
+    ],
+)
+def test_the_duration_of_a_scan_is_in_the_unit_of_the_log(
+    tmp_path: Path, unit: str, duration: float, expected: int
+) -> None:
+    scan = {"event": "axtree", "data": {"duration": duration}, "time": START_MS * PER_MS[unit]}
+    built(tmp_path, json.dumps(scan).encode())
+    assert [row["duration_ms"] for row in read_scans(tmp_path)] == [expected]
+
+
+@pytest.mark.parametrize(("hours", "problems"), [(0, 0), (-23, 0), (23, 0), (-24, 1), (25, 1)])
+def test_a_log_of_another_day_is_one_clear_problem(
+    tmp_path: Path, hours: int, problems: int
+) -> None:
+    built(tmp_path, log_of([START_MS + n for n in range(9)]))
+    recorded = datetime.fromtimestamp(START_MS / 1000, UTC) + timedelta(hours=hours, seconds=-1)
+    found = check_recording_time(tmp_path, recorded, "demo")
+    assert len(found) == problems
+    for problem in found:
+        assert problem.code == "log_not_of_this_recording"
+        assert "2025-03-04 20:18 UTC" in problem.message
+        assert f"meta.timestamp is {recorded:%Y-%m-%d %H:%M} UTC" in problem.message
+        assert (problem.demonstration, bool(problem.remedy)) == ("demo", True)
+
+
+def test_single_lines_with_a_wrong_time_are_no_log_of_another_day(tmp_path: Path) -> None:
+    built(tmp_path, log_of([0, START_MS, START_MS + 1]))
+    recorded = datetime.fromtimestamp(START_MS / 1000, UTC)
+    assert check_recording_time(tmp_path, recorded, "demo") == []
+    built(tmp_path, b"")
+    assert check_recording_time(tmp_path, recorded, "demo") == []

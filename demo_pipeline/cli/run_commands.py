@@ -127,7 +127,9 @@ def _run(
                 for outcome in running:
                     outcomes.append(outcome)
                     progress.advance(task)
-        datasets, errors = _build_datasets(workspace, progress, force=force or remake)
+        waited = any(outcome.status == "waiting" for outcome in outcomes)
+        pause = None if waited else _pause
+        datasets, errors = _build_datasets(workspace, progress, pause, force=force or remake)
     report_run(outcomes, selection.up_to_date, datasets, time.monotonic() - start)
     _exit(outcomes, selection.quarantined, [*failed, *errors], strict=strict)
 
@@ -211,7 +213,11 @@ def _holds(
 
 
 def _build_datasets(
-    workspace: "Workspace", progress: Progress, *, force: bool
+    workspace: "Workspace",
+    progress: Progress,
+    pause: Callable[[str, float], None] | None,
+    *,
+    force: bool,
 ) -> tuple[list["DatasetOutcome"], list[str]]:
     """Build the datasets; without a committed trajectory this does nothing."""
     from demo_pipeline.defs.local_execution import build_datasets
@@ -221,7 +227,7 @@ def _build_datasets(
         print_line("no trajectory is committed yet: no dataset to build")
         return [], []
     task = progress.add_task("datasets", total=1)
-    built = build_datasets(workspace.settings, _pause, force=force)
+    built = build_datasets(workspace.settings, pause, force=force)
     progress.advance(task)
     return built
 

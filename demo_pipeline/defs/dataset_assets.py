@@ -108,7 +108,7 @@ def _explained(context: dg.AssetExecutionContext, stage: DatasetStage) -> Iterat
         raise dg.Failure(storage_message(error), allow_retries=False) from None
     except TransientError as error:
         run_id = context.run.run_id
-        raise waiting_failure(context.instance, run_id, stage.name, error.reason) from None
+        raise waiting_failure(context.instance, run_id, error.reason) from None
 
 
 def _run(

@@ -106,9 +106,8 @@ def _asset(stage: Stage, partitions_per_run: int) -> dg.AssetsDefinition:
         if len(keys) == 1 and batch.superseded:
             yield from superseded(context, workspace, stage, keys[0])
         elif len(keys) == 1 and batch.waiting:
-            subject = f"{stage.name} of {keys[0]}"
             reason = batch.waiting[keys[0]]
-            raise waiting_failure(context.instance, context.run.run_id, subject, reason)
+            raise waiting_failure(context.instance, context.run.run_id, reason)
         elif len(keys) == 1:
             yield from _single_results(workspace, stage, keys[0], batch)
         else:

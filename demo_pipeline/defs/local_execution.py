@@ -111,13 +111,13 @@ def _execute(settings: Settings, job: str, *, force: bool) -> dg.ExecuteInProces
 
 
 def _execute_patiently(
-    settings: Settings, job: str, pause: Pause, *, force: bool
+    settings: Settings, job: str, pause: Pause | None, *, force: bool
 ) -> dg.ExecuteInProcessResult:
-    """Run an unpartitioned job, again after each pause while it waits."""
-    for seconds in RETRY_PAUSES:
+    """Run an unpartitioned job, again after each pause while it waits; without `pause` once."""
+    for seconds in RETRY_PAUSES if pause is not None else ():
         result = _execute(settings, job, force=force)
         reason = waits_for(result)
-        if reason is None:
+        if reason is None or pause is None:
             return result
         pause(f"{job}: {reason}", seconds)
     return _execute(settings, job, force=force)
@@ -272,7 +272,7 @@ def _tags(workspace: Workspace, demonstration: str, *, force: bool) -> dict[str,
 
 
 def build_datasets(
-    settings: Settings, pause: Pause, *, force: bool
+    settings: Settings, pause: Pause | None, *, force: bool
 ) -> tuple[list[DatasetOutcome], list[str]]:
     """Run the job that builds the datasets; returns (datasets that were built, errors)."""
     store = Workspace.open(settings).store

@@ -35,9 +35,7 @@ class WaitingDemonstration:
     attempts: int
 
 
-def waiting_failure(
-    instance: dg.DagsterInstance, run_id: str, subject: str, reason: str
-) -> dg.Failure:
+def waiting_failure(instance: dg.DagsterInstance, run_id: str, reason: str) -> dg.Failure:
     """Mark a run as waiting; returns what ends it.
 
     The metadata says it a second time, since the tag cannot be written when that disk is full.
@@ -45,7 +43,7 @@ def waiting_failure(
     with suppress(Exception):
         instance.add_run_tags(run_id, waiting_tags(reason))
     return dg.Failure(
-        description=f"{subject} is waiting: {reason}; {_WAITING_REMEDY}",
+        description=f"waiting: {reason}; it is tried again by itself",
         metadata={OUTCOME_TAG: WAITING_OUTCOME, WAITING_TAG: reason},
         allow_retries=False,
     )

@@ -1,0 +1,275 @@
+"""Runs whose process is gone are closed, and nothing else is."""
+
+import json
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from demo_pipeline.common.process_identity import ProcessIdentity, this_process
+from demo_pipeline.defs import run_recovery
+from demo_pipeline.defs.instance_runs import InstanceRuns
+from demo_pipeline.defs.run_recovery import (
+    claim_run,
+    close_dead_runs,
+    heartbeat,
+    local_run_tags,
+    recover,
+)
+from demo_pipeline.defs.tags import (
+    FINGERPRINT_TAG,
+    MAX_RETRIES_TAG,
+    OUTCOME_TAG,
+    PARTITION_NAME_TAG,
+    PROCESS_TAG,
+)
+from demo_pipeline.discovery.dead_runs import RUN_LEASE_SECONDS
+from demo_pipeline.discovery.run_history import RunOutcome
+from demo_pipeline.pipeline.quarantine import list_quarantine
+from demo_pipeline_tests.defs.bench import Bench, bench, ticked
+from demo_pipeline_tests.uploads import upload
+
+GONE = replace(this_process(), start="1")
+RESTARTED = replace(this_process(), boot="before")
+ELSEWHERE = replace(this_process(), host="elsewhere/1", pid=7)
+_STARTED = dg.DagsterRunStatus.STARTED
+
+
+@pytest.fixture
+def made(tmp_path: Path, recording: Path) -> Iterator[Bench]:
+    with bench(tmp_path) as one:
+        upload(recording, one.uploads, "one")
+        one.catalogue()
+        yield one
+
+
+def started(
+    made: Bench,
+    process: ProcessIdentity | None,
+    job: str = "process_demonstration",
+    status: dg.DagsterRunStatus = _STARTED,
+    **tags: str,
+) -> str:
+    """A run that a process executes, as the command line leaves it when it is killed."""
+    run_id = str(uuid.uuid4())
+    owner = {} if process is None else {PROCESS_TAG: f"{run_id} {process}", MAX_RETRIES_TAG: "0"}
+    definition = made.definitions.resolve_job_def(job)
+    made.instance.create_run_for_job(
+        definition, run_id=run_id, status=status, tags={**owner, **tags}
+    )
+    return run_id
+
+
+def status(made: Bench, run_id: str) -> dg.DagsterRunStatus:
+    run = made.instance.get_run_by_id(run_id)
+    assert run is not None
+    return run.status
+
+
+def tag(made: Bench, run_id: str, name: str) -> str | None:
+    run = made.instance.get_run_by_id(run_id)
+    assert run is not None
+    return run.tags.get(name)
+
+
+def test_the_run_of_a_killed_process_is_closed_and_says_so(made: Bench) -> None:
+    run_id = started(made, GONE)
+    [line] = close_dead_runs(made.instance)
+    assert f"run {run_id}" in line
+    assert "killed" in line
+    assert status(made, run_id) is dg.DagsterRunStatus.FAILURE
+    assert tag(made, run_id, OUTCOME_TAG) == "killed"
+    assert close_dead_runs(made.instance) == []
+
+
+@pytest.mark.parametrize("process", [this_process(), ELSEWHERE, None])
+def test_a_run_whose_process_may_live_stays_open(
+    made: Bench, process: ProcessIdentity | None
+) -> None:
+    run_id = started(made, process)
+    assert close_dead_runs(made.instance) == []
+    assert status(made, run_id) is _STARTED
+
+
+def test_a_tag_that_dagster_copied_from_the_run_before_says_nothing(made: Bench) -> None:
+    first = started(made, GONE)
+    copied = tag(made, first, PROCESS_TAG)
+    assert copied is not None
+    retried = started(made, None, **{PROCESS_TAG: copied})
+    assert len(close_dead_runs(made.instance)) == 1
+    assert status(made, retried) is _STARTED
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("NOT_STARTED", "FAILURE"), ("STARTING", "FAILURE"), ("CANCELING", "CANCELED")],
+)
+def test_it_is_closed_wherever_it_was_killed(made: Bench, before: str, after: str) -> None:
+    run_id = started(made, GONE, status=dg.DagsterRunStatus(before))
+    assert len(close_dead_runs(made.instance)) == 1
+    assert status(made, run_id).value == after
+
+
+def test_a_result_that_was_reported_meanwhile_stays(
+    made: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = started(made, GONE)
+    find = run_recovery.find_dead_runs
+
+    def finish(*arguments: object) -> object:
+        run = made.instance.get_run_by_id(run_id)
+        assert run is not None
+        made.instance.report_dagster_event(
+            dg.DagsterEvent(dg.DagsterEventType.RUN_SUCCESS.value, run.job_name), run_id
+        )
+        return find(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(run_recovery, "find_dead_runs", finish)
+    assert close_dead_runs(made.instance) == []
+    assert status(made, run_id) is dg.DagsterRunStatus.SUCCESS
+
+
+def test_one_run_that_cannot_be_closed_keeps_no_other_open(
+    made: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = [started(made, GONE) for _ in range(3)]
+    close = run_recovery._close
+
+    def fail(instance: dg.DagsterInstance, run_id: str, *rest: str, on_purpose: bool) -> bool:
+        if run_id == runs[1]:
+            raise OSError
+        return close(instance, run_id, *rest, on_purpose=on_purpose)
+
+    monkeypatch.setattr(run_recovery, "_close", fail)
+    assert len(close_dead_runs(made.instance)) == 2
+
+
+class TestAfterwards:
+    """What discovery makes of it: the upload is processed again, without quarantine."""
+
+    def kill(self, made: Bench, process: ProcessIdentity = GONE) -> None:
+        for_one = {PARTITION_NAME_TAG: "one", FINGERPRINT_TAG: "f" * 64}
+        started(made, process, **for_one)
+        close_dead_runs(made.instance)
+
+    def test_the_upload_is_processed_again_at_once(self, made: Bench) -> None:
+        self.kill(made)
+        last = InstanceRuns(made.instance, made.workspace.store).last("one")
+        assert last is not None
+        assert (last.outcome, last.lost, last.retry_after) == (RunOutcome.LOST, 1, 0.0)
+        assert list_quarantine(made.workspace.store) == []
+
+    def test_kills_are_counted_and_restarts_of_the_machine_are_not(self, made: Bench) -> None:
+        history = InstanceRuns(made.instance, made.workspace.store)
+        for _ in range(5):
+            self.kill(made, RESTARTED)
+            last = history.last("one")
+            assert last is not None
+            assert last.retry_after == 0.0
+        for _ in range(3):
+            self.kill(made)
+        last = history.last("one")
+        assert last is not None
+        assert last.retry_after is None
+
+    def test_the_sensors_close_it_at_the_beginning_of_a_tick(self, made: Bench) -> None:
+        for sensor in ("new_uploads", "rebuild_datasets"):
+            run_id = started(made, GONE)
+            ticked(made, sensor)
+            assert status(made, run_id) is dg.DagsterRunStatus.FAILURE
+
+    def test_a_dead_build_of_the_datasets_does_not_block_the_next(self, made: Bench) -> None:
+        made.process("one")
+        started(made, GONE, "build_datasets")
+        assert len(ticked(made, "rebuild_datasets").requests) == 1
+
+
+class TestOnAnotherHost:
+    def beat(self, made: Bench, text: str) -> None:
+        values = {run_recovery._beat_key(ELSEWHERE): f"{ELSEWHERE} {text}"}
+        made.instance.daemon_cursor_storage.set_cursor_values(values)
+
+    def test_it_is_closed_when_its_heartbeat_stands_still(
+        self, made: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run_id = started(made, ELSEWHERE)
+        now = time.monotonic()
+        self.beat(made, "0")
+        for passed, text, closed in (
+            (0.0, "0", 0),
+            (RUN_LEASE_SECONDS - 1, "0", 0),
+            (RUN_LEASE_SECONDS, "1", 0),
+            (2 * RUN_LEASE_SECONDS - 1, "1", 0),
+            (2 * RUN_LEASE_SECONDS, "1", 1),
+        ):
+            monkeypatch.setattr(run_recovery.time, "monotonic", lambda passed=passed: now + passed)
+            self.beat(made, text)
+            assert len(close_dead_runs(made.instance)) == closed
+        assert status(made, run_id) is dg.DagsterRunStatus.FAILURE
+
+    def test_damaged_sightings_begin_anew(self, made: Bench) -> None:
+        started(made, ELSEWHERE)
+        self.beat(made, "0")
+        key = f"{run_recovery._SIGHTINGS}/{this_process().host}"
+        for damaged in ("no json", "[]", json.dumps({"x": 1}), json.dumps({"x": {"y": 1}})):
+            made.instance.daemon_cursor_storage.set_cursor_values({key: damaged})
+            assert close_dead_runs(made.instance) == []
+
+    def test_a_process_shows_that_it_lives(
+        self, made: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(run_recovery, "BEAT_SECONDS", 0.01)
+        key = run_recovery._beat_key(this_process())
+        seen = set()
+        with heartbeat(made.instance):
+            end = time.monotonic() + 20
+            while len(seen) < 3 and time.monotonic() < end:
+                seen |= set(made.instance.daemon_cursor_storage.get_cursor_values({key}).values())
+        assert len(seen) >= 3
+        assert all(text.startswith(f"{this_process()} ") for text in seen)
+
+
+def test_a_run_of_the_daemon_is_claimed_by_the_process_that_executes_it(made: Bench) -> None:
+    result = made.process("one")
+    assert tag(made, result.run_id, PROCESS_TAG) == f"{result.run_id} {this_process()}"
+
+
+def test_claiming_a_run_twice_writes_one_tag(made: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = made.instance.get_run_by_id(started(made, None))
+    assert run is not None
+    written: list[str] = []
+    monkeypatch.setattr(
+        type(made.instance), "add_run_tags", lambda _, run_id, _tags: written.append(run_id)
+    )
+    claim_run(made.instance, run)
+    claim_run(made.instance, run)
+    assert written == [run.run_id]
+
+
+def test_dagster_never_retries_a_run_that_it_cannot_launch() -> None:
+    assert local_run_tags("id")[MAX_RETRIES_TAG] == "0"
+
+
+def test_what_a_dead_process_left_in_the_store_is_removed_at_the_next_run(made: Bench) -> None:
+    code = (
+        "import os, sys\n"
+        "from pathlib import Path\n"
+        "from demo_pipeline.storage.store.local_store import LocalStore\n"
+        "with LocalStore(Path(sys.argv[1])).stage('events/one') as staging:\n"
+        "    (staging.path / 'half').write_bytes(b'x')\n"
+        "    os._exit(9)\n"
+    )
+    store = Path(made.settings.store)
+    subprocess.run([sys.executable, "-c", code, str(store)], check=False)
+    with made.workspace.store.stage("events/two") as staging:
+        assert len(list((store / ".staging").rglob("half"))) == 1
+        [line] = recover(made.instance, made.workspace)
+        assert "of a dead process was removed" in line
+        assert list((store / ".staging").rglob("half")) == []
+        assert staging.path.is_dir()

@@ -1,0 +1,278 @@
+"""Trouble that passes by itself is never a recording's fault: its run waits, and says what for."""
+
+import errno
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import sqlalchemy.exc
+
+from demo_pipeline.defs import demonstration_assets, local_execution
+from demo_pipeline.defs.code_location import build_defs
+from demo_pipeline.defs.failure_sensor import record_failure
+from demo_pipeline.defs.instance_runs import InstanceRuns, open_ledger
+from demo_pipeline.defs.local_execution import RETRY_PAUSES, process
+from demo_pipeline.defs.tags import OUTCOME_TAG, WAITING_TAG
+from demo_pipeline.defs.upload_accounting import account_for_uploads
+from demo_pipeline.defs.waiting_runs import waiting_demonstrations
+from demo_pipeline.discovery.run_history import RunOutcome
+from demo_pipeline.pipeline.outcomes import DemonstrationOutcome
+from demo_pipeline.pipeline.quarantine import list_quarantine
+from demo_pipeline.pipeline.transient import TransientError, transient_reason
+from demo_pipeline.storage.errors import MissingOutput, StorageError
+from demo_pipeline_tests.defs.bench import Bench, Result, bench, failures, launched, ticked
+from demo_pipeline_tests.uploads import upload
+
+FULL = "No space left on device"
+
+
+def full_disk(*_: object) -> dict[str, object]:
+    raise OSError(errno.ENOSPC, "write", "/a/path")
+
+
+@pytest.fixture
+def made(tmp_path: Path, recording: Path) -> Iterator[Bench]:
+    with bench(tmp_path) as one:
+        upload(recording, one.uploads, "one")
+        one.catalogue()
+        yield one
+
+
+def with_stage(made: Bench, monkeypatch: pytest.MonkeyPatch, name: str, build: object) -> Bench:
+    stages = [
+        replace(one, build=build) if one.name == name else one  # type: ignore[arg-type]
+        for one in demonstration_assets.STAGES
+    ]
+    monkeypatch.setattr(demonstration_assets, "STAGES", stages)
+    return replace(made, definitions=build_defs(made.settings))
+
+
+def requested(made: Bench) -> dg.RunRequest:
+    """What the sensor asks for, once two ticks saw the same upload."""
+    for _ in range(3):
+        found = ticked(made, "new_uploads").requests
+        if found:
+            return found[0]
+    raise AssertionError
+
+
+def run_of(made: Bench, result: Result) -> dg.DagsterRun:
+    run = made.instance.get_run_by_id(result.run_id)
+    assert run is not None
+    return run
+
+
+def told(made: Bench, result: Result) -> str:
+    """The failure sensor, told of a run that failed."""
+    context = dg.build_run_status_sensor_context(
+        sensor_name="quarantine_failures",
+        dagster_event=result.get_run_failure_event(),
+        dagster_instance=made.instance,
+        dagster_run=run_of(made, result),
+        resources={"workspace": made.workspace},
+    ).for_run_failure()
+    return record_failure(context, made.workspace)
+
+
+@pytest.mark.parametrize("stage", ["raw_recordings", "screenshots", "contact_sheets"])
+def test_a_full_disk_lets_the_run_wait_and_quarantines_nothing(
+    made: Bench, monkeypatch: pytest.MonkeyPatch, stage: str
+) -> None:
+    full = with_stage(made, monkeypatch, stage, full_disk)
+    result = launched(full, requested(full))
+    assert not result.success
+    assert FULL in str(failures(result)[stage].description)
+    assert run_of(full, result).tags[OUTCOME_TAG] == "waiting"
+    assert run_of(full, result).tags[WAITING_TAG] == FULL
+    assert "tried again" in told(full, result)
+    assert list_quarantine(full.workspace.store) == []
+    last = InstanceRuns(full.instance, full.workspace.store).last("one")
+    assert last is not None
+    assert (last.outcome, last.waits, last.reason) == (RunOutcome.WAITING, 1, FULL)
+    assert "a defect" not in str(result.get_step_failure_events())
+
+
+def test_a_run_whose_tag_could_not_be_written_waits_all_the_same(
+    made: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = with_stage(made, monkeypatch, "events", full_disk)
+    with monkeypatch.context() as patch:
+
+        def fail(*_: object) -> None:
+            raise sqlite3.OperationalError
+
+        patch.setattr(type(full.instance), "add_run_tags", fail)
+        patch.setattr(demonstration_assets, "claim_run", lambda *_: None)
+        result = launched(full, requested(full))
+    assert OUTCOME_TAG not in run_of(full, result).tags
+    assert FULL in told(full, result)
+    assert run_of(full, result).tags[OUTCOME_TAG] == "waiting"
+    assert list_quarantine(full.workspace.store) == []
+
+
+def test_the_ledger_the_accounting_and_the_list_agree_on_what_waits(
+    made: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = with_stage(made, monkeypatch, "events", full_disk)
+    for _ in range(2):
+        launched(full, requested(full))
+        ticked(full, "new_uploads")
+        with open_ledger(full.instance, full.workspace) as ledger:
+            ledger.mark_due(["one"], 0.0)
+    assert [
+        (one.demonstration, one.reason, one.attempts)
+        for one in waiting_demonstrations(full.instance)
+    ] == [("one", FULL, 2)]
+    counted = account_for_uploads(full.instance, full.workspace)
+    assert (counted.pending, counted.quarantined, counted.balanced) == (1, 0, True)
+    assert FULL in str(counted.problems)
+    monkeypatch.undo()
+    good = replace(made, definitions=build_defs(made.settings))
+    assert good.process("one").success
+    assert waiting_demonstrations(full.instance) == []
+
+
+def test_what_waited_goes_behind_new_uploads_in_the_queue(
+    made: Bench, monkeypatch: pytest.MonkeyPatch, recording: Path
+) -> None:
+    full = with_stage(made, monkeypatch, "events", full_disk)
+    launched(full, requested(full))
+    ticked(full, "new_uploads")
+    with open_ledger(full.instance, full.workspace) as ledger:
+        ledger.mark_due(["one"], 0.0)
+    again = requested(full)
+    assert again.tags["demo_pipeline/reason"] == "waiting"
+    assert again.tags["dagster/priority"] == "-1"
+    upload(recording, full.uploads, "new")
+    found = [one for _ in range(3) for one in ticked(full, "new_uploads").requests]
+    fresh = next(one for one in found if one.partition_key == "new")
+    assert "dagster/priority" not in fresh.tags
+
+
+@pytest.mark.parametrize(
+    ("number", "waits"), [(errno.EIO, True), (errno.EMFILE, True), (errno.EACCES, False)]
+)
+@pytest.mark.parametrize("file", ["meta.json", "input_log.jsonl", "recording.mp4"])
+def test_an_uploaded_file_is_at_fault_only_when_its_disk_is_not(
+    made: Bench, monkeypatch: pytest.MonkeyPatch, number: int, waits: bool, file: str
+) -> None:
+    request, opened = requested(made), Path.open
+
+    def fail(path: Path, *arguments: object, **options: object) -> object:
+        if path.name == file and path.is_relative_to(made.uploads):
+            raise OSError(number, "x")
+        return opened(path, *arguments, **options)  # type: ignore[call-overload]
+
+    monkeypatch.setattr(Path, "open", fail)
+    result = launched(made, request)
+    assert not result.success
+    assert (run_of(made, result).tags.get(OUTCOME_TAG) == "waiting") is waits
+    monkeypatch.undo()
+    records = list_quarantine(made.workspace.store)
+    assert [record.problems[0]["code"] for record in records] == ["unreadable_file"] * (not waits)
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (OSError(errno.EIO, "x"), "Input/output error"),
+        (MemoryError(), "not enough memory"),
+        (StorageError("the bucket does not answer"), "the bucket does not answer"),
+        (TransientError(FULL), FULL),
+        (TimeoutError(), "the connection failed"),
+        (ZeroDivisionError(), None),
+        (MissingOutput("events/one"), None),
+        (sqlite3.OperationalError("no such table: x"), None),
+    ],
+)
+def test_which_errors_pass_by_themselves(error: Exception, reason: str | None) -> None:
+    assert transient_reason(error) == reason
+
+
+def test_a_database_without_room_passes_too(tmp_path: Path) -> None:
+    connection = sqlite3.connect(tmp_path / "one.sqlite")
+    connection.execute("PRAGMA max_page_count = 2")
+    connection.execute("CREATE TABLE one (data)")
+    with pytest.raises(sqlite3.OperationalError) as caught:
+        connection.execute("INSERT INTO one VALUES (zeroblob(100000))")
+    connection.close()
+    wrapped = sqlalchemy.exc.OperationalError("INSERT", {}, caught.value)
+    assert transient_reason(wrapped) == transient_reason(caught.value)
+    assert transient_reason(wrapped) == "database or disk is full"
+
+
+class TestCommandLine:
+    """`process` of the command line: patient for about a minute, then it says what waits."""
+
+    @pytest.fixture
+    def waits(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """Ids that wait as long as they are in the list; nothing is started for them."""
+        waiting: list[str] = []
+
+        def run(
+            _settings: object, ids: list[str], _workers: int, _forced: object
+        ) -> Iterator[DemonstrationOutcome]:
+            for key in ids:
+                if key in waiting:
+                    yield DemonstrationOutcome(key, "waiting", reasons=(FULL,))
+                else:
+                    yield DemonstrationOutcome(key, "done")
+
+        monkeypatch.setattr(local_execution, "_process_all", run)
+        return waiting
+
+    def test_it_goes_on_when_there_is_room_again(self, made: Bench, waits: list[str]) -> None:
+        paused: list[tuple[str, float]] = []
+
+        def pause(reason: str, seconds: float) -> None:
+            paused.append((reason, seconds))
+            if len(paused) == 2:
+                waits.clear()
+
+        waits += ["b", "c"]
+        found = list(process(made.settings, ["a", "b", "c", "d"], 1, pause))
+        assert [one.demonstration for one in found] == ["a", "d", "b", "c"]
+        assert {one.status for one in found} == {"done"}
+        assert paused == [(FULL, RETRY_PAUSES[0]), (FULL, RETRY_PAUSES[1])]
+
+    def test_what_still_waits_is_told_and_costs_few_attempts(
+        self, made: Bench, waits: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ids = [str(number) for number in range(100)]
+        waits += ids
+        tried: list[str] = []
+        once = local_execution._process_all
+
+        def count(*arguments: object) -> Iterator[DemonstrationOutcome]:
+            tried.extend(arguments[1])  # type: ignore[call-overload]
+            return once(*arguments)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(local_execution, "_process_all", count)
+        found = list(process(made.settings, ids, 2, lambda *_: None))
+        assert {(one.status, one.reasons) for one in found} == {("waiting", (FULL,))}
+        assert len(found) == 100
+        assert len(tried) == 100 + 2 * len(RETRY_PAUSES)
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "words"),
+    [
+        (OSError(errno.ENOSPC, "x"), "waiting", FULL),
+        (ZeroDivisionError("typed text"), "crashed", "ZeroDivisionError"),
+    ],
+)
+def test_an_error_around_a_run_is_the_outcome_of_that_demonstration_alone(
+    made: Bench, monkeypatch: pytest.MonkeyPatch, error: Exception, status: str, words: str
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(local_execution, "_run_stages", fail)
+    values = made.settings.model_dump(mode="json")
+    outcome = local_execution._process_one(values, "one", force=False)
+    assert outcome.status == status
+    assert words in outcome.reasons[0]
+    assert "typed text" not in outcome.reasons[0]

@@ -10,7 +10,7 @@ import difflib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -33,8 +33,8 @@ def project_root() -> Path:
     return checkout if (checkout / "pyproject.toml").is_file() else Path.cwd()
 
 
-def _in_data(name: str) -> Callable[[], str]:
-    return lambda: str(project_root() / "data" / name)
+def _in_data(name: str, description: str) -> Any:
+    return Field(default_factory=lambda: f"{project_root()}/data/{name}", description=description)
 
 
 class Section(BaseModel):
@@ -64,6 +64,21 @@ class RecordingSettings(Section):
     max_line_bytes: int = Field(256 * 2**20, description="bytes; longer log lines are rejected")
     max_video_pixels: int = Field(7680 * 4320, description="larger frames are refused undecoded")
     max_video_seconds: float = Field(6 * 3600, description="longer videos are refused")
+
+
+class LimitSettings(Section):
+    """What one demonstration may cost; more is quarantined. In no fingerprint, like execution."""
+
+    max_meta_bytes: int = Field(4 * 2**20, gt=0, description="bytes; recorders write a few kB")
+    max_log_bytes: int = Field(4 * 2**30, gt=0, description="bytes; real: 10 MB a minute")
+    max_video_bytes: int = Field(32 * 2**30, gt=0, description="bytes; 6 hours of 12 Mbit/s")
+    max_log_lines: int = Field(5_000_000, gt=0, description="a 125 Hz mouse, 6 hours: 2.7 million")
+    max_actions: int = Field(10_000, gt=0, description="each costs 22 ms and 70 kB (measured)")
+    min_video_side: int = Field(64, ge=1, description="pixels; less shows no screen to work on")
+    max_memory_bytes: int = Field(4 * 2**30, ge=2**28, description="resident; usual: 0.6 GB")
+    cpu_seconds: float = Field(300, gt=0, description="that a stage may use, besides the next two")
+    cpu_seconds_per_video_second: float = Field(4, ge=0, description="1080p needs 0.02, 8K 1")
+    cpu_seconds_per_action: float = Field(2, ge=0, description="0.1 is needed (measured)")
 
 
 class ActionSettings(Section):
@@ -185,9 +200,7 @@ class DiscoverySettings(Section):
     stable_seconds: float = Field(
         60, ge=0, description="unchanged for so long by our own clock: complete; 0: at once"
     )
-    complete_marker: str = Field(
-        "", description="an object that ends a first upload at once, e.g. _COMPLETE; empty: none"
-    )
+    complete_marker: str = Field("", description="object that ends a first upload, e.g. _COMPLETE")
     pages_per_tick: int = Field(30, ge=2, description="of listings, 1,000 names each")
     seconds_per_tick: float = Field(20, gt=0, description="after which a poll ends early")
     polls_per_tick: int = Field(500, ge=1, description="demonstrations listed by themselves")
@@ -219,19 +232,12 @@ class Settings(BaseSettings):
         hide_input_in_errors=True,
     )
 
-    uploads: str = Field(
-        default_factory=_in_data("recordings"), description="a path or an s3:// URL; input"
-    )
-    store: str = Field(
-        default_factory=_in_data("store"), description="a path or an s3:// URL; everything built"
-    )
-    osworld_tasks: str = Field(
-        default_factory=_in_data("osworld"), description="a folder of task files; may be missing"
-    )
-    cache: str = Field(
-        default_factory=_in_data(".cache"), description="a folder for downloads; may be removed"
-    )
+    uploads: str = _in_data("recordings", "a path or an s3:// URL; input")
+    store: str = _in_data("store", "a path or an s3:// URL; everything built")
+    osworld_tasks: str = _in_data("osworld", "a folder of task files; may be missing")
+    cache: str = _in_data(".cache", "a folder for downloads; may be removed")
     recording: RecordingSettings = RecordingSettings()
+    limits: LimitSettings = LimitSettings()
     actions: ActionSettings = ActionSettings()
     observation: ObservationSettings = ObservationSettings()
     trajectories: TrajectorySettings = TrajectorySettings()

@@ -78,7 +78,8 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     events = read_events(events_folder)
     actions = read_actions(actions_folder)
     path = PointerPath(inputs_of(events))
-    recorded = RecordedVideo(video, scan_packets(video))
+    size = (manifest.video.width, manifest.video.height)
+    recorded = RecordedVideo(video, scan_packets(video), size)
     presses = _presses(actions)
     calibration = calibrate(
         recorded, manifest, events=events, path=path, presses=presses, settings=settings

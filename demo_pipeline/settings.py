@@ -8,7 +8,7 @@ Names that are not settings are refused, in the environment as in the file.
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -32,8 +32,8 @@ def project_root() -> Path:
     return checkout if (checkout / "pyproject.toml").is_file() else Path.cwd()
 
 
-def _in_data(name: str) -> Callable[[], str]:
-    return lambda: str(project_root() / "data" / name)
+def _in_data(name: str, description: str) -> Any:
+    return Field(default_factory=lambda: f"{project_root()}/data/{name}", description=description)
 
 
 class RecordingSettings(Section):
@@ -42,6 +42,21 @@ class RecordingSettings(Section):
     max_line_bytes: int = Field(256 * 2**20, description="bytes; longer log lines are rejected")
     max_video_pixels: int = Field(7680 * 4320, description="pixels; larger frames are refused")
     max_video_seconds: float = Field(6 * 3600, description="seconds; longer videos are refused")
+
+
+class LimitSettings(Section):
+    """What one demonstration may cost; more is quarantined. In no fingerprint, like execution."""
+
+    max_meta_bytes: int = Field(4 * 2**20, gt=0, description="bytes; recorders write a few kB")
+    max_log_bytes: int = Field(4 * 2**30, gt=0, description="bytes; real: 10 MB a minute")
+    max_video_bytes: int = Field(32 * 2**30, gt=0, description="bytes; 6 hours of 12 Mbit/s")
+    max_log_lines: int = Field(5_000_000, gt=0, description="a 125 Hz mouse, 6 hours: 2.7 million")
+    max_actions: int = Field(10_000, gt=0, description="each costs 22 ms and 70 kB (measured)")
+    min_video_side: int = Field(64, ge=1, description="pixels; less shows no screen to work on")
+    max_memory_bytes: int = Field(4 * 2**30, ge=2**28, description="resident; usual: 0.6 GB")
+    cpu_seconds: float = Field(300, gt=0, description="that a stage may use, besides the next two")
+    cpu_seconds_per_video_second: float = Field(4, ge=0, description="1080p needs 0.02, 8K 1")
+    cpu_seconds_per_action: float = Field(2, ge=0, description="0.1 is needed (measured)")
 
 
 class ActionSettings(Section):
@@ -218,19 +233,12 @@ class Settings(BaseSettings):
         hide_input_in_errors=True,
     )
 
-    uploads: str = Field(
-        default_factory=_in_data("recordings"), description="a path or an s3:// URL; input"
-    )
-    store: str = Field(
-        default_factory=_in_data("store"), description="a path or an s3:// URL; everything built"
-    )
-    osworld_tasks: str = Field(
-        default_factory=_in_data("osworld"), description="a folder of task files; may be missing"
-    )
-    cache: str = Field(
-        default_factory=_in_data(".cache"), description="a folder for downloads; may be removed"
-    )
+    uploads: str = _in_data("recordings", "a path or an s3:// URL; input")
+    store: str = _in_data("store", "a path or an s3:// URL; everything built")
+    osworld_tasks: str = _in_data("osworld", "a folder of task files; may be missing")
+    cache: str = _in_data(".cache", "a folder for downloads; may be removed")
     recording: RecordingSettings = RecordingSettings()
+    limits: LimitSettings = LimitSettings()
     actions: ActionSettings = ActionSettings()
     observation: ObservationSettings = ObservationSettings()
     trajectories: TrajectorySettings = TrajectorySettings()

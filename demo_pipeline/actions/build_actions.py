@@ -24,7 +24,7 @@ from demo_pipeline.actions.inputs import inputs_of
 from demo_pipeline.actions.repair import Repairs, repair
 from demo_pipeline.actions.segmentation import Segmentation, segment
 from demo_pipeline.common.parquet import read_table, schema_problems, write_table
-from demo_pipeline.common.recording_files import LOG_FILE
+from demo_pipeline.common.recording_files import DEFAULT_LIMITS, LOG_FILE
 from demo_pipeline.formats.demonstration.event_types import (
     INPUT_EVENTS,
     KEY_EVENTS,
@@ -32,7 +32,7 @@ from demo_pipeline.formats.demonstration.event_types import (
 )
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.event_tables import REJECTED_SCHEMA
-from demo_pipeline.recording.events import DEFECT_REMEDY, REJECTED_FILE, read_events
+from demo_pipeline.recording.events import DEFECT_REMEDY, REJECTED_FILE, read_events, too_many
 from demo_pipeline.recording.key_vocabulary import platform_of_keys, public_name
 from demo_pipeline.settings import ActionSettings
 
@@ -45,12 +45,19 @@ _REPAIR_REASONS = frozenset(
 
 
 def build_actions(
-    events_folder: Path, out: Path, platform: str, settings: ActionSettings
+    events_folder: Path,
+    out: Path,
+    platform: str,
+    settings: ActionSettings,
+    max_actions: int = DEFAULT_LIMITS.max_actions,
 ) -> dict[str, Any]:
     """Write actions.parquet and ledger.parquet for committed events and return a summary.
 
     `platform` is meta.platform: the meaning of key names and the wheel's unit depend on it. If it
     is empty, the names of the keys decide when they leave no doubt.
+
+    Raises:
+        DemonstrationError: there are more than `max_actions`.
     """
     events = read_events(events_folder)
     rejected = read_table(events_folder / REJECTED_FILE, REJECTED_SCHEMA)
@@ -58,6 +65,9 @@ def build_actions(
     platform = platform or platform_of_keys(item.name for item in logged if item.kind in KEY_EVENTS)
     inputs, repairs = repair(logged, platform, settings)
     segmentation = segment(inputs, platform, settings)
+    acts = [action for action in segmentation.actions if action.action_type != "pause"]
+    if len(acts) > max_actions:
+        raise too_many("actions", acts[max_actions].first_event, max_actions, "max_actions")
     _log_decisions(segmentation, repairs)
     write_actions(out / ACTIONS_FILE, segmentation.actions)
     accounting = _accounting(events, rejected, repairs, segmentation)

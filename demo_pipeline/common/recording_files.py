@@ -1,6 +1,37 @@
-"""The names of the three files that make up a recording."""
+"""The three files that make up a recording: their names, and how large they may be."""
+
+from collections.abc import Mapping
+
+from demo_pipeline.problems import Problem
+from demo_pipeline.settings import LimitSettings
 
 LOG_FILE = "input_log.jsonl"
 META_FILE = "meta.json"
 VIDEO_FILE = "recording.mp4"
+DEFAULT_LIMITS = LimitSettings()
 RECORDING_FILES = (LOG_FILE, META_FILE, VIDEO_FILE)
+
+
+def oversized_files(sizes: Mapping[str, int], limits: LimitSettings) -> list[Problem]:
+    """A problem for each file that is larger than it may be; found before anything is read.
+
+    Args:
+        sizes: file name → bytes; names besides the three do not count.
+        limits: the settings.
+    """
+    most = {
+        LOG_FILE: ("max_log_bytes", limits.max_log_bytes),
+        META_FILE: ("max_meta_bytes", limits.max_meta_bytes),
+        VIDEO_FILE: ("max_video_bytes", limits.max_video_bytes),
+    }
+    return [
+        Problem(
+            "file_too_large",
+            name,
+            f"has {sizes[name]} bytes, and more than {limit} are not accepted",
+            remedy="upload the file that the recorder wrote; if it is this large, raise the "
+            f"setting limits.{setting}",
+        )
+        for name, (setting, limit) in most.items()
+        if sizes.get(name, 0) > limit
+    ]

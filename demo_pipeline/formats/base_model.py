@@ -24,9 +24,16 @@ MAX_PROBLEMS = 20  # per file; further ones are counted
 
 
 def _number(value: Any) -> int | float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+    if isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value):
         return value
     raise ValueError("Input should be a number")
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer beyond the largest float
+        return False
 
 
 Number = Annotated[int | float, PlainValidator(_number)]

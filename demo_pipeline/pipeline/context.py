@@ -37,7 +37,7 @@ class Workspace:
     @classmethod
     def open(cls, settings: Settings) -> "Workspace":
         """Open the roots. Raises `StorageError` for a root of a kind that is not supported."""
-        uploads = open_uploads(settings.uploads, local_path(settings.cache))
+        uploads = open_uploads(settings.uploads, local_path(settings.cache), settings.limits)
         store = open_store(settings.store, local_path(settings.cache))
         return cls(settings, uploads, store, local_path(settings.osworld_tasks))
 

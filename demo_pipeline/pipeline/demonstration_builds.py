@@ -19,9 +19,14 @@ from demo_pipeline.recording import events, manifest, time_units
 
 def run_raw_recordings(context: StageContext, out: Path) -> Summary:
     """The manifest; for downloads also the files."""
-    settings = context.settings.recording
+    settings = context.settings
     summary = manifest.build_manifest(
-        context.upload, context.demonstration, context.upload_name, out, settings
+        context.upload,
+        context.demonstration,
+        context.upload_name,
+        out,
+        settings.recording,
+        limits=settings.limits,
     )
     if context.downloaded:
         manifest.keep_files(context.upload, out)
@@ -39,7 +44,10 @@ def verify_files(context: StageContext, out: Path) -> list[Problem]:
 
 def run_events(context: StageContext, out: Path) -> Summary:
     """The event tables. Raises `DemonstrationError` for a log without input or of another day."""
-    summary = events.build_events(context.file(LOG_FILE), out, context.settings.recording)
+    settings = context.settings
+    summary = events.build_events(
+        context.file(LOG_FILE), out, settings.recording, settings.limits.max_log_lines
+    )
     recorded_at = context.recording.recorded_at
     problems = [
         *events.require_events(summary, context.demonstration),
@@ -75,7 +83,10 @@ def run_actions(context: StageContext, out: Path) -> Summary:
     """The actions and the event accounting."""
     platform = context.recording.parsed_meta().platform
     folder = context.folders["events"]
-    return actions.build_actions(folder, out, platform, context.settings.actions)
+    settings = context.settings
+    return actions.build_actions(
+        folder, out, platform, settings.actions, settings.limits.max_actions
+    )
 
 
 def verify_known_input(context: StageContext, out: Path) -> list[Problem]:

@@ -29,14 +29,14 @@ def validate_recording(path: Path, settings: Settings) -> list[Problem]:
     """A folder against the Training Gym recording format; a rejected line is an error here."""
     problems: list[Problem] = []
     try:
-        manifest = examine(path, path.name, path.name, settings.recording)
+        manifest = examine(path, path.name, path.name, settings.recording, limits=settings.limits)
         problems.extend(
             Problem.from_dict(warning, demonstration="") for warning in manifest.warnings
         )
     except DemonstrationError as error:
         problems.extend(error.problems)
     log = path / LOG_FILE
-    if log.is_file():
+    if log.is_file() and log.stat().st_size <= settings.limits.max_log_bytes:
         with log.open("rb", buffering=BUFFER_BYTES) as stream:
             problems.extend(
                 Problem(item.code, LOG_FILE, item.message, line=item.line)

@@ -16,9 +16,9 @@ from typing import Any
 import pyarrow as pa
 
 from demo_pipeline.common.parquet import TableWriter, read_rows, read_table, schema_problems
-from demo_pipeline.common.recording_files import LOG_FILE
+from demo_pipeline.common.recording_files import DEFAULT_LIMITS, LOG_FILE
 from demo_pipeline.formats.demonstration.event_types import EventType, public_event_name
-from demo_pipeline.problems import Problem
+from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.event_tables import (
     EVENTS_SCHEMA,
     REJECTED_SCHEMA,
@@ -49,10 +49,15 @@ _event_row, _rejected_row, _scan_row = (
 )
 
 
-def build_events(log: Path, out: Path, settings: RecordingSettings) -> dict[str, Any]:
+def build_events(
+    log: Path, out: Path, settings: RecordingSettings, max_lines: int = DEFAULT_LIMITS.max_log_lines
+) -> dict[str, Any]:
     """Parse `log` into the three tables in `out` and return a summary.
 
     Memory does not grow with the length of the log.
+
+    Raises:
+        DemonstrationError: it has more than `max_lines` lines.
     """
     event_counts: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
@@ -64,7 +69,9 @@ def build_events(log: Path, out: Path, settings: RecordingSettings) -> dict[str,
         TableWriter(out / REJECTED_FILE, REJECTED_SCHEMA) as rejected,
         TableWriter(out / SCANS_FILE, SCANS_SCHEMA) as scans,
     ):
-        for item in parse_log(stream, settings, unit):
+        for number, item in enumerate(parse_log(stream, settings, unit), 1):
+            if number > max_lines:
+                raise too_many("lines", number, max_lines, "max_log_lines")
             if isinstance(item, Rejected):
                 reasons[item.code] += 1
                 if rejected.rows < _MAX_SUMMARY_MESSAGES:
@@ -94,6 +101,27 @@ def log_time_unit(log: Path, settings: RecordingSettings) -> TimeUnit:
     """The unit in which the log counts time."""
     with log.open("rb", buffering=BUFFER_BYTES) as stream:
         return find_time_unit(stream, settings)
+
+
+def too_many(what: str, line: int, limit: int, setting: str) -> DemonstrationError:
+    """Why a log is refused that is longer than one demonstration's.
+
+    Args:
+        what: is counted.
+        line: 1-based number of the first line beyond the limit.
+        limit: the most of them.
+        setting: of `LimitSettings`.
+    """
+    return DemonstrationError(
+        Problem(
+            "log_too_long",
+            LOG_FILE,
+            f"has more than {limit} {what}",
+            line=line,
+            remedy="upload the demonstration in parts, or the log that the recorder wrote; if it "
+            f"is right, raise the setting limits.{setting}",
+        )
+    )
 
 
 def read_events(folder: Path) -> pa.Table:

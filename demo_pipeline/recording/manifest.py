@@ -15,12 +15,19 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from demo_pipeline.common.hardlinks import link_or_copy
 from demo_pipeline.common.hashing import combined_digest, file_digest
 from demo_pipeline.common.json_files import dump_json
-from demo_pipeline.common.recording_files import LOG_FILE, META_FILE, RECORDING_FILES, VIDEO_FILE
+from demo_pipeline.common.recording_files import (
+    DEFAULT_LIMITS,
+    LOG_FILE,
+    META_FILE,
+    RECORDING_FILES,
+    VIDEO_FILE,
+    oversized_files,
+)
 from demo_pipeline.common.system_errors import raise_system_trouble
 from demo_pipeline.formats.demonstration.meta import Meta, read_meta
 from demo_pipeline.problems import DemonstrationError, Problem, Severity
 from demo_pipeline.recording.video_probe import VideoProbe, probe_video
-from demo_pipeline.settings import RecordingSettings
+from demo_pipeline.settings import LimitSettings, RecordingSettings
 
 MANIFEST_FILE = "manifest.json"
 _REBUILD = "process this demonstration again, from the uploaded files on"
@@ -62,13 +69,19 @@ class RecordingManifest(BaseModel):
 
 
 def build_manifest(
-    folder: Path, demonstration: str, name: str, out: Path, settings: RecordingSettings
+    folder: Path,
+    demonstration: str,
+    name: str,
+    out: Path,
+    settings: RecordingSettings,
+    *,
+    limits: LimitSettings = DEFAULT_LIMITS,
 ) -> dict[str, Any]:
     """Examine `folder`, write manifest.json into `out` and return a summary.
 
     Raises `DemonstrationError` with all problems of the three files.
     """
-    manifest = examine(folder, demonstration, name, settings)
+    manifest = examine(folder, demonstration, name, settings, limits=limits)
     dump_json(out / MANIFEST_FILE, manifest)
     video = manifest.video
     return {
@@ -84,9 +97,14 @@ def build_manifest(
 
 
 def examine(
-    folder: Path, demonstration: str, name: str, settings: RecordingSettings
+    folder: Path,
+    demonstration: str,
+    name: str,
+    settings: RecordingSettings,
+    *,
+    limits: LimitSettings = DEFAULT_LIMITS,
 ) -> RecordingManifest:
-    """Read, hash and probe the three files.
+    """Read, hash and probe the three files; their sizes are checked before anything is read.
 
     Raises `DemonstrationError` with all problems of the three files.
     """
@@ -100,14 +118,17 @@ def examine(
         for file in RECORDING_FILES
         if not (folder / file).is_file()
     ]
+    video = folder / VIDEO_FILE
+    sizes = {file: (folder / file).stat().st_size for file in _present(folder)}
+    problems += oversized_files(sizes, limits)
     missing = {problem.file for problem in problems}
     meta = _attempt(
         problems, lambda: read_meta((folder / META_FILE).read_bytes()), META_FILE, missing
     )
     probe = _attempt(
-        problems, lambda: probe_video(folder / VIDEO_FILE, settings), VIDEO_FILE, missing
+        problems, lambda: probe_video(video, settings, limits.min_video_side), VIDEO_FILE, missing
     )
-    if LOG_FILE not in missing and not (folder / LOG_FILE).stat().st_size:
+    if LOG_FILE not in missing and not sizes[LOG_FILE]:
         remedy = "upload the log again"
         problems.append(Problem("empty_file", LOG_FILE, "is empty", line=1, remedy=remedy))
     if problems or meta is None or probe is None:
@@ -123,6 +144,10 @@ def examine(
         video=probe[0],
         warnings=tuple(replace(p, demonstration=demonstration).as_dict() for p in warnings),
     )
+
+
+def _present(folder: Path) -> list[str]:
+    return [file for file in RECORDING_FILES if (folder / file).is_file()]
 
 
 def _attempt(

@@ -21,6 +21,7 @@ from demo_pipeline.problems import DemonstrationError, Problem, Severity
 from demo_pipeline.settings import RecordingSettings
 
 _ROUNDING_PTS = 1  # PTS units: a constant frame interval is rounded to the time base
+_MAX_PIXELS = RecordingSettings().max_video_pixels
 _RE_RECORD = "upload the recording again; if this does not help, record the demonstration again"
 
 
@@ -68,11 +69,14 @@ class PacketScan:
 
 
 @contextmanager
-def open_video(path: Path) -> Iterator[tuple[Any, Any]]:
+def open_video(path: Path, max_pixels: int = _MAX_PIXELS) -> Iterator[tuple[Any, Any]]:
     """Yield (container, first video stream) of an MP4 file, with one decoding thread.
 
     The demuxer is fixed and external references are disabled, so that a disguised playlist cannot
-    read other files. Raises `DemonstrationError` if the file is not an MP4 file or has no video.
+    read other files. The decoder refuses larger frames than `max_pixels` before it allocates them:
+    a file of a few kB can hold gigabytes of pixels, whatever its header says.
+
+    Raises `DemonstrationError` if the file is not an MP4 file or has no video.
     """
     try:
         container = av.open(
@@ -88,6 +92,7 @@ def open_video(path: Path) -> Iterator[tuple[Any, Any]]:
         if stream.codec_context is None:
             raise _unreadable("its video codec is not supported by this installation")
         stream.thread_type = "NONE"
+        stream.codec_context.options = {"max_pixels": str(max_pixels)}
         yield container, stream
 
 
@@ -121,21 +126,24 @@ def scan_packets(path: Path) -> PacketScan:
     return PacketScan(pts, key_pts[key_pts <= pts[-1]], time_base, hidden)
 
 
-def probe_video(path: Path, settings: RecordingSettings) -> tuple[VideoProbe, list[Problem]]:
+def probe_video(
+    path: Path, settings: RecordingSettings, min_side: int = 1
+) -> tuple[VideoProbe, list[Problem]]:
     """Probe `path`: read all packets, decode the first frame and the last group of frames.
 
-    Returns the probe and warnings. Raises `DemonstrationError` if no frame can be decoded or the
-    video exceeds the limits of the settings.
+    Returns the probe and warnings. Raises `DemonstrationError` if no frame can be decoded, a frame
+    has another size than the first, or the video exceeds the limits of the settings; `min_side` is
+    in pixels.
     """
     with open_video(path) as (_, stream):
         size = (stream.codec_context.width, stream.codec_context.height)
         codec, declared = stream.codec_context.name, stream.frames
-    _check_size(*size, settings)
+    _check_size(*size, settings, min_side)
     scan = scan_packets(path)
     times = scan.times
     if times[-1] - times[0] > settings.max_video_seconds:
         raise _unreadable(f"is longer than {settings.max_video_seconds:g} s")
-    first, problems = _decode_ends(path, scan, settings)
+    first, problems = _decode_ends(path, scan, settings, min_side)
     contained = len(scan.pts) + scan.hidden
     if declared and declared != contained:
         message = f"declares {declared} frames, contains {contained}"
@@ -161,19 +169,20 @@ def probe_video(path: Path, settings: RecordingSettings) -> tuple[VideoProbe, li
 
 
 def _decode_ends(
-    path: Path, scan: PacketScan, settings: RecordingSettings
+    path: Path, scan: PacketScan, settings: RecordingSettings, min_side: int
 ) -> tuple[Any, list[Problem]]:
     """The first frame, and a warning if the last group cannot be decoded to its end."""
-    with open_video(path) as (container, stream):
+    with open_video(path, settings.max_video_pixels) as (container, stream):
         try:
             first = next(iter(container.decode(stream)), None)
         except av.error.FFmpegError as error:
             raise_disk_trouble(error, path)
+            refuse_large_frame(stream, error, 0)
             raise _unreadable(f"the first frame cannot be decoded: {_reason(error)}") from None
         if first is None:
             raise _unreadable("the first frame cannot be decoded")
-        _check_size(first.width, first.height, settings)
-    reached = _last_decoded(path, scan)
+        _check_size(first.width, first.height, settings, min_side)
+    reached = _last_decoded(path, scan, (first.width, first.height))
     if reached == scan.pts[-1]:
         return first, []
     frame = int(np.searchsorted(scan.pts, reached)) if reached is not None else len(scan.pts) - 1
@@ -183,22 +192,66 @@ def _decode_ends(
     ]
 
 
-def _last_decoded(path: Path, scan: PacketScan) -> int | None:
+def _last_decoded(path: Path, scan: PacketScan, size: tuple[int, int]) -> int | None:
     last: int | None = None
-    with open_video(path) as (container, stream):
+    with open_video(path, most_pixels(size)) as (container, stream):
         try:
             container.seek(int(scan.key_pts[-1]), stream=stream)
             for frame in container.decode(stream):
+                require_size(frame, size, scan)
                 last = frame.pts if last is None else max(last, frame.pts)
         except av.error.FFmpegError as error:
             raise_disk_trouble(error, path)
+            refuse_large_frame(stream, error, _number(scan, last) + 1 if last is not None else 0)
             return last
     return last
 
 
-def _check_size(width: int, height: int, settings: RecordingSettings) -> None:
-    if width * height > settings.max_video_pixels or width * height == 0:
-        raise _unreadable(f"frames of {width}×{height} pixels are not accepted")  # noqa: RUF001
+def require_size(picture: Any, size: tuple[int, int], scan: PacketScan) -> None:
+    """Refuse a frame of another size than the first, before anything is computed from it.
+
+    Raises `DemonstrationError` with the frame's number.
+    """
+    width, height = picture.width, picture.height
+    if (width, height) != size:
+        raise _wrong_size(f"is {width}×{height} pixels", size, _number(scan, picture.pts))  # noqa: RUF001
+
+
+def refuse_large_frame(stream: Any, error: Exception, frame: int) -> None:
+    """Raise `DemonstrationError` if the decoder refused a frame for its size; else do nothing.
+
+    FFmpeg calls that an invalid argument, or invalid data with the size already set.
+    """
+    context = stream.codec_context
+    limit = int(context.options.get("max_pixels", _MAX_PIXELS))
+    if isinstance(error, av.error.ArgumentError) or context.width * context.height > limit:
+        raise _wrong_size("is larger than is accepted", None, frame) from None
+
+
+def most_pixels(size: tuple[int, int]) -> int:
+    """The limit for decoding frames of this size, with what a codec adds to fill its blocks."""
+    return 2 * (size[0] + 64) * (size[1] + 64)
+
+
+def _wrong_size(message: str, size: tuple[int, int] | None, frame: int) -> DemonstrationError:
+    if size is not None:
+        message += f", the first is {size[0]}×{size[1]}"  # noqa: RUF001
+    remedy = "record the demonstration again without changing the display during the recording"
+    return DemonstrationError(
+        Problem("frame_size", VIDEO_FILE, message, frame=frame, remedy=remedy)
+    )
+
+
+def _number(scan: PacketScan, pts: int | None) -> int:
+    return int(np.searchsorted(scan.pts, pts)) if pts is not None else 0
+
+
+def _check_size(width: int, height: int, settings: RecordingSettings, min_side: int) -> None:
+    if width * height > settings.max_video_pixels or min(width, height) < max(min_side, 1):
+        raise _unreadable(
+            f"frames of {width}×{height} pixels are not accepted: at most "  # noqa: RUF001
+            f"{settings.max_video_pixels} pixels, and no side below {min_side}"
+        )
 
 
 def _unreadable(message: str) -> DemonstrationError:

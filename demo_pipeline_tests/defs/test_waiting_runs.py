@@ -16,7 +16,7 @@ from demo_pipeline.defs.failure_sensor import record_failure
 from demo_pipeline.defs.instance_runs import InstanceRuns, open_ledger
 from demo_pipeline.defs.local_execution import RETRY_PAUSES, process
 from demo_pipeline.defs.tags import OUTCOME_TAG, WAITING_TAG
-from demo_pipeline.defs.upload_accounting import account_for_uploads
+from demo_pipeline.defs.upload_reconciliation import reconcile_uploads
 from demo_pipeline.defs.waiting_runs import waiting_demonstrations
 from demo_pipeline.discovery.run_history import RunOutcome
 from demo_pipeline.pipeline.outcomes import DemonstrationOutcome
@@ -126,7 +126,7 @@ def test_the_ledger_the_accounting_and_the_list_agree_on_what_waits(
         (one.demonstration, one.reason, one.attempts)
         for one in waiting_demonstrations(full.instance)
     ] == [("one", FULL, 2)]
-    counted = account_for_uploads(full.instance, full.workspace)
+    counted = reconcile_uploads(full.instance, full.workspace)
     assert (counted.pending, counted.quarantined, counted.balanced) == (1, 0, True)
     assert FULL in str(counted.problems)
     monkeypatch.undo()

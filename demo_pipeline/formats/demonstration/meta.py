@@ -5,9 +5,11 @@ the input log (log_events.py).
 """
 
 import re
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from pydantic import (
+    AfterValidator,
     AliasChoices,
     AwareDatetime,
     BeforeValidator,
@@ -23,6 +25,11 @@ from demo_pipeline.problems import DemonstrationError, Problem, Severity
 
 STATUSES = ("completed", "in-progress", "aborted", "recording")
 
+_MOST_PIXELS = 1_000_000  # of a side of the display
+_FIRST_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_TIME = datetime(3000, 1, 1, tzinfo=UTC)  # input_log.jsonl has the same limits
+_MOST_LEVELS = 64  # of nested objects; documented files have 3
+
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _LONG_FRACTION = re.compile(r"(\.[0-9]{6})[0-9]+")
 # A string (kept, whether closed or not) or a comment (removed).
@@ -34,6 +41,13 @@ def _timestamp_text(value: Any) -> Any:
     if isinstance(value, int | float):
         raise ValueError("Input should be ISO 8601 text with an offset, not a number")  # noqa: TRY004
     return _LONG_FRACTION.sub(r"\1", value) if isinstance(value, str) else value
+
+
+def _possible_time(value: datetime) -> datetime:
+    """Refuse years in which a time zone or a clock offset leaves the calendar."""
+    if not _FIRST_TIME <= value < _LAST_TIME:
+        raise ValueError("Input should be a time from 1970 to 2999")
+    return value
 
 
 class Tolerant(Document):
@@ -57,8 +71,8 @@ class Tolerant(Document):
 class Monitor(Tolerant):
     """The main display, in pixels."""
 
-    width: int = Field(gt=0)
-    height: int = Field(gt=0)
+    width: int = Field(gt=0, le=_MOST_PIXELS)
+    height: int = Field(gt=0, le=_MOST_PIXELS)
 
 
 class Reward(Tolerant):
@@ -94,7 +108,9 @@ class Meta(Tolerant):
     """
 
     id: str = ""
-    timestamp: Annotated[AwareDatetime, BeforeValidator(_timestamp_text)]
+    timestamp: Annotated[
+        AwareDatetime, BeforeValidator(_timestamp_text), AfterValidator(_possible_time)
+    ]
     timestamp_raw: str = Field("", exclude=True)
     duration_seconds: Number = 0
     status: str = ""
@@ -147,6 +163,10 @@ def read_meta(data: bytes, file: str = META_FILE) -> tuple[Meta, list[Problem]]:
         raise DemonstrationError(
             Problem("invalid_json", file, "expected a JSON object", line=1, remedy=remedy)
         )
+    if _levels(value) > _MOST_LEVELS:
+        message = f"is nested more than {_MOST_LEVELS} levels deep"
+        remedy = "restore meta.json from the recorder, or remove the nested key"
+        raise DemonstrationError(Problem("nested_too_deeply", file, message, remedy=remedy))
     meta, findings = check(Meta, value, file, text)
     if meta is None:
         raise DemonstrationError(findings)
@@ -154,6 +174,22 @@ def read_meta(data: bytes, file: str = META_FILE) -> tuple[Meta, list[Problem]]:
         expected = ", ".join(STATUSES)
         problems.append(_warning("unknown_status", file, f"status: expected one of {expected}"))
     return meta, problems
+
+
+def _levels(value: Any) -> int:
+    """How deep objects and lists are nested; stops counting above the limit."""
+    level: list[Any] = [value]
+    depth = 0
+    while level and depth <= _MOST_LEVELS:
+        depth += 1
+        groups = [one for one in level if isinstance(one, dict | list)]
+        level = [
+            child
+            for group in groups
+            for child in (group.values() if isinstance(group, dict) else group)
+            if isinstance(child, dict | list)
+        ]
+    return depth
 
 
 def _parse_with_comments(text: str, file: str) -> tuple[Any, list[Problem], str]:

@@ -14,10 +14,14 @@ LONE_FRAME_S = 0.1  # seconds; taken as the distance of two frames in a video wi
 
 @dataclass(frozen=True)
 class RecordedVideo:
-    """A video file and the presentation times of its frames."""
+    """A video file and the presentation times of its frames.
+
+    `size` is the width and height that every frame must have, in pixels before rotation.
+    """
 
     path: Path
     packets: PacketScan
+    size: tuple[int, int] | None = None
 
     @cached_property
     def times(self) -> Floats:
@@ -33,8 +37,12 @@ class RecordedVideo:
         return float((times[-1] - times[0]) / (len(times) - 1))
 
     def frames(self, spans: Sequence[Span]) -> Iterator[Frame]:
-        """Frames in ascending, disjoint spans, in presentation order."""
-        return decode_spans(self.path, self.packets, spans)
+        """Frames in ascending, disjoint spans, in presentation order.
+
+        Raises:
+            DemonstrationError: a frame has another size.
+        """
+        return decode_spans(self.path, self.packets, spans, self.size)
 
     def frame_at(self, position: int) -> Frame | None:
         """The frame of a 0-based number; None when it does not decode."""

@@ -96,7 +96,8 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     events, actions = read_events(events_folder), read_actions(actions_folder)
     inputs, meta = inputs_of(events), manifest.parsed_meta()
     path = PointerPath(inputs)
-    recorded = RecordedVideo(video, scan_packets(video))
+    size = (manifest.video.width, manifest.video.height)
+    recorded = RecordedVideo(video, scan_packets(video), size)
     presses = _presses(actions)
     calibration = calibrate(
         recorded, manifest, events=events, path=path, presses=presses, settings=settings

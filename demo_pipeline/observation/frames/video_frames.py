@@ -17,7 +17,13 @@ import numpy as np
 from av.video.frame import PictureType
 
 from demo_pipeline.common.system_errors import raise_disk_trouble
-from demo_pipeline.recording.video_probe import PacketScan, open_video
+from demo_pipeline.recording.video_probe import (
+    PacketScan,
+    most_pixels,
+    open_video,
+    refuse_large_frame,
+    require_size,
+)
 
 PATCH_PX = 24  # pixels; holds most of a pointer, and the error of its place in a frame
 SAMPLE_STEP = 4  # pixels from one luma sample to the next, both ways
@@ -136,16 +142,31 @@ def upright(
     return np.ascontiguousarray(np.rot90(pixels, degrees // 90)) if degrees else pixels
 
 
-def decode_spans(path: Path, packets: PacketScan, spans: Sequence[Span]) -> Iterator[Frame]:
+def decode_spans(
+    path: Path,
+    packets: PacketScan,
+    spans: Sequence[Span],
+    size: tuple[int, int] | None = None,
+) -> Iterator[Frame]:
     """Frames whose PTS are in `spans` (ascending, disjoint), in presentation order.
 
     Seeks only over gaps that contain a key frame; in other gaps, frames that no other frame refers
     to are not decoded. Frames that do not decode, or that the decoder made up to conceal damage,
     are left out without an error: callers compare the frames with `packets`.
+
+    Args:
+        path: of the video.
+        packets: its frames' times.
+        spans: see above.
+        size: width and height that every frame must have, pixels before rotation; None: any.
+
+    Raises:
+        DemonstrationError: a frame has another size; it was not converted.
     """
     wanted = list(_wanted(packets, spans))
-    with open_video(path) as (container, stream):
-        reader = _ForwardReader(container, stream, packets, wanted)
+    limit = {} if size is None else {"max_pixels": most_pixels(size)}
+    with open_video(path, **limit) as (container, stream):
+        reader = _ForwardReader(container, stream, packets, wanted, size)
         for first, last in wanted:
             yield from reader.frames(first, last)
 
@@ -168,7 +189,9 @@ class _ForwardReader:
         stream: Any,
         packets: PacketScan,
         wanted: Sequence[tuple[int, int]],
+        size: tuple[int, int] | None = None,
     ) -> None:
+        self._size = size
         self._container = container
         self._stream = stream
         self._packets = packets
@@ -214,10 +237,14 @@ class _ForwardReader:
                         self._enter(pts)
                     for picture in packet.decode():
                         if picture.pts is not None:
+                            if self._size is not None:
+                                require_size(picture, self._size, self._packets)
                             reached = max(reached, picture.pts)
                             yield picture
             except av.error.FFmpegError as error:
                 raise_disk_trouble(error, Path(self._container.name))
+                number = int(np.searchsorted(self._packets.pts, reached, side="right"))
+                refuse_large_frame(self._stream, error, number)
                 following = int(np.searchsorted(keys, reached, side="right"))
             else:
                 return

@@ -3,6 +3,7 @@
 Belongs here: the rule which entries under a root count as objects and folders.
 """
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -57,6 +58,8 @@ def list_folder(root: Path, folder: str, start: str = "", since: str = "") -> It
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:
+        if error.errno == errno.ELOOP:  # a link to itself is no folder
+            return
         place = ascii(folder) if folder else "the root"
         raise StorageError(
             f"{place}: cannot be listed ({os.strerror(error.errno or 0)}); check its permissions"

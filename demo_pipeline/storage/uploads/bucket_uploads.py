@@ -10,12 +10,18 @@ import time
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from demo_pipeline.common.process_identity import has_ended, this_process
-from demo_pipeline.common.recording_files import RECORDING_FILES
+from demo_pipeline.common.recording_files import (
+    DEFAULT_LIMITS,
+    RECORDING_FILES,
+    oversized_files,
+)
 from demo_pipeline.problems import DemonstrationError
+from demo_pipeline.settings import LimitSettings
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.ids import safe_id
 from demo_pipeline.storage.objects.object_store import (
@@ -46,12 +52,15 @@ class BucketUploads:
         objects: the root.
         cache: a local folder for downloads, created when needed; None: the system's temporary
             folder.
+        limits: larger files are not downloaded.
     """
 
     copies: Final = True
 
-    def __init__(self, objects: Objects, cache: Path | None = None) -> None:
-        self._objects = objects
+    def __init__(
+        self, objects: Objects, cache: Path | None = None, limits: LimitSettings = DEFAULT_LIMITS
+    ) -> None:
+        self._objects, self._limits = objects, limits
         self._cache = (cache or Path(tempfile.gettempdir()) / "demo_pipeline") / "uploads"
         self._disk = Disk()
 
@@ -102,6 +111,9 @@ class BucketUploads:
         listed = (ListedFile(name, info.etag, info.size) for name, info in files.items())
         if identity is not None and fingerprint.listing_fingerprint(listed) != identity:
             raise DemonstrationError(changed_while_read(demonstration, "."))
+        sizes = {name: info.size for name, info in files.items()}
+        if too_large := oversized_files(sizes, self._limits):  # before they are downloaded
+            raise DemonstrationError([replace(p, demonstration=demonstration) for p in too_large])
         with self._private_folder() as folder:
             for name, info in files.items():
                 self._fetch(demonstration, info, folder / name)

@@ -8,12 +8,18 @@ import stat
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from demo_pipeline.common.recording_files import RECORDING_FILES
+from demo_pipeline.common.recording_files import (
+    DEFAULT_LIMITS,
+    RECORDING_FILES,
+    oversized_files,
+)
 from demo_pipeline.common.system_errors import raise_system_trouble
 from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.settings import LimitSettings
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.ids import printable_name, safe_id
 from demo_pipeline.storage.objects.folder_objects import FolderObjects
@@ -31,8 +37,8 @@ class LocalUploads:
 
     copies: Final = False
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self, root: Path, limits: LimitSettings = DEFAULT_LIMITS) -> None:
+        self._root, self._limits = root, limits
 
     @property
     def url(self) -> str:
@@ -95,6 +101,9 @@ class LocalUploads:
             raise DemonstrationError(
                 [_refused(demonstration, file, reason) for file, reason in refused.items()]
             )
+        sizes = {file: (folder / file).stat().st_size for file in _files_of(folder)}
+        if too_large := oversized_files(sizes, self._limits):  # before they are hashed
+            raise DemonstrationError([replace(p, demonstration=demonstration) for p in too_large])
         if identity is not None and fingerprint.folder_fingerprint(folder) != identity:
             raise DemonstrationError(changed_while_read(demonstration, "."))
         yield folder
@@ -160,6 +169,10 @@ def _is_folder(path: Path) -> bool:
         return False
     except OSError:
         return True
+
+
+def _files_of(folder: Path) -> list[str]:
+    return [name for name in RECORDING_FILES if _is_file(folder / name)]
 
 
 def _unreadable(folder: Path) -> Iterator[tuple[str, OSError]]:

@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
+from demo_pipeline.common.recording_files import DEFAULT_LIMITS
+from demo_pipeline.settings import LimitSettings
 from demo_pipeline.storage.objects.object_store import Objects
 from demo_pipeline.storage.objects.urls import is_bucket, local_path
 from demo_pipeline.storage.uploads.bucket_uploads import BucketUploads
@@ -70,12 +72,15 @@ class Uploads(Protocol):
         ...
 
 
-def open_uploads(url: str, cache: Path | None = None) -> Uploads:
+def open_uploads(
+    url: str, cache: Path | None = None, limits: LimitSettings = DEFAULT_LIMITS
+) -> Uploads:
     """The uploads under a path, a `file://` or an `s3://` URL; nothing is read yet.
 
     Args:
         url: the root.
         cache: a local folder for downloads; None: the system's temporary folder.
+        limits: uploads with larger files are refused before anything is read.
 
     Raises:
         StorageError: another kind of root, or a URL with credentials.
@@ -83,5 +88,5 @@ def open_uploads(url: str, cache: Path | None = None) -> Uploads:
     if is_bucket(url):
         from demo_pipeline.storage.objects.s3_objects import S3Objects  # noqa: PLC0415 - costs 0.6 s
 
-        return BucketUploads(S3Objects(url), cache)
-    return LocalUploads(local_path(url))
+        return BucketUploads(S3Objects(url), cache, limits)
+    return LocalUploads(local_path(url), limits)

@@ -173,7 +173,7 @@ def test_without_a_catalog_the_trajectory_is_built_with_a_warning(
     made = run_stage(workspace, STAGE_BY_NAME["trajectories"], "first")
     [check] = [one for one in made.checks if one.name == "osworld_compared"]
     assert (made.status, check.passed) == ("made", False)
-    assert "osworld_tasks" in check.problems[0].remedy
+    assert "build the catalog of OSWorld tasks" in check.problems[0].remedy
     assert list_quarantine(workspace.store) == []
     run_catalog(workspace)
     assert not is_up_to_date(workspace, "first")

@@ -128,6 +128,10 @@ class BucketStore:
         removed, current = collect_bucket_garbage(self._objects, self._cache, grace_seconds, now)
         return removed + self._cache.prune(current, grace_seconds, now)
 
+    def abandoned(self, grace_seconds: float, now: float) -> list[str]:
+        """See `Store`."""
+        return self._cache.local.abandoned(grace_seconds, now)
+
     def put_document(self, key: str, data: bytes) -> None:
         """See `Store`."""
         require_bucket_document(key)

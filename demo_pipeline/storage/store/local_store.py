@@ -151,6 +151,10 @@ class LocalStore:
         """See `Store`."""
         return gc.collect_garbage(self._layout, self._disk, grace_seconds, now)
 
+    def abandoned(self, grace_seconds: float, now: float) -> list[str]:
+        """See `Store`."""
+        return gc.abandoned_staging(self._layout, self._disk, now - grace_seconds)
+
     def put_document(self, key: str, data: bytes) -> None:
         """See `Store`."""
         documents.put(self._layout, self._disk, key, data)

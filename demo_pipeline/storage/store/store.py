@@ -101,6 +101,13 @@ class Store(Protocol):
         """
         ...
 
+    def abandoned(self, grace_seconds: float, now: float) -> list[str]:
+        """Unfinished directories of processes that died more than `grace_seconds` ago.
+
+        `collect` removes them. For a bucket they are in the local cache.
+        """
+        ...
+
     def put_document(self, key: str, data: bytes) -> None:
         """Write or replace a small document, e.g. `quarantine/<id>.json`, atomically."""
         ...

@@ -12,6 +12,7 @@ import typer
 from demo_pipeline import __version__
 from demo_pipeline.cli import (
     demonstration_commands,
+    doctor_command,
     run_commands,
     stats_command,
     store_commands,
@@ -79,6 +80,7 @@ app.command("run")(run_commands.run)
 app.command("inspect")(demonstration_commands.inspect)
 app.command("quarantine")(demonstration_commands.show_quarantine)
 app.command("validate")(validate_command.validate_path)
+app.command("doctor")(doctor_command.doctor)
 app.command("stats")(stats_command.stats)
 app.command("export")(store_commands.export)
 app.command("revalidate")(store_commands.revalidate)

@@ -14,6 +14,7 @@ import dagster as dg
 import pytest
 
 from demo_pipeline.common.recording_files import RECORDING_FILES
+from demo_pipeline.defs.instance_health import examine_instance
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline_tests.defs.daemon import Run, dagster_home, dagster_process, runs_of, wait_for
@@ -133,6 +134,18 @@ class TestWhileTheDaemonRuns:
         assert store.outputs("trajectories") == [f"trajectories/{DEMO}"]
         with store.open("dataset") as (folder, _):
             assert (folder / "trajectories" / DEMO / "task.json").is_file()
+
+    def test_the_doctor_finds_the_daemon_and_the_sensors_at_work(
+        self, stories: dict[str, Story], kind: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("DAGSTER_HOME", str(stories[kind].home))
+        workspace = Workspace.open(stories[kind].settings)
+        found = {f.check: f for f in examine_instance(workspace, expect_daemon=True)}
+        assert found["daemon"].message.startswith("running")
+        assert found["waiting"].values["accepted"] == 1
+        sensors = [finding for check, finding in found.items() if check.startswith("sensor ")]
+        assert len(sensors) == 5
+        assert all("last evaluated at" in finding.message for finding in sensors)
 
     def test_no_secret_is_in_what_dagster_keeps(self, stories: dict[str, Story], kind: str) -> None:
         kept: dict[Path, bytes] = {}

@@ -14,6 +14,7 @@ from demo_pipeline import __version__
 from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.demonstration_stages import STAGES
+from demo_pipeline.pipeline.health import HealthLevel, examine_workspace
 from demo_pipeline.pipeline.quarantine import list_quarantine, quarantine_demonstration, release
 from demo_pipeline.pipeline.runner import run_stage
 from demo_pipeline.settings import Settings
@@ -67,6 +68,11 @@ def test_the_documented_policy_is_enough(workspace: Workspace) -> None:
     workspace.store.remove(output)
     workspace.store.collect(0, 2e9)
     assert workspace.store.outputs() == []
+
+
+def test_the_doctor_finds_both_roots_usable_with_it(workspace: Workspace) -> None:
+    levels = {finding.check: finding.level for finding in examine_workspace(workspace)}
+    assert levels["uploads"] is levels["store"] is HealthLevel.OK
 
 
 def test_the_uploads_cannot_be_written_with_it(workspace: Workspace) -> None:

@@ -137,6 +137,10 @@ class BucketStore:
         """See `Store`: in the local cache; a bucket never has unfinished files."""
         return self._cache.local.remove_leftovers()
 
+    def abandoned(self, grace_seconds: float, now: float) -> list[str]:
+        """See `Store`."""
+        return self._cache.local.abandoned(grace_seconds, now)
+
     def put_document(self, key: str, data: bytes) -> None:
         """See `Store`."""
         require_bucket_document(key)

@@ -57,6 +57,16 @@ def remove_leftovers(layout: StoreLayout, disk: Disk) -> list[str]:
     ]
 
 
+def abandoned_staging(layout: StoreLayout, disk: Disk, before: float) -> list[str]:
+    """Paths of old staging that no living process uses, relative to the store, sorted."""
+    old = sorted(path for path in _unfinished(layout.staging) if _is_old(path, before))
+    return [
+        path.relative_to(layout.root).as_posix()
+        for path in old
+        if path.is_symlink() or not path.is_dir() or not disk.is_in_use(path)
+    ]
+
+
 def _versions(layout: StoreLayout) -> Iterator[VersionKey]:
     """Every version directory, referenced or not, complete or not."""
     pending = [layout.versions]

@@ -159,6 +159,10 @@ class LocalStore:
         """See `Store`."""
         return gc.remove_leftovers(self._layout, self._disk)
 
+    def abandoned(self, grace_seconds: float, now: float) -> list[str]:
+        """See `Store`."""
+        return gc.abandoned_staging(self._layout, self._disk, now - grace_seconds)
+
     def put_document(self, key: str, data: bytes) -> None:
         """See `Store`."""
         documents.put(self._layout, self._disk, key, data)

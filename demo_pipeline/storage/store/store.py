@@ -107,6 +107,12 @@ class Store(Protocol):
 
     def remove_leftovers(self) -> list[str]:
         """Remove unfinished files of processes of this machine that have ended; returns names."""
+
+    def abandoned(self, grace_seconds: float, now: float) -> list[str]:
+        """Unfinished directories of processes that died more than `grace_seconds` ago.
+
+        `collect` removes them. For a bucket they are in the local cache.
+        """
         ...
 
     def put_document(self, key: str, data: bytes) -> None:

@@ -1,0 +1,182 @@
+"""Whether Dagster can work: its home, runs that hang, the daemon, the sensors, waiting uploads.
+
+Belongs here: reading the instance. How findings are shown is up to the command line.
+"""
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+import dagster as dg
+from dagster._core.definitions.run_request import InstigatorType
+from dagster._core.scheduler.instigation import InstigatorState, InstigatorTick, TickStatus
+
+from demo_pipeline.defs.code_location import build_defs
+from demo_pipeline.defs.instance_runs import ledger_path
+from demo_pipeline.discovery.decisions import UploadState
+from demo_pipeline.discovery.ledger import Ledger
+from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.pipeline.health import Finding, HealthLevel, healthy
+from demo_pipeline.storage.errors import StorageError
+
+STALE_RUN_SECONDS = (
+    7200.0  # without an event; the longest stage of the longest recording is shorter
+)
+DAEMON_SECONDS = 300.0  # heartbeats come every 30 seconds
+LATE_TICKS = 10  # intervals of a sensor without an evaluation
+_SENSOR_DAEMON = "SENSOR"
+_QUEUED = (dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED)
+_UNFINISHED = (
+    dg.DagsterRunStatus.STARTING,
+    dg.DagsterRunStatus.STARTED,
+    dg.DagsterRunStatus.CANCELING,
+)
+
+
+def examine_instance(workspace: Workspace, *, expect_daemon: bool) -> Iterator[Finding]:
+    """Yield what is found in DAGSTER_HOME; `expect_daemon`: a missing daemon is an error."""
+    yield (home := _home())
+    if home.level is HealthLevel.ERROR:
+        return
+    try:
+        with dg.DagsterInstance.get() as instance:
+            findings = list(_findings(instance, workspace, expect_daemon=expect_daemon))
+    except Exception as error:  # noqa: BLE001 - whatever a broken instance raises
+        message = (
+            f"the instance cannot be read: {type(error).__name__}; see `dagster instance info`"
+        )
+        findings = [Finding("instance", HealthLevel.ERROR, message)]
+    yield from findings
+
+
+def _home() -> Finding:
+    """DAGSTER_HOME, which the command has set and found to be a directory."""
+    home = Path(os.environ["DAGSTER_HOME"])
+    if not os.access(home, os.W_OK | os.X_OK):
+        return Finding("dagster_home", HealthLevel.ERROR, f"{home} cannot be written")
+    if not (home / "dagster.yaml").is_file():
+        message = f"{home} has no dagster.yaml: runs are not limited; copy the one of the checkout"
+        return Finding("dagster_home", HealthLevel.WARNING, message, {"path": str(home)})
+    return healthy("dagster_home", str(home), path=str(home))
+
+
+def _findings(
+    instance: dg.DagsterInstance, workspace: Workspace, *, expect_daemon: bool
+) -> Iterator[Finding]:
+    now = time.time()
+    yield _stale_runs(instance, now)
+    queued = instance.get_runs_count(dg.RunsFilter(statuses=list(_QUEUED)))
+    seen = _last_heartbeat(instance)
+    alive = seen is not None and now - seen < DAEMON_SECONDS
+    yield _daemon(seen, alive=alive, queued=queued, expected=expect_daemon)
+    yield from _sensors(instance, workspace, now, alive=alive)
+    yield _waiting(instance, workspace)
+
+
+def _stale_runs(instance: dg.DagsterInstance, now: float) -> Finding:
+    """Runs that count as running but say nothing: their processes died."""
+    runs = instance.get_runs(dg.RunsFilter(statuses=list(_UNFINISHED)))
+    stale = [
+        run.run_id for run in runs if now - _last_event(instance, run.run_id) > STALE_RUN_SECONDS
+    ]
+    if not stale:
+        return healthy("runs", f"{len(runs)} running, none of them hangs", running=len(runs))
+    message = (
+        f"{len(stale)} of {len(runs)} runs said nothing for {STALE_RUN_SECONDS / 3600:.0f} hours; "
+        f"terminate them in the UI: {', '.join(run[:8] for run in stale)}"
+    )
+    return Finding("runs", HealthLevel.ERROR, message, {"running": len(runs), "stale": [*stale]})
+
+
+def _last_event(instance: dg.DagsterInstance, run_id: str) -> float:
+    """When the newest event of a run was logged; for a run without any, when it was created."""
+    records = instance.get_records_for_run(run_id, limit=1, ascending=False).records
+    if records:
+        return records[0].timestamp
+    record = instance.get_run_record_by_id(run_id)
+    return record.create_timestamp.timestamp() if record else 0.0
+
+
+def _last_heartbeat(instance: dg.DagsterInstance) -> float | None:
+    """When the daemon that evaluates sensors was last seen; None: never."""
+    heartbeat = instance.get_daemon_heartbeats().get(_SENSOR_DAEMON)
+    return heartbeat.timestamp if heartbeat else None
+
+
+def _daemon(seen: float | None, *, alive: bool, queued: int, expected: bool) -> Finding:
+    values = {"last_seen": iso_time(seen), "queued_runs": queued}
+    if alive:
+        return Finding("daemon", HealthLevel.OK, f"running, {queued} runs queued", values)
+    last = f"last seen {iso_time(seen)}" if seen else "never seen"
+    if queued or expected:
+        message = (
+            f"no daemon runs ({last}), {queued} runs queued; start `make ui` or dagster-daemon"
+        )
+        return Finding("daemon", HealthLevel.ERROR, message, values)
+    message = f"no daemon runs ({last}): uploads are processed by `demo-pipeline run` only"
+    return Finding("daemon", HealthLevel.OK, message, values)
+
+
+def _sensors(
+    instance: dg.DagsterInstance, workspace: Workspace, now: float, *, alive: bool
+) -> Iterator[Finding]:
+    """Yield the last evaluation of every sensor."""
+    stored = instance.all_instigator_state(instigator_type=InstigatorType.SENSOR)
+    states = {state.instigator_name: state for state in stored}
+    for sensor in build_defs(workspace.settings).sensors or ():
+        state = states.get(sensor.name)
+        interval = getattr(sensor, "minimum_interval_seconds", None) or 30
+        yield _sensor(instance, sensor.name, state, now, interval if alive else None)
+
+
+def _sensor(
+    instance: dg.DagsterInstance,
+    name: str,
+    state: InstigatorState | None,
+    now: float,
+    interval: int | None,
+) -> Finding:
+    """How a sensor is; `interval` is None when no daemon evaluates it."""
+    check = f"sensor {name}"
+    ticks: Sequence[InstigatorTick] = ()
+    if state is not None:
+        ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=1)
+    last = ticks[0].timestamp if ticks else None
+    values = {"last_tick": iso_time(last), "status": ticks[0].status.value if ticks else None}
+    if state is not None and not state.is_running:
+        message = "is switched off; switch it on under Automation"
+        return Finding(check, HealthLevel.WARNING, message, values)
+    if ticks and ticks[0].status is TickStatus.FAILURE:
+        message = f"failed at {iso_time(last)}; open it under Automation"
+        return Finding(check, HealthLevel.ERROR, message, values)
+    if last is None:
+        level = HealthLevel.OK if interval is None else HealthLevel.WARNING
+        return Finding(check, level, "was never evaluated", values)
+    if interval is not None and now - last > LATE_TICKS * interval:
+        message = f"was last evaluated at {iso_time(last)}, though the daemon runs"
+        return Finding(check, HealthLevel.WARNING, message, values)
+    return Finding(check, HealthLevel.OK, f"last evaluated at {iso_time(last)}", values)
+
+
+def _waiting(instance: dg.DagsterInstance, workspace: Workspace) -> Finding:
+    """The uploads by state, as the sensor `new_uploads` last saw them."""
+    path = ledger_path(instance, workspace)
+    if not path.is_file():
+        return healthy("waiting", "the sensor new_uploads has seen no upload yet")
+    try:
+        with Ledger.open(path) as ledger:
+            counts = ledger.counts()
+    except StorageError as error:
+        return Finding("waiting", HealthLevel.ERROR, str(error))
+    waiting = counts.get(UploadState.PENDING, 0) + counts.get(UploadState.REQUESTED, 0)
+    values = {state.value: counts.get(state, 0) for state in UploadState}
+    return healthy("waiting", f"{waiting} uploads wait for a run", **values)
+
+
+def iso_time(timestamp: float | None) -> str | None:
+    """Epoch seconds as ISO 8601 in UTC, to the second."""
+    if timestamp is None:
+        return None
+    return datetime.fromtimestamp(timestamp, UTC).isoformat(timespec="seconds")

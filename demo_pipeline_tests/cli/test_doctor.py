@@ -1,0 +1,167 @@
+"""`demo-pipeline doctor`: what it finds, and its exit code."""
+
+import json
+import os
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from demo_pipeline.cli.app import app
+from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.pipeline.health import (
+    LOW_BYTES,
+    VERY_LOW_BYTES,
+    HealthLevel,
+    examine_workspace,
+    space_finding,
+)
+from demo_pipeline.pipeline.quarantine import quarantine_demonstration
+from demo_pipeline.problems import Problem
+from demo_pipeline.settings import Settings
+from demo_pipeline.storage.objects.object_store import list_all
+from demo_pipeline.storage.objects.s3_objects import S3Objects
+
+
+class Patient:
+    """Roots and a Dagster home under one folder, and the command run on them."""
+
+    def __init__(self, root: Path, patch: pytest.MonkeyPatch) -> None:
+        self.root = root
+        for name in ("uploads", "store", "home"):
+            (root / name).mkdir()
+        (root / "home" / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
+        patch.setenv("DAGSTER_HOME", str(root / "home"))
+        for name in ("uploads", "store", "cache"):
+            patch.setenv(f"DEMO_PIPELINE_{name.upper()}", str(root / name))
+
+    def doctor(self, *arguments: str) -> tuple[int, dict[str, dict[str, Any]]]:
+        """The exit code, and check → finding."""
+        result = CliRunner().invoke(app, ["doctor", "--json", *arguments])
+        report = json.loads(result.stdout)
+        found = {finding["check"]: finding for finding in report["findings"]}
+        levels = [finding["level"] for finding in found.values()]
+        assert report["errors"] == levels.count("error")
+        assert report["warnings"] == levels.count("warning")
+        assert report["healthy"] is (report["errors"] == 0)
+        return result.exit_code, found
+
+
+@pytest.fixture
+def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Patient:
+    return Patient(tmp_path, monkeypatch)
+
+
+def test_an_installation_that_works_is_healthy(patient: Patient) -> None:
+    code, found = patient.doctor()
+    assert code == 0
+    assert {finding["level"] for finding in found.values()} == {"ok"}
+    assert found["versions"]["values"]["dagster"].startswith("1.13.")
+    assert "sensor new_uploads" in found
+    assert list((patient.root / "store").iterdir()) == []
+    shown = CliRunner().invoke(app, ["doctor"])
+    assert shown.exit_code == 0
+    assert "ok      store: " in shown.stdout
+    assert shown.stdout.endswith("0 errors, 0 warnings\n")
+
+
+def test_a_store_need_not_exist_yet(patient: Patient) -> None:
+    (patient.root / "store").rmdir()
+    code, _ = patient.doctor()
+    assert code == 0
+
+
+def test_roots_that_cannot_be_used_are_errors(patient: Patient) -> None:
+    for name in ("uploads", "store"):
+        (patient.root / name).rmdir()
+    (patient.root / "store").write_text("a file")
+    code, found = patient.doctor()
+    assert code == 1
+    assert found["uploads"]["level"] == found["store"]["level"] == "error"
+    assert "no such folder" in found["uploads"]["message"]
+    assert "NotADirectoryError" in found["store"]["message"]
+
+
+def test_quarantined_demonstrations_are_a_warning(patient: Patient) -> None:
+    store = Workspace.open(Settings()).store
+    problem = Problem("torn", "meta.json", "is torn")
+    quarantine_demonstration(store, "one", "events", None, "1", problems=[problem])
+    code, found = patient.doctor()
+    assert code == 0
+    assert found["quarantine"]["level"] == "warning"
+    assert found["quarantine"]["values"] == {"quarantined": 1}
+    assert patient.doctor("--strict")[0] == 1
+
+
+def test_what_dead_processes_left_is_a_warning_until_it_is_pruned(patient: Patient) -> None:
+    store = Workspace.open(Settings()).store
+    left = patient.root / "store" / ".staging" / "events" / ".left"
+    left.mkdir(parents=True)
+    assert patient.doctor()[1]["leftovers"]["level"] == "ok"  # it may still be in use
+    os.utime(left, (1000, 1000))
+    assert patient.doctor()[1]["leftovers"]["values"] == {"leftovers": 1}
+    with store.stage("events/one") as living:
+        os.utime(living.directory, (1000, 1000))
+        assert patient.doctor()[1]["leftovers"]["values"] == {"leftovers": 1}
+    store.collect(0, time.time())
+    assert patient.doctor()[1]["leftovers"]["level"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("free", "level"),
+    [
+        (LOW_BYTES, HealthLevel.OK),
+        (LOW_BYTES - 1, HealthLevel.WARNING),
+        (VERY_LOW_BYTES - 1, HealthLevel.ERROR),
+    ],
+)
+def test_little_space_is_noticed_before_it_is_gone(free: int, level: HealthLevel) -> None:
+    finding = space_finding("store", Path("/disk"), free)
+    assert finding.level is level
+    assert ("prune" in finding.message) is (level is not HealthLevel.OK)
+
+
+def test_a_home_without_limits_for_runs_is_a_warning(patient: Patient) -> None:
+    (patient.root / "home" / "dagster.yaml").unlink()
+    assert patient.doctor()[1]["dagster_home"]["level"] == "warning"
+
+
+def test_a_broken_instance_is_an_error_and_no_crash(patient: Patient) -> None:
+    (patient.root / "home" / "dagster.yaml").write_text("nonsense: [")
+    code, found = patient.doctor()
+    assert code == 1
+    assert found["instance"]["level"] == "error"
+
+
+def test_a_daemon_is_missed_when_it_is_expected(patient: Patient) -> None:
+    assert patient.doctor()[1]["daemon"]["level"] == "ok"
+    code, found = patient.doctor("--expect-daemon")
+    assert code == 1
+    assert "never seen" in found["daemon"]["message"]
+
+
+def test_a_store_in_a_bucket_is_tried_and_left_as_it_was(
+    seaweedfs_url: str, patient: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DEMO_PIPELINE_STORE", f"{seaweedfs_url}/store")
+    code, found = patient.doctor()
+    assert code == 0
+    assert found["store"]["level"] == "ok"
+    assert list(list_all(S3Objects(seaweedfs_url))) == []
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")  # nothing listens there
+    code, found = patient.doctor()
+    assert code == 1
+    assert found["store"]["level"] == "error"
+
+
+def test_free_space_is_measured_once_per_file_system(patient: Patient) -> None:
+    workspace = Workspace.open(Settings())
+    usage = SimpleNamespace(free=10**12)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("shutil.disk_usage", lambda _: usage)
+        spaces = [f for f in examine_workspace(workspace) if f.check == "free_space"]
+    assert [space.values["free_bytes"] for space in spaces] == [10**12]
+    assert patient.root.is_dir()

@@ -1,0 +1,111 @@
+"""What the doctor finds in an instance: hanging runs, the daemon, sensors, waiting uploads."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import dagster as dg
+import pytest
+from dagster._core.scheduler.instigation import TickStatus
+from dagster._daemon.types import DaemonHeartbeat
+
+from demo_pipeline.defs import instance_health
+from demo_pipeline.pipeline.health import Finding, HealthLevel
+from demo_pipeline_tests.defs.bench import Bench, bench, ticked
+from demo_pipeline_tests.uploads import upload
+
+NOW = 1_800_000_000.0
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    with bench(tmp_path, kept=True) as opened:
+        monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
+        (tmp_path / "home" / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
+        yield opened
+
+
+def found(made: Bench, **options: bool) -> dict[str, Finding]:
+    workspace, options = made.workspace, {"expect_daemon": False, **options}
+    return {f.check: f for f in instance_health.examine_instance(workspace, **options)}
+
+
+def start_run(made: Bench) -> str:
+    """A run that began and whose process is gone."""
+    job = made.definitions.resolve_job_def("register_uploads")
+    run = made.instance.create_run_for_job(job, status=dg.DagsterRunStatus.STARTED)
+    made.instance.report_engine_event("began", run)
+    return run.run_id
+
+
+def beat(instance: dg.DagsterInstance, seconds_ago: float) -> None:
+    instance.add_daemon_heartbeat(DaemonHeartbeat(time.time() - seconds_ago, "SENSOR", "1", []))
+
+
+def test_a_run_without_a_word_for_hours_is_named(
+    made: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_id = start_run(made)
+    assert found(made)["runs"].level is HealthLevel.OK
+    monkeypatch.setattr(instance_health, "STALE_RUN_SECONDS", -1.0)
+    stale = found(made)["runs"]
+    assert stale.level is HealthLevel.ERROR
+    assert stale.values == {"running": 1, "stale": [run_id]}
+    assert run_id[:8] in stale.message
+
+
+def test_a_daemon_that_died_is_an_error_as_soon_as_runs_wait_for_it(made: Bench) -> None:
+    beat(made.instance, seconds_ago=3600)
+    assert found(made)["daemon"].level is HealthLevel.OK
+    job = made.definitions.resolve_job_def("register_uploads")
+    made.instance.create_run_for_job(job, status=dg.DagsterRunStatus.NOT_STARTED)
+    assert found(made)["daemon"].level is HealthLevel.ERROR
+    beat(made.instance, seconds_ago=10)
+    assert found(made)["daemon"].level is HealthLevel.OK
+    assert "1 runs queued" in found(made, expect_daemon=True)["daemon"].message
+
+
+def test_waiting_uploads_are_counted_from_the_ledger(made: Bench, recording: Path) -> None:
+    assert "has seen no upload" in found(made)["waiting"].message
+    made.catalogue()
+    upload(recording, made.uploads, "whole")
+    (upload(recording, made.uploads, "partial") / "recording.mp4").unlink()
+    for _ in range(3):
+        ticked(made, "new_uploads")
+    waiting = found(made)["waiting"]
+    assert waiting.values == {"pending": 1, "requested": 1, "accepted": 0, "gone": 0}
+    assert waiting.message == "2 uploads wait for a run"
+
+
+def sensor(
+    status: TickStatus | None, age: float = 5, *, running: bool = True, interval: int | None = 30
+) -> Finding:
+    """What is found about a sensor whose last tick was so and so many seconds ago."""
+    ticks = [] if status is None else [SimpleNamespace(timestamp=NOW - age, status=status)]
+    instance: Any = SimpleNamespace(get_ticks=lambda *_, **__: ticks)
+    state: Any = SimpleNamespace(instigator_origin_id="o", selector_id="s", is_running=running)
+    return instance_health._sensor(instance, "new_uploads", state, NOW, interval)
+
+
+@pytest.mark.parametrize(
+    ("finding", "level"),
+    [
+        (sensor(TickStatus.SKIPPED), HealthLevel.OK),
+        (sensor(TickStatus.FAILURE), HealthLevel.ERROR),
+        (sensor(TickStatus.SUCCESS, age=301), HealthLevel.WARNING),
+        (sensor(TickStatus.SUCCESS, age=86_400, interval=None), HealthLevel.OK),
+        (sensor(TickStatus.SUCCESS, running=False), HealthLevel.WARNING),
+        (sensor(None), HealthLevel.WARNING),
+        (sensor(None, interval=None), HealthLevel.OK),
+    ],
+    ids=["evaluated", "failed", "late", "no daemon", "off", "never", "never, no daemon"],
+)
+def test_the_last_evaluation_of_a_sensor_is_judged(finding: Finding, level: HealthLevel) -> None:
+    assert finding.level is level
+    assert finding.check == "sensor new_uploads"
+
+
+def test_a_time_is_in_utc() -> None:
+    assert instance_health.iso_time(NOW) == "2027-01-15T08:00:00+00:00"

@@ -59,6 +59,9 @@ class LimitSettings(Section):
     cpu_seconds_per_action: float = Field(2, ge=0, description="0.1 is needed (measured)")
 
 
+DEFAULT_LIMITS = LimitSettings()
+
+
 class ActionSettings(Section):
     """How raw input becomes actions (Event Processing of Training Gym recordings)."""
 

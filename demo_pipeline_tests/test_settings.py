@@ -51,12 +51,11 @@ REMOVED = {
     "datasets.include_leaky": "use include_avoidable_leaks and include_unavoidable_leaks",
 }
 TYPED = "4711-unfit"
-# Hashes of the default settings in manifests written before any setting was renamed or removed;
-# of `actions` since it has `key_run_gap_ms`.
+# Hashes of the default settings in manifests written before any setting was renamed or removed.
 RECORDED = {
     "raw_recordings": "fc0e595271379fa57387bf8de5205b5dbf2bf964cf7eb50ca1e5271779dce467",
     "events": "fc0e595271379fa57387bf8de5205b5dbf2bf964cf7eb50ca1e5271779dce467",
-    "actions": "585eff07f2eed00dd3aee1a8ab5466b05965aa0626e7898d268dccf55fa373ea",
+    "actions": "8d7e25b7765c3ec6f838ce12e033ed302206244a2e2f2fc932218e43b0696599",
     "screenshots": "fd1b087df38b24d2f107265e7c28410a90a5035edc18efbfa57ef6f6194dd245",
     "ui_trees": "fd1b087df38b24d2f107265e7c28410a90a5035edc18efbfa57ef6f6194dd245",
     "trajectories": "d1dc50e5e1e4c368a02a3f97bd8e35096ea1933307c459848d85313b3bc10306",

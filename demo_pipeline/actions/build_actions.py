@@ -24,7 +24,7 @@ from demo_pipeline.actions.inputs import inputs_of
 from demo_pipeline.actions.repair import Repairs, repair
 from demo_pipeline.actions.segmentation import Segmentation, segment
 from demo_pipeline.common.parquet import read_table, schema_problems, write_table
-from demo_pipeline.common.recording_files import DEFAULT_LIMITS, LOG_FILE
+from demo_pipeline.common.recording_files import LOG_FILE
 from demo_pipeline.formats.demonstration.event_types import (
     INPUT_EVENTS,
     KEY_EVENTS,
@@ -34,7 +34,7 @@ from demo_pipeline.problems import Problem
 from demo_pipeline.recording.event_tables import REJECTED_SCHEMA
 from demo_pipeline.recording.events import DEFECT_REMEDY, REJECTED_FILE, read_events, too_many
 from demo_pipeline.recording.key_vocabulary import platform_of_keys, public_name
-from demo_pipeline.settings import ActionSettings
+from demo_pipeline.settings import DEFAULT_LIMITS, ActionSettings
 
 MAX_PREVIEW = 50  # actions in the summary
 _LOG = logging.getLogger(__package__)

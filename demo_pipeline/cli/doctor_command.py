@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from demo_pipeline.cli.console import print_line
-from demo_pipeline.cli.environment import INVALID, OK, usable_settings, use_dagster_home
+from demo_pipeline.cli.environment import INVALID, OK, set_dagster_home, usable_settings
 
 if TYPE_CHECKING:
     from demo_pipeline.pipeline.health import Finding
@@ -35,7 +35,7 @@ def doctor(
     from demo_pipeline.pipeline.health import HealthLevel, examine_workspace
 
     workspace = Workspace.open(usable_settings())
-    use_dagster_home()
+    set_dagster_home()
     findings = [
         *examine_workspace(workspace),
         *examine_instance(workspace, expect_daemon=expect_daemon),

@@ -41,15 +41,21 @@ def dagster_home() -> Path:
     return Path(os.environ.get("DAGSTER_HOME") or project_root()).expanduser().absolute()
 
 
-def use_dagster_home() -> None:
-    """Have Dagster record runs in DAGSTER_HOME, by default the checkout, which has to be usable."""
-    from demo_pipeline.defs.instance_check import InstanceError, require_instance
-
+def set_dagster_home() -> Path:
+    """Set DAGSTER_HOME, by default to the checkout, whether or not Dagster can use it."""
     home = dagster_home()
     if not home.is_dir():
         print_error(f"DAGSTER_HOME {home}: no such directory; create it, or unset the variable")
         raise typer.Exit(USAGE)
     os.environ["DAGSTER_HOME"] = str(home)
+    return home
+
+
+def use_dagster_home() -> None:
+    """Have Dagster record runs in DAGSTER_HOME, by default the checkout, which has to be usable."""
+    from demo_pipeline.defs.instance_check import InstanceError, require_instance
+
+    home = set_dagster_home()
     try:
         require_instance(home)
     except InstanceError as error:

@@ -1,18 +1,36 @@
 """The three files that make up a recording: their names, and how large they may be."""
 
 from collections.abc import Mapping
+from typing import Protocol
 
 from demo_pipeline.problems import Problem
-from demo_pipeline.settings import LimitSettings
 
 LOG_FILE = "input_log.jsonl"
 META_FILE = "meta.json"
 VIDEO_FILE = "recording.mp4"
-DEFAULT_LIMITS = LimitSettings()
 RECORDING_FILES = (LOG_FILE, META_FILE, VIDEO_FILE)
 
 
-def oversized_files(sizes: Mapping[str, int], limits: LimitSettings) -> list[Problem]:
+class FileLimits(Protocol):
+    """The settings that limit the size of each file, in bytes."""
+
+    @property
+    def max_log_bytes(self) -> int:
+        """Of input_log.jsonl."""
+        ...
+
+    @property
+    def max_meta_bytes(self) -> int:
+        """Of meta.json."""
+        ...
+
+    @property
+    def max_video_bytes(self) -> int:
+        """Of recording.mp4."""
+        ...
+
+
+def oversized_files(sizes: Mapping[str, int], limits: FileLimits) -> list[Problem]:
     """A problem for each file that is larger than it may be; found before anything is read.
 
     Args:

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 from demo_pipeline.common.parquet import TableWriter, read_rows, read_table, schema_problems
-from demo_pipeline.common.recording_files import DEFAULT_LIMITS, LOG_FILE
+from demo_pipeline.common.recording_files import LOG_FILE
 from demo_pipeline.formats.demonstration.event_types import EventType, public_event_name
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.event_tables import (
@@ -29,7 +29,7 @@ from demo_pipeline.recording.event_tables import (
 from demo_pipeline.recording.input_log import parse_log
 from demo_pipeline.recording.log_lines import BUFFER_BYTES
 from demo_pipeline.recording.time_units import TimeUnit, find_time_unit, time_unit_problems
-from demo_pipeline.settings import RecordingSettings
+from demo_pipeline.settings import DEFAULT_LIMITS, RecordingSettings
 
 EVENTS_FILE = "events.parquet"
 REJECTED_FILE = "rejected.parquet"

@@ -16,7 +16,6 @@ from demo_pipeline.common.hardlinks import link_or_copy
 from demo_pipeline.common.hashing import combined_digest, file_digest
 from demo_pipeline.common.json_files import dump_json
 from demo_pipeline.common.recording_files import (
-    DEFAULT_LIMITS,
     LOG_FILE,
     META_FILE,
     RECORDING_FILES,
@@ -27,7 +26,7 @@ from demo_pipeline.common.system_errors import raise_system_trouble
 from demo_pipeline.formats.demonstration.meta import Meta, read_meta
 from demo_pipeline.problems import DemonstrationError, Problem, Severity
 from demo_pipeline.recording.video_probe import VideoProbe, probe_video
-from demo_pipeline.settings import LimitSettings, RecordingSettings
+from demo_pipeline.settings import DEFAULT_LIMITS, LimitSettings, RecordingSettings
 
 MANIFEST_FILE = "manifest.json"
 _REBUILD = "process this demonstration again, from the uploaded files on"

@@ -12,6 +12,7 @@ import pytest
 from demo_pipeline.cli.app import main
 from demo_pipeline.defs import demonstration_assets, local_execution
 from demo_pipeline.defs.code_location import build_defs
+from demo_pipeline.defs.run_results import run_errors
 from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline_tests.defs.bench import Bench, bench, launched, ticked
@@ -103,7 +104,7 @@ def test_the_message_of_a_defect_that_quotes_typed_text_is_left_out(
     for name in ("uploads", "store"):
         monkeypatch.setenv(f"DEMO_PIPELINE_{name.upper()}", str(tmp_path / name))
     monkeypatch.setenv("DEMO_PIPELINE_OSWORLD_TASKS", str(tmp_path / "tasks"))
-    monkeypatch.setattr(local_execution, "_pool", ThreadPoolExecutor)
+    monkeypatch.setattr(local_execution, "worker_pool", ThreadPoolExecutor)
     monkeypatch.setattr(sys, "argv", ["demo-pipeline", "run"])
     crash(monkeypatch, stage, ValueError(f"cannot place {TYPED!r}"))
     with pytest.raises(SystemExit) as ended:
@@ -126,7 +127,5 @@ def test_a_storage_error_keeps_its_message_and_loses_its_cause(
         upload(recording, made.uploads, "one")
         crash(monkeypatch, "events", StorageError("the disk is full; make room"))
         result = replace(made, definitions=build_defs(made.settings)).process("one")
-        assert local_execution._errors(result) == [
-            "events: StorageError: the disk is full; make room"
-        ]
+        assert run_errors(result) == ["events: StorageError: the disk is full; make room"]
     assert holding((tmp_path / "home").rglob("*"), "LookupError: ") == []

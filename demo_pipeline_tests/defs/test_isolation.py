@@ -98,7 +98,7 @@ def test_the_command_line_selects_and_runs_the_others(
 ) -> None:
     for first in (1, 2, 3):
         failing, _ = with_failing(made.workspace, error, first)
-        chosen = run_commands._select(failing, None, ["a", "bad", "z"], force=False, retry=True)
+        chosen = run_commands._select(failing, None, ["a", "bad", "z"], forced=(), retry=True)
         assert chosen.todo == ["a", "bad", "z"]
 
     def one(_: object, key: str, *, force: bool) -> DemonstrationOutcome:

@@ -132,7 +132,7 @@ def test_no_canary_is_in_any_log_check_or_error(
             made.run(job)
         actions = made.workspace.store.current("actions/demo0")
         assert actions is not None
-        assert actions.manifest.summary["unknown_keys"] == ["(unnamed)"]
+        assert actions.manifest.summary["unknown_keys"] == ["unknown key, 14 characters"]
         shown = capfd.readouterr()
         logged = f"{caplog.text}\n{shown.out}\n{shown.err}"
         assert "type(26 chars)" in logged

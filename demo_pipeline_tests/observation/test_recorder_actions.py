@@ -13,6 +13,7 @@ from demo_pipeline.observation.frames.screenshot_checks import (
     check_frames_present,
     check_screenshot_files,
 )
+from demo_pipeline.observation.frames.video_frames import Span
 from demo_pipeline_tests.observation.made import Observed, cut_video, observe
 from demo_pipeline_tests.simulator.desktop import Box, Desktop, Effect, Widget
 from demo_pipeline_tests.simulator.form import DESKTOP, SMALL
@@ -37,6 +38,7 @@ RECORDER = (
 LABEL = Widget("Note", "label", Box(240, 800, 500, 60), "Form", text="Nothing to press")
 WORK = (click("Agree"), click("Name"), type_text("Ab"))
 STOP = hotkey("ctrl", "shift", "f9")
+FILMED = Span(float("-inf"), float("inf"))
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ def seen(
     edit(folder)
     observed = observe(folder, root / "store", truth)
     trees = [{"target_id": None}] * len(observed.rows)
-    steps = build_steps(observed.actions, observed.rows, trees, observed.evidence)
+    steps = build_steps(observed.actions, observed.rows, trees, observed.evidence, FILMED)
     return Seen(observed, steps)
 
 

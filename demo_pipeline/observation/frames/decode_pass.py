@@ -12,6 +12,7 @@ from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.actions.wheel import WheelVote
 from demo_pipeline.common.recording_files import VIDEO_FILE
 from demo_pipeline.observation.calibration.calibrate import Calibration
+from demo_pipeline.observation.calibration.clock import Clock
 from demo_pipeline.observation.frames.action_frames import ActionFrames
 from demo_pipeline.observation.frames.change_detection import ChangeDetector
 from demo_pipeline.observation.frames.final_frame import FinalFrame
@@ -136,11 +137,8 @@ def run_decode_pass(
         targets=targets,
         frame_s=video.frame_s,
     )
-    video_end = float(video.times[-1])
-    ends = [clock.video_time(action.end_ms) for action in actions]
-    until = clock.video_time(recorder_stop.known_ms) if recorder_stop.known_ms else float("inf")
-    final = FinalFrame(min(video_end, max(ends, default=float("inf"))), until)
-    stop = StopEffect(recorder_stop.possible, clock, video_end)
+    final = _final_frame(video, clock, actions, recorder_stop)
+    stop = StopEffect(recorder_stop.possible, clock, float(video.times[-1]))
     witness = PointerWitness(
         pointer, calibration.canvas, seen_before=calibration.scale_method == "pixels"
     )
@@ -158,6 +156,15 @@ def run_decode_pass(
         witness.result(),
         decoded.frames,
     )
+
+
+def _final_frame(
+    video: RecordedVideo, clock: Clock, actions: Sequence[Action], recorder_stop: RecorderStop
+) -> FinalFrame:
+    """The observer for final.png: after the last action, and before the recorder was stopped."""
+    ends = [clock.video_time(action.end_ms) for action in actions]
+    until = clock.video_time(recorder_stop.known_ms) if recorder_stop.known_ms else float("inf")
+    return FinalFrame(min(float(video.times[-1]), max(ends, default=float("inf"))), until)
 
 
 def show_frames(

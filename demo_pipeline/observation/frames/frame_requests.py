@@ -82,12 +82,10 @@ def request_frames(
     clock, screen = calibration.clock, calibration.screen
     lead_s = lead_seconds(clock, frame_s, settings)
     requests: list[FrameRequest] = []
-    since_ms = float("-inf")
-    after_pause = False
+    since_ms, after_pause = float("-inf"), False
     response_box: PixelBox | None = None
     for action in actions:
-        pause = action.action_type == "pause"
-        part = screen.at(action.press_ms)
+        pause, part = action.action_type == "pause", screen.at(action.press_ms)
         canvas = part.canvas or calibration.canvas
         since_ms = max(since_ms, part.from_ms)
         press, since = clock.video_time(action.press_ms), clock.video_time(since_ms)

@@ -28,7 +28,7 @@ from demo_pipeline.recording.video_probe import (
 PATCH_PX = 24  # pixels; holds most of a pointer, and the error of its place in a frame
 SAMPLE_STEP = 4  # pixels from one luma sample to the next, both ways
 TIME_TOLERANCE_S = 1e-9  # seconds; less than any PTS unit: rounding of a time
-GLANCE_ROWS, GLANCE_PERIOD = (0, 12, 20), 32  # no 12 rows, and no line of text, in between
+GLANCE_ROWS, GLANCE_PERIOD = (0, 12, 20, 24), 32  # no 12 rows, and no line of text, in between
 _B = int(PictureType.B)
 _PLANAR = frozenset({"yuv420p", "yuvj420p", "yuv422p", "yuv444p", "yuvj444p", "nv12", "gray"})
 
@@ -84,7 +84,7 @@ class Frame:
 
     @cached_property
     def glance(self) -> Luma:
-        """Three eighths of the rows of `luma`; all rows when reading single rows is not cheap."""
+        """Half of the rows of `luma`; all rows when reading single rows is not cheap."""
         if not self._is_plain:
             return self.luma
         return np.concatenate([self._narrowed(first, GLANCE_PERIOD) for first in GLANCE_ROWS])

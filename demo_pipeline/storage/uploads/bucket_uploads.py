@@ -15,13 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from demo_pipeline.common.process_identity import has_ended, this_process
-from demo_pipeline.common.recording_files import (
-    DEFAULT_LIMITS,
-    RECORDING_FILES,
-    oversized_files,
-)
+from demo_pipeline.common.recording_files import RECORDING_FILES, oversized_files
 from demo_pipeline.problems import DemonstrationError
-from demo_pipeline.settings import LimitSettings
+from demo_pipeline.settings import DEFAULT_LIMITS, LimitSettings
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.ids import safe_id
 from demo_pipeline.storage.objects.object_store import (

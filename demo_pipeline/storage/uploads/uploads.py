@@ -8,8 +8,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
-from demo_pipeline.common.recording_files import DEFAULT_LIMITS
-from demo_pipeline.settings import LimitSettings
+from demo_pipeline.settings import DEFAULT_LIMITS, LimitSettings
 from demo_pipeline.storage.objects.object_store import Objects
 from demo_pipeline.storage.objects.urls import is_bucket, local_path
 from demo_pipeline.storage.uploads.bucket_uploads import BucketUploads

@@ -5,7 +5,7 @@ from typing import Any
 import av
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from demo_pipeline.observation.frames.change_detection import (
@@ -98,6 +98,9 @@ def areas(draw: st.DrawFn) -> PixelBox:
 
 @settings(max_examples=100, deadline=None)
 @given(areas(), st.integers(11, 64))
+@example(PixelBox(0, 22, 891, 83), 11)
+@example(PixelBox(228, 389, 859, 289), 16)  # lines as far apart as the rows of a glance
+@example(PixelBox(276, 302, 1290, 86), 11)
 def test_text_that_changes_much_of_the_screen_shows_at_a_glance(area: PixelBox, line: int) -> None:
     before, after = page(1, area, line), page(2, area, line)
     if COMPARE.between(before.luma, after.luma, key_frame=False).is_large:
@@ -136,5 +139,5 @@ def test_no_bar_across_the_screen_lies_between_the_rows_of_a_glance(
 
 def test_a_pointer_is_not_large_at_a_glance() -> None:
     before, after = page(1, PixelBox(0, 0, 0, 0), 20), page(1, PixelBox(400, 300, 24, 24), 6)
-    assert before.glance.size < before.luma.size / 2
+    assert before.glance.size <= before.luma.size / 2
     assert not may_be_large(before.glance, after.glance)

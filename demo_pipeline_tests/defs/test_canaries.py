@@ -127,5 +127,7 @@ def test_a_storage_error_keeps_its_message_and_loses_its_cause(
         upload(recording, made.uploads, "one")
         crash(monkeypatch, "events", StorageError("the disk is full; make room"))
         result = replace(made, definitions=build_defs(made.settings)).process("one")
-        assert run_errors(result) == ["events: StorageError: the disk is full; make room"]
+        assert run_errors(result) == [
+            "events: waiting: the disk is full; make room; it is tried again by itself"
+        ]
     assert holding((tmp_path / "home").rglob("*"), "LookupError: ") == []

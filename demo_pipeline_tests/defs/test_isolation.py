@@ -106,7 +106,7 @@ def test_the_command_line_selects_and_runs_the_others(
             raise error
         return DemonstrationOutcome(key, "done", {"force": force})
 
-    monkeypatch.setattr(local_execution, "_pool", ThreadPoolExecutor)
+    monkeypatch.setattr(local_execution, "worker_pool", ThreadPoolExecutor)
     monkeypatch.setattr(local_execution, "_process_one", one)
     found = {
         outcome.demonstration: outcome

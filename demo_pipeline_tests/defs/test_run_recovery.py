@@ -222,12 +222,13 @@ class TestOnAnotherHost:
             assert close_dead_runs(made.instance) == []
 
     def test_a_process_shows_that_it_lives(
-        self, made: Bench, monkeypatch: pytest.MonkeyPatch
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(run_recovery, "BEAT_SECONDS", 0.01)
+        monkeypatch.setattr(run_recovery, "BEAT_SECONDS", 0.05)
         key = run_recovery._beat_key(this_process())
         seen = set()
-        with heartbeat(made.instance):
+        # Files, as in production: tables in memory cannot be read while another thread writes.
+        with bench(tmp_path, kept=True) as made, heartbeat(made.instance):
             end = time.monotonic() + 20
             while len(seen) < 3 and time.monotonic() < end:
                 seen |= set(made.instance.daemon_cursor_storage.get_cursor_values({key}).values())

@@ -20,7 +20,7 @@ STALE := $(shell [ ! -e $(VENV) ] || { [ -e $(BIN)/python ] && { [ ! -e $(BIN)/d
 .DELETE_ON_ERROR:
 PROPERTY_EXAMPLES ?= 3000
 
-.PHONY: help setup setup-dev demo demo-s3 ui test golden code-versions docs notebook property fuzz simulate lint clean clean-store
+.PHONY: help setup setup-dev demo demo-s3 ui test fast lock golden code-versions docs notebook property fuzz simulate lint clean clean-store
 
 help:
 	@echo 'First commands'
@@ -30,6 +30,7 @@ help:
 	@echo 'Working with it'
 	@echo '  make ui             open the Dagster UI on http://127.0.0.1:$(PORT) (another: PORT=3001)'
 	@echo '  make demo-s3        watch uploads in a bucket become datasets (KEEP=1 leaves the UI running)'
+	@echo '  make fast           the tests of a minute: formats, logs, settings, layers, packaging'
 	@echo '  make golden         write the golden outputs again, after an intended change'
 	@echo '  make code-versions  record the code that every stage runs, after its code version was raised'
 	@echo '  make docs           write the pages that are generated from the code anew'
@@ -38,6 +39,7 @@ help:
 	@echo '  make fuzz           a million damaged lines and 2,000 damaged logs (some minutes)'
 	@echo '  make simulate       60,000 simulated uploads, with kills and a lost ledger (some minutes)'
 	@echo '  make lint           ruff (rules and format) and mypy'
+	@echo '  make lock           write requirements.lock from constraints.txt'
 	@echo '  make setup          install into $(VENV)/'
 	@echo '  make setup-dev      the same, with the packages for tests and lint'
 	@echo '  make clean          remove $(VENV)/ and the caches'
@@ -95,7 +97,16 @@ ui: setup
 	@$(AT_HOME) $(BIN)/dagster dev --host 127.0.0.1 --port $(PORT)
 
 test: setup-dev
-	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
+	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --cov
+
+fast: setup-dev
+	@cd demo_pipeline_tests && ../$(BIN)/python -m pytest -x common formats recording \
+	  test_architecture.py test_packaging.py test_problems.py test_settings.py
+
+lock: setup-dev
+	@$(BIN)/python -m pip install --quiet uv
+	@$(BIN)/uv pip compile pyproject.toml --constraint constraints.txt --universal --python-version 3.11 \
+	  --generate-hashes --no-annotate --no-header --no-emit-index-url --quiet --output-file requirements.lock
 
 golden: setup-dev
 	@$(BIN)/python -m demo_pipeline_tests.golden outputs

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from importlib.metadata import packages_distributions
+from importlib.metadata import distribution, packages_distributions
 from pathlib import Path
 
 import dagster as dg
@@ -49,6 +49,13 @@ def pins() -> dict[str, str]:
     lines = (ROOT / "constraints.txt").read_text().splitlines()
     pairs = [line.split("==") for line in lines if line and not line.startswith("#")]
     return {canonicalize_name(name): version for name, version in pairs}
+
+
+def lock_pins() -> dict[str, str]:
+    """Name -> version in requirements.lock."""
+    text = (ROOT / "requirements.lock").read_text()
+    entries = re.findall(r"^([\w.-]+)==([\w.+!]+)", text, re.MULTILINE)
+    return {canonicalize_name(name): version for name, version in entries}
 
 
 def imported_packages(folder: str) -> dict[str, str]:
@@ -193,6 +200,41 @@ class TestDependencies:
         assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[A-Za-z0-9.+!]+", line) for line in entries)
         assert entries == sorted(entries, key=str.upper)
         assert len(pins()) == len(entries)
+
+    def test_the_lock_holds_the_pinned_versions_of_what_the_project_needs_with_hashes(self) -> None:
+        pinned, locked = pins(), lock_pins()
+        assert set(requirements()) <= set(locked)
+        assert {name: v for name, v in locked.items() if pinned.get(name) != v} == {}
+        entries = re.split(r"^(?=\w)", (ROOT / "requirements.lock").read_text(), flags=re.MULTILINE)
+        assert [e.split("==")[0] for e in entries if e and "--hash=sha256:" not in e] == []
+
+    def test_every_package_that_an_installed_one_asks_for_is_locked(self) -> None:
+        locked = lock_pins()
+        asked = {
+            canonicalize_name(requirement.name): name
+            for name in locked
+            for requirement in map(Requirement, distribution(name).requires or [])
+            if not requirement.marker or requirement.marker.evaluate({"extra": ""})
+        }
+        assert {name: by for name, by in asked.items() if name not in locked} == {}
+
+    def test_the_page_of_licences_lists_every_locked_package_once(self) -> None:
+        page = (ROOT / "docs" / "dependencies.md").read_text()
+        rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", page, re.MULTILINE)[2:]
+        listed = [name for _, names in rows for name in names.strip().split(", ")]
+        assert sorted(listed) == sorted(lock_pins())
+
+    def test_the_page_of_licences_says_what_the_packages_say(self) -> None:
+        page = (ROOT / "docs" / "dependencies.md").read_text()
+        stated = {
+            name: expression
+            for name in lock_pins()
+            if (expression := distribution(name).metadata.get("License-Expression"))
+        }
+        rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", page, re.MULTILINE)[2:]
+        written = {name: row for row, names in rows for name in names.strip().split(", ")}
+        assert len(stated) > len(written) / 2
+        assert {name: said for name, said in stated.items() if written[name] != said} == {}
 
 
 class TestVersion:

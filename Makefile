@@ -106,7 +106,8 @@ fast: setup-dev
 lock: setup-dev
 	@$(BIN)/python -m pip install --quiet uv
 	@$(BIN)/uv pip compile pyproject.toml --constraint constraints.txt --universal --python-version 3.11 \
-	  --generate-hashes --no-annotate --no-header --no-emit-index-url --quiet --output-file requirements.lock
+	  --generate-hashes --no-strip-extras --no-annotate --no-header --no-emit-index-url \
+	  --quiet --output-file requirements.lock
 
 golden: setup-dev
 	@$(BIN)/python -m demo_pipeline_tests.golden outputs

@@ -54,7 +54,7 @@ def pins() -> dict[str, str]:
 def lock_pins() -> dict[str, str]:
     """Name -> version in requirements.lock."""
     text = (ROOT / "requirements.lock").read_text()
-    entries = re.findall(r"^([\w.-]+)==([\w.+!]+)", text, re.MULTILINE)
+    entries = re.findall(r"^([\w.-]+)(?:\[[\w,-]+\])?==([\w.+!]+)", text, re.MULTILINE)
     return {canonicalize_name(name): version for name, version in entries}
 
 

@@ -8,7 +8,9 @@ from functools import cache
 
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, QUARANTINE_STAGE, TASKS_STAGE
 from demo_pipeline.pipeline.demonstration_stages import STAGES
+from demo_pipeline.pipeline.stage_types import DatasetStage, Stage
 
+_ALL: tuple[Stage | DatasetStage, ...] = (*STAGES, *DATASET_STAGES)
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _EDGE = 126, 30, 18, 12, 10
 _COLOURS = {
     "recording": "#dbeafe",
@@ -21,7 +23,7 @@ _COLOURS = {
 
 def asset_inputs() -> dict[str, tuple[str, ...]]:
     """Asset → the assets that it reads, those that follow from others left out."""
-    inputs = {stage.name: set(stage.inputs) for stage in (*STAGES, *DATASET_STAGES)}
+    inputs = {stage.name: set(stage.inputs) for stage in _ALL}
     for stage in STAGES:
         inputs[stage.name] |= {TASKS_STAGE.name} if stage.matches_task else set()
 
@@ -38,7 +40,7 @@ def asset_inputs() -> dict[str, tuple[str, ...]]:
 def asset_graph() -> str:
     """The picture as SVG."""
     inputs = asset_inputs()
-    groups = {stage.name: stage.group for stage in (*STAGES, *DATASET_STAGES)}
+    groups = {stage.name: stage.group for stage in _ALL}
     places = _places(inputs)
     right = max(x for x, _ in places.values()) + _WIDTH + _EDGE
     lowest = max(y for _, y in places.values()) + _HEIGHT + _EDGE

@@ -3,6 +3,7 @@
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from demo_pipeline.pipeline.build_if_stale import BuildResult
 from demo_pipeline.pipeline.context import Workspace
@@ -30,9 +31,9 @@ def write_demos(uploads: Path) -> None:
         write_recording(uploads / name, demonstration, SMALL)
 
 
-def open_workspace(root: Path, **settings: object) -> Workspace:
+def open_workspace(root: Path, **settings: Any) -> Workspace:
     """The pipeline over `root`/uploads, `root`/store and `root`/tasks, which need not be there."""
-    places = {"uploads": str(root / "uploads"), "store": str(root / "store")}
+    places: dict[str, Any] = {"uploads": str(root / "uploads"), "store": str(root / "store")}
     places |= {"osworld_tasks": str(root / "tasks")}
     return Workspace.open(Settings(**places, **settings))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from demo_pipeline.common.settings_section import Section
 from demo_pipeline.pipeline.demonstration_stages import STAGES
@@ -265,7 +265,8 @@ class TestDocumentation:
     """What people read about settings agrees with the model."""
 
     def test_every_setting_has_a_description(self) -> None:
-        for kind in (Settings, *SECTIONS.values()):
+        kinds: tuple[type[BaseModel], ...] = (Settings, *SECTIONS.values())
+        for kind in kinds:
             for name, field in kind.model_fields.items():
                 if kind is Settings and name in SECTIONS:
                     continue

@@ -159,7 +159,7 @@ class TestTrajectory:
             (trajectory.steps[0].screenshot, "steps/000/screenshot.png"),
             (trajectory.final_screenshot, "final_screenshot.png"),
         ):
-            assert (picture.shape, picture.dtype) == ((1080, 1920, 3), np.uint8)
+            assert (picture.shape, picture.dtype) == ((1080, 1920, 3), np.dtype(np.uint8))
             with av.open(str(folder / "trajectories/first" / name)) as container:
                 frame = next(container.decode(video=0)).to_ndarray(format="rgb24")
             assert np.array_equal(picture, frame)

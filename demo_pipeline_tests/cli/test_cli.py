@@ -59,8 +59,8 @@ class Place:
 
     @property
     def workspace(self) -> Workspace:
-        places = {"uploads": str(self.root / "uploads"), "store": str(self.root / "store")}
-        return Workspace.open(Settings(**places))
+        uploads, store = str(self.root / "uploads"), str(self.root / "store")
+        return Workspace.open(Settings(uploads=uploads, store=store))
 
     def start(self, *arguments: str) -> Answer:
         """The command in a process of its own, so that it can start workers."""

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.common import hashing
 from demo_pipeline.common.hashing import FileDigest, file_digest
 
 
@@ -17,7 +16,7 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "recording.mp4"
     path.write_bytes(b"first")
     later = time.time_ns() + 60_000_000_000
-    monkeypatch.setattr(hashing.time, "time_ns", lambda: later)
+    monkeypatch.setattr(time, "time_ns", lambda: later)
     return path
 
 

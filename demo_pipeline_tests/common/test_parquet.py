@@ -27,7 +27,10 @@ SCHEMA = described_schema(
         ("sure", pa.bool_(), False, "whether"),
     ]
 )
-ROWS = [{"number": 1, "name": "a", "sure": True}, {"number": 2, "name": None, "sure": False}]
+ROWS: list[dict[str, Any]] = [
+    {"number": 1, "name": "a", "sure": True},
+    {"number": 2, "name": None, "sure": False},
+]
 
 
 def written(path: Path, table: pa.Table) -> Path:

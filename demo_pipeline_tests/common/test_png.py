@@ -21,6 +21,7 @@ def test_pixels_come_back_identical(width: int, height: int, seed: int, flat: bo
         rgb[:] = rgb[0, 0]
     data = WRITER.encode(rgb)
     read = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
+    assert read is not None
     assert (read[:, :, ::-1] == rgb).all()
     assert WRITER.encode(rgb.copy()) == PngWriter().encode(rgb) == data
 

@@ -13,7 +13,7 @@ from demo_pipeline.datasets.hidden_actions import HiddenAction, write_hidden_act
 from demo_pipeline.datasets.provenance import write_provenance
 from demo_pipeline.datasets.selection import DatasetTrajectory
 
-ROW = {
+ROW: dict[str, Any] = {
     "action_index": 0,
     "press_ms": 1_764_765_296_000,
     "end_ms": 1_764_765_296_080,
@@ -45,7 +45,7 @@ ROW = {
     "status": "completed",
     "reason": "done",
 }
-CLICK = ("click", {"x": 960, "y": 540, "button": "left"})
+CLICK: tuple[str, dict[str, Any]] = ("click", {"x": 960, "y": 540, "button": "left"})
 TABLE: Sequence[tuple[str, dict[str, Any]]] = (
     ("click", {"x": 500, "y": 300, "button": "left"}),
     ("click", {"x": 500, "y": 300, "button": "middle"}),
@@ -87,7 +87,7 @@ def make_trajectory(
     group: str | None = None,
     osworld: str | None = None,
     shade: int = 0,
-    rows: Mapping[int, Mapping[str, Any]] | None = None,
+    rows: Mapping[int, Any] | None = None,
     recorded_at: str = ROW["recorded_at"],
     size: tuple[int, int] = (1920, 1080),
     targets: Mapping[int, Mapping[str, str]] | None = None,

@@ -140,6 +140,7 @@ def test_cards_and_charts_are_reproducible(described: Path, tmp_path: Path) -> N
 
 def test_bar_lengths_are_proportional_to_the_values() -> None:
     image = cv2.imdecode(np.frombuffer(bar_chart("Bars", {"a": 10, "b": 5}), np.uint8), 1)
+    assert image is not None
     blue = (image == (176, 120, 60)).all(axis=2).sum(axis=1)
     first, second = blue[50], blue[76]
     assert first == pytest.approx(2 * second, abs=2)
@@ -149,6 +150,7 @@ def test_bar_lengths_are_proportional_to_the_values() -> None:
 @given(st.dictionaries(st.text(max_size=40), st.integers(0, 10**9), max_size=40))
 def test_any_labels_make_a_chart(bars: dict[str, int]) -> None:
     image = cv2.imdecode(np.frombuffer(bar_chart("Title", bars), np.uint8), 1)
+    assert image is not None
     assert image.shape[1] == 640
 
 

@@ -45,7 +45,9 @@ def test_every_kind_of_step_has_a_tile(folder, tmp_path):
     summary = build_contact_sheets("demo", folder, tmp_path)
     assert summary == {"sheets": 1, "tiles": 13, "leaks": 2, "unavoidable_leaks": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["sheet.jpg"]
-    height, width = cv2.imread(str(tmp_path / "sheet.jpg")).shape[:2]
+    sheet = cv2.imread(str(tmp_path / "sheet.jpg"))
+    assert sheet is not None
+    height, width = sheet.shape[:2]
     assert (width, height) == sheet_size(13, COLUMNS, TILE_WIDTH, titled=True)
     assert check_contact_sheets("demo", folder, tmp_path) == []
 
@@ -62,7 +64,9 @@ def test_more_steps_than_a_sheet_holds_go_on_the_next(tmp_path, monkeypatch):
     out.mkdir()
     assert build_contact_sheets("demo", folder, out)["sheets"] == 2
     assert sorted(path.name for path in out.iterdir()) == ["sheet.jpg", "sheet_2.jpg"]
-    assert cv2.imread(str(out / "sheet_2.jpg")).shape[0] < 400
+    sheet = cv2.imread(str(out / "sheet_2.jpg"))
+    assert sheet is not None
+    assert sheet.shape[0] < 400
     assert check_contact_sheets("demo", folder, out) == []
     (out / "sheet_2.jpg").unlink()
     [problem] = check_contact_sheets("demo", folder, out)
@@ -74,7 +78,9 @@ def cut(path: Path) -> None:
 
 
 def other_size(path: Path) -> None:
-    cv2.imwrite(str(path), cv2.imread(str(path))[:-300])
+    sheet = cv2.imread(str(path))
+    assert sheet is not None
+    cv2.imwrite(str(path), sheet[:-300])
 
 
 @pytest.mark.parametrize(

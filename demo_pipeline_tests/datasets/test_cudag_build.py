@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import cv2
 import pyarrow.parquet as pq
@@ -31,7 +32,7 @@ BOX = {"target_x": 900, "target_y": 500, "target_width": 192, "target_height": 5
 # task_type, calls, real_coords, tolerance of every action of builders.TABLE
 POINT = [260, 278]
 CENTRE = [500, 500]
-EXPECTED = [
+EXPECTED: list[tuple[str, list[dict[str, Any]], tuple[int, int], tuple[int, int]]] = [
     ("left-click", [{"action": "left_click", "coordinate": POINT}], (500, 300), (10, 10)),
     ("middle-click", [{"action": "middle_click", "coordinate": POINT}], (500, 300), (10, 10)),
     ("triple-click", [{"action": "triple_click", "coordinate": POINT}], (500, 300), (10, 10)),
@@ -109,6 +110,7 @@ def test_the_annotation_marks_the_target_and_nothing_far_from_it(tmp_path):
     demo = make_trajectory(tmp_path, "demo", [CLICK], rows={0: BOX}, shade=7)
     out, _ = build(tmp_path, [demo], TEST)
     drawn = cv2.imread(str(out / "test" / "annotated" / "demo_000_annotated.png"))
+    assert drawn is not None
     assert drawn[540, 960].tolist() == [0, 0, 255]
     assert drawn[540, 960 - 96].tolist() == [0, 200, 0]
     assert drawn[100, 100].tolist() == [7, 7, 7]
@@ -218,7 +220,7 @@ def test_demonstrations_of_one_task_stay_together(tmp_path):
         for n in range(8)
     ]
     out, _ = build(tmp_path, demos, DatasetSettings())
-    where = {}
+    where: dict[int, set[str]] = {}
     for split in ("train", "val"):
         for record in read_records(out / f"{split}.jsonl"):
             where.setdefault(int(record.metadata.trajectory_id[-1]) // 2, set()).add(split)

@@ -1,6 +1,7 @@
 """How settings change a CUDAG dataset: prompts, images, files for trainers, splits."""
 
 import json
+from typing import Any
 
 import cv2
 
@@ -97,7 +98,9 @@ def test_images_are_links_copies_or_jpeg_and_tests_stay_png(tmp_path):
         image = out / record.image
         assert image.suffix == (".jpg" if kind == "jpeg" else ".png")
         assert image.samefile(step / "screenshot.png") == (kind == "link")
-        assert cv2.imread(str(image)).shape == (1080, 1920, 3)
+        picture = cv2.imread(str(image))
+        assert picture is not None
+        assert picture.shape == (1080, 1920, 3)
     config = json.loads((built["jpeg"] / "config.json").read_text())
     assert config["images"] == {"format": "jpeg", "quality": 80}
 
@@ -133,7 +136,7 @@ def test_sidecars_hold_tool_system_prompt_and_dataset_info(tmp_path):
 
 
 def test_ten_new_tasks_move_none_of_fifty_and_no_task_is_in_two_splits(tmp_path):
-    small = {"size": (32, 18), "actions": [("type", {"text": "hi"})]}
+    small: dict[str, Any] = {"size": (32, 18), "actions": [("type", {"text": "hi"})]}
     demos = [
         make_trajectory(tmp_path, f"d{n}", group=f"task_{n // 2}", shade=3 * n, **small)
         for n in range(50)

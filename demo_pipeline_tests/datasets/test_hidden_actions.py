@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow.parquet as pq
 import pytest
@@ -164,7 +164,7 @@ class TestPrompts:
         assert summary.as_dict()["hidden_actions"] == {"before_video": 1, "off_screen": 2}
 
 
-def demo_with(root: Path, name: str, steps: int, *before: int, **more: object):
+def demo_with(root: Path, name: str, steps: int, *before: int, **more: Any):
     gaps = [(step, "click", "off_screen") for step in before]
     instruction = f"Do {name}"
     return make_trajectory(

@@ -123,7 +123,9 @@ def test_a_trainers_preprocessing_takes_five_records(exports: Path, hub: Any) ->
         asked, learnt = qwen_turns(row["conversations"], [image])
         assert asked.count("<|vision_start|>") == 1
         assert asked.count("<|im_start|>") == 2
-        assert cv2.imread(str(image)).shape == (1080, 1920, 3)
+        picture = cv2.imread(str(image))
+        assert picture is not None
+        assert picture.shape == (1080, 1920, 3)
         call = json.loads(learnt.split("\n")[1])
         assert call["name"] == "computer_use"
 

@@ -1,7 +1,7 @@
 """A workspace over temporary roots with its own Dagster instance, and reading its runs."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +41,7 @@ class Bench:
         return Workspace.open(self.settings)
 
     def run(
-        self, job: str, key: str | None = None, only: tuple[str, ...] = (), **tags: str
+        self, job: str, key: str | None = None, only: Sequence[str] = (), **tags: str
     ) -> Result:
         """Run a job, or only some of its assets; failures are in the result."""
         return self.definitions.resolve_job_def(job).execute_in_process(

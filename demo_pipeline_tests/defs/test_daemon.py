@@ -88,8 +88,8 @@ def stories(
 ) -> Iterator[dict[str, Story]]:
     """An upload arrives and the datasets are built; in the bucket its meta.json is replaced."""
     root = tmp_path_factory.mktemp("daemon")
-    for folder, title in {"first": "Tick the box", "second": "Tick the box, please"}.items():
-        write_recording(root / folder, replace(script(click("Agree")), title=title), SMALL)
+    for name, title in {"first": "Tick the box", "second": "Tick the box, please"}.items():
+        write_recording(root / name, replace(script(click("Agree")), title=title), SMALL)
     for file in set(RECORDING_FILES) - {"meta.json"}:
         (root / "second" / file).unlink()
     (root / "uploads").mkdir()

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from demo_pipeline.defs import dataset_assets, dataset_sensor
+from demo_pipeline.defs import dataset_assets
 from demo_pipeline.defs.dataset_sensor import should_rebuild
 from demo_pipeline.defs.freshness import MOST_ATTEMPTS, Attempts, Progress, progress
+from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline_tests.defs.bench import Bench, bench, launched, ticked
 
@@ -103,10 +104,9 @@ def test_a_trajectory_committed_during_the_build_is_built_later(
 ) -> None:
     """Every dataset is newer than the trajectory, and does not contain it."""
     came(made)
-    run = dataset_assets.run_dataset_stage
 
     def late(*given: Any, **more: Any) -> Any:
-        result = run(*given, **more)
+        result = run_dataset_stage(*given, **more)
         came(made, "late")
         return result
 
@@ -123,7 +123,7 @@ def test_it_waits_for_running_demonstrations_up_to_a_limit(
     assert "are being processed" in ticked(made, "rebuild_datasets").skipped
     later = time.time() + made.settings.discovery.max_dataset_age_seconds
     with monkeypatch.context() as patch:
-        patch.setattr(dataset_sensor.time, "time", lambda: later)
+        patch.setattr(time, "time", lambda: later)
         assert len(ticked(made, "rebuild_datasets").requests) == 1
     made.instance.delete_run(run.run_id)
     assert len(ticked(made, "rebuild_datasets").requests) == 1
@@ -141,11 +141,11 @@ def test_a_build_that_failed_is_requested_again_under_another_key(
     """Dagster drops a request whose key has a run, even a failed one."""
     came(made)
     monkeypatch.setattr(dataset_assets, "run_dataset_stage", refuse)
-    keys = []
+    keys: list[str | None] = []
     later = time.time()
     for _ in range(MOST_ATTEMPTS):
         with monkeypatch.context() as patch:
-            patch.setattr(dataset_sensor.time, "time", lambda now=later: now)
+            patch.setattr(time, "time", lambda now=later: now)
             [request] = ticked(made, "rebuild_datasets").requests
         assert not launched(made, request, "build_datasets").success
         assert "the next is in" in ticked(made, "rebuild_datasets").skipped or len(keys) == 4
@@ -174,7 +174,7 @@ def test_a_build_that_waits_for_something_is_tried_again_without_end(
     later = time.time()
     for _ in range(MOST_ATTEMPTS + 2):
         with monkeypatch.context() as patch:
-            patch.setattr(dataset_sensor.time, "time", lambda now=later: now)
+            patch.setattr(time, "time", lambda now=later: now)
             [request] = ticked(made, "rebuild_datasets").requests
         assert not launched(made, request, "build_datasets").success
         assert "the next is in" in ticked(made, "rebuild_datasets").skipped

@@ -75,17 +75,16 @@ def test_a_crash_is_recorded_with_its_stage_and_without_its_message(broken: Benc
     assert TYPED not in record.model_dump_json()
 
 
-def test_repeated_crashes_are_counted_and_a_good_run_releases(made: Bench, broken: Bench) -> None:
+def test_repeated_crashes_are_counted_and_a_good_run_releases(
+    made: Bench, broken: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for attempts in (1, 2):
         told_of(broken, broken.process("one"))
         assert standing(broken).attempts == attempts
-    monkeypatched = demonstration_assets.STAGES
-    demonstration_assets.STAGES = STAGES
-    try:
+    with monkeypatch.context() as patch:
+        patch.setattr(demonstration_assets, "STAGES", STAGES)
         whole = replace(made, definitions=build_defs(made.settings))
         assert whole.process("one").success
-    finally:
-        demonstration_assets.STAGES = monkeypatched
     assert list_quarantine(made.workspace.store) == []
 
 
@@ -189,7 +188,7 @@ def test_a_failure_that_could_not_be_recorded_is_read_again_in_the_next_tick(
     """Dagster skips a failure whose sensor raised anything but one of Dagster's errors."""
     cursor = evaluated(kept, None)
     die(kept, "a", "b")
-    refused = []
+    refused: list[str] = []
 
     def once(workspace, demonstration, *rest):
         if demonstration == "b" and not refused:

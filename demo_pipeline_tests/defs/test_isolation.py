@@ -68,7 +68,7 @@ class Failing:
 
 def with_failing(workspace: Workspace, error: Exception, first: int) -> tuple[Workspace, Failing]:
     store = Failing(workspace.store, error, first)
-    uploads = Failing(workspace.uploads, error, first)
+    uploads: Any = Failing(workspace.uploads, error, first)
     objects = Failing(workspace.uploads.objects, error, first)
     uploads.objects = objects
     return replace(workspace, store=store, uploads=uploads), store

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -29,7 +30,7 @@ from demo_pipeline.defs.tags import (
     PARTITION_NAME_TAG,
     PROCESS_TAG,
 )
-from demo_pipeline.discovery.dead_runs import RUN_LEASE_SECONDS
+from demo_pipeline.discovery.dead_runs import RUN_LEASE_SECONDS, find_dead_runs
 from demo_pipeline.discovery.run_history import RunOutcome
 from demo_pipeline.pipeline.quarantine import list_quarantine
 from demo_pipeline_tests.defs.bench import Bench, bench, ticked
@@ -53,7 +54,7 @@ def started(
     made: Bench,
     process: ProcessIdentity | None,
     job: str = "process_demonstration",
-    status: dg.DagsterRunStatus = _STARTED,
+    status: Any = _STARTED,
     **tags: str,
 ) -> str:
     """A run that a process executes, as the command line leaves it when it is killed."""
@@ -120,15 +121,14 @@ def test_a_result_that_was_reported_meanwhile_stays(
     made: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run_id = started(made, GONE)
-    find = run_recovery.find_dead_runs
 
-    def finish(*arguments: object) -> object:
+    def finish(*arguments: Any) -> object:
         run = made.instance.get_run_by_id(run_id)
         assert run is not None
         made.instance.report_dagster_event(
             dg.DagsterEvent(dg.DagsterEventType.RUN_SUCCESS.value, run.job_name), run_id
         )
-        return find(*arguments)  # type: ignore[arg-type]
+        return find_dead_runs(*arguments)
 
     monkeypatch.setattr(run_recovery, "find_dead_runs", finish)
     assert close_dead_runs(made.instance) == []
@@ -208,7 +208,7 @@ class TestOnAnotherHost:
             (2 * RUN_LEASE_SECONDS - 1, "1", 0),
             (2 * RUN_LEASE_SECONDS, "1", 1),
         ):
-            monkeypatch.setattr(run_recovery.time, "monotonic", lambda passed=passed: now + passed)
+            monkeypatch.setattr(time, "monotonic", lambda passed=passed: now + passed)
             self.beat(made, text)
             assert len(close_dead_runs(made.instance)) == closed
         assert status(made, run_id) is dg.DagsterRunStatus.FAILURE
@@ -226,7 +226,7 @@ class TestOnAnotherHost:
     ) -> None:
         monkeypatch.setattr(run_recovery, "BEAT_SECONDS", 0.05)
         key = run_recovery._beat_key(this_process())
-        seen = set()
+        seen: set[str] = set()
         # Files, as in production: tables in memory cannot be read while another thread writes.
         with bench(tmp_path, kept=True) as made, heartbeat(made.instance):
             end = time.monotonic() + 20

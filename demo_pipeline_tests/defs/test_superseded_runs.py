@@ -52,10 +52,10 @@ def skipped(result: Result) -> set[str | None]:
 def while_reading(monkeypatch: pytest.MonkeyPatch, stage: str, act: Callable[[], object]) -> None:
     """Let something happen in the middle of a stage."""
 
-    def build(work: object, out: Path) -> object:
+    def build(work: Any, out: Path) -> Any:
         one = next(one for one in STAGES if one.name == stage)
         act()
-        return one.build(work, out)  # type: ignore[arg-type]
+        return one.build(work, out)
 
     stages = [replace(one, build=build) if one.name == stage else one for one in STAGES]
     monkeypatch.setattr(demonstration_assets, "STAGES", stages)

@@ -9,7 +9,6 @@ import dagster as dg
 import pytest
 
 from demo_pipeline.common.recording_files import RECORDING_FILES
-from demo_pipeline.defs import instance_runs
 from demo_pipeline.defs.instance_runs import (
     FAILURE_GRACE_SECONDS,
     InstanceRuns,
@@ -262,7 +261,7 @@ def _key(request: dg.RunRequest) -> str:
 
 def _pass(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     later = time.time() + seconds
-    monkeypatch.setattr(instance_runs.time, "time", lambda: later)
+    monkeypatch.setattr(time, "time", lambda: later)
 
 
 class TestLaunchedRuns:

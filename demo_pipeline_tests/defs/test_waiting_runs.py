@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -19,6 +20,7 @@ from demo_pipeline.defs.tags import OUTCOME_TAG, WAITING_TAG
 from demo_pipeline.defs.upload_reconciliation import reconcile_uploads
 from demo_pipeline.defs.waiting_runs import waiting_demonstrations
 from demo_pipeline.discovery.run_history import RunOutcome
+from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.outcomes import DemonstrationOutcome
 from demo_pipeline.pipeline.quarantine import list_quarantine
 from demo_pipeline.pipeline.transient import TransientError, transient_reason
@@ -41,11 +43,8 @@ def made(tmp_path: Path, recording: Path) -> Iterator[Bench]:
         yield one
 
 
-def with_stage(made: Bench, monkeypatch: pytest.MonkeyPatch, name: str, build: object) -> Bench:
-    stages = [
-        replace(one, build=build) if one.name == name else one  # type: ignore[arg-type]
-        for one in demonstration_assets.STAGES
-    ]
+def with_stage(made: Bench, monkeypatch: pytest.MonkeyPatch, name: str, build: Any) -> Bench:
+    stages = [replace(one, build=build) if one.name == name else one for one in STAGES]
     monkeypatch.setattr(demonstration_assets, "STAGES", stages)
     return replace(made, definitions=build_defs(made.settings))
 
@@ -246,9 +245,9 @@ class TestCommandLine:
         tried: list[str] = []
         once = local_execution._process_all
 
-        def count(*arguments: object) -> Iterator[DemonstrationOutcome]:
-            tried.extend(arguments[1])  # type: ignore[call-overload]
-            return once(*arguments)  # type: ignore[arg-type]
+        def count(*arguments: Any) -> Iterator[DemonstrationOutcome]:
+            tried.extend(arguments[1])
+            return once(*arguments)
 
         monkeypatch.setattr(local_execution, "_process_all", count)
         found = list(process(made.settings, ids, 2, lambda *_: None))

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.discovery.decisions import Request, UploadState
@@ -56,7 +56,7 @@ class Scene:
     def tick(self, after: float = 30) -> Tick:
         """A tick some seconds later; nothing of it is launched."""
         self.now += after
-        objects: Objects = self.objects or self.bucket
+        objects: Objects = self.objects or cast("Objects", self.bucket)
         with DyingLedger.open(self.path) as ledger:
             ledger.before = self.before
             return tick(objects, ledger, self.runs, self.now, self.settings, lambda: self._spent)

@@ -11,8 +11,10 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
+from typing import cast
 
 from demo_pipeline.discovery.decisions import (
     SUPERSEDED_REASON,
@@ -25,6 +27,7 @@ from demo_pipeline.discovery.run_history import MAX_LOST_RUNS
 from demo_pipeline.discovery.tick import Tick, tick
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.storage.errors import StorageError
+from demo_pipeline.storage.objects.object_store import Objects
 from demo_pipeline_tests.discovery.bucket import Bucket
 from demo_pipeline_tests.discovery.dagster_like import Run, Runs
 from demo_pipeline_tests.discovery.dying_ticks import DyingLedger, Killed
@@ -125,7 +128,7 @@ class World:
         self._order = itertools.count()
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         for change in people(self.random, count, UPLOADING):
-            self._at(change.time, lambda change=change: self._apply(change))
+            self._at(change.time, partial(self._apply, change))
         self._end = max(time for time, _, _ in self._events)
         for _ in range(self.random.choice((1, 1, 2, 3))):
             self._at(self.random.uniform(0, self._end), self._lose_ledger)
@@ -169,7 +172,8 @@ class World:
         now = EPOCH + self.time - self._jump
         with DyingLedger.open(self._path) as ledger:
             ledger.before = self._step
-            return tick(self.bucket, ledger, self.runs, now, SETTINGS, lambda: self.time)
+            bucket = cast("Objects", self.bucket)
+            return tick(bucket, ledger, self.runs, now, SETTINGS, lambda: self.time)
 
     def _launch_all(self, found: Tick) -> None:
         assert len(found.cursor) < 1024

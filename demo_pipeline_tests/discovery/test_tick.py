@@ -26,6 +26,7 @@ class TestUploading:
         assert scene.tick(after=59).requests == ()
         [request] = scene.tick(after=2).requests
         fingerprint = fingerprint_of(scene.bucket.files("demo"))
+        assert fingerprint is not None
         assert (request.id, request.fingerprint, request.reason) == ("demo", fingerprint, "new")
         assert request.run_key == f"demo@{fingerprint[:16]}"
 
@@ -226,7 +227,7 @@ class TestUploadingAgain:
         """The ledger was lost, the last run is for the present files, and an old run reports."""
         scene.lose_ledger()
         scene.tick()
-        reported = []
+        reported: list[str] = []
 
         def tell(step):
             if step == "last" and not reported:

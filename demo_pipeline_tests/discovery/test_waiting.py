@@ -1,6 +1,5 @@
 """Runs that something passing stopped: tried again with growing pauses, and without end."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,7 +19,7 @@ HOUR = 3600
 
 
 @pytest.fixture
-def scene(tmp_path: Path) -> Iterator[Scene]:
+def scene(tmp_path: Path) -> Scene:
     """The run for a complete upload was stopped by a full disk."""
     made = Scene(tmp_path / "ledger.sqlite")
     made.upload("demo")

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Literal
 
 import cv2
 import numpy as np
@@ -43,9 +44,14 @@ def test_a_sheet_has_the_size_it_says(tile: Tile, tiles: int, rows: int) -> None
 
 
 def test_each_screenshot_is_read_once(tile: Tile, monkeypatch: pytest.MonkeyPatch) -> None:
-    read = []
+    read: list[str] = []
     real = cv2.imread
-    monkeypatch.setattr(cv2, "imread", lambda path: read.append(path) or real(path))
+
+    def count(path: str) -> Any:
+        read.append(path)
+        return real(path)
+
+    monkeypatch.setattr(cv2, "imread", count)
     others = [replace(tile, heading=str(number)) for number in range(3)]
     contact_sheet(others, 2, 240)
     assert len(read) == 3
@@ -60,7 +66,7 @@ def test_the_frame_is_below_its_caption_in_its_own_colours(tile: Tile) -> None:
 
 
 def test_a_leak_is_a_colour_of_its_own(tile: Tile) -> None:
-    def counted(leak: str) -> tuple[int, int]:
+    def counted(leak: Literal["", "LEAK", "UNAVOIDABLE"]) -> tuple[int, int]:
         top = contact_sheet([replace(tile, leak=leak)], 1, 480)[:40]
         return (top == RED).all(axis=2).sum(), (top == (40, 150, 235)).all(axis=2).sum()
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import cv2
 import numpy as np
@@ -79,7 +79,7 @@ def with_pointer(form: NDArray[np.uint8], at: tuple[int, int], size: int) -> NDA
 
 def write(folder: Path, screen: Screen) -> None:
     """A recording of the form as a recorder on that screen writes it."""
-    platform = "macos" if screen.factor > 1 else "windows"
+    platform: Literal["macos", "windows"] = "macos" if screen.factor > 1 else "windows"
     options = RecordingOptions(
         platform, screen.width, screen.height, FILM, scan_every_s=0.9, ffmpeg_start_line=True
     )
@@ -147,6 +147,7 @@ def test_clicks_lie_on_their_widgets_in_the_canvas(steps: Path) -> None:
     for folder, target in zip(folders, TARGETS, strict=True):
         action = json.loads((folder / "action.json").read_bytes())
         picture = cv2.imread(str(folder / "screenshot.png"))
+        assert picture is not None
         assert picture.shape == (1080, 1920, 3)
         x, y = round(action["parameters"]["x"]), round(action["parameters"]["y"])
         across, down = things_along(picture[y]), things_along(picture[:, x])

@@ -219,7 +219,7 @@ def _another_day(folder: Path) -> None:
     (folder / META).write_text(json.dumps(meta), encoding="utf-8")
 
 
-BREAKS = {
+BREAKS: dict[str, tuple[Any, str, str, int | None]] = {
     "another_day": (_another_day, "events", LOG, 1),
     "meta": (_break_meta, "raw_recordings", META, 5),
     "no_video": (lambda folder: (folder / VIDEO).unlink(), "raw_recordings", VIDEO, None),

@@ -122,9 +122,9 @@ def test_a_matched_demonstration_is_indexed_but_not_exported_for_training(
 ) -> None:
     put_tasks(root / "tasks", {"os": [task("t-1", FIRST)]})
     redone(workspace)
-    sft = run_dataset_stage(workspace, DATASET_STAGE_BY_NAME["sft_samples"]).summary
+    sft: Any = run_dataset_stage(workspace, DATASET_STAGE_BY_NAME["sft_samples"]).summary
     assert sft["excluded_trajectories"]["contaminated"] == 1
-    index = run_dataset_stage(workspace, DATASET_STAGE_BY_NAME["trajectory_index"]).summary
+    index: Any = run_dataset_stage(workspace, DATASET_STAGE_BY_NAME["trajectory_index"]).summary
     assert (index["trajectories"], index["counts"]["contaminated"]) == (2, 1)
     told = open_workspace(root, datasets=DatasetSettings(include_contaminated=True))
     sft = run_dataset_stage(told, DATASET_STAGE_BY_NAME["sft_samples"]).summary

@@ -84,7 +84,8 @@ class FaultyObjects:
 
     def delete(self, key: str) -> None:
         fault = self._begin("delete", key)
-        self._end(fault, self.inner.delete(key))
+        self.inner.delete(key)
+        self._end(fault, None)
 
     def _begin(self, method: str, key: str) -> Fault | None:
         with self._lock:

@@ -36,7 +36,7 @@ def seen(store: Store, output: str) -> dict[str, str]:
 
 def contents(folder: Path) -> dict[str, str]:
     """Path → text of every file, with links followed."""
-    found = {}
+    found: dict[str, str] = {}
     for entry in sorted(folder.iterdir()):
         if entry.is_dir():
             found |= {f"{entry.name}/{path}": text for path, text in contents(entry).items()}

@@ -78,8 +78,8 @@ def test_materialisations_of_all_assets_are_numbered_in_one_order(tmp_path) -> N
             ids.append(record.asset_entry.last_materialization_storage_id or 0)
         assert ids == sorted(set(ids))
         newer = dg.AssetRecordsFilter(asset_key=first.key, after_storage_id=ids[0])
-        [record] = instance.fetch_materializations(newer, limit=1, ascending=True).records
-        assert record.storage_id == ids[2]
+        [event] = instance.fetch_materializations(newer, limit=1, ascending=True).records
+        assert event.storage_id == ids[2]
 
 
 def test_a_deleted_run_takes_its_materialisation_with_it(tmp_path) -> None:

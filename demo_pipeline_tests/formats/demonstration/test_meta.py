@@ -1,4 +1,5 @@
 import json
+from datetime import timedelta
 
 import pytest
 from hypothesis import given
@@ -42,14 +43,14 @@ DOCUMENTED = """{
 
 def test_the_documented_example_is_read_to_the_last_field():
     meta, problems = read_meta(DOCUMENTED.encode())
-    assert (meta.timestamp.microsecond, meta.timestamp.utcoffset().total_seconds()) == (
-        813394,
-        -18000,
-    )
+    assert (meta.timestamp.microsecond, meta.timestamp.utcoffset()) == (813394, timedelta(hours=-5))
     assert meta.timestamp_raw == "2025-03-04T15:18:16.813394600-05:00"
+    assert meta.primary_monitor is not None
     assert (meta.primary_monitor.width, meta.reason, meta.duration_seconds) == (3440, "fail", 21)
+    assert meta.quest is not None
     assert meta.quest.icon_url.startswith("https://s2.")
     assert meta.quest.objectives[1] == 'Say "hi" // there'
+    assert meta.quest.reward is not None
     assert meta.quest.reward.max_reward == 7
     assert [(p.code, p.line, p.severity) for p in problems] == [
         ("json_comments", 2, Severity.WARNING)
@@ -89,6 +90,7 @@ def test_real_recorders_deviations_pass_without_a_warning(extra):
 def test_monitor_and_unknown_keys_are_kept():
     text = f'{{{STAMP}, "monitor": {{"width": 10, "height": 20}}, "app_version": [1]}}'
     meta, problems = read_meta(text.encode())
+    assert meta.primary_monitor is not None
     assert (meta.primary_monitor.height, problems) == (20, [])
     assert json.loads(json_bytes(meta))["app_version"] == [1]
 

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 from pydantic import ValidationError
 
@@ -39,7 +41,8 @@ def test_optional_parameters_are_written_only_when_given():
         b'{"x":1,"y":2,"button":"left","clicks":3,"modifiers":["ctrl"]}\n'
     )
     drag = {"start_x": 1, "start_y": 2, "end_x": 3, "end_y": 4}
-    action = StepAction(step_index=0, action_type="drag", parameters=drag, reasoning="")
+    value = {"step_index": 0, "action_type": "drag", "parameters": drag, "reasoning": ""}
+    action = StepAction.model_validate(value)
     assert action.model_dump()["parameters"] == drag
 
 
@@ -77,6 +80,7 @@ def test_parameters_are_those_of_the_type(kind, parameters):
 
 
 def test_a_rejected_text_is_not_repeated():
+    typed: Any = {"text": ["hunter2"]}
     with pytest.raises(ValidationError) as caught:
-        StepAction(step_index=0, action_type="type", parameters={"text": ["hunter2"]}, reasoning="")
+        StepAction(step_index=0, action_type=ActionType.TYPE, parameters=typed, reasoning="")
     assert "hunter2" not in str(caught.value)

@@ -1,4 +1,5 @@
 import base64
+from typing import Any
 
 import pytest
 
@@ -71,7 +72,7 @@ def test_without_a_dataset_paths_are_not_followed(tmp_path, root):
 
 ACTION = StepAction.model_validate(good.actions()[0]).model_dump(mode="json")
 
-WRONG = [
+WRONG: list[tuple[Any, ...]] = [
     (("input", "instruction"), "", "invalid_field", "input.instruction"),
     (("input", "screenshot"), "../../etc/passwd", "screenshot", "not a path inside"),
     (("input", "screenshot"), "/etc/passwd", "screenshot", "not a path inside"),

@@ -12,7 +12,7 @@ from demo_pipeline.formats.desktopd.validator import validate_dataset, validate_
 from demo_pipeline.problems import DemonstrationError, Severity, errors
 from demo_pipeline_tests.formats.desktopd import good_dataset as good
 
-Change = Callable[[Path], None]
+Change = Callable[[Path], object]
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def put(file: str, path: tuple[str | int, ...], value: Any) -> Change:
 
 
 def write(file: str, data: bytes) -> Change:
-    return lambda root: (root / file).write_bytes(data) and None
+    return lambda root: (root / file).write_bytes(data)
 
 
 def remove(file: str) -> Change:
@@ -57,7 +57,7 @@ def remove(file: str) -> Change:
 
 
 def rename(old: str, new: str) -> Change:
-    return lambda root: (root / old).rename(root / new) and None
+    return lambda root: (root / old).rename(root / new)
 
 
 T = f"trajectories/{good.NAME}/"

@@ -82,6 +82,7 @@ def test_a_sample_is_written_unchanged(tmp_path, file):
     [entry] = [
         one for one in entries(read_task_folder(SAMPLES)) if Path(one.source.file).stem == file.stem
     ]
+    assert entry.task is not None
     write_task(tmp_path / "again.json", entry.task)
     assert json.loads((tmp_path / "again.json").read_bytes()) == json.loads(file.read_bytes())
 

@@ -59,7 +59,7 @@ def film(
 
     After seven tenths of the film it is `jump_s` further off.
     """
-    changes = ChangeMap()
+    changes: Any = ChangeMap()
     for number in range(round(seconds * FPS)):
         time = first_s + number * FRAME_S
         late = jump_s if number > seconds * FPS * 0.7 else 0.0
@@ -138,7 +138,7 @@ def answered(lag_s: float, *, answers: bool = True) -> tuple[ChangeMap, PointerT
     random = np.random.default_rng(5)
     times = np.cumsum(random.uniform(1.1, 2.4, 10)) + 4
     places = random.uniform(60, 300, (10, 2))
-    changes = ChangeMap()
+    changes: Any = ChangeMap()
     for number in range(30 * FPS):
         time = number * FRAME_S
         luma = np.zeros((ROWS, COLUMNS), np.uint8)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import av
 import pytest
@@ -155,7 +156,7 @@ def test_spans_after_damage_are_whole(whole: Observed, damage: Damage, tmp_path:
     path.write_bytes(damaged(whole, damage, 45))
     asked = [(40, 47), (48, 52), (59, 59), (60, 60), (61, 64)]
     spans = [Span(scan.times[first], scan.times[last]) for first, last in asked]
-    got = [read_frame_number(frame.rgb()) for frame in decode_spans(path, scan, spans)]
+    got: list[Any] = [read_frame_number(one.rgb()) for one in decode_spans(path, scan, spans)]
     assert got == sorted(set(got))
     assert got[-5:] == [60, 61, 62, 63, 64]
 

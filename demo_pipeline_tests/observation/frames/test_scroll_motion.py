@@ -168,11 +168,11 @@ def test_a_recorder_that_counts_the_other_way_is_seen_through(sign: int, tmp_pat
         written = [
             json.loads(path.read_bytes()) for path in sorted(out.glob("steps/*/action.json"))
         ]
-        rows = read_provenance(out / "provenance.parquet", ["action_type", "wheel_method"])
+        kept = read_provenance(out / "provenance.parquet", ["action_type", "wheel_method"])
     directions = [
         step["parameters"]["direction"] for step in written if step["action_type"] == "scroll"
     ]
     assert directions == ["down", "up"]
-    assert [row["wheel_method"] for row in rows if row["action_type"] == "scroll"] == [
+    assert [row["wheel_method"] for row in kept if row["action_type"] == "scroll"] == [
         "evidence"
     ] * 2

@@ -5,6 +5,7 @@ import pytest
 from demo_pipeline.actions.inputs import Input
 from demo_pipeline.observation.calibration.canvas import fit_canvas
 from demo_pipeline.observation.calibration.clock import Clock
+from demo_pipeline.observation.calibration.screen_parts import ScreenParts
 from demo_pipeline.observation.frames.frame_requests import FrameRequest
 from demo_pipeline.observation.frames.pointer_path import PointerPath, TargetArea
 from demo_pipeline.observation.frames.video_frames import Span
@@ -18,7 +19,8 @@ def pointer(*moves: tuple[int, float]) -> VideoPointer:
     """A pointer at y 300: (epoch ms, x)."""
     path = PointerPath([Input(n, time, "mousemove", x, 300.0) for n, (time, x) in enumerate(moves)])
     clock = Clock(0.0, "pixels", 5.0)
-    return VideoPointer(path, clock, fit_canvas((1920, 1080), 1.0), 0.1)
+    screen = ScreenParts.single(fit_canvas((1920, 1080), 1.0))
+    return VideoPointer(path, clock, screen, 0.1)
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def objects(request: pytest.FixtureRequest, tmp_path: Path) -> Objects:
 
 
 def listed(objects: Objects, prefix: str = "", limit: int = 1000) -> list[ObjectInfo]:
-    token, found = None, []
+    token, found = None, list[ObjectInfo]()
     while True:
         page = objects.list_page(prefix, token, limit)
         assert len(page.objects) <= limit
@@ -54,7 +54,7 @@ def listed(objects: Objects, prefix: str = "", limit: int = 1000) -> list[Object
 
 def folders(objects: Objects, prefix: str = "", limit: int = 1000) -> tuple[list[str], list[str]]:
     """(prefixes, keys of objects) of a listing by delimiter, sorted."""
-    token, prefixes, keys = None, [], []
+    token, prefixes, keys = None, list[str](), list[str]()
     while True:
         page = objects.list_prefixes(prefix, token, limit)
         prefixes += page.prefixes

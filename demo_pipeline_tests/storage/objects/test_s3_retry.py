@@ -1,13 +1,13 @@
 """S3 calls are repeated while their failure is one that passes; a repeated call does no harm."""
 
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
-from demo_pipeline.storage.objects import s3_retry
 from demo_pipeline.storage.objects.object_store import ObjectChangedError
 from demo_pipeline.storage.objects.s3_client import S3CallError, S3Client
 from demo_pipeline.storage.objects.s3_objects import S3Objects
@@ -48,7 +48,7 @@ class Flaky(S3Client):
     def chunks(self, key: str, body: Any) -> Iterator[bytes]:
         data = b"".join(super().chunks(key, body))
         if self.bodies:
-            change, *self.bodies = self.bodies
+            change, self.bodies = self.bodies[0], self.bodies[1:]
             data = change(data)
         yield data
 
@@ -150,7 +150,7 @@ def test_a_put_whose_answer_was_lost_is_told_from_another_process_s(
     assert head is not None
     assert (put.etag, put.size) == (head.etag, 4)
     assert abs(put.modified - head.modified) < 60
-    client.failures, client.between = 1, lambda: other.put(key, b"theirs")  # type: ignore[method-assign]
+    client.failures, client.between = 1, lambda: other.put(key, b"theirs")
     with pytest.raises(ObjectChangedError):
         objects.put(key, b"mine too", if_match=head.etag)
     found = other.read(key)
@@ -183,7 +183,7 @@ def test_a_body_that_was_changed_on_its_way_is_read_again(
 
 def test_the_pauses_grow(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []
-    monkeypatch.setattr(s3_retry.time, "sleep", pauses.append)
+    monkeypatch.setattr(time, "sleep", pauses.append)
 
     def fail(_: bool) -> None:
         raise S3CallError("a", "SlowDown", 503)

@@ -7,7 +7,6 @@ import pytest
 
 from demo_pipeline.common.hardlinks import link_or_copy
 from demo_pipeline.storage.errors import ChangedOutput, MissingOutput, StorageError
-from demo_pipeline.storage.store import layout
 from demo_pipeline.storage.store.disk import Disk
 from demo_pipeline.storage.store.local_store import LocalStore
 from demo_pipeline.storage.store.store import open_store
@@ -315,7 +314,7 @@ def test_names_that_the_file_system_takes_for_one_are_not_mixed(tmp_path, monkey
         return found(path) or tuple(parts) in below
 
     is_link = Path.is_symlink
-    monkeypatch.setattr(layout.os.path, "lexists", lexists)
+    monkeypatch.setattr(os.path, "lexists", lexists)
     monkeypatch.setattr(Path, "is_symlink", lambda path: path.name == "demo" or is_link(path))
     with pytest.raises(StorageError, match=r"events/Demo only in case.*rename"):
         put(store, "events/demo", {"a": "other"})

@@ -21,7 +21,7 @@ from demo_pipeline.storage.uploads.fingerprint import (
 )
 from demo_pipeline.storage.uploads.upload_listing import UploadedDemonstration
 from demo_pipeline.storage.uploads.uploads import open_uploads
-from demo_pipeline_tests.storage.faulty import Fault, FaultyObjects
+from demo_pipeline_tests.storage.faulty import Fault, FaultyObjects, Kind
 from demo_pipeline_tests.storage.memory_objects import MemoryObjects
 
 
@@ -124,7 +124,7 @@ def test_a_download_is_private_and_removed_afterwards(place: Place) -> None:
 @pytest.mark.parametrize("call", [1, 2, 3])
 @pytest.mark.parametrize("kind", ["swap", "cut"])
 def test_a_file_that_changes_during_the_download_is_noticed(
-    tmp_path: Path, call: int, kind: str
+    tmp_path: Path, call: int, kind: Kind
 ) -> None:
     place = Place(tmp_path, Fault(call, kind))
     place.put("a")

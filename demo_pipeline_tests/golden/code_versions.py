@@ -34,7 +34,10 @@ class StageRecord:
 
 def stages() -> dict[str, Stage | DatasetStage]:
     """Every stage by name, those of a demonstration first."""
-    both = (*demonstration_stages.STAGES, *dataset_stages.DATASET_STAGES)
+    both: tuple[Stage | DatasetStage, ...] = (
+        *demonstration_stages.STAGES,
+        *dataset_stages.DATASET_STAGES,
+    )
     return {stage.name: stage for stage in both}
 
 

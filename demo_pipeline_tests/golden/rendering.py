@@ -80,6 +80,7 @@ def _without_version(text: str) -> str:
 def _pixels(data: bytes) -> str:
     """Size and hash of the decoded picture: another compression of the same pixels is equal."""
     picture = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
+    assert picture is not None
     height, width, *channels = picture.shape
     size = f"{width}x{height}x{channels[0] if channels else 1}"
     return f"{size} pixels {_short_hash(picture.tobytes())}"

@@ -212,9 +212,9 @@ def _used(module: _Module, node: ast.AST, local: frozenset[str]) -> Iterator[Ref
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
         local = local | _locals(node)
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-        target = module.imports.get(node.value.id)
-        if target and not target[1] and node.value.id not in local:
-            yield target[0], node.attr
+        imported = module.imports.get(node.value.id)
+        if imported and not imported[1] and node.value.id not in local:
+            yield imported[0], node.attr
             return
     if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in local:
         if node.id in module.definitions:

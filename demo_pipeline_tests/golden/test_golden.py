@@ -60,6 +60,7 @@ class TestRendering:
 
         source = real_root / "store" / "screenshots" / "20261121_212801" / "000.png"
         picture = cv2.imread(str(source))
+        assert picture is not None
         cv2.imwrite(str(tmp_path / "000.png"), picture, [cv2.IMWRITE_PNG_COMPRESSION, 0])
         same = render_folder(tmp_path)
         assert same.strip() in (GOLDEN / "20261121_212801" / "screenshots.txt").read_text("utf-8")

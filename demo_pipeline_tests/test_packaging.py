@@ -227,9 +227,9 @@ class TestDependencies:
     def test_the_page_of_licences_says_what_the_packages_say(self) -> None:
         page = (ROOT / "docs" / "dependencies.md").read_text()
         stated = {
-            name: expression
+            name: metadata["License-Expression"]
             for name in lock_pins()
-            if (expression := distribution(name).metadata.get("License-Expression"))
+            if "License-Expression" in (metadata := distribution(name).metadata)
         }
         rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \|$", page, re.MULTILINE)[2:]
         written = {name: row for row, names in rows for name in names.strip().split(", ")}

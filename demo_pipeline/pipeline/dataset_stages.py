@@ -182,7 +182,7 @@ TASKS_STAGE = DatasetStage(
     description="Every OSWorld task file, ordinary and risk, as a row of a catalog. A "
     "demonstration of one of these tasks is matched with it and left out of training exports.",
     kinds=frozenset({"parquet"}),
-    code_version="1",
+    code_version="2",
     job="read_osworld_tasks",
     inputs=(),
     source=task_catalog.read_task_files,

@@ -90,6 +90,7 @@ class ValidatedFormat:
             the largest share.
         validate: what is wrong with a path.
         decisive: one of `files` is enough to recognise the format.
+        recognises: whether a folder without any of `files`, and of no other format, is in this one.
         file_suffix: a single file with this suffix is in this format; empty: only folders are.
     """
 
@@ -97,6 +98,7 @@ class ValidatedFormat:
     files: tuple[str, ...]
     validate: Callable[[Path, Settings], Sequence[Problem]]
     decisive: bool = False
+    recognises: Callable[[Path], bool] | None = None
     file_suffix: str = ""
 
 

@@ -13,6 +13,7 @@ from demo_pipeline.formats.desktopd.validator import validate_dataset, validate_
 from demo_pipeline.formats.messages.models import SCHEMA_FILE
 from demo_pipeline.formats.messages.validator import validate_messages
 from demo_pipeline.formats.osworld.task import validate_task_file
+from demo_pipeline.formats.osworld.task_files import is_task_folder
 from demo_pipeline.formats.osworld.task_folder import validate_task_folder
 from demo_pipeline.pipeline.stage_types import ValidatedFormat
 from demo_pipeline.problems import DemonstrationError, Problem
@@ -102,6 +103,7 @@ OSWORLD_FORMAT = ValidatedFormat(
     name="osworld",
     files=("examples", "test_all.json"),
     validate=_validate_osworld,
+    recognises=is_task_folder,
     file_suffix=".json",
 )
 OTHER_FORMATS = (TRAJECTORY_FORMAT, RECORDING_FORMAT)

@@ -38,7 +38,10 @@ def recognise(path: Path) -> str | None:
         if known.decisive and shares[known.name]:
             return known.name
     best = max(shares, key=lambda name: shares[name])
-    return best if shares[best] else None
+    if shares[best]:
+        return best
+    others = (known for known in FORMATS.values() if known.recognises and known.recognises(path))
+    return next((known.name for known in others), None)
 
 
 def _recognise_file(path: Path) -> str | None:

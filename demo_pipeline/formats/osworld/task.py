@@ -40,6 +40,7 @@ APP_NAMES = {
     "os_terminal": "terminal",
 }
 _RISK_KEYS = ("halfway_config", "risk_evaluator")
+_DOCUMENTED_KEYS = ("snapshot", "source", "config", "related_apps", "evaluator")
 RISK_FOLDER = "evaluation_risk_examples"
 
 
@@ -201,7 +202,10 @@ def examine_task(
 
 
 def _warnings(task: OsworldTask, file: str) -> list[Problem]:
+    wanted = (*_DOCUMENTED_KEYS, *(_RISK_KEYS if isinstance(task, RiskTask) else ()))
+    absent = ", ".join(key for key in wanted if key not in task.members())
     warnings = {
+        "missing_field": absent and f"the documented keys {absent} are missing",
         "id_differs": task.id != PurePosixPath(file).stem and "id: differs from the file's name",
         "blank_instruction": not task.instruction.strip() and "instruction: is blank",
         "stale_evaluator": isinstance(task.evaluator, str)

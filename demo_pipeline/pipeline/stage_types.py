@@ -4,7 +4,7 @@ Belongs here: types only. The stages of a demonstration are registered in demons
 the unpartitioned ones in dataset_stages.py.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -134,6 +134,8 @@ class DatasetStage:
         section: the settings that its output depends on; None: none.
         limits: name in the recipe → further settings, which only checks depend on.
         subfolder: name of the output below `output`; None: the output is `output`.
+        replaces: of the names of the stage's published outputs, those that a new one (its name is
+            the second argument) replaces; they are unpublished once it is published.
         links_trajectories: the output holds `trajectories/<id>` links to the versions it was built
             from.
         columns: of its main table.
@@ -157,6 +159,7 @@ class DatasetStage:
     section: Callable[[Settings], Section] | None = None
     limits: Mapping[str, Callable[[Settings], Section]] = field(default_factory=dict)
     subfolder: Callable[[DatasetContext], str] | None = None
+    replaces: Callable[[DatasetContext, str, Collection[str]], Sequence[str]] | None = None
     links_trajectories: bool = False
     columns: pa.Schema | None = None
     exported: bool = True

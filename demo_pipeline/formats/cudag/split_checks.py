@@ -73,6 +73,7 @@ def split_faults(
     yield from _group_faults(members, inventory)
     yield from _count_faults(report, inventory)
     yield from _share_faults(report, config)
+    yield from _empty_faults(report, config)
     if report.get("filled") != config.get("split_filled"):
         message = "filled differs from split_filled in config.json"
         yield ("filled",), _fault("split_report", message)
@@ -176,3 +177,23 @@ def _share_faults(report: Mapping[str, Any], config: Mapping[str, Any]) -> Itera
         if total >= ENOUGH_GROUPS and abs(share - ratio) > spread + 1 / total:
             message = f"{split} has {share:.1%} of {total} groups, expected {ratio:.1%}"
             yield ("splits", split), _fault("split_ratio", message, Scope.NOTE)
+
+
+def _empty_faults(report: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[_ReportFault]:
+    """Splits that are wanted and have no record, although the dataset has task groups."""
+    splits = report["splits"]
+    if not any(splits[split]["groups"] for split in ALL):
+        return
+    for split in HASHED:
+        ratio = _at(config, "split_ratios").get(split)
+        if splits[split]["records"] or not is_number(ratio) or not ratio:
+            continue
+        groups = splits[split]["groups"]
+        reason = (
+            f"every record of its {groups} task groups was left out: see excluded"
+            if groups
+            else "there are too few task groups to give it one"
+        )
+        message = f"{split} is empty: {reason}"
+        remedy = f"record more tasks, or set datasets.{split}_ratio to 0"
+        yield ("splits", split), CudagFault("empty_split", message, remedy, Scope.NOTE)

@@ -22,6 +22,7 @@ from demo_pipeline.formats.cudag.models import DIRECTORY_PATTERN
 from demo_pipeline.formats.cudag.record_rules import eval_faults, training_faults
 from demo_pipeline.formats.cudag.sidecars import sidecar_faults
 from demo_pipeline.formats.cudag.split_checks import report_faults
+from demo_pipeline.formats.cudag.tests_as_records import conversation_faults
 from demo_pipeline.problems import Problem, Severity
 
 SPLITS = ("train", "val", "held_out")
@@ -194,6 +195,9 @@ class _Validation:
                     *position,
                     self.inventory.add_prompt("test", position, entry.get("prompt"), image),
                 )
+        if self.ours:
+            for file, line, fault in conversation_faults(self.root, entries):
+                self.report(file, line, [fault])
 
     def _image(
         self, position: RecordPosition, folder: str, name: object, metadata: object

@@ -170,8 +170,12 @@ def describe_cudag(
     out: Path, settings: DatasetSettings, provenance: Sequence[Path], left_out: Counts
 ) -> DatasetStats:
     """The same for a CUDAG dataset; arguments as for `describe_sft`."""
-    kind = replace(CUDAG, about=f"{CUDAG.about} In scroll actions {scroll_rule(settings)}.")
-    return _describe(out, kind, cudag_stats(out, provenance)[0], settings, left_out)
+    return _describe(out, cudag_card(settings), cudag_stats(out, provenance)[0], settings, left_out)
+
+
+def cudag_card(settings: DatasetSettings) -> CardKind:
+    """The texts of a CUDAG dataset's card, which say what the numbers of a scroll mean."""
+    return replace(CUDAG, about=f"{CUDAG.about} In scroll actions {scroll_rule(settings)}.")
 
 
 def _describe(

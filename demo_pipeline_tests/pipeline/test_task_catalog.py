@@ -20,6 +20,7 @@ from demo_pipeline.pipeline.staleness import is_up_to_date
 from demo_pipeline.pipeline.task_catalog import CATALOG_OUTPUT
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.storage.errors import MissingOutput
+from demo_pipeline_tests.places import file_and_line
 from demo_pipeline_tests.sample_workspace import (
     contents,
     copy_of,
@@ -162,7 +163,7 @@ def test_invalid_task_files_are_reported_and_the_others_kept(
     assert made.status == "made"
     [check] = [one for one in made.checks if one.name == "task_files"]
     assert (check.passed, check.blocking) == (False, False)
-    found = [(problem.code, problem.location) for problem in check.problems]
+    found = [(problem.code, file_and_line(problem)) for problem in check.problems]
     assert found == [
         ("invalid_json", "examples/os/bad.json:1"),
     ]

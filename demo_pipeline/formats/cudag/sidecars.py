@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline.common.json_files import JsonFileError, decode_text, load_json, read_bytes
-from demo_pipeline.formats.cudag.fault import CudagFault, LocatedFault, Scope
+from demo_pipeline.formats.cudag.fault import CudagFault, LocatedFault, Scope, json_fault
 from demo_pipeline.formats.cudag.tool_calls import ARGUMENTS, TOOL_NAME
 
 TEST_RECORDS = "test/records.jsonl"
@@ -44,7 +44,7 @@ def sidecar_faults(root: Path, config: Mapping[str, Any]) -> Iterator[LocatedFau
             for message in check(root / name, name):
                 yield name, None, CudagFault("companion", message, _REMEDY, Scope.OURS)
         except JsonFileError as error:
-            yield name, error.line, CudagFault("invalid_json", error.message, _REMEDY, Scope.OURS)
+            yield name, error.line, json_fault(error, Scope.OURS)
 
 
 def _prompt_faults(path: Path, name: str, config: Mapping[str, Any]) -> Iterator[str]:

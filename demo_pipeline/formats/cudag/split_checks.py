@@ -14,7 +14,7 @@ from demo_pipeline.common.deep_json import Location, line_numbers
 from demo_pipeline.common.json_files import JsonFileError, decode_text, parse_json, read_bytes
 from demo_pipeline.formats.base_model import line_of
 from demo_pipeline.formats.cudag.cross_checks import CudagInventory
-from demo_pipeline.formats.cudag.fault import CudagFault, LocatedFault, Scope, printable
+from demo_pipeline.formats.cudag.fault import CudagFault, LocatedFault, Scope, json_fault, printable
 from demo_pipeline.formats.cudag.tool_calls import is_int, is_number
 
 REPORT_FILE = "splits.json"
@@ -43,7 +43,7 @@ def report_faults(
         text = decode_text(read_bytes(root / REPORT_FILE, REPORT_FILE), REPORT_FILE)
         report = parse_json(text, REPORT_FILE)
     except JsonFileError as error:
-        yield REPORT_FILE, error.line, _fault("invalid_json", error.message)
+        yield REPORT_FILE, error.line, json_fault(error, Scope.OURS)
         return
     if not isinstance(report, dict):
         yield REPORT_FILE, None, _fault("split_report", "must be a JSON object")

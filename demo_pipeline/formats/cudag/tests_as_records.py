@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline.common.json_files import JsonFileError, parse_json
-from demo_pipeline.formats.cudag.fault import CudagFault, LocatedFault, Scope
+from demo_pipeline.formats.cudag.fault import CudagFault, LocatedFault, Scope, json_fault
 from demo_pipeline.formats.cudag.record_rules import HUMAN_START, training_faults
 from demo_pipeline.formats.cudag.sidecars import TEST_RECORDS
 from demo_pipeline.formats.cudag.tool_calls import ToolCallError, parse_tool_calls
@@ -45,7 +45,7 @@ def _line_faults(line: bytes, test: object) -> Iterator[CudagFault]:
     try:
         record = parse_json(line, TEST_RECORDS)
     except JsonFileError as error:
-        yield CudagFault("invalid_json", error.message, _REMEDY, Scope.OURS)
+        yield json_fault(error, Scope.OURS)
         return
     image = record.get("image") if isinstance(record, dict) else None
     if isinstance(image, str):

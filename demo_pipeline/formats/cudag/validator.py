@@ -17,7 +17,7 @@ from demo_pipeline.common.json_files import JsonFileError, load_json, parse_json
 from demo_pipeline.common.system_errors import raise_system_trouble
 from demo_pipeline.formats.cudag.config import config_faults, count_faults, is_ours
 from demo_pipeline.formats.cudag.cross_checks import CudagInventory, RecordPosition, short_digest
-from demo_pipeline.formats.cudag.fault import CudagFault, Scope, printable
+from demo_pipeline.formats.cudag.fault import CudagFault, Scope, json_fault, printable
 from demo_pipeline.formats.cudag.models import DIRECTORY_PATTERN
 from demo_pipeline.formats.cudag.record_rules import eval_faults, training_faults
 from demo_pipeline.formats.cudag.sidecars import sidecar_faults
@@ -145,7 +145,7 @@ class _Validation:
         try:
             value = load_json(self.root / path, name)
         except JsonFileError as error:
-            self.report(name, error.line, [CudagFault("invalid_json", error.message)])
+            self.report(name, error.line, [json_fault(error)])
             return None
         if value is None:
             self.report(name, None, [CudagFault("invalid_json", "must not be null")])
@@ -164,7 +164,7 @@ class _Validation:
         try:
             record = parse_json(raw, position[0])
         except JsonFileError as error:
-            self.report(*position, [CudagFault("invalid_json", error.message)])
+            self.report(*position, [json_fault(error)])
             return
         self.report(*position, training_faults(record))
         if not isinstance(record, dict):

@@ -6,6 +6,7 @@ ordinary and 492 risk tasks published with OSWorld contain, which is more than t
 
 import re
 import unicodedata
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
@@ -167,7 +168,8 @@ def _parse(data: bytes, file: str, *, risk: bool) -> tuple[OsworldTask | None, l
         value = parse_json(text, file)
     except JsonFileError as error:
         remedy = "restore the task file"
-        return None, [Problem("invalid_json", file, error.message, error.line, remedy=remedy)]
+        problem = Problem("invalid_json", file, error.message, error.line, remedy=remedy)
+        return None, [replace(problem, column=error.column)]
     keys = value if isinstance(value, dict) else {}
     risk = risk or any(key in keys for key in _RISK_KEYS)
     task, problems = check(RiskTask if risk else OsworldTask, value, file, text)

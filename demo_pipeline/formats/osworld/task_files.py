@@ -9,7 +9,7 @@ its `examples/<domain>/` as documented. `test_all.json` and `test_risk.json` bes
 """
 
 from collections.abc import Container, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from demo_pipeline.common.deep_json import line_numbers
@@ -237,7 +237,8 @@ def _read_list(
         value = parse_json(text, file)
     except JsonFileError as error:
         remedy = "restore the list: domain → ids"
-        return None, [Problem("invalid_json", file, error.message, error.line, remedy=remedy)]
+        problem = Problem("invalid_json", file, error.message, error.line, remedy=remedy)
+        return None, [replace(problem, column=error.column)]
     lines = line_numbers(text)
     if not isinstance(value, dict):
         message = "expected an object: domain → list of ids"

@@ -22,6 +22,7 @@ from demo_pipeline_tests.formats.cudag.editing import (
     edit_test,
     put,
 )
+from demo_pipeline_tests.places import file_and_line
 
 NAME = "calendar--mike--20251203_123456"
 CALL = (
@@ -690,7 +691,7 @@ def test_one_fault_has_its_message_and_location(good, tmp_path, change, place, m
     root = copied(good, tmp_path / NAME)
     change(root)
     found = errors(validate_cudag(root))
-    messages = [f"{one.location}: {one.message}" for one in found]
+    messages = [f"{file_and_line(one)}: {one.message}" for one in found]
     assert any(one.startswith(f"{place}: {message}") for one in messages), messages
     assert all(str(root) not in str(one) for one in found)
 

@@ -9,6 +9,7 @@ from demo_pipeline.formats.desktopd.sft_validator import validate_sft
 from demo_pipeline.formats.desktopd.step_actions import StepAction
 from demo_pipeline.problems import Severity
 from demo_pipeline_tests.formats.desktopd import good_dataset as good
+from demo_pipeline_tests.places import file_and_line
 
 
 def samples(root):
@@ -110,7 +111,7 @@ def test_one_wrong_thing_is_found_on_its_line(root, path, value, code, message):
 def test_a_bad_line_costs_the_others_nothing(root, line):
     path = write(root, samples(root))
     path.write_bytes(path.read_bytes() + line)
-    assert {p.location for p in validate_sft(path)} == {"train.jsonl:9"}
+    assert set(map(file_and_line, validate_sft(path))) == {"train.jsonl:9"}
 
 
 def test_a_missing_file_is_a_finding(tmp_path):

@@ -15,6 +15,7 @@ from demo_pipeline.formats.osworld.task_folder import (
 )
 from demo_pipeline.pipeline.validation import recognise
 from demo_pipeline.problems import Severity, errors
+from demo_pipeline_tests.places import file_and_line
 from demo_pipeline_tests.task_folders import RISKY, put_tasks, put_text, risk_task, task
 
 SAMPLES = Path(__file__).resolve().parents[3] / "data" / "osworld"
@@ -30,7 +31,7 @@ def root(tmp_path):
 
 
 def shown(root):
-    return [(p.severity.value, p.code, p.location) for p in validate_task_folder(root)]
+    return [(p.severity.value, p.code, file_and_line(p)) for p in validate_task_folder(root)]
 
 
 def found(root):

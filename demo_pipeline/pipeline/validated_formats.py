@@ -8,6 +8,7 @@ from pathlib import Path
 
 from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.formats.cudag.validator import validate_cudag
+from demo_pipeline.formats.desktopd.sft_folder import validate_sft_folder
 from demo_pipeline.formats.desktopd.sft_validator import validate_sft
 from demo_pipeline.formats.desktopd.validator import validate_dataset, validate_trajectory
 from demo_pipeline.formats.messages.models import SCHEMA_FILE
@@ -36,7 +37,7 @@ def _validate_cudag(path: Path, _settings: Settings) -> list[Problem]:
 
 
 def _validate_sft(path: Path, _settings: Settings) -> list[Problem]:
-    return validate_sft(path / _SAMPLES_FILE if path.is_dir() else path)
+    return validate_sft_folder(path) if path.is_dir() else validate_sft(path)
 
 
 def _validate_messages(path: Path, _settings: Settings) -> list[Problem]:

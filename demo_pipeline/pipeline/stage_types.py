@@ -92,6 +92,8 @@ class ValidatedFormat:
         decisive: one of `files` is enough to recognise the format.
         recognises: whether a folder without any of `files`, and of no other format, is in this one.
         file_suffix: a single file with this suffix is in this format; empty: only folders are.
+        line_key: a key that every line of a file of JSON Lines of this format has, and of no other
+            format; empty: no single file of lines is in this format.
     """
 
     name: str
@@ -100,6 +102,7 @@ class ValidatedFormat:
     decisive: bool = False
     recognises: Callable[[Path], bool] | None = None
     file_suffix: str = ""
+    line_key: str = ""
 
 
 @dataclass(frozen=True)

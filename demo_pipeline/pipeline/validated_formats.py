@@ -7,12 +7,12 @@ it writes; the two formats that no dataset stage writes are in `OTHER_FORMATS`.
 from pathlib import Path
 
 from demo_pipeline.common.recording_files import RECORDING_FILES
-from demo_pipeline.formats.cudag.validator import validate_cudag
+from demo_pipeline.formats.cudag.validator import validate_cudag, validate_cudag_file
 from demo_pipeline.formats.desktopd.sft_folder import validate_sft_folder
 from demo_pipeline.formats.desktopd.sft_validator import validate_sft
 from demo_pipeline.formats.desktopd.validator import validate_dataset, validate_trajectory
 from demo_pipeline.formats.messages.models import SCHEMA_FILE
-from demo_pipeline.formats.messages.validator import validate_messages
+from demo_pipeline.formats.messages.validator import validate_messages, validate_messages_file
 from demo_pipeline.formats.osworld.task import validate_task_file
 from demo_pipeline.formats.osworld.task_files import is_task_folder
 from demo_pipeline.formats.osworld.task_folder import validate_task_folder
@@ -33,7 +33,7 @@ def _validate_dataset(path: Path, _settings: Settings) -> list[Problem]:
 
 
 def _validate_cudag(path: Path, _settings: Settings) -> list[Problem]:
-    return validate_cudag(path)
+    return validate_cudag_file(path) if path.is_file() else validate_cudag(path)
 
 
 def _validate_sft(path: Path, _settings: Settings) -> list[Problem]:
@@ -41,7 +41,7 @@ def _validate_sft(path: Path, _settings: Settings) -> list[Problem]:
 
 
 def _validate_messages(path: Path, _settings: Settings) -> list[Problem]:
-    return validate_messages(path if path.is_dir() else path.parent)
+    return validate_messages(path) if path.is_dir() else validate_messages_file(path)
 
 
 def _validate_osworld(path: Path, _settings: Settings) -> list[Problem]:
@@ -65,6 +65,7 @@ CUDAG_FORMAT = ValidatedFormat(
     name="cudag",
     files=("data.jsonl", "train.jsonl", "val.jsonl", "config.json", "images", "test"),
     validate=_validate_cudag,
+    line_key="conversations",
 )
 SFT_FORMAT = ValidatedFormat(
     name="sft",
@@ -72,9 +73,14 @@ SFT_FORMAT = ValidatedFormat(
     validate=_validate_sft,
     decisive=True,
     file_suffix=".jsonl",
+    line_key="input",
 )
 MESSAGES_FORMAT = ValidatedFormat(
-    name="messages", files=(SCHEMA_FILE,), validate=_validate_messages, decisive=True
+    name="messages",
+    files=(SCHEMA_FILE,),
+    validate=_validate_messages,
+    decisive=True,
+    line_key="messages",
 )
 OSWORLD_FORMAT = ValidatedFormat(
     name="osworld",

@@ -8,10 +8,14 @@ from typing import Any
 
 import pytest
 
+from demo_pipeline.datasets.cudag_build import build_cudag
+from demo_pipeline.datasets.messages import build_messages
+from demo_pipeline.datasets.sft import build_sft
 from demo_pipeline.pipeline.recording_validation import validate_recording
 from demo_pipeline.pipeline.validation import FORMATS, recognise, validate
 from demo_pipeline.problems import DemonstrationError, Severity, errors
-from demo_pipeline.settings import Settings
+from demo_pipeline.settings import DatasetSettings, Settings
+from demo_pipeline_tests.datasets.builders import make_trajectory
 from demo_pipeline_tests.formats.desktopd import good_dataset
 from demo_pipeline_tests.sample_workspace import open_workspace, run_all_stages, write_demos
 from demo_pipeline_tests.uploads import BREAKING, TYPED, upload
@@ -155,6 +159,32 @@ def test_a_file_is_recognised_by_its_suffix_unless_it_is_a_part(
 ) -> None:
     (tmp_path / name).touch()
     assert recognise(tmp_path / name) == kind
+
+
+BUILD = {"sft": build_sft, "messages": build_messages, "cudag": build_cudag}
+
+
+@pytest.mark.parametrize("kind", sorted(BUILD))
+def test_a_single_file_of_an_export_is_a_path(tmp_path: Path, kind: str) -> None:
+    demos = [make_trajectory(tmp_path, f"d{n}", shade=9 * n, instruction=f"{n}") for n in range(3)]
+    root = tmp_path if kind != "cudag" else tmp_path / "out"
+    BUILD[kind](demos, root, DatasetSettings())
+    names = ["train.jsonl", "val.jsonl"] + (["test/records.jsonl"] if kind == "cudag" else [])
+    for name in names:
+        assert recognise(root / name) == kind
+        assert validate(root / name, kind, Settings()) == []
+    (root / "val.jsonl").write_bytes((root / "val.jsonl").read_bytes() + b"{}\n")
+    problems = errors(validate(root / "val.jsonl", kind, Settings()))
+    assert {(problem.file, problem.line) for problem in problems} == {
+        ("val.jsonl", 3 - (kind == "sft"))
+    }
+    assert errors(validate(root / "train.jsonl", kind, Settings())) == []
+
+
+def test_an_empty_file_of_lines_is_of_the_format_of_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "messages.schema.json").touch()
+    (tmp_path / "val.jsonl").touch()
+    assert recognise(tmp_path / "val.jsonl") == "messages"
 
 
 def test_complete_folders_are_valid(good: Path, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from demo_pipeline.formats.cudag.cross_checks import CudagInventory, RecordPosit
 from demo_pipeline.formats.cudag.fault import CudagFault, Scope, json_fault, printable
 from demo_pipeline.formats.cudag.models import DIRECTORY_PATTERN
 from demo_pipeline.formats.cudag.record_rules import eval_faults, training_faults
-from demo_pipeline.formats.cudag.sidecars import sidecar_faults
+from demo_pipeline.formats.cudag.sidecars import TEST_RECORDS, sidecar_faults
 from demo_pipeline.formats.cudag.split_checks import report_faults
 from demo_pipeline.formats.cudag.tests_as_records import conversation_faults
 from demo_pipeline.problems import Problem, Severity
@@ -67,6 +67,27 @@ def validate_cudag(path: Path) -> list[Problem]:
     validation.check_tests()
     validation.check_lines("data.jsonl", None)
     validation.check_all_records()
+    return validation.problems
+
+
+def validate_cudag_file(path: Path) -> list[Problem]:
+    """The problems of one file of records in a dataset; nothing is compared with other files.
+
+    Args:
+        path: `train.jsonl` or another one beside `images/`, or `test/records.jsonl`.
+    """
+    in_test = path.parent.name == "test" and path.name == Path(TEST_RECORDS).name
+    validation = _Validation(path.parent.parent if in_test else path.parent)
+    validation.check_config()
+    if in_test:
+        validation.check_tests()
+    else:
+        validation.check_lines(path.name, path.stem)
+        if not validation.inventory.records and not validation.problems:
+            message = "the file has no record"
+            validation.problems.append(
+                Problem("no_records", path.name, message, severity=Severity.WARNING)
+            )
     return validation.problems
 
 

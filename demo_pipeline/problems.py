@@ -33,6 +33,8 @@ class Problem:
         severity: `error` or `warning`.
         demonstration: id of the demonstration, when the problem belongs to one.
         byte: 0-based offset in `file`, when known.
+        column: 1-based character in the line, where the line alone does not say the place: JSON
+            that is on one line.
     """
 
     code: str
@@ -44,12 +46,14 @@ class Problem:
     severity: Severity = Severity.ERROR
     demonstration: str = ""
     byte: int | None = None
+    column: int | None = None
 
     @property
     def location(self) -> str:
-        """`file`, `file:line` or `file@frame`."""
+        """`file`, `file:line`, `file:line:column` or `file@frame`."""
         if self.line is not None:
-            return f"{self.file}:{self.line}"
+            column = "" if self.column is None else f":{self.column}"
+            return f"{self.file}:{self.line}{column}"
         if self.frame is not None:
             return f"{self.file}@{self.frame}"
         return self.file
@@ -86,6 +90,7 @@ class Problem:
                 _text(values, "demonstration") if demonstration is None else demonstration
             ),
             byte=_number(values, "byte"),
+            column=_number(values, "column"),
         )
 
 

@@ -177,11 +177,16 @@ class DatasetSettings(Section):
         "text", description="messages: calls as text of the turn, or as its `tool_calls`"
     )
     cudag_scroll_sign: Literal["up", "down"] = Field("up", description="of positive `pixels`")
-    cudag_pixels_per_notch: int = Field(100, description="`pixels` written for one notch")
-    tolerance_min: int = Field(5, description="smallest tolerance, RU (1000 per axis)")
-    tolerance_max: int = Field(100, description="largest tolerance, RU")
-    default_tolerance: int = Field(10, description="RU, of a point without a target")
-    scroll_tolerance: int = Field(50, description="RU, of a scroll")
+    cudag_scroll_unit: Literal["pixels", "notches"] = Field(
+        "pixels", description="of `pixels`; notches for executors that turn the wheel by clicks"
+    )
+    cudag_pixels_per_notch: int = Field(100, description="`pixels` for one notch, if unit pixels")
+    tolerance_min: int = Field(1, ge=0, description="smallest tolerance, RU (1000 per axis)")
+    tolerance_max: int = Field(100, ge=0, description="largest tolerance, RU")
+    default_tolerance: int = Field(10, ge=0, description="RU, of a point without a target")
+    scroll_tolerance: int = Field(50, ge=0, description="RU, of a scroll")
+    drag_tolerance: int = Field(5, ge=0, description="RU, of both ends of a drag")
+    keep_previous: bool = Field(False, description="older CUDAG directories stay published")
 
     @model_validator(mode="after")
     def _ratios_add_up(self) -> Self:

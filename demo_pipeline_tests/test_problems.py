@@ -16,6 +16,7 @@ FULL = Problem(
     severity=Severity.WARNING,
     demonstration="d1",
     byte=7,
+    column=9,
 )
 
 
@@ -24,6 +25,11 @@ def test_a_problem_survives_a_json_document(problem: Problem) -> None:
     values = json.loads(json.dumps(problem.as_dict()))
     assert Problem.from_dict(values) == problem
     assert isinstance(Problem.from_dict(values).severity, Severity)
+
+
+def test_the_column_is_part_of_the_place() -> None:
+    assert FULL.location == "input_log.jsonl:3:9"
+    assert Problem("torn", "meta.json", "ends early", 1).location == "meta.json:1"
 
 
 def test_the_demonstration_can_be_replaced() -> None:

@@ -5,6 +5,7 @@ Belongs here: its output and exit codes. The formats are registered in pipeline/
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -14,6 +15,8 @@ import typer
 from demo_pipeline.cli.console import print_error, print_line
 from demo_pipeline.cli.environment import INVALID, OK, USAGE, usable_settings
 from demo_pipeline.problems import Problem, Severity
+
+_SHOWN_OF_A_CODE = 20
 
 
 def _format_name(value: str) -> str:
@@ -37,6 +40,14 @@ def validate_path(
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print a report as JSON.")] = False,
+    verbose: Annotated[
+        bool,
+        typer.Option(
+            "--verbose",
+            "-v",
+            help="Print every problem, with its code and byte offset; otherwise 20 of each code.",
+        ),
+    ] = False,
 ) -> None:
     """Validate a recording, a trajectory, a dataset in any exported format, or OSWorld tasks.
 
@@ -65,12 +76,30 @@ def validate_path(
         report["problems"] = [problem.as_dict() for problem in problems]
         sys.stdout.write(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
     else:
-        _print_report(path, name, problems, invalid)
+        _print_report(path, name, problems, invalid, verbose=verbose)
     raise typer.Exit(INVALID if invalid else OK)
 
 
-def _print_report(path: Path, name: str, problems: Sequence[Problem], invalid: int) -> None:
+def _print_report(
+    path: Path, name: str, problems: Sequence[Problem], invalid: int, *, verbose: bool
+) -> None:
+    counts: Counter[str] = Counter()
     for problem in problems:
-        print_line(f"{problem.severity}: {problem}")
+        counts[problem.code] += 1
+        if verbose:
+            print_line(f"{problem.severity}: {problem} {_details(problem)}")
+        elif counts[problem.code] <= _SHOWN_OF_A_CODE:
+            print_line(f"{problem.severity}: {problem}")
+    for code, count in counts.items():
+        if verbose:
+            print_line(f"{code}: {count}")
+        elif count > _SHOWN_OF_A_CODE:
+            print_line(f"{code}: {count - _SHOWN_OF_A_CODE} more; -v shows them")
     result = f"invalid: {invalid} errors" if invalid else "valid"
     print_line(f"{path}: {name} {result}, {len(problems) - invalid} warnings")
+
+
+def _details(problem: Problem) -> str:
+    """The code of a problem, and its byte offset if it is known: `[invalid_json, byte 77]`."""
+    byte = "" if problem.byte is None else f", byte {problem.byte}"
+    return f"[{problem.code}{byte}]"

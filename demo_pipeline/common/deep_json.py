@@ -1,4 +1,4 @@
-"""JSON text of any depth, without recursion: an encoder, a decoder and a map of line numbers.
+"""JSON text of any depth, without recursion: an encoder, a decoder, and maps of lines and columns.
 
 Belongs here: the JSON grammar (RFC 8259). json_files.py uses the encoder and decoder when `json`
 reaches the interpreter's recursion limit: each level of a UI tree is two levels of JSON.
@@ -159,6 +159,11 @@ def _members(value: Any, depth: int, indent: int | None) -> Iterator[tuple[str, 
             before = "," + _line(depth, indent)
 
 
+def is_one_line(text: str) -> bool:
+    """Whether a JSON text is on one line, so that the line does not say a place in it."""
+    return "\n" not in text.strip()
+
+
 def line_numbers(text: str) -> dict[Location, int]:
     """The 1-based line of each value, by its location; in an object, the line of its key.
 
@@ -167,11 +172,30 @@ def line_numbers(text: str) -> dict[Location, int]:
             `MAX_LOCATED_DEPTH` are left out.
     """
     lines: dict[Location, int] = {}
-    path: list[Any] = []  # of the next value; its last part is None while a key is expected
     line, seen = 1, 0
+    for location, offset in _offsets(text):
+        line += text.count("\n", seen, offset)
+        seen = offset
+        lines[location] = line
+    return lines
+
+
+def column_numbers(text: str) -> dict[Location, int]:
+    """The 1-based column of each value of a text that is on one line; empty for any other text.
+
+    Args:
+        text: as for `line_numbers`.
+    """
+    if not is_one_line(text):
+        return {}
+    start = text.rfind("\n", 0, len(text) - len(text.lstrip())) + 1
+    return {location: offset - start + 1 for location, offset in _offsets(text)}
+
+
+def _offsets(text: str) -> Iterator[tuple[Location, int]]:
+    """Yield the location and the offset of each value, in the order of the text."""
+    path: list[Any] = []  # of the next value; its last part is None while a key is expected
     for position, lexeme in lexemes(text):
-        line += text.count("\n", seen, position)
-        seen = position
         if lexeme in "}]":
             path.pop()
         elif lexeme == ",":
@@ -183,7 +207,6 @@ def line_numbers(text: str) -> dict[Location, int]:
             if len(path) <= MAX_LOCATED_DEPTH and (
                 is_key or not isinstance((path or [0])[-1], str)
             ):
-                lines[tuple(path)] = line
+                yield tuple(path), position
             if lexeme in "{[":
                 path.append(None if lexeme == "{" else 0)
-    return lines

@@ -33,14 +33,18 @@ class JsonFileError(ValueError):
         file: the name given by the reader.
         line: 1-based line; None when unknown.
         message: what is wrong; it never quotes the content.
+        column: 1-based character of a text that is on one line; None when unknown.
     """
 
-    def __init__(self, file: str, line: int | None, message: str) -> None:
-        self.file, self.line, self.message = file, line, message
-        super().__init__(f"{file}:{line}: {message}" if line else f"{file}: {message}")
+    def __init__(
+        self, file: str, line: int | None, message: str, column: int | None = None
+    ) -> None:
+        self.file, self.line, self.message, self.column = file, line, message, column
+        place = ":".join(str(part) for part in (file, line, column) if part)
+        super().__init__(f"{place}: {message}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (type(self), (self.file, self.line, self.message))
+        return (type(self), (self.file, self.line, self.message, self.column))
 
 
 def _finite(text: str) -> float:
@@ -90,7 +94,9 @@ def parse_json(data: bytes | str, file: str) -> Any:
             # Neither error has a position. The slower decoder gives one, and has no depth limit.
             return deep_json.decode(text, _DECODER.decode)
     except json.JSONDecodeError as error:
-        raise JsonFileError(file, error.lineno, f"not valid JSON: {error.msg}") from None
+        column = error.colno if deep_json.is_one_line(text) else None
+        message = f"not valid JSON: {error.msg}"
+        raise JsonFileError(file, error.lineno, message, column) from None
 
 
 def load_json(path: Path, file: str | None = None) -> Any:

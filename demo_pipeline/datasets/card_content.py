@@ -4,6 +4,7 @@ Belongs here: what differs between the datasets. The parts that all cards share 
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from demo_pipeline.datasets.cards import CARD, CardKind, card_text
@@ -17,6 +18,7 @@ from demo_pipeline.datasets.dataset_stats import (
     sft_stats,
 )
 from demo_pipeline.datasets.hidden_actions import HIDDEN_ACTIONS_FILE
+from demo_pipeline.datasets.prompts import scroll_rule
 from demo_pipeline.settings import DatasetSettings
 
 Counts = Mapping[str, Mapping[str, int]]
@@ -168,7 +170,12 @@ def describe_cudag(
     out: Path, settings: DatasetSettings, provenance: Sequence[Path], left_out: Counts
 ) -> DatasetStats:
     """The same for a CUDAG dataset; arguments as for `describe_sft`."""
-    return _describe(out, CUDAG, cudag_stats(out, provenance)[0], settings, left_out)
+    return _describe(out, cudag_card(settings), cudag_stats(out, provenance)[0], settings, left_out)
+
+
+def cudag_card(settings: DatasetSettings) -> CardKind:
+    """The texts of a CUDAG dataset's card, which say what the numbers of a scroll mean."""
+    return replace(CUDAG, about=f"{CUDAG.about} In scroll actions {scroll_rule(settings)}.")
 
 
 def _describe(

@@ -7,6 +7,7 @@ modifiers, a drag with another button, a place outside the screen.
 from dataclasses import dataclass
 from typing import Any
 
+from demo_pipeline.datasets.prompts import units_per_notch
 from demo_pipeline.datasets.provenance import ProvenanceRow
 from demo_pipeline.formats.cudag.models import to_ru
 from demo_pipeline.formats.cudag.tool_calls import ToolCall
@@ -24,6 +25,7 @@ from demo_pipeline.formats.desktopd.vocabulary import ActionType
 from demo_pipeline.settings import DatasetSettings
 
 ImageSize = tuple[int, int]
+DRAG = "drag"  # the task type
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ def tool_calls(
     Args:
         action: coordinates in pixels of the screenshot.
         size: width and height of the screenshot, pixels.
-        settings: sign and unit of the wheel (`cudag_scroll_sign`, `cudag_pixels_per_notch`).
+        settings: sign and unit of the wheel (`cudag_scroll_sign`, `cudag_scroll_unit`).
     """
     match action.parameters:
         case TypeParameters(text=text):
@@ -72,7 +74,7 @@ def _pointing_call(
     match action.parameters:
         case ScrollParameters(direction=direction, amount=amount):
             name = "scroll" if direction in ("up", "down") else "hscroll"
-            pixels = amount * settings.cudag_pixels_per_notch * _sign(direction, settings)
+            pixels = amount * units_per_notch(settings) * _sign(direction, settings)
             return ToolCall(name, {**coordinate, "pixels": pixels})
         case ClickParameters(button=button, clicks=clicks):
             triple = clicks == 3 and button == "left"

@@ -14,7 +14,14 @@ from pathlib import Path
 from typing import ClassVar, TextIO
 
 from demo_pipeline.common.json_files import dump_json
-from demo_pipeline.datasets.cudag_config import configuration, directory_name, generated_at
+from demo_pipeline.datasets.cudag_config import (
+    SETTINGS_DETAIL,
+    configuration,
+    decisive_settings,
+    directory_name,
+    generated_at,
+    split_ratios,
+)
 from demo_pipeline.datasets.cudag_images import (
     annotate,
     image_suffix,
@@ -37,6 +44,7 @@ from demo_pipeline.datasets.export_loop import (
 from demo_pipeline.datasets.provenance import ProvenanceRow
 from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory
 from demo_pipeline.datasets.splits import Split
+from demo_pipeline.formats.cudag.sidecars import TEST_RECORDS
 from demo_pipeline.formats.cudag.split_checks import REPORT_FILE
 from demo_pipeline.formats.cudag.tool_calls import escape_markers, render_tool_calls
 from demo_pipeline.formats.desktopd.reader import Trajectory
@@ -57,8 +65,9 @@ def build_cudag(
 
     Returns:
         The summary; its details are `name` (of the directory that the dataset should have),
-        `trajectories` (planned, by split), `task_counts` (records by task type) and `escaped`
-        (number of escaped markers in prompts and in tool calls).
+        `trajectories` (planned, by split), `task_counts` (records by task type), `escaped` (number
+        of escaped markers in prompts and in tool calls), `empty_splits` (wanted, but without a
+        record although there are task groups) and `settings` (see `decisive_settings`).
 
     Raises:
         FileExistsError: `out` is not empty.
@@ -83,8 +92,15 @@ def build_cudag(
         "trajectories": {split.value: planned[split] for split in Split},
         "task_counts": dict(sorted(exporter.tasks.items())),
         "escaped": dict(exporter.escaped),
+        "empty_splits": _empty_splits(summary, settings) if plan.splits.groups else [],
+        SETTINGS_DETAIL: decisive_settings(settings),
     }
     return replace(summary, details=details)
+
+
+def _empty_splits(summary: ExportSummary, settings: DatasetSettings) -> list[str]:
+    ratios = split_ratios(settings)
+    return [split for split, ratio in ratios.items() if ratio > 0 and not summary.records[split]]
 
 
 def _prepare(out: Path) -> None:
@@ -112,10 +128,12 @@ class CudagExporter:
     tasks: Counter[str] = field(default_factory=Counter)
     escaped: Counter[str] = field(default_factory=lambda: Counter(prompts=0, tool_calls=0))
     tests: int = 0
+    test_records: TextIO = field(init=False)
 
     def __post_init__(self) -> None:
         names = {Split.TEST: "test/test.json", Split.TRAIN: "train.jsonl", Split.VAL: "val.jsonl"}
         self.files = {split: self._open(name) for split, name in names.items()}
+        self.test_records = self._open(TEST_RECORDS)
 
     def _open(self, name: str) -> TextIO:
         # Lone surrogates, which no trainer's JSON reader accepts, become "?".
@@ -162,6 +180,7 @@ class CudagExporter:
         self.tests += 1
         entry = json.dumps(draft.test().model_dump(mode="json"), ensure_ascii=False)
         self.files[Split.TEST].write(start + entry)
+        self.test_records.write(draft.training_record(folder="test/").line() + "\n")
         image = self.out / "test" / "images" / f"{draft.id}.png"
         link_or_copy_png(draft.screenshot, image, copy=self.settings.image_mode == "copy")
         if draft.metadata.has_coordinate:

@@ -9,13 +9,23 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from demo_pipeline.datasets.prompts import scroll_rule, system_prompt
+from pydantic import JsonValue
+
+from demo_pipeline.datasets.prompts import scroll_rule, system_prompt, units_per_notch
 from demo_pipeline.datasets.selection import EPOCH, DatasetTrajectory, newest_recording
 from demo_pipeline.datasets.splits import SplitPlan
 from demo_pipeline.formats.cudag.models import DIRECTORY_PATTERN, GENERATOR
 from demo_pipeline.settings import NAME_PART, DatasetSettings
 
 _STAMP = "%Y%m%d_%H%M%S"
+SETTINGS_DETAIL = "settings"  # of the build's summary: what `decisive_settings` returns
+_DECISIVE = (
+    *("seed", "train_ratio", "val_ratio", "test_ratio", "held_out_applications"),
+    *("include_failed", "include_aborted", "include_contaminated"),
+    *("include_avoidable_leaks", "include_unavoidable_leaks", "max_hidden_share", "prompt_style"),
+    *("cudag_scroll_sign", "cudag_scroll_unit", "cudag_pixels_per_notch"),
+    *("tolerance_min", "tolerance_max", "default_tolerance", "scroll_tolerance", "drag_tolerance"),
+)
 
 
 def generated_at(newest: datetime, settings: DatasetSettings) -> datetime:
@@ -106,6 +116,12 @@ def configuration(
     }
 
 
+def decisive_settings(settings: DatasetSettings) -> dict[str, JsonValue]:
+    """The settings that decide the records of a dataset: name → value, as JSON has it."""
+    values: dict[str, JsonValue] = settings.model_dump(mode="json", include=set(_DECISIVE))
+    return {name: values[name] for name in _DECISIVE} | {"image_mode": _images(settings)}
+
+
 def split_ratios(settings: DatasetSettings) -> dict[str, float]:
     """The wanted share of groups in each split that is assigned by hash."""
     return {
@@ -126,18 +142,19 @@ def _rules(settings: DatasetSettings) -> dict[str, Any]:
     """The rules for scrolls and tolerances."""
     return {
         "scroll": {
-            "unit": "pixels",
+            "unit": settings.cudag_scroll_unit,
             "positive": settings.cudag_scroll_sign,
             "hscroll_positive": "right",
-            "pixels_per_notch": settings.cudag_pixels_per_notch,
+            "pixels_per_notch": units_per_notch(settings),
             "rule": scroll_rule(settings),
         },
         "tolerance": {
             "unit": "RU",
-            "rule": "half the target's size on each axis, within min and max",
+            "rule": "from the point to the target's nearer edge on each axis, within min and max",
             "min": settings.tolerance_min,
             "max": settings.tolerance_max,
             "without_target": settings.default_tolerance,
             "scroll": settings.scroll_tolerance,
+            "drag": settings.drag_tolerance,
         },
     }

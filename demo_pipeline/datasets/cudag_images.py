@@ -10,6 +10,7 @@ from pathlib import Path
 import cv2
 
 from demo_pipeline.common.hardlinks import link_or_copy
+from demo_pipeline.datasets.cudag_actions import DRAG
 from demo_pipeline.formats.cudag.models import CudagMetadata
 from demo_pipeline.formats.cudag.tool_calls import RU_MAX
 from demo_pipeline.settings import DatasetSettings
@@ -50,7 +51,9 @@ def link_or_copy_png(source: Path, target: Path, *, copy: bool = False) -> None:
 
 
 def annotate(source: Path, target: Path, metadata: CudagMetadata) -> bool:
-    """Draw the target point, the tolerance box and the path of a drag on a copy of the screenshot.
+    """Draw the target point, its tolerance and the path of a drag on a copy of the screenshot.
+
+    The target point of a drag is its end.
 
     Returns:
         Whether it was written; a screenshot that cannot be decoded is left out.
@@ -59,11 +62,13 @@ def annotate(source: Path, target: Path, metadata: CudagMetadata) -> bool:
     if picture is None:
         return False
     x, y = metadata.real_coords
+    if metadata.task_type == DRAG:
+        x, y = metadata.end_coords
     width, height = metadata.image_size
     half_x = round(metadata.tolerance[0] * width / RU_MAX)
     half_y = round(metadata.tolerance[1] * height / RU_MAX)
     cv2.rectangle(picture, (x - half_x, y - half_y), (x + half_x, y + half_y), _BOX, 2)
-    if metadata.task_type == "drag":
-        cv2.arrowedLine(picture, (x, y), metadata.end_coords, _POINT, 2)
+    if metadata.task_type == DRAG:
+        cv2.arrowedLine(picture, metadata.real_coords, (x, y), _POINT, 2)
     cv2.circle(picture, (x, y), 4, _POINT, -1)
     return bool(cv2.imwrite(str(target), picture, _FAST))

@@ -12,6 +12,7 @@ from pathlib import Path
 from demo_pipeline.common.image_header import png_size
 from demo_pipeline.common.system_errors import raise_system_trouble
 from demo_pipeline.datasets.cudag_actions import (
+    DRAG,
     ActionCalls,
     ImageSize,
     describe_action,
@@ -44,7 +45,7 @@ from demo_pipeline.formats.cudag.models import (
 from demo_pipeline.formats.cudag.tool_calls import ToolCall, escape_markers, render_tool_calls
 from demo_pipeline.formats.desktopd.reader import StepFiles, Trajectory
 from demo_pipeline.formats.desktopd.step_actions import (
-    Parameters,
+    DragParameters,
     ScrollParameters,
     StepAction,
     points,
@@ -82,27 +83,37 @@ class RecordDraft:
     metadata: CudagMetadata
     markers: int = 0
 
-    def training_record(self, suffix: str = ".png") -> CudagRecord:
-        """The record as a line of a split; `suffix` is the file extension of its image."""
+    def training_record(self, suffix: str = ".png", folder: str = "") -> CudagRecord:
+        """The record as a line of a split.
+
+        Args:
+            suffix: the file extension of its image.
+            folder: of the folder `images`: empty, or `test/`.
+        """
         answer, _ = render_tool_calls(self.calls)
         turns = (
             Turn(speaker="human", value=f"{IMAGE_TOKEN}\n{self.prompt}"),
             Turn(speaker="gpt", value=answer),
         )
-        image = f"images/{self.id}{suffix}"
+        image = f"{folder}images/{self.id}{suffix}"
         return CudagRecord(id=self.id, image=image, conversations=turns, metadata=self.metadata)
 
     def test(self) -> CudagTest:
-        """The record as an entry of `test.json`, which expects a repeated key once."""
-        calls = self.calls[:1] if self.metadata.presses > 1 else self.calls
-        first, *more = (call.as_dict() for call in calls)
+        """The record as an entry of `test.json`.
+
+        It expects the last call: of a drag the drag to its end, which a model that only moves the
+        pointer does not give, and of a repeated key one press.
+        """
+        known, start = self.metadata.model_dump(), (0, 0)
+        if self.metadata.task_type == DRAG:
+            start, known["real_coords"] = self.metadata.real_coords, self.metadata.end_coords
         return CudagTest(
             test_id=self.id,
             screenshot=f"images/{self.id}.png",
             prompt=self.prompt,
-            expected_action=ExpectedAction(**first),
+            expected_action=ExpectedAction(**self.calls[-1].as_dict()),
             tolerance=self.metadata.tolerance,
-            metadata=TestMetadata(**self.metadata.model_dump(), additional_tool_calls=tuple(more)),
+            metadata=TestMetadata(**known, start_coords=start),
         )
 
 
@@ -143,7 +154,7 @@ def record_drafts(
         if reason:
             yield Excluded(reason)
         else:
-            target = _target_tolerance(step.action.parameters, row, size, settings)
+            target = _target_tolerance(step.action, row, size, settings)
             metadata = _metadata(trajectory, step, described, size, target)
             prompt = _prompt(trajectory, step.action, history, settings)
             yield _draft(trajectory, step.screenshot, prompt, described.calls, metadata)
@@ -267,15 +278,23 @@ def _metadata(
 
 
 def _target_tolerance(
-    parameters: Parameters, row: ProvenanceRow, size: ImageSize, settings: DatasetSettings
+    action: StepAction, row: ProvenanceRow, size: ImageSize, settings: DatasetSettings
 ) -> TargetTolerance:
-    """Half the target per axis, a default without a target; scrolls have their own setting."""
+    """From the point to the target's nearer edge; scrolls and drags have settings of their own.
+
+    A drag's target is known at its start only, and the tolerance is also that of its end.
+    """
     target = [row[f"target_{part}"] for part in ("x", "y", "width", "height")]
     known = None not in target
     box = box_to_ru(target[0], target[1], target[2], target[3], size) if known else (0, 0, 0, 0)
-    if isinstance(parameters, ScrollParameters):
+    if isinstance(action.parameters, ScrollParameters):
         return TargetTolerance((settings.scroll_tolerance, settings.scroll_tolerance), box)
-    if not known:
+    if isinstance(action.parameters, DragParameters):
+        return TargetTolerance((settings.drag_tolerance, settings.drag_tolerance), box)
+    positions = points(action)
+    if not known or not positions:
         return TargetTolerance((settings.default_tolerance, settings.default_tolerance), box)
     limits = (settings.tolerance_min, settings.tolerance_max)
-    return TargetTolerance(tolerance_ru(target[2], target[3], size, limits), box)
+    left, top, width, height = target
+    tolerance = tolerance_ru(positions[0], (left, top, width, height), size, limits)
+    return TargetTolerance(tolerance, box)

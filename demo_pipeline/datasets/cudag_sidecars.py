@@ -14,6 +14,7 @@ from demo_pipeline.datasets.cudag_config import split_ratios
 from demo_pipeline.datasets.export_loop import ExportSummary
 from demo_pipeline.datasets.prompts import system_prompt, tool_schema
 from demo_pipeline.datasets.splits import Split, SplitPlan
+from demo_pipeline.formats.cudag.sidecars import RECORD_FILES
 from demo_pipeline.settings import DatasetSettings
 
 _TAGS = {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt"}
@@ -33,20 +34,21 @@ def write_sidecars(out: Path, splits: Collection[Split], settings: DatasetSettin
 
 
 def dataset_info(splits: Collection[Split], settings: DatasetSettings) -> dict[str, Any]:
-    """LLaMA-Factory's entry for every file of records, named `<name_prefix>_<split>`.
+    """LLaMA-Factory's entry for every split, named `<name_prefix>_<split>`.
 
-    Its `dataset_dir` and its `media_dir` must be the dataset's directory. The file has no system
-    prompt: set `default_system` to the text of `system_prompt.txt`.
+    The entry of the test split reads the tests as conversations. LLaMA-Factory's `dataset_dir` and
+    `media_dir` must be the dataset's directory. The file has no system prompt: set `default_system`
+    to the text of `system_prompt.txt`.
     """
     return {
         f"{settings.name_prefix}_{split.value}": {
-            "file_name": f"{split.value}.jsonl",
+            "file_name": RECORD_FILES[split.value],
             "formatting": "sharegpt",
             "columns": {"messages": "conversations", "images": "image"},
             "tags": dict(_TAGS),
         }
         for split in Split
-        if split in splits and split is not Split.TEST
+        if split in splits
     }
 
 

@@ -43,14 +43,25 @@ _ACTIONS = {
 }
 
 
+def units_per_notch(settings: DatasetSettings) -> int:
+    """What `pixels` is for one notch of the wheel."""
+    return 1 if settings.cudag_scroll_unit == "notches" else settings.cudag_pixels_per_notch
+
+
 def scroll_rule(settings: DatasetSettings) -> str:
-    """What the sign of `pixels` means, as a sentence for the model."""
+    """What sign and unit of `pixels` mean, as a sentence for the model."""
+    notches = settings.cudag_scroll_unit == "notches"
+    unit = (
+        "it counts notches of the wheel, not pixels"
+        if notches
+        else (f"one notch of the wheel is {settings.cudag_pixels_per_notch}")
+    )
     positive = settings.cudag_scroll_sign
     negative = "down" if positive == "up" else "up"
     return (
         f"`pixels` is positive to scroll {positive} and negative to scroll {negative};"
         " for hscroll it is positive to the right and negative to the left;"
-        f" one notch of the wheel is {settings.cudag_pixels_per_notch}"
+        f" {unit}"
     )
 
 

@@ -15,7 +15,8 @@ from demo_pipeline.datasets.task_text import slug
 from demo_pipeline.formats.desktopd.models import Task
 from demo_pipeline.formats.desktopd.reader import read_document
 from demo_pipeline.formats.osworld.task import OsworldTask, write_task
-from demo_pipeline.formats.osworld.task_folder import EXAMPLES, LIST_FILE, entries, read_task_folder
+from demo_pipeline.formats.osworld.task_files import EXAMPLES, LIST_FILE
+from demo_pipeline.formats.osworld.task_folder import entries, read_task_folder
 from demo_pipeline.problems import DemonstrationError, Problem, errors
 
 _NO_APPLICATION = "unknown"
@@ -87,9 +88,9 @@ def _task(source: DatasetTrajectory) -> OsworldTask | None:
 
 
 def check_quests(folder: Path) -> list[Problem]:
-    """Every file is a valid, listed task whose evaluator is null."""
+    """Every file is a valid, listed task whose evaluator is null; there may be none."""
     tasks = read_task_folder(folder)
-    problems = [*tasks.problems]
+    problems = [problem for problem in tasks.problems if problem.code != "no_tasks"]
     for entry in entries(tasks):
         problems += entry.problems
         if entry.task is not None and entry.task.evaluator is not None:

@@ -17,7 +17,7 @@ from pydantic import (
     model_serializer,
 )
 
-from demo_pipeline.common.deep_json import Location, line_numbers
+from demo_pipeline.common.deep_json import Location, column_numbers, line_numbers
 from demo_pipeline.problems import Problem, Severity
 
 MAX_PROBLEMS = 20  # per file; further ones are counted
@@ -95,7 +95,7 @@ def field_name(location: Location) -> str:
 
 
 def line_of(lines: Mapping[Location, int], location: Location) -> int | None:
-    """The line of a value, or of the nearest enclosing value with a known line."""
+    """The line (or column) of a value, or of the nearest enclosing value with a known one."""
     for length in range(len(location), -1, -1):
         if location[:length] in lines:
             return lines[location[:length]]
@@ -121,12 +121,14 @@ def check(
         document = model.model_validate(value)
     except ValidationError as error:
         lines = line_numbers(text) if text else {}
+        columns = column_numbers(text) if text else {}
         problems = [
             Problem(
                 "invalid_field",
                 file,
                 f"{field_name(location) or 'document'}: {message}",
                 line=line or line_of(lines, location),
+                column=line_of(columns, location),
                 remedy="correct the field",
             )
             for location, message in explain(error)

@@ -113,6 +113,8 @@ class DatasetContext:
             been built.
         views: over every output of the store, for the stage that writes them down.
         source: the value that `DatasetStage.source` read; None without one.
+        published: the stage's published outputs by name, for a stage with several.
+        code_version: of the stage.
     """
 
     settings: Settings
@@ -120,3 +122,5 @@ class DatasetContext:
     folders: Mapping[str, Path] = field(default_factory=dict)
     views: tuple[View, ...] = ()
     source: Any = None
+    published: Mapping[str, Version] = field(default_factory=dict)
+    code_version: str = ""

@@ -19,7 +19,7 @@ from demo_pipeline.datasets.cudag_config import dataset_directory_name
 from demo_pipeline.datasets.dataset_stats import messages_stats, sft_stats
 from demo_pipeline.datasets.trajectories import PROVENANCE_FILE
 from demo_pipeline.formats.cudag.validator import validate_cudag
-from demo_pipeline.formats.desktopd.sft_validator import validate_sft
+from demo_pipeline.formats.desktopd.sft_folder import validate_sft_folder
 from demo_pipeline.formats.desktopd.validator import validate_dataset
 from demo_pipeline.formats.messages.validator import validate_messages
 from demo_pipeline.pipeline.context import DatasetContext, Summary
@@ -55,7 +55,7 @@ def run_sft(context: DatasetContext, out: Path) -> Summary:
 
 def verify_sft(_context: DatasetContext, out: Path) -> list[Problem]:
     """The samples against their format, and no task in two splits."""
-    found = validate_sft(out / sft.SAMPLES_FILE, out)
+    found = validate_sft_folder(out, out)
     return found if errors(found) else [*found, *sft_stats(out, _provenance(out))[1]]
 
 

@@ -4,6 +4,7 @@ Belongs here: the wiring between store and build functions, the same for every d
 stages exist is registered in dataset_stages.py.
 """
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -25,7 +26,9 @@ from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
 from demo_pipeline.pipeline.stage_types import DatasetStage
 from demo_pipeline.problems import errors
 from demo_pipeline.storage.store.staging import Staging
-from demo_pipeline.storage.store.version_manifest import CheckOutcome, Recipe
+from demo_pipeline.storage.store.version_manifest import CheckOutcome, Recipe, Version
+
+_LOG = logging.getLogger(__package__)
 
 
 def run_dataset_stage(
@@ -35,21 +38,38 @@ def run_dataset_stage(
 
     When a check rejects a dataset of trajectories, every trajectory is validated again. Those that
     were damaged after their commit are left out and counted, and the dataset is built from the
-    others.
+    others. Outputs that the new one replaces are unpublished after it is published.
 
     Raises:
         MissingOutput: an input that the stage requires has not been built.
         StorageError: the store or the source cannot be read.
     """
     with _opened(workspace, stage) as (context, fingerprints):
-        result = _build(workspace, stage, context, fingerprints, force=force)
-        if result.status != "rejected" or not stage.reads_trajectories:
-            return result
-        valid = without_unreadable(context.committed)
-        if len(valid.trajectories) == len(context.committed.trajectories):
-            return result
-        valid_context = replace(context, committed=valid)
-        return _build(workspace, stage, valid_context, fingerprints, force=force)
+        result = _build_valid(workspace, stage, context, fingerprints, force=force)
+        if stage.replaces and result.status != "rejected":
+            for name in stage.replaces(context, result.output, context.published):
+                _LOG.info("%s: %s is unpublished: %s replaces it", stage.name, name, result.output)
+                workspace.store.remove(name)
+        return result
+
+
+def _build_valid(
+    workspace: Workspace,
+    stage: DatasetStage,
+    context: DatasetContext,
+    fingerprints: Mapping[str, str],
+    *,
+    force: bool,
+) -> BuildResult:
+    """Build from all committed trajectories; if a check rejects that, from those that are valid."""
+    result = _build(workspace, stage, context, fingerprints, force=force)
+    if result.status != "rejected" or not stage.reads_trajectories:
+        return result
+    valid = without_unreadable(context.committed)
+    if len(valid.trajectories) == len(context.committed.trajectories):
+        return result
+    valid_context = replace(context, committed=valid)
+    return _build(workspace, stage, valid_context, fingerprints, force=force)
 
 
 def wanted_recipe(workspace: Workspace, stage: DatasetStage) -> Recipe:
@@ -88,8 +108,17 @@ def _opened(
             folders=folders,
             views=store_views(),
             source=source.value if source else None,
+            published=_published(workspace, stage) if stage.subfolder else {},
+            code_version=stage.code_version,
         )
         yield context, fingerprints
+
+
+def _published(workspace: Workspace, stage: DatasetStage) -> dict[str, Version]:
+    """The published outputs of a stage with several, by name."""
+    store = workspace.store
+    versions = {name: store.current(name) for name in store.outputs(stage.output)}
+    return {name: version for name, version in versions.items() if version is not None}
 
 
 def _build(

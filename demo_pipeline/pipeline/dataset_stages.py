@@ -14,12 +14,17 @@ from demo_pipeline.datasets.views import (
     OF_TRAJECTORIES,
     View,
 )
+from demo_pipeline.pipeline import (
+    cudag_directories,
+    dataset_statistics,
+    quarantine_table,
+    task_catalog,
+)
 from demo_pipeline.pipeline import dataset_builds as builds
-from demo_pipeline.pipeline import dataset_statistics, quarantine_table, task_catalog
 from demo_pipeline.pipeline import validated_formats as formats
 from demo_pipeline.pipeline.stage_types import Check, DatasetStage
 
-_CODE_VERSION = "4"  # of the stages that export trajectories: they share the export loop
+_CODE_VERSION = "5"  # of the stages that export trajectories: they share the export loop
 
 INDEX_STAGE = DatasetStage(
     name="trajectory_index",
@@ -139,6 +144,7 @@ CUDAG_STAGE = DatasetStage(
     name="cudag_dataset",
     output="datasets",
     subfolder=builds.cudag_directory,
+    replaces=cudag_directories.replaced_directories,
     description="A CUDAG dataset: data, train and val as JSONL, test with images. No task and no "
     "demonstration is in two splits.",
     kinds=frozenset({"json"}),
@@ -146,6 +152,11 @@ CUDAG_STAGE = DatasetStage(
     section=lambda settings: settings.datasets,
     build=builds.run_cudag,
     checks=(
+        Check(
+            "one_configuration",
+            "No published directory of the same prefix and user was built with other settings.",
+            cudag_directories.verify_one_configuration,
+        ),
         Check(
             "cudag_schema",
             "The directory fits the CUDAG format; splits are disjoint; coordinates agree.",
@@ -182,7 +193,7 @@ TASKS_STAGE = DatasetStage(
     description="Every OSWorld task file, ordinary and risk, as a row of a catalog. A "
     "demonstration of one of these tasks is matched with it and left out of training exports.",
     kinds=frozenset({"parquet"}),
-    code_version="1",
+    code_version="2",
     job="read_osworld_tasks",
     inputs=(),
     source=task_catalog.read_task_files,

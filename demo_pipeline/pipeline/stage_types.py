@@ -4,7 +4,7 @@ Belongs here: types only. The stages of a demonstration are registered in demons
 the unpartitioned ones in dataset_stages.py.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -90,14 +90,19 @@ class ValidatedFormat:
             the largest share.
         validate: what is wrong with a path.
         decisive: one of `files` is enough to recognise the format.
+        recognises: whether a folder without any of `files`, and of no other format, is in this one.
         file_suffix: a single file with this suffix is in this format; empty: only folders are.
+        line_key: a key that every line of a file of JSON Lines of this format has, and of no other
+            format; empty: no single file of lines is in this format.
     """
 
     name: str
     files: tuple[str, ...]
     validate: Callable[[Path, Settings], Sequence[Problem]]
     decisive: bool = False
+    recognises: Callable[[Path], bool] | None = None
     file_suffix: str = ""
+    line_key: str = ""
 
 
 @dataclass(frozen=True)
@@ -132,6 +137,8 @@ class DatasetStage:
         section: the settings that its output depends on; None: none.
         limits: name in the recipe → further settings, which only checks depend on.
         subfolder: name of the output below `output`; None: the output is `output`.
+        replaces: of the names of the stage's published outputs, those that a new one (its name is
+            the second argument) replaces; they are unpublished once it is published.
         links_trajectories: the output holds `trajectories/<id>` links to the versions it was built
             from.
         columns: of its main table.
@@ -155,6 +162,7 @@ class DatasetStage:
     section: Callable[[Settings], Section] | None = None
     limits: Mapping[str, Callable[[Settings], Section]] = field(default_factory=dict)
     subfolder: Callable[[DatasetContext], str] | None = None
+    replaces: Callable[[DatasetContext, str, Collection[str]], Sequence[str]] | None = None
     links_trajectories: bool = False
     columns: pa.Schema | None = None
     exported: bool = True

@@ -6,44 +6,22 @@ it writes; the two formats that no dataset stage writes are in `OTHER_FORMATS`.
 
 from pathlib import Path
 
-from demo_pipeline.common.recording_files import LOG_FILE, RECORDING_FILES
-from demo_pipeline.formats.cudag.validator import validate_cudag
+from demo_pipeline.common.recording_files import RECORDING_FILES
+from demo_pipeline.formats.cudag.validator import validate_cudag, validate_cudag_file
+from demo_pipeline.formats.desktopd.sft_folder import validate_sft_folder
 from demo_pipeline.formats.desktopd.sft_validator import validate_sft
 from demo_pipeline.formats.desktopd.validator import validate_dataset, validate_trajectory
 from demo_pipeline.formats.messages.models import SCHEMA_FILE
-from demo_pipeline.formats.messages.validator import validate_messages
+from demo_pipeline.formats.messages.validator import validate_messages, validate_messages_file
 from demo_pipeline.formats.osworld.task import validate_task_file
+from demo_pipeline.formats.osworld.task_files import is_task_folder
 from demo_pipeline.formats.osworld.task_folder import validate_task_folder
+from demo_pipeline.pipeline.recording_validation import validate_recording
 from demo_pipeline.pipeline.stage_types import ValidatedFormat
-from demo_pipeline.problems import DemonstrationError, Problem
-from demo_pipeline.recording.event_tables import Rejected
-from demo_pipeline.recording.input_log import parse_log
-from demo_pipeline.recording.log_lines import BUFFER_BYTES
-from demo_pipeline.recording.manifest import examine
+from demo_pipeline.problems import Problem
 from demo_pipeline.settings import Settings
 
 _SAMPLES_FILE = "samples.jsonl"
-
-
-def validate_recording(path: Path, settings: Settings) -> list[Problem]:
-    """A folder against the Training Gym recording format; a rejected line is an error here."""
-    problems: list[Problem] = []
-    try:
-        manifest = examine(path, path.name, path.name, settings.recording, limits=settings.limits)
-        problems.extend(
-            Problem.from_dict(warning, demonstration="") for warning in manifest.warnings
-        )
-    except DemonstrationError as error:
-        problems.extend(error.problems)
-    log = path / LOG_FILE
-    if log.is_file() and log.stat().st_size <= settings.limits.max_log_bytes:
-        with log.open("rb", buffering=BUFFER_BYTES) as stream:
-            problems.extend(
-                Problem(item.code, LOG_FILE, item.message, line=item.line)
-                for item in parse_log(stream, settings.recording)
-                if isinstance(item, Rejected)
-            )
-    return problems
 
 
 def _validate_trajectory(path: Path, _settings: Settings) -> list[Problem]:
@@ -55,15 +33,15 @@ def _validate_dataset(path: Path, _settings: Settings) -> list[Problem]:
 
 
 def _validate_cudag(path: Path, _settings: Settings) -> list[Problem]:
-    return validate_cudag(path)
+    return validate_cudag_file(path) if path.is_file() else validate_cudag(path)
 
 
 def _validate_sft(path: Path, _settings: Settings) -> list[Problem]:
-    return validate_sft(path / _SAMPLES_FILE if path.is_dir() else path)
+    return validate_sft_folder(path) if path.is_dir() else validate_sft(path)
 
 
 def _validate_messages(path: Path, _settings: Settings) -> list[Problem]:
-    return validate_messages(path if path.is_dir() else path.parent)
+    return validate_messages(path) if path.is_dir() else validate_messages_file(path)
 
 
 def _validate_osworld(path: Path, _settings: Settings) -> list[Problem]:
@@ -87,6 +65,7 @@ CUDAG_FORMAT = ValidatedFormat(
     name="cudag",
     files=("data.jsonl", "train.jsonl", "val.jsonl", "config.json", "images", "test"),
     validate=_validate_cudag,
+    line_key="conversations",
 )
 SFT_FORMAT = ValidatedFormat(
     name="sft",
@@ -94,14 +73,20 @@ SFT_FORMAT = ValidatedFormat(
     validate=_validate_sft,
     decisive=True,
     file_suffix=".jsonl",
+    line_key="input",
 )
 MESSAGES_FORMAT = ValidatedFormat(
-    name="messages", files=(SCHEMA_FILE,), validate=_validate_messages, decisive=True
+    name="messages",
+    files=(SCHEMA_FILE,),
+    validate=_validate_messages,
+    decisive=True,
+    line_key="messages",
 )
 OSWORLD_FORMAT = ValidatedFormat(
     name="osworld",
     files=("examples", "test_all.json"),
     validate=_validate_osworld,
+    recognises=is_task_folder,
     file_suffix=".json",
 )
 OTHER_FORMATS = (TRAJECTORY_FORMAT, RECORDING_FORMAT)

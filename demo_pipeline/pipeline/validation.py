@@ -9,12 +9,14 @@ import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from demo_pipeline.common.json_files import JsonFileError, parse_json
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
 from demo_pipeline.pipeline.stage_types import ValidatedFormat
 from demo_pipeline.pipeline.validated_formats import OTHER_FORMATS
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import Settings
 
+_LONGEST_FIRST_LINE = 64 * 2**20  # bytes; a sample with its picture and tree inline has a tenth
 LARGEST_DOCUMENT = 256 * 2**20  # bytes; an index of 100,000 trajectories has a fifth of that
 FORMATS: Mapping[str, ValidatedFormat] = {
     known.name: known
@@ -29,7 +31,8 @@ def recognise(path: Path) -> str | None:
     """Name of the format of a path; None when no format fits.
 
     A folder is in the format of whose files it has the largest share. A single file is in a format
-    by its suffix, unless its name is that of a part of a folder, which is validated as a whole.
+    by the keys of its first line if it has lines, else by its suffix, unless its name is that of a
+    part of a folder, which is validated as a whole.
     """
     if path.is_file():
         return _recognise_file(path)
@@ -38,16 +41,37 @@ def recognise(path: Path) -> str | None:
         if known.decisive and shares[known.name]:
             return known.name
     best = max(shares, key=lambda name: shares[name])
-    return best if shares[best] else None
+    if shares[best]:
+        return best
+    others = (known for known in FORMATS.values() if known.recognises and known.recognises(path))
+    return next((known.name for known in others), None)
 
 
 def _recognise_file(path: Path) -> str | None:
+    if path.suffix == ".jsonl" and (name := _recognise_lines(path)):
+        return name
     parts = {name for known in FORMATS.values() for name in known.files}
     for known in FORMATS.values():
         if known.file_suffix and known.file_suffix == path.suffix:
             is_part = path.name in parts and known.files != (path.name,)
             return None if is_part else known.name
     return None
+
+
+def _recognise_lines(path: Path) -> str | None:
+    """The format of a file of lines, by its first line; of an empty file, that of its folder."""
+    with path.open("rb") as lines:
+        first = lines.readline(_LONGEST_FIRST_LINE)
+    if not first.strip():
+        folder = FORMATS.get(recognise(path.parent) or "")
+        is_sure = folder and (folder.decisive or _share(path.parent, folder) > 1 / 2)
+        return folder.name if folder and is_sure and folder.line_key else None
+    try:
+        line = parse_json(first, path.name)
+    except JsonFileError:
+        return None
+    keys = line.keys() if isinstance(line, dict) else ()
+    return next((known.name for known in FORMATS.values() if known.line_key in keys), None)
 
 
 def _share(folder: Path, known: ValidatedFormat) -> float:

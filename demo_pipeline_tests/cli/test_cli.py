@@ -433,6 +433,31 @@ class TestValidate:
         assert command(place, "validate").code == 2
         assert command(place, "validate", str(tmp_path), "--kind", "song").code == 2
 
+    def test_details_are_every_problem_with_its_code_and_byte(
+        self, place: Place, command: Command, good: dict[str, Path]
+    ) -> None:
+        log = good["recording"] / "input_log.jsonl"
+        data = log.read_bytes()
+        log.write_bytes(data + b"{oops\n" * 23)
+        short = command(place, "validate", str(good["recording"]))
+        assert sum(line.startswith("error: ") for line in short.out.splitlines()) == 20
+        assert "invalid_json: 3 more; -v shows them" in short.out
+        assert "recording invalid: 23 errors" in short.out
+        long = command(place, "validate", str(good["recording"]), "-v")
+        assert sum(line.startswith("error: ") for line in long.out.splitlines()) == 23
+        assert f"[invalid_json, byte {len(data)}]" in long.out
+        assert "invalid_json: 23" in long.out
+
+    def test_a_folder_of_risk_tasks_and_a_split_need_no_kind(
+        self, place: Place, command: Command, good: dict[str, Path], tmp_path: Path
+    ) -> None:
+        task = tmp_path / "evaluation_risk_examples" / "account" / f"{TASK['id']}.json"
+        task.parent.mkdir(parents=True)
+        task.write_text(json.dumps(TASK), encoding="utf-8")
+        assert command(place, "validate", str(task.parents[1])).code == 0
+        answer = command(place, "validate", str(good["sft"] / "train.jsonl"), "--json")
+        assert (answer.code, json.loads(answer.out)["kind"]) == (0, "sft")
+
     def test_the_current_folder_can_be_validated(
         self,
         place: Place,

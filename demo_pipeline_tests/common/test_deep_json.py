@@ -58,3 +58,11 @@ def test_lines_of_keys_items_and_repeated_keys():
     assert lines[("b", "c", 1)] == 3
     assert lines[("b", "c", 2, "d")] == 3
     assert lines[("a",)] == 4
+
+
+@given(VALUES)
+def test_every_shallow_value_of_one_line_has_a_column(value):
+    text = json.dumps({"a": [value]})
+    columns = deep_json.column_numbers(f"\n {text}\n")
+    assert (columns[()], columns[("a",)], columns[("a", 0)]) == (2, 3, 9)
+    assert deep_json.column_numbers('{"a":\n1}') == {}

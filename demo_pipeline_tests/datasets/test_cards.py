@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from demo_pipeline.datasets.card_content import (
     CUDAG,
+    cudag_card,
     describe_cudag,
     describe_index,
     describe_messages,
@@ -105,7 +106,17 @@ def test_a_cudag_dataset_with_its_card_is_still_valid(described: Path) -> None:
     assert [config["config_name"] for config in front["configs"]] == ["default", "test"]
     facts, torn = cudag_stats(described / "cudag", sorted((described / "provenance").iterdir()))
     assert torn == []
-    assert card_text(CUDAG, facts, SETTINGS, {"trajectories": {"failed": 3}}).endswith(text)
+    assert card_text(
+        cudag_card(SETTINGS), facts, SETTINGS, {"trajectories": {"failed": 3}}
+    ).endswith(text)
+
+
+def test_the_card_of_cudag_says_what_the_numbers_of_a_scroll_mean(described: Path) -> None:
+    _, text = card(described, "cudag")
+    assert "`pixels` is positive to scroll up and negative to scroll down" in text
+    assert "one notch of the wheel is 100" in text
+    notches = DatasetSettings(cudag_scroll_unit="notches")
+    assert "counts notches of the wheel" in cudag_card(notches).about
 
 
 def test_a_card_says_that_no_license_is_stated() -> None:

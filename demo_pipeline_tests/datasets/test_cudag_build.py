@@ -45,7 +45,7 @@ EXPECTED: list[tuple[str, list[dict[str, Any]], tuple[int, int], tuple[int, int]
             {"action": "left_click_drag", "coordinate": CENTRE},
         ],
         (100, 200),
-        (10, 10),
+        (5, 5),
     ),
     ("scroll", [{"action": "scroll", "coordinate": CENTRE, "pixels": 300}], (960, 540), (50, 50)),
     ("scroll", [{"action": "scroll", "coordinate": CENTRE, "pixels": -200}], (960, 540), (50, 50)),
@@ -89,21 +89,44 @@ def test_every_action_of_the_table_becomes_its_tool_calls(tmp_path):
     assert summary.details["task_counts"]["scroll"] == 4
 
 
-def test_tests_hold_the_first_call_and_a_drags_second_beside_it(tmp_path):
+def test_a_test_expects_the_call_and_of_a_drag_the_drag_to_its_end(tmp_path):
     out, summary = build(tmp_path, [make_trajectory(tmp_path, "demo", TABLE)], TEST)
     tests = read_tests(out / "test" / "test.json")
     assert len(tests) == summary.records["test"] == len(EXPECTED)
-    for test, (_, calls, place, tolerance) in zip(tests, EXPECTED, strict=True):
+    for test, (kind, calls, place, tolerance) in zip(tests, EXPECTED, strict=True):
         assert test.expected_action.name == "computer_use"
-        assert test.expected_action.arguments == calls[0]
-        more = [call["arguments"] for call in test.metadata.additional_tool_calls]
-        assert more == calls[1:]
-        assert (test.metadata.real_coords, test.tolerance) == (place, tolerance)
+        assert test.expected_action.arguments == calls[-1]
+        wanted = ((960, 540), (100, 200)) if kind == "drag" else (place, (0, 0))
+        assert (test.metadata.real_coords, test.metadata.start_coords) == wanted
+        assert test.tolerance == tolerance
         assert (out / "test" / test.screenshot).is_file()
         drawn = out / "test" / "annotated" / f"{test.test_id}_annotated.png"
         assert drawn.is_file() == test.metadata.has_coordinate
     assert not any((out / "images").iterdir())
     assert "<image>" not in tests[0].prompt
+    assert errors(validate_cudag(out)) == []
+
+
+def test_a_model_that_never_drags_fails_the_test_of_a_drag(tmp_path):
+    drag = ("drag", {"start_x": 100, "start_y": 200, "end_x": 960, "end_y": 540})
+    out, _ = build(tmp_path, [make_trajectory(tmp_path, "demo", [drag])], TEST)
+    test, _ = read_tests(out / "test" / "test.json")
+    assert test.expected_action.arguments["action"] == "left_click_drag"
+    drawn = cv2.imread(str(out / "test" / "annotated" / "demo_000_annotated.png"))
+    assert drawn[540, 960].tolist() == [0, 0, 255]
+
+
+def test_the_tests_are_also_conversations_for_trainers(tmp_path):
+    out, _ = build(tmp_path, [make_trajectory(tmp_path, "demo", TABLE)], TEST)
+    records = list(read_records(out / "test" / "records.jsonl"))
+    assert [record.id for record in records] == [
+        test.test_id for test in read_tests(out / "test" / "test.json")
+    ]
+    for record, (_, calls, place, _) in zip(records, EXPECTED, strict=True):
+        made = parse_tool_calls(record.conversations[1].value)
+        assert [call.named_arguments() for call in made] == calls
+        assert record.metadata.real_coords == place
+        assert (out / record.image).is_file()
 
 
 def test_the_annotation_marks_the_target_and_nothing_far_from_it(tmp_path):
@@ -112,7 +135,7 @@ def test_the_annotation_marks_the_target_and_nothing_far_from_it(tmp_path):
     drawn = cv2.imread(str(out / "test" / "annotated" / "demo_000_annotated.png"))
     assert drawn is not None
     assert drawn[540, 960].tolist() == [0, 0, 255]
-    assert drawn[540, 960 - 96].tolist() == [0, 200, 0]
+    assert drawn[540, 960 - 60].tolist() == [0, 200, 0]
     assert drawn[100, 100].tolist() == [7, 7, 7]
 
 
@@ -148,7 +171,7 @@ def test_a_test_expects_a_repeated_key_once(tmp_path):
     out, _ = build(tmp_path, [make_trajectory(tmp_path, "demo", [CLICK, RUN])], TEST)
     _, run, _ = read_tests(out / "test" / "test.json")
     assert run.expected_action.arguments == PRESS
-    assert (run.metadata.presses, run.metadata.additional_tool_calls) == (3, ())
+    assert (run.metadata.presses, run.metadata.start_coords) == (3, (0, 0))
 
 
 def test_tolerance_and_box_come_from_the_target(tmp_path):
@@ -156,9 +179,29 @@ def test_tolerance_and_box_come_from_the_target(tmp_path):
     demo = make_trajectory(tmp_path, "demo", [CLICK, scroll], rows={0: BOX, 1: BOX})
     out, _ = build(tmp_path, [demo])
     click, wheel, _ = read_records(out / "train.jsonl")
-    assert click.metadata.tolerance == (50, 25)
+    assert click.metadata.tolerance == (31, 12)
     assert click.metadata.target_bbox == (469, 463, 569, 513)
     assert wheel.metadata.tolerance == (50, 50)
+
+
+def test_a_point_near_an_edge_accepts_nothing_beyond_it(tmp_path):
+    at_edge = ("click", {"x": 902, "y": 527, "button": "left"})
+    outside = ("click", {"x": 899, "y": 527, "button": "left"})
+    rows = {0: BOX, 1: BOX}
+    out, _ = build(tmp_path, [make_trajectory(tmp_path, "demo", [at_edge, outside], rows=rows)])
+    near, off, _ = read_records(out / "train.jsonl")
+    assert near.metadata.tolerance == (1, 25)
+    assert off.metadata.tolerance == (1, 25)
+
+
+def test_both_ends_of_a_drag_have_a_small_tolerance_whatever_the_target(tmp_path):
+    drag = ("drag", {"start_x": 960, "start_y": 527, "end_x": 100, "end_y": 100})
+    demo = make_trajectory(tmp_path, "demo", [drag], rows={0: BOX})
+    chosen = TRAIN.model_copy(update={"drag_tolerance": 3})
+    out, _ = build(tmp_path, [demo], chosen)
+    record, _ = read_records(out / "train.jsonl")
+    assert record.metadata.tolerance == (3, 3)
+    assert json.loads((out / "config.json").read_text())["tolerance"]["drag"] == 3
 
 
 def test_metadata_has_the_same_keys_and_types_in_every_record(tmp_path):
@@ -308,7 +351,9 @@ def test_the_same_screenshot_with_the_same_prompt_is_never_in_two_splits(tmp_pat
     name = dataset_directory_name(demos, DatasetSettings())
     out, summary = build(tmp_path, demos, DatasetSettings(), name)
     assert summary.excluded_records["split_leak"] == 4
-    assert validate_cudag(out) == []
+    assert summary.details["empty_splits"] == ["train", "val"]
+    assert [problem.code for problem in validate_cudag(out)] == ["empty_split"] * 2
+    assert errors(validate_cudag(out)) == []
 
 
 def test_the_same_screenshot_with_another_prompt_is_a_warning(tmp_path):
@@ -371,6 +416,19 @@ def test_the_scroll_sign_is_a_setting_shown_in_prompt_and_config(tmp_path):
     assert config["system_prompt"] == system_prompt(down)
     assert "positive to scroll down" in config["system_prompt"]
     assert "1000 x 1000" in config["system_prompt"]
+
+
+def test_the_unit_of_the_wheel_is_a_setting_shown_in_prompt_and_config(tmp_path):
+    notches = TRAIN.model_copy(update={"cudag_scroll_unit": "notches"})
+    scroll = ("scroll", {"x": 960, "y": 540, "direction": "down", "amount": 2})
+    out, _ = build(tmp_path, [make_trajectory(tmp_path, "demo", [scroll])], notches)
+    (call,) = parse_tool_calls(next(read_records(out / "train.jsonl")).conversations[1].value)
+    assert call.arguments["pixels"] == -2
+    config = json.loads((out / "config.json").read_text())
+    assert (config["scroll"]["unit"], config["scroll"]["pixels_per_notch"]) == ("notches", 1)
+    assert "it counts notches of the wheel, not pixels" in config["system_prompt"]
+    assert "notches of the wheel" in (out / "tools.json").read_text()
+    assert errors(validate_cudag(out)) == []
 
 
 def test_the_configuration_has_every_documented_key(tmp_path):

@@ -91,7 +91,7 @@ def test_whole_trajectories_that_begin_alike_are_written_to_one_split(tmp_path: 
     [
         (build_sft, LINES),
         (build_messages, LINES),
-        (build_cudag, CUDAG | {"task_counts", "escaped"}),
+        (build_cudag, CUDAG | {"task_counts", "escaped", "empty_splits", "settings"}),
     ],
 )
 def test_the_summary_has_the_keys_that_manifests_show(

@@ -82,6 +82,7 @@ def test_every_column_has_a_description(root: Path, tmp_path: Path) -> None:
 
 def test_an_invalid_file_is_a_problem_and_gives_no_row(root: Path, tmp_path: Path) -> None:
     put_text(root, "examples/os/bad.json", '{"id": "bad",\n"instruction": []}')
+    put_text(root, "test_all.json", '{"os": ["a", "bad"], "chrome": ["b"]}')
     summary = build(root, tmp_path / "out")
     assert (summary["tasks"], summary["unusable"], summary["errors"]) == (3, 1, 1)
     [problem] = [p for p in catalog_problems(tmp_path / "out") if p.severity == "error"]

@@ -20,6 +20,7 @@ from demo_pipeline.pipeline.staleness import is_up_to_date
 from demo_pipeline.pipeline.task_catalog import CATALOG_OUTPUT
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.storage.errors import MissingOutput
+from demo_pipeline_tests.places import file_and_line
 from demo_pipeline_tests.sample_workspace import (
     contents,
     copy_of,
@@ -131,19 +132,40 @@ def test_a_matched_demonstration_is_indexed_but_not_exported_for_training(
     assert sft["excluded_trajectories"]["contaminated"] == 0
 
 
+@pytest.mark.parametrize(
+    ("file", "kind"),
+    [
+        (f"{RISKY}/account/t-1.json", "risk"),
+        ("examples_windows/excel/t-1.json", "ordinary"),
+        ("examples/Windows/excel/t-1.json", "ordinary"),
+    ],
+)
+def test_a_demonstration_of_a_risk_or_windows_task_as_published_is_contaminated(
+    root: Path, workspace: Workspace, file: str, kind: str
+) -> None:
+    put_text(root / "tasks", file, json.dumps(task("t-1", FIRST)))
+    put_text(root / "tasks", f"{RISKY}/test_risk.json", '{"account": []}')
+    redone(workspace)
+    assert task_of(workspace, "first") == "t-1"
+    with workspace.store.open("trajectories/first") as (folder, _):
+        assert read_provenance(folder / PROVENANCE_FILE)[0]["osworld_task_kind"] == kind
+    sft = run_dataset_stage(workspace, DATASET_STAGE_BY_NAME["sft_samples"]).summary
+    assert sft["excluded_trajectories"]["contaminated"] == 1
+
+
 def test_invalid_task_files_are_reported_and_the_others_kept(
     root: Path, workspace: Workspace
 ) -> None:
     put_tasks(root / "tasks", {"os": [task("t-1", FIRST)]})
     put_text(root / "tasks", "examples/os/bad.json", "{")
+    put_text(root / "tasks", "test_all.json", '{"os": ["t-1", "bad"]}')
     made = run_catalog(workspace)
     assert made.status == "made"
     [check] = [one for one in made.checks if one.name == "task_files"]
     assert (check.passed, check.blocking) == (False, False)
-    found = [(problem.code, problem.location) for problem in check.problems]
+    found = [(problem.code, file_and_line(problem)) for problem in check.problems]
     assert found == [
         ("invalid_json", "examples/os/bad.json:1"),
-        ("unlisted_task", "examples/os/bad.json"),
     ]
     with workspace.store.open(CATALOG_OUTPUT) as (folder, _):
         assert [row["task_id"] for row in read_catalog(folder)] == ["t-1"]

@@ -32,12 +32,50 @@ def raw_calls(turn: str) -> list[object]:
     return values
 
 
-def coordinate_faults(calls: Sequence[object], metadata: object) -> Iterator[CudagFault]:
+def expected_coordinate_faults(action: object, metadata: object) -> Iterator[CudagFault]:
+    """Yield the faults of a test's coordinates: those of its one expected action.
+
+    Of a drag `real_coords` and `end_coords` are the end, and `start_coords` is the start. A test of
+    a drag that expects a move to the start passes a model that never drags.
+    """
+    yield from coordinate_faults([action], metadata, ends_drag=_named(action, "left_click_drag"))
+    if not isinstance(metadata, dict):
+        return
+    is_drag, start = metadata.get("task_type") == "drag", metadata.get("start_coords")
+    if is_drag and not _named(action, "left_click_drag"):
+        message = "expected_action of a drag must be left_click_drag to its end"
+        yield CudagFault("drag", message, "put the start into metadata.start_coords", Scope.OURS)
+    elif is_drag and metadata.get("end_coords") != metadata.get("real_coords"):
+        message = "metadata.end_coords of a drag must be metadata.real_coords in a test"
+        yield CudagFault("drag", message, scope=Scope.OURS)
+    elif isinstance(start, list) and is_pair(start):
+        size = metadata.get("image_size")
+        if is_drag and isinstance(size, list) and is_pair(size) and not _inside(start, size):
+            message = f"metadata.start_coords {start} is outside the image {size}"
+            yield CudagFault("outside_image", message, scope=Scope.OURS)
+        elif not is_drag and any(start):
+            message = "metadata.start_coords must be [0, 0] for an action that is no drag"
+            yield CudagFault("no_coordinate", message, scope=Scope.OURS)
+
+
+def _inside(pixel: Sequence[int], size: Sequence[int]) -> bool:
+    return 0 <= pixel[0] < size[0] and 0 <= pixel[1] < size[1]
+
+
+def _named(call: object, action: str) -> bool:
+    arguments = call.get("arguments") if isinstance(call, dict) else None
+    return isinstance(arguments, dict) and arguments.get("action") == action
+
+
+def coordinate_faults(
+    calls: Sequence[object], metadata: object, *, ends_drag: bool = False
+) -> Iterator[CudagFault]:
     """Yield the faults of a record's coordinates.
 
     Args:
         calls: the record's tool calls in order, as parsed JSON of any kind.
         metadata: the record's metadata, as parsed JSON of any kind.
+        ends_drag: the one call is the end of a drag, so that the metadata has its end too.
     """
     points = list(_coordinates(calls))
     if not all(map(_in_range, points)):
@@ -45,7 +83,7 @@ def coordinate_faults(calls: Sequence[object], metadata: object) -> Iterator[Cud
         yield CudagFault("coordinate", "coordinate must be [x, y] from 0 to 1000", remedy)
     elif isinstance(metadata, dict):
         yield from _agreement(points, metadata)
-        yield from _unused_coordinates(metadata, _UNUSED_KEYS[min(len(points), 2)])
+        yield from _unused_coordinates(metadata, _UNUSED_KEYS[2 if ends_drag else len(points[:2])])
 
 
 def _coordinates(calls: Sequence[object]) -> Iterator[Any]:
@@ -81,7 +119,7 @@ def _agreement(points: Sequence[Any], metadata: dict[str, Any]) -> Iterator[Cuda
 def _invariant(
     key: str, pixel: Sequence[int], point: Sequence[float], size: tuple[int, int]
 ) -> Iterator[CudagFault]:
-    if not (0 <= pixel[0] < size[0] and 0 <= pixel[1] < size[1]):
+    if not _inside(pixel, size):
         message = f"metadata.{key} {list(pixel)} is outside the image {list(size)}"
         yield CudagFault("outside_image", message, scope=Scope.SHARED)
         return

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum, auto
 
+from demo_pipeline.common.json_files import JsonFileError
 from demo_pipeline.problems import Problem, Severity
 
 
@@ -30,6 +31,7 @@ class CudagFault:
     message: str
     remedy: str = ""
     scope: Scope = Scope.FORMAT
+    column: int | None = None
 
     def problem(self, file: str, line: int | None, *, ours: bool) -> Problem | None:
         """The problem at a file and line; None if the rule does not apply (see `Scope`).
@@ -43,7 +45,20 @@ class CudagFault:
             return None
         is_warning = self.scope is Scope.NOTE or (self.scope is Scope.SHARED and not ours)
         severity = Severity.WARNING if is_warning else Severity.ERROR
-        return Problem(self.code, file, self.message, line, remedy=self.remedy, severity=severity)
+        return Problem(
+            self.code,
+            file,
+            self.message,
+            line,
+            remedy=self.remedy,
+            severity=severity,
+            column=self.column,
+        )
+
+
+def json_fault(error: JsonFileError, scope: Scope = Scope.FORMAT) -> CudagFault:
+    """The fault of a text that is not JSON."""
+    return CudagFault("invalid_json", error.message, scope=scope, column=error.column)
 
 
 LocatedFault = tuple[str, int | None, CudagFault]

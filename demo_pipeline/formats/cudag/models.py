@@ -51,12 +51,23 @@ def box_to_ru(x: float, y: float, width: float, height: float, size: Pair) -> Ru
     return (*to_ru(x, y, size), *to_ru(x + width, y + height, size))
 
 
-def tolerance_ru(width: float, height: float, size: Pair, limits: Pair) -> Pair:
-    """Half the size of a box on each axis, in RU, clamped to `limits` (minimum, maximum)."""
+def tolerance_ru(
+    point: Pair, box: tuple[float, float, float, float], size: Pair, limits: Pair
+) -> Pair:
+    """The distance from a point to the nearer edge of a box on each axis, in RU, rounded down.
+
+    Args:
+        point: x and y, pixels.
+        box: left, top, width and height of the target, pixels.
+        size: width and height of the image, pixels.
+        limits: minimum and maximum, RU. A point at an edge, or outside the box, has the minimum.
+    """
+    left, top, width, height = box
+    x = min(point[0] - left, left + width - point[0])
+    y = min(point[1] - top, top + height - point[1])
     low, high = limits
-    half_x = round(width / 2 / size[0] * RU_MAX)
-    half_y = round(height / 2 / size[1] * RU_MAX)
-    return min(max(half_x, low), high), min(max(half_y, low), high)
+    reach = int(x / size[0] * RU_MAX), int(y / size[1] * RU_MAX)
+    return min(max(reach[0], low), high), min(max(reach[1], low), high)
 
 
 def cudag_id(name: str) -> str:
@@ -87,7 +98,8 @@ class CudagMetadata(BaseModel):
 
     Attributes:
         task_type: kebab-case name of the action.
-        real_coords: pixels of the stored image; [0, 0] for actions without a coordinate.
+        real_coords: pixels of the stored image, of a drag its start; [0, 0] for actions without a
+            coordinate.
         tolerance: RU on each axis.
         image_size: width and height of the stored image, pixels; [0, 0] if missing.
         has_coordinate: whether the action has a coordinate.
@@ -121,11 +133,16 @@ class CudagMetadata(BaseModel):
 
 
 class TestMetadata(CudagMetadata):
-    """The metadata of a test, with the calls after the first (the second half of a drag)."""
+    """The metadata of a test. `real_coords` is the place of the expected action.
+
+    Attributes:
+        start_coords: start of a drag, whose end is expected, pixels of the stored image; else
+            [0, 0].
+    """
 
     __test__ = False
 
-    additional_tool_calls: tuple[dict[str, Any], ...] = ()
+    start_coords: Pair = (0, 0)
 
 
 class CudagRecord(_Frozen):

@@ -7,7 +7,11 @@ for files (validator.py). Messages follow the style of the document's error list
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from demo_pipeline.formats.cudag.coordinates import coordinate_faults, raw_calls
+from demo_pipeline.formats.cudag.coordinates import (
+    coordinate_faults,
+    expected_coordinate_faults,
+    raw_calls,
+)
 from demo_pipeline.formats.cudag.fault import CudagFault, Scope, printable
 from demo_pipeline.formats.cudag.models import ID_PATTERN, IMAGE_TOKEN
 from demo_pipeline.formats.cudag.tool_calls import (
@@ -48,12 +52,6 @@ def _is_size(value: object) -> bool:
     return isinstance(value, list) and is_pair(value) and min(value) > 0
 
 
-def _is_call_list(value: object) -> bool:
-    return isinstance(value, list) and not any(
-        fault for call in value for fault in call_faults(call)
-    )
-
-
 Rules = Mapping[str, tuple[Callable[[object], bool], str]]
 _OUR_METADATA: Rules = {
     "tolerance": (_ru_list(2), "two integers from 0 to 1000"),
@@ -73,7 +71,7 @@ _OUR_METADATA: Rules = {
     "target_bbox": (_ru_list(4), "[x0, y0, x1, y1] with integers from 0 to 1000"),
 }
 _OUR_TEST_METADATA: Rules = {
-    "additional_tool_calls": (_is_call_list, "a list of tool calls"),
+    "start_coords": (is_pair, "[x, y] in pixels"),
 }
 
 
@@ -94,8 +92,8 @@ def training_faults(record: object) -> Iterator[CudagFault]:
         yield CudagFault("metadata", "metadata must be an object")
         return
     yield from _metadata_faults(metadata, real_coords=True)
-    if "tolerance" in metadata and not is_pair(metadata["tolerance"]):
-        yield _tolerance_fault()
+    if "tolerance" in metadata:
+        yield from _tolerance_faults(metadata["tolerance"])
     yield from _our_metadata_faults(metadata, _OUR_METADATA)
     yield from _press_faults(calls, metadata.get("presses"))
 
@@ -110,19 +108,17 @@ def eval_faults(record: object) -> Iterator[CudagFault]:
     if not isinstance(record.get("prompt"), str) or not record["prompt"]:
         yield CudagFault("prompt", "prompt must be a non-empty string")
     yield from _expected_faults(record.get("expected_action"))
-    if not is_pair(record.get("tolerance")):
-        yield _tolerance_fault()
+    yield from _tolerance_faults(record.get("tolerance"))
     metadata = record.get("metadata")
     if not isinstance(metadata, dict):
         yield CudagFault("metadata", "metadata must be an object")
         return
-    more = metadata.get("additional_tool_calls")
-    first = record.get("expected_action")
-    if isinstance(first, dict) and isinstance(first.get("arguments"), dict):
-        yield from coordinate_faults([first, *(more if isinstance(more, list) else [])], metadata)
+    expected = record.get("expected_action")
+    if isinstance(expected, dict) and isinstance(expected.get("arguments"), dict):
+        yield from expected_coordinate_faults(expected, metadata)
     yield from _metadata_faults(metadata, real_coords=False)
     yield from _our_metadata_faults(metadata, {**_OUR_METADATA, **_OUR_TEST_METADATA})
-    yield from _expected_press_faults(first, more, metadata.get("presses"))
+    yield from _expected_press_faults(expected, metadata.get("presses"))
     if is_pair(record.get("tolerance")) and record["tolerance"] != metadata.get("tolerance"):
         yield CudagFault("tolerance", "tolerance differs from metadata.tolerance", scope=Scope.OURS)
 
@@ -221,15 +217,12 @@ def _press_faults(calls: Sequence[object], presses: object) -> Iterator[CudagFau
         yield CudagFault("presses", message, "write one call of key a press", Scope.OURS)
 
 
-def _expected_press_faults(first: object, more: object, presses: object) -> Iterator[CudagFault]:
+def _expected_press_faults(expected: object, presses: object) -> Iterator[CudagFault]:
     """A test expects a key once; how often it is pressed is in the metadata."""
     repeated = isinstance(presses, int) and is_int(presses) and presses > 1
-    if repeated and not _is_key_call(first):
+    if repeated and not _is_key_call(expected):
         message = f"metadata.presses is {presses}, but the expected action is not key"
         yield CudagFault("presses", message, "presses is 1 for other actions", Scope.OURS)
-    elif _is_key_call(first) and more:
-        message = "a test expects a key once, without additional_tool_calls"
-        yield CudagFault("presses", message, "write presses into the metadata", Scope.OURS)
 
 
 def _is_key_call(call: object) -> bool:
@@ -237,9 +230,13 @@ def _is_key_call(call: object) -> bool:
     return isinstance(arguments, dict) and arguments.get("action") == "key"
 
 
-def _tolerance_fault() -> CudagFault:
-    remedy = "give the tolerance as a two-element array of integers"
-    return CudagFault("tolerance", "tolerance must be [tol_x, tol_y] array", remedy)
+def _tolerance_faults(tolerance: object) -> Iterator[CudagFault]:
+    if not isinstance(tolerance, list) or not is_pair(tolerance):
+        remedy = "give the tolerance as a two-element array of integers"
+        yield CudagFault("tolerance", "tolerance must be [tol_x, tol_y] array", remedy)
+    elif min(tolerance) < 0:
+        message = "tolerance must not be negative: no prediction is within it"
+        yield CudagFault("tolerance", message, "give RU from 0 on each axis")
 
 
 def _metadata_faults(metadata: Mapping[str, Any], *, real_coords: bool) -> Iterator[CudagFault]:

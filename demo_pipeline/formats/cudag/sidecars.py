@@ -9,9 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline.common.json_files import JsonFileError, decode_text, load_json, read_bytes
-from demo_pipeline.formats.cudag.fault import CudagFault, LocatedFault, Scope
+from demo_pipeline.formats.cudag.fault import CudagFault, LocatedFault, Scope, json_fault
 from demo_pipeline.formats.cudag.tool_calls import ARGUMENTS, TOOL_NAME
 
+TEST_RECORDS = "test/records.jsonl"
+"""The records of test.json as conversations, which trainers' loaders read."""
+RECORD_FILES = {
+    "train": "train.jsonl",
+    "val": "val.jsonl",
+    "test": TEST_RECORDS,
+    "held_out": "held_out.jsonl",
+}
 _REMEDY = "build the dataset again"
 
 
@@ -36,7 +44,7 @@ def sidecar_faults(root: Path, config: Mapping[str, Any]) -> Iterator[LocatedFau
             for message in check(root / name, name):
                 yield name, None, CudagFault("companion", message, _REMEDY, Scope.OURS)
         except JsonFileError as error:
-            yield name, error.line, CudagFault("invalid_json", error.message, _REMEDY, Scope.OURS)
+            yield name, error.line, json_fault(error, Scope.OURS)
 
 
 def _prompt_faults(path: Path, name: str, config: Mapping[str, Any]) -> Iterator[str]:
@@ -70,9 +78,7 @@ def _info_faults(path: Path, name: str) -> Iterator[str]:
         yield "must be a JSON object"
         return
     named = [_member(entry, "file_name") for entry in entries.values()]
-    files = [
-        file for file in ("train.jsonl", "val.jsonl", "held_out.jsonl") if _is_file(path, file)
-    ]
+    files = [file for file in RECORD_FILES.values() if _is_file(path, file)]
     if sorted(map(str, named)) != sorted(files):
         yield f"must have one entry for each of {', '.join(files)}"
 

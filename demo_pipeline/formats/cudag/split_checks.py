@@ -14,7 +14,7 @@ from demo_pipeline.common.deep_json import Location, line_numbers
 from demo_pipeline.common.json_files import JsonFileError, decode_text, parse_json, read_bytes
 from demo_pipeline.formats.base_model import line_of
 from demo_pipeline.formats.cudag.cross_checks import CudagInventory
-from demo_pipeline.formats.cudag.fault import CudagFault, LocatedFault, Scope, printable
+from demo_pipeline.formats.cudag.fault import CudagFault, LocatedFault, Scope, json_fault, printable
 from demo_pipeline.formats.cudag.tool_calls import is_int, is_number
 
 REPORT_FILE = "splits.json"
@@ -43,7 +43,7 @@ def report_faults(
         text = decode_text(read_bytes(root / REPORT_FILE, REPORT_FILE), REPORT_FILE)
         report = parse_json(text, REPORT_FILE)
     except JsonFileError as error:
-        yield REPORT_FILE, error.line, _fault("invalid_json", error.message)
+        yield REPORT_FILE, error.line, json_fault(error, Scope.OURS)
         return
     if not isinstance(report, dict):
         yield REPORT_FILE, None, _fault("split_report", "must be a JSON object")
@@ -73,6 +73,7 @@ def split_faults(
     yield from _group_faults(members, inventory)
     yield from _count_faults(report, inventory)
     yield from _share_faults(report, config)
+    yield from _empty_faults(report, config)
     if report.get("filled") != config.get("split_filled"):
         message = "filled differs from split_filled in config.json"
         yield ("filled",), _fault("split_report", message)
@@ -176,3 +177,23 @@ def _share_faults(report: Mapping[str, Any], config: Mapping[str, Any]) -> Itera
         if total >= ENOUGH_GROUPS and abs(share - ratio) > spread + 1 / total:
             message = f"{split} has {share:.1%} of {total} groups, expected {ratio:.1%}"
             yield ("splits", split), _fault("split_ratio", message, Scope.NOTE)
+
+
+def _empty_faults(report: Mapping[str, Any], config: Mapping[str, Any]) -> Iterator[_ReportFault]:
+    """Splits that are wanted and have no record, although the dataset has task groups."""
+    splits = report["splits"]
+    if not any(splits[split]["groups"] for split in ALL):
+        return
+    for split in HASHED:
+        ratio = _at(config, "split_ratios").get(split)
+        if splits[split]["records"] or not is_number(ratio) or not ratio:
+            continue
+        groups = splits[split]["groups"]
+        reason = (
+            f"every record of its {groups} task groups was left out: see excluded"
+            if groups
+            else "there are too few task groups to give it one"
+        )
+        message = f"{split} is empty: {reason}"
+        remedy = f"record more tasks, or set datasets.{split}_ratio to 0"
+        yield ("splits", split), CudagFault("empty_split", message, remedy, Scope.NOTE)

@@ -17,11 +17,12 @@ from demo_pipeline.common.json_files import JsonFileError, load_json, parse_json
 from demo_pipeline.common.system_errors import raise_system_trouble
 from demo_pipeline.formats.cudag.config import config_faults, count_faults, is_ours
 from demo_pipeline.formats.cudag.cross_checks import CudagInventory, RecordPosition, short_digest
-from demo_pipeline.formats.cudag.fault import CudagFault, Scope, printable
+from demo_pipeline.formats.cudag.fault import CudagFault, Scope, json_fault, printable
 from demo_pipeline.formats.cudag.models import DIRECTORY_PATTERN
 from demo_pipeline.formats.cudag.record_rules import eval_faults, training_faults
-from demo_pipeline.formats.cudag.sidecars import sidecar_faults
+from demo_pipeline.formats.cudag.sidecars import TEST_RECORDS, sidecar_faults
 from demo_pipeline.formats.cudag.split_checks import report_faults
+from demo_pipeline.formats.cudag.tests_as_records import conversation_faults
 from demo_pipeline.problems import Problem, Severity
 
 SPLITS = ("train", "val", "held_out")
@@ -66,6 +67,27 @@ def validate_cudag(path: Path) -> list[Problem]:
     validation.check_tests()
     validation.check_lines("data.jsonl", None)
     validation.check_all_records()
+    return validation.problems
+
+
+def validate_cudag_file(path: Path) -> list[Problem]:
+    """The problems of one file of records in a dataset; nothing is compared with other files.
+
+    Args:
+        path: `train.jsonl` or another one beside `images/`, or `test/records.jsonl`.
+    """
+    in_test = path.parent.name == "test" and path.name == Path(TEST_RECORDS).name
+    validation = _Validation(path.parent.parent if in_test else path.parent)
+    validation.check_config()
+    if in_test:
+        validation.check_tests()
+    else:
+        validation.check_lines(path.name, path.stem)
+        if not validation.inventory.records and not validation.problems:
+            message = "the file has no record"
+            validation.problems.append(
+                Problem("no_records", path.name, message, severity=Severity.WARNING)
+            )
     return validation.problems
 
 
@@ -144,7 +166,7 @@ class _Validation:
         try:
             value = load_json(self.root / path, name)
         except JsonFileError as error:
-            self.report(name, error.line, [CudagFault("invalid_json", error.message)])
+            self.report(name, error.line, [json_fault(error)])
             return None
         if value is None:
             self.report(name, None, [CudagFault("invalid_json", "must not be null")])
@@ -163,7 +185,7 @@ class _Validation:
         try:
             record = parse_json(raw, position[0])
         except JsonFileError as error:
-            self.report(*position, [CudagFault("invalid_json", error.message)])
+            self.report(*position, [json_fault(error)])
             return
         self.report(*position, training_faults(record))
         if not isinstance(record, dict):
@@ -194,6 +216,9 @@ class _Validation:
                     *position,
                     self.inventory.add_prompt("test", position, entry.get("prompt"), image),
                 )
+        if self.ours:
+            for file, line, fault in conversation_faults(self.root, entries):
+                self.report(file, line, [fault])
 
     def _image(
         self, position: RecordPosition, folder: str, name: object, metadata: object

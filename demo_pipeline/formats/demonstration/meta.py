@@ -156,7 +156,14 @@ def read_meta(data: bytes, file: str = META_FILE) -> tuple[Meta, list[Problem]]:
         value, problems, text = _parse_with_comments(text, file)
     except JsonFileError as error:
         remedy = "restore meta.json from the recorder"
-        problem = Problem("invalid_json", file, error.message, line=error.line, remedy=remedy)
+        problem = Problem(
+            "invalid_json",
+            file,
+            error.message,
+            line=error.line,
+            remedy=remedy,
+            column=error.column,
+        )
         raise DemonstrationError(problem) from None
     if not isinstance(value, dict):
         remedy = "restore meta.json from the recorder"

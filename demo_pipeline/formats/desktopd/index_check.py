@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from demo_pipeline.common.deep_json import Location, line_numbers
+from demo_pipeline.common.deep_json import Location, column_numbers, line_numbers
 from demo_pipeline.common.json_files import decode_text, read_bytes
 from demo_pipeline.formats.base_model import line_of
 from demo_pipeline.formats.desktopd.models import Index, IndexEntry, Result, Task
@@ -37,12 +37,23 @@ def check_index(path: Path, summaries: Mapping[str, IndexCounts]) -> list[Proble
     index, problems = read_document(Index, path, "index.json")
     if index is None:
         return problems
-    lines = line_numbers(decode_text(read_bytes(path, "index.json"), "index.json"))
+    text = decode_text(read_bytes(path, "index.json"), "index.json")
+    lines, columns = line_numbers(text), column_numbers(text)
     faults = [*_counts(index), *_against_folders(index, summaries)]
     problems += [
-        Problem(code, "index.json", message, line_of(lines, where), remedy="build the index again")
+        Problem(
+            code,
+            "index.json",
+            message,
+            line_of(lines, where),
+            remedy="build the index again",
+            column=line_of(columns, where),
+        )
         for code, where, message in faults
     ]
+    if "version" not in index.model_fields_set:
+        message = 'version: is missing; "1.0" is assumed'
+        problems.append(Problem("missing_field", "index.json", message, severity=Severity.WARNING))
     if index.version != "1.0":
         message = "version: only 1.0 is supported"
         problems.append(Problem("version", "index.json", message, severity=Severity.WARNING))

@@ -67,7 +67,12 @@ def json_problem(error: JsonFileError, *, exists: bool = True) -> Problem:
     """The problem for a file that could not be loaded; `exists`: whether there is such a file."""
     if exists:
         return Problem(
-            "invalid_json", error.file, error.message, error.line, remedy="write the file again"
+            "invalid_json",
+            error.file,
+            error.message,
+            error.line,
+            remedy="write the file again",
+            column=error.column,
         )
     return Problem("missing_file", error.file, "the file is missing", remedy="add the file")
 

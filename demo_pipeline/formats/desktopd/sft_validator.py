@@ -1,10 +1,12 @@
 """Validating the SFT files of an OSWorld-Desktopd dataset: JSON Lines, one sample per line.
 
-Every line is checked separately. Files that a sample refers to are checked if the dataset is found.
+Files that a sample refers to are checked if the dataset is found, and samples are compared with the
+trajectory that they were made of (sample_sources.py).
 """
 
 import base64
 import binascii
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -12,9 +14,10 @@ from typing import Any
 
 from demo_pipeline.common.image_header import probe_image
 from demo_pipeline.common.json_files import JsonFileError, load_json, parse_json
-from demo_pipeline.formats.base_model import check
+from demo_pipeline.formats.base_model import check, limited
 from demo_pipeline.formats.desktopd.models import SftSample
 from demo_pipeline.formats.desktopd.reader import json_problem, screenshot_fault
+from demo_pipeline.formats.desktopd.sample_sources import SampleSources, sample_faults
 from demo_pipeline.formats.desktopd.step_actions import StepAction
 from demo_pipeline.formats.desktopd.tree_validator import Nodes, check_action, check_tree
 from demo_pipeline.formats.desktopd.vocabulary import CANVAS_HEIGHT, CANVAS_WIDTH
@@ -31,6 +34,7 @@ class _Position:
     file: str
     line: int
     root: Path | None
+    sources: SampleSources
 
     def problem(self, code: str, message: str, remedy: str) -> Problem:
         return Problem(code, self.file, message, self.line, remedy=remedy)
@@ -45,18 +49,71 @@ def validate_sft(path: Path, root: Path | None = None) -> list[Problem]:
             folder, its parent, or `dataset` in the parent, the first of them that contains
             `trajectories`. If none does, paths are not checked, which is a warning.
     """
-    file = path.name
     if not path.is_file():
-        return [Problem("missing_file", file, "the file is missing", remedy="check the path")]
-    root = root or _dataset_near(path)
-    problems: list[Problem] = []
-    if root is None:
-        message = "no dataset found near the file: the paths in it are not checked"
-        problems.append(Problem("no_dataset", file, message, severity=Severity.WARNING))
-    with path.open("rb") as stream:
-        for number, line in enumerate(stream, start=1):
-            problems += _line_problems(line, _Position(file, number, root))
-    return problems
+        return [Problem("missing_file", path.name, "the file is missing", remedy="check the path")]
+    return SftReader(path, root).read(path)
+
+
+class SftReader:
+    """Validates SFT files of one dataset; a sample that was read before is not read again.
+
+    Args:
+        path: the first file.
+        root: as for `validate_sft`.
+    """
+
+    def __init__(self, path: Path, root: Path | None = None) -> None:
+        self._root = root or _dataset_near(path)
+        self._unsaid = self._root is None
+        self._lines: dict[bytes, int] = {}  # digest of a sample → its line in the first file
+        self._splits: dict[bytes, str] = {}  # digest of a sample → where it is in a split
+
+    def read(self, path: Path, *, new: bool = True) -> list[Problem]:
+        """The problems of a file.
+
+        Args:
+            path: a file of samples.
+            new: its samples are in no split; otherwise the file is a split, whose samples should
+                be those of the files before.
+        """
+        problems: list[Problem] = []
+        if self._unsaid:
+            message = "no dataset found near the file: the paths in it are not checked"
+            problems.append(Problem("no_dataset", path.name, message, severity=Severity.WARNING))
+            self._unsaid = False
+        sources, compared = SampleSources(self._root), bool(self._lines)
+        with path.open("rb") as stream:
+            for number, line in enumerate(stream, start=1):
+                position = _Position(path.name, number, self._root, sources)
+                digest = hashlib.blake2b(line.strip(), digest_size=16).digest()
+                if not new:
+                    problems += self._split_problems(digest, position, compared=compared)
+                if digest not in self._lines:
+                    problems += _line_problems(line, position)
+                if new:
+                    self._lines.setdefault(digest, number)
+        return problems
+
+    def _split_problems(
+        self, digest: bytes, position: _Position, *, compared: bool
+    ) -> Iterator[Problem]:
+        here = f"{position.file}:{position.line}"
+        first = self._splits.setdefault(digest, here)
+        if first != here:
+            message = f"the same sample is at {first}"
+            yield position.problem("split_overlap", message, "write each sample to one split")
+        if compared and digest not in self._lines:
+            message = "the sample is not in the file of all samples"
+            yield position.problem("split_union", message, "build the export again")
+
+    def in_no_split(self, file: str) -> list[Problem]:
+        """A problem for each sample of the first file, of this name, that no split has."""
+        absent = [
+            Problem("split_union", file, "the sample is in no split", line, remedy="build it again")
+            for digest, line in self._lines.items()
+            if digest not in self._splits
+        ]
+        return limited(absent)
 
 
 def _dataset_near(path: Path) -> Path | None:
@@ -83,6 +140,7 @@ def _line_problems(line: bytes, position: _Position) -> list[Problem]:
         _at(problem, position, "output.action") for problem in check_action(action, nodes, "")
     ]
     problems += _history(sample.input.history, action, position)
+    problems += (position.problem(*fault) for fault in sample_faults(sample, position.sources))
     if sample.output.reasoning != action.reasoning:
         message = "output.reasoning: differs from output.action.reasoning"
         problems.append(

@@ -125,10 +125,12 @@ class DecodedTree(NamedTuple):
     Attributes:
         screen: the declared width and height in pixels.
         nodes: all nodes.
+        timestamp: ISO 8601, with or without a time zone.
     """
 
     screen: tuple[int, int]
     nodes: TreeNodes
+    timestamp: str
 
 
 def decode_tree(data: bytes) -> DecodedTree | None:
@@ -155,7 +157,8 @@ def decode_tree(data: bytes) -> DecodedTree | None:
     ids = [node.id for node in nodes]
     if ids != numbered_ids(len(ids)) and not _are_distinct_ids(ids):
         return None
-    return DecodedTree((document.screen.width, document.screen.height), TreeNodes(nodes))
+    screen = (document.screen.width, document.screen.height)
+    return DecodedTree(screen, TreeNodes(nodes), document.timestamp)
 
 
 def _are_distinct_ids(ids: Sequence[str]) -> bool:

@@ -5,6 +5,7 @@ text.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from pydantic import ValidationError
@@ -12,7 +13,13 @@ from pydantic import ValidationError
 from demo_pipeline.common.json_files import decode_text, parse_json
 from demo_pipeline.formats.base_model import check, explain, field_name, limited
 from demo_pipeline.formats.desktopd.models import UINode, UITree
-from demo_pipeline.formats.desktopd.step_actions import StepAction, TypeParameters, points
+from demo_pipeline.formats.desktopd.step_actions import (
+    ClickParameters,
+    HotkeyParameters,
+    StepAction,
+    TypeParameters,
+    points,
+)
 from demo_pipeline.formats.desktopd.tree_fast import (
     NodeBounds,
     TreeNode,
@@ -20,7 +27,12 @@ from demo_pipeline.formats.desktopd.tree_fast import (
     convert_node,
     decode_tree,
 )
-from demo_pipeline.formats.desktopd.vocabulary import CANVAS_HEIGHT, CANVAS_WIDTH, Role
+from demo_pipeline.formats.desktopd.vocabulary import (
+    CANVAS_HEIGHT,
+    CANVAS_WIDTH,
+    Role,
+    is_canonical_key,
+)
 from demo_pipeline.problems import Problem, Severity
 
 Nodes = Mapping[str, Mapping[str, Any]]
@@ -37,7 +49,8 @@ def check_tree_bytes(data: bytes, file: str) -> tuple[Nodes, list[Problem]]:
     """
     tree = decode_tree(data)
     if tree is not None:
-        return tree.nodes, list(_problems(tree.screen, tree.nodes, (), file))
+        problems = _problems(tree.screen, tree.nodes, (), file)
+        return tree.nodes, [*_time_warnings(tree.timestamp, file), *problems]
     text = decode_text(data, file)
     return check_tree(parse_json(text, file), file, text)
 
@@ -56,6 +69,7 @@ def check_tree(value: Any, file: str, text: str = "") -> tuple[Nodes, list[Probl
     tree, problems = check(UITree, value, file, text)
     if tree is None:
         return {}, problems
+    problems += _time_warnings(tree.timestamp, file)
     nodes, faults = _read_nodes(tree.root)
     problems += _problems((tree.screen.width, tree.screen.height), nodes, faults, file)
     return nodes, limited(problems)
@@ -108,6 +122,12 @@ def _problems(
         yield from _root_warnings(nodes.first, file)
 
 
+def _time_warnings(timestamp: str, file: str) -> Iterator[Problem]:
+    if datetime.fromisoformat(timestamp).tzinfo is None:
+        message = "timestamp: has no time zone; write Z or an offset"
+        yield _warning("time_zone", file, message)
+
+
 def _root_warnings(root: TreeNode, file: str) -> Iterator[Problem]:
     bounds = (root.bounds.x, root.bounds.y, root.bounds.width, root.bounds.height)
     if root.role is not Role.DESKTOP:
@@ -132,9 +152,24 @@ def check_action(action: StepAction, nodes: Nodes | None, file: str) -> list[Pro
     problems = list(_point_problems(action, file))
     if isinstance(action.parameters, TypeParameters) and not action.parameters.text:
         problems.append(_warning("empty_text", file, "parameters.text: is empty"))
+    problems += _form_warnings(action, file)
     if nodes is not None:
         problems += _target_problems(action, nodes, file)
     return problems
+
+
+def _form_warnings(action: StepAction, file: str) -> Iterator[Problem]:
+    """Yield a warning for a click without its button, and for keys of other names."""
+    parameters = action.parameters
+    if isinstance(parameters, ClickParameters) and "button" not in parameters.model_fields_set:
+        message = "parameters.button: is missing; the left one is assumed"
+        yield _warning("missing_field", file, message)
+    keys = parameters.keys if isinstance(parameters, HotkeyParameters) else ()
+    for field, names in (("keys", keys), ("modifiers", getattr(parameters, "modifiers", None))):
+        count = sum(not is_canonical_key(name) for name in names or ())
+        if count:
+            message = f"parameters.{field}: {count} not in pyautogui's lower-case names"
+            yield _warning("key_name", file, message)
 
 
 def _point_problems(action: StepAction, file: str) -> Iterator[Problem]:

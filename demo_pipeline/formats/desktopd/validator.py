@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from demo_pipeline.common.deep_json import line_numbers
+from demo_pipeline.common.deep_json import column_numbers, line_numbers
 from demo_pipeline.common.hardlinks import FileId, file_id
 from demo_pipeline.common.image_header import probe_image
 from demo_pipeline.common.json_files import JsonFileError, decode_text, read_bytes
@@ -115,6 +115,9 @@ def _totals(name: str, task: Task | None, result: Result | None, steps: int) -> 
         if result.success and result.error_message is not None:
             message = "error_message: is set although success is true"
             yield _warning("error_message", "result.json", message)
+        if not result.success and not result.error_message:
+            message = "error_message: says no reason although success is false"
+            yield _warning("error_message", "result.json", message)
     if task is not None and task.expected_steps != steps:
         # Not an error: in the example of the format, 3 steps are expected and 4 recorded.
         message = f"expected_steps: {task.expected_steps}, but there are {steps} step folders"
@@ -156,7 +159,8 @@ def _with_lines(problems: Iterable[Problem], folder: Path, prefix: str) -> Itera
         name = problem.file.removeprefix(prefix)
         text = decode_text(read_bytes(folder / name, problem.file), problem.file)
         field = tuple(problem.message.partition(":")[0].split("."))
-        yield replace(problem, line=line_of(line_numbers(text), field))
+        line, column = (line_of(of(text), field) for of in (line_numbers, column_numbers))
+        yield replace(problem, line=line, column=column)
 
 
 def _tree(path: Path, file: str, checked: CheckedTrees) -> tuple[Nodes | None, list[Problem]]:

@@ -11,6 +11,13 @@ from pydantic import BeforeValidator, Field
 CANVAS_WIDTH = 1920
 CANVAS_HEIGHT = 1080
 NODE_ID_PATTERN = r"^node_[0-9]+$"
+_KEY_WORDS = (
+    "ctrl shift alt altgr win command fn esc enter tab space backspace delete up down left right"
+    " home end pageup pagedown insert capslock numlock scrolllock pause printscreen apps clear"
+    " kana intlro intlyen volumeup volumedown volumemute playpause prevtrack nexttrack"
+)
+KEY_NAMES = frozenset(_KEY_WORDS.split()) | {f"f{number}" for number in range(1, 25)}
+"""The names of keys that are no single character, in pyautogui's lower-case spelling."""
 
 
 class Role(StrEnum):
@@ -88,6 +95,11 @@ class Difficulty(StrEnum):
     EASY = "easy"
     MEDIUM = "medium"
     HARD = "hard"
+
+
+def is_canonical_key(name: str) -> bool:
+    """Whether a key has the name that actions give it: one of `KEY_NAMES`, or its character."""
+    return name in KEY_NAMES or (len(name) == 1 and name.isprintable() and name == name.lower())
 
 
 def _whole(value: Any) -> Any:

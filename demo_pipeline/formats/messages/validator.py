@@ -1,7 +1,7 @@
 """Validating a messages export: its JSON Schema, and the rules that a schema cannot express.
 
 These are: ids are unique over all files, roles alternate, image parts match `images`, every tool
-call parses, every image opens.
+call parses, every image opens, records show their step, tables have the records of the lines.
 """
 
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from demo_pipeline.common.image_header import probe_image
 from demo_pipeline.common.json_files import JsonFileError, parse_json, read_bytes
+from demo_pipeline.common.table_rows import table_problems
 from demo_pipeline.formats.base_model import check
 from demo_pipeline.formats.cudag.tool_calls import (
     MARKER,
@@ -26,7 +27,12 @@ from demo_pipeline.formats.messages.models import (
     MessagesRecord,
     UserMessage,
 )
-from demo_pipeline.problems import Problem
+from demo_pipeline.formats.messages.record_sources import (
+    RecordSources,
+    differing_columns,
+    record_faults,
+)
+from demo_pipeline.problems import Problem, Severity
 
 REQUIRED = ("train.jsonl", "val.jsonl", "test.jsonl")
 OPTIONAL = ("held_out.jsonl",)
@@ -37,6 +43,7 @@ class _Position:
     """The current position, and the ids read so far with their positions."""
 
     root: Path
+    sources: RecordSources
     file: str = ""
     line: int = 0
     ids: dict[str, str] = field(default_factory=dict)
@@ -46,24 +53,52 @@ class _Position:
 
 
 def validate_messages(root: Path) -> list[Problem]:
-    """The problems of a messages export, with line numbers.
+    """The problems of a messages export, with line numbers: of its lines and of its tables.
 
     Args:
-        root: the folder with `train.jsonl`, `val.jsonl`, `test.jsonl` and the images.
+        root: the folder with `train.jsonl`, `val.jsonl`, `test.jsonl`, the same as Parquet if it
+            has any, and the images.
     """
     problems: list[Problem] = []
-    position = _Position(root)
+    position = _Position(root, RecordSources(root))
+    present = [name for name in (*REQUIRED, *OPTIONAL) if (root / name).is_file()]
+    tables = {name: Path(name).with_suffix(".parquet").name for name in present}
+    has_tables = any((root / table).is_file() for table in tables.values())
     for name in (*REQUIRED, *OPTIONAL):
-        path = root / name
-        if not path.is_file():
-            if name in REQUIRED:
-                remedy = "build the export again"
-                problems.append(Problem("missing_file", name, "the file is missing", remedy=remedy))
+        if name not in present:
+            problems += [_missing(name)] if name in REQUIRED else []
             continue
-        with path.open("rb") as stream:
-            for number, line in enumerate(stream, start=1):
-                position.file, position.line = name, number
-                problems += _line_problems(line, position)
+        problems += _file_problems(root / name, position)
+        if has_tables:
+            table = root / tables[name]
+            problems += [] if table.is_file() else [_missing(table.name)]
+            problems += table_problems(root / name, table, differing_columns)
+    return problems
+
+
+def validate_messages_file(path: Path) -> list[Problem]:
+    """The problems of one file of lines; images and trajectories are in its folder."""
+    if not path.is_file():
+        return [_missing(path.name)]
+    position = _Position(path.parent, RecordSources(path.parent))
+    problems = _file_problems(path, position)
+    if position.line:
+        return problems
+    message = "the file has no record"
+    return [Problem("no_records", path.name, message, severity=Severity.WARNING)]
+
+
+def _missing(name: str) -> Problem:
+    remedy = "build the export again"
+    return Problem("missing_file", name, "the file is missing", remedy=remedy)
+
+
+def _file_problems(path: Path, position: _Position) -> list[Problem]:
+    problems: list[Problem] = []
+    with path.open("rb") as stream:
+        for number, line in enumerate(stream, start=1):
+            position.file, position.line = path.name, number
+            problems += _line_problems(line, position)
     return problems
 
 
@@ -82,6 +117,7 @@ def _line_problems(line: bytes, position: _Position) -> list[Problem]:
     problems += _image_problems(record, position)
     problems += _call_problems(record, position)
     problems += _tool_problems(record, position)
+    problems += (position.problem(*fault) for fault in record_faults(record, position.sources))
     return problems
 
 

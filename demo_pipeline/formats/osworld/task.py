@@ -6,6 +6,7 @@ ordinary and 492 risk tasks published with OSWorld contain, which is more than t
 
 import re
 import unicodedata
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Any
 
@@ -40,6 +41,7 @@ APP_NAMES = {
     "os_terminal": "terminal",
 }
 _RISK_KEYS = ("halfway_config", "risk_evaluator")
+_DOCUMENTED_KEYS = ("snapshot", "source", "config", "related_apps", "evaluator")
 RISK_FOLDER = "evaluation_risk_examples"
 
 
@@ -166,7 +168,8 @@ def _parse(data: bytes, file: str, *, risk: bool) -> tuple[OsworldTask | None, l
         value = parse_json(text, file)
     except JsonFileError as error:
         remedy = "restore the task file"
-        return None, [Problem("invalid_json", file, error.message, error.line, remedy=remedy)]
+        problem = Problem("invalid_json", file, error.message, error.line, remedy=remedy)
+        return None, [replace(problem, column=error.column)]
     keys = value if isinstance(value, dict) else {}
     risk = risk or any(key in keys for key in _RISK_KEYS)
     task, problems = check(RiskTask if risk else OsworldTask, value, file, text)
@@ -201,7 +204,10 @@ def examine_task(
 
 
 def _warnings(task: OsworldTask, file: str) -> list[Problem]:
+    wanted = (*_DOCUMENTED_KEYS, *(_RISK_KEYS if isinstance(task, RiskTask) else ()))
+    absent = ", ".join(key for key in wanted if key not in task.members())
     warnings = {
+        "missing_field": absent and f"the documented keys {absent} are missing",
         "id_differs": task.id != PurePosixPath(file).stem and "id: differs from the file's name",
         "blank_instruction": not task.instruction.strip() and "instruction: is blank",
         "stale_evaluator": isinstance(task.evaluator, str)

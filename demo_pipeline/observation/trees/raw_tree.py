@@ -141,15 +141,21 @@ class _Event(msgspec.Struct):
 _DECODER = msgspec.json.Decoder(_Event)
 
 
+def regular_scan(line: bytes) -> RawScan | None:
+    """The scan in a line of the log when everything in it has a known type, else None."""
+    try:
+        return _DECODER.decode(line).data
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return None
+
+
 def decode_scan(line: bytes) -> RawScan | None:
     """The scan in a line of the log, of any depth; None when the line is not an axtree event.
 
     A node that differs from the documented form keeps what is usable of it.
     """
-    try:
-        return _DECODER.decode(line).data
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        pass
+    if (scan := regular_scan(line)) is not None:
+        return scan
     try:
         value = parse_json(line, "")
     except JsonFileError:

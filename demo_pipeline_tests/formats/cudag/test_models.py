@@ -55,8 +55,35 @@ def test_ru_follows_the_formula_on_each_axis_and_stays_in_range(x, y, width, hei
 
 def test_a_box_and_its_tolerance():
     assert box_to_ru(192, 108, 192, 108, (1920, 1080)) == (100, 100, 200, 200)
-    assert tolerance_ru(192, 108, (1920, 1080), (5, 100)) == (50, 50)
-    assert tolerance_ru(2, 1000, (1920, 1080), (5, 100)) == (5, 100)
+    box = (192, 108, 192, 108)
+    assert tolerance_ru((288, 162), box, (1920, 1080), (1, 100)) == (50, 50)
+    assert tolerance_ru((212, 200), box, (1920, 1080), (1, 100)) == (10, 14)
+    assert tolerance_ru((384, 108), box, (1920, 1080), (1, 100)) == (1, 1)
+    assert tolerance_ru((0, 0), box, (1920, 1080), (1, 100)) == (1, 1)
+    assert tolerance_ru((960, 540), (0, 0, 1920, 1080), (1920, 1080), (1, 100)) == (100, 100)
+
+
+@given(SIDE, SIDE, st.data())
+@settings(max_examples=100, deadline=None)
+def test_what_a_tolerance_accepts_lies_in_the_target_beyond_one_unit(width, height, data):
+    size = (width, height)
+    left, top = data.draw(st.integers(0, width - 1)), data.draw(st.integers(0, height - 1))
+    box = (
+        left,
+        top,
+        data.draw(st.integers(1, width - left)),
+        data.draw(st.integers(1, height - top)),
+    )
+    point = (
+        left + data.draw(st.integers(0, box[2] - 1)),
+        top + data.draw(st.integers(0, box[3] - 1)),
+    )
+    tolerance = tolerance_ru(point, box, size, (1, 1000))
+    for axis in (0, 1):
+        reach = max(tolerance[axis], 0) / 1000 * size[axis]
+        low, high = point[axis] - reach, point[axis] + reach
+        inside = box[axis] <= low + 1e-6 and high <= box[axis] + box[axis + 2] + 1e-6
+        assert inside or tolerance[axis] == 1
 
 
 def test_ids_have_only_allowed_characters_and_stay_different():

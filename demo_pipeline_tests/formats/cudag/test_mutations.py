@@ -22,6 +22,7 @@ from demo_pipeline_tests.formats.cudag.editing import (
     edit_test,
     put,
 )
+from demo_pipeline_tests.places import file_and_line
 
 NAME = "calendar--mike--20251203_123456"
 CALL = (
@@ -269,7 +270,7 @@ RECORDS: list[Mutation] = [
     (
         line(4, put("metadata", "tolerance", value=[-5, 5])),
         "train.jsonl:4",
-        "metadata.tolerance must be two integers from 0 to 1000",
+        "tolerance must not be negative: no prediction is within it",
     ),
     (line(4, drop("metadata", "tolerance")), "train.jsonl:4", "metadata.tolerance is missing"),
     (
@@ -453,19 +454,79 @@ TESTS: list[Mutation] = [
         "metadata.real_coords is [10, 0] in RU, but the coordinate is [0, 0]",
     ),
     (
-        entry(drop("metadata", "additional_tool_calls"), 6),
+        entry(put("expected_action", "arguments", "action", value="mouse_move"), 6),
         "test.json:6",
-        "metadata.end_coords must be [0, 0] for an action without that coordinate",
+        "expected_action of a drag must be left_click_drag to its end",
     ),
     (
-        entry(put("metadata", "additional_tool_calls", value=[{}]), 6),
+        entry(put("metadata", "real_coords", value=[100, 200]), 6),
         "test.json:6",
-        "metadata.end_coords must be [0, 0] for an action without that coordinate",
+        "metadata.real_coords is [52, 185] in RU, but the coordinate is [500, 500]",
     ),
     (
         entry(put("metadata", "end_coords", value=[900, 540]), 6),
         "test.json:6",
-        "metadata.end_coords is [469, 500] in RU, but the coordinate is [500, 500]",
+        "metadata.end_coords of a drag must be metadata.real_coords in a test",
+    ),
+    (
+        entry(put("metadata", "start_coords", value=[1920, 3]), 6),
+        "test.json:6",
+        "metadata.start_coords [1920, 3] is outside the image [1920, 1080]",
+    ),
+    (
+        entry(drop("metadata", "start_coords"), 6),
+        "test.json:6",
+        "metadata.start_coords is missing",
+    ),
+    (
+        entry(put("metadata", "start_coords", value=[1, 2]), 1),
+        "test.json:1",
+        "metadata.start_coords must be [0, 0] for an action that is no drag",
+    ),
+    (
+        entry(put("tolerance", value=[-1, 10]), 5),
+        "test.json:5",
+        "tolerance must not be negative: no prediction is within it",
+    ),
+    (
+        line(2, put("id", value="other"), "test/records.jsonl"),
+        "test/records.jsonl:2",
+        "id differs from the test_id of this entry of test.json",
+    ),
+    (
+        line(2, put("image", value="test/images/other.png"), "test/records.jsonl"),
+        "test/records.jsonl:2",
+        "image differs from the screenshot of this entry of test.json",
+    ),
+    (
+        line(2, put("conversations", 0, "value", value="<image>\nElse"), "test/records.jsonl"),
+        "test/records.jsonl:2",
+        "the human turn differs from the prompt of this entry of test.json",
+    ),
+    (
+        line(2, put(*TURN, value=CALL), "test/records.jsonl"),
+        "test/records.jsonl:2",
+        "the last tool call differs from the expected_action of this entry of test.json",
+    ),
+    (
+        line(2, put("metadata", "task_type", value="drag"), "test/records.jsonl"),
+        "test/records.jsonl:2",
+        "metadata: one of task_type, trajectory_id, step_index differs from this entry",
+    ),
+    (
+        line(2, drop("metadata", "application"), "test/records.jsonl"),
+        "test/records.jsonl:2",
+        "metadata.application is missing",
+    ),
+    (
+        appended("test/records.jsonl", b"{oops}\n"),
+        "test/records.jsonl:15",
+        "not valid JSON",
+    ),
+    (
+        holding("test/records.jsonl", b""),
+        "test/records.jsonl",
+        "has 0 lines for 14 entries of test.json",
     ),
     (entry(lambda _: 3, 14), "test.json:14", "record must be a JSON object"),
 ]
@@ -566,7 +627,7 @@ CONFIGS: list[Mutation] = [
     (
         held("dataset_info.json", drop("demonstrations_val")),
         "dataset_info.json",
-        "must have one entry for each of train.jsonl, val.jsonl, held_out.jsonl",
+        "must have one entry for each of train.jsonl, val.jsonl, test/records.jsonl, held_out",
     ),
 ]
 
@@ -583,6 +644,7 @@ FILES: list[Mutation] = [
     (gone("splits.json"), "./", "Missing required file: splits.json"),
     (gone("system_prompt.txt"), "./", "Missing required file: system_prompt.txt"),
     (gone("tools.json"), "./", "Missing required file: tools.json"),
+    (gone("test/records.jsonl"), "./", "Missing required file: test/records.jsonl"),
     (gone("dataset_info.json"), "./", "Missing required file: dataset_info.json"),
     (holding("config.json", b"{"), "config.json:1", "not valid JSON: Expecting property name"),
     (holding("config.json", b"[]"), "config.json", "must be a JSON object"),
@@ -629,7 +691,7 @@ def test_one_fault_has_its_message_and_location(good, tmp_path, change, place, m
     root = copied(good, tmp_path / NAME)
     change(root)
     found = errors(validate_cudag(root))
-    messages = [f"{one.location}: {one.message}" for one in found]
+    messages = [f"{file_and_line(one)}: {one.message}" for one in found]
     assert any(one.startswith(f"{place}: {message}") for one in messages), messages
     assert all(str(root) not in str(one) for one in found)
 

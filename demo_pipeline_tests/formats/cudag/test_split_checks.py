@@ -53,9 +53,32 @@ def report_of(groups: dict[str, int]) -> dict[str, Any]:
     ],
 )
 def test_shares_that_chance_does_not_explain_are_a_warning(groups, messages):
-    found = [fault for _, fault in split_faults(report_of(groups), CONFIG, CudagInventory())]
+    faults = [fault for _, fault in split_faults(report_of(groups), CONFIG, CudagInventory())]
+    found = [fault for fault in faults if fault.code != "empty_split"]
     assert [fault.message for fault in found] == messages
     assert {fault.scope for fault in found} <= {Scope.NOTE}
+
+
+def test_a_wanted_split_without_records_is_a_warning_with_its_reason():
+    report = report_of({"train": 3, "val": 2, "test": 0})
+    inventory = CudagInventory(records=Counter(train=5))
+    report["splits"]["train"]["records"] = 5
+    found = [fault for _, fault in split_faults(report, CONFIG, inventory)]
+    assert [(fault.code, fault.scope) for fault in found] == [("empty_split", Scope.NOTE)] * 2
+    assert found[0].message.startswith("val is empty: every record of its 2 task groups")
+    assert found[1].message.startswith("test is empty: there are too few task groups")
+
+
+def test_an_unwanted_split_and_an_empty_dataset_may_be_empty():
+    config = {"split_ratios": {"train": 1.0, "val": 0.0, "test": 0}, "split_filled": []}
+    report = report_of({"train": 1, "val": 0, "test": 0})
+    report["splits"]["train"]["records"] = 1
+    for split, ratio in config["split_ratios"].items():
+        report["splits"][split]["ratio"] = ratio
+    inventory = CudagInventory(records=Counter(train=1))
+    assert list(split_faults(report, config, inventory)) == []
+    empty = report_of({"train": 0, "val": 0, "test": 0})
+    assert list(split_faults(empty, CONFIG, CudagInventory())) == []
 
 
 JSON = st.recursive(

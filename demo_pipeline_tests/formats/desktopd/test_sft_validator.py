@@ -1,4 +1,5 @@
 import base64
+import copy
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from demo_pipeline.formats.desktopd.sft_validator import validate_sft
 from demo_pipeline.formats.desktopd.step_actions import StepAction
 from demo_pipeline.problems import Severity
 from demo_pipeline_tests.formats.desktopd import good_dataset as good
+from demo_pipeline_tests.places import file_and_line
 
 
 def samples(root):
@@ -111,8 +113,75 @@ def test_one_wrong_thing_is_found_on_its_line(root, path, value, code, message):
 def test_a_bad_line_costs_the_others_nothing(root, line):
     path = write(root, samples(root))
     path.write_bytes(path.read_bytes() + line)
-    assert {p.location for p in validate_sft(path)} == {"train.jsonl:9"}
+    assert set(map(file_and_line, validate_sft(path))) == {"train.jsonl:9"}
 
 
 def test_a_missing_file_is_a_finding(tmp_path):
     assert [p.code for p in validate_sft(tmp_path / "none.jsonl")] == ["missing_file"]
+
+
+def changed(values, number, *keys, value):
+    """Sample `number` with one value replaced."""
+    place = values[number]
+    for key in keys[:-1]:
+        place = place[key]
+    place[keys[-1]] = value
+    return values
+
+
+def plain(root):
+    """The samples as plain values, with trees by reference."""
+    values = [parse_json(json_bytes(sample), "x") for sample in samples(root)]
+    for number, value in enumerate(values):
+        value["input"]["ui_tree"] = f"trajectories/{good.NAME}/steps/{number:03d}/ui_tree.json"
+    return values
+
+
+def codes(root, values):
+    return {problem.code for problem in validate_sft(write(root, values))}
+
+
+@pytest.mark.parametrize("key", ["screenshot", "ui_tree"])
+def test_a_file_of_another_step_is_found(root, key):
+    values = plain(root)
+    other = values[5]["input"][key]
+    assert codes(root, changed(values, 2, "input", key, value=other)) == {"wrong_step"}
+    [problem] = validate_sft(write(root, values))
+    assert problem.location == "train.jsonl:3"
+    assert f"input.{key}: is of step 5, but the action is of step 2" in problem.message
+
+
+def test_a_gap_in_the_history_is_found_with_the_steps_that_are_absent(root):
+    values = plain(root)
+    history = values[4]["input"]["history"]
+    changed(values, 4, "input", "history", value=[history[0], history[3]])
+    [problem] = validate_sft(write(root, values))
+    assert (problem.code, problem.location) == ("history_gap", "train.jsonl:5")
+    assert "lacks the steps 1, 2 before step 4" in problem.message
+
+
+def test_an_instruction_that_is_not_the_trajectorys_is_found(root):
+    values = changed(plain(root), 3, "input", "instruction", value="Do something else")
+    assert codes(root, values) == {"instruction_differs"}
+
+
+@pytest.mark.parametrize(
+    "keys", [("output", "action", "parameters"), ("input", "history", 0, "parameters")]
+)
+def test_an_action_that_is_not_the_trajectorys_is_found(root, keys):
+    values = changed(plain(root), 1, *keys, value={"x": 510, "y": 305, "button": "left"})
+    assert "action_differs" in codes(root, values)
+
+
+def test_without_the_trajectorys_files_samples_must_agree_with_each_other(root):
+    values = plain(root)
+    folder = root / "trajectories" / good.NAME
+    (folder / "task.json").unlink()
+    for path in folder.glob("steps/*/action.json"):
+        path.unlink()
+    assert codes(root, values) == set()
+    other = changed(copy.deepcopy(values), 3, "input", "instruction", value="Do something else")
+    assert codes(root, other) == {"instruction_differs"}
+    moved = {"x": 510, "y": 305, "button": "left"}
+    other = changed(copy.deepcopy(values), 3, "input", "history", 0, "parameters", value=moved)
+    assert codes(root, other) == {"action_differs"}

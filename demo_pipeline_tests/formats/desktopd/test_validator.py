@@ -1,5 +1,6 @@
 """One good dataset, and what happens when one thing in it goes wrong."""
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,8 +10,11 @@ import pytest
 
 from demo_pipeline.common.json_files import dump_json, load_json
 from demo_pipeline.formats.desktopd.validator import validate_dataset, validate_trajectory
+from demo_pipeline.formats.desktopd.vocabulary import is_canonical_key
 from demo_pipeline.problems import DemonstrationError, Severity, errors
+from demo_pipeline.recording.key_names import output_key_names
 from demo_pipeline_tests.formats.desktopd import good_dataset as good
+from demo_pipeline_tests.places import file_and_line
 
 Change = Callable[[Path], object]
 
@@ -274,6 +278,10 @@ ODD: list[Wrong] = [
     (write(T + "steps/000/old.png", b"x"), "unknown_file", T + "steps/000/old.png", "format"),
     (rename(T + "steps/007", T + "steps/7"), "step_name", T + "steps/7", "007"),
     (put("index.json", ("version",), "2.0"), "version", "index.json", "1.0"),
+    (put("index.json", ("version",), ...), "missing_field", "index.json", "version: is missing"),
+    (put(ACTION, ("parameters", "button"), ...), "missing_field", ACTION, "parameters.button"),
+    (put(ACTION, ("parameters", "modifiers"), ["Control"]), "key_name", ACTION, "modifiers: 1 not"),
+    (put(TREE, ("timestamp",), "2025-01-29T10:30:00"), "time_zone", TREE, "no time zone"),
 ]
 
 
@@ -286,9 +294,46 @@ def test_the_good_dataset_has_no_problem(dataset):
 def test_one_fault_is_one_error_with_its_location(dataset, change, code, location, message):
     change(dataset)
     found = errors(validate_dataset(dataset))
-    matching = [p for p in found if p.code == code and location in (p.location, p.file)]
+    matching = [p for p in found if p.code == code and location in (file_and_line(p), p.file)]
     assert any(message in p.message for p in matching), found
     assert all(str(dataset) not in str(p) for p in found)
+
+
+def test_keys_of_other_names_are_a_warning_that_does_not_quote_them(dataset):
+    file = T + "steps/004/action.json"
+    put(file, ("parameters", "keys"), ["Control", "Return", "c", "f5", "C"])(dataset)
+    [problem] = validate_dataset(dataset)
+    assert (problem.code, problem.severity) == ("key_name", Severity.WARNING)
+    assert "parameters.keys: 3 not in" in problem.message
+    assert "Control" not in problem.message
+
+
+def test_every_name_that_the_pipeline_gives_a_key_is_canonical():
+    assert all(map(is_canonical_key, output_key_names()))
+
+
+def test_a_failure_without_a_reason_is_a_warning(dataset):
+    put(T + "result.json", ("success",), False)(dataset)
+    found = [p for p in validate_dataset(dataset) if p.file.endswith("result.json")]
+    assert [(p.code, p.severity) for p in found] == [("error_message", Severity.WARNING)]
+    put(T + "result.json", ("error_message",), "gave up")(dataset)
+    assert not any(p.file.endswith("result.json") for p in validate_dataset(dataset))
+
+
+def test_a_document_on_one_line_has_columns(dataset):
+    path = dataset / "index.json"
+    index = json.loads(path.read_text())
+    index["trajectories"][0]["steps"] = 3
+    text = json.dumps(index)
+    path.write_text(text)
+    [problem] = validate_dataset(dataset)
+    column = text.index('"steps"') + 1
+    assert problem.location == f"index.json:1:{column}"
+    path.write_text(text.replace('"steps": 3', '"steps": "3"'))
+    assert f"index.json:1:{column}" in {p.location for p in validate_dataset(dataset)}
+    path.write_text(text.replace('"steps": 3', '"steps": }'))
+    [problem] = [p for p in validate_dataset(dataset) if p.code == "invalid_json"]
+    assert problem.location == f"index.json:1:{text.index('3', column) + 1}"
 
 
 @pytest.mark.parametrize(("change", "code", "location", "message"), ODD)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from demo_pipeline.formats.messages.validator import validate_messages
 from demo_pipeline_tests.datasets.builders import picture
+from demo_pipeline_tests.places import file_and_line
 
 WAIT = '{"name": "computer_use", "arguments": {"action": "wait", "time": 1}}'
 CALL = f"<tool_call>\n{WAIT}\n</tool_call>"
@@ -127,7 +128,7 @@ def test_broken_and_missing_files_are_reported(root: Path) -> None:
     (root / "train.jsonl").unlink()
     (root / "test.jsonl").write_bytes(b'{"a": \n\xff\n\n')
     problems = validate_messages(root)
-    assert [(one.code, one.location) for one in problems] == [
+    assert [(one.code, file_and_line(one)) for one in problems] == [
         ("missing_file", "train.jsonl"),
         ("invalid_json", "test.jsonl:1"),
         ("invalid_json", "test.jsonl:2"),

@@ -14,6 +14,7 @@ from demo_pipeline.formats.osworld.task import (
     write_task,
 )
 from demo_pipeline.problems import DemonstrationError, Severity, errors
+from demo_pipeline_tests.places import file_and_line
 
 LAUNCH = {"type": "launch", "parameters": {"command": ["google-chrome", "--port=1"]}}
 EVALUATOR = {"func": "exact_match", "result": {"type": "x"}, "expected": {"rules": 1.0}}
@@ -121,7 +122,7 @@ def test_a_new_task_has_no_evaluator(tmp_path):
 def test_an_unusable_task_names_file_and_line(tmp_path, text, line, message):
     path = put(tmp_path, text)
     found = validate_task_file(path)
-    assert (found[0].location, message in found[0].message) == (f"bb5e4c0d.json:{line}", True)
+    assert (file_and_line(found[0]), message in found[0].message) == (f"bb5e4c0d.json:{line}", True)
     with pytest.raises(DemonstrationError):
         read_task(path)
 

@@ -6,14 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.formats.osworld import task_folder
+from demo_pipeline.formats.osworld import task_files
 from demo_pipeline.formats.osworld.task import RiskTask, write_task
 from demo_pipeline.formats.osworld.task_folder import (
     entries,
     read_task_folder,
     validate_task_folder,
 )
+from demo_pipeline.pipeline.validation import recognise
 from demo_pipeline.problems import Severity, errors
+from demo_pipeline_tests.places import file_and_line
 from demo_pipeline_tests.task_folders import RISKY, put_tasks, put_text, risk_task, task
 
 SAMPLES = Path(__file__).resolve().parents[3] / "data" / "osworld"
@@ -29,7 +31,7 @@ def root(tmp_path):
 
 
 def shown(root):
-    return [(p.severity.value, p.code, p.location) for p in validate_task_folder(root)]
+    return [(p.severity.value, p.code, file_and_line(p)) for p in validate_task_folder(root)]
 
 
 def found(root):
@@ -110,6 +112,7 @@ def test_a_file_in_place_of_the_folder_is_a_problem(tmp_path):
 )
 def test_a_bad_file_is_reported_with_its_line_and_does_not_affect_others(root, text, code, line):
     put_text(root, "examples/os/x.json", text)
+    put_text(root, "test_all.json", '{"os": ["a", "x"], "chrome": ["b"]}')
     problems = errors(validate_task_folder(root))
     assert {(p.code, p.file, p.line) for p in problems} == {(code, "examples/os/x.json", line)}
     good = [one.source.file for one in entries(read_task_folder(root)) if one.task is not None]
@@ -188,7 +191,7 @@ def test_other_files_are_ignored_or_reported(root, tmp_path):
 
 
 def test_a_file_that_is_too_large_is_not_read(root, monkeypatch):
-    monkeypatch.setattr(task_folder, "MAX_TASK_BYTES", 1000)
+    monkeypatch.setattr(task_files, "MAX_TASK_BYTES", 1000)
     put_text(root, "examples/os/huge.json", json.dumps(task("huge", pad="x" * 1000)))
     assert ("error", "unreadable_file", "examples/os/huge.json") in shown(root)
 
@@ -229,3 +232,106 @@ def test_the_fingerprint_follows_everything_and_nothing_else(root, tmp_path):
     put_text(moved, "test_all.json", "{")
     prints.add(read_task_folder(moved).fingerprint())
     assert len(prints) == 4
+
+
+def put_published_layouts(root):
+    """A checkout with a task in each folder that the benchmarks publish, and a template."""
+    examples = root / "evaluation_examples"
+    put_tasks(examples, {"os": [task("ordinary")]})
+    put_text(examples, "examples_windows/excel/w1.json", json.dumps(task("w1")))
+    put_text(examples, "examples/Windows/ppt/w2.json", json.dumps(task("w2")))
+    for name in ("r1", "r2"):
+        put_text(root, f"{RISKY}/account/{name}.json", json.dumps(risk_task(name)))
+    put_text(root, f"{RISKY}/account/template.json", '{"id": ""}')
+    put_text(root, f"{RISKY}/test_risk.json", '{"account": ["r1",\n"r2"]}')
+
+
+PUBLISHED = {
+    "evaluation_examples/examples/os/ordinary.json": ("os", False, True),
+    "evaluation_examples/examples_windows/excel/w1.json": ("excel", False, False),
+    "evaluation_examples/examples/Windows/ppt/w2.json": ("Windows/ppt", False, False),
+    f"{RISKY}/account/r1.json": ("account", True, True),
+    f"{RISKY}/account/r2.json": ("account", True, True),
+}
+TEMPLATE = [
+    ("warning", "unlisted_task", "account/template.json"),
+    ("warning", "invalid_field", "account/template.json:1"),
+]
+
+
+def test_every_task_of_the_published_folders_is_found(tmp_path):
+    put_published_layouts(tmp_path)
+    got = {
+        one.source.file: (one.source.domain, isinstance(one.task, RiskTask), one.source.listed)
+        for one in entries(read_task_folder(tmp_path))
+        if one.task is not None
+    }
+    assert got == PUBLISHED
+    problems = [(s, code, where.removeprefix(f"{RISKY}/")) for s, code, where in shown(tmp_path)]
+    assert {problem[:2] for problem in problems} == {problem[:2] for problem in TEMPLATE}
+    assert all(where.startswith("account/template.json") for _, _, where in problems)
+
+
+@pytest.mark.parametrize(
+    ("folder", "count"),
+    [
+        ("evaluation_examples", 3),
+        (RISKY, 2),
+        ("evaluation_examples/examples_windows", 1),
+        ("evaluation_examples/examples", 2),
+        ("evaluation_examples/examples/Windows", 1),
+    ],
+)
+def test_a_part_of_a_checkout_is_recognised_and_read(tmp_path, folder, count):
+    put_published_layouts(tmp_path)
+    part = tmp_path / folder
+    assert recognise(part) == "osworld"
+    assert errors(validate_task_folder(part)) == []
+    read = [one for one in entries(read_task_folder(part)) if one.task is not None]
+    assert len(read) == count
+
+
+def test_a_renamed_folder_of_risk_tasks_is_known_by_its_list(tmp_path):
+    put_published_layouts(tmp_path)
+    (tmp_path / RISKY).rename(tmp_path / "risks")
+    assert recognise(tmp_path / "risks") == "osworld"
+    kinds = {type(e.task) for e in entries(read_task_folder(tmp_path / "risks")) if e.task}
+    assert kinds == {RiskTask}
+
+
+def test_the_list_of_risk_tasks_names_missing_files_with_their_line(tmp_path):
+    put_published_layouts(tmp_path)
+    (tmp_path / RISKY / "account" / "r2.json").unlink()
+    assert ("error", "missing_task", f"{RISKY}/test_risk.json:2") in shown(tmp_path)
+
+
+@pytest.mark.parametrize("folder", ["examples", "examples_windows", RISKY, "evaluation_examples"])
+def test_a_named_folder_that_gives_no_task_is_a_warning(root, folder):
+    for path in [*root.glob(f"{folder}/*/*.json"), *root.glob(f"{folder}/*/*/*.json")]:
+        path.unlink()
+    (root / folder).mkdir(exist_ok=True)
+    assert ("warning", "no_tasks", folder) in shown(root)
+
+
+def test_a_folder_without_any_task_is_a_warning_when_it_is_read(tmp_path):
+    put_text(tmp_path, "notes/README.md", "")
+    assert [p.code for p in read_task_folder(tmp_path).problems] == ["no_tasks"]
+    assert shown(tmp_path) == [("error", "no_tasks", ".")]
+
+
+def test_a_damaged_file_counts_as_a_task_where_no_list_says_otherwise(root):
+    put_text(root, "examples/os/x.json", "{")
+    assert ("warning", "invalid_json", "examples/os/x.json:1") in shown(root)
+    (root / "test_all.json").unlink()
+    assert ("error", "invalid_json", "examples/os/x.json:1") in shown(root)
+
+
+def test_absent_keys_of_a_task_are_named(tmp_path):
+    bare = {"id": "bare", "instruction": "Do it."}
+    put_tasks(tmp_path, {"os": [bare, bare | {"id": "risky", "halfway_config": []}]})
+    messages = {p.file: p.message for p in validate_task_folder(tmp_path)}
+    missing = "the documented keys snapshot, source, config, related_apps, evaluator"
+    assert messages == {
+        "examples/os/bare.json": f"{missing} are missing",
+        "examples/os/risky.json": f"{missing}, risk_evaluator are missing",
+    }

@@ -1,0 +1,80 @@
+"""Comparing a Parquet file with the JSON Lines file of the same records.
+
+Belongs here: reading both side by side. Which columns must agree is the caller's.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from demo_pipeline.common.json_files import JsonFileError, parse_json
+from demo_pipeline.common.system_errors import raise_system_trouble
+from demo_pipeline.problems import Problem
+
+_ROWS_IN_MEMORY = 256
+_MOST_PROBLEMS = 20
+_REMEDY = "build the export again"
+
+Differing = Callable[[Any, Mapping[str, Any]], Iterator[str]]
+"""From a parsed line and its row to the names of the columns that differ."""
+
+
+def table_problems(lines: Path, table: Path, differing: Differing) -> list[Problem]:
+    """Where a table has not the records of a file of lines, one row a line in the same order.
+
+    Args:
+        lines: a JSON Lines file.
+        table: a Parquet file; when it is missing there are no problems.
+        differing: compares a line with its row.
+
+    Returns:
+        Problems of the table, with the number of the line; at most 20 of rows.
+    """
+    if not table.is_file():
+        return []
+    problems: list[Problem] = []
+    try:
+        with lines.open("rb") as source, pq.ParquetFile(table) as parquet:
+            written = (line for line in source if line.strip())
+            rows = _rows(parquet)
+            count = 0
+            for count, row in enumerate(rows, start=1):
+                line = next(written, None)
+                if line is None or len(problems) >= _MOST_PROBLEMS:
+                    break
+                problems += _row_problems(table.name, count, line, row, differing)
+            total = parquet.metadata.num_rows
+        expected = _count_lines(lines)
+    except (OSError, pa.ArrowException) as error:
+        raise_system_trouble(error)
+        message = f"cannot be read as Parquet: {type(error).__name__}"
+        return [Problem("unreadable_table", table.name, message, remedy=_REMEDY)]
+    if total != expected:
+        message = f"has {total} rows for {expected} lines of {lines.name}"
+        problems.append(Problem("table_differs", table.name, message, remedy=_REMEDY))
+    return problems
+
+
+def _rows(parquet: pq.ParquetFile) -> Iterator[Mapping[str, Any]]:
+    for batch in parquet.iter_batches(_ROWS_IN_MEMORY):
+        yield from batch.to_pylist()
+
+
+def _row_problems(
+    file: str, number: int, line: bytes, row: Mapping[str, Any], differing: Differing
+) -> Iterator[Problem]:
+    try:
+        value = parse_json(line, file)
+    except JsonFileError:  # reported by the validation of the lines
+        return
+    if names := ", ".join(differing(value, row)):
+        message = f"row {number}: {names} differ from line {number} of the JSON Lines"
+        yield Problem("table_differs", file, message, remedy=_REMEDY)
+
+
+def _count_lines(path: Path) -> int:
+    with path.open("rb") as source:
+        return sum(bool(line.strip()) for line in source)

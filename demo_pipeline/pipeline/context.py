@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from demo_pipeline.datasets.exports_table import ExportState
 from demo_pipeline.datasets.selection import DatasetTrajectory
 from demo_pipeline.datasets.task_matching import NO_CATALOG, TaskMatch
 from demo_pipeline.datasets.views import View
@@ -113,6 +114,7 @@ class DatasetContext:
             been built.
         views: over every output of the store, for the stage that writes them down.
         source: the value that `DatasetStage.source` read; None without one.
+        exports: the state of every training export, for a stage that follows them.
     """
 
     settings: Settings
@@ -120,3 +122,4 @@ class DatasetContext:
     folders: Mapping[str, Path] = field(default_factory=dict)
     views: tuple[View, ...] = ()
     source: Any = None
+    exports: tuple[ExportState, ...] = ()

@@ -5,7 +5,7 @@ stages exist is registered in dataset_stages.py.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,10 +20,13 @@ from demo_pipeline.pipeline.context import (
     Summary,
     Workspace,
 )
+from demo_pipeline.pipeline.dataset_recipes import dataset_output, dataset_recipe
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGE_BY_NAME, store_views
 from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
+from demo_pipeline.pipeline.export_states import export_states, note_error, note_result
 from demo_pipeline.pipeline.stage_types import DatasetStage
 from demo_pipeline.problems import errors
+from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.store.staging import Staging
 from demo_pipeline.storage.store.version_manifest import CheckOutcome, Recipe
 
@@ -41,6 +44,17 @@ def run_dataset_stage(
         MissingOutput: an input that the stage requires has not been built.
         StorageError: the store or the source cannot be read.
     """
+    try:
+        result = _run(workspace, stage, force=force)
+    except Exception as error:
+        with suppress(StorageError, OSError):
+            note_error(workspace.store, stage, error)
+        raise
+    note_result(workspace.store, stage, result)
+    return result
+
+
+def _run(workspace: Workspace, stage: DatasetStage, *, force: bool) -> BuildResult:
     with _opened(workspace, stage) as (context, fingerprints):
         result = _build(workspace, stage, context, fingerprints, force=force)
         if result.status != "rejected" or not stage.reads_trajectories:
@@ -59,7 +73,7 @@ def wanted_recipe(workspace: Workspace, stage: DatasetStage) -> Recipe:
         StorageError: the store or the source cannot be read.
     """
     with _opened(workspace, stage) as (context, fingerprints):
-        return _recipe(stage, context, fingerprints)
+        return dataset_recipe(stage, context, fingerprints)
 
 
 @contextmanager
@@ -75,6 +89,8 @@ def _opened(
             if name == TRAJECTORIES_STAGE.name:
                 committed = stack.enter_context(committed_trajectories(workspace))
                 continue
+            if not DATASET_STAGE_BY_NAME[name].is_built(workspace.settings):
+                continue
             output = DATASET_STAGE_BY_NAME[name].output
             if workspace.store.current(output) is not None:
                 folders[output], version = stack.enter_context(workspace.store.open(output))
@@ -89,6 +105,10 @@ def _opened(
             views=store_views(),
             source=source.value if source else None,
         )
+        if stage.follows_exports:
+            context = replace(context, exports=export_states(workspace, context))
+            states = {f"export: {state.name}": state.fingerprint for state in context.exports}
+            fingerprints.update(states)
         yield context, fingerprints
 
 
@@ -101,6 +121,7 @@ def _build(
     force: bool,
 ) -> BuildResult:
     def build(staging: Staging) -> Summary:
+        staging.hardlink_sources.extend(context.committed.versions.values())
         summary = dict(stage.build(context, staging.path))
         if not stage.reads_trajectories:
             return summary
@@ -115,8 +136,8 @@ def _build(
 
     return build_if_stale(
         workspace.store,
-        _output(stage, context),
-        _recipe(stage, context, fingerprints),
+        dataset_output(stage, context),
+        dataset_recipe(stage, context, fingerprints),
         build,
         check,
         force=force,
@@ -133,22 +154,3 @@ def _checked(stage: DatasetStage, context: DatasetContext, out: Path) -> list[Ch
         if check.blocking and not passed:
             break
     return outcomes
-
-
-def _output(stage: DatasetStage, context: DatasetContext) -> str:
-    return f"{stage.output}/{stage.subfolder(context)}" if stage.subfolder else stage.output
-
-
-def _recipe(
-    stage: DatasetStage, context: DatasetContext, fingerprints: Mapping[str, str]
-) -> Recipe:
-    """Everything that the output depends on."""
-    inputs = dict(fingerprints)
-    if stage.reads_trajectories:
-        committed = context.committed
-        inputs |= {key: version.content for key, version in committed.versions.items()}
-        inputs |= {f"left out: {name}": str(n) for name, n in committed.left_out.items()}
-    settings = context.settings
-    inputs |= {name: section(settings).fingerprint() for name, section in stage.limits.items()}
-    fingerprint = stage.section(settings).fingerprint() if stage.section else ""
-    return Recipe(stage.name, stage.code_version, fingerprint, inputs)

@@ -25,6 +25,7 @@ from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, training_exports, upstream
 from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
+from demo_pipeline.pipeline.output_sizes import bytes_written
 from demo_pipeline.pipeline.rebuild import storage_message
 from demo_pipeline.pipeline.stage_types import DatasetStage
 from demo_pipeline.pipeline.transient import TransientError
@@ -92,6 +93,8 @@ def _asset(stage: DatasetStage, addition: Addition) -> dg.AssetsDefinition:
         with _explained(context, stage), workspace.store.open(result.output) as (folder, _):
             added, outcomes = addition.read(context.instance, workspace, folder)
             metadata |= _charts(folder) | added
+            size = bytes_written(workspace.store, result.output)
+            metadata["bytes_written"] = dg.MetadataValue.int(size)
         location = f"{workspace.store.url}/{result.output}"
         yield dg.MaterializeResult(
             metadata=reporting.result_metadata(result, location) | metadata,

@@ -43,6 +43,7 @@ from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
 from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
 from demo_pipeline.pipeline.outcomes import DatasetOutcome, DemonstrationOutcome
+from demo_pipeline.pipeline.output_sizes import bytes_written
 from demo_pipeline.pipeline.quarantine import read_quarantine
 from demo_pipeline.pipeline.stage_types import DATASETS_JOB
 from demo_pipeline.pipeline.transient import transient_reason
@@ -289,8 +290,10 @@ def build_datasets(
     for stage in DATASET_STAGES:
         if stage.counts and stage.name in paths:
             path = paths[stage.name]
-            version = store.current(path.removeprefix(f"{store.url}/"))
+            output = path.removeprefix(f"{store.url}/")
+            version = store.current(output)
             summary = version.manifest.summary if version else {}
             counts = {key: summary[key] for key in stage.counts if key in summary}
-            outcomes.append(DatasetOutcome(stage.name, path, counts))
+            size = bytes_written(store, output) if version else 0
+            outcomes.append(DatasetOutcome(stage.name, path, counts, size))
     return outcomes, [] if result.success else run_errors(result)

@@ -104,7 +104,8 @@ class MessagesExporter:
 
     def write(self, split: Split, record: FileRecord) -> None:
         """Add a chat to the files."""
-        self.files.write(split, record)
+        self.files.write(split, record.line, record.row)
+        self.files.link_files(record.files)
 
 
 def message_line(

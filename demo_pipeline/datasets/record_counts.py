@@ -9,6 +9,7 @@ from pathlib import Path
 from demo_pipeline.datasets.dataset_stats import engine, quoted
 from demo_pipeline.datasets.splits import Split
 
+_MESSAGES_COLUMNS = "{trajectory_id: 'VARCHAR'}"
 _CUDAG_FILES = ("train.jsonl", "val.jsonl", "held_out.jsonl", "test/test.json")
 _CUDAG_COLUMNS = "{metadata: 'STRUCT(trajectory_id VARCHAR)'}"
 
@@ -20,9 +21,10 @@ def sft_record_counts(folder: Path) -> Mapping[str, int]:
 
 def messages_record_counts(folder: Path) -> Mapping[str, int]:
     """Of a messages export."""
-    paths = [folder / f"{split.value}.parquet" for split in Split]
+    paths = [folder / f"{split.value}.jsonl" for split in Split]
     files = quoted([path for path in paths if path.is_file()])
-    return _counts(f"trajectory_id AS id FROM read_parquet({files})")
+    reading = f"read_json({files}, columns = {_MESSAGES_COLUMNS}, format = 'newline_delimited')"
+    return _counts(f"trajectory_id AS id FROM {reading}")
 
 
 def cudag_record_counts(folder: Path) -> Mapping[str, int]:

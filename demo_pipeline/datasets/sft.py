@@ -121,7 +121,8 @@ class SftExporter:
 
     def write(self, split: Split, record: FileRecord) -> None:
         """Add a sample to the files."""
-        self.files.write(split, record)
+        self.files.write(split, record.line, {**record.row, "split": split.value})
+        self.files.link_files(record.files)
 
 
 def _exclusion(step: StepFiles, row: ProvenanceRow, settings: DatasetSettings) -> str:

@@ -58,9 +58,8 @@ def json_text(value: Any) -> str:
 class SplitFiles:
     """Writes `<split>.jsonl` and `<split>.parquet`, and the same for all splits together.
 
-    Train, val and test are written even when empty; held_out only when it has a record. The files
-    that a record names are written once, as hard links (copies where the file system refuses). No
-    other file of a trajectory is written. When the body raises, no Parquet file is left.
+    Train, val and test are written even when empty; held_out only when it has a record. When the
+    body raises, no Parquet file is left.
 
     Args:
         out: folder to write into; it is created.
@@ -100,23 +99,22 @@ class SplitFiles:
         )
         self._tables[stem] = self._stack.enter_context(table)
 
-    def write(self, split: Split, record: FileRecord) -> None:
-        """Add a record: its line, its row, and the files that it names."""
+    def write(self, split: Split, line: Mapping[str, Any], row: Mapping[str, Any]) -> None:
+        """Add a record: `line` to the JSON Lines, `row` to the tables."""
         if split not in self._tables:
             self._open(split)
-        text = json_text(record.line) + "\n"
-        row = {**record.row, "split": split.value}
+        text = json_text(line) + "\n"
         for stem in (split, *([self._combined] if self._combined else [])):
             self._lines[stem].write(text)
             self._tables[stem].append_row(row)
-        for name, source in record.files.items():
-            self._link(name, source)
 
-    def _link(self, name: str, source: Path) -> None:
-        path = self._out / name
-        if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            link_or_copy(source, path)
+    def link_files(self, files: Mapping[str, Path]) -> None:
+        """Make the files that a record names (`FileRecord.files`), each once, as hard links."""
+        for name, source in files.items():
+            path = self._out / name
+            if not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                link_or_copy(source, path)
 
     def __exit__(
         self,

@@ -65,7 +65,7 @@ MESSAGES_STAGE = DatasetStage(
             builds.verify_messages,
         ),
     ),
-    export=TrainingExport(name="messages", files="*.parquet", records=messages_record_counts),
+    export=TrainingExport(name="messages", files="*.jsonl", records=messages_record_counts),
     validated_as=formats.MESSAGES_FORMAT,
     views=(View("messages", "a chat record with its split", "messages/*.parquet", OF_SPLIT),),
     counts=("records",),

@@ -29,6 +29,7 @@ EXPORTS_SCHEMA = described_schema(
         ("status", pa.string(), False, "of the export: built, outdated, failed, missing, disabled"),
         ("output", pa.string(), True, "the export's output in the store; null: no version"),
         ("version", pa.string(), True, "the version that was counted; null: no version"),
+        ("bytes", pa.int64(), True, "of all files of that version; null: no version"),
         ("records", pa.int32(), False, "number of its records that are of this trajectory"),
     )
 )
@@ -147,5 +148,6 @@ def _export_row(state: ExportState, trajectory: str) -> dict[str, Any]:
         "status": state.status,
         "output": state.output or None,
         "version": state.version or None,
+        "bytes": state.size if state.version else None,
         "records": state.records.get(trajectory, 0),
     }

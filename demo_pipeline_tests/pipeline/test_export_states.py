@@ -16,10 +16,12 @@ from demo_pipeline.pipeline.dataset_stages import (
     INDEX_STAGE,
     MESSAGES_STAGE,
     SFT_STAGE,
+    STATISTICS_STAGE,
     training_exports,
     upstream,
 )
 from demo_pipeline.pipeline.output_sizes import bytes_written
+from demo_pipeline.pipeline.store_queries import committed_statistics
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline.storage.errors import MissingOutput
@@ -125,10 +127,26 @@ def test_the_table_says_the_same(root: Path) -> None:
             found["exports"][row["export"]],
         )
         assert row["records"] == trajectory["records"][row["export"]]
-        assert row["version"] == state["version"]
+        assert (row["version"], row["bytes"]) == (state["version"], state["bytes"])
         assert {key: row[key] for key in ("split", "split_group", "left_out")} == {
             key: trajectory[key] for key in ("split", "split_group", "left_out")
         }
+
+
+def test_the_statistics_show_the_exports(root: Path) -> None:
+    workspace = open_workspace(root, datasets={"exports": ["sft", "cudag"]})
+    build(workspace)
+    assert run_dataset_stage(workspace, STATISTICS_STAGE).status == "made"
+    sizes = {name: state["bytes"] for name, state in states(workspace).items()}
+    shown = [
+        (row["export"], row["status"], row["bytes"], row["records"])
+        for row in committed_statistics(workspace)["exports"]
+    ]
+    assert shown == [
+        ("cudag", "built", sizes["cudag"], 5),
+        ("messages", "disabled", None, 0),
+        ("sft", "built", sizes["sft"], 3),
+    ]
 
 
 def test_index_json_keeps_its_format(root: Path) -> None:
@@ -206,6 +224,15 @@ def test_a_failed_export_is_recorded_with_its_reason_and_its_last_good_version(
         "built",
         None,
     )
+
+
+def test_exports_without_a_record_are_built_and_empty(tmp_path: Path) -> None:
+    (tmp_path / "uploads").mkdir()
+    workspace = open_workspace(tmp_path)
+    commit_trajectories(workspace, [make_trajectory(tmp_path / "made", "gone", success=False)])
+    build(workspace)
+    found = {state["status"]: state["records"] for state in states(workspace).values()}
+    assert found == {"built": 0}
 
 
 def test_the_index_is_built_again_only_when_an_export_changed(root: Path) -> None:

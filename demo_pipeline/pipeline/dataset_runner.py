@@ -12,6 +12,7 @@ from pathlib import Path
 from demo_pipeline.pipeline.build_if_stale import BuildResult, build_if_stale
 from demo_pipeline.pipeline.committed_trajectories import (
     committed_trajectories,
+    without_output,
     without_unreadable,
 )
 from demo_pipeline.pipeline.context import (
@@ -26,7 +27,7 @@ from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
 from demo_pipeline.pipeline.export_states import export_states, note_error, note_result
 from demo_pipeline.pipeline.stage_types import DatasetStage
 from demo_pipeline.problems import errors
-from demo_pipeline.storage.errors import StorageError
+from demo_pipeline.storage.errors import ChangedOutput, StorageError
 from demo_pipeline.storage.store.staging import Staging
 from demo_pipeline.storage.store.version_manifest import CheckOutcome, Recipe
 
@@ -38,7 +39,7 @@ def run_dataset_stage(
 
     When a check rejects a dataset of trajectories, every trajectory is validated again. Those that
     were damaged after their commit are left out and counted, and the dataset is built from the
-    others.
+    others; likewise when a file that would be hard-linked is not the one that was committed.
 
     Raises:
         MissingOutput: an input that the stage requires has not been built.
@@ -55,15 +56,24 @@ def run_dataset_stage(
 
 
 def _run(workspace: Workspace, stage: DatasetStage, *, force: bool) -> BuildResult:
-    with _opened(workspace, stage) as (context, fingerprints):
-        result = _build(workspace, stage, context, fingerprints, force=force)
-        if result.status != "rejected" or not stage.reads_trajectories:
-            return result
-        valid = without_unreadable(context.committed)
-        if len(valid.trajectories) == len(context.committed.trajectories):
-            return result
-        valid_context = replace(context, committed=valid)
-        return _build(workspace, stage, valid_context, fingerprints, force=force)
+    """Build from all trajectories, then from fewer as long as damaged ones are found."""
+    with _opened(workspace, stage) as (opened, fingerprints):
+        context = opened
+        while True:
+            before = context.committed
+            try:
+                result = _build(workspace, stage, context, fingerprints, force=force)
+            except ChangedOutput as error:
+                valid = without_output(before, error.output)
+                if len(valid.trajectories) == len(before.trajectories):
+                    raise
+            else:
+                if result.status != "rejected" or not stage.reads_trajectories:
+                    return result
+                valid = without_unreadable(before)
+                if len(valid.trajectories) == len(before.trajectories):
+                    return result
+            context = replace(context, committed=valid)
 
 
 def wanted_recipe(workspace: Workspace, stage: DatasetStage) -> Recipe:
@@ -121,7 +131,8 @@ def _build(
     force: bool,
 ) -> BuildResult:
     def build(staging: Staging) -> Summary:
-        staging.hardlink_sources.extend(context.committed.versions.values())
+        if stage.export is not None:
+            staging.hardlink_sources.extend(context.committed.versions.values())
         summary = dict(stage.build(context, staging.path))
         if not stage.reads_trajectories:
             return summary

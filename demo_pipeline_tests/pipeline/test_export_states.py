@@ -257,6 +257,22 @@ def test_an_export_without_a_damaged_trajectory_is_up_to_date(root: Path) -> Non
     assert "two" not in document(workspace)["trajectories"]
 
 
+def test_a_file_that_was_changed_after_its_commit_is_not_shipped(root: Path) -> None:
+    """It is as valid as before and has the same size: only its hash shows the change."""
+    workspace = open_workspace(root)
+    with workspace.store.open("trajectories/two") as (folder, _):
+        path = folder / "steps/000/ui_tree.json"
+        data = path.read_bytes()
+        path.unlink()
+        path.write_bytes(data.replace(b"12:34:56", b"12:34:57"))
+    build(workspace)
+    assert {state["status"] for state in states(workspace).values()} == {"built"}
+    records = document(workspace)["trajectories"]
+    assert records["two"]["records"] == {"sft": 0, "messages": 2, "cudag": 2}
+    assert records["one"]["records"]["sft"] == 2
+    assert run_dataset_stage(workspace, SFT_STAGE).summary["left_out"]["broken"] == 1
+
+
 def test_of_a_bucket_only_the_files_that_are_counted_are_downloaded(
     root: Path, moto_url: str, tmp_path: Path
 ) -> None:

@@ -142,7 +142,11 @@ class DatasetSettings(Section):
     REMOVED: ClassVar[Mapping[str, tuple[JsonValue, str]]] = {
         "include_leaky": (False, "use include_avoidable_leaks and include_unavoidable_leaks"),
     }
+    UNHASHED: ClassVar[frozenset[str]] = frozenset({"exports"})
 
+    exports: tuple[Literal["sft", "messages", "cudag"], ...] = Field(
+        ("sft", "messages", "cudag"), description="the training exports that are built"
+    )
     name_prefix: str = Field(
         "demonstrations", pattern=NAME_PART, description="in CUDAG's <prefix>--<user>--<timestamp>"
     )
@@ -173,6 +177,9 @@ class DatasetSettings(Section):
     )
     jpeg_quality: int = Field(90, ge=1, le=100, description="OpenCV's scale, 100 is best")
     license: str = Field("unknown", description="in the dataset cards, e.g. cc-by-4.0")
+    sft_trees: Literal["path", "object"] = Field(
+        "path", description="`ui_tree` of SFT samples: the file's path, or the tree itself"
+    )
     tool_call_format: Literal["text", "structured"] = Field(
         "text", description="messages: calls as text of the turn, or as its `tool_calls`"
     )

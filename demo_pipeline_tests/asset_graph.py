@@ -6,7 +6,12 @@ Belongs here: the layout. An arrow that follows from others is left out.
 from collections.abc import Iterator, Mapping
 from functools import cache
 
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, QUARANTINE_STAGE, TASKS_STAGE
+from demo_pipeline.pipeline.dataset_stages import (
+    DATASET_STAGES,
+    QUARANTINE_STAGE,
+    TASKS_STAGE,
+    upstream,
+)
 from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.stage_types import DatasetStage, Stage
 
@@ -23,7 +28,8 @@ _COLOURS = {
 
 def asset_inputs() -> dict[str, tuple[str, ...]]:
     """Asset → the assets that it reads, those that follow from others left out."""
-    inputs = {stage.name: set(stage.inputs) for stage in _ALL}
+    inputs = {stage.name: set(stage.inputs) for stage in STAGES}
+    inputs |= {stage.name: set(upstream(stage)) for stage in DATASET_STAGES}
     for stage in STAGES:
         inputs[stage.name] |= {TASKS_STAGE.name} if stage.matches_task else set()
 

@@ -94,7 +94,7 @@ class Demo:
 
     def _is_done(self, runs: list[Run]) -> bool:
         processed = {run.key for run in runs if run.key and run.ended}
-        state = progress(self.instance)
+        state = progress(self.instance, self.workspace.settings)
         built = 0 < state.latest <= state.built and not state.building
         return built and not state.processing and processed == {*GOOD, BROKEN}
 

@@ -14,13 +14,14 @@ from pydantic.fields import FieldInfo
 from demo_pipeline.actions.action_tables import ACCOUNTING_SCHEMA, ACTIONS_SCHEMA
 from demo_pipeline.common.parquet import column_descriptions
 from demo_pipeline.common.settings_section import Section
+from demo_pipeline.datasets.exports_table import EXPORTS_SCHEMA
 from demo_pipeline.datasets.index import TRAJECTORIES_SCHEMA
 from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA
 from demo_pipeline.datasets.sft import SFT_SCHEMA
 from demo_pipeline.datasets.task_table import CATALOG_SCHEMA, PROBLEMS_SCHEMA
 from demo_pipeline.observation.frames.screenshots import FRAMES_SCHEMA
 from demo_pipeline.observation.trees.ui_trees import UI_TREES_SCHEMA
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
+from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, upstream
 from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.quarantine_table import QUARANTINE_SCHEMA
 from demo_pipeline.pipeline.stage_types import DatasetStage, Stage
@@ -42,6 +43,7 @@ TABLES: tuple[tuple[str, str, pa.Schema], ...] = (
     ("trajectories/<id>/provenance.parquet", "a step of a trajectory", PROVENANCE_SCHEMA),
     ("dataset/steps.parquet", "the same, of all trajectories", PROVENANCE_SCHEMA),
     ("dataset/trajectories.parquet", "a trajectory", TRAJECTORIES_SCHEMA),
+    ("dataset/exports.parquet", "a trajectory in a training export", EXPORTS_SCHEMA),
     ("sft/*.parquet", "an SFT sample", SFT_SCHEMA),
     ("osworld/tasks/catalog.parquet", "an OSWorld task file", CATALOG_SCHEMA),
     ("osworld/tasks/problems.parquet", "a problem of an OSWorld task file", PROBLEMS_SCHEMA),
@@ -137,14 +139,19 @@ def _toml(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, str):
         return f'"{value}"'
-    return "[]" if value == () else str(value)
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    return str(value)
 
 
 def _meaning(field: FieldInfo) -> str:
     assert field.description is not None
-    if get_origin(field.annotation) is Literal:
-        choices = ", ".join(f"`{choice}`" for choice in get_args(field.annotation))
-        return f"{field.description} (one of {choices})"
+    kind, few = field.annotation, "one"
+    if get_origin(kind) is tuple:
+        kind, few = get_args(kind)[0], "some"
+    if get_origin(kind) is Literal:
+        choices = ", ".join(f"`{choice}`" for choice in get_args(kind))
+        return f"{field.description} ({few} of {choices})"
     return field.description
 
 
@@ -194,10 +201,11 @@ def _assets() -> Iterator[str]:
 
 def _asset(stage: Stage | DatasetStage) -> Iterator[str]:
     if isinstance(stage, Stage):
-        output = stage.output("<id>")
+        output, names = stage.output("<id>"), stage.inputs
     else:
         output = f"{stage.output}/<name>" if stage.subfolder else stage.output
-    inputs = ", ".join(f"`{name}`" for name in stage.inputs) or "none of the store"
+        names = upstream(stage)
+    inputs = ", ".join(f"`{name}`" for name in names) or "none of the store"
     yield f"\n### {stage.name}\n\n{stage.description}\n\n"
     yield f"Output `{output}/`, inputs: {inputs}.\n\n"
     yield from _table(

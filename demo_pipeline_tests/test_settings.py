@@ -11,6 +11,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from demo_pipeline.common.settings_section import Section
+from demo_pipeline.pipeline.dataset_stages import training_exports
 from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.settings import (
     CONFIG_VARIABLE,
@@ -67,6 +68,7 @@ ADDED: dict[type[Section], set[str]] = {
     ObservationSettings: {"recorder_windows"},
     DatasetSettings: {
         *("include_avoidable_leaks", "include_unavoidable_leaks", "max_hidden_share", "min_steps"),
+        *("exports", "sft_trees"),
     },
 }
 RECORDED_DATASETS = "9529e8b4b42b711fdefcb0b7eab2521ab61601053894e5845969ca82f1c1a05d"
@@ -192,6 +194,20 @@ class TestNames:
         except ValidationError as error:
             errors = str(error)
         assert "does not exist" not in errors
+
+
+class TestExports:
+    def test_an_unknown_export_is_refused_with_the_list(self) -> None:
+        with pytest.raises(ValidationError) as caught:
+            DatasetSettings(exports=("sft", "parquet"))  # type: ignore[arg-type]
+        assert "'sft', 'messages' or 'cudag'" in str(caught.value)
+
+    def test_the_names_are_those_of_the_registry(self) -> None:
+        names = [stage.export.name for stage in training_exports() if stage.export]
+        assert DatasetSettings().exports == tuple(names)
+
+    def test_the_choice_makes_no_export_stale(self) -> None:
+        assert DatasetSettings(exports=("sft",)).fingerprint() == DatasetSettings().fingerprint()
 
 
 def recorded_fingerprint(section: Section) -> str:

@@ -95,10 +95,22 @@ def _dataset_table(datasets: Sequence[DatasetOutcome]) -> Table:
     table = Table(title="Datasets", title_justify="left")
     table.add_column("asset")
     table.add_column("contents")
+    table.add_column("written", justify="right")
     table.add_column("path", overflow="fold")
     for dataset in datasets:
-        table.add_row(dataset.name, _contents(dataset.counts), escape(dataset.path))
+        size = byte_text(dataset.bytes_written)
+        table.add_row(dataset.name, _contents(dataset.counts), size, escape(dataset.path))
     return table
+
+
+def byte_text(size: int) -> str:
+    """A number of bytes with three digits: `812 B`, `4.51 kB`, `1.20 GB`."""
+    number, unit = float(size), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if number < 1000:
+            break
+        number, unit = number / 1000, larger
+    return f"{size} B" if unit == "B" else f"{number:.3g} {unit}"
 
 
 def _contents(counts: Mapping[str, Any]) -> str:

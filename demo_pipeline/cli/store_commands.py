@@ -4,24 +4,37 @@ Belongs here: their arguments, output and exit codes.
 """
 
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from demo_pipeline.cli.console import print_line
+from demo_pipeline.cli.console import byte_text, print_line
 from demo_pipeline.cli.environment import INVALID, OK, usable_settings
 
 
 def export(
     dest: Annotated[Path, typer.Argument(help="A directory that is empty or does not exist.")],
 ) -> None:
-    """Copy the datasets to a directory, as plain files without links, completely or not at all."""
+    """Copy the datasets to a directory, as plain files, completely or not at all.
+
+    Every picture is stored once, under all its names. Exports that `datasets.exports` does not name
+    are not copied.
+    """
     from demo_pipeline.pipeline.context import Workspace
+    from demo_pipeline.pipeline.dataset_stages import training_exports
     from demo_pipeline.pipeline.export import export_datasets
 
-    for name in export_datasets(Workspace.open(usable_settings()).store, dest):
+    settings = usable_settings()
+    disabled = [stage.output for stage in training_exports() if not stage.is_built(settings)]
+    copied = export_datasets(Workspace.open(settings).store, dest, disabled)
+    written: Counter[str] = Counter()
+    for name, size in copied.items():
         print_line(f"{dest}/{name}")
+        written[name.partition("/")[0]] += size
+    sizes = ", ".join(f"{name} {byte_text(size)}" for name, size in written.items())
+    print_line(f"written: {sizes}")
 
 
 def revalidate() -> None:

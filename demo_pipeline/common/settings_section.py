@@ -20,14 +20,15 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
     RENAMED: ClassVar[Mapping[str, str]] = {}  # former name → name
     REMOVED: ClassVar[Mapping[str, tuple[JsonValue, str]]] = {}  # name → its value, why it is gone
+    UNHASHED: ClassVar[frozenset[str]] = frozenset()  # they change no byte of any one output
 
     def fingerprint(self) -> str:
         """SHA-256 over the values, for the manifests of the outputs that depend on them.
 
         A renamed setting is hashed under its first name, a removed one with the value that it had:
-        another name alone makes no output stale.
+        another name alone makes no output stale. Those in `UNHASHED` are left out.
         """
-        values = self.model_dump(mode="json")
+        values = self.model_dump(mode="json", exclude=set(self.UNHASHED))
         for former, name in self.RENAMED.items():
             if name in values:
                 values[former] = values.pop(name)

@@ -39,10 +39,12 @@ INDEX = CardKind(
     files=(
         ("index.json", "id, task, success, number of steps and application of every trajectory"),
         ("metadata.json", "the program that made the dataset, its settings and counts"),
+        ("exports.json", "the split of every trajectory, and what each training export has of it"),
         ("trajectories/<id>/", "task.json, result.json, steps/NNN/, final_screenshot.png"),
         ("trajectories.parquet", "one row per trajectory"),
         ("steps.parquet", "one row per step: where its screenshot, tree and target came from"),
         ("hidden_actions.parquet", "one row per action that no screenshot shows, with the reason"),
+        ("exports.parquet", "one row per trajectory and training export: split, version, records"),
     ),
     loading=(
         "```python\n"
@@ -63,7 +65,7 @@ SFT = CardKind(
     files=(
         ("samples.jsonl", "all samples; `input` and `output` are nested objects"),
         ("train.jsonl, val.jsonl, test.jsonl", "the same by split (held_out.jsonl if any)"),
-        ("samples.parquet", "all samples as flat columns; `history` and `action` are JSON text"),
+        ("samples.parquet", "all samples as flat columns; nested ones are JSON text"),
         ("train.parquet, val.parquet, test.parquet", "the same by split"),
         ("trajectories/<id>/", "the screenshots and trees whose paths the samples hold"),
     ),

@@ -153,6 +153,21 @@ class ExportSummary:
         }
 
 
+def plan_splits(
+    trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings
+) -> tuple[Selection, SplitPlan]:
+    """The selected trajectories and their splits, which are the same for every export.
+
+    Those with too many hidden actions for some kind of export are among them.
+    """
+    selection = select(trajectories, settings)
+    candidates = {candidate.source.id: candidate for candidate in selection.chosen}
+    groups = connected_groups({key: candidates[key].split_groups for key in candidates})
+    applications = {key: candidates[key].application for key in candidates}
+    sparse = {key for key, candidate in candidates.items() if not candidate.gives_steps}
+    return selection, assign_splits(groups, settings, applications, besides=sparse)
+
+
 def plan_export(
     trajectories: Sequence[DatasetTrajectory],
     settings: DatasetSettings,
@@ -170,12 +185,7 @@ def plan_export(
         settings: what takes part, and the splits.
         whole_trajectories: the export is of whole trajectories, not of steps.
     """
-    selection = select(trajectories, settings)
-    candidates = {candidate.source.id: candidate for candidate in selection.chosen}
-    groups = connected_groups({key: candidates[key].split_groups for key in candidates})
-    applications = {key: candidates[key].application for key in candidates}
-    sparse = {key for key, candidate in candidates.items() if not candidate.gives_steps}
-    splits = assign_splits(groups, settings, applications, besides=sparse)
+    selection, splits = plan_splits(trajectories, settings)
     chosen = tuple(
         candidate
         for candidate in selection.chosen
@@ -184,7 +194,7 @@ def plan_export(
     for candidate in chosen:
         split = splits.splits[candidate.source.id]
         _LOG.debug("%s: split %s", candidate.source.id, split.value)
-    incomplete = Counter(incomplete=len(candidates) - len(chosen))
+    incomplete = Counter(incomplete=len(selection.chosen) - len(chosen))
     excluded = Counter({**selection.excluded, **incomplete})
     return ExportPlan(
         replace(selection, chosen=chosen, excluded=excluded),

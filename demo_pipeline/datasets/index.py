@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from demo_pipeline.common.json_files import dump_json
 from demo_pipeline.common.parquet import TableWriter, described_schema, write_rows
+from demo_pipeline.datasets.exports_table import ExportState, write_exports
 from demo_pipeline.datasets.hidden_actions import (
     HIDDEN_ACTIONS_FILE,
     HIDDEN_ACTIONS_SCHEMA,
@@ -66,6 +67,7 @@ class IndexSummary:
         leaks: counts and rates of leaks, as in `metadata.json`.
         counts: the counts of `metadata.json`.
         problems: why unreadable trajectories are not in the index.
+        exports: training export → its state, see `ExportState`.
     """
 
     trajectories: int
@@ -75,6 +77,7 @@ class IndexSummary:
     leaks: LeakRates
     counts: dict[str, Any]
     problems: tuple[Problem, ...]
+    exports: dict[str, str]
 
 
 def build_index(
@@ -82,8 +85,9 @@ def build_index(
     out: Path,
     settings: DatasetSettings,
     created_by: tuple[str, str],
+    exports: Sequence[ExportState] = (),
 ) -> IndexSummary:
-    """Write `index.json`, `metadata.json` and tables; the caller links the trajectories.
+    """Write the JSON files of the index and its tables; the caller links the trajectories.
 
     `steps.parquet` holds the provenance of all steps, `hidden_actions.parquet` all actions that are
     no steps because no screenshot shows them, `trajectories.parquet` one row per trajectory.
@@ -93,6 +97,7 @@ def build_index(
         out: directory to write into; it is created.
         settings: written to `metadata.json` as the configuration.
         created_by: name and version of the program.
+        exports: the training exports as they are committed now.
     """
     out.mkdir(parents=True, exist_ok=True)
     tally = _Tally()
@@ -104,6 +109,9 @@ def build_index(
             _index_trajectory(source, tally, steps, hidden)
     _write_index(out, tally)
     dump_json(out / "metadata.json", _metadata(tally, settings, created_by))
+    indexed = {entry.id for entry in tally.entries}
+    known = [source for source in trajectories if source.id in indexed]
+    write_exports(out, exports, known, settings)
     return IndexSummary(
         trajectories=len(tally.entries),
         successful=tally.successful,
@@ -112,6 +120,7 @@ def build_index(
         leaks=tally.leaks,
         counts=tally.counts(),
         problems=tuple(tally.problems),
+        exports={state.name: state.status for state in exports},
     )
 
 

@@ -99,11 +99,13 @@ class MessagesExporter:
                 yield draft
             else:
                 line = message_line(draft, candidate, self.settings)
-                yield FileRecord(line, line, draft.prompt, draft.screenshot)
+                files = {line["images"][0]: draft.screenshot}
+                yield FileRecord(line, line, draft.prompt, draft.screenshot, files)
 
     def write(self, split: Split, record: FileRecord) -> None:
         """Add a chat to the files."""
         self.files.write(split, record.line, record.row)
+        self.files.link_files(record.files)
 
 
 def message_line(

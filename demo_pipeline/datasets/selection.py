@@ -6,8 +6,8 @@ are in the exporters.
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -78,6 +78,14 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
+class LeftOut:
+    """A trajectory that takes no part: why, and the group that its split would be decided by."""
+
+    reason: str
+    split_group: str
+
+
+@dataclass(frozen=True, slots=True)
 class Selection:
     """The trajectories of a training export.
 
@@ -87,12 +95,14 @@ class Selection:
             unreadable.
         problems: why unreadable trajectories could not be read.
         newest: see `newest_recording`.
+        left_out: trajectory → why it takes no part; the unreadable ones are not in it.
     """
 
     chosen: tuple[Candidate, ...]
     excluded: Counter[str]
     problems: tuple[Problem, ...]
     newest: datetime = EPOCH
+    left_out: Mapping[str, LeftOut] = field(default_factory=dict)
 
 
 def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> Selection:
@@ -105,6 +115,7 @@ def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings)
     """
     chosen: list[Candidate] = []
     problems: list[Problem] = []
+    left_out: dict[str, LeftOut] = {}
     newest = EPOCH
     reasons = ("failed", "aborted", "contaminated", "incomplete", "unreadable")
     excluded: Counter[str] = Counter(dict.fromkeys(reasons, 0))
@@ -121,10 +132,11 @@ def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings)
             continue
         if reason := _left_out(task, result, rows, settings):
             excluded[reason] += 1
+            left_out[source.id] = LeftOut(reason, _split_groups(task, rows)[0])
             _LOG.debug("%s takes no part: %s", source.id, reason)
         else:
             chosen.append(_candidate(source, task, rows, hidden, settings))
-    return Selection(tuple(chosen), excluded, tuple(problems), newest)
+    return Selection(tuple(chosen), excluded, tuple(problems), newest, left_out)
 
 
 def _candidate(
@@ -139,11 +151,15 @@ def _candidate(
         source=source,
         instruction=task.instruction,
         application=task.application,
-        split_groups=tuple(sorted({row["split_group"] for row in rows})) or (task.task_id,),
+        split_groups=_split_groups(task, rows),
         hidden=hidden,
         gives_steps=hidden.share(visible) <= settings.max_hidden_share,
         stretch=hidden.whole_stretch(len(rows), settings.min_steps),
     )
+
+
+def _split_groups(task: Task, rows: Sequence[ProvenanceRow]) -> tuple[str, ...]:
+    return tuple(sorted({row["split_group"] for row in rows})) or (task.task_id,)
 
 
 def _left_out(

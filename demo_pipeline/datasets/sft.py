@@ -1,7 +1,7 @@
 """Exports SFT samples of OSWorld-Desktopd: for each step what was seen and what was done.
 
-Belongs here: the samples and their table. Screenshots and trees are named by their path in the
-dataset, so that samples are small and nothing is copied.
+Belongs here: the samples and their table. Screenshots are named by their path in the dataset, so
+that samples are small; trees too, unless `datasets.sft_trees` asks for the trees themselves.
 """
 
 import json
@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from demo_pipeline.common.json_files import JsonFileError, load_json
 from demo_pipeline.datasets.cudag_actions import is_off_screen
 from demo_pipeline.datasets.export_loop import (
     Excluded,
@@ -22,13 +23,20 @@ from demo_pipeline.datasets.export_loop import (
 from demo_pipeline.datasets.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
 from demo_pipeline.datasets.provenance import ProvenanceRow
 from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory
-from demo_pipeline.datasets.split_files import FileRecord, SplitFiles, replace_surrogates
+from demo_pipeline.datasets.split_files import (
+    FileRecord,
+    SplitFiles,
+    json_text,
+    replace_surrogates,
+)
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.formats.desktopd.reader import StepFiles, Trajectory
 from demo_pipeline.formats.desktopd.vocabulary import CANVAS_HEIGHT, CANVAS_WIDTH
 from demo_pipeline.settings import DatasetSettings
 
 SAMPLES_FILE = "samples.jsonl"
+_COPIED_COLUMNS = ("reasoning_source",)  # of the provenance
+_BATCH_CHARACTERS = 64 * 2**20  # of trees in memory; a tree can have millions
 
 # name, type, meaning. Parameters differ by action type, so `action` and `history` are JSON text.
 _COLUMNS: tuple[tuple[str, pa.DataType, str], ...] = (
@@ -40,10 +48,11 @@ _COLUMNS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("action_type", pa.string(), "OSWorld-Desktopd action type"),
     ("instruction", pa.string(), "input.instruction"),
     ("screenshot", pa.string(), "input.screenshot: path in the dataset"),
-    ("ui_tree", pa.string(), "input.ui_tree: path in the dataset"),
+    ("ui_tree", pa.string(), "input.ui_tree: path in the dataset, or the tree as JSON text"),
     ("history", pa.string(), "input.history as JSON text: a list of actions"),
     ("action", pa.string(), "output.action as JSON text"),
     ("reasoning", pa.string(), "output.reasoning"),
+    ("reasoning_source", pa.string(), "template: the program wrote the reasoning"),
 )
 SFT_SCHEMA = pa.schema(
     [
@@ -60,9 +69,9 @@ def build_sft(
 
     `samples.jsonl` and `samples.parquet` hold all; `train`, `val`, `test` and, when it has a
     sample, `held_out` hold the splits. Paths are relative to the dataset root:
-    `trajectories/<id>/steps/000/screenshot.png`. Steps off the screen, without a frame or with one
-    that leaks avoidably give no sample and stay in the history. Hidden actions are no steps and
-    not in the history.
+    `trajectories/<id>/steps/000/screenshot.png`; only files that a sample names are there, as hard
+    links. Steps off the screen, without a frame or with one that leaks avoidably give no sample and
+    stay in the history. Hidden actions are no steps and not in the history.
 
     Args:
         trajectories: committed and valid ones, in any order.
@@ -70,7 +79,7 @@ def build_sft(
         settings: what takes part, and the splits.
     """
     plan = plan_export(trajectories, settings)
-    with SplitFiles(out, SFT_SCHEMA, "samples") as files:
+    with SplitFiles(out, SFT_SCHEMA, "samples", _BATCH_CHARACTERS) as files:
         return export_records(plan, SftExporter(files, settings))
 
 
@@ -80,7 +89,13 @@ class SftExporter:
 
     unit: ClassVar[str] = "samples"
     exclusions: ClassVar[Sequence[str]] = ("off_screen", "missing_frame", *LEAK_EXCLUSIONS)
-    provenance_columns: ClassVar[Sequence[str]] = ("pts", "leak", "unavoidable", "off_screen")
+    provenance_columns: ClassVar[Sequence[str]] = (
+        "pts",
+        "leak",
+        "unavoidable",
+        "off_screen",
+        *_COPIED_COLUMNS,
+    )
     instruction_in_prompt: ClassVar[bool] = True
     files: SplitFiles
     settings: DatasetSettings
@@ -93,17 +108,21 @@ class SftExporter:
         for step in trajectory.steps:
             action = step.action.model_dump(mode="json")
             reason = _exclusion(step, rows[step.index], self.settings)
-            if reason:
-                yield Excluded(reason)
+            tree = None if reason else _inline_tree(step, self.settings)
+            if reason or (tree is None and self.settings.sft_trees == "object"):
+                yield Excluded(reason or "missing_frame")
             else:
-                sample = _sample(trajectory, step, action, history)
+                sample, files = _sample(trajectory, step, (action, history), tree)
                 prompt = f"{candidate.instruction}\n{json.dumps(history)}"
-                yield FileRecord(sample, _row(sample, trajectory), prompt, step.screenshot)
+                row = {name: rows[step.index][name] for name in _COPIED_COLUMNS}
+                row |= _row(sample, trajectory)
+                yield FileRecord(sample, row, prompt, step.screenshot, files)
             history = [*history, action]
 
     def write(self, split: Split, record: FileRecord) -> None:
         """Add a sample to the files."""
         self.files.write(split, record.line, {**record.row, "split": split.value})
+        self.files.link_files(record.files)
 
 
 def _exclusion(step: StepFiles, row: ProvenanceRow, settings: DatasetSettings) -> str:
@@ -115,28 +134,53 @@ def _exclusion(step: StepFiles, row: ProvenanceRow, settings: DatasetSettings) -
     return leak_exclusion(row, settings)
 
 
+def _inline_tree(step: StepFiles, settings: DatasetSettings) -> dict[str, Any] | None:
+    """The tree that the sample holds; None when it names the file, or the file cannot be read."""
+    if settings.sft_trees == "path":
+        return None
+    try:
+        tree: dict[str, Any] = load_json(step.ui_tree)
+    except JsonFileError:
+        return None
+    return tree
+
+
 def _sample(
     trajectory: Trajectory,
     step: StepFiles,
-    action: dict[str, Any],
-    history: list[dict[str, Any]],
-) -> dict[str, Any]:
-    """The sample of a step, as `SftSample` describes it."""
+    actions: tuple[dict[str, Any], list[dict[str, Any]]],
+    tree: dict[str, Any] | None,
+) -> tuple[dict[str, Any], dict[str, Path]]:
+    """The sample of a step, as `SftSample` describes it, and the files that it names.
+
+    Args:
+        trajectory: the trajectory.
+        step: the step.
+        actions: the step's action, and those of the steps before it.
+        tree: the tree that the sample holds; None: the sample names the file.
+    """
     folder = f"trajectories/{trajectory.id}/steps/{step.folder.name}"
-    return {
+    files = {f"{folder}/{path.name}": path for path in (step.screenshot, step.ui_tree)}
+    screenshot, tree_file = files
+    if tree is not None:
+        del files[tree_file]
+    action, history = actions
+    sample = {
         "input": {
             "instruction": trajectory.task.instruction,
-            "screenshot": f"{folder}/{step.screenshot.name}",
-            "ui_tree": f"{folder}/{step.ui_tree.name}",
+            "screenshot": screenshot,
+            "ui_tree": tree_file if tree is None else tree,
             "history": history,
         },
         "output": {"action": action, "reasoning": step.action.reasoning},
     }
+    return sample, files
 
 
 def _row(sample: Mapping[str, Any], trajectory: Trajectory) -> dict[str, Any]:
-    """The sample as a row of `SFT_SCHEMA`, without its split."""
+    """The sample as a row of `SFT_SCHEMA`, without its split and the copied columns."""
     given, action = sample["input"], sample["output"]["action"]
+    tree = given["ui_tree"]
     texts = {
         "trajectory_id": trajectory.id,
         "task_id": trajectory.task.task_id,
@@ -144,7 +188,7 @@ def _row(sample: Mapping[str, Any], trajectory: Trajectory) -> dict[str, Any]:
         "action_type": action["action_type"],
         "instruction": given["instruction"],
         "screenshot": given["screenshot"],
-        "ui_tree": given["ui_tree"],
+        "ui_tree": tree if isinstance(tree, str) else json_text(tree),
         "history": json.dumps(given["history"], ensure_ascii=False),
         "action": json.dumps(action, ensure_ascii=False),
         "reasoning": sample["output"]["reasoning"],

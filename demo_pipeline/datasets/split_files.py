@@ -1,4 +1,4 @@
-"""Writes the files of a training export: JSON Lines and Parquet, by split and all together.
+"""Writes the files of a training export: JSON Lines and Parquet by split, and what they name.
 
 Belongs here: opening, filling and closing the files. What a record holds is decided by the
 exporter.
@@ -14,6 +14,8 @@ from typing import Any, Self, TextIO
 
 import pyarrow as pa
 
+from demo_pipeline.common import deep_json
+from demo_pipeline.common.hardlinks import link_or_copy
 from demo_pipeline.common.parquet import TableWriter
 from demo_pipeline.datasets.splits import Split
 
@@ -30,17 +32,27 @@ class FileRecord:
         row: for the tables.
         prompt: what is asked about the screenshot.
         screenshot: a file of the trajectory.
+        files: path below the export's folder that the record names → file of the trajectory.
     """
 
     line: Mapping[str, Any]
     row: Mapping[str, Any]
     prompt: str
     screenshot: Path
+    files: Mapping[str, Path]
 
 
 def replace_surrogates(text: str) -> str:
     """Text that UTF-8 can encode: lone surrogates, which no trainer can read, become "?"."""
     return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def json_text(value: Any) -> str:
+    """JSON on one line, of any depth: a tree inside a record can be deep."""
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except RecursionError:
+        return deep_json.encode(value, lambda item: item, indent=None)
 
 
 class SplitFiles:
@@ -53,10 +65,18 @@ class SplitFiles:
         out: folder to write into; it is created.
         schema: schema of the Parquet files.
         combined: stem of the files that hold all splits; empty for no such files.
+        batch_characters: number of characters of text that end a row group; None: no limit.
     """
 
-    def __init__(self, out: Path, schema: pa.Schema, combined: str = "") -> None:
+    def __init__(
+        self,
+        out: Path,
+        schema: pa.Schema,
+        combined: str = "",
+        batch_characters: int | None = None,
+    ) -> None:
         self._out, self._schema, self._combined = out, schema, combined
+        self._batch_characters = batch_characters
         self._stack = ExitStack()
         self._tables: dict[str, TableWriter] = {}
         self._lines: dict[str, TextIO] = {}
@@ -72,7 +92,10 @@ class SplitFiles:
         file = path.open("w", encoding="utf-8", errors="replace", newline="\n")
         self._lines[stem] = self._stack.enter_context(file)
         table = TableWriter(
-            self._out / f"{stem}.parquet", self._schema, _ROWS_IN_MEMORY, batch_characters=None
+            self._out / f"{stem}.parquet",
+            self._schema,
+            _ROWS_IN_MEMORY,
+            batch_characters=self._batch_characters,
         )
         self._tables[stem] = self._stack.enter_context(table)
 
@@ -80,10 +103,18 @@ class SplitFiles:
         """Add a record: `line` to the JSON Lines, `row` to the tables."""
         if split not in self._tables:
             self._open(split)
-        text = json.dumps(line, ensure_ascii=False) + "\n"
+        text = json_text(line) + "\n"
         for stem in (split, *([self._combined] if self._combined else [])):
             self._lines[stem].write(text)
             self._tables[stem].append_row(row)
+
+    def link_files(self, files: Mapping[str, Path]) -> None:
+        """Make the files that a record names (`FileRecord.files`), each once, as hard links."""
+        for name, source in files.items():
+            path = self._out / name
+            if not path.exists():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                link_or_copy(source, path)
 
     def __exit__(
         self,

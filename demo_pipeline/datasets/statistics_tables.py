@@ -127,6 +127,13 @@ QUERIES = (
            FROM messages GROUP BY 1
            ORDER BY list_position(['train', 'val', 'test', 'held_out'], split)""",
     ),
+    _query(
+        "exports",
+        "exports",
+        """SELECT export, status, version, any_value(bytes) AS bytes,
+                  count_if(records > 0) AS trajectories, sum(records)::BIGINT AS records
+           FROM exports GROUP BY ALL ORDER BY export""",
+    ),
 )
 
 # (views, message, query that must find no trajectory).

@@ -9,7 +9,7 @@ from demo_pipeline.defs.dataset_sensor import build_rebuild_datasets
 from demo_pipeline.defs.demonstration_assets import build_demonstration_assets
 from demo_pipeline.defs.demonstration_catalog import demonstration_catalog
 from demo_pipeline.defs.failure_sensor import quarantine_changed, quarantine_failures
-from demo_pipeline.defs.jobs import ASSET_JOBS
+from demo_pipeline.defs.jobs import ASSET_JOBS, build_datasets_job
 from demo_pipeline.defs.maintenance import MAINTENANCE_JOBS, weekly_prune
 from demo_pipeline.defs.task_sensor import build_tasks_changed
 from demo_pipeline.defs.upload_sensor import build_new_uploads
@@ -48,7 +48,7 @@ def build_defs(
             *build_demonstration_assets(settings.execution.partitions_per_run),
             *build_dataset_assets(),
         ],
-        jobs=[*ASSET_JOBS, *MAINTENANCE_JOBS],
+        jobs=[*ASSET_JOBS, build_datasets_job(settings), *MAINTENANCE_JOBS],
         schedules=[weekly_prune],
         sensors=[
             build_tasks_changed(seconds),

@@ -23,14 +23,16 @@ from demo_pipeline.defs.waiting_runs import waiting_failure
 from demo_pipeline.pipeline.build_if_stale import BuildResult
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
+from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, training_exports, upstream
 from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
+from demo_pipeline.pipeline.output_sizes import bytes_written
 from demo_pipeline.pipeline.rebuild import storage_message
 from demo_pipeline.pipeline.stage_types import DatasetStage
 from demo_pipeline.pipeline.transient import TransientError
 from demo_pipeline.problems import Problem
 from demo_pipeline.storage.errors import OutputError
 
+_PRIORITY = "dagster/priority"  # of a step among those that can run
 _Results = Iterator[dg.MaterializeResult | dg.AssetCheckResult]
 
 
@@ -39,10 +41,29 @@ def build_dataset_assets() -> list[dg.AssetsDefinition]:
     return [_asset(stage, ADDITIONS.get(stage.name, Addition())) for stage in DATASET_STAGES]
 
 
+def _with_lineage(asset: dg.AssetsDefinition, stage: DatasetStage) -> dg.AssetsDefinition:
+    """The asset with the parents that the UI shows.
+
+    A training export that fails would hold up everything that waits for its step. So nothing does:
+    the exports come first by their priority, and are parents in the lineage alone.
+    """
+    specs = [spec.replace_attributes(deps=list(upstream(stage))) for spec in asset.specs]
+    return dg.AssetsDefinition(
+        keys_by_input_name=asset.keys_by_input_name,
+        keys_by_output_name=asset.keys_by_output_name,
+        node_def=asset.node_def,
+        specs=specs,
+        check_specs_by_output_name={
+            spec.get_python_identifier(): spec for spec in asset.check_specs
+        },
+    )
+
+
 def _asset(stage: DatasetStage, addition: Addition) -> dg.AssetsDefinition:
     @dg.asset(
         name=stage.name,
-        deps=list(stage.inputs),
+        deps=[name for name in stage.inputs if not _is_export(name)],
+        op_tags={_PRIORITY: "1" if stage.export else "0"},
         group_name=stage.group,
         kinds=set(stage.kinds),
         owners=OWNERS,
@@ -60,6 +81,8 @@ def _asset(stage: DatasetStage, addition: Addition) -> dg.AssetsDefinition:
     def compute(
         context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
     ) -> _Results:
+        if not stage.is_built(workspace.settings):
+            raise _disabled(stage)
         claim_run(context.instance, context.run)
         metadata = _trajectories_seen(context, workspace, stage)
         with _explained(context, stage):
@@ -70,6 +93,8 @@ def _asset(stage: DatasetStage, addition: Addition) -> dg.AssetsDefinition:
         with _explained(context, stage), workspace.store.open(result.output) as (folder, _):
             added, outcomes = addition.read(context.instance, workspace, folder)
             metadata |= _charts(folder) | added
+            size = bytes_written(workspace.store, result.output)
+            metadata["bytes_written"] = dg.MetadataValue.int(size)
         location = f"{workspace.store.url}/{result.output}"
         yield dg.MaterializeResult(
             metadata=reporting.result_metadata(result, location) | metadata,
@@ -79,7 +104,11 @@ def _asset(stage: DatasetStage, addition: Addition) -> dg.AssetsDefinition:
             data_version=dg.DataVersion(result.version.content[:16]),
         )
 
-    return compute
+    return _with_lineage(compute, stage)
+
+
+def _is_export(name: str) -> bool:
+    return name in {stage.name for stage in training_exports()}
 
 
 def _trajectories_seen(
@@ -122,6 +151,12 @@ def _run(
 def _charts(folder: Path) -> dict[str, dg.MetadataValue]:
     charts = read_charts(folder)
     return {"plots": reporting.pictures(charts)} if charts else {}
+
+
+def _disabled(stage: DatasetStage) -> dg.Failure:
+    name = stage.export.name if stage.export else stage.name
+    message = f"{stage.name}: the setting datasets.exports does not name {name}; add it to build it"
+    return dg.Failure(message, allow_retries=False)
 
 
 def _no_trajectory(name: str) -> dg.Failure:

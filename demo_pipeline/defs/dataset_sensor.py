@@ -9,9 +9,9 @@ import time
 import dagster as dg
 
 from demo_pipeline.defs.freshness import STATE_TAG, Progress, progress
-from demo_pipeline.defs.jobs import datasets_job
 from demo_pipeline.defs.run_recovery import recover
 from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.pipeline.stage_types import DATASETS_JOB
 
 
 def should_rebuild(
@@ -45,7 +45,7 @@ def build_rebuild_datasets(interval_seconds: int) -> dg.SensorDefinition:
 
     @dg.sensor(
         name="rebuild_datasets",
-        job=datasets_job,
+        job_name=DATASETS_JOB,
         minimum_interval_seconds=interval_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Builds the datasets after trajectories changed: when no demonstration is "
@@ -56,7 +56,7 @@ def build_rebuild_datasets(interval_seconds: int) -> dg.SensorDefinition:
     ) -> dg.SensorResult | dg.SkipReason:
         for line in recover(context.instance, workspace):
             context.log.warning(line)
-        state = progress(context.instance)
+        state = progress(context.instance, workspace.settings)
         max_age_s = workspace.settings.discovery.max_dataset_age_seconds
         rebuild, reason = should_rebuild(state, time.time(), max_age_s, interval_seconds)
         if not rebuild:

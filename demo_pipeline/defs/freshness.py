@@ -9,17 +9,18 @@ from dataclasses import dataclass, field
 
 import dagster as dg
 
-from demo_pipeline.defs.jobs import datasets_job, demonstration_job
+from demo_pipeline.defs.jobs import demonstration_job
 from demo_pipeline.defs.tags import OUTCOME_TAG, WAITING_OUTCOME
 from demo_pipeline.discovery.retry_pauses import retry_pause
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
 from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
+from demo_pipeline.pipeline.stage_types import DATASETS_JOB
+from demo_pipeline.settings import Settings
 
 SEEN = "trajectories_seen"
 STATE_TAG = "demo_pipeline/state"  # what a run of dataset stages was launched for
 MOST_ATTEMPTS = 5
 _TRAJECTORIES = dg.AssetKey(TRAJECTORIES_STAGE.name)
-_DATASETS = [dg.AssetKey(stage.name) for stage in DATASET_STAGES if stage.reads_trajectories]
 _MANUAL_JOB = "__ASSET_JOB"  # Dagster's name for what people materialize by hand
 _UNFINISHED = (
     dg.DagsterRunStatus.QUEUED,
@@ -87,16 +88,26 @@ def latest_trajectory(instance: dg.DagsterInstance) -> int:
     return (records[0].asset_entry.last_materialization_storage_id or 0) if records else 0
 
 
-def progress(instance: dg.DagsterInstance) -> Progress:
+def followed_datasets(settings: Settings) -> list[dg.AssetKey]:
+    """The datasets that have to contain every trajectory."""
+    return [
+        dg.AssetKey(stage.name)
+        for stage in DATASET_STAGES
+        if stage.reads_trajectories and stage.is_built(settings)
+    ]
+
+
+def progress(instance: dg.DagsterInstance, settings: Settings) -> Progress:
     """Query the instance."""
-    latest, built = latest_trajectory(instance), _built(instance)
+    latest = latest_trajectory(instance)
+    built = _built(instance, followed_datasets(settings))
     return Progress(
         latest=latest,
         built=built,
         waiting_since=_first_after(instance, built) if latest > built else 0.0,
         processing=unfinished(instance, (demonstration_job.name, _MANUAL_JOB)),
-        building=unfinished(instance, (datasets_job.name,)),
-        attempts=attempts(instance, datasets_job.name, str(latest)),
+        building=unfinished(instance, (DATASETS_JOB,)),
+        attempts=attempts(instance, DATASETS_JOB, str(latest)),
     )
 
 
@@ -126,15 +137,15 @@ def unfinished(instance: dg.DagsterInstance, jobs: Sequence[str]) -> bool:
     return any(instance.get_run_ids(filter_, limit=1) for filter_ in filters)
 
 
-def _built(instance: dg.DagsterInstance) -> int:
+def _built(instance: dg.DagsterInstance, datasets: Sequence[dg.AssetKey]) -> int:
     """The newest trajectory that every dataset has seen; 0 while a dataset is missing."""
     seen = []
-    for record in instance.get_asset_records(_DATASETS):
+    for record in instance.get_asset_records(datasets):
         entry = record.asset_entry.last_materialization
         built = entry.asset_materialization if entry else None
         value = built.metadata[SEEN].value if built and SEEN in built.metadata else 0
         seen.append(value if isinstance(value, int) else 0)
-    return min(seen) if len(seen) == len(_DATASETS) else 0
+    return min(seen) if len(seen) == len(datasets) else 0
 
 
 def _first_after(instance: dg.DagsterInstance, storage_id: int) -> float:

@@ -4,14 +4,24 @@ Belongs here: which assets run together. The registry says which dataset stage b
 job; the sensors decide when the jobs run. Maintenance jobs are in maintenance.py.
 """
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 import dagster as dg
 
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, QUARANTINE_STAGE, TASKS_STAGE
 from demo_pipeline.pipeline.demonstration_stages import STAGES
-from demo_pipeline.pipeline.stage_types import DATASETS_JOB
+from demo_pipeline.pipeline.stage_types import DATASETS_JOB, DatasetStage
+from demo_pipeline.settings import Settings
+
+if TYPE_CHECKING:  # Dagster does not export it
+    from dagster._core.definitions.unresolved_asset_job_definition import (
+        UnresolvedAssetJobDefinition,
+    )
 
 _DESCRIPTIONS = {
-    DATASETS_JOB: "Builds every dataset and the statistics from the committed trajectories.",
+    DATASETS_JOB: "Builds the training exports from the committed trajectories, then the "
+    "index and the statistics.",
     TASKS_STAGE.job: "Builds the catalog of OSWorld tasks that trajectories are compared with.",
     QUARANTINE_STAGE.job: "Writes the table of quarantined demonstrations and checks that every "
     "upload is accounted for.",
@@ -29,16 +39,21 @@ catalog_job = dg.define_asset_job(
     description="Registers every upload as a partition; the same as `demo-pipeline register`.",
 )
 
-_DATASET_JOBS = {
-    name: dg.define_asset_job(
-        name,
-        selection=[stage.name for stage in DATASET_STAGES if stage.job == name],
-        description=description,
-    )
-    for name, description in _DESCRIPTIONS.items()
-}
-datasets_job = _DATASET_JOBS[DATASETS_JOB]
-tasks_job = _DATASET_JOBS[TASKS_STAGE.job]
-quarantine_job = _DATASET_JOBS[QUARANTINE_STAGE.job]
 
-ASSET_JOBS = (demonstration_job, catalog_job, *_DATASET_JOBS.values())
+def _dataset_job(name: str, stages: Sequence[DatasetStage]) -> "UnresolvedAssetJobDefinition":
+    selection = [stage.name for stage in stages if stage.job == name]
+    return dg.define_asset_job(name, selection=selection, description=_DESCRIPTIONS[name])
+
+
+tasks_job = _dataset_job(TASKS_STAGE.job, DATASET_STAGES)
+quarantine_job = _dataset_job(QUARANTINE_STAGE.job, DATASET_STAGES)
+
+
+def build_datasets_job(settings: Settings) -> "UnresolvedAssetJobDefinition":
+    """The job that builds every dataset but the training exports that are disabled."""
+    return _dataset_job(
+        DATASETS_JOB, [stage for stage in DATASET_STAGES if stage.is_built(settings)]
+    )
+
+
+ASSET_JOBS = (demonstration_job, catalog_job, tasks_job, quarantine_job)

@@ -16,7 +16,7 @@ import dagster as dg
 
 from demo_pipeline.defs import partitions, reporting
 from demo_pipeline.defs.code_location import build_defs
-from demo_pipeline.defs.jobs import datasets_job, demonstration_job, tasks_job
+from demo_pipeline.defs.jobs import demonstration_job, tasks_job
 from demo_pipeline.defs.run_recovery import (
     close_dead_runs,
     close_own_run,
@@ -43,7 +43,9 @@ from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
 from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
 from demo_pipeline.pipeline.outcomes import DatasetOutcome, DemonstrationOutcome
+from demo_pipeline.pipeline.output_sizes import bytes_written
 from demo_pipeline.pipeline.quarantine import read_quarantine
+from demo_pipeline.pipeline.stage_types import DATASETS_JOB
 from demo_pipeline.pipeline.transient import transient_reason
 from demo_pipeline.settings import Settings
 from demo_pipeline.storage.errors import StorageError
@@ -276,7 +278,7 @@ def build_datasets(
 ) -> tuple[list[DatasetOutcome], list[str]]:
     """Run the job that builds the datasets; returns (datasets that were built, errors)."""
     store = Workspace.open(settings).store
-    result = _execute_patiently(settings, datasets_job.name, pause, force=force)
+    result = _execute_patiently(settings, DATASETS_JOB, pause, force=force)
     paths = {
         event.asset_key.path[-1]: str(
             event.step_materialization_data.materialization.metadata["path"].value
@@ -288,8 +290,10 @@ def build_datasets(
     for stage in DATASET_STAGES:
         if stage.counts and stage.name in paths:
             path = paths[stage.name]
-            version = store.current(path.removeprefix(f"{store.url}/"))
+            output = path.removeprefix(f"{store.url}/")
+            version = store.current(output)
             summary = version.manifest.summary if version else {}
             counts = {key: summary[key] for key in stage.counts if key in summary}
-            outcomes.append(DatasetOutcome(stage.name, path, counts))
+            size = bytes_written(store, output) if version else 0
+            outcomes.append(DatasetOutcome(stage.name, path, counts, size))
     return outcomes, [] if result.success else run_errors(result)

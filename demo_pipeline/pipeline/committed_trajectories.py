@@ -57,6 +57,15 @@ def without_unreadable(committed: CommittedTrajectories) -> CommittedTrajectorie
     return CommittedTrajectories(tuple(kept), versions, {**committed.left_out, "broken": broken})
 
 
+def without_output(committed: CommittedTrajectories, output: str) -> CommittedTrajectories:
+    """The trajectories but the one of this output, which is counted as broken."""
+    gone = {key for key, version in committed.versions.items() if version.output == output}
+    kept = tuple(one for one in committed.trajectories if one.id not in gone)
+    versions = {key: version for key, version in committed.versions.items() if key not in gone}
+    broken = committed.left_out["broken"] + len(gone)
+    return CommittedTrajectories(kept, versions, {**committed.left_out, "broken": broken})
+
+
 def _is_valid(trajectory: DatasetTrajectory) -> bool:
     try:
         load(trajectory)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from demo_pipeline.datasets.exports_table import ExportState
 from demo_pipeline.datasets.selection import DatasetTrajectory
 from demo_pipeline.datasets.task_matching import NO_CATALOG, TaskMatch
 from demo_pipeline.datasets.views import View
@@ -115,6 +116,7 @@ class DatasetContext:
         source: the value that `DatasetStage.source` read; None without one.
         published: the stage's published outputs by name, for a stage with several.
         code_version: of the stage.
+        exports: the state of every training export, for a stage that follows them.
     """
 
     settings: Settings
@@ -124,3 +126,4 @@ class DatasetContext:
     source: Any = None
     published: Mapping[str, Version] = field(default_factory=dict)
     code_version: str = ""
+    exports: tuple[ExportState, ...] = ()

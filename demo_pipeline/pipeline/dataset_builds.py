@@ -17,20 +17,19 @@ from demo_pipeline.datasets.card_content import (
 )
 from demo_pipeline.datasets.cudag_config import dataset_directory_name
 from demo_pipeline.datasets.dataset_stats import messages_stats, sft_stats
-from demo_pipeline.datasets.trajectories import PROVENANCE_FILE
 from demo_pipeline.formats.cudag.validator import validate_cudag
 from demo_pipeline.formats.desktopd.sft_folder import validate_sft_folder
 from demo_pipeline.formats.desktopd.validator import validate_dataset
 from demo_pipeline.formats.messages.validator import validate_messages
 from demo_pipeline.pipeline.context import DatasetContext, Summary
-from demo_pipeline.pipeline.stage_types import TRAJECTORIES
 from demo_pipeline.problems import Problem, errors
 
 
 def run_index(context: DatasetContext, out: Path) -> Summary:
     """The index with its card."""
     settings, tool = context.settings.datasets, ("demo_pipeline", __version__)
-    summary = index.build_index(context.committed.trajectories, out, settings, tool)
+    trajectories = context.committed.trajectories
+    summary = index.build_index(trajectories, out, settings, tool, context.exports)
     describe_index(out, settings)
     return {**asdict(summary), **summary.leaks.as_dict()}
 
@@ -53,10 +52,10 @@ def run_sft(context: DatasetContext, out: Path) -> Summary:
     return summary.as_dict()
 
 
-def verify_sft(_context: DatasetContext, out: Path) -> list[Problem]:
+def verify_sft(context: DatasetContext, out: Path) -> list[Problem]:
     """The samples against their format, and no task in two splits."""
     found = validate_sft_folder(out, out)
-    return found if errors(found) else [*found, *sft_stats(out, _provenance(out))[1]]
+    return found if errors(found) else [*found, *sft_stats(out, context.committed.provenance)[1]]
 
 
 def run_messages(context: DatasetContext, out: Path) -> Summary:
@@ -67,10 +66,12 @@ def run_messages(context: DatasetContext, out: Path) -> Summary:
     return summary.as_dict()
 
 
-def verify_messages(_context: DatasetContext, out: Path) -> list[Problem]:
+def verify_messages(context: DatasetContext, out: Path) -> list[Problem]:
     """The chats against their format, and no task in two splits."""
     found = validate_messages(out)
-    return found if errors(found) else [*found, *messages_stats(out, _provenance(out))[1]]
+    if errors(found):
+        return found
+    return [*found, *messages_stats(out, context.committed.provenance)[1]]
 
 
 def run_cudag(context: DatasetContext, out: Path) -> Summary:
@@ -99,8 +100,3 @@ def run_quests(context: DatasetContext, out: Path) -> Summary:
 def verify_quests(_context: DatasetContext, out: Path) -> list[Problem]:
     """Every quest against the OSWorld task format."""
     return quests.check_quests(out)
-
-
-def _provenance(out: Path) -> list[Path]:
-    """The provenance of the trajectories that a dataset links."""
-    return sorted(out.glob(f"{TRAJECTORIES}/*/{PROVENANCE_FILE}"))

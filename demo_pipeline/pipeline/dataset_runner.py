@@ -6,13 +6,14 @@ stages exist is registered in dataset_stages.py.
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from demo_pipeline.pipeline.build_if_stale import BuildResult, build_if_stale
 from demo_pipeline.pipeline.committed_trajectories import (
     committed_trajectories,
+    without_output,
     without_unreadable,
 )
 from demo_pipeline.pipeline.context import (
@@ -21,10 +22,13 @@ from demo_pipeline.pipeline.context import (
     Summary,
     Workspace,
 )
+from demo_pipeline.pipeline.dataset_recipes import dataset_output, dataset_recipe
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGE_BY_NAME, store_views
 from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
+from demo_pipeline.pipeline.export_states import export_states, note_error, note_result
 from demo_pipeline.pipeline.stage_types import DatasetStage
 from demo_pipeline.problems import errors
+from demo_pipeline.storage.errors import ChangedOutput, StorageError
 from demo_pipeline.storage.store.staging import Staging
 from demo_pipeline.storage.store.version_manifest import CheckOutcome, Recipe, Version
 
@@ -38,38 +42,54 @@ def run_dataset_stage(
 
     When a check rejects a dataset of trajectories, every trajectory is validated again. Those that
     were damaged after their commit are left out and counted, and the dataset is built from the
-    others. Outputs that the new one replaces are unpublished after it is published.
+    others; likewise when a file that would be hard-linked is not the one that was committed.
+    Outputs that the new one replaces are unpublished after it is published.
 
     Raises:
         MissingOutput: an input that the stage requires has not been built.
         StorageError: the store or the source cannot be read.
     """
-    with _opened(workspace, stage) as (context, fingerprints):
-        result = _build_valid(workspace, stage, context, fingerprints, force=force)
-        if stage.replaces and result.status != "rejected":
-            for name in stage.replaces(context, result.output, context.published):
-                _LOG.info("%s: %s is unpublished: %s replaces it", stage.name, name, result.output)
-                workspace.store.remove(name)
-        return result
+    try:
+        result = _run(workspace, stage, force=force)
+    except Exception as error:
+        with suppress(StorageError, OSError):
+            note_error(workspace.store, stage, error)
+        raise
+    note_result(workspace.store, stage, result)
+    return result
 
 
-def _build_valid(
-    workspace: Workspace,
-    stage: DatasetStage,
-    context: DatasetContext,
-    fingerprints: Mapping[str, str],
-    *,
-    force: bool,
-) -> BuildResult:
-    """Build from all committed trajectories; if a check rejects that, from those that are valid."""
-    result = _build(workspace, stage, context, fingerprints, force=force)
-    if result.status != "rejected" or not stage.reads_trajectories:
-        return result
-    valid = without_unreadable(context.committed)
-    if len(valid.trajectories) == len(context.committed.trajectories):
-        return result
-    valid_context = replace(context, committed=valid)
-    return _build(workspace, stage, valid_context, fingerprints, force=force)
+def _run(workspace: Workspace, stage: DatasetStage, *, force: bool) -> BuildResult:
+    """Build from all trajectories, then from fewer as long as damaged ones are found."""
+    with _opened(workspace, stage) as (opened, fingerprints):
+        context = opened
+        while True:
+            before = context.committed
+            try:
+                result = _build(workspace, stage, context, fingerprints, force=force)
+            except ChangedOutput as error:
+                valid = without_output(before, error.output)
+                if len(valid.trajectories) == len(before.trajectories):
+                    raise
+            else:
+                if result.status != "rejected":
+                    _unpublish_replaced(workspace, stage, context, result)
+                    return result
+                if not stage.reads_trajectories:
+                    return result
+                valid = without_unreadable(before)
+                if len(valid.trajectories) == len(before.trajectories):
+                    return result
+            context = replace(context, committed=valid)
+
+
+def _unpublish_replaced(
+    workspace: Workspace, stage: DatasetStage, context: DatasetContext, result: BuildResult
+) -> None:
+    """Unpublish the outputs that a published one replaces."""
+    for name in stage.replaces(context, result.output, context.published) if stage.replaces else ():
+        _LOG.info("%s: %s is unpublished: %s replaces it", stage.name, name, result.output)
+        workspace.store.remove(name)
 
 
 def wanted_recipe(workspace: Workspace, stage: DatasetStage) -> Recipe:
@@ -79,7 +99,7 @@ def wanted_recipe(workspace: Workspace, stage: DatasetStage) -> Recipe:
         StorageError: the store or the source cannot be read.
     """
     with _opened(workspace, stage) as (context, fingerprints):
-        return _recipe(stage, context, fingerprints)
+        return dataset_recipe(stage, context, fingerprints)
 
 
 @contextmanager
@@ -94,6 +114,8 @@ def _opened(
         for name in stage.inputs:
             if name == TRAJECTORIES_STAGE.name:
                 committed = stack.enter_context(committed_trajectories(workspace))
+                continue
+            if not DATASET_STAGE_BY_NAME[name].is_built(workspace.settings):
                 continue
             output = DATASET_STAGE_BY_NAME[name].output
             if workspace.store.current(output) is not None:
@@ -111,6 +133,10 @@ def _opened(
             published=_published(workspace, stage) if stage.subfolder else {},
             code_version=stage.code_version,
         )
+        if stage.follows_exports:
+            context = replace(context, exports=export_states(workspace, context))
+            states = {f"export: {state.name}": state.fingerprint for state in context.exports}
+            fingerprints.update(states)
         yield context, fingerprints
 
 
@@ -130,6 +156,8 @@ def _build(
     force: bool,
 ) -> BuildResult:
     def build(staging: Staging) -> Summary:
+        if stage.export is not None:
+            staging.hardlink_sources.extend(context.committed.versions.values())
         summary = dict(stage.build(context, staging.path))
         if not stage.reads_trajectories:
             return summary
@@ -144,8 +172,8 @@ def _build(
 
     return build_if_stale(
         workspace.store,
-        _output(stage, context),
-        _recipe(stage, context, fingerprints),
+        dataset_output(stage, context),
+        dataset_recipe(stage, context, fingerprints),
         build,
         check,
         force=force,
@@ -162,22 +190,3 @@ def _checked(stage: DatasetStage, context: DatasetContext, out: Path) -> list[Ch
         if check.blocking and not passed:
             break
     return outcomes
-
-
-def _output(stage: DatasetStage, context: DatasetContext) -> str:
-    return f"{stage.output}/{stage.subfolder(context)}" if stage.subfolder else stage.output
-
-
-def _recipe(
-    stage: DatasetStage, context: DatasetContext, fingerprints: Mapping[str, str]
-) -> Recipe:
-    """Everything that the output depends on."""
-    inputs = dict(fingerprints)
-    if stage.reads_trajectories:
-        committed = context.committed
-        inputs |= {key: version.content for key, version in committed.versions.items()}
-        inputs |= {f"left out: {name}": str(n) for name, n in committed.left_out.items()}
-    settings = context.settings
-    inputs |= {name: section(settings).fingerprint() for name, section in stage.limits.items()}
-    fingerprint = stage.section(settings).fingerprint() if stage.section else ""
-    return Recipe(stage.name, stage.code_version, fingerprint, inputs)

@@ -6,6 +6,11 @@ derive from them, so a new exporter is a build function, a check and one entry.
 
 from collections.abc import Mapping
 
+from demo_pipeline.datasets.record_counts import (
+    cudag_record_counts,
+    messages_record_counts,
+    sft_record_counts,
+)
 from demo_pipeline.datasets.task_table import CATALOG_SCHEMA
 from demo_pipeline.datasets.views import (
     DEMONSTRATION_VIEWS,
@@ -22,15 +27,109 @@ from demo_pipeline.pipeline import (
 )
 from demo_pipeline.pipeline import dataset_builds as builds
 from demo_pipeline.pipeline import validated_formats as formats
-from demo_pipeline.pipeline.stage_types import Check, DatasetStage
+from demo_pipeline.pipeline.stage_types import Check, DatasetStage, TrainingExport
 
 _CODE_VERSION = "5"  # of the stages that export trajectories: they share the export loop
+
+SFT_STAGE = DatasetStage(
+    name="sft_samples",
+    output="sft",
+    description="OSWorld-Desktopd SFT samples: one per step with instruction, screenshot, tree, "
+    "history, action and reasoning, together and by split. Failed demonstrations are left out "
+    "and counted.",
+    kinds=frozenset({"json", "parquet"}),
+    code_version=_CODE_VERSION,
+    section=lambda settings: settings.datasets,
+    build=builds.run_sft,
+    checks=(
+        Check(
+            "sft_schema",
+            "Every line is a valid SFT sample whose screenshot and tree exist.",
+            builds.verify_sft,
+        ),
+    ),
+    export=TrainingExport(name="sft", files="samples.parquet", records=sft_record_counts),
+    validated_as=formats.SFT_FORMAT,
+    views=(View("sft", "an SFT sample with its split", "sft/samples.parquet"),),
+    counts=("records",),
+)
+
+MESSAGES_STAGE = DatasetStage(
+    name="messages_dataset",
+    output="messages",
+    description="The same steps as chat messages with role and content, image and text parts, as "
+    "TRL and Axolotl read them. The splits are those of the other exports.",
+    kinds=frozenset({"json", "parquet"}),
+    code_version=_CODE_VERSION,
+    section=lambda settings: settings.datasets,
+    build=builds.run_messages,
+    checks=(
+        Check(
+            "messages_schema",
+            "Every line fits the schema; roles alternate, parts match images, calls parse.",
+            builds.verify_messages,
+        ),
+    ),
+    export=TrainingExport(name="messages", files="*.jsonl", records=messages_record_counts),
+    validated_as=formats.MESSAGES_FORMAT,
+    views=(View("messages", "a chat record with its split", "messages/*.parquet", OF_SPLIT),),
+    counts=("records",),
+)
+
+CUDAG_STAGE = DatasetStage(
+    name="cudag_dataset",
+    output="datasets",
+    subfolder=builds.cudag_directory,
+    replaces=cudag_directories.replaced_directories,
+    description="A CUDAG dataset: data, train and val as JSONL, test with images. No task and no "
+    "demonstration is in two splits.",
+    kinds=frozenset({"json"}),
+    code_version=_CODE_VERSION,
+    section=lambda settings: settings.datasets,
+    build=builds.run_cudag,
+    checks=(
+        Check(
+            "one_configuration",
+            "No published directory of the same prefix and user was built with other settings.",
+            cudag_directories.verify_one_configuration,
+        ),
+        Check(
+            "cudag_schema",
+            "The directory fits the CUDAG format; splits are disjoint; coordinates agree.",
+            builds.verify_cudag,
+        ),
+    ),
+    export=TrainingExport(name="cudag", files="*.json*", records=cudag_record_counts),
+    validated_as=formats.CUDAG_FORMAT,
+    counts=("records",),
+)
+
+QUESTS_STAGE = DatasetStage(
+    name="osworld_quests",
+    output="osworld/quests",
+    description="Each quest as an OSWorld task file without an evaluator, in "
+    "`examples/<application>/`, listed by `test_all.json`.",
+    kinds=frozenset({"json"}),
+    code_version=_CODE_VERSION,
+    section=lambda settings: settings.datasets,
+    build=builds.run_quests,
+    checks=(
+        Check(
+            "quest_files",
+            "Every quest is a valid, listed OSWorld task file whose evaluator is null.",
+            builds.verify_quests,
+        ),
+    ),
+    validated_as=formats.OSWORLD_FORMAT,
+    counts=("tasks",),
+)
 
 INDEX_STAGE = DatasetStage(
     name="trajectory_index",
     output="dataset",
     description="The root of an OSWorld-Desktopd dataset: index.json, metadata.json, the "
-    "provenance of all steps in steps.parquet, and links to the exact trajectories.",
+    "provenance of all steps in steps.parquet, and links to the exact trajectories. Built after "
+    "the training exports: exports.json says which of them hold what of every trajectory.",
     kinds=frozenset({"json", "parquet"}),
     code_version=_CODE_VERSION,
     section=lambda settings: settings.datasets,
@@ -71,55 +170,15 @@ INDEX_STAGE = DatasetStage(
             "an action that is no step because no screenshot shows it",
             "dataset/hidden_actions.parquet",
         ),
+        View(
+            "exports",
+            "a trajectory in a training export: split, group, version, number of records",
+            "dataset/exports.parquet",
+        ),
     ),
     counts=("trajectories", "steps"),
+    follows_exports=True,
 )
-
-SFT_STAGE = DatasetStage(
-    name="sft_samples",
-    output="sft",
-    description="OSWorld-Desktopd SFT samples: one per step with instruction, screenshot, tree, "
-    "history, action and reasoning, together and by split. Failed demonstrations are left out "
-    "and counted.",
-    kinds=frozenset({"json", "parquet"}),
-    code_version=_CODE_VERSION,
-    section=lambda settings: settings.datasets,
-    build=builds.run_sft,
-    checks=(
-        Check(
-            "sft_schema",
-            "Every line is a valid SFT sample whose screenshot and tree exist.",
-            builds.verify_sft,
-        ),
-    ),
-    links_trajectories=True,
-    validated_as=formats.SFT_FORMAT,
-    views=(View("sft", "an SFT sample with its split", "sft/samples.parquet"),),
-    counts=("records",),
-)
-
-MESSAGES_STAGE = DatasetStage(
-    name="messages_dataset",
-    output="messages",
-    description="The same steps as chat messages with role and content, image and text parts, as "
-    "TRL and Axolotl read them. The splits are those of the other exports.",
-    kinds=frozenset({"json", "parquet"}),
-    code_version=_CODE_VERSION,
-    section=lambda settings: settings.datasets,
-    build=builds.run_messages,
-    checks=(
-        Check(
-            "messages_schema",
-            "Every line fits the schema; roles alternate, parts match images, calls parse.",
-            builds.verify_messages,
-        ),
-    ),
-    links_trajectories=True,
-    validated_as=formats.MESSAGES_FORMAT,
-    views=(View("messages", "a chat record with its split", "messages/*.parquet", OF_SPLIT),),
-    counts=("records",),
-)
-
 
 STATISTICS_STAGE = DatasetStage(
     name="dataset_statistics",
@@ -127,7 +186,7 @@ STATISTICS_STAGE = DatasetStage(
     description="Tables about the datasets, by SQL over their Parquet files, and the views for "
     "querying the store; the same as `demo-pipeline stats`.",
     kinds=frozenset({"duckdb"}),
-    code_version="3",
+    code_version="4",
     inputs=("trajectory_index", "sft_samples", "messages_dataset"),
     build=dataset_statistics.run_statistics,
     checks=(
@@ -138,53 +197,6 @@ STATISTICS_STAGE = DatasetStage(
             blocking=False,
         ),
     ),
-)
-
-CUDAG_STAGE = DatasetStage(
-    name="cudag_dataset",
-    output="datasets",
-    subfolder=builds.cudag_directory,
-    replaces=cudag_directories.replaced_directories,
-    description="A CUDAG dataset: data, train and val as JSONL, test with images. No task and no "
-    "demonstration is in two splits.",
-    kinds=frozenset({"json"}),
-    code_version=_CODE_VERSION,
-    section=lambda settings: settings.datasets,
-    build=builds.run_cudag,
-    checks=(
-        Check(
-            "one_configuration",
-            "No published directory of the same prefix and user was built with other settings.",
-            cudag_directories.verify_one_configuration,
-        ),
-        Check(
-            "cudag_schema",
-            "The directory fits the CUDAG format; splits are disjoint; coordinates agree.",
-            builds.verify_cudag,
-        ),
-    ),
-    validated_as=formats.CUDAG_FORMAT,
-    counts=("records",),
-)
-
-QUESTS_STAGE = DatasetStage(
-    name="osworld_quests",
-    output="osworld/quests",
-    description="Each quest as an OSWorld task file without an evaluator, in "
-    "`examples/<application>/`, listed by `test_all.json`.",
-    kinds=frozenset({"json"}),
-    code_version=_CODE_VERSION,
-    section=lambda settings: settings.datasets,
-    build=builds.run_quests,
-    checks=(
-        Check(
-            "quest_files",
-            "Every quest is a valid, listed OSWorld task file whose evaluator is null.",
-            builds.verify_quests,
-        ),
-    ),
-    validated_as=formats.OSWORLD_FORMAT,
-    counts=("tasks",),
 )
 
 TASKS_STAGE = DatasetStage(
@@ -240,17 +252,28 @@ QUARANTINE_STAGE = DatasetStage(
 
 # In the order of `export` and of the views; an input comes before the stages that read it.
 DATASET_STAGES: tuple[DatasetStage, ...] = (
-    INDEX_STAGE,
     SFT_STAGE,
     MESSAGES_STAGE,
-    STATISTICS_STAGE,
     CUDAG_STAGE,
     QUESTS_STAGE,
+    INDEX_STAGE,
+    STATISTICS_STAGE,
     TASKS_STAGE,
     QUARANTINE_STAGE,
 )
 
 DATASET_STAGE_BY_NAME: Mapping[str, DatasetStage] = {stage.name: stage for stage in DATASET_STAGES}
+
+
+def training_exports() -> tuple[DatasetStage, ...]:
+    """Every stage that is a training export."""
+    return tuple(stage for stage in DATASET_STAGES if stage.export is not None)
+
+
+def upstream(stage: DatasetStage) -> tuple[str, ...]:
+    """Names of the stages that it reads or follows."""
+    followed = training_exports() if stage.follows_exports else ()
+    return (*stage.inputs, *(export.name for export in followed))
 
 
 def store_views() -> tuple[View, ...]:

@@ -37,8 +37,10 @@ class DatasetOutcome:
         name: of the asset.
         path: of the output, or its URL.
         counts: what its stage counts: a number, or numbers by split.
+        bytes_written: to the store; hard links in a folder count nothing.
     """
 
     name: str
     path: str
     counts: Mapping[str, Any]
+    bytes_written: int = 0

@@ -119,6 +119,21 @@ class SourceInput:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TrainingExport:
+    """What makes a dataset stage a training export.
+
+    Attributes:
+        name: in `datasets.exports`.
+        files: glob pattern of the files that `records` reads, below the output.
+        records: trajectory → number of its records, from the output's folder.
+    """
+
+    name: str
+    files: str
+    records: Callable[[Path], Mapping[str, int]]
+
+
+@dataclass(frozen=True, kw_only=True)
 class DatasetStage:
     """One unpartitioned stage: everything that any part of the package knows about it.
 
@@ -146,6 +161,9 @@ class DatasetStage:
         validated_as: how `demo-pipeline validate` recognises and validates its output.
         views: over its Parquet files, for `demo-pipeline stats`.
         counts: keys of its summary in the closing table of `demo-pipeline run`; empty: not listed.
+        export: set for a training export, which is built only when `datasets.exports` names it.
+        follows_exports: it reads what is committed of every training export, after they were built;
+            one that fails does not hold it up.
     """
 
     name: str
@@ -169,8 +187,14 @@ class DatasetStage:
     validated_as: ValidatedFormat | None = None
     views: tuple[View, ...] = ()
     counts: tuple[str, ...] = ()
+    export: TrainingExport | None = None
+    follows_exports: bool = False
 
     @property
     def reads_trajectories(self) -> bool:
         """Whether it is built from the committed trajectories."""
         return TRAJECTORIES in self.inputs
+
+    def is_built(self, settings: Settings) -> bool:
+        """Whether the settings want it."""
+        return self.export is None or self.export.name in settings.datasets.exports

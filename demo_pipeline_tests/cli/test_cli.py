@@ -429,7 +429,7 @@ class TestValidate:
         (tmp_path / "[notes]").mkdir()
         unknown = command(place, "validate", str(tmp_path / "[notes]"))
         assert unknown.code == 2
-        assert "[notes]: not recognised as dataset," in unknown.err
+        assert "[notes]: not recognised as sft," in unknown.err
         assert command(place, "validate").code == 2
         assert command(place, "validate", str(tmp_path), "--kind", "song").code == 2
 

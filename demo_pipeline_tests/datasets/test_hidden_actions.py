@@ -126,7 +126,6 @@ class TestPrompts:
         summary = build_cudag([demo], out, ALL_TRAIN)
         assert errors(validate_cudag(out)) == []
         build_messages([demo], root / "messages", ALL_TRAIN)
-        (root / "messages" / "trajectories").symlink_to(root / "trajectories")
         assert validate_messages(root / "messages") == []
         chats = read_lines(root / "messages" / "train.jsonl")
         prompts = [record.conversations[0].value for record in read_records(out / "train.jsonl")]

@@ -52,8 +52,6 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
         settings = DatasetSettings(tool_call_format=style)
         build_messages(demos, root / style, settings)
         describe_messages(root / style, settings, provenance, {})
-    for name in ("sft", "messages", *STYLES):
-        (root / name / "trajectories").symlink_to(root / "trajectories")
     return root
 
 

@@ -8,6 +8,7 @@ import pytest
 from demo_pipeline.datasets.cudag_build import build_cudag
 from demo_pipeline.datasets.sft import SFT_SCHEMA, build_sft
 from demo_pipeline.formats.desktopd.models import SftSample
+from demo_pipeline.formats.desktopd.sft_validator import validate_sft
 from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import (
     CLICK,
@@ -40,6 +41,58 @@ def test_every_step_gives_a_sample_with_the_previous_actions(tmp_path):
             "output": {"action": actions[number], "reasoning": f"Step {number} of the work"},
         }
         assert (tmp_path / line["input"]["screenshot"]).is_file()
+
+
+def test_only_files_that_a_sample_names_are_written(tmp_path):
+    demos = [
+        make_trajectory(tmp_path, "good", [CLICK, CLICK], rows={1: {"pts": None}}),
+        make_trajectory(tmp_path, "bad", success=False, shade=9),
+    ]
+    build_sft(demos, tmp_path / "sft", DatasetSettings())
+    shipped = tmp_path / "sft" / "trajectories"
+    assert set(snapshot(shipped)) == {
+        "good/steps/000/screenshot.png",
+        "good/steps/000/ui_tree.json",
+    }
+    source = demos[0].path / "steps/000/screenshot.png"
+    assert (shipped / "good/steps/000/screenshot.png").samefile(source)
+
+
+class TestTreesAsObjects:
+    SETTINGS = DatasetSettings(sft_trees="object")
+
+    def test_a_sample_holds_the_tree_and_no_tree_file_is_written(self, tmp_path):
+        demo = make_trajectory(tmp_path, "demo", [CLICK])
+        tree = json.loads((demo.path / "steps/000/ui_tree.json").read_text())
+        build_sft([demo], tmp_path / "sft", self.SETTINGS)
+        [line] = read_lines(tmp_path / "sft" / "samples.jsonl")
+        assert line["input"]["ui_tree"] == tree
+        assert SftSample.model_validate(line)
+        [row] = pq.read_table(tmp_path / "sft" / "samples.parquet").to_pylist()
+        assert json.loads(row["ui_tree"]) == tree
+        assert row["reasoning_source"] == "template"
+        assert validate_sft(tmp_path / "sft" / "samples.jsonl") == []
+        assert set(snapshot(tmp_path / "sft/trajectories")) == {"demo/steps/000/screenshot.png"}
+
+    def test_a_tree_of_any_depth_is_written(self, tmp_path):
+        demo = make_trajectory(tmp_path, "demo", [CLICK])
+        path = demo.path / "steps/000/ui_tree.json"
+        tree = json.loads(path.read_text())
+        node = tree["root"]
+        deep = json.dumps({**node, "children": []})
+        for _ in range(3000):
+            deep = json.dumps(node)[:-1] + f', "children": [{deep}]}}'
+        path.write_text(json.dumps({**tree, "root": None}).replace("null", deep))
+        build_sft([demo], tmp_path / "sft", self.SETTINGS)
+        [row] = pq.read_table(tmp_path / "sft" / "samples.parquet").to_pylist()
+        assert row["ui_tree"].count('"children"') == 3001
+        assert (tmp_path / "sft" / "samples.jsonl").read_text().count('"children"') == 3001
+
+    def test_a_step_with_a_damaged_tree_gives_no_sample(self, tmp_path):
+        demo = make_trajectory(tmp_path, "demo", [CLICK, CLICK])
+        (demo.path / "steps/000/ui_tree.json").write_text("{")
+        summary = build_sft([demo], tmp_path / "sft", self.SETTINGS)
+        assert (summary.total, summary.excluded_records["missing_frame"]) == (1, 1)
 
 
 def test_failed_demonstrations_take_part_only_when_asked(tmp_path):

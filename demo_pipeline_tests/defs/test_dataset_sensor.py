@@ -184,4 +184,6 @@ def test_a_build_that_waits_for_something_is_tried_again_without_end(
 
 
 def test_before_anything_has_run_there_is_nothing_to_build(made: Bench) -> None:
-    assert progress(made.instance) == Progress(0, 0, 0.0, processing=False, building=False)
+    assert progress(made.instance, made.settings) == Progress(
+        0, 0, 0.0, processing=False, building=False
+    )

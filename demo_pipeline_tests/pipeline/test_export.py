@@ -27,11 +27,11 @@ def test_an_export_is_plain_files_without_links(store, tmp_path, there):
     dest = tmp_path / "out/plain"
     if there:
         dest.mkdir(parents=True)
-    assert export_datasets(store, dest) == [
-        "dataset",
+    assert list(export_datasets(store, dest)) == [
         "sft",
         CUDAG,
         "osworld/quests",
+        "dataset",
         "contact_sheets/d1",
     ]
     assert contents(dest) == {
@@ -45,6 +45,30 @@ def test_an_export_is_plain_files_without_links(store, tmp_path, there):
     }
     assert not any(path.is_symlink() for path in dest.rglob("*"))
     assert list(dest.parent.iterdir()) == [dest]
+
+
+def test_a_picture_is_stored_once_in_an_export_and_other_files_are_apart(store, tmp_path):
+    picture = "a picture" * 1000
+    steps = "trajectories/d1/steps/000"
+    files = {f"{steps}/screenshot.png": picture, f"{steps}/action.json": "{}"}
+    put(store, "sft", {**files, "samples.jsonl": "{}"})
+    put(store, "messages", files)
+    dest = tmp_path / "out"
+    sizes = export_datasets(store, dest)
+    shots = [dest / name / steps / "screenshot.png" for name in ("sft", "messages")]
+    assert {shot.read_text() for shot in shots} == {picture}
+    assert len({shot.stat().st_ino for shot in shots}) == 1
+    actions = [dest / name / steps / "action.json" for name in ("sft", "messages")]
+    assert len({action.stat().st_ino for action in actions}) == 2
+    assert {name: sizes[name] for name in ("sft", "messages")} == {"sft": 9004, "messages": 2}
+    (tmp_path / "store/sft" / steps / "screenshot.png").write_text("changed")
+    assert shots[0].read_text() == picture
+
+
+def test_a_disabled_export_is_not_copied(store, tmp_path):
+    names = export_datasets(store, tmp_path / "out", disabled=["sft", "datasets"])
+    assert set(names) == {"dataset", "osworld/quests", "contact_sheets/d1"}
+    assert not (tmp_path / "out/sft").exists()
 
 
 def test_an_export_needs_an_empty_folder(store, tmp_path):

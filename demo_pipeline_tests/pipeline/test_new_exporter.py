@@ -56,6 +56,7 @@ import json
 from demo_pipeline.definitions import defs
 from demo_pipeline.defs import freshness
 from demo_pipeline.pipeline.rebuild import rebuild_command
+from demo_pipeline.settings import Settings
 [spec] = [spec for spec in defs.resolve_all_asset_specs() if spec.key.path == ["toy_dataset"]]
 checks = defs.resolve_asset_graph().asset_check_keys
 print(json.dumps({
@@ -64,7 +65,7 @@ print(json.dumps({
     "parents": [dep.asset_key.path[-1] for dep in spec.deps],
     "checks": [key.name for key in checks if key.asset_key == spec.key],
     "in_job": "toy_dataset" in defs.resolve_job_def("build_datasets").graph.node_dict,
-    "sensor_waits_for_it": spec.key in freshness._DATASETS,
+    "sensor_waits_for_it": spec.key in freshness.followed_datasets(Settings()),
     "rebuild": rebuild_command("toy").split("--select ")[1],
 }))
 """

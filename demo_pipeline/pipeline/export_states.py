@@ -1,0 +1,91 @@
+"""The state of every training export: what is committed of it, or why nothing is.
+
+Belongs here: comparing the committed versions with what would be built now, and remembering which
+build failed. Nothing here builds.
+"""
+
+import json
+
+from demo_pipeline.common.json_files import json_bytes
+from demo_pipeline.datasets.exports_table import ExportState
+from demo_pipeline.pipeline.build_if_stale import BuildResult
+from demo_pipeline.pipeline.context import DatasetContext, Workspace
+from demo_pipeline.pipeline.dataset_recipes import dataset_output, dataset_recipe, is_present
+from demo_pipeline.pipeline.dataset_stages import training_exports
+from demo_pipeline.pipeline.stage_types import DatasetStage, TrainingExport
+from demo_pipeline.storage.store.store import Store
+
+_FOLDER = "failed_exports"
+
+
+def export_states(workspace: Workspace, context: DatasetContext) -> tuple[ExportState, ...]:
+    """The state of every training export of the registry.
+
+    Args:
+        workspace: the store; of a bucket only the files that are counted are downloaded.
+        context: the trajectories and settings that an export would be built from now.
+    """
+    return tuple(
+        _state(workspace, context, stage, stage.export)
+        for stage in training_exports()
+        if stage.export is not None
+    )
+
+
+def _state(
+    workspace: Workspace, context: DatasetContext, stage: DatasetStage, export: TrainingExport
+) -> ExportState:
+    if not stage.is_built(workspace.settings):
+        return ExportState(export.name, stage.name, "disabled")
+    output = dataset_output(stage, context)
+    reason = _failure(workspace.store, stage)
+    current = workspace.store.current(output)
+    if current is None:
+        return ExportState(
+            export.name, stage.name, "failed" if reason else "missing", reason=reason
+        )
+    with workspace.store.open_files(output, export.files) as (folder, version):
+        records = export.records(folder)
+    recipe = version.manifest.recipe
+    built = is_present(recipe, dataset_recipe(stage, context, {}))
+    return ExportState(
+        name=export.name,
+        asset=stage.name,
+        status="built" if built else "failed" if reason else "outdated",
+        output=output,
+        version=version.id,
+        size=sum(file.size for file in version.manifest.files),
+        records=records,
+        reason="" if built else reason,
+    )
+
+
+def note_result(store: Store, stage: DatasetStage, result: BuildResult) -> None:
+    """Remember that a training export was rejected, or forget that it failed before."""
+    if stage.export is None:
+        return
+    if result.status == "rejected":
+        failed = [outcome.name for outcome in result.checks if not outcome.passed]
+        _note(store, stage, failed[-1] if failed else "rejected")
+    else:
+        store.delete_document(_document(stage))
+
+
+def note_error(store: Store, stage: DatasetStage, error: Exception) -> None:
+    """Remember which kind of error ended the build of a training export."""
+    if stage.export is not None:
+        _note(store, stage, type(error).__name__)
+
+
+def _note(store: Store, stage: DatasetStage, reason: str) -> None:
+    store.put_document(_document(stage), json_bytes({"reason": reason}))
+
+
+def _failure(store: Store, stage: DatasetStage) -> str:
+    """Why the last build failed; empty when it did not."""
+    data = store.get_document(_document(stage))
+    return str(json.loads(data)["reason"]) if data else ""
+
+
+def _document(stage: DatasetStage) -> str:
+    return f"{_FOLDER}/{stage.name}.json"

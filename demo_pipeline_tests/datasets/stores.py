@@ -1,0 +1,36 @@
+"""A store with tiny committed trajectories, for tests of what is built from them."""
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from demo_pipeline.datasets.selection import DatasetTrajectory
+from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
+from demo_pipeline.storage.store.version_manifest import Recipe, Version
+
+
+def commit_trajectory(workspace: Workspace, made: DatasetTrajectory) -> Version:
+    """Commit what `make_trajectory` made as the demonstration's trajectory."""
+    with workspace.store.stage(TRAJECTORIES_STAGE.output(made.id)) as staging:
+        shutil.copytree(made.path, staging.path, dirs_exist_ok=True)
+        shutil.copyfile(made.provenance, staging.path / "provenance.parquet")
+        recipe = Recipe(TRAJECTORIES_STAGE.name, "made", "made", {})
+        return workspace.store.commit(staging, recipe, {})
+
+
+def commit_trajectories(workspace: Workspace, made: Iterable[DatasetTrajectory]) -> None:
+    """The same for several."""
+    for trajectory in made:
+        commit_trajectory(workspace, trajectory)
+
+
+def every_file(folder: Path) -> dict[str, bytes]:
+    """Path → bytes of every file below a folder, links followed."""
+    found: dict[str, bytes] = {}
+    for path in sorted(folder.iterdir()):
+        if path.is_dir():
+            found |= {f"{path.name}/{name}": data for name, data in every_file(path).items()}
+        else:
+            found[path.name] = path.read_bytes()
+    return found

@@ -1,0 +1,128 @@
+"""The training exports in Dagster: first in the job, chosen by a setting, holding nothing up."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from demo_pipeline.defs import dataset_assets
+from demo_pipeline.defs.code_location import build_defs
+from demo_pipeline.defs.freshness import latest_trajectory, progress
+from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, training_exports
+from demo_pipeline.problems import Problem
+from demo_pipeline.settings import DatasetSettings, Settings
+from demo_pipeline_tests.defs.bench import Bench, Result, bench, failures, materialized, values
+
+PROBLEM = Problem("unfit", "samples.jsonl", "does not fit")
+FOLLOWERS = ("trajectory_index", "dataset_statistics")
+EXPORTS = {stage.name for stage in training_exports()}
+
+
+@pytest.fixture
+def processed(tmp_path: Path, made_root: Path) -> Iterator[Bench]:
+    with bench(tmp_path, source=made_root) as made:
+        yield made
+
+
+def changed(made: Bench, **datasets: Any) -> Bench:
+    """The bench with other settings of datasets."""
+    settings = made.settings.model_copy(update={"datasets": DatasetSettings(**datasets)})
+    return replace(made, settings=settings, definitions=build_defs(settings))
+
+
+def exports(made: Bench) -> dict[str, Any]:
+    with made.workspace.store.open("dataset") as (folder, _):
+        return json.loads((folder / "exports.json").read_bytes())["exports"]
+
+
+def order(result: Result) -> list[str]:
+    """The steps in the order in which they began."""
+    return [str(event.step_key) for event in result.all_events if event.is_step_start]
+
+
+def rejecting(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Have a check reject what one stage builds."""
+
+    def strict(stage: Any) -> Any:
+        check = replace(stage.checks[0], run=lambda *_: [PROBLEM])
+        return replace(stage, checks=(check,)) if stage.name == name else stage
+
+    monkeypatch.setattr(dataset_assets, "DATASET_STAGES", [strict(one) for one in DATASET_STAGES])
+
+
+def test_the_index_is_the_end_of_the_job_and_reads_what_it_built(processed: Bench) -> None:
+    result = processed.run("build_datasets")
+    assert result.success
+    steps = order(result)
+    last = max(steps.index(name) for name in EXPORTS)
+    assert last < steps.index("trajectory_index") < steps.index("dataset_statistics")
+    assert {state["status"] for state in exports(processed).values()} == {"built"}
+    shown = values(materialized(result)["trajectory_index", None])
+    assert shown["exports"] == {"sft": "built", "messages": "built", "cudag": "built"}
+
+
+@pytest.mark.parametrize("name", sorted(EXPORTS))
+def test_a_failed_export_is_recorded_and_holds_nothing_up(
+    processed: Bench, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    rejecting(monkeypatch, name)
+    made = changed(processed)
+    result = made.run("build_datasets")
+    assert set(failures(result)) == {name}
+    assert not result.success
+    assert {key for key, _ in materialized(result)} >= {*FOLLOWERS, *EXPORTS} - {name}
+    found = {state["asset"]: state["status"] for state in exports(made).values()}
+    assert found == dict.fromkeys(EXPORTS, "built") | {name: "failed"}
+
+
+def test_a_disabled_export_is_not_built_and_nothing_waits_for_it(processed: Bench) -> None:
+    made = changed(processed, exports=("sft",))
+    assert made.process("first").success
+    result = made.run("build_datasets")
+    assert result.success
+    assert EXPORTS & set(order(result)) == {"sft_samples"}
+    assert {*FOLLOWERS} <= {key for key, _ in materialized(result)}
+    statuses = {name: state["status"] for name, state in exports(made).items()}
+    assert statuses == {"sft": "built", "messages": "disabled", "cudag": "disabled"}
+    assert made.workspace.store.outputs("messages") == []
+    state = progress(made.instance, made.settings)
+    assert state.built == state.latest == latest_trajectory(made.instance) > 0
+    assert progress(made.instance, Settings()).built == 0
+
+
+def test_building_a_disabled_export_by_hand_says_what_to_change(processed: Bench) -> None:
+    made = changed(processed, exports=())
+    result = dg.materialize(
+        [asset for asset in made.definitions.assets or () if _named(asset, "cudag_dataset")],
+        instance=made.instance,
+        resources={"workspace": made.workspace},
+        raise_on_error=False,
+    )
+    [event] = result.get_step_failure_events()
+    said = event.step_failure_data.user_failure_data
+    assert said is not None
+    assert "datasets.exports does not name cudag" in str(said.description)
+    assert made.workspace.store.outputs("datasets") == []
+
+
+def _named(asset: object, name: str) -> bool:
+    return isinstance(asset, dg.AssetsDefinition) and dg.AssetKey(name) in asset.keys
+
+
+def test_the_lineage_runs_from_the_exports_to_the_index(processed: Bench) -> None:
+    specs = {one.key.path[-1]: one for one in processed.definitions.resolve_all_asset_specs()}
+    parents = {dep.asset_key.path[-1] for dep in specs["trajectory_index"].deps}
+    assert parents == {"trajectories", *EXPORTS}
+    parents = {dep.asset_key.path[-1] for dep in specs["dataset_statistics"].deps}
+    assert parents == {"trajectory_index", "sft_samples", "messages_dataset"}
+
+
+def test_the_metadata_says_how_many_bytes_each_dataset_wrote(processed: Bench) -> None:
+    made = materialized(processed.run("build_datasets"))
+    for name in EXPORTS:
+        shown = values(made[name, None])
+        assert 0 < shown["bytes_written"] < shown["output_bytes"]

@@ -1,0 +1,120 @@
+"""No byte of a contaminated, failed or aborted demonstration is in a training export."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from demo_pipeline.datasets.selection import DatasetTrajectory
+from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
+from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, INDEX_STAGE, training_exports
+from demo_pipeline.pipeline.export import export_datasets
+from demo_pipeline.settings import Settings
+from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
+from demo_pipeline_tests.datasets.stores import commit_trajectories, every_file
+
+TYPING = ("type", {"text": "typed words"})
+ABORTED = {"status": "aborted", "reason": ""}
+
+
+def demonstrations(root: Path) -> tuple[list[DatasetTrajectory], list[DatasetTrajectory]]:
+    """Those that take part, and those that do not."""
+    good = [
+        make_trajectory(root, f"good{n}", [CLICK, TYPING], instruction=f"Task {n}", shade=10 * n)
+        for n in range(6)
+    ]
+    bad = {
+        "zzbenchmark": {"osworld": "7a5a7856-f1b6-42a4-ade9-1ca81ca0f263"},
+        "zzfailed": {"success": False},
+        "zzaborted": {"success": False, "rows": {0: ABORTED, 1: ABORTED}},
+    }
+    excluded = [
+        make_trajectory(
+            root,
+            name,
+            [CLICK, ("type", {"text": f"{name} typed"})],
+            instruction=f"Instruction of {name}",
+            application=f"{name} app",
+            shade=100 + 10 * number,
+            **options,
+        )
+        for number, (name, options) in enumerate(bad.items())
+    ]
+    for demo in excluded:
+        for step in demo.path.glob("steps/*/ui_tree.json"):
+            tree = json.loads(step.read_text())
+            tree["root"]["name"] = f"Desktop of {demo.id}"
+            step.write_text(json.dumps(tree))
+    return good, excluded
+
+
+def readable(path: str, data: bytes, scratch: Path) -> str:
+    """What a file says; a Parquet file is compressed, so its rows."""
+    if not path.endswith(".parquet"):
+        return data.decode("utf-8", "replace")
+    scratch.write_bytes(data)
+    return str(pq.read_table(scratch).to_pylist())
+
+
+@pytest.mark.parametrize("datasets", [{}, {"sft_trees": "object"}, {"image_mode": "copy"}], ids=str)
+@pytest.mark.parametrize("kind", ["folder", "bucket"])
+def test_nothing_of_an_excluded_demonstration_is_in_any_training_export(
+    tmp_path: Path, moto_url: str, kind: str, datasets: dict[str, str]
+) -> None:
+    store = str(tmp_path / "store") if kind == "folder" else f"{moto_url}/store"
+    settings = Settings(
+        uploads=str(tmp_path / "uploads"),
+        store=store,
+        cache=str(tmp_path / "cache"),
+        osworld_tasks=str(tmp_path / "tasks"),
+        datasets=datasets,
+    )
+    (tmp_path / "uploads").mkdir()
+    workspace = Workspace.open(settings)
+    good, excluded = demonstrations(tmp_path / "made")
+    commit_trajectories(workspace, [*good, *excluded])
+    outputs = []
+    for stage in DATASET_STAGES:
+        if stage.reads_trajectories:
+            result = run_dataset_stage(workspace, stage)
+            assert result.status == "made", result.checks
+            outputs += [result.output] if stage.export else []
+    assert len(outputs) == len(training_exports())
+    export_datasets(workspace.store, tmp_path / "exported")
+    hashes = {
+        hashlib.sha256(path.read_bytes()).hexdigest()
+        for demo in excluded
+        for path in demo.path.rglob("*")
+        if path.is_file()
+    }
+    for output in outputs:
+        with workspace.store.open(output) as (folder, _):
+            assert_free(every_file(folder), hashes, tmp_path / "scratch")
+        assert_free(every_file(tmp_path / "exported" / output), hashes, tmp_path / "scratch")
+    assert_indexed(workspace, excluded)
+
+
+def assert_free(files: dict[str, bytes], excluded: set[str], scratch: Path) -> None:
+    assert any("good0" in path for path in files)
+    for path, data in files.items():
+        assert hashlib.sha256(data).hexdigest() not in excluded, path
+        text = path + readable(path, data, scratch)
+        for word in ("zzbenchmark", "zzfailed", "zzaborted"):
+            assert word not in text, path
+
+
+def assert_indexed(workspace: Workspace, excluded: list[DatasetTrajectory]) -> None:
+    """The index lists them all, with the reason why the exports leave them out."""
+    with workspace.store.open(INDEX_STAGE.output) as (folder, _):
+        index = json.loads((folder / "index.json").read_bytes())
+        exports = json.loads((folder / "exports.json").read_bytes())
+    assert {entry["id"] for entry in index["trajectories"]} >= {demo.id for demo in excluded}
+    found = {key: value["left_out"] for key, value in exports["trajectories"].items()}
+    assert {key: reason for key, reason in found.items() if reason} == {
+        "zzbenchmark": "contaminated",
+        "zzfailed": "failed",
+        "zzaborted": "aborted",
+    }

@@ -39,7 +39,6 @@ FORMER = {
     "observation.search_lag_s": "observation.max_clock_offset_s",
     "datasets.images": "datasets.image_mode",
     "datasets.licence": "datasets.license",
-    "datasets.message_calls": "datasets.tool_call_format",
     "datasets.scroll_positive": "datasets.cudag_scroll_sign",
     "datasets.pixels_per_notch": "datasets.cudag_pixels_per_notch",
     "discovery.quiet_seconds": "discovery.stable_seconds",
@@ -49,6 +48,8 @@ REMOVED = {
     "observation.canvas_width": "every screenshot is 1920 x 1080",
     "observation.canvas_height": "every screenshot is 1920 x 1080",
     "datasets.include_leaky": "use include_avoidable_leaks and include_unavoidable_leaks",
+    "datasets.message_calls": "calls are the text of the turn; most chat templates",
+    "datasets.tool_call_format": "calls are the text of the turn; most chat templates",
 }
 TYPED = "4711-unfit"
 # Hashes of the default settings in manifests written before any setting was renamed or removed.
@@ -67,6 +68,7 @@ ADDED: dict[type[Section], set[str]] = {
     ObservationSettings: {"recorder_windows"},
     DatasetSettings: {
         *("include_avoidable_leaks", "include_unavoidable_leaks", "max_hidden_share", "min_steps"),
+        *("action_line", "embed_images"),
     },
 }
 RECORDED_DATASETS = "d3e18498cbfc90f03f93f4a2047664d3885cd6ea9ecab0e7bfa5f153dbedf580"
@@ -200,7 +202,8 @@ def recorded_fingerprint(section: Section) -> str:
     values = section.model_dump(mode="json", exclude=ADDED.get(kind, set()))
     for former, name in kind.RENAMED.items():
         values[former] = values.pop(name)
-    values |= {name: value for name, (value, _) in kind.REMOVED.items()}
+    removed = {name: value for name, (value, _) in kind.REMOVED.items()}
+    values |= {name: value for name, value in removed.items() if value is not None}
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
@@ -250,7 +253,8 @@ class TestFingerprint:
             DatasetSettings(),
             DatasetSettings(image_mode="copy"),
             DatasetSettings(license="cc-by-4.0"),
-            DatasetSettings(tool_call_format="structured"),
+            DatasetSettings(action_line=True),
+            DatasetSettings(embed_images=True),
             DatasetSettings(cudag_scroll_sign="down"),
             DatasetSettings(cudag_pixels_per_notch=120),
             DatasetSettings(include_avoidable_leaks=True),

@@ -11,6 +11,7 @@ from typing import Any
 
 from demo_pipeline.datasets.hidden_actions import HiddenAction, HiddenReason
 from demo_pipeline.formats.cudag.tool_calls import (
+    ACTION_LINE,
     RU_MAX,
     TOOL_NAME,
     ToolCall,
@@ -41,6 +42,13 @@ _ACTIONS = {
     "terminate": "end the task and report its `status`",
     "answer": "give `text` as the answer to the task",
 }
+
+
+_CALLS_ONLY = "Answer with nothing but tool calls"
+_WORDS_FIRST = (
+    f"Answer with one line that begins with `{ACTION_LINE.strip()}` and says in a few words what to"
+    " do, and then with nothing but tool calls"
+)
 
 
 def scroll_rule(settings: DatasetSettings) -> str:
@@ -83,8 +91,13 @@ def tool_schema(settings: DatasetSettings) -> dict[str, Any]:
     return {"type": "function", "function": described}
 
 
-def system_prompt(settings: DatasetSettings) -> str:
-    """The system prompt of every record: the tool, the coordinates and how to answer."""
+def system_prompt(settings: DatasetSettings, *, action_line: bool = False) -> str:
+    """The system prompt of every record: the tool, the coordinates and how to answer.
+
+    Args:
+        settings: what the sign of a scroll means.
+        action_line: whether answers begin with a line of words; see `action_sentence`.
+    """
     schema = json.dumps(tool_schema(settings), ensure_ascii=False)
     return (
         "You operate a computer for a person. You are shown the screen, the task and what was done "
@@ -93,9 +106,26 @@ def system_prompt(settings: DatasetSettings) -> str:
         f"top left corner, [{RU_MAX}, {RU_MAX}] the bottom right. In scroll actions "
         f"{scroll_rule(settings)}.\n\n"
         f"There is one tool:\n<tools>\n{schema}\n</tools>\n\n"
-        "Answer with nothing but tool calls, each in this form:\n"
+        f"{_WORDS_FIRST if action_line else _CALLS_ONLY}, each in this form:\n"
         f'<tool_call>\n{{"name": "{TOOL_NAME}", "arguments": {{"action": ...}}}}\n</tool_call>'
     )
+
+
+_ENDS = {
+    "success": "End the task: it is done.",
+    "failure": "End the task: it was not done.",
+}
+
+
+def action_sentence(calls: Sequence[ToolCall], reasoning: str) -> str:
+    """What to do, for the line before the calls: one line, with markers escaped.
+
+    Args:
+        calls: the answer.
+        reasoning: the sentence of the step; a `terminate` has words of its own.
+    """
+    words = _ENDS[calls[0].arguments["status"]] if calls[0].action == "terminate" else reasoning
+    return escape_markers(" ".join(words.split()))[0]
 
 
 def history_line(number: int, calls: Sequence[ToolCall], note: str) -> str:

@@ -18,7 +18,6 @@ from demo_pipeline.common.parquet import TableWriter
 from demo_pipeline.datasets.splits import Split
 
 ALWAYS_WRITTEN = (Split.TRAIN, Split.VAL, Split.TEST)
-_ROWS_IN_MEMORY = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +52,21 @@ class SplitFiles:
         out: folder to write into; it is created.
         schema: schema of the Parquet files.
         combined: stem of the files that hold all splits; empty for no such files.
+        json_lines: whether the JSON Lines are written beside the tables.
+        rows_in_memory: rows of a table that are held in memory and become a row group.
     """
 
-    def __init__(self, out: Path, schema: pa.Schema, combined: str = "") -> None:
+    def __init__(
+        self,
+        out: Path,
+        schema: pa.Schema,
+        combined: str = "",
+        *,
+        json_lines: bool = True,
+        rows_in_memory: int = 512,
+    ) -> None:
         self._out, self._schema, self._combined = out, schema, combined
+        self._json_lines, self._rows_in_memory = json_lines, rows_in_memory
         self._stack = ExitStack()
         self._tables: dict[str, TableWriter] = {}
         self._lines: dict[str, TextIO] = {}
@@ -68,12 +78,12 @@ class SplitFiles:
         return self
 
     def _open(self, stem: str) -> None:
-        path = self._out / f"{stem}.jsonl"
-        file = path.open("w", encoding="utf-8", errors="replace", newline="\n")
-        self._lines[stem] = self._stack.enter_context(file)
-        table = TableWriter(
-            self._out / f"{stem}.parquet", self._schema, _ROWS_IN_MEMORY, batch_characters=None
-        )
+        if self._json_lines:
+            path = self._out / f"{stem}.jsonl"
+            file = path.open("w", encoding="utf-8", errors="replace", newline="\n")
+            self._lines[stem] = self._stack.enter_context(file)
+        path = self._out / f"{stem}.parquet"
+        table = TableWriter(path, self._schema, self._rows_in_memory, batch_characters=None)
         self._tables[stem] = self._stack.enter_context(table)
 
     def write(self, split: Split, line: Mapping[str, Any], row: Mapping[str, Any]) -> None:
@@ -82,7 +92,8 @@ class SplitFiles:
             self._open(split)
         text = json.dumps(line, ensure_ascii=False) + "\n"
         for stem in (split, *([self._combined] if self._combined else [])):
-            self._lines[stem].write(text)
+            if self._json_lines:
+                self._lines[stem].write(text)
             self._tables[stem].append_row(row)
 
     def __exit__(

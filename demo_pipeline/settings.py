@@ -179,7 +179,8 @@ class DatasetSettings(Section):
     jpeg_quality: int = Field(90, ge=1, le=100, description="OpenCV's scale, 100 is best")
     license: str = Field("unknown", description="in the dataset cards, e.g. cc-by-4.0")
     action_line: bool = Field(
-        False, description="messages: `Action: …` before the calls, as OSWorld's Qwen3-VL agent asks"
+        False,
+        description="messages: `Action: …` before the calls, as OSWorld's Qwen3-VL agent asks",
     )
     embed_images: bool = Field(
         False, description="messages: the Parquet files hold the pictures, not only their paths"

@@ -105,11 +105,13 @@ def test_a_cudag_dataset_with_its_card_is_still_valid(described: Path) -> None:
     assert [config["config_name"] for config in front["configs"]] == ["default", "test"]
     facts, torn = cudag_stats(described / "cudag", sorted((described / "provenance").iterdir()))
     assert torn == []
-    assert card_text(CUDAG, facts, SETTINGS, {"trajectories": {"failed": 3}}).endswith(text)
+    assert card_text(
+        CUDAG, facts, SETTINGS, {"trajectories": {"failed": 3}}, described / "cudag"
+    ).endswith(text)
 
 
-def test_a_card_says_that_no_license_is_stated() -> None:
-    assert "no license is stated" in card_text(CUDAG, NOTHING, DatasetSettings(), {})
+def test_a_card_says_that_no_license_is_stated(tmp_path: Path) -> None:
+    assert "no license is stated" in card_text(CUDAG, NOTHING, DatasetSettings(), {}, tmp_path)
 
 
 def test_a_task_in_two_splits_is_a_problem(tmp_path: Path) -> None:
@@ -152,6 +154,6 @@ def test_any_labels_make_a_chart(bars: dict[str, int]) -> None:
     assert image.shape[1] == 640
 
 
-def test_an_empty_dataset_has_a_card() -> None:
-    text = card_text(CUDAG, NOTHING, DatasetSettings(), {})
+def test_an_empty_dataset_has_a_card(tmp_path: Path) -> None:
+    text = card_text(CUDAG, NOTHING, DatasetSettings(), {}, tmp_path)
     assert "configs" not in text

@@ -22,7 +22,6 @@ from demo_pipeline_tests.datasets.builders import (
 )
 
 
-
 def all_lines(out: Path) -> list[dict]:
     return [line for path in sorted(out.glob("*.jsonl")) for line in read_lines(path)]
 

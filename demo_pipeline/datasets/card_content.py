@@ -111,7 +111,7 @@ MESSAGES = CardKind(
         'data = load_dataset(root, "prompt_completion")\n'
         'if data["train"].features["images"].feature == Value("string"):\n'
         "    root = Path(root).resolve()\n"
-        '    data = data.map(lambda row: {"images": [f"{root}/{path}" for path in row["images"]]})\n'
+        '    data = data.map(lambda row: {"images": [f"{root}/{one}" for one in row["images"]]})\n'
         '    data = data.cast_column("images", List(Image()))\n'
         "```\n\n"
         "What trainers have to be told:\n\n"

@@ -108,6 +108,8 @@ def _front_matter(
         "- gui-agents",
     ]
     configs = [line for config in kind.configs for line in _config(config, stats, root)]
+    if configs and configs[0] != "- config_name: default":
+        configs.insert(1, "  default: true")
     return "\n".join(["---", *lines, *(["configs:"] if configs else []), *configs, "---"])
 
 

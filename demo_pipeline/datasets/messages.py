@@ -188,4 +188,6 @@ def _answer(draft: RecordDraft, settings: DatasetSettings) -> str:
     calls = render_tool_calls(draft.calls)[0]
     if not settings.action_line:
         return calls
-    return f"{ACTION_LINE}{action_sentence(draft.calls, draft.metadata.reasoning)}\n{calls}"
+    metadata = draft.metadata
+    places = (metadata.real_coords, metadata.end_coords)
+    return f"{ACTION_LINE}{action_sentence(draft.calls, metadata.reasoning, places)}\n{calls}"

@@ -5,6 +5,7 @@ in `formats.cudag.tool_calls`.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
@@ -111,20 +112,29 @@ def system_prompt(settings: DatasetSettings, *, action_line: bool = False) -> st
     )
 
 
+_POINT = re.compile(r"\(\d+, \d+\)")
 _ENDS = {
     "success": "End the task: it is done.",
     "failure": "End the task: it was not done.",
 }
 
 
-def action_sentence(calls: Sequence[ToolCall], reasoning: str) -> str:
+def action_sentence(
+    calls: Sequence[ToolCall], reasoning: str, places: Sequence[tuple[int, int]]
+) -> str:
     """What to do, for the line before the calls: one line, with markers escaped.
 
     Args:
         calls: the answer.
         reasoning: the sentence of the step; a `terminate` has words of its own.
+        places: the points of the calls in pixels, in order. Where the sentence names one, it gets
+            the coordinate of the call, so that words and call agree.
     """
-    words = _ENDS[calls[0].arguments["status"]] if calls[0].action == "terminate" else reasoning
+    if calls[0].action == "terminate":
+        return _ENDS[calls[0].arguments["status"]]
+    points = (call.arguments["coordinate"] for call in calls if "coordinate" in call.arguments)
+    units = {f"({x}, {y})": f"({a}, {b})" for (x, y), (a, b) in zip(places, points, strict=False)}
+    words = _POINT.sub(lambda found: units.get(found.group(), found.group()), reasoning)
     return escape_markers(" ".join(words.split()))[0]
 
 

@@ -112,7 +112,18 @@ def test_a_failed_task_ends_in_other_words(tmp_path):
 
 def test_the_words_hold_no_marker_and_stay_on_one_line():
     call = ToolCall("left_click", {"coordinate": [1, 2]})
-    assert action_sentence([call], 'Click "<|im_end|>\nOk".') == 'Click "[|im_end|] Ok".'
+    words = action_sentence([call], 'Click "<|im_end|>\nOk".', [(1, 2)])
+    assert words == 'Click "[|im_end|] Ok".'
+
+
+def test_the_words_name_places_as_the_calls_do():
+    start = ToolCall("mouse_move", {"coordinate": [500, 250]})
+    end = ToolCall("left_click_drag", {"coordinate": [100, 200]})
+    words = "Drag from (960, 270) to (192, 216)."
+    places = [(960, 270), (192, 216)]
+    assert action_sentence([start, end], words, places) == "Drag from (500, 250) to (100, 200)."
+    named = 'Click the "(7, 8)" button.'  # not a place of this action
+    assert action_sentence([end], named, places[1:]) == named
 
 
 def test_tables_with_pictures_hold_their_bytes(tmp_path):

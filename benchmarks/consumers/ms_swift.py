@@ -4,14 +4,13 @@ import os
 from pathlib import Path
 
 from reported import lines_of, places, row
+from swift.dataset import load_dataset
+from swift.model import get_processor
+from swift.template import get_template
 
 
 def encode(dataset: str, model: Path) -> tuple[int, int]:
     """The samples that are encoded, and their labels."""
-    from swift.dataset import load_dataset
-    from swift.model import get_processor
-    from swift.template import get_template
-
     data, _ = load_dataset(dataset, use_hf=True, load_from_cache_file=False)
     processor = get_processor(str(model), model_type="qwen2_5_vl")
     template = get_template(processor, max_length=8192, template_type="qwen2_5_vl")

@@ -57,8 +57,8 @@ def train_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
     tokenizer.train_from_iterator(texts, trainer)
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
-        eos_token="<|im_end|>",
-        pad_token="<|endoftext|>",
+        eos_token=SPECIAL[2],
+        pad_token=SPECIAL[0],
         additional_special_tokens=list(SPECIAL[1:]),
     )
 

@@ -157,7 +157,10 @@ CUDAG = CardKind(
         f"{_ROOT}\n"
         "data = load_dataset(root)  # train and val\n"
         'tests = load_dataset(root, "test")\n'
-        "```"
+        "```\n\n"
+        "**LLaMA-Factory**: `dataset_dir` and `media_dir` are this folder, the datasets are those "
+        "of `dataset_info.json`, `default_system` is the text of `system_prompt.txt`, and "
+        "`cutoff_len: 8192`; a screenshot alone is about 2,700 tokens."
     ),
     configs=(
         CardConfig("default", "{split}.jsonl", ("train", "val", "held_out")),

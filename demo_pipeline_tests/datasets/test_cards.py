@@ -1,5 +1,6 @@
 """Dataset cards and charts."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,27 @@ def test_splits_leak_rates_and_exclusions_match_the_files(described: Path) -> No
     assert "| trajectories left out: failed | 3 |" in text
     assert facts.resolutions == {"3840x2160": 8}
     assert facts.actions["type"] == 8 + sum(kind == "type" for kind, _ in TABLE[:9])
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("messages", ("max_length=None", "assistant_only_loss=True", "ROOT_IMAGE_DIR", "ds_type")),
+        ("cudag", ("cutoff_len: 8192", "media_dir", "default_system")),
+    ],
+)
+def test_a_card_says_what_the_trainers_have_to_be_told(
+    described: Path, name: str, told: tuple[str, ...]
+) -> None:
+    assert [words for words in told if words not in card(described, name)[1]] == []
+
+
+@pytest.mark.parametrize("name", ["dataset", "sft", "messages", "cudag"])
+def test_every_configuration_carries_the_hash_of_its_files(described: Path, name: str) -> None:
+    configs = card(described, name)[0]["configs"]
+    hashes = [config["description"] for config in configs]
+    assert all(re.fullmatch("sha256:[0-9a-f]{64}", text) for text in hashes)
+    assert len(set(hashes)) == len(hashes) > 0
 
 
 def test_a_cudag_dataset_with_its_card_is_still_valid(described: Path) -> None:

@@ -19,8 +19,9 @@ STALE := $(shell [ ! -e $(VENV) ] || { [ -e $(BIN)/python ] && { [ ! -e $(BIN)/d
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 PROPERTY_EXAMPLES ?= 3000
+CONSUMERS ?= /tmp/consumers
 
-.PHONY: help setup setup-dev demo demo-s3 ui test fast lock golden code-versions docs notebook property fuzz simulate lint clean clean-store
+.PHONY: help setup setup-dev demo demo-s3 ui test fast lock golden code-versions docs notebook property fuzz simulate consumers lint clean clean-store
 
 help:
 	@echo 'First commands'
@@ -38,6 +39,7 @@ help:
 	@echo '  make property       the actions property test with thousands of examples per platform'
 	@echo '  make fuzz           a million damaged lines and 2,000 damaged logs (some minutes)'
 	@echo '  make simulate       60,000 simulated uploads, with kills and a lost ledger (some minutes)'
+	@echo '  make consumers      hand the datasets to TRL, LLaMA-Factory, Axolotl, ms-swift … (10 GB of packages)'
 	@echo '  make lint           ruff (rules and format) and mypy'
 	@echo '  make lock           write requirements.lock from constraints.txt'
 	@echo '  make setup          install into $(VENV)/'
@@ -129,6 +131,9 @@ fuzz: setup-dev
 
 simulate: setup-dev
 	@$(BIN)/python benchmarks/simulate.py
+
+consumers: setup-dev
+	@$(BIN)/python benchmarks/consumers --scratch "$(CONSUMERS)"
 
 lint: setup-dev
 	@$(BIN)/ruff check

@@ -23,6 +23,10 @@ from pydantic_settings import (
 from demo_pipeline.common.settings_section import PREFIX, Section, refused_names
 
 CONFIG_VARIABLE = f"{PREFIX}CONFIG"  # the only variable with the prefix that is not a setting
+_CALLS_ARE_TEXT = (
+    "calls are the text of the turn; most chat templates and loaders drop structured ones, and"
+    " leave nothing to learn"
+)
 NAME_PART = r"^[A-Za-z0-9_][A-Za-z0-9._]*(-[A-Za-z0-9._]+)*$"  # no `--`, which joins the parts
 
 
@@ -135,12 +139,13 @@ class DatasetSettings(Section):
     RENAMED: ClassVar[Mapping[str, str]] = {
         "images": "image_mode",
         "licence": "license",
-        "message_calls": "tool_call_format",
         "scroll_positive": "cudag_scroll_sign",
         "pixels_per_notch": "cudag_pixels_per_notch",
     }
     REMOVED: ClassVar[Mapping[str, tuple[JsonValue, str]]] = {
         "include_leaky": (False, "use include_avoidable_leaks and include_unavoidable_leaks"),
+        "message_calls": ("text", _CALLS_ARE_TEXT),
+        "tool_call_format": (None, _CALLS_ARE_TEXT),
     }
     UNHASHED: ClassVar[frozenset[str]] = frozenset({"exports"})
 
@@ -180,8 +185,12 @@ class DatasetSettings(Section):
     sft_trees: Literal["path", "object"] = Field(
         "path", description="`ui_tree` of SFT samples: the file's path, or the tree itself"
     )
-    tool_call_format: Literal["text", "structured"] = Field(
-        "text", description="messages: calls as text of the turn, or as its `tool_calls`"
+    action_line: bool = Field(
+        False,
+        description="messages: `Action: …` before the calls, as OSWorld's Qwen3-VL agent asks",
+    )
+    embed_images: bool = Field(
+        False, description="messages: the Parquet files hold the pictures, not only their paths"
     )
     cudag_scroll_sign: Literal["up", "down"] = Field("up", description="of positive `pixels`")
     cudag_scroll_unit: Literal["pixels", "notches"] = Field(

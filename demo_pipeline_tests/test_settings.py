@@ -40,7 +40,6 @@ FORMER = {
     "observation.search_lag_s": "observation.max_clock_offset_s",
     "datasets.images": "datasets.image_mode",
     "datasets.licence": "datasets.license",
-    "datasets.message_calls": "datasets.tool_call_format",
     "datasets.scroll_positive": "datasets.cudag_scroll_sign",
     "datasets.pixels_per_notch": "datasets.cudag_pixels_per_notch",
     "discovery.quiet_seconds": "discovery.stable_seconds",
@@ -50,6 +49,8 @@ REMOVED = {
     "observation.canvas_width": "every screenshot is 1920 x 1080",
     "observation.canvas_height": "every screenshot is 1920 x 1080",
     "datasets.include_leaky": "use include_avoidable_leaks and include_unavoidable_leaks",
+    "datasets.message_calls": "calls are the text of the turn; most chat templates",
+    "datasets.tool_call_format": "calls are the text of the turn; most chat templates",
 }
 TYPED = "4711-unfit"
 # Hashes of the default settings in manifests written before any setting was renamed or removed.
@@ -69,6 +70,7 @@ ADDED: dict[type[Section], set[str]] = {
     DatasetSettings: {
         *("include_avoidable_leaks", "include_unavoidable_leaks", "max_hidden_share", "min_steps"),
         *("exports", "sft_trees"),
+        *("action_line", "embed_images"),
     },
 }
 RECORDED_DATASETS = "9529e8b4b42b711fdefcb0b7eab2521ab61601053894e5845969ca82f1c1a05d"
@@ -199,7 +201,7 @@ class TestNames:
 class TestExports:
     def test_an_unknown_export_is_refused_with_the_list(self) -> None:
         with pytest.raises(ValidationError) as caught:
-            DatasetSettings(exports=("sft", "parquet"))  # type: ignore[arg-type]
+            DatasetSettings(exports=("sft", "parquet"))
         assert "'sft', 'messages' or 'cudag'" in str(caught.value)
 
     def test_the_names_are_those_of_the_registry(self) -> None:
@@ -216,7 +218,8 @@ def recorded_fingerprint(section: Section) -> str:
     values = section.model_dump(mode="json", exclude=ADDED.get(kind, set()))
     for former, name in kind.RENAMED.items():
         values[former] = values.pop(name)
-    values |= {name: value for name, (value, _) in kind.REMOVED.items()}
+    removed = {name: value for name, (value, _) in kind.REMOVED.items()}
+    values |= {name: value for name, value in removed.items() if value is not None}
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
@@ -266,7 +269,8 @@ class TestFingerprint:
             DatasetSettings(),
             DatasetSettings(image_mode="copy"),
             DatasetSettings(license="cc-by-4.0"),
-            DatasetSettings(tool_call_format="structured"),
+            DatasetSettings(action_line=True),
+            DatasetSettings(embed_images=True),
             DatasetSettings(cudag_scroll_sign="down"),
             DatasetSettings(cudag_pixels_per_notch=120),
             DatasetSettings(include_avoidable_leaks=True),

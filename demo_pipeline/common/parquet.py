@@ -172,6 +172,12 @@ def read_table(
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 
+def row_count(path: Path) -> int:
+    """Number of rows of a Parquet file, from its footer."""
+    with pq.ParquetFile(path) as file:
+        return int(file.metadata.num_rows)
+
+
 def _filled(field: pa.Field, value: Any, rows: int) -> pa.Array:
     # `pa.scalar` imports pandas, so not for nulls.
     if value is None:

@@ -19,7 +19,8 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
     RENAMED: ClassVar[Mapping[str, str]] = {}  # former name → name
-    REMOVED: ClassVar[Mapping[str, tuple[JsonValue, str]]] = {}  # name → its value, why it is gone
+    # name → its value, why it is gone; None for a name that never was in a hash
+    REMOVED: ClassVar[Mapping[str, tuple[JsonValue, str]]] = {}
     UNHASHED: ClassVar[frozenset[str]] = frozenset()  # they change no byte of any one output
 
     def fingerprint(self) -> str:
@@ -32,7 +33,8 @@ class Section(BaseModel):
         for former, name in self.RENAMED.items():
             if name in values:
                 values[former] = values.pop(name)
-        values |= {name: value for name, (value, _) in self.REMOVED.items()}
+        removed = {name: value for name, (value, _) in self.REMOVED.items()}
+        values |= {name: value for name, value in removed.items() if value is not None}
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 

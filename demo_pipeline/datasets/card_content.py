@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from demo_pipeline.datasets.cards import CARD, CardKind, card_text
+from demo_pipeline.datasets.cards import CARD, CardConfig, CardKind, card_text
 from demo_pipeline.datasets.charts import write_charts
 from demo_pipeline.datasets.dataset_stats import (
     DatasetStats,
@@ -22,10 +22,6 @@ from demo_pipeline.datasets.prompts import scroll_rule
 from demo_pipeline.settings import DatasetSettings
 
 Counts = Mapping[str, Mapping[str, int]]
-_DECODING = (
-    "`images` holds paths below this folder. To let `datasets` decode the images (this needs "
-    "Pillow):"
-)
 _ROOT = 'root = "the path of this folder"'
 
 INDEX = CardKind(
@@ -51,7 +47,18 @@ INDEX = CardKind(
         "import duckdb\n\n"
         "duckdb.sql(\"SELECT action_type, count(*) FROM 'steps.parquet' GROUP BY 1\")\n"
         "```\n\n"
+        "The same tables with `datasets`:\n\n"
+        "```python\n"
+        "from datasets import load_dataset\n\n"
+        'root = "the path of this folder"\n'
+        'trajectories = load_dataset(root, "trajectories")["train"]\n'
+        'steps = load_dataset(root, "steps")["train"]\n'
+        "```\n\n"
         "`demo-pipeline validate .` checks the dataset; `demo-pipeline stats` shows its statistics."
+    ),
+    configs=tuple(
+        CardConfig(name, f"{name}.parquet", splits=())
+        for name in ("trajectories", "steps", "hidden_actions")
     ),
 )
 SFT = CardKind(
@@ -78,34 +85,54 @@ SFT = CardKind(
         'action = json.loads(data["train"][0]["action"])\n'
         "```"
     ),
-    data="{split}.parquet",
+    configs=(CardConfig("default", "{split}.parquet"),),
 )
 MESSAGES = CardKind(
     title="messages",
     about=(
-        "The steps as chats, in the form that TRL and Axolotl document for vision models: "
-        "`messages` of role and content, where content is a list of image and text parts, and "
-        "`images`. The answer consists of calls of the `computer_use` tool; coordinates run from 0 "
-        "to 1000. `messages.schema.json` is the JSON Schema of a line."
+        "The steps as chats of a vision model. The answer consists of calls of the `computer_use` "
+        "tool as text; coordinates run from 0 to 1000. In the JSON Lines the user's content is a "
+        "list of parts and the image part names its file, as qwen-vl-utils and ms-swift read it. "
+        "In the tables every content is text and `images` is a list: `messages` for Axolotl, "
+        "ms-swift and TRL, `prompt` and `completion` for TRL."
     ),
     unit="records",
     files=(
         ("train.jsonl, val.jsonl, test.jsonl", "one record per line (held_out.jsonl if any)"),
-        ("train.parquet, val.parquet, test.parquet", "the same records as typed columns"),
+        ("train.parquet, val.parquet, test.parquet", "the same as `messages` and `images`"),
+        ("prompt_completion/", "the same as `prompt`, `completion` and `images`, by split"),
         ("messages.schema.json", "the JSON Schema of a line"),
         ("trajectories/<id>/", "the screenshots whose paths the records hold"),
     ),
     loading=(
-        f"{_DECODING}\n\n"
+        "`images` holds paths below this folder, or the pictures themselves "
+        "(`datasets.embed_images`). These lines load both, from any working directory (they need "
+        "Pillow); with the default loss of TRL only the answer is learnt:\n\n"
         "```python\n"
-        "from datasets import Image, List, load_dataset\n\n"
+        "from pathlib import Path\n"
+        "from datasets import Image, List, Value, load_dataset\n\n"
         f"{_ROOT}\n"
-        "data = load_dataset(root)\n"
-        'data = data.map(lambda row: {"images": [f"{root}/{path}" for path in row["images"]]})\n'
-        'data = data.cast_column("images", List(Image()))\n'
-        "```"
+        'data = load_dataset(root, "prompt_completion")\n'
+        'if data["train"].features["images"].feature == Value("string"):\n'
+        "    root = Path(root).resolve()\n"
+        '    data = data.map(lambda row: {"images": [f"{root}/{one}" for one in row["images"]]})\n'
+        '    data = data.cast_column("images", List(Image()))\n'
+        "```\n\n"
+        "What trainers have to be told:\n\n"
+        "- **TRL**: `SFTConfig(max_length=None)`; the default of 1024 tokens cuts the screenshot's "
+        "tokens. With the configuration `default` (`messages`) all tokens become labels unless "
+        "`assistant_only_loss=True`.\n"
+        "- **Axolotl**: `train.jsonl` with `ds_type: json` and `type: chat_template`, started in "
+        "this folder; `sequence_len: 8192`, `skip_prepare_dataset: true`, "
+        "`remove_unused_columns: false`, `sample_packing: false`.\n"
+        "- **ms-swift**: `--dataset train.jsonl` with `ROOT_IMAGE_DIR` set to this folder, and "
+        "`--max_length 8192`.\n"
+        "- **LLaMA-Factory** reads the CUDAG dataset, with `cutoff_len: 8192`."
     ),
-    data="{split}.parquet",
+    configs=(
+        CardConfig("default", "{split}.parquet"),
+        CardConfig("prompt_completion", "prompt_completion/{split}.parquet"),
+    ),
 )
 CUDAG = CardKind(
     title="CUDAG",
@@ -134,10 +161,15 @@ CUDAG = CardKind(
         f"{_ROOT}\n"
         "data = load_dataset(root)  # train and val\n"
         'tests = load_dataset(root, "test")\n'
-        "```"
+        "```\n\n"
+        "**LLaMA-Factory**: `dataset_dir` and `media_dir` are this folder, the datasets are those "
+        "of `dataset_info.json`, `default_system` is the text of `system_prompt.txt`, and "
+        "`cutoff_len: 8192`; a screenshot alone is about 2,700 tokens."
     ),
-    data="{split}.jsonl",
-    test="test/test.json",
+    configs=(
+        CardConfig("default", "{split}.jsonl", ("train", "val", "held_out")),
+        CardConfig("test", "test/test.json", ("test",)),
+    ),
 )
 
 
@@ -184,5 +216,5 @@ def _describe(
     out: Path, kind: CardKind, stats: DatasetStats, settings: DatasetSettings, left_out: Counts
 ) -> DatasetStats:
     write_charts(out, stats)
-    (out / CARD).write_text(card_text(kind, stats, settings, left_out), encoding="utf-8")
+    (out / CARD).write_text(card_text(kind, stats, settings, left_out, out), encoding="utf-8")
     return stats

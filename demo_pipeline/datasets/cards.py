@@ -4,11 +4,15 @@ Belongs here: the parts that every card has. What differs between the datasets i
 The numbers come from `dataset_stats`; a card never shows text that a person typed.
 """
 
+import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from demo_pipeline import __version__
+from demo_pipeline.common.hashing import read_digest
+from demo_pipeline.common.parquet import row_count
 from demo_pipeline.datasets.charts import CHARTS_FOLDER
 from demo_pipeline.datasets.dataset_stats import DatasetStats
 from demo_pipeline.settings import DatasetSettings
@@ -16,6 +20,21 @@ from demo_pipeline.settings import DatasetSettings
 CARD = "README.md"
 _MOST_ROWS = 20
 _CHARTS = ("actions", "lengths", "applications", "resolutions", "splits")
+
+
+@dataclass(frozen=True, slots=True)
+class CardConfig:
+    """A configuration that `load_dataset` finds in the card; the first of a card is its default.
+
+    Attributes:
+        name: of the configuration.
+        path: of its file; with `{split}` for the name of a split when it has a file per split.
+        splits: the splits that it may have; none: a table without splits, which loads as `train`.
+    """
+
+    name: str
+    path: str
+    splits: tuple[str, ...] = ("train", "val", "test", "held_out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +47,7 @@ class CardKind:
         unit: what is counted: steps, samples or records.
         files: (name, content) of the files.
         loading: how to load the dataset, as Markdown.
-        data: path of a split's file with `{split}` for the name; empty when there are no splits.
-        test: path of the test split's file when it differs from `data`.
+        configs: what `load_dataset` can load.
     """
 
     title: str
@@ -37,8 +55,7 @@ class CardKind:
     unit: str
     files: Sequence[tuple[str, str]]
     loading: str
-    data: str = ""
-    test: str = ""
+    configs: Sequence[CardConfig]
 
 
 def card_text(
@@ -46,6 +63,7 @@ def card_text(
     stats: DatasetStats,
     settings: DatasetSettings,
     left_out: Mapping[str, Mapping[str, int]],
+    root: Path,
 ) -> str:
     """The text of a card.
 
@@ -54,10 +72,11 @@ def card_text(
         stats: what is in it.
         settings: the settings that it was made with; they name the license.
         left_out: how many were left out, by unit (trajectories, samples …) and reason.
+        root: the dataset's folder, with the files that the configurations name.
     """
     name = settings.name_prefix
     parts = [
-        _front_matter(kind, stats, settings),
+        _front_matter(kind, stats, settings, root),
         f"# {name}: {kind.title}",
         kind.about,
         "## How it was made",
@@ -78,7 +97,9 @@ def card_text(
     return "\n\n".join(parts) + "\n"
 
 
-def _front_matter(kind: CardKind, stats: DatasetStats, settings: DatasetSettings) -> str:
+def _front_matter(
+    kind: CardKind, stats: DatasetStats, settings: DatasetSettings, root: Path
+) -> str:
     lines = [
         f"license: {_yaml(settings.license)}",
         f"pretty_name: {_yaml(f'{settings.name_prefix}: {kind.title}')}",
@@ -86,23 +107,31 @@ def _front_matter(kind: CardKind, stats: DatasetStats, settings: DatasetSettings
         "- computer-use",
         "- gui-agents",
     ]
-    default = {split: kind.data for split in stats.splits if split != "test" or not kind.test}
-    tests = {split: kind.test for split in stats.splits if split not in default}
-    if kind.data and stats.splits:
-        lines.append("configs:")
-        lines += [*_config("default", default), *_config("test", tests)]
-    return "\n".join(["---", *lines, "---"])
+    configs = [line for config in kind.configs for line in _config(config, stats, root)]
+    if configs and configs[0] != "- config_name: default":
+        configs.insert(1, "  default: true")
+    return "\n".join(["---", *lines, *(["configs:"] if configs else []), *configs, "---"])
 
 
-def _config(name: str, paths: Mapping[str, str]) -> list[str]:
-    if not paths:
+def _config(config: CardConfig, stats: DatasetStats, root: Path) -> list[str]:
+    """The lines of a configuration; none when it has no row, which `datasets` cannot load.
+
+    `datasets` keys its cache by the folder's name and these lines, not by the data. The hash makes
+    it read the files again when they have changed.
+    """
+    names = [name for name in stats.splits if name in config.splits]
+    names = names if config.splits else ["train"]
+    paths = {name: config.path.format(split=name) for name in names}
+    if not paths or (not config.splits and not row_count(root / config.path)):
         return []
+    digest = hashlib.sha256()
+    for path in paths.values():
+        digest.update(read_digest(root / path).sha256.encode())
     files = [
-        line
-        for split, path in paths.items()
-        for line in (f"  - split: {split}", f"    path: {path.format(split=split)}")
+        line for name, path in paths.items() for line in (f"  - split: {name}", f"    path: {path}")
     ]
-    return [f"- config_name: {name}", "  data_files:", *files]
+    described = f'  description: "sha256:{digest.hexdigest()}"'
+    return [f"- config_name: {config.name}", described, "  data_files:", *files]
 
 
 def _yaml(text: str) -> str:

@@ -1,7 +1,7 @@
 """Exports the CUDAG records as chats: messages of role and content.
 
-Belongs here: what a line holds. Screenshots are named by their path in the dataset. The format is
-described in `formats.messages`.
+Belongs here: what a line and the rows hold. The format is described in `formats.messages`; why the
+rows differ from the line, in docs/trainers.md.
 """
 
 import json
@@ -25,35 +25,59 @@ from demo_pipeline.datasets.export_loop import (
     export_records,
     plan_export,
 )
-from demo_pipeline.datasets.prompts import system_prompt, tool_schema
+from demo_pipeline.datasets.prompts import action_sentence, system_prompt
 from demo_pipeline.datasets.provenance import ProvenanceRow
 from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory
 from demo_pipeline.datasets.split_files import FileRecord, SplitFiles, replace_surrogates
 from demo_pipeline.datasets.splits import Split
-from demo_pipeline.formats.cudag.tool_calls import render_json, render_tool_calls
+from demo_pipeline.formats.cudag.tool_calls import ACTION_LINE, render_tool_calls
 from demo_pipeline.formats.desktopd.reader import Trajectory
 from demo_pipeline.formats.messages.models import SCHEMA_FILE, committed_schema
 from demo_pipeline.settings import DatasetSettings
 
-_PART = pa.struct([("type", pa.string()), ("text", pa.string())])
-_FUNCTION = pa.struct([("name", pa.string()), ("arguments", pa.string())])
-_CALL = pa.struct([("type", pa.string()), ("function", _FUNCTION)])
+PROMPT_COMPLETION = "prompt_completion"  # the folder of TRL's rows
+_PICTURES_IN_MEMORY = 16  # rows; a PNG of the canvas is about 0.7 MB
+_TURNS = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
+_PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+_IDENTITY = (
+    ("id", pa.string()),
+    ("trajectory_id", pa.string()),
+    ("step_index", pa.int32()),
+    ("application", pa.string()),
+    ("task_type", pa.string()),
+)
 
 
 def messages_table_schema(settings: DatasetSettings) -> pa.Schema:
-    """The schema of the Parquet files: the keys of a line as typed columns."""
-    turn = [("role", pa.string()), ("content", pa.list_(_PART))]
-    turn += [("tool_calls", pa.list_(_CALL))] if _structured(settings) else []
-    columns = [
-        ("id", pa.string()),
-        ("trajectory_id", pa.string()),
-        ("step_index", pa.int32()),
-        ("application", pa.string()),
-        ("task_type", pa.string()),
-        ("messages", pa.list_(pa.struct(turn))),
-        ("images", pa.list_(pa.string())),
-    ]
-    return pa.schema([*columns, ("tools", pa.string())] if _structured(settings) else columns)
+    """The schema of `<split>.parquet`: a chat whose content is text, and its pictures."""
+    return _table_schema([("messages", _TURNS)], settings)
+
+
+def prompt_completion_schema(settings: DatasetSettings) -> pa.Schema:
+    """The schema of `prompt_completion/<split>.parquet`: the chat without and with the answer."""
+    return _table_schema([("prompt", _TURNS), ("completion", _TURNS)], settings)
+
+
+def _table_schema(chat: Sequence[tuple[str, pa.DataType]], settings: DatasetSettings) -> pa.Schema:
+    picture = _PICTURE if settings.embed_images else pa.string()
+    schema = pa.schema([*_IDENTITY, *chat, ("images", pa.list_(picture))])
+    if not settings.embed_images:
+        return schema
+    # `datasets` decodes pictures only if this names them as pictures.
+    features = {field.name: _feature(field.type) for field in schema}
+    note = json.dumps({"info": {"features": features}})
+    return schema.with_metadata({"huggingface": note})
+
+
+def _feature(kind: pa.DataType) -> dict[str, Any]:
+    """A type of Arrow as `datasets` writes it into a schema."""
+    if kind == _PICTURE:
+        return {"_type": "Image"}
+    if pa.types.is_list(kind):
+        return {"feature": _feature(kind.value_type), "_type": "List"}
+    if pa.types.is_struct(kind):
+        return {field.name: _feature(field.type) for field in kind}
+    return {"dtype": str(kind), "_type": "Value"}
 
 
 def build_messages(
@@ -61,28 +85,44 @@ def build_messages(
 ) -> ExportSummary:
     """Write `train`, `val`, `test` (and `held_out`) as JSON Lines and Parquet, and the schema.
 
-    The same steps, prompts and splits as the CUDAG dataset.
+    The same steps, prompts and splits as the CUDAG dataset. `prompt_completion/` has the same
+    records again as TRL's rows.
 
     Args:
         trajectories: committed and valid ones, in any order.
         out: directory to write into; it is created.
-        settings: what takes part, the splits, and `tool_call_format`.
+        settings: what takes part, the splits, `action_line` and `embed_images`.
     """
     plan = plan_export(trajectories, settings)
-    with SplitFiles(out, messages_table_schema(settings)) as files:
-        summary = export_records(plan, MessagesExporter(files, settings))
+    rows = _PICTURES_IN_MEMORY if settings.embed_images else 512
+    with (
+        SplitFiles(out, messages_table_schema(settings), rows_in_memory=rows) as chats,
+        SplitFiles(
+            out / PROMPT_COMPLETION,
+            prompt_completion_schema(settings),
+            json_lines=False,
+            rows_in_memory=rows,
+        ) as pairs,
+    ):
+        summary = export_records(plan, MessagesExporter(chats, pairs, settings))
     dump_json(out / SCHEMA_FILE, committed_schema())
     return summary
 
 
 @dataclass(frozen=True, slots=True)
 class MessagesExporter:
-    """Makes a chat of every CUDAG record; see `export_loop.Exporter`."""
+    """Makes a chat of every CUDAG record; see `export_loop.Exporter`.
+
+    Attributes:
+        chats: the files of lines, and of rows with `messages`.
+        pairs: the files of rows with `prompt` and `completion`.
+    """
 
     unit: ClassVar[str] = "samples"
     exclusions: ClassVar[Sequence[str]] = DRAFT_EXCLUSIONS
     provenance_columns: ClassVar[Sequence[str]] = PROVENANCE_COLUMNS
-    files: SplitFiles
+    chats: SplitFiles
+    pairs: SplitFiles
     settings: DatasetSettings
 
     @property
@@ -98,69 +138,58 @@ class MessagesExporter:
             if isinstance(draft, Excluded):
                 yield draft
             else:
-                line = message_line(draft, candidate, self.settings)
-                files = {line["images"][0]: draft.screenshot}
-                yield FileRecord(line, line, draft.prompt, draft.screenshot, files)
+                line, row = chat_of(draft, candidate, self.settings)
+                files = {row["images"][0]: draft.screenshot}
+                yield FileRecord(line, row, draft.prompt, draft.screenshot, files)
 
     def write(self, split: Split, record: FileRecord) -> None:
         """Add a chat to the files."""
-        self.files.write(split, record.line, record.row)
-        self.files.link_files(record.files)
+        row = record.row
+        if self.settings.embed_images:
+            (path,) = row["images"]
+            row = {**row, "images": [{"bytes": record.screenshot.read_bytes(), "path": path}]}
+        self.chats.write(split, record.line, row)
+        self.chats.link_files(record.files)
+        asked, answered = row["messages"][:-1], row["messages"][-1:]
+        self.pairs.write(split, record.line, {**row, "prompt": asked, "completion": answered})
 
 
-def message_line(
+def chat_of(
     draft: RecordDraft, candidate: Candidate, settings: DatasetSettings
-) -> dict[str, Any]:
-    """A record as the export writes it; see `formats.messages.MessagesRecord`."""
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A record as a line (`formats.messages.MessagesRecord`) and as a row of the table.
+
+    The line names the picture in the chat, the row beside it: TRL and ms-swift refuse both at once,
+    and Axolotl would show the picture twice.
+    """
     path = draft.screenshot.relative_to(candidate.source.path).as_posix()
-    line = {
+    image = f"trajectories/{candidate.source.id}/{path}"
+    identity = {
         "id": draft.id,
         "trajectory_id": replace_surrogates(draft.metadata.trajectory_id),
         "step_index": draft.metadata.step_index,
         "application": replace_surrogates(draft.metadata.application),
         "task_type": draft.metadata.task_type,
-        "messages": [
-            {"role": "system", "content": [_text(message_prompt(settings))]},
-            {"role": "user", "content": [{"type": "image"}, _text(draft.prompt)]},
-            _structured_answer(draft) if _structured(settings) else _text_answer(draft),
-        ],
-        "images": [f"trajectories/{candidate.source.id}/{path}"],
     }
-    tools = json.dumps([tool_schema(settings)], ensure_ascii=False)
-    return line | ({"tools": tools} if _structured(settings) else {})
+    asked, answer = replace_surrogates(draft.prompt), replace_surrogates(_answer(draft, settings))
+    parts = [{"type": "image", "image": image}, {"type": "text", "text": asked}]
+    row = {**identity, "messages": _turns(asked, answer, settings), "images": [image]}
+    return {**identity, "messages": _turns(parts, answer, settings)}, row
 
 
-def message_prompt(settings: DatasetSettings) -> str:
-    """The system prompt, without the tool when calls are structured.
-
-    The chat template then adds the tool and how to call it.
-    """
-    prompt = system_prompt(settings)
-    return prompt.partition("\n\nThere is one tool:")[0] if _structured(settings) else prompt
-
-
-def _structured(settings: DatasetSettings) -> bool:
-    return settings.tool_call_format == "structured"
-
-
-def _text(text: str) -> dict[str, str]:
-    return {"type": "text", "text": replace_surrogates(text)}
-
-
-def _text_answer(draft: RecordDraft) -> dict[str, Any]:
-    return {"role": "assistant", "content": [_text(render_tool_calls(draft.calls)[0])]}
-
-
-def _structured_answer(draft: RecordDraft) -> dict[str, Any]:
-    functions = [call.as_dict() for call in draft.calls]
-    calls = [
-        {
-            "type": "function",
-            "function": {
-                "name": function["name"],
-                "arguments": replace_surrogates(render_json(function["arguments"])[0]),
-            },
-        }
-        for function in functions
+def _turns(asked: object, answer: str, settings: DatasetSettings) -> list[dict[str, Any]]:
+    prompt = system_prompt(settings, action_line=settings.action_line)
+    return [
+        {"role": "system", "content": prompt},
+        {"role": "user", "content": asked},
+        {"role": "assistant", "content": answer},
     ]
-    return {"role": "assistant", "content": [], "tool_calls": calls}
+
+
+def _answer(draft: RecordDraft, settings: DatasetSettings) -> str:
+    calls = render_tool_calls(draft.calls)[0]
+    if not settings.action_line:
+        return calls
+    metadata = draft.metadata
+    places = (metadata.real_coords, metadata.end_coords)
+    return f"{ACTION_LINE}{action_sentence(draft.calls, metadata.reasoning, places)}\n{calls}"

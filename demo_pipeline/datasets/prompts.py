@@ -5,12 +5,14 @@ in `formats.cudag.tool_calls`.
 """
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
 from demo_pipeline.datasets.hidden_actions import HiddenAction, HiddenReason
 from demo_pipeline.formats.cudag.tool_calls import (
+    ACTION_LINE,
     RU_MAX,
     TOOL_NAME,
     ToolCall,
@@ -46,6 +48,13 @@ _ACTIONS = {
 def units_per_notch(settings: DatasetSettings) -> int:
     """What `pixels` is for one notch of the wheel."""
     return 1 if settings.cudag_scroll_unit == "notches" else settings.cudag_pixels_per_notch
+
+
+_CALLS_ONLY = "Answer with nothing but tool calls"
+_WORDS_FIRST = (
+    f"Answer with one line that begins with `{ACTION_LINE.strip()}` and says in a few words what to"
+    " do, and then with nothing but tool calls"
+)
 
 
 def scroll_rule(settings: DatasetSettings) -> str:
@@ -94,8 +103,13 @@ def tool_schema(settings: DatasetSettings) -> dict[str, Any]:
     return {"type": "function", "function": described}
 
 
-def system_prompt(settings: DatasetSettings) -> str:
-    """The system prompt of every record: the tool, the coordinates and how to answer."""
+def system_prompt(settings: DatasetSettings, *, action_line: bool = False) -> str:
+    """The system prompt of every record: the tool, the coordinates and how to answer.
+
+    Args:
+        settings: what the sign of a scroll means.
+        action_line: whether answers begin with a line of words; see `action_sentence`.
+    """
     schema = json.dumps(tool_schema(settings), ensure_ascii=False)
     return (
         "You operate a computer for a person. You are shown the screen, the task and what was done "
@@ -104,9 +118,35 @@ def system_prompt(settings: DatasetSettings) -> str:
         f"top left corner, [{RU_MAX}, {RU_MAX}] the bottom right. In scroll actions "
         f"{scroll_rule(settings)}.\n\n"
         f"There is one tool:\n<tools>\n{schema}\n</tools>\n\n"
-        "Answer with nothing but tool calls, each in this form:\n"
+        f"{_WORDS_FIRST if action_line else _CALLS_ONLY}, each in this form:\n"
         f'<tool_call>\n{{"name": "{TOOL_NAME}", "arguments": {{"action": ...}}}}\n</tool_call>'
     )
+
+
+_POINT = re.compile(r"\(\d+, \d+\)")
+_ENDS = {
+    "success": "End the task: it is done.",
+    "failure": "End the task: it was not done.",
+}
+
+
+def action_sentence(
+    calls: Sequence[ToolCall], reasoning: str, places: Sequence[tuple[int, int]]
+) -> str:
+    """What to do, for the line before the calls: one line, with markers escaped.
+
+    Args:
+        calls: the answer.
+        reasoning: the sentence of the step; a `terminate` has words of its own.
+        places: the points of the calls in pixels, in order. Where the sentence names one, it gets
+            the coordinate of the call, so that words and call agree.
+    """
+    if calls[0].action == "terminate":
+        return _ENDS[calls[0].arguments["status"]]
+    points = (call.arguments["coordinate"] for call in calls if "coordinate" in call.arguments)
+    units = {f"({x}, {y})": f"({a}, {b})" for (x, y), (a, b) in zip(places, points, strict=False)}
+    words = _POINT.sub(lambda found: units.get(found.group(), found.group()), reasoning)
+    return escape_markers(" ".join(words.split()))[0]
 
 
 def history_line(number: int, calls: Sequence[ToolCall], note: str) -> str:

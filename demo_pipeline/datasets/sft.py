@@ -79,7 +79,7 @@ def build_sft(
         settings: what takes part, and the splits.
     """
     plan = plan_export(trajectories, settings)
-    with SplitFiles(out, SFT_SCHEMA, "samples", _BATCH_CHARACTERS) as files:
+    with SplitFiles(out, SFT_SCHEMA, "samples", batch_characters=_BATCH_CHARACTERS) as files:
         return export_records(plan, SftExporter(files, settings))
 
 

@@ -20,7 +20,6 @@ from demo_pipeline.common.parquet import TableWriter
 from demo_pipeline.datasets.splits import Split
 
 ALWAYS_WRITTEN = (Split.TRAIN, Split.VAL, Split.TEST)
-_ROWS_IN_MEMORY = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +65,8 @@ class SplitFiles:
         schema: schema of the Parquet files.
         combined: stem of the files that hold all splits; empty for no such files.
         batch_characters: number of characters of text that end a row group; None: no limit.
+        json_lines: whether the JSON Lines are written beside the tables.
+        rows_in_memory: rows of a table that are held in memory and become a row group.
     """
 
     def __init__(
@@ -73,10 +74,14 @@ class SplitFiles:
         out: Path,
         schema: pa.Schema,
         combined: str = "",
+        *,
         batch_characters: int | None = None,
+        json_lines: bool = True,
+        rows_in_memory: int = 512,
     ) -> None:
         self._out, self._schema, self._combined = out, schema, combined
         self._batch_characters = batch_characters
+        self._json_lines, self._rows_in_memory = json_lines, rows_in_memory
         self._stack = ExitStack()
         self._tables: dict[str, TableWriter] = {}
         self._lines: dict[str, TextIO] = {}
@@ -88,13 +93,14 @@ class SplitFiles:
         return self
 
     def _open(self, stem: str) -> None:
-        path = self._out / f"{stem}.jsonl"
-        file = path.open("w", encoding="utf-8", errors="replace", newline="\n")
-        self._lines[stem] = self._stack.enter_context(file)
+        if self._json_lines:
+            path = self._out / f"{stem}.jsonl"
+            file = path.open("w", encoding="utf-8", errors="replace", newline="\n")
+            self._lines[stem] = self._stack.enter_context(file)
         table = TableWriter(
             self._out / f"{stem}.parquet",
             self._schema,
-            _ROWS_IN_MEMORY,
+            self._rows_in_memory,
             batch_characters=self._batch_characters,
         )
         self._tables[stem] = self._stack.enter_context(table)
@@ -105,7 +111,8 @@ class SplitFiles:
             self._open(split)
         text = json_text(line) + "\n"
         for stem in (split, *([self._combined] if self._combined else [])):
-            self._lines[stem].write(text)
+            if self._json_lines:
+                self._lines[stem].write(text)
             self._tables[stem].append_row(row)
 
     def link_files(self, files: Mapping[str, Path]) -> None:

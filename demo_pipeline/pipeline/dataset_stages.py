@@ -57,8 +57,8 @@ SFT_STAGE = DatasetStage(
 MESSAGES_STAGE = DatasetStage(
     name="messages_dataset",
     output="messages",
-    description="The same steps as chat messages with role and content, image and text parts, as "
-    "TRL and Axolotl read them. The splits are those of the other exports.",
+    description="The same steps as chats: lines as qwen-vl-utils and ms-swift read them, tables as "
+    "TRL, Axolotl and ms-swift do. The splits are those of the other exports.",
     kinds=frozenset({"json", "parquet"}),
     code_version=_CODE_VERSION,
     section=lambda settings: settings.datasets,
@@ -66,7 +66,7 @@ MESSAGES_STAGE = DatasetStage(
     checks=(
         Check(
             "messages_schema",
-            "Every line fits the schema; roles alternate, parts match images, calls parse.",
+            "Every line fits the schema; roles alternate, images open, calls parse.",
             builds.verify_messages,
         ),
     ),

@@ -1,5 +1,6 @@
 """Dataset cards and charts."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,27 @@ def test_splits_leak_rates_and_exclusions_match_the_files(described: Path) -> No
     assert facts.actions["type"] == 8 + sum(kind == "type" for kind, _ in TABLE[:9])
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("messages", ("max_length=None", "assistant_only_loss=True", "ROOT_IMAGE_DIR", "ds_type")),
+        ("cudag", ("cutoff_len: 8192", "media_dir", "default_system")),
+    ],
+)
+def test_a_card_says_what_the_trainers_have_to_be_told(
+    described: Path, name: str, told: tuple[str, ...]
+) -> None:
+    assert [words for words in told if words not in card(described, name)[1]] == []
+
+
+@pytest.mark.parametrize("name", ["dataset", "sft", "messages", "cudag"])
+def test_every_configuration_carries_the_hash_of_its_files(described: Path, name: str) -> None:
+    configs = card(described, name)[0]["configs"]
+    hashes = [config["description"] for config in configs]
+    assert all(re.fullmatch("sha256:[0-9a-f]{64}", text) for text in hashes)
+    assert len(set(hashes)) == len(hashes) > 0
+
+
 def test_a_cudag_dataset_with_its_card_is_still_valid(described: Path) -> None:
     front, text = card(described, "cudag")
     assert errors(validate_cudag(described / "cudag")) == []
@@ -107,7 +129,11 @@ def test_a_cudag_dataset_with_its_card_is_still_valid(described: Path) -> None:
     facts, torn = cudag_stats(described / "cudag", sorted((described / "provenance").iterdir()))
     assert torn == []
     assert card_text(
-        cudag_card(SETTINGS), facts, SETTINGS, {"trajectories": {"failed": 3}}
+        cudag_card(SETTINGS),
+        facts,
+        SETTINGS,
+        {"trajectories": {"failed": 3}},
+        described / "cudag",
     ).endswith(text)
 
 
@@ -119,8 +145,8 @@ def test_the_card_of_cudag_says_what_the_numbers_of_a_scroll_mean(described: Pat
     assert "counts notches of the wheel" in cudag_card(notches).about
 
 
-def test_a_card_says_that_no_license_is_stated() -> None:
-    assert "no license is stated" in card_text(CUDAG, NOTHING, DatasetSettings(), {})
+def test_a_card_says_that_no_license_is_stated(tmp_path: Path) -> None:
+    assert "no license is stated" in card_text(CUDAG, NOTHING, DatasetSettings(), {}, tmp_path)
 
 
 def test_a_task_in_two_splits_is_a_problem(tmp_path: Path) -> None:
@@ -165,6 +191,6 @@ def test_any_labels_make_a_chart(bars: dict[str, int]) -> None:
     assert image.shape[1] == 640
 
 
-def test_an_empty_dataset_has_a_card() -> None:
-    text = card_text(CUDAG, NOTHING, DatasetSettings(), {})
+def test_an_empty_dataset_has_a_card(tmp_path: Path) -> None:
+    text = card_text(CUDAG, NOTHING, DatasetSettings(), {}, tmp_path)
     assert "configs" not in text

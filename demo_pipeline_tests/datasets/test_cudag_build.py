@@ -113,6 +113,7 @@ def test_a_model_that_never_drags_fails_the_test_of_a_drag(tmp_path):
     test, _ = read_tests(out / "test" / "test.json")
     assert test.expected_action.arguments["action"] == "left_click_drag"
     drawn = cv2.imread(str(out / "test" / "annotated" / "demo_000_annotated.png"))
+    assert drawn is not None
     assert drawn[540, 960].tolist() == [0, 0, 255]
 
 

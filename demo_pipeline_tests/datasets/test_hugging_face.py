@@ -1,7 +1,8 @@
-"""Loading the exports with `datasets`: every split, any mix of action types."""
+"""Loading the exports with `datasets`: every configuration, any mix of action types."""
 
 import json
 import re
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,19 +10,47 @@ from typing import Any
 import cv2
 import pytest
 
-from demo_pipeline.datasets.card_content import describe_cudag, describe_messages, describe_sft
+from demo_pipeline.datasets.card_content import (
+    describe_cudag,
+    describe_index,
+    describe_messages,
+    describe_sft,
+)
 from demo_pipeline.datasets.cudag_build import build_cudag
+from demo_pipeline.datasets.index import build_index
 from demo_pipeline.datasets.messages import build_messages
+from demo_pipeline.datasets.selection import DatasetTrajectory
 from demo_pipeline.datasets.sft import build_sft
 from demo_pipeline.settings import DatasetSettings
-from demo_pipeline_tests.datasets.builders import TABLE, make_trajectory, read_lines
+from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, read_lines
 
 BUILD = {
     "sft": (build_sft, describe_sft),
     "messages": (build_messages, describe_messages),
     "cudag": (build_cudag, describe_cudag),
 }
-STYLES = ("text", "structured")
+CONFIGS = {
+    "dataset": ("trajectories", "steps", "hidden_actions"),
+    "sft": ("default",),
+    "messages": ("default", "prompt_completion"),
+    "embedded": ("default", "prompt_completion"),
+    "cudag": ("default", "test"),
+}
+EMBEDDED = DatasetSettings(embed_images=True)
+
+
+def build_all(root: Path, demos: list[DatasetTrajectory]) -> None:
+    """Every export with its card, and the messages once more with pictures in the tables."""
+    provenance = [demo.provenance for demo in demos]
+    build_index(demos, root / "dataset", DatasetSettings(), ("demo_pipeline", "0"))
+    describe_index(root / "dataset", DatasetSettings())
+    for name, (build, describe) in BUILD.items():
+        build(demos, root / name, DatasetSettings())
+        describe(root / name, DatasetSettings(), provenance, {})
+    build_messages(demos, root / "embedded", EMBEDDED)
+    describe_messages(root / "embedded", EMBEDDED, provenance, {})
+    for name in ("dataset", "sft", "messages", "embedded"):
+        (root / name / "trajectories").symlink_to(root / "trajectories")
 
 
 @pytest.fixture(scope="module")
@@ -44,18 +73,11 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
         make_trajectory(root, f"demo_{number}", [step], instruction=f"Task {number}", shade=number)
         for number, step in enumerate(TABLE)
     ]
-    provenance = [demo.provenance for demo in demos]
-    for name, (build, describe) in BUILD.items():
-        build(demos, root / name, DatasetSettings())
-        describe(root / name, DatasetSettings(), provenance, {})
-    for style in STYLES:
-        settings = DatasetSettings(tool_call_format=style)
-        build_messages(demos, root / style, settings)
-        describe_messages(root / style, settings, provenance, {})
+    build_all(root, demos)
     return root
 
 
-@pytest.mark.parametrize("name", ["sft", "messages", "structured"])
+@pytest.mark.parametrize("name", ["sft", "messages", "embedded"])
 def test_the_folder_alone_is_enough_to_load_its_splits(exports: Path, hub: Any, name: str) -> None:
     loaded = hub(str(exports / name), cache_dir=str(exports / "cache"))
     assert set(loaded) == {"train", "val", "test"}
@@ -74,22 +96,87 @@ def test_a_sample_read_back_is_the_line_that_was_written(exports: Path, hub: Any
             }
 
 
-def filled(value: Any) -> Any:
-    """The value without the keys that a table has to fill with nothing."""
-    if isinstance(value, dict):
-        return {key: filled(item) for key, item in value.items() if item is not None}
-    if isinstance(value, str | int | None):
-        return value
-    return [filled(item) for item in value]
+def test_the_tables_of_the_trajectories_load_beside_their_trees(exports: Path, hub: Any) -> None:
+    cache = str(exports / "cache")
+    tables = {
+        name: hub(str(exports / "dataset"), name, cache_dir=cache)["train"]
+        for name in ("trajectories", "steps")
+    }
+    assert sorted(tables["trajectories"]["trajectory_id"]) == sorted(
+        f"demo_{number}" for number in range(len(TABLE))
+    )
+    assert len(tables["steps"]) == len(TABLE)
+    with pytest.raises(ValueError, match="hidden_actions"):  # no action is hidden, so no table
+        hub(str(exports / "dataset"), "hidden_actions", cache_dir=cache)
+    first = hub(str(exports / "dataset"), cache_dir=cache)
+    assert first["train"]["trajectory_id"] == tables["trajectories"]["trajectory_id"]
 
 
-@pytest.mark.parametrize("name", STYLES)
-def test_messages_load_from_json_lines_as_from_parquet(exports: Path, hub: Any, name: str) -> None:
-    files = {split: str(exports / name / f"{split}.jsonl") for split in ("train", "val", "test")}
-    lines = hub("json", data_files=files, cache_dir=str(exports / "cache"))
-    table = hub(str(exports / name), cache_dir=str(exports / "cache"))
-    for split in files:
-        assert filled(lines[split]["messages"]) == filled(table[split]["messages"])
+@pytest.mark.parametrize(
+    ("name", "config"), [(name, config) for name, found in CONFIGS.items() for config in found]
+)
+def test_rows_that_are_gone_after_a_rebuild_in_place_do_not_come_back(
+    rebuilt: list[Path], hub: Any, name: str, config: str, tmp_path: Path
+) -> None:
+    place, cache, counts = tmp_path / name, str(tmp_path / "cache"), []
+    for root in rebuilt:
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.copytree(root / name, place, symlinks=True)
+        loaded = hub(str(place), config, cache_dir=cache)
+        counts.append(sum(len(rows) for rows in loaded.values()))
+    assert 0 < counts[1] < counts[0]
+
+
+@pytest.fixture(scope="module")
+def rebuilt(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The exports of eight demonstrations, and those of seven of them with fewer actions."""
+    roots = []
+    for count, steps in ((8, 4), (7, 3)):
+        root = tmp_path_factory.mktemp("rebuilt")
+        demos = [
+            make_trajectory(
+                root,
+                f"demo_{n}",
+                [CLICK] * steps,
+                instruction=f"Task {n}",
+                shade=10 * n,
+                hidden=[(0, "click", "off_screen")],
+            )
+            for n in range(count)
+        ]
+        build_all(root, demos)
+        roots.append(root)
+    return roots
+
+
+def test_a_line_of_messages_loads_as_it_was_written(exports: Path, hub: Any) -> None:
+    files = {split: str(exports / "messages" / f"{split}.jsonl") for split in ("train", "val")}
+    loaded = hub("json", data_files=files, cache_dir=str(exports / "cache"))
+    for split, rows in loaded.items():
+        lines = read_lines(exports / "messages" / f"{split}.jsonl")
+        assert [row["messages"] for row in rows] == [line["messages"] for line in lines] != []
+
+
+@pytest.mark.parametrize("name", ["messages", "embedded"])
+def test_the_lines_on_the_card_load_pictures_from_any_working_directory(
+    exports: Path, hub: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.chdir(tmp_path)
+    card = (exports / name / "README.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(code.replace("the path of this folder", str(exports / name)), names)  # noqa: S102
+    row = names["data"]["train"][0]
+    assert row["images"][0].size == (1920, 1080)
+    assert [turn["role"] for turn in row["prompt"] + row["completion"]] == [
+        *("system", "user"),
+        "assistant",
+    ]
+    streamed = hub(str(exports / name), "prompt_completion", streaming=True)
+    assert next(iter(streamed["train"]))["id"] == row["id"]
 
 
 def test_cudag_train_and_val_load_together_and_the_tests_apart(exports: Path, hub: Any) -> None:
@@ -128,21 +215,10 @@ def test_a_trainers_preprocessing_takes_five_records(exports: Path, hub: Any) ->
         assert call["name"] == "computer_use"
 
 
-def test_a_chat_template_takes_five_records(exports: Path, hub: Any) -> None:
+def test_a_row_of_messages_is_text_with_a_picture_beside_it(exports: Path, hub: Any) -> None:
     loaded = hub(str(exports / "messages"), cache_dir=str(exports / "cache"))
     for row in loaded["train"].select(range(5)):
-        paths = iter(row["images"])
-        text = ""
-        for message in row["messages"]:
-            parts = [
-                f"<|image|>{next(paths)}" if part["type"] == "image" else part["text"]
-                for part in message["content"]
-            ]
-            text += f"<|im_start|>{message['role']}\n{''.join(parts)}<|im_end|>\n"
-        assert next(paths, None) is None
-        assert [line[12:] for line in text.split("\n") if line.startswith("<|im_start|>")] == [
-            "system",
-            "user",
-            "assistant",
-        ]
-        assert cv2.imread(str(exports / "messages" / row["images"][0])) is not None
+        assert [message["role"] for message in row["messages"]] == ["system", "user", "assistant"]
+        assert all(isinstance(message["content"], str) for message in row["messages"])
+        (path,) = row["images"]
+        assert cv2.imread(str(exports / "messages" / path)) is not None

@@ -97,7 +97,7 @@ def test_a_disabled_export_is_not_built_and_nothing_waits_for_it(processed: Benc
 def test_building_a_disabled_export_by_hand_says_what_to_change(processed: Bench) -> None:
     made = changed(processed, exports=())
     result = dg.materialize(
-        [asset for asset in made.definitions.assets or () if _named(asset, "cudag_dataset")],
+        [_named(made.definitions, "cudag_dataset")],
         instance=made.instance,
         resources={"workspace": made.workspace},
         raise_on_error=False,
@@ -109,8 +109,10 @@ def test_building_a_disabled_export_by_hand_says_what_to_change(processed: Bench
     assert made.workspace.store.outputs("datasets") == []
 
 
-def _named(asset: object, name: str) -> bool:
-    return isinstance(asset, dg.AssetsDefinition) and dg.AssetKey(name) in asset.keys
+def _named(definitions: dg.Definitions, name: str) -> dg.AssetsDefinition:
+    found = (one for one in definitions.assets or () if isinstance(one, dg.AssetsDefinition))
+    [asset] = [one for one in found if dg.AssetKey(name) in one.keys]
+    return asset
 
 
 def test_the_lineage_runs_from_the_exports_to_the_index(processed: Bench) -> None:

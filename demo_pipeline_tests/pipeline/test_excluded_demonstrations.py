@@ -3,6 +3,7 @@
 import hashlib
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -26,7 +27,7 @@ def demonstrations(root: Path) -> tuple[list[DatasetTrajectory], list[DatasetTra
         make_trajectory(root, f"good{n}", [CLICK, TYPING], instruction=f"Task {n}", shade=10 * n)
         for n in range(6)
     ]
-    bad = {
+    bad: dict[str, dict[str, Any]] = {
         "zzbenchmark": {"osworld": "7a5a7856-f1b6-42a4-ade9-1ca81ca0f263"},
         "zzfailed": {"success": False},
         "zzaborted": {"success": False, "rows": {0: ABORTED, 1: ABORTED}},

@@ -149,7 +149,7 @@ def test_a_demonstration_of_a_risk_or_windows_task_as_published_is_contaminated(
     assert task_of(workspace, "first") == "t-1"
     with workspace.store.open("trajectories/first") as (folder, _):
         assert read_provenance(folder / PROVENANCE_FILE)[0]["osworld_task_kind"] == kind
-    sft = run_dataset_stage(workspace, DATASET_STAGE_BY_NAME["sft_samples"]).summary
+    sft: Any = run_dataset_stage(workspace, DATASET_STAGE_BY_NAME["sft_samples"]).summary
     assert sft["excluded_trajectories"]["contaminated"] == 1
 
 

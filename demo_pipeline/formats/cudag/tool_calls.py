@@ -15,6 +15,7 @@ from demo_pipeline.common.json_files import JsonFileError, parse_json
 
 TOOL_NAME = "computer_use"
 RU_MAX = 1000
+ACTION_LINE = "Action: "  # begins the line of words that may precede the calls of a chat
 MARKER = re.compile(
     r"<\|[^<>|\s]+\|>"
     r"|</?(?:image|video|audio|img|tools?|tool_calls?|tool_response|think|box|ref|quad|im_start"

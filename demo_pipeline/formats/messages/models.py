@@ -1,13 +1,12 @@
-"""The messages export: one conversation per line, in the form that TRL and Axolotl read.
+"""The messages export: one chat per line, in the form that qwen-vl-utils reads.
 
 Belongs here: the models, from which the JSON Schema beside this module is made; their docstrings
-are its descriptions. The `content` of a turn is a list of parts, and `images` has one path per
-image part, in order (TRL, "Vision datasets"; Axolotl, "MultiModal", Dataset Format). Not here:
-further rules (validator.py).
+are its descriptions. The system's and the assistant's content is text; the user's is a list of
+parts, and an image part names its file. Not here: further rules (validator.py), the Parquet files.
 """
 
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, Tag
 
@@ -15,7 +14,7 @@ from demo_pipeline.common.json_files import load_json
 from demo_pipeline.formats.base_model import Document
 
 SCHEMA_FILE = "messages.schema.json"
-_SCHEMA_ID = "demo-pipeline:messages:1"
+_SCHEMA_ID = "demo-pipeline:messages:2"
 
 
 class TextPart(Document):
@@ -26,30 +25,17 @@ class TextPart(Document):
 
 
 class ImagePart(Document):
-    """The place of the next entry of `images`."""
+    """A picture."""
 
     type: Literal["image"]
-
-
-class Function(Document):
-    """Which function, with its arguments as JSON text, so that every row has one type."""
-
-    name: Literal["computer_use"]
-    arguments: str = Field(description="a JSON object: action and the action's own arguments")
-
-
-class Call(Document):
-    """One call of a tool, as chat templates take it."""
-
-    type: Literal["function"]
-    function: Function
+    image: str = Field(description="path below the folder that the line's file lies in")
 
 
 class SystemMessage(Document):
     """What the model is told before the task."""
 
     role: Literal["system"]
-    content: list[TextPart] = Field(min_length=1)
+    content: str = Field(min_length=1)
 
 
 class UserMessage(Document):
@@ -62,13 +48,10 @@ class UserMessage(Document):
 
 
 class AssistantMessage(Document):
-    """The next action: `<tool_call>` blocks as the only text, or `tool_calls` and no text."""
-
-    left_out_when_none: ClassVar[frozenset[str]] = frozenset({"tool_calls"})
+    """The next action: `<tool_call>` blocks, after one `Action: …` line or without it."""
 
     role: Literal["assistant"]
-    content: list[TextPart]
-    tool_calls: list[Call] | None = Field(None, min_length=1)
+    content: str = Field(min_length=1)
 
 
 Message = Annotated[
@@ -82,16 +65,12 @@ Message = Annotated[
 class MessagesRecord(Document):
     """One line: system, then user and assistant in turns, the assistant last."""
 
-    left_out_when_none: ClassVar[frozenset[str]] = frozenset({"tools"})
-
     id: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
     trajectory_id: str
     step_index: int = Field(ge=0)
     application: str
     task_type: str
     messages: list[Message] = Field(min_length=2)
-    images: list[str] = Field(description="paths below the folder that the line's file lies in")
-    tools: str | None = Field(None, description="JSON text: a list of function schemas")
 
 
 def messages_schema() -> dict[str, Any]:

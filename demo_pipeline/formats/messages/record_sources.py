@@ -5,19 +5,24 @@ the trajectory are read when they are there.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from demo_pipeline.common.json_files import JsonFileError, load_json
 from demo_pipeline.formats.cudag.tool_calls import escape_markers
 from demo_pipeline.formats.desktopd.sample_sources import SampleFault, encodable, step_of
-from demo_pipeline.formats.messages.models import MessagesRecord, TextPart, UserMessage
+from demo_pipeline.formats.messages.models import (
+    ImagePart,
+    MessagesRecord,
+    TextPart,
+    UserMessage,
+)
 
 _HISTORY = "\n\nPrevious actions:\n"
 _FINAL = re.compile(r"(?:.*/)?trajectories/([^/]+)/final_screenshot\.png")
 _NUMBER = re.compile(r"([0-9]+)\. ", re.ASCII)
-_PLAIN = ("id", "trajectory_id", "step_index", "application", "task_type", "images")
+_PLAIN = ("id", "trajectory_id", "step_index", "application", "task_type")
 
 
 class RecordSources:
@@ -60,9 +65,7 @@ class RecordSources:
 def record_faults(record: MessagesRecord, sources: RecordSources) -> Iterator[SampleFault]:
     """Yield how a record differs from its trajectory, and a gap in its history."""
     yield from _image_faults(record)
-    users = [message for message in record.messages if isinstance(message, UserMessage)]
-    parts = users[-1].content if users else ()
-    text = "".join(part.text for part in parts if isinstance(part, TextPart))
+    text = "".join(part.text for part in _asked(record) if isinstance(part, TextPart))
     asked, _, history = text.partition(_HISTORY)
     if history:
         yield from _history_faults(history.splitlines(), record.step_index)
@@ -73,11 +76,18 @@ def record_faults(record: MessagesRecord, sources: RecordSources) -> Iterator[Sa
     yield "instruction_differs", message, "copy the instruction of task.json"
 
 
+def _asked(record: MessagesRecord) -> Sequence[ImagePart | TextPart]:
+    """The parts of the last question."""
+    users = [message for message in record.messages if isinstance(message, UserMessage)]
+    return users[-1].content if users else ()
+
+
 def _image_faults(record: MessagesRecord) -> Iterator[SampleFault]:
     """Yield a fault when the last image is not the screenshot of the record's step."""
-    if not record.images:
+    images = [part.image for part in _asked(record) if isinstance(part, ImagePart)]
+    if not images:
         return
-    path = record.images[-1]
+    path = images[-1]
     where, final = step_of(path), _FINAL.fullmatch(path)
     trajectory = where[0] if where else final[1] if final else record.trajectory_id
     if trajectory != record.trajectory_id:
@@ -117,13 +127,29 @@ def differing_columns(line: Any, row: Mapping[str, Any]) -> Iterator[str]:
     yield from (name for name in _PLAIN if row.get(name) != line.get(name))
     if list(_texts(line.get("messages"))) != list(_texts(row.get("messages"))):
         yield "messages"
+    if list(_images(line.get("messages"))) != list(map(_path, row.get("images") or ())):
+        yield "images"
+
+
+def _images(value: Any) -> Iterator[Any]:
+    """The paths that the parts of messages name, in order."""
+    messages = value if isinstance(value, list) else []
+    contents = (message.get("content") for message in messages if isinstance(message, dict))
+    for content in contents:
+        parts = content if isinstance(content, list) else []
+        yield from (part["image"] for part in parts if isinstance(part, dict) and "image" in part)
+
+
+def _path(image: Any) -> Any:
+    """The path of a table's picture, which may be there itself."""
+    return image.get("path") if isinstance(image, dict) else image
 
 
 def _texts(value: Any) -> Iterator[str]:
     """The roles and texts of messages, in order; kinds of parts and absent keys do not count."""
     if isinstance(value, dict):
         for key in sorted(value):
-            if key != "type":
+            if key not in {"type", "image"}:
                 yield from _texts(value[key])
     elif isinstance(value, list):
         for child in value:

@@ -1,7 +1,7 @@
 """Validating a messages export: its JSON Schema, and the rules that a schema cannot express.
 
-These are: ids are unique over all files, roles alternate, image parts match `images`, every tool
-call parses, every image opens, records show their step, tables have the records of the lines.
+These are: ids are unique over all files, roles alternate, every tool call parses, every image
+opens, records show their step, tables have the records of the lines.
 """
 
 from collections.abc import Iterator
@@ -13,18 +13,17 @@ from demo_pipeline.common.json_files import JsonFileError, parse_json, read_byte
 from demo_pipeline.common.table_rows import table_problems
 from demo_pipeline.formats.base_model import check
 from demo_pipeline.formats.cudag.tool_calls import (
+    ACTION_LINE,
     MARKER,
-    TOOL_NAME,
     ToolCallError,
-    call_faults,
     parse_tool_calls,
 )
 from demo_pipeline.formats.desktopd.reader import json_problem
 from demo_pipeline.formats.messages.models import (
     AssistantMessage,
-    Call,
     ImagePart,
     MessagesRecord,
+    TextPart,
     UserMessage,
 )
 from demo_pipeline.formats.messages.record_sources import (
@@ -116,7 +115,6 @@ def _line_problems(line: bytes, position: _Position) -> list[Problem]:
     problems += _role_problems(record, position)
     problems += _image_problems(record, position)
     problems += _call_problems(record, position)
-    problems += _tool_problems(record, position)
     problems += (position.problem(*fault) for fault in record_faults(record, position.sources))
     return problems
 
@@ -140,21 +138,19 @@ def _role_problems(record: MessagesRecord, position: _Position) -> Iterator[Prob
 
 def _image_problems(record: MessagesRecord, position: _Position) -> Iterator[Problem]:
     parts = [
-        part
-        for message in record.messages
+        (f"messages[{turn}].content[{number}]", part)
+        for turn, message in enumerate(record.messages)
         if isinstance(message, UserMessage)
-        for part in message.content
+        for number, part in enumerate(message.content)
     ]
-    image_parts = sum(isinstance(part, ImagePart) for part in parts)
-    if image_parts != len(record.images):
-        message = f"images: {len(record.images)} paths for {image_parts} image parts"
-        yield position.problem("image_count", message, "list one path per image part")
-    if any(not isinstance(part, ImagePart) and MARKER.search(part.text) for part in parts):
+    if not any(isinstance(part, ImagePart) for _, part in parts):
+        yield position.problem("image_count", "messages: no image part", "add the screenshot")
+    if any(isinstance(part, TextPart) and MARKER.search(part.text) for _, part in parts):
         message = "messages: the text of a user contains a control marker of a model"
         yield position.problem("marker", message, "escape the marker")
-    for number, path in enumerate(record.images):
-        if fault := _image_fault(path, position.root):
-            yield position.problem("image", f"images[{number}]: {fault}", "correct the path")
+    for place, part in parts:
+        if isinstance(part, ImagePart) and (fault := _image_fault(part.image, position.root)):
+            yield position.problem("image", f"{place}.image: {fault}", "correct the path")
 
 
 def _image_fault(text: str, root: Path) -> str:
@@ -173,44 +169,19 @@ def _image_fault(text: str, root: Path) -> str:
 
 def _call_problems(record: MessagesRecord, position: _Position) -> Iterator[Problem]:
     for number, message in enumerate(record.messages):
-        if isinstance(message, AssistantMessage) and (fault := _turn_fault(message)):
+        if isinstance(message, AssistantMessage) and (fault := _answer_fault(message.content)):
             text = f"messages[{number}]: {fault}"
             yield position.problem("tool_call", text, "follow the schema of the tool")
 
 
-def _turn_fault(message: AssistantMessage) -> str:
+def _answer_fault(text: str) -> str:
     """Why a turn is not an action; empty if it is one."""
-    if message.tool_calls is None:
-        if len(message.content) != 1:
-            return "expected one text part with tool calls, or tool_calls"
-        try:
-            parse_tool_calls(message.content[0].text)
-        except ToolCallError as error:
-            return str(error)
-        return ""
-    if message.content:
-        return "expected text or tool_calls, not both"
-    return "; ".join(fault for call in message.tool_calls for fault in _call_faults(call))
-
-
-def _call_faults(call: Call) -> Iterator[str]:
+    if text.startswith(ACTION_LINE):
+        words, _, text = text.partition("\n")
+        if MARKER.search(words):
+            return "the line of words contains a control marker of a model"
     try:
-        arguments = parse_json(call.function.arguments, "arguments")
-    except JsonFileError as error:
-        yield f"arguments: {error.message}"
-        return
-    yield from call_faults({"name": call.function.name, "arguments": arguments})
-
-
-def _tool_problems(record: MessagesRecord, position: _Position) -> Iterator[Problem]:
-    """Yield a problem if `tools` is present and does not list exactly the one tool."""
-    if record.tools is None:
-        return
-    try:
-        tools = parse_json(record.tools, position.file)
-        names = [tool["function"]["name"] for tool in tools]
-    except (JsonFileError, TypeError, KeyError):
-        names = []
-    if names != [TOOL_NAME]:
-        message = f"tools: must be JSON text of a list with the function {TOOL_NAME}"
-        yield position.problem("tools", message, "write the tool's schema")
+        parse_tool_calls(text)
+    except ToolCallError as error:
+        return str(error)
+    return ""

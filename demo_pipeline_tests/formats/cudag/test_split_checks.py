@@ -70,10 +70,11 @@ def test_a_wanted_split_without_records_is_a_warning_with_its_reason():
 
 
 def test_an_unwanted_split_and_an_empty_dataset_may_be_empty():
-    config = {"split_ratios": {"train": 1.0, "val": 0.0, "test": 0}, "split_filled": []}
+    ratios = {"train": 1.0, "val": 0.0, "test": 0}
+    config = {"split_ratios": ratios, "split_filled": []}
     report = report_of({"train": 1, "val": 0, "test": 0})
     report["splits"]["train"]["records"] = 1
-    for split, ratio in config["split_ratios"].items():
+    for split, ratio in ratios.items():
         report["splits"][split]["ratio"] = ratio
     inventory = CudagInventory(records=Counter(train=1))
     assert list(split_faults(report, config, inventory)) == []

@@ -23,28 +23,30 @@ GOOD: dict[str, Any] = {
     "application": "chrome",
     "task_type": "wait",
     "messages": [
-        {"role": "system", "content": [{"type": "text", "text": "You act."}]},
-        {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "Wait"}]},
-        {"role": "assistant", "content": [{"type": "text", "text": CALL}]},
+        {"role": "system", "content": "You act."},
+        {
+            "role": "user",
+            "content": [
+                {"type": "image", "image": "images/a.png"},
+                {"type": "text", "text": "Wait"},
+            ],
+        },
+        {"role": "assistant", "content": CALL},
     ],
-    "images": ["images/a.png"],
 }
 Change = Callable[[dict[str, Any]], object]
 
 
-def structured(arguments: str) -> Change:
-    function = {"name": "computer_use", "arguments": arguments}
-    calls = [{"type": "function", "function": function}]
-    answer = {"role": "assistant", "content": [], "tool_calls": calls}
-    return lambda line: line["messages"].__setitem__(2, answer)
-
-
 def answer(text: str) -> Change:
-    return lambda line: line["messages"][2]["content"][0].update(text=text)
+    return lambda line: line["messages"][2].update(content=text)
 
 
 def asked(text: str) -> Change:
     return lambda line: line["messages"][1]["content"][1].update(text=text)
+
+
+def shown(path: str) -> Change:
+    return lambda line: line["messages"][1]["content"][0].update(image=path)
 
 
 @pytest.fixture
@@ -63,18 +65,27 @@ def found(root: Path, *lines: object) -> list[tuple[str, str]]:
     return [(problem.code, problem.location) for problem in validate_messages(root)]
 
 
-def test_good_lines_are_good_in_both_forms(root: Path) -> None:
-    second = copy.deepcopy(GOOD) | {
-        "id": "demo_001",
-        "tools": '[{"function": {"name": "computer_use"}}]',
-    }
-    structured('{"action": "wait", "time": 1}')(second)
+def test_good_lines_are_good_with_and_without_words_first(root: Path) -> None:
+    second = copy.deepcopy(GOOD) | {"id": "demo_001"}
+    answer(f"Action: Wait for the page.\n{CALL}")(second)
     assert found(root, GOOD, second) == []
 
 
 BAD: dict[str, tuple[str, Change]] = {
     "no id": ("invalid_field", lambda line: line.pop("id")),
     "an id with a space": ("invalid_field", lambda line: line.update(id="a b")),
+    "a system's content that is a list": (
+        "invalid_field",
+        lambda line: line["messages"][0].update(content=[{"type": "text", "text": "You act."}]),
+    ),
+    "structured calls": (
+        "unknown_field",
+        lambda line: line["messages"][2].update(tool_calls=[]),
+    ),
+    "an image that names no file": (
+        "invalid_field",
+        lambda line: line["messages"][1]["content"][0].pop("image"),
+    ),
     "content that is a string": (
         "invalid_field",
         lambda line: line["messages"][1].update(content="Wait"),
@@ -90,23 +101,20 @@ BAD: dict[str, tuple[str, Change]] = {
     "two user turns": ("roles", lambda line: line["messages"].insert(1, line["messages"][1])),
     "no answer": ("roles", lambda line: line["messages"].pop()),
     "system last": ("roles", lambda line: line["messages"].append(line["messages"].pop(0))),
-    "an image too many": ("image_count", lambda line: line["images"].append("images/a.png")),
-    "an image too few": ("image_count", lambda line: line["images"].clear()),
-    "a missing picture": ("image", lambda line: line.update(images=["images/b.png"])),
-    "a picture that is cut off": ("image", lambda line: line.update(images=["images/cut.png"])),
-    "a picture outside": ("image", lambda line: line.update(images=["../a.png"])),
-    "a path with a zero byte": ("image", lambda line: line.update(images=["a\0.png"])),
-    "a directory": ("image", lambda line: line.update(images=["images"])),
+    "no image": ("image_count", lambda line: line["messages"][1]["content"].pop(0)),
+    "a missing picture": ("image", shown("images/b.png")),
+    "a picture that is cut off": ("image", shown("images/cut.png")),
+    "a picture outside": ("image", shown("../a.png")),
+    "a path with a zero byte": ("image", shown("a\0.png")),
+    "a directory": ("image", shown("images")),
     "prose for an answer": ("tool_call", answer("I would wait.")),
     "words beside the call": ("tool_call", answer(f"{CALL}\nThere.")),
     "a call with other arguments": ("tool_call", answer(CALL.replace("time", "seconds"))),
-    "no text at all": ("tool_call", lambda line: line["messages"][2]["content"].clear()),
-    "arguments that are no JSON": ("tool_call", structured("{")),
-    "arguments of no action": ("tool_call", structured('{"action": "fly"}')),
-    "arguments that are a list": ("tool_call", structured("[]")),
+    "no text at all": ("invalid_field", answer("")),
+    "words and no call": ("tool_call", answer("Action: Wait for the page.")),
+    "two lines of words": ("tool_call", answer(f"Action: Wait.\nAction: Wait.\n{CALL}")),
+    "a marker in the words": ("tool_call", answer(f"Action: See <tool_call>.\n{CALL}")),
     "a marker in the prompt": ("marker", asked("see <image>")),
-    "another tool": ("tools", lambda line: line.update(tools='[{"function": {"name": "bash"}}]')),
-    "tools that are no list": ("tools", lambda line: line.update(tools="7")),
 }
 
 

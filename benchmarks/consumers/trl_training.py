@@ -1,0 +1,73 @@
+"""TRL: two training steps on each configuration, as the card says, and the labels that it makes."""
+
+from pathlib import Path
+
+import torch
+from datasets import Dataset, Image, List, load_dataset
+from qwen_vl_utils import process_vision_info
+from reported import lines_of, places, row
+from transformers import AutoProcessor, Qwen2_5_VLForConditionalGeneration
+from trl import SFTConfig, SFTTrainer
+
+
+def loaded(root: Path, config: str) -> Dataset:
+    """The training split with its pictures, by the lines of the card."""
+    data = load_dataset(str(root), config)["train"]
+    data = data.map(lambda one: {"images": [f"{root}/{path}" for path in one["images"]]})
+    return data.cast_column("images", List(Image()))
+
+
+def train(data: Dataset, model: Path, **settings: object) -> tuple[int, int]:
+    """Train two steps; returns the samples that were collated and their labels."""
+    torch.manual_seed(0)
+    processor = AutoProcessor.from_pretrained(model)
+    trainer = SFTTrainer(
+        model=Qwen2_5_VLForConditionalGeneration.from_pretrained(model),
+        args=SFTConfig(
+            output_dir="out",
+            max_steps=2,
+            per_device_train_batch_size=1,
+            report_to="none",
+            use_cpu=True,
+            bf16=False,
+            save_strategy="no",
+            gradient_checkpointing=False,
+            **settings,
+        ),
+        train_dataset=data,
+        processing_class=processor,
+    )
+    trainer.train()
+    collated = labels = 0
+    for one in trainer.train_dataset:
+        batch = trainer.data_collator([one])
+        kept = batch["labels"][batch["labels"] != -100]
+        collated, labels = collated + batch["labels"].shape[0], labels + kept.numel()
+        if collated == 1:
+            print("first labels:", repr(processor.tokenizer.decode(kept)))
+    return collated, labels
+
+
+def main() -> None:
+    """Both configurations, the loss with defaults, and qwen-vl-utils on the JSON Lines."""
+    export, model = places()
+    root = export / "messages"
+    for config, settings in (
+        ("prompt_completion", {}),
+        ("default", {"assistant_only_loss": True}),
+        ("default", {}),
+    ):
+        data = loaded(root, config)
+        after, labels = train(data, model, max_length=None, **settings)
+        name = f"messages ({config}), {settings or 'max_length=None only'}"
+        row(name, len(data), after, labels)
+    lines = lines_of(root / "train.jsonl")
+    for line in lines:
+        picture = line["messages"][1]["content"][0]
+        picture["image"] = f"{root}/{picture['image']}"
+    opened = sum(len(process_vision_info(line["messages"])[0]) == 1 for line in lines)
+    row("messages (JSON Lines), qwen-vl-utils", len(lines), opened)
+
+
+if __name__ == "__main__":
+    main()

@@ -46,16 +46,16 @@ def _suite(folder: Path, chosen: argparse.Namespace) -> int:
     print(f"one run: {scene.seconds:.1f} s, calls that change files: {scene.calls}", flush=True)
     seed = chosen.seed
     kinds: dict[str, Iterable[Case]] = {
-        "kills": scenarios.kill_cases(
-            scene, chosen.kills, chosen.chain, seed, spawn=chosen.spawn
-        ),
+        "kills": scenarios.kill_cases(scene, chosen.kills, chosen.chain, seed, spawn=chosen.spawn),
         "failing calls": scenarios.failing_cases(scene, chosen.failing, seed),
         "clock jumps": scenarios.clock_cases(scene, chosen.clock, seed),
         "several commands": scenarios.company_cases(chosen.company),
     }
-    tallies = {name: _run_all(scene, folder, name, cases, chosen.jobs) for name, cases in kinds.items()}
+    tallies = {
+        name: _run_all(scene, folder, name, cases, chosen.jobs) for name, cases in kinds.items()
+    }
     if chosen.network:
-        tallies |= network_tallies(scene, folder, chosen.network, seed)
+        tallies |= network_tallies(folder, folder / "recordings", chosen.network, seed)
     _print_table(tallies)
     print(f"{time.monotonic() - start:.0f} s", flush=True)
     return 0 if all(tally.is_clean for tally in tallies.values()) else 1

@@ -154,7 +154,3 @@ def _prepare(disturbance: Disturbance | None) -> None:
 
 def preload() -> None:
     """Import what the command line and its workers need, before the first fork."""
-    import demo_pipeline.cli.app
-    import demo_pipeline.defs.code_location
-    import demo_pipeline.defs.local_execution
-    import demo_pipeline.defs.local_jobs

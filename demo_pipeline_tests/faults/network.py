@@ -40,12 +40,17 @@ def network_tallies(folder: Path, recordings: Path, count: int, seed: int) -> di
         for number in range(count):
             faults = (FAULTS[number % len(FAULTS)],) if number < len(FAULTS) else FAULTS
             plan = NetworkPlan(faults, seed=seed + number)
-            network += _case(server, folder / f"network-{number}", recordings, plan, wanted)
+            network += _case(server, folder / f"network-{number}", recordings, plan, wanted=wanted)
             print(f"network-{number} {dict(plan.done)}: {network}", flush=True)
         for number in range(min(count, 2)):
             plan = NetworkPlan((), share=0.0)
             swapped += _case(
-                server, folder / f"swapped-{number}", recordings, plan, wanted, swap=number + 1
+                server,
+                folder / f"swapped-{number}",
+                recordings,
+                plan,
+                wanted=wanted,
+                swap=number + 1,
             )
             print(f"swapped-{number}: {swapped}", flush=True)
     return {"network": network, "objects swapped": swapped}
@@ -63,6 +68,7 @@ def _case(
     folder: Path,
     recordings: Path,
     plan: NetworkPlan,
+    *,
     wanted: State,
     swap: int = 0,
 ) -> Tally:
@@ -78,8 +84,7 @@ def _case(
         plan.active = False
     tally.happened += bool(plan.done)
     workspace = _workspace(place)
-    old_too = dict(wanted)
-    lines = blamed(workspace) if swap else torn_outputs(workspace, old_too, wanted)
+    lines = [] if swap else torn_outputs(workspace, {}, wanted)
     tally.torn += [f"{folder.name}: {line}" for line in (*lines, *_traceback(ended))]
     last = run_command(place, *RUN)
     lines = differing(workspace, wanted) + blamed(workspace)

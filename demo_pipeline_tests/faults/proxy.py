@@ -7,7 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Literal
@@ -119,7 +119,7 @@ def network_proxy(endpoint: str, plan: NetworkPlan) -> Iterator[str]:
             for name, value in headers:
                 if name.lower() not in {"content-length", *_HOP}:
                     self.send_header(name, value)
-            length = dict((name.lower(), value) for name, value in headers).get("content-length")
+            length = {name.lower(): value for name, value in headers}.get("content-length")
             self.send_header("Content-Length", str(len(data)) if data else length or "0")
             self.end_headers()
             if fault == "flip" and data and status < 300:
@@ -150,10 +150,8 @@ def network_proxy(endpoint: str, plan: NetworkPlan) -> Iterator[str]:
         def _break(self) -> None:
             """Close without an answer, as a broken line does."""
             self.close_connection = True
-            try:
+            with suppress(OSError):
                 self.connection.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True

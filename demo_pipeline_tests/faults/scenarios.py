@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Self
 
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.settings import Settings
@@ -26,7 +27,6 @@ from demo_pipeline_tests.simulator.script import click
 
 RUN = ("run", "--workers", "1")
 RUN_ALL = ("run", "--workers", "2")
-_FINE = {
     0,
     1,
 }  # exit codes of a command that could report what stopped it; 2: of one that could not
@@ -64,7 +64,7 @@ class Tally:
     stuck: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
 
-    def __iadd__(self, other: "Tally") -> "Tally":
+    def __iadd__(self, other: "Tally") -> Self:
         self.cases += other.cases
         self.happened += other.happened
         for name in ("torn", "different", "stuck", "left"):

@@ -27,9 +27,6 @@ from demo_pipeline_tests.simulator.script import click
 
 RUN = ("run", "--workers", "1")
 RUN_ALL = ("run", "--workers", "2")
-    0,
-    1,
-}  # exit codes of a command that could report what stopped it; 2: of one that could not
 _TRACEBACK = "Traceback (most recent call last)"
 
 

@@ -161,10 +161,12 @@ def examine(scene: Scene, place: Place, tally: Tally, ended: Ended | None = None
 def killed(scene: Scene, place: Place, role: Role, calls: list[int], *, spawn: bool) -> Tally:
     """Kill one run after the other, each at its own call, then run to the end."""
     tally = Tally()
+    # A killed worker is replaced, and everything is done: the next run would have nothing to do.
+    arguments = (*RUN, "--force") if role == "worker" else RUN
     for number, call in enumerate(calls):
         log = place.folder / f"killed-{number}"
         disturbance = Disturbance(place.folder, "kill", call, role, log)
-        ended = run_command(place, *RUN, disturbance=disturbance)
+        ended = run_command(place, *arguments, disturbance=disturbance)
         wait_for_orphans(place)
         tally.cases += 1
         tally.happened += log.exists()
@@ -236,7 +238,8 @@ def kill_cases(scene: Scene, count: int, chain: int, seed: int, *, spawn: bool) 
             yield lambda scene, place, moments=moments: killed_at_moments(scene, place, moments)
             continue
         role: Role = "worker" if number % 4 == 1 else "main"
-        shares = [1.0] + [0.5] * (size - 1)  # a run after a kill has less to do
+        later = 1.0 if role == "worker" else 0.5  # a run after a kill has less to do
+        shares = [1.0, *[later] * (size - 1)]
         calls = [1 + int(dice.random() * scene.calls[role] * share) for share in shares]
         yield lambda scene, place, role=role, calls=calls: killed(
             scene, place, role, calls, spawn=spawn

@@ -20,7 +20,7 @@ STALE := $(shell [ ! -e $(VENV) ] || { [ -e $(BIN)/python ] && { [ ! -e $(BIN)/d
 .DELETE_ON_ERROR:
 PROPERTY_EXAMPLES ?= 3000
 
-.PHONY: help setup setup-dev demo demo-s3 ui test golden code-versions docs notebook property fuzz simulate lint clean clean-store
+.PHONY: help setup setup-dev demo demo-s3 ui test golden code-versions docs notebook property fuzz simulate faults lint clean clean-store
 
 help:
 	@echo 'First commands'
@@ -37,6 +37,7 @@ help:
 	@echo '  make property       the actions property test with thousands of examples per platform'
 	@echo '  make fuzz           a million damaged lines and 2,000 damaged logs (some minutes)'
 	@echo '  make simulate       60,000 simulated uploads, with kills and a lost ledger (some minutes)'
+	@echo '  make faults         kill and disturb the command line 150 times, mix in 60 bad uploads (an hour)'
 	@echo '  make lint           ruff (rules and format) and mypy'
 	@echo '  make setup          install into $(VENV)/'
 	@echo '  make setup-dev      the same, with the packages for tests and lint'
@@ -117,6 +118,11 @@ fuzz: setup-dev
 
 simulate: setup-dev
 	@$(BIN)/python benchmarks/simulate.py
+
+faults: setup-dev
+	@$(BIN)/python -m demo_pipeline_tests.faults $(FAULTS)
+	@for form in '' --bucket --daemon '--bucket --daemon'; do \
+	  $(BIN)/python -m demo_pipeline_tests.faults.bad_uploads $$form || exit 1; done
 
 lint: setup-dev
 	@$(BIN)/ruff check

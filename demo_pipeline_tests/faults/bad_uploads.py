@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -101,16 +101,16 @@ class Found:
     seconds: float
 
 
-def write_uploads(root: Path, bad: int, *, bucket: bool) -> dict[str, str]:
-    """Write the uploads; returns kind → id of the bad ones."""
+def write_uploads(root: Path, good: Sequence[str], kinds: Sequence[str]) -> dict[str, str]:
+    """Write the good uploads and one of each bad kind; returns kind → id of the bad ones."""
     write_recording(root.parent / "intact", script(click("Agree")), SMALL)
-    for name in GOOD:
+    for name in good:
         shutil.copytree(root.parent / "intact", root / name)
         meta = json.loads((root / name / "meta.json").read_text(encoding="utf-8"))
         meta |= {"id": name}
         (root / name / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
     ids: dict[str, str] = {}
-    for kind in choose_kinds(bad, bucket=bucket):
+    for kind in kinds:
         folder = root / kind
         if kind in HOSTILE:
             hostile_upload(root.parent / "intact", folder, kind)
@@ -157,12 +157,19 @@ def environment(folder: Path, uploads: str, store: str) -> Iterator[None]:
             os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
-def process(folder: Path, bad: int, *, bucket: bool, daemon: bool) -> Found:
-    """Process the uploads below `folder`, and say what became of them."""
+def process(
+    folder: Path,
+    kinds: Sequence[str],
+    good: Sequence[str] = GOOD,
+    *,
+    bucket: bool = False,
+    daemon: bool = False,
+) -> Found:
+    """Write the uploads below `folder`, process them, and say what became of them."""
     (folder / "uploads").mkdir(parents=True)
     # In a process of its own: making a hostile video takes the memory that reading it must not.
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        ids = pool.submit(write_uploads, folder / "uploads", bad, bucket=bucket).result()
+        ids = pool.submit(write_uploads, folder / "uploads", good, kinds).result()
     start = time.monotonic()
     with ExitStack() as stack:
         uploads, store = str(folder / "uploads"), str(folder / "store")
@@ -176,7 +183,7 @@ def process(folder: Path, bad: int, *, bucket: bool, daemon: bool) -> Found:
         if bucket:
             _upload(folder / "uploads", workspace)
         if daemon:
-            wanted = set(ids.values()) | set(GOOD)
+            wanted = set(ids.values()) | set(good)
             command = ("dagster-daemon", "run", "-w", "workspace.yaml")
             running = stack.enter_context(dagster_process(command, folder / "home"))
 
@@ -239,7 +246,8 @@ def main() -> int:
     parser.add_argument("--daemon", action="store_true")
     chosen = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="bad-uploads-") as folder:
-        found = process(Path(folder), chosen.bad, bucket=chosen.bucket, daemon=chosen.daemon)
+        kinds = choose_kinds(chosen.bad, bucket=chosen.bucket)
+        found = process(Path(folder), kinds, bucket=chosen.bucket, daemon=chosen.daemon)
     for key, reason in sorted(found.reported.items()):
         print(f"{key} {reason}")
     for line in found.missing:

@@ -39,8 +39,8 @@ class Disturbance:
 
     Attributes:
         root: other files are not counted.
-        action: `count` writes a byte per call to `log`; `kill` ends the process; the name of an
-            error lets this call and all later ones fail; `forward` and `back` move the clock.
+        action: `count` writes a byte per call to `log`.<role>; `kill` ends the process; the name of
+            an error lets this call and all later ones fail; `forward` and `back` move the clock.
         call: number of the call, from 1, in each process of the role.
         role: the command's own process, or its workers.
         log: exists once the disturbance has happened; only the first kill happens.
@@ -101,13 +101,16 @@ class Injection:
 
     def _count(self, path: bytes | None, *, database: bool = False) -> bool:
         """Count a call when its file is below the root; returns whether it is."""
-        if path is None or not path.startswith(self.root) or self.role != self.plan.role:
+        if path is None or not path.startswith(self.root):
+            return False
+        if self.plan.action == "count":
+            with self.plan.log.with_suffix(f".{self.role}").open("ab") as log:
+                log.write(b".")
+            return True
+        if self.role != self.plan.role:
             return False
         self.calls += 1
-        if self.plan.action == "count":
-            with self.plan.log.open("ab") as log:
-                log.write(b".")
-        elif self.calls >= self.plan.call:
+        if self.calls >= self.plan.call:
             self._disturb(path, database=database)
         return True
 

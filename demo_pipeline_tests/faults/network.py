@@ -9,7 +9,7 @@ from pathlib import Path
 
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.settings import Settings
-from demo_pipeline_tests.faults.commands import ROOT, Ended, Place, run_command
+from demo_pipeline_tests.faults.commands import ROOT, Place, run_command
 from demo_pipeline_tests.faults.proxy import FAULTS, NetworkPlan, network_proxy
 from demo_pipeline_tests.faults.scenarios import RUN, Tally, require
 from demo_pipeline_tests.faults.states import (
@@ -17,6 +17,7 @@ from demo_pipeline_tests.faults.states import (
     blamed,
     differing,
     public_state,
+    shown_tracebacks,
     stuck_runs,
     torn_outputs,
 )
@@ -85,7 +86,7 @@ def _case(
     tally.happened += bool(plan.done)
     workspace = _workspace(place)
     lines = [] if swap else torn_outputs(workspace, {}, wanted)
-    tally.torn += [f"{folder.name}: {line}" for line in (*lines, *_traceback(ended))]
+    tally.torn += [f"{folder.name}: {line}" for line in (*lines, *shown_tracebacks(ended.output))]
     last = run_command(place, *RUN)
     lines = differing(workspace, wanted) + blamed(workspace)
     if last.code != 0:
@@ -143,7 +144,3 @@ def _upload(place: Place, recordings: Path) -> None:
     objects = _workspace(place).uploads.objects
     for path in sorted(recordings.rglob("*.*")):
         objects.put(path.relative_to(recordings).as_posix(), path)
-
-
-def _traceback(ended: Ended) -> list[str]:
-    return [ended.output[-1500:]] if "Traceback (most recent call last)" in ended.output else []

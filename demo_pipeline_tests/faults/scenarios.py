@@ -18,6 +18,7 @@ from demo_pipeline_tests.faults.states import (
     count_files,
     differing,
     public_state,
+    shown_tracebacks,
     stuck_runs,
     torn_outputs,
 )
@@ -27,7 +28,6 @@ from demo_pipeline_tests.simulator.script import click
 
 RUN = ("run", "--workers", "1")
 RUN_ALL = ("run", "--workers", "2")
-_TRACEBACK = "Traceback (most recent call last)"
 
 
 @dataclass(frozen=True)
@@ -110,15 +110,13 @@ def prepare(folder: Path, home_config: Path) -> Scene:
     before = public_state(workspace_of(start))
     shutil.rmtree(start.folder / "uploads")
     shutil.copytree(folder / "recordings/new", start.folder / "uploads")
-    calls: dict[Role, int] = {}
-    for role in ("main", "worker"):
-        place = copy_start(start.folder, folder / f"count-{role}")
-        log = folder / f"calls-{role}"
-        began = time.monotonic()
-        disturbance = Disturbance(place.folder, "count", 0, role, log)
-        require(run_command(place, *RUN, disturbance=disturbance), "an undisturbed run")
-        seconds = time.monotonic() - began
-        calls[role] = log.stat().st_size
+    place = copy_start(start.folder, folder / "undisturbed")
+    counting = Disturbance(place.folder, "count", 0, "main", folder / "calls")
+    began = time.monotonic()
+    require(run_command(place, *RUN, disturbance=counting), "an undisturbed run")
+    seconds = time.monotonic() - began
+    roles: tuple[Role, ...] = ("main", "worker")
+    calls = {role: (folder / f"calls.{role}").stat().st_size for role in roles}
     after = public_state(workspace_of(place))
     require(run_command(place, "prune", "--grace-hours", "0"), "prune")
     files = count_files(place.folder / "store")
@@ -153,8 +151,7 @@ def examine(scene: Scene, place: Place, tally: Tally, ended: Ended | None = None
     """The state between a disturbance and the next run."""
     case = place.folder.name
     lines = torn_outputs(workspace_of(place), scene.before, scene.after)
-    if ended is not None and _TRACEBACK in ended.output:
-        lines.append(f"a traceback: {ended.output[-1500:]}")
+    lines += shown_tracebacks(ended.output if ended is not None else "")
     tally.torn += [f"{case}: {line}" for line in lines]
 
 

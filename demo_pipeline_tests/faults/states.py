@@ -10,6 +10,7 @@ from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.quarantine import list_quarantine
 
+TRACEBACK = "Traceback (most recent call last)"
 State = Mapping[str, str]
 """Output → hash over the names and bytes of its files."""
 _FOLDERS = {stage.folder for stage in STAGES}
@@ -59,6 +60,12 @@ def differing(workspace: Workspace, wanted: State) -> list[str]:
     state = public_state(workspace)
     keys = sorted(state.keys() | wanted.keys())
     return [f"{key} differs" for key in keys if state.get(key) != wanted.get(key)]
+
+
+def shown_tracebacks(output: str) -> list[str]:
+    """The first traceback that a command printed: none may be."""
+    _, found, rest = output.partition(TRACEBACK)
+    return [f"a traceback: {rest[:1500]}"] if found else []
 
 
 def stuck_runs(home: Path) -> list[str]:

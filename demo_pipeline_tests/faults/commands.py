@@ -106,11 +106,12 @@ def wait_for_orphans(place: Place) -> None:
 
 
 def _is_of(pid: int, mark: str) -> bool:
+    """Whether a process of Python works in that folder; Dagster's idle `tail` may stay behind."""
     if pid == os.getpid():
         return False
     with suppress(OSError):
-        working = os.readlink(f"/proc/{pid}/cwd")
-        return working == mark
+        in_folder = os.readlink(f"/proc/{pid}/cwd") == mark
+        return in_folder and "python" in os.readlink(f"/proc/{pid}/exe")
     return False
 
 

@@ -88,8 +88,9 @@ def test_ctrl_c_says_what_was_done_and_leaves_no_run_open(home: Path, recording:
         stderr=subprocess.PIPE,
         text=True,
     )
-    end = time.monotonic() + 120
-    while not list((root / "store").glob("events/*")) and time.monotonic() < end:
+    end = time.monotonic() + 300
+    while not list((root / "store").glob("recordings/*")) and time.monotonic() < end:
+        assert running.poll() is None
         time.sleep(0.05)
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=120)

@@ -21,7 +21,7 @@ STALE := $(shell [ ! -e $(VENV) ] || { [ -e $(BIN)/python ] && { [ ! -e $(BIN)/d
 PROPERTY_EXAMPLES ?= 3000
 CONSUMERS ?= /tmp/consumers
 
-.PHONY: help setup setup-dev demo demo-s3 ui test fast lock golden code-versions docs notebook property fuzz simulate consumers lint clean clean-store
+.PHONY: help setup setup-dev demo demo-s3 ui test fast lock golden code-versions docs notebook property fuzz simulate consumers faults lint clean clean-store
 
 help:
 	@echo 'First commands'
@@ -40,6 +40,7 @@ help:
 	@echo '  make fuzz           a million damaged lines and 2,000 damaged logs (some minutes)'
 	@echo '  make simulate       60,000 simulated uploads, with kills and a lost ledger (some minutes)'
 	@echo '  make consumers      hand the datasets to TRL, LLaMA-Factory, Axolotl, ms-swift … (10 GB of packages)'
+	@echo '  make faults         kill and disturb the command line 150 times, mix in 60 bad uploads (an hour)'
 	@echo '  make lint           ruff (rules and format) and mypy'
 	@echo '  make lock           write requirements.lock from constraints.txt'
 	@echo '  make setup          install into $(VENV)/'
@@ -134,6 +135,11 @@ simulate: setup-dev
 
 consumers: setup-dev
 	@$(BIN)/python benchmarks/consumers --scratch "$(CONSUMERS)"
+
+faults: setup-dev
+	@$(BIN)/python -m demo_pipeline_tests.faults $(FAULTS)
+	@for form in '' --bucket --daemon '--bucket --daemon'; do \
+	  $(BIN)/python -m demo_pipeline_tests.faults.bad_uploads $$form || exit 1; done
 
 lint: setup-dev
 	@$(BIN)/ruff check

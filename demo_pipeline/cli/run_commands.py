@@ -108,7 +108,8 @@ def _run(
     workers: int,
 ) -> None:
     """Process and report; `outcomes` has what is done so far, for a person who interrupts it."""
-    from demo_pipeline.defs.local_execution import process, read_tasks, register_uploads
+    from demo_pipeline.defs.local_execution import process, register_uploads
+    from demo_pipeline.defs.local_jobs import read_tasks
     from demo_pipeline.pipeline.context import Workspace
 
     workspace = Workspace.open(settings)
@@ -220,7 +221,7 @@ def _build_datasets(
     force: bool,
 ) -> tuple[list["DatasetOutcome"], list[str]]:
     """Build the datasets; without a committed trajectory this does nothing."""
-    from demo_pipeline.defs.local_execution import build_datasets
+    from demo_pipeline.defs.local_jobs import build_datasets
     from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
 
     if not workspace.store.outputs(TRAJECTORIES_STAGE.folder):

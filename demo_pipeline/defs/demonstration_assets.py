@@ -13,6 +13,7 @@ import dagster as dg
 from demo_pipeline.datasets import contact_sheets
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.error_redaction import DefectError, redacted_errors
+from demo_pipeline.defs.exceeded_runs import ExceededLimit, earlier_attempts, mark_exceeded
 from demo_pipeline.defs.partitions import DEMONSTRATIONS
 from demo_pipeline.defs.run_log import package_log
 from demo_pipeline.defs.run_recovery import claim_run
@@ -30,6 +31,7 @@ from demo_pipeline.pipeline.demonstration_stages import (
 from demo_pipeline.pipeline.quarantine import read_quarantine
 from demo_pipeline.pipeline.rebuild import storage_message
 from demo_pipeline.pipeline.runner import run_stage
+from demo_pipeline.pipeline.stage_limits import EarlierAttempts, ExceededLimitError
 from demo_pipeline.pipeline.stage_types import Stage
 from demo_pipeline.pipeline.superseded import SupersededError
 from demo_pipeline.pipeline.task_catalog import OSWORLD_TASKS
@@ -123,6 +125,9 @@ def _run(
     claim_run(context.instance, context.run)
     force = context.run.tags.get(FORCE_TAG) == "true"
     listed = context.run.tags.get(FINGERPRINT_TAG) if len(keys) == 1 else None
+    earlier = EarlierAttempts()  # a run of several demonstrations decides about none
+    if len(keys) == 1:
+        earlier = earlier_attempts(context.instance, context.run, stage.name)
     for key in keys:
         try:
             with package_log(context.log), redacted_errors(stage.name, key):
@@ -130,7 +135,9 @@ def _run(
                 if problems:
                     batch.failed[key] = problems
                     continue
-                result = run_stage(workspace, stage, key, force=force, listed=listed)
+                result = run_stage(
+                    workspace, stage, key, force=force, listed=listed, earlier=earlier
+                )
         except SupersededError as error:
             batch.superseded.append(key)
             batch.failed[key] = [Problem("upload_changed", ".", str(error), remedy=_WILL_RERUN)]
@@ -140,6 +147,10 @@ def _run(
             batch.failed[key] = [_missing_input(stage, error)]
         except TransientError as error:
             batch.waiting[key] = error.reason
+            if isinstance(error, ExceededLimitError) and len(keys) == 1:
+                reason = error.reason.removeprefix(f"{stage.name} ")
+                limit = ExceededLimit(stage.name, reason)
+                mark_exceeded(context.instance, context.run.run_id, limit)
         except (StorageError, DefectError) as error:
             if len(keys) == 1:
                 raise

@@ -10,6 +10,7 @@ from traceback import extract_tb
 
 import demo_pipeline
 from demo_pipeline.pipeline.rebuild import rebuild_command
+from demo_pipeline.pipeline.stage_limits import ExceededLimitError
 from demo_pipeline.pipeline.superseded import SupersededError
 from demo_pipeline.pipeline.transient import TransientError, transient_reason
 from demo_pipeline.problems import DemonstrationError
@@ -41,7 +42,7 @@ def redacted_errors(stage: str, demonstration: str = "") -> Iterator[None]:
     except OutputError as error:
         error.add_note(f"build it with `{rebuild_command(error.output)}`")
         raise error from None
-    except (DemonstrationError, SupersededError) as error:
+    except (DemonstrationError, SupersededError, ExceededLimitError) as error:
         raise error from None
     except Exception as error:  # noqa: BLE001 - it is raised again, without its message
         reason = transient_reason(error)

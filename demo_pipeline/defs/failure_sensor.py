@@ -9,6 +9,7 @@ import time
 
 import dagster as dg
 
+from demo_pipeline.defs.exceeded_runs import exceeded_limit
 from demo_pipeline.defs.freshness import STATE_TAG, attempts, unfinished
 from demo_pipeline.defs.jobs import demonstration_job, quarantine_job
 from demo_pipeline.defs.tags import (
@@ -142,6 +143,9 @@ def _cause(
         while error is not None and error.cause is not None:
             error = error.cause
         return str(event.step_key), (error.cls_name if error else None) or "an unknown error"
+    limit = exceeded_limit(context.dagster_run)
+    if limit is not None:
+        return limit.stage, f"it {limit.reason}"
     running = _running_steps(instance, run_id)
     return (running[-1], _KILLED) if running else (STAGES[0].name, "it ended before its first step")
 

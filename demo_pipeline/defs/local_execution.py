@@ -1,12 +1,12 @@
-"""Runs that the command line launches: each demonstration in a worker process, then the datasets.
+"""Runs of demonstrations that the command line launches, each in a worker process.
 
-Belongs here: registering uploads, running Dagster jobs in process, and collecting their outcomes.
-The runs are recorded in the instance like any other, so that the UI shows them.
+Belongs here: registering uploads, running the job of each demonstration, and collecting the
+outcomes. The runs are recorded in the instance like any other, so that the UI shows them.
 """
 
 import time
 import uuid
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from concurrent.futures import Future, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
@@ -16,10 +16,10 @@ import dagster as dg
 
 from demo_pipeline.defs import partitions, reporting
 from demo_pipeline.defs.code_location import build_defs
-from demo_pipeline.defs.jobs import demonstration_job, tasks_job
+from demo_pipeline.defs.exceeded_runs import exceeded_limit, quarantine_exceeded
+from demo_pipeline.defs.jobs import demonstration_job
 from demo_pipeline.defs.run_recovery import (
     close_dead_runs,
-    close_own_run,
     heartbeat,
     local_run_tags,
     recover,
@@ -28,35 +28,26 @@ from demo_pipeline.defs.run_results import (
     only_failed_deliberately,
     run_errors,
     waits_for,
-    was_interrupted,
 )
 from demo_pipeline.defs.tags import (
     FINGERPRINT_TAG,
     FORCE_TAG,
-    INTERRUPTED_OUTCOME,
     OUTCOME_TAG,
     SUPERSEDED_OUTCOME,
 )
 from demo_pipeline.defs.waiting_runs import WaitingDemonstration, waiting_demonstrations
-from demo_pipeline.defs.worker_pool import helpers_without_interrupts, worker_pool
+from demo_pipeline.defs.worker_pool import QUIET_RUN, RETRY_PAUSES, RetryPause, worker_pool
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
 from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
-from demo_pipeline.pipeline.outcomes import DatasetOutcome, DemonstrationOutcome
-from demo_pipeline.pipeline.output_sizes import bytes_written
+from demo_pipeline.pipeline.outcomes import DemonstrationOutcome
 from demo_pipeline.pipeline.quarantine import read_quarantine
-from demo_pipeline.pipeline.stage_types import DATASETS_JOB
 from demo_pipeline.pipeline.transient import transient_reason
 from demo_pipeline.settings import Settings
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint
 
-Pause = Callable[[str, float], None]
-"""Gets what is waited for and the seconds to wait, and returns after them."""
-RETRY_PAUSES = (5.0, 15.0, 45.0)  # seconds; together they outlast a minute of trouble
 _CHANGED = "raw_recordings: the upload changed while it was read; run it again"
 _DIED = "the worker process died; open the run in the UI and the system's log"
-_QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
 
 def register_uploads(workspace: Workspace) -> tuple[list[str], list[str]]:
@@ -82,60 +73,11 @@ def close_interrupted_runs() -> None:
         close_dead_runs(instance, interrupted=True)
 
 
-def _execute(settings: Settings, job: str, *, force: bool) -> dg.ExecuteInProcessResult:
-    """Run an unpartitioned job in this process; failures are in the result.
-
-    Raises:
-        KeyboardInterrupt: Ctrl-C, which Dagster turns into a failure.
-    """
-    run_id = str(uuid.uuid4())
-    with dg.DagsterInstance.get() as instance, heartbeat(instance):
-        try:
-            with helpers_without_interrupts():  # the heartbeat's thread receives them
-                result = (
-                    build_defs(settings)
-                    .resolve_job_def(job)
-                    .execute_in_process(
-                        instance=instance,
-                        run_config=_QUIET,
-                        tags={FORCE_TAG: str(force).lower(), **local_run_tags(run_id)},
-                        raise_on_error=False,
-                        run_id=run_id,
-                    )
-                )
-        except BaseException:
-            close_own_run(instance, run_id)
-            raise
-        if was_interrupted(result):
-            instance.add_run_tags(run_id, {OUTCOME_TAG: INTERRUPTED_OUTCOME})
-            raise KeyboardInterrupt
-    return result
-
-
-def _execute_patiently(
-    settings: Settings, job: str, pause: Pause | None, *, force: bool
-) -> dg.ExecuteInProcessResult:
-    """Run an unpartitioned job, again after each pause while it waits; without `pause` once."""
-    for seconds in RETRY_PAUSES if pause is not None else ():
-        result = _execute(settings, job, force=force)
-        reason = waits_for(result)
-        if reason is None or pause is None:
-            return result
-        pause(f"{job}: {reason}", seconds)
-    return _execute(settings, job, force=force)
-
-
-def read_tasks(settings: Settings, pause: Pause, *, force: bool) -> list[str]:
-    """Run the asset `osworld_tasks`; returns why it failed, empty when it did not."""
-    result = _execute_patiently(settings, tasks_job.name, pause, force=force)
-    return [] if result.success else run_errors(result)
-
-
 def process(
     settings: Settings,
     ids: Sequence[str],
     workers: int,
-    pause: Pause = lambda _, seconds: time.sleep(seconds),
+    pause: RetryPause = lambda _, seconds: time.sleep(seconds),
     *,
     force: bool = False,
     forced: Collection[str] = (),
@@ -180,7 +122,7 @@ def process(
 def _process_all(
     settings: Settings, ids: Sequence[str], workers: int, forced: Collection[str]
 ) -> Iterator[DemonstrationOutcome]:
-    """Every demonstration once, and once more alone when a worker died."""
+    """Every demonstration once, and once more alone when a worker died or a stage was stopped."""
     if not ids:
         return
     values = settings.model_dump(mode="json")
@@ -191,22 +133,39 @@ def _process_all(
         }
         for future in as_completed(running):
             try:
-                yield future.result()
+                outcome = future.result()
             except BrokenProcessPool:
                 unfinished.append(running[future])
             except Exception as error:  # noqa: BLE001 - the others go on whatever it is
                 yield _crashed(running[future], error)
+            else:
+                if outcome.again_alone:
+                    unfinished.append(outcome.demonstration)
+                else:
+                    yield outcome
     for key in sorted(unfinished):
         _close_dead_runs()
         with worker_pool(1) as pool:
             try:
                 yield pool.submit(_process_one, values, key, force=key in forced).result()
             except BrokenProcessPool:
-                yield DemonstrationOutcome(key, "crashed", reasons=(_DIED,))
+                yield _died(settings, key)
             except Exception as error:  # noqa: BLE001
                 yield _crashed(key, error)
     if unfinished:
         _close_dead_runs()
+
+
+def _died(settings: Settings, demonstration: str) -> DemonstrationOutcome:
+    """The outcome of a run whose process died though it was alone in it."""
+    with dg.DagsterInstance.get() as instance:
+        try:
+            reason = quarantine_exceeded(instance, Workspace.open(settings), demonstration)
+        except Exception as error:  # noqa: BLE001 - the others go on whatever it is
+            return _crashed(demonstration, error)
+    if reason is not None:
+        return DemonstrationOutcome(demonstration, "quarantined", reasons=(reason,))
+    return DemonstrationOutcome(demonstration, "crashed", reasons=(_DIED,))
 
 
 def _crashed(demonstration: str, error: Exception) -> DemonstrationOutcome:
@@ -243,7 +202,7 @@ def _run_stages(settings: Settings, demonstration: str, *, force: bool) -> Demon
         result = job.execute_in_process(
             partition_key=demonstration,
             instance=instance,
-            run_config=_QUIET,
+            run_config=QUIET_RUN,
             tags={**_tags(workspace, demonstration, force=force), **local_run_tags(run_id)},
             raise_on_error=False,
             run_id=run_id,
@@ -257,7 +216,8 @@ def _run_stages(settings: Settings, demonstration: str, *, force: bool) -> Demon
         return DemonstrationOutcome(demonstration, "done", summary)
     waits = waits_for(result)
     if waits is not None:
-        return DemonstrationOutcome(demonstration, "waiting", reasons=(waits,))
+        alone = run is not None and exceeded_limit(run) is not None
+        return DemonstrationOutcome(demonstration, "waiting", reasons=(waits,), again_alone=alone)
     record = read_quarantine(workspace.store, demonstration)
     if record is None or not only_failed_deliberately(result):
         return DemonstrationOutcome(demonstration, "crashed", reasons=tuple(run_errors(result)))
@@ -271,29 +231,3 @@ def _tags(workspace: Workspace, demonstration: str, *, force: bool) -> dict[str,
     listed = upload_listing_fingerprint(workspace.uploads, demonstration)
     fingerprint = {FINGERPRINT_TAG: listed} if listed is not None else {}
     return {FORCE_TAG: str(force).lower(), **fingerprint}
-
-
-def build_datasets(
-    settings: Settings, pause: Pause | None, *, force: bool
-) -> tuple[list[DatasetOutcome], list[str]]:
-    """Run the job that builds the datasets; returns (datasets that were built, errors)."""
-    store = Workspace.open(settings).store
-    result = _execute_patiently(settings, DATASETS_JOB, pause, force=force)
-    paths = {
-        event.asset_key.path[-1]: str(
-            event.step_materialization_data.materialization.metadata["path"].value
-        )
-        for event in result.get_asset_materialization_events()
-        if event.asset_key is not None
-    }
-    outcomes = []
-    for stage in DATASET_STAGES:
-        if stage.counts and stage.name in paths:
-            path = paths[stage.name]
-            output = path.removeprefix(f"{store.url}/")
-            version = store.current(output)
-            summary = version.manifest.summary if version else {}
-            counts = {key: summary[key] for key in stage.counts if key in summary}
-            size = bytes_written(store, output) if version else 0
-            outcomes.append(DatasetOutcome(stage.name, path, counts, size))
-    return outcomes, [] if result.success else run_errors(result)

@@ -12,6 +12,7 @@ from dagster._core.storage.tags import (
 )
 
 __all__ = [
+    "EXCEEDED_TAG",
     "FINGERPRINT_TAG",
     "FORCE_TAG",
     "INTERRUPTED_OUTCOME",
@@ -37,6 +38,7 @@ OUTCOME_TAG = "demo_pipeline/outcome"
 REASON_TAG = "demo_pipeline/reason"  # why discovery requested the run
 SUPERSEDED_OUTCOME = "superseded"
 WAITING_OUTCOME = "waiting"  # something that passes by itself stopped it; WAITING_TAG says what
+EXCEEDED_TAG = "demo_pipeline/exceeded"  # run id, stage and the limit that it exceeded
 WAITING_TAG = "demo_pipeline/waiting_for"
 KILLED_OUTCOME = "killed"  # the process of a run of the command line ended without a result
 INTERRUPTED_OUTCOME = "interrupted"  # the same by Ctrl-C or a restart of the machine

@@ -1,18 +1,23 @@
 """Worker processes of the command line, which end with the process that started them.
 
-Belongs here: starting them, and what they do about signals and about the death of their parent.
+Belongs here: starting them, what they do about signals and about the death of their parent, and
+what every run of the command line has in common.
 """
 
 import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 
 from demo_pipeline.common.logs import show_log, shown_level
 
+RetryPause = Callable[[str, float], None]
+"""Gets what is waited for and the seconds to wait, and returns after them."""
+RETRY_PAUSES = (5.0, 15.0, 45.0)  # seconds; together they outlast a minute of trouble
+QUIET_RUN = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 _ORPHANED = 70  # the exit code of a worker whose parent is gone; nobody reads it
 
 

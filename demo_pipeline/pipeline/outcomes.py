@@ -21,12 +21,14 @@ class DemonstrationOutcome:
             tried again) or `crashed` (the run itself failed).
         summary: of its trajectory; empty unless `done`.
         reasons: why it is not done, one line each.
+        again_alone: it waits because a stage exceeded its limits, and is tried again alone.
     """
 
     demonstration: str
     status: DemonstrationStatus
     summary: Mapping[str, Any] = field(default_factory=dict)
     reasons: tuple[str, ...] = ()
+    again_alone: bool = False
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,18 @@ from demo_pipeline import __version__
 from demo_pipeline.datasets.task_matching import NO_CATALOG
 from demo_pipeline.pipeline.build_if_stale import BuildResult, build_if_stale
 from demo_pipeline.pipeline.context import StageContext, Summary, Workspace
-from demo_pipeline.pipeline.demonstration_stages import RAW_RECORDINGS_STAGE, STAGE_BY_NAME
+from demo_pipeline.pipeline.demonstration_stages import (
+    ACTIONS_STAGE,
+    RAW_RECORDINGS_STAGE,
+    STAGE_BY_NAME,
+)
 from demo_pipeline.pipeline.quarantine import quarantine_demonstration, read_quarantine, release
+from demo_pipeline.pipeline.stage_limits import (
+    EarlierAttempts,
+    ExceededLimitError,
+    StageLimit,
+    within_limit,
+)
 from demo_pipeline.pipeline.stage_types import Check, Stage
 from demo_pipeline.pipeline.staleness import stage_inputs, stage_recipe
 from demo_pipeline.pipeline.superseded import (
@@ -36,6 +46,7 @@ def run_stage(
     *,
     force: bool = False,
     listed: str | None = None,
+    earlier: EarlierAttempts = EarlierAttempts(),  # noqa: B008 - it is frozen
 ) -> BuildResult:
     """Build one stage's output of one demonstration, unless it is up to date.
 
@@ -48,9 +59,11 @@ def run_stage(
         force: build although nothing changed.
         listed: listing fingerprint (storage/uploads/fingerprint.py) of the expected upload; None:
             the upload that exists when the first stage begins.
+        earlier: attempts at this stage, for one that exceeds its limits again.
 
     Raises:
         DemonstrationError: the demonstration was quarantined, with the problems.
+        ExceededLimitError: the stage was stopped, and is to be tried once more, alone in a process.
         MissingOutput: an input has not been built.
         SupersededError: the upload is another one than `listed`, or it changed meanwhile. Nothing
             is quarantined for that, and the first stage commits nothing.
@@ -58,10 +71,16 @@ def run_stage(
     first = not stage.inputs
     expected = ExpectedUpload.of(workspace.uploads, demonstration, stage.name, listed, first=first)
     try:
-        result = _build_with_retry(workspace, stage, expected, force=force)
+        result = _build_with_retry(workspace, stage, expected, earlier, force=force)
     except DemonstrationError as error:
         _quarantine(workspace, stage, expected, error.problems)
         raise
+    except ExceededLimitError as error:
+        if not earlier.exceeded():
+            raise ExceededLimitError(f"{stage.name} {error.reason}") from None
+        problem = _too_expensive(stage.name, error.reason)
+        _quarantine(workspace, stage, expected, [problem])
+        raise DemonstrationError(problem) from None
     if result.status == "rejected":
         failed = [p for c in result.checks if c.blocking for p in c.problems if not c.passed]
         _quarantine(workspace, stage, expected, failed)
@@ -85,6 +104,16 @@ def _quarantine(
     )
 
 
+def _too_expensive(stage: str, reason: str) -> Problem:
+    """What is wrong with a demonstration whose stage exceeds its limits again, alone."""
+    return Problem(
+        "too_expensive",
+        ".",
+        f"{stage} {reason}, also alone in a process",
+        remedy="split the recording; or raise that setting and run it with `--retry`",
+    )
+
+
 def _release(workspace: Workspace, stage: Stage, demonstration: str) -> None:
     """Release it from the quarantine of this stage.
 
@@ -99,35 +128,48 @@ def _release(workspace: Workspace, stage: Stage, demonstration: str) -> None:
 
 
 def _build_with_retry(
-    workspace: Workspace, stage: Stage, expected: ExpectedUpload, *, force: bool
+    workspace: Workspace,
+    stage: Stage,
+    expected: ExpectedUpload,
+    earlier: EarlierAttempts,
+    *,
+    force: bool,
 ) -> BuildResult:
     """Build; in the first stage once more when the upload read differs from the one listed."""
     try:
-        return _build(workspace, stage, expected, force=force)
+        return _build(workspace, stage, expected, earlier, force=force)
     except DemonstrationError as error:
         if stage.inputs or not is_upload_change(error.problems):
             raise
     expected.require()
     try:
-        return _build(workspace, stage, expected, force=force)
+        return _build(workspace, stage, expected, earlier, force=force)
     except DemonstrationError as error:
         raise DemonstrationError(unreadable_as_listed(error.problems)) from None
 
 
 def _build(
-    workspace: Workspace, stage: Stage, expected: ExpectedUpload, *, force: bool
+    workspace: Workspace,
+    stage: Stage,
+    expected: ExpectedUpload,
+    earlier: EarlierAttempts,
+    *,
+    force: bool,
 ) -> BuildResult:
     demonstration = expected.demonstration
     with _opened(workspace, stage, demonstration) as (context, versions):
+        limit = _limit(context, versions)
         inputs = stage_inputs(workspace, stage, demonstration, versions, context.task_match)
 
         def build(staging: Staging) -> Summary:
             staging.hardlink_sources.extend(versions.values())
-            with _with_download(workspace, stage, context, inputs) as ready:
+            download = _with_download(workspace, stage, context, inputs)
+            with download as ready, within_limit(limit, earlier.note):
                 return stage.build(ready, staging.path)
 
         def check(out: Path) -> list[CheckOutcome]:
-            outcomes = [_outcome(known, context, out) for known in stage.checks]
+            with within_limit(limit, earlier.note):
+                outcomes = [_outcome(known, context, out) for known in stage.checks]
             if not stage.inputs:  # the last moment before its commit
                 expected.require()
             return outcomes
@@ -135,6 +177,16 @@ def _build(
         recipe = stage_recipe(workspace, stage, inputs)
         output = stage.output(demonstration)
         return build_if_stale(workspace.store, output, recipe, build, check, force=force)
+
+
+def _limit(context: StageContext, versions: Mapping[str, Version]) -> StageLimit:
+    """What the stage may use; the first stages know neither the length nor the actions yet."""
+    video = context.manifest.video if context.manifest is not None else None
+    seconds = video.last_pts_s - video.first_pts_s if video is not None else 0.0
+    built = versions.get(ACTIONS_STAGE.name)
+    count = built.manifest.summary.get("actions") if built is not None else None
+    actions = count if isinstance(count, int) else 0
+    return StageLimit.of(context.settings.limits, seconds, actions)
 
 
 @contextmanager

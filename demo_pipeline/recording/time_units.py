@@ -15,6 +15,8 @@ from demo_pipeline.problems import Problem
 from demo_pipeline.recording.log_lines import split_lines
 from demo_pipeline.settings import RecordingSettings
 
+_FAR = 1e30  # an integer of hundreds of digits is no float
+
 
 @dataclass(frozen=True, slots=True)
 class TimeUnit:
@@ -24,7 +26,8 @@ class TimeUnit:
     milliseconds: float
 
     def to_ms(self, value: float) -> float:
-        """A time in this unit as milliseconds, not rounded."""
+        """A time in this unit as milliseconds, not rounded; far outside every range it is cut."""
+        value = max(-_FAR, min(value, _FAR))
         if self.milliseconds < 1:
             return value / round(1 / self.milliseconds)
         return value * self.milliseconds

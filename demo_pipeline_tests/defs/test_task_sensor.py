@@ -1,11 +1,13 @@
 """The catalog of OSWorld tasks as an asset, its sensor, and matched demonstrations."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from demo_pipeline.common.recording_files import RECORDING_FILES
+from demo_pipeline.defs.tags import RUN_KEY_TAG
 from demo_pipeline_tests.defs.bench import (
     Bench,
     Result,
@@ -126,3 +128,22 @@ def test_no_demonstration_is_launched_before_it_can_be_compared(made: Bench) -> 
 
 def test_without_task_files_no_upload_waits(made: Bench) -> None:
     assert "read_osworld_tasks" not in ticked(made, "new_uploads").skipped
+
+
+def test_after_a_failed_run_the_catalog_is_requested_under_another_key(made: Bench) -> None:
+    """Dagster launches a key once: the same one would be the last attempt for ever."""
+    put_tasks(tasks(made), {"os": [task("a")]})
+    first = ticked(made, "tasks_changed")
+    [request] = first.requests
+    job = made.definitions.resolve_job_def("read_osworld_tasks")
+    key = {RUN_KEY_TAG: str(request.run_key)}
+    run = made.instance.create_run_for_job(job, tags={**request.tags, **key})
+    made.instance.report_run_failed(run)
+    ended = made.instance.get_run_records()[0].end_time or time.time()
+    assert "attempt 1 failed" in ticked(made, "tasks_changed", first.cursor).skipped
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(time, "time", lambda: ended + 3600)
+        [again] = ticked(made, "tasks_changed", first.cursor).requests
+    assert again.run_key != request.run_key
+    read(made, **again.tags)
+    assert "did not change" in ticked(made, "tasks_changed", first.cursor).skipped

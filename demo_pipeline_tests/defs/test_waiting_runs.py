@@ -15,10 +15,11 @@ from demo_pipeline.defs import demonstration_assets, local_execution
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.failure_sensor import record_failure
 from demo_pipeline.defs.instance_runs import InstanceRuns, open_ledger
-from demo_pipeline.defs.local_execution import RETRY_PAUSES, process
+from demo_pipeline.defs.local_execution import process
 from demo_pipeline.defs.tags import OUTCOME_TAG, WAITING_TAG
 from demo_pipeline.defs.upload_reconciliation import reconcile_uploads
 from demo_pipeline.defs.waiting_runs import waiting_demonstrations
+from demo_pipeline.defs.worker_pool import RETRY_PAUSES
 from demo_pipeline.discovery.run_history import RunOutcome
 from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.outcomes import DemonstrationOutcome

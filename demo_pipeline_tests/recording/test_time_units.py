@@ -108,3 +108,11 @@ def test_single_lines_with_a_wrong_time_are_no_log_of_another_day(tmp_path: Path
     assert check_recording_time(tmp_path, recorded, "demo") == []
     built(tmp_path, b"")
     assert check_recording_time(tmp_path, recorded, "demo") == []
+
+
+@pytest.mark.parametrize("unit", PER_MS)
+def test_an_integer_of_400_digits_costs_its_line_only(tmp_path: Path, unit: str) -> None:
+    times = [START_MS * PER_MS[unit], 10**400, -(10**400), (START_MS + 1) * PER_MS[unit]]
+    summary = built(tmp_path, log_of(times))
+    assert read_events(tmp_path)["time_ms"].to_pylist() == [START_MS, START_MS + 1]
+    assert summary["time_unit"] == unit

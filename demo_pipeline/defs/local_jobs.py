@@ -1,0 +1,101 @@
+"""Unpartitioned jobs that the command line runs in its own process: the catalog and the datasets.
+
+Belongs here: running such a job, again after pauses while it waits, and collecting what it built.
+"""
+
+import uuid
+
+import dagster as dg
+
+from demo_pipeline.defs.code_location import build_defs
+from demo_pipeline.defs.jobs import tasks_job
+from demo_pipeline.defs.run_recovery import close_own_run, heartbeat, local_run_tags
+from demo_pipeline.defs.run_results import run_errors, waits_for, was_interrupted
+from demo_pipeline.defs.tags import FORCE_TAG, INTERRUPTED_OUTCOME, OUTCOME_TAG
+from demo_pipeline.defs.worker_pool import (
+    QUIET_RUN,
+    RETRY_PAUSES,
+    RetryPause,
+    helpers_without_interrupts,
+)
+from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
+from demo_pipeline.pipeline.outcomes import DatasetOutcome
+from demo_pipeline.pipeline.output_sizes import bytes_written
+from demo_pipeline.pipeline.stage_types import DATASETS_JOB
+from demo_pipeline.settings import Settings
+
+
+def _execute(settings: Settings, job: str, *, force: bool) -> dg.ExecuteInProcessResult:
+    """Run an unpartitioned job in this process; failures are in the result.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C, which Dagster turns into a failure.
+    """
+    run_id = str(uuid.uuid4())
+    with dg.DagsterInstance.get() as instance, heartbeat(instance):
+        try:
+            with helpers_without_interrupts():  # the heartbeat's thread receives them
+                result = (
+                    build_defs(settings)
+                    .resolve_job_def(job)
+                    .execute_in_process(
+                        instance=instance,
+                        run_config=QUIET_RUN,
+                        tags={FORCE_TAG: str(force).lower(), **local_run_tags(run_id)},
+                        raise_on_error=False,
+                        run_id=run_id,
+                    )
+                )
+        except BaseException:
+            close_own_run(instance, run_id)
+            raise
+        if was_interrupted(result):
+            instance.add_run_tags(run_id, {OUTCOME_TAG: INTERRUPTED_OUTCOME})
+            raise KeyboardInterrupt
+    return result
+
+
+def _execute_patiently(
+    settings: Settings, job: str, pause: RetryPause | None, *, force: bool
+) -> dg.ExecuteInProcessResult:
+    """Run an unpartitioned job, again after each pause while it waits; without `pause` once."""
+    for seconds in RETRY_PAUSES if pause is not None else ():
+        result = _execute(settings, job, force=force)
+        reason = waits_for(result)
+        if reason is None or pause is None:
+            return result
+        pause(f"{job}: {reason}", seconds)
+    return _execute(settings, job, force=force)
+
+
+def read_tasks(settings: Settings, pause: RetryPause, *, force: bool) -> list[str]:
+    """Run the asset `osworld_tasks`; returns why it failed, empty when it did not."""
+    result = _execute_patiently(settings, tasks_job.name, pause, force=force)
+    return [] if result.success else run_errors(result)
+
+
+def build_datasets(
+    settings: Settings, pause: RetryPause | None, *, force: bool
+) -> tuple[list[DatasetOutcome], list[str]]:
+    """Run the job that builds the datasets; returns (datasets that were built, errors)."""
+    store = Workspace.open(settings).store
+    result = _execute_patiently(settings, DATASETS_JOB, pause, force=force)
+    paths = {
+        event.asset_key.path[-1]: str(
+            event.step_materialization_data.materialization.metadata["path"].value
+        )
+        for event in result.get_asset_materialization_events()
+        if event.asset_key is not None
+    }
+    outcomes = []
+    for stage in DATASET_STAGES:
+        if stage.counts and stage.name in paths:
+            path = paths[stage.name]
+            output = path.removeprefix(f"{store.url}/")
+            version = store.current(output)
+            summary = version.manifest.summary if version else {}
+            counts = {key: summary[key] for key in stage.counts if key in summary}
+            size = bytes_written(store, output) if version else 0
+            outcomes.append(DatasetOutcome(stage.name, path, counts, size))
+    return outcomes, [] if result.success else run_errors(result)

@@ -1,0 +1,263 @@
+"""60 bad uploads of all kinds beside 4 good ones, in a folder or a bucket.
+
+`python -m demo_pipeline_tests.faults.bad_uploads [--bucket] [--daemon] [--bad N]` processes them
+with 1 GB of resident memory per worker: the good ones must be done, each bad one reported by name
+and reason, and no worker may die. `make faults` runs all four forms.
+"""
+
+import argparse
+import json
+import multiprocessing
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.pipeline.quarantine import list_quarantine
+from demo_pipeline.settings import Settings
+from demo_pipeline.storage.ids import safe_id
+from demo_pipeline_tests.defs.daemon import ROOT, dagster_home, dagster_process, runs_of, wait_for
+from demo_pipeline_tests.simulator.form import SMALL, script
+from demo_pipeline_tests.simulator.hostile import HOSTILE, hostile_upload
+from demo_pipeline_tests.simulator.recording import write_recording
+from demo_pipeline_tests.simulator.s3_server import seaweed_server
+from demo_pipeline_tests.simulator.script import click
+
+GOOD = ("good-1", "good-2", "good-3", "good-4")
+BAD = 60
+MEMORY = 2**30  # bytes that a worker may have in RAM
+_PATIENCE = 3600.0  # seconds
+
+
+def _named(name: str) -> Callable[[Path], None]:
+    """A folder of this name without a video."""
+
+    def spoil(folder: Path) -> None:
+        (folder / "recording.mp4").unlink()
+        folder.rename(folder.parent / name)
+
+    return spoil
+
+
+NAMES: dict[str, Callable[[Path], None]] = {
+    "name-dot": _named("upload."),
+    "name-json": _named("upload.json"),
+    "name-lock": _named("upload.lock"),
+    "name-space": _named("two words"),
+    "name-umlaut": _named("Übung"),
+    "name-long": _named("n" * 200),
+    "name-plus": _named("a+b"),
+    "name-percent": _named("100%41"),
+    "name-quote": _named("it's"),
+    "name-dash": _named("-upload"),
+    "name-dots": _named("a..b"),
+    "name-comma": _named("a,b"),
+    "name-case": _named("GOOD-1"),
+    "name-hash": _named("#1"),
+}
+
+
+def _link_to_itself(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.symlink_to(folder.name)
+
+
+def _link_outside(folder: Path) -> None:
+    shutil.rmtree(folder)
+    folder.symlink_to("/etc")
+
+
+FOLDERS: dict[str, Callable[[Path], None]] = {
+    "folder-loop": _link_to_itself,
+    "folder-outside": _link_outside,
+}
+"""Only a folder can hold them."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What became of the uploads.
+
+    Attributes:
+        done: ids with a trajectory.
+        reported: id → the reason.
+        missing: bad uploads that were neither processed nor reported.
+        largest: resident bytes of the largest process of the command line; 0: not measured.
+        seconds: that it took.
+    """
+
+    done: list[str]
+    reported: dict[str, str]
+    missing: list[str]
+    largest: int
+    seconds: float
+
+
+def write_uploads(root: Path, good: Sequence[str], kinds: Sequence[str]) -> dict[str, str]:
+    """Write the good uploads and one of each bad kind; returns kind → id of the bad ones."""
+    write_recording(root.parent / "intact", script(click("Agree")), SMALL)
+    for name in good:
+        shutil.copytree(root.parent / "intact", root / name)
+        meta = json.loads((root / name / "meta.json").read_text(encoding="utf-8"))
+        meta |= {"id": name}
+        (root / name / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
+    ids: dict[str, str] = {}
+    for kind in kinds:
+        folder = root / kind
+        if kind in HOSTILE:
+            hostile_upload(root.parent / "intact", folder, kind)
+            ids[kind] = safe_id(kind)
+            continue
+        shutil.copytree(root.parent / "intact", folder)
+        before = set(os.listdir(root))
+        (NAMES | FOLDERS)[kind](folder)
+        [name] = (set(os.listdir(root)) - before) or {kind}
+        ids[kind] = safe_id(name)
+    return ids
+
+
+def choose_kinds(bad: int, *, bucket: bool) -> list[str]:
+    """So many kinds, the same every time; all kinds of names first."""
+    kinds = [*NAMES, *({} if bucket else FOLDERS), *HOSTILE]
+    impossible = {kind for kind in kinds if kind.endswith(("-pipe", "-loop", "-folder", "-sparse"))}
+    usable = [kind for kind in kinds if not (bucket and kind in impossible)]
+    if bad < len(usable):
+        step = len(usable) / bad
+        return [usable[int(number * step)] for number in range(bad)]
+    return usable
+
+
+@contextmanager
+def environment(folder: Path, uploads: str, store: str) -> Iterator[None]:
+    """The settings of every process that is started in the context."""
+    values = {
+        "DAGSTER_HOME": str(folder / "home"),
+        "DEMO_PIPELINE_UPLOADS": uploads,
+        "DEMO_PIPELINE_STORE": store,
+        "DEMO_PIPELINE_CACHE": str(folder / "cache"),
+        "DEMO_PIPELINE_OSWORLD_TASKS": str(folder / "tasks"),
+        "DEMO_PIPELINE_LIMITS__MAX_MEMORY_BYTES": str(MEMORY),
+        "DEMO_PIPELINE_DISCOVERY__STABLE_SECONDS": "0",
+        "DEMO_PIPELINE_DISCOVERY__INTERVAL_SECONDS": "2",
+    }
+    before = {name: os.environ.get(name) for name in values}
+    os.environ |= values
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.update({name: value})
+
+
+def process(
+    folder: Path,
+    kinds: Sequence[str],
+    good: Sequence[str] = GOOD,
+    *,
+    bucket: bool = False,
+    daemon: bool = False,
+) -> Found:
+    """Write the uploads below `folder`, process them, and say what became of them."""
+    (folder / "uploads").mkdir(parents=True)
+    # In a process of its own: making a hostile video takes the memory that reading it must not.
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        ids = pool.submit(write_uploads, folder / "uploads", good, kinds).result()
+    start = time.monotonic()
+    with ExitStack() as stack:
+        uploads, store = str(folder / "uploads"), str(folder / "store")
+        if bucket:
+            server = stack.enter_context(seaweed_server(folder / "server"))
+            stack.enter_context(server.connected())
+            uploads, store = server.make_bucket(), server.make_bucket()
+        stack.enter_context(environment(folder, uploads, store))
+        instance = stack.enter_context(dagster_home(folder / "home"))
+        workspace = Workspace.open(Settings())
+        if bucket:
+            _upload(folder / "uploads", workspace)
+        if daemon:
+            wanted = set(ids.values()) | set(good)
+            command = ("dagster-daemon", "run", "-w", "workspace.yaml")
+            running = stack.enter_context(dagster_process(command, folder / "home"))
+
+            def over() -> bool:
+                ended = {run.key for run in runs_of(instance) if run.ended}
+                return wanted <= ended | set(_reported(workspace))
+
+            wait_for(running, over, "every upload", _PATIENCE)
+            text, largest = "", 0
+        else:
+            text, largest = _run(folder)
+        return _found(workspace, ids, text, largest, time.monotonic() - start)
+
+
+def _upload(folder: Path, workspace: Workspace) -> None:
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            key = path.relative_to(folder).as_posix()
+            workspace.uploads.objects.put(key, path)
+
+
+def _run(folder: Path) -> tuple[str, int]:
+    """(output and exit code of the command, resident bytes of its largest process)."""
+    command = [sys.executable, "-m", "demo_pipeline.cli.app", "run", "--workers", "2"]
+    with (folder / "command.log").open("wb") as log:
+        running = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
+        _, status, usage = os.wait4(running.pid, 0)
+    running.returncode = os.waitstatus_to_exitcode(status)
+    text = (folder / "command.log").read_text(encoding="utf-8")
+    return f"{text}\nexit code {running.returncode}", usage.ru_maxrss * 1024
+
+
+def _reported(workspace: Workspace) -> dict[str, str]:
+    return {
+        record.demonstration: f"{record.stage}: {record.problems[0]['message']}"
+        for record in list_quarantine(workspace.store)
+    }
+
+
+def _found(
+    workspace: Workspace, ids: dict[str, str], text: str, largest: int, seconds: float
+) -> Found:
+    done = [output.partition("/")[2] for output in workspace.store.outputs("trajectories")]
+    reported = _reported(workspace)
+    missing = sorted(
+        f"{kind} ({key})"
+        for kind, key in ids.items()
+        if key not in reported or (text and key not in text)
+    )
+    if text and not text.endswith("exit code 0"):
+        missing.append(text[-2000:])
+    return Found(sorted(done), reported, missing, largest, seconds)
+
+
+def main() -> int:
+    """Process them; the exit code is 0 when 4 are done and each bad one is reported."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bad", type=int, default=BAD)
+    parser.add_argument("--bucket", action="store_true")
+    parser.add_argument("--daemon", action="store_true")
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="bad-uploads-") as folder:
+        kinds = choose_kinds(chosen.bad, bucket=chosen.bucket)
+        found = process(Path(folder), kinds, bucket=chosen.bucket, daemon=chosen.daemon)
+    for key, reason in sorted(found.reported.items()):
+        print(f"{key} {reason}")
+    for line in found.missing:
+        print(f"MISSING: {line}")
+    print(
+        f"{len(found.done)} done, {len(found.reported)} reported, {len(found.missing)} missing, "
+        f"largest process {found.largest / 2**20:.0f} MB, {found.seconds:.0f} s"
+    )
+    return 0 if found.done == list(GOOD) and not found.missing else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

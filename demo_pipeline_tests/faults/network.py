@@ -1,0 +1,146 @@
+"""The cases behind a network that fails: uploads and store are buckets of a real S3 server."""
+
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.settings import Settings
+from demo_pipeline_tests.faults.commands import ROOT, Place, run_command
+from demo_pipeline_tests.faults.proxy import FAULTS, NetworkPlan, network_proxy
+from demo_pipeline_tests.faults.scenarios import RUN, Tally, require
+from demo_pipeline_tests.faults.states import (
+    State,
+    blamed,
+    differing,
+    public_state,
+    shown_tracebacks,
+    stuck_runs,
+    torn_outputs,
+)
+from demo_pipeline_tests.simulator.s3_server import S3Server, seaweed_server
+
+
+def network_tallies(folder: Path, recordings: Path, count: int, seed: int) -> dict[str, Tally]:
+    """`count` plans of faults, and uploads that are replaced while they are read.
+
+    Args:
+        folder: for what is written.
+        recordings: `old` and `new` uploads, as `scenarios.write_uploads` writes them.
+        count: of the plans.
+        seed: of the dice.
+    """
+    network, swapped = Tally(), Tally()
+    with ExitStack() as stack:
+        server = stack.enter_context(seaweed_server(folder / "seaweed"))
+        stack.enter_context(server.connected())
+        wanted = _undisturbed(server, folder / "undisturbed", recordings)
+        for number in range(count):
+            faults = (FAULTS[number % len(FAULTS)],) if number < len(FAULTS) else FAULTS
+            plan = NetworkPlan(faults, seed=seed + number)
+            network += _case(server, folder / f"network-{number}", recordings, plan, wanted=wanted)
+            print(f"network-{number} {dict(plan.done)}: {network}", flush=True)
+        for number in range(min(count, 2)):
+            plan = NetworkPlan((), share=0.0)
+            swapped += _case(
+                server,
+                folder / f"swapped-{number}",
+                recordings,
+                plan,
+                wanted=wanted,
+                swap=number + 1,
+            )
+            print(f"swapped-{number}: {swapped}", flush=True)
+    return {"network": network, "objects swapped": swapped}
+
+
+def _undisturbed(server: S3Server, folder: Path, recordings: Path) -> State:
+    place = _place(server, folder)
+    _upload(place, recordings / "new")
+    require(run_command(place, *RUN), "an undisturbed run over buckets")
+    return public_state(_workspace(place))
+
+
+def _case(
+    server: S3Server,
+    folder: Path,
+    recordings: Path,
+    plan: NetworkPlan,
+    *,
+    wanted: State,
+    swap: int = 0,
+) -> Tally:
+    """One disturbed run; then one without faults, which has to end as the undisturbed one."""
+    place = _place(server, folder)
+    _upload(place, recordings / ("old" if swap else "new"))
+    tally = Tally(cases=1)
+    if swap:
+        plan.on_get = _replace_at(swap, lambda: _upload(place, recordings / "new"), tally)
+    with network_proxy(server.endpoint, plan) as endpoint:
+        through = Place(folder, {**place.changes, "AWS_ENDPOINT_URL": endpoint})
+        ended = run_command(through, *RUN)
+        plan.active = False
+    tally.happened += bool(plan.done)
+    workspace = _workspace(place)
+    lines = [] if swap else torn_outputs(workspace, {}, wanted)
+    tally.torn += [f"{folder.name}: {line}" for line in (*lines, *shown_tracebacks(ended.output))]
+    last = run_command(place, *RUN)
+    lines = differing(workspace, wanted) + blamed(workspace)
+    if last.code != 0:
+        lines.append(f"exit code {last.code}: {last.output[-800:]}")
+    tally.different += [f"{folder.name}: {line}" for line in lines]
+    tally.stuck += [f"{folder.name}: {line}" for line in stuck_runs(folder / "home")]
+    left = [str(path) for path in (folder / "cache").rglob("*.part")]
+    tally.left += [f"{folder.name}: {path}" for path in left]
+    return tally
+
+
+def _replace_at(number: int, replace: Callable[[], None], tally: Tally) -> Callable[[str], None]:
+    """At the n-th GET of a video, replace the upload before it is answered."""
+    lock, left = threading.Lock(), [number]
+
+    def on_get(path: str) -> None:
+        with lock:
+            if "recording.mp4" not in path or left[0] <= 0:
+                return
+            left[0] -= 1
+            if left[0] == 0:
+                replace()
+                tally.happened += 1
+
+    return on_get
+
+
+def _place(server: S3Server, folder: Path) -> Place:
+    """Buckets of its own, and an instance with this checkout's dagster.yaml."""
+    (folder / "home").mkdir(parents=True)
+    shutil.copyfile(ROOT / "dagster.yaml", folder / "home" / "dagster.yaml")
+    return Place(
+        folder,
+        {
+            "DEMO_PIPELINE_UPLOADS": server.make_bucket(),
+            "DEMO_PIPELINE_STORE": server.make_bucket(),
+            **server.environment(),
+        },
+    )
+
+
+def _workspace(place: Place) -> Workspace:
+    values = place.environment
+    return Workspace.open(
+        Settings(
+            uploads=values["DEMO_PIPELINE_UPLOADS"],
+            store=values["DEMO_PIPELINE_STORE"],
+            osworld_tasks=str(place.folder / "tasks"),
+            cache=str(place.folder / f"cache-of-observer-{time.monotonic_ns()}"),
+        )
+    )
+
+
+def _upload(place: Place, recordings: Path) -> None:
+    objects = _workspace(place).uploads.objects
+    for path in sorted(recordings.rglob("*.*")):
+        objects.put(path.relative_to(recordings).as_posix(), path)

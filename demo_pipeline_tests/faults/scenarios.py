@@ -1,0 +1,270 @@
+"""The cases on a disk: kills, failing calls, jumps of the clock, and several commands at once."""
+
+import random
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.settings import Settings
+from demo_pipeline_tests.faults.commands import Command, Ended, Place, run_command, wait_for_orphans
+from demo_pipeline_tests.faults.injection import Action, Disturbance, Role
+from demo_pipeline_tests.faults.states import (
+    State,
+    blamed,
+    count_files,
+    differing,
+    public_state,
+    shown_tracebacks,
+    stuck_runs,
+    torn_outputs,
+)
+from demo_pipeline_tests.simulator.form import SMALL, script
+from demo_pipeline_tests.simulator.recording import write_recording
+from demo_pipeline_tests.simulator.script import click
+
+RUN = ("run", "--workers", "1")
+RUN_ALL = ("run", "--workers", "2")
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What every case starts from and ends in.
+
+    Attributes:
+        start: a demonstration is done, its upload was replaced since, and a second arrived.
+        before, after: the public states of the start, and of an undisturbed run.
+        files: in the store after that run and `prune`.
+        calls: per role, how many calls of that run change files.
+        seconds: that it took.
+    """
+
+    start: Path
+    before: State
+    after: State
+    files: int
+    calls: dict[Role, int]
+    seconds: float
+
+
+@dataclass
+class Tally:
+    """What was found in the cases of one kind."""
+
+    cases: int = 0
+    happened: int = 0
+    torn: list[str] = field(default_factory=list)
+    different: list[str] = field(default_factory=list)
+    stuck: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+    def __iadd__(self, other: "Tally") -> Self:
+        self.cases += other.cases
+        self.happened += other.happened
+        for name in ("torn", "different", "stuck", "left"):
+            getattr(self, name).extend(getattr(other, name))
+        return self
+
+    @property
+    def is_clean(self) -> bool:
+        return not (self.torn or self.different or self.stuck or self.left)
+
+
+def write_uploads(folder: Path) -> None:
+    """Recordings of two seconds: `a`, then another `a` and `b`."""
+    video = replace(SMALL.video, fps=10)
+    options = replace(SMALL, video=video)
+    for name, title in {"old/a": "Tick it", "new/a": "Tick the box", "new/b": "Agree"}.items():
+        recording = replace(script(click("Agree")), title=title)
+        write_recording(folder / name, recording, options)
+
+
+def workspace_of(place: Place) -> Workspace:
+    folder = place.folder
+    return Workspace.open(
+        Settings(
+            uploads=place.environment["DEMO_PIPELINE_UPLOADS"],
+            store=place.environment["DEMO_PIPELINE_STORE"],
+            osworld_tasks=str(folder / "tasks"),
+            cache=str(folder / "cache-of-observer"),
+        )
+    )
+
+
+def require(ended: Ended, what: str) -> None:
+    if ended.code != 0:
+        raise RuntimeError(f"{what} ended with {ended.code}: {ended.output[-3000:]}")
+
+
+def prepare(folder: Path, home_config: Path) -> Scene:
+    """Build the start, and run the command undisturbed once."""
+    write_uploads(folder / "recordings")
+    start = Place(folder / "start")
+    (start.folder / "home").mkdir(parents=True)
+    shutil.copyfile(home_config, start.folder / "home" / "dagster.yaml")
+    shutil.copytree(folder / "recordings/old", start.folder / "uploads")
+    require(run_command(start, *RUN), "the first run")
+    before = public_state(workspace_of(start))
+    shutil.rmtree(start.folder / "uploads")
+    shutil.copytree(folder / "recordings/new", start.folder / "uploads")
+    place = copy_start(start.folder, folder / "undisturbed")
+    counting = Disturbance(place.folder, "count", 0, "main", folder / "calls")
+    began = time.monotonic()
+    require(run_command(place, *RUN, disturbance=counting), "an undisturbed run")
+    seconds = time.monotonic() - began
+    roles: tuple[Role, ...] = ("main", "worker")
+    calls = {role: (folder / f"calls.{role}").stat().st_size for role in roles}
+    after = public_state(workspace_of(place))
+    require(run_command(place, "prune", "--grace-hours", "0"), "prune")
+    files = count_files(place.folder / "store")
+    return Scene(start.folder, before, after, files, calls, seconds)
+
+
+def copy_start(start: Path, folder: Path) -> Place:
+    shutil.copytree(start, folder, symlinks=True)
+    return Place(folder)
+
+
+def finish(scene: Scene, place: Place, tally: Tally, *, spawn: bool = False) -> None:
+    """The last, undisturbed run, and what is checked after it."""
+    case = place.folder.name
+    ended = run_command(place, *RUN, spawn=spawn)
+    workspace = workspace_of(place)
+    found = differing(workspace, scene.after) + blamed(workspace)
+    if ended.code != 0:
+        found.append(f"exit code {ended.code}: {ended.output[-500:]}")
+    tally.different += [f"{case}: {line}" for line in found]
+    tally.stuck += [f"{case}: {line}" for line in stuck_runs(place.folder / "home")]
+    pruned = run_command(place, "prune", "--grace-hours", "0")
+    files = count_files(place.folder / "store")
+    if pruned.code != 0 or files != scene.files:
+        tally.left.append(f"{case}: {files} files instead of {scene.files}")
+    if not tally.is_clean:
+        return
+    shutil.rmtree(place.folder)
+
+
+def examine(scene: Scene, place: Place, tally: Tally, ended: Ended | None = None) -> None:
+    """The state between a disturbance and the next run."""
+    case = place.folder.name
+    lines = torn_outputs(workspace_of(place), scene.before, scene.after)
+    lines += shown_tracebacks(ended.output if ended is not None else "")
+    tally.torn += [f"{case}: {line}" for line in lines]
+
+
+def killed(scene: Scene, place: Place, role: Role, calls: list[int], *, spawn: bool) -> Tally:
+    """Kill one run after the other, each at its own call, then run to the end."""
+    tally = Tally()
+    # A killed worker is replaced, and everything is done: the next run would have nothing to do.
+    arguments = (*RUN, "--force") if role == "worker" else RUN
+    for number, call in enumerate(calls):
+        log = place.folder / f"killed-{number}"
+        disturbance = Disturbance(place.folder, "kill", call, role, log)
+        ended = run_command(place, *arguments, disturbance=disturbance)
+        wait_for_orphans(place)
+        tally.cases += 1
+        tally.happened += log.exists()
+        examine(scene, place, tally, ended)
+    finish(scene, place, tally, spawn=spawn)
+    return tally
+
+
+def killed_at_moments(scene: Scene, place: Place, moments: list[float]) -> Tally:
+    """The same at moments, whatever is done then."""
+    tally = Tally()
+    for seconds in moments:
+        command = Command(place, *RUN)
+        time.sleep(seconds)
+        command.kill()
+        tally.happened += command.end().code < 0
+        wait_for_orphans(place)
+        tally.cases += 1
+        examine(scene, place, tally)
+    finish(scene, place, tally)
+    return tally
+
+
+def failing(scene: Scene, place: Place, role: Role, action: Action, call: int) -> Tally:
+    """Calls fail, or the clock jumps, from the n-th on."""
+    tally = Tally(cases=1)
+    log = place.folder / "failed"
+    disturbance = Disturbance(place.folder, action, call, role, log)
+    ended = run_command(place, *RUN, disturbance=disturbance)
+    tally.happened += log.exists()
+    examine(scene, place, tally, ended)
+    finish(scene, place, tally)
+    return tally
+
+
+def together(scene: Scene, place: Place, *, homes: int, prune: bool) -> Tally:
+    """Two command lines at work on one store, of one or two homes, perhaps with `prune`."""
+    tally = Tally(cases=1, happened=1)
+    other = place
+    if homes == 2:
+        shutil.copytree(place.folder / "home", place.folder / "home2")
+        other = Place(place.folder, {"DAGSTER_HOME": str(place.folder / "home2")})
+    commands = [Command(place, *RUN_ALL, name="one"), Command(other, *RUN_ALL, name="two")]
+    prunes = 0
+    if prune:
+        end = time.monotonic() + scene.seconds
+        while time.monotonic() < end:
+            Command(place, "prune", name="pruning").end()
+            prunes += 1
+    ends = [command.end() for command in commands]
+    lines = [f"exit code {ended.code}: {ended.output[-800:]}" for ended in ends if ended.code]
+    tally.torn += [f"{place.folder.name}: {line}" for line in lines]
+    examine(scene, place, tally)
+    finish(scene, place, tally)
+    return tally
+
+
+Case = Callable[[Scene, Place], Tally]
+
+
+def kill_cases(scene: Scene, count: int, chain: int, seed: int, *, spawn: bool) -> Iterator[Case]:
+    """`count` kills, in chains that end in an undisturbed run; evenly over all calls."""
+    dice = random.Random(seed)
+    for first in range(0, count, chain):
+        size = min(chain, count - first)
+        number = first // chain
+        if number % 4 == 3:
+            moments = [dice.uniform(0.05, 0.6) * scene.seconds for _ in range(size)]
+            yield partial(killed_at_moments, moments=moments)
+            continue
+        role: Role = "worker" if number % 4 == 1 else "main"
+        later = 1.0 if role == "worker" else 0.5  # a run after a kill has less to do
+        shares = [1.0, *[later] * (size - 1)]
+        calls = [1 + int(dice.random() * scene.calls[role] * share) for share in shares]
+        yield partial(killed, role=role, calls=calls, spawn=spawn)
+
+
+def failing_cases(scene: Scene, count: int, seed: int) -> Iterator[Case]:
+    """`count` runs whose calls fail from the n-th on: ENOSPC, EIO, EACCES in turn."""
+    dice = random.Random(seed)
+    actions: tuple[Action, ...] = ("ENOSPC", "EIO", "EACCES")
+    for number in range(count):
+        role: Role = "worker" if number % 2 else "main"
+        call = 1 + int(dice.random() * scene.calls[role])
+        action = actions[number % len(actions)]
+        yield partial(failing, role=role, action=action, call=call)
+
+
+def clock_cases(scene: Scene, count: int, seed: int) -> Iterator[Case]:
+    """`count` runs in which the clock jumps by a day, forward and back in turn."""
+    dice = random.Random(seed)
+    for number in range(count):
+        role: Role = "worker" if number % 4 > 1 else "main"
+        call = 1 + int(dice.random() * scene.calls[role])
+        action: Action = "back" if number % 2 else "forward"
+        yield partial(failing, role=role, action=action, call=call)
+
+
+def company_cases(count: int) -> Iterator[Case]:
+    """`count` cases of several commands at once."""
+    for number in range(count):
+        homes, prune = 1 + number % 2, number % 4 > 1
+        yield partial(together, homes=homes, prune=prune)

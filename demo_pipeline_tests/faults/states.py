@@ -1,0 +1,80 @@
+"""What readers see of a store, and whether it may look so."""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import dagster as dg
+
+from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.pipeline.demonstration_stages import STAGES
+from demo_pipeline.pipeline.quarantine import list_quarantine
+
+TRACEBACK = "Traceback (most recent call last)"
+State = Mapping[str, str]
+"""Output → hash over the names and bytes of its files."""
+_FOLDERS = {stage.folder for stage in STAGES}
+_ENDED = {dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED}
+
+
+def public_state(workspace: Workspace) -> State:
+    """Every output that readers see."""
+    found = {}
+    for output in workspace.store.outputs():
+        digest = hashlib.sha256()
+        with workspace.store.open(output) as (folder, _):
+            for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+                digest.update(f"{path.relative_to(folder)}\0".encode())
+                digest.update(hashlib.sha256(path.read_bytes()).digest())
+        found[output] = digest.hexdigest()
+    return found
+
+
+def torn_outputs(workspace: Workspace, before: State, after: State) -> list[str]:
+    """What is wrong with the state while the work is not finished: nothing may be.
+
+    An output of a demonstration is the old or the new one. A dataset may also be one of the
+    demonstrations that are done.
+    """
+    wrong = []
+    for output, content in public_state(workspace).items():
+        if workspace.store.verify(output):
+            wrong.append(f"{output} does not fit its manifest")
+        of_demonstration = output.partition("/")[0] in _FOLDERS
+        if of_demonstration and content not in {before.get(output), after.get(output)}:
+            wrong.append(f"{output} is neither the old nor the new one")
+    wrong += [f"{output} is gone" for output in before if workspace.store.current(output) is None]
+    return wrong + blamed(workspace)
+
+
+def blamed(workspace: Workspace) -> list[str]:
+    """Quarantine records: no fault of the machine may leave one."""
+    return [
+        f"{record.demonstration} is quarantined: {record.problems}"
+        for record in list_quarantine(workspace.store)
+    ]
+
+
+def differing(workspace: Workspace, wanted: State) -> list[str]:
+    """Outputs that differ from those of an undisturbed run."""
+    state = public_state(workspace)
+    keys = sorted(state.keys() | wanted.keys())
+    return [f"{key} differs" for key in keys if state.get(key) != wanted.get(key)]
+
+
+def shown_tracebacks(output: str) -> list[str]:
+    """The first traceback that a command printed: none may be."""
+    _, found, rest = output.partition(TRACEBACK)
+    return [f"a traceback: {rest[:1500]}"] if found else []
+
+
+def stuck_runs(home: Path) -> list[str]:
+    """Runs of an instance that have not ended, though no process is at work."""
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        runs = instance.get_runs()
+    return [f"run {run.run_id} is {run.status.value}" for run in runs if run.status not in _ENDED]
+
+
+def count_files(store: Path) -> int:
+    """Files and links below a store."""
+    return sum(1 for path in store.rglob("*") if path.is_symlink() or path.is_file())

@@ -1,0 +1,24 @@
+"""A few bad uploads beside good ones; `make faults` has 60, in a folder and in a bucket."""
+
+from pathlib import Path
+
+from demo_pipeline_tests.faults.bad_uploads import MEMORY, choose_kinds, process
+
+FEW = ("name-dot", "folder-loop", "meta-sparse", "meta-year-1", "log-huge-time", "video-bomb")
+
+
+def test_the_good_one_is_done_and_each_bad_one_is_reported_within_one_gigabyte(
+    tmp_path: Path,
+) -> None:
+    found = process(tmp_path / "place", FEW, ["good"])
+    assert found.missing == []
+    assert found.done == ["good"]
+    assert len(found.reported) == len(FEW)
+    assert not any("memory" in reason for reason in found.reported.values())
+    assert 0 < found.largest < MEMORY
+
+
+def test_there_are_sixty_kinds_everywhere() -> None:
+    for bucket in (False, True):
+        kinds = choose_kinds(60, bucket=bucket)
+        assert len(kinds) == len(set(kinds)) == 60

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from demo_pipeline.observation.frames.frame_requests import FrameRequest
-from demo_pipeline.observation.frames.video_frames import Frame
+from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Frame
 
 APPROACH_ERROR_S = 0.01  # seconds; clocks found in a film at a steady rate are off by less
 EFFECT_S = 0.7  # seconds; a change this soon after an action may still be that action's effect
@@ -112,7 +112,8 @@ class BeforeFrameChooser:
         """Whether the pointer had not started towards the target, even if the clock is off."""
         request = self._request
         moves = request.approach < request.limit
-        return frame.time < request.approach - (APPROACH_ERROR_S if moves else 0.0)
+        error_s = APPROACH_ERROR_S + TIME_TOLERANCE_S if moves else 0.0
+        return frame.time < request.approach - error_s
 
     def choice(self) -> FrameChoice:
         """The best still frame, or the last candidate when no still frame followed a change."""

@@ -16,7 +16,8 @@ from demo_pipeline.observation.frames.pointer_path import MOVED_PX, PointerTrack
 from demo_pipeline.observation.frames.recorded_video import RecordedVideo
 from demo_pipeline.observation.frames.video_frames import Span
 
-PART_S = 20.0  # seconds of video for which one part speaks, while there are no more than MAX_PARTS
+WORTH_S = 10.0  # seconds of video; in fewer a clock has no time to change
+PART_S = 100.0  # seconds of video for another part, so that decoding costs a few hundredths more
 MAX_PARTS = 2  # parts looked at; each is decoded twice
 PART_MOVES = 24  # moves between frames, twice what a lag needs to be found
 LONGEST_S = 10.0  # seconds decoded for one part; without that many moves in them it says nothing
@@ -35,15 +36,16 @@ def parts_to_check(
 ) -> list[Span]:
     """The parts between two video times, ascending seconds, in which the pointer moves enough.
 
-    The time is divided evenly. In each share the part is the key frame after which enough movement
-    follows soonest: nothing is decoded that is not looked at.
+    The time is divided evenly, and the first share left out: a video falls behind and stays so. In
+    each other share the part is the key frame after which enough movement follows soonest: nothing
+    is decoded that is not looked at.
     """
-    count = min(MAX_PARTS, round((end - begin) / PART_S))
-    if count < 1:
+    if end - begin < WORTH_S:
         return []
+    count = max(1, min(MAX_PARTS, round((end - begin) / PART_S)))
     moves = np.concatenate([[0], np.cumsum(_moving(video, track, clock))])
     keys = video.packets.key_pts * float(video.packets.time_base)
-    edges = np.linspace(begin, end, count + 1)
+    edges = np.linspace(begin, end, count + 2)[1:]
     found = [
         _soonest(video, moves, keys[(keys >= first) & (keys < last)])
         for first, last in pairwise(edges.tolist())

@@ -32,7 +32,7 @@ HAND = (click("Agree"), click("Rows/d"), click("Name"), click("Form/title bar"))
 
 
 def behind(root: Path, late_ms: float, *, logged: bool = False) -> Observed:
-    """A film of 25 seconds; its second half shows the screen of `late_ms` earlier."""
+    """A film of 40 seconds; its second half shows the screen of `late_ms` earlier."""
 
     def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
         half = (truth.frames[0].wall_ms + truth.frames[-1].wall_ms) / 2
@@ -43,7 +43,7 @@ def behind(root: Path, late_ms: float, *, logged: bool = False) -> Observed:
         films.write_plain(path, painter, replace(truth, frames=tuple(frames)))
 
     options = replace(SMALL, ffmpeg_start_line=logged, scan_every_s=None)
-    return films.painted(root, options, write, replace(script(*HAND * 5), lead_in_ms=500))
+    return films.painted(root, options, write, replace(script(*HAND * 8), lead_in_ms=500))
 
 
 @pytest.mark.parametrize("late_ms", [0, 90, -90])
@@ -107,7 +107,12 @@ def moving(*stretches: tuple[float, float]) -> PointerTrack:
 def test_a_part_begins_at_the_key_frame_with_movement_soon_after() -> None:
     track = moving((0, 3), (26, 27), (51, 56), (81, 90), (105, 106))
     spans = parts_to_check(recorded(120, 5), track, CLOCK, 10, 120)
-    assert [span.start for span in spans] == [50, 85]
+    assert [span.start for span in spans] == [85]
+    later = moving((0, 12), (130, 140), (230, 240))
+    spans = parts_to_check(recorded(300, 5), later, CLOCK, 10, 300)
+    assert len(spans) == 2
+    assert 130 <= spans[0].start < spans[0].end <= 140
+    assert 230 <= spans[1].start < spans[1].end <= 240
     assert all(span.end - span.start < 4 for span in spans)
 
 

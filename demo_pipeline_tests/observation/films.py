@@ -46,6 +46,7 @@ STORY = replace(_FORM, lead_in_ms=500, tail_ms=900)
 _TICKS = 90_000
 _REST_MS = 300  # milliseconds of rest that separate two movements of the pointer
 _LEAD_MS = 50
+_CLOCK_ERROR_S = 0.01 + 1e-6  # seconds; a frame as near to the movement may show it
 
 Picture = NDArray[np.uint8]
 
@@ -165,7 +166,8 @@ class Rule:
         if not asked:
             return max((f for f in self.shown if f.time <= limit + 1e-6), key=lambda f: f.time)
         run = [f for f in asked if self._still(f, asked[-1])]
-        approach_start = min(limit, self.clock.video_time(self._approach_start(action, since)))
+        approach_start = self.clock.video_time(self._approach_start(action, since))
+        approach_start = min(limit, approach_start - _CLOCK_ERROR_S)
         before = [frame for frame in run if frame.time < approach_start]
         return before[-1] if before else run[0]
 

@@ -15,6 +15,11 @@ import pyarrow.compute as pc
 from demo_pipeline.observation.calibration.canvas import Canvas, fit_canvas
 from demo_pipeline.observation.calibration.click_alignment import clock_from_clicks
 from demo_pipeline.observation.calibration.clock import Clock, documented_clock, ffmpeg_clock
+from demo_pipeline.observation.calibration.clock_checks import (
+    ClockPart,
+    parts_to_check,
+    with_parts,
+)
 from demo_pipeline.observation.calibration.event_scale import RecordedScreen
 from demo_pipeline.observation.calibration.pointer_alignment import (
     clock_from_pointer,
@@ -83,7 +88,7 @@ def calibrate(
     """Find the clock and the canvas of a recording.
 
     Decodes one stretch of video, more when that holds too little pointer movement to be sure, and
-    in a long recording another stretch near the end, for drift.
+    some seconds further on: whether the clock holds and, in a long recording, how it drifts.
 
     Args:
         video: of the recording.
@@ -96,20 +101,14 @@ def calibrate(
     Raises:
         DemonstrationError: nothing shows how the log's coordinates map to the video.
     """
-    timestamp_ms = manifest.recorded_at.timestamp() * 1000
-    first_s = float(video.times[0])
+    timestamp_ms, first_s = manifest.recorded_at.timestamp() * 1000, float(video.times[0])
     logged = ffmpeg_clock(_ffmpeg_lines(events), timestamp_ms, first_s)
     size = _upright_size(manifest)
     screen = RecordedScreen.of(manifest.parsed_meta(), size)
     documented = documented_clock(timestamp_ms)
     search = _Search(video, path.track(), settings.max_clock_offset_s)
     changes = ChangeMap()
-    pictured: Clock | None = None
-    for stretches in search.stretches(documented):
-        search.add_changes(changes, stretches)
-        pictured = search.pointer_clock(changes, logged or documented, screen.candidates)
-        if pictured is not None or logged is not None:
-            break
+    pictured = search.pictured_clock(changes, documented, logged, screen.candidates)
     clock = pictured or documented
     if pictured is not None:
         clock = search.drift_corrected(pictured, changes)
@@ -118,6 +117,8 @@ def calibrate(
         clock = clock_from_clicks(changes, presses, documented, scale, offset_s) or documented
     if logged is not None:
         clock = reconcile_clocks(logged, pictured, clock, first_s)
+    if pictured is not None:
+        clock = with_parts(clock, search.parts(pictured, changes))
     method, scale = _scale(screen, pictured, path)
     canvas = fit_canvas(size, scale)
     return _logged(Calibration(clock, canvas, method, flickering_cells(changes)))
@@ -161,11 +162,24 @@ class _Search:
         for frame in self.video.frames(stretches):
             changes.add(frame)
 
-    def pointer_clock(
-        self, changes: ChangeMap, reference: Clock, scales: Sequence[float]
+    def pictured_clock(
+        self,
+        changes: ChangeMap,
+        documented: Clock,
+        logged: Clock | None,
+        scales: Sequence[float],
     ) -> Clock | None:
-        """The clock that the pointer's movements show; None when they show none."""
-        return clock_from_pointer(changes, self.track, reference, scales, self.offset_s)
+        """The clock that the pointer's movements show; None when they show none.
+
+        With a logged start one stretch is enough. `changes` takes what was looked at.
+        """
+        for stretches in self.stretches(documented):
+            self.add_changes(changes, stretches)
+            reference = logged or documented
+            found = clock_from_pointer(changes, self.track, reference, scales, self.offset_s)
+            if found is not None or logged is not None:
+                return found
+        return None
 
     def stretches(self, documented: Clock) -> Iterator[list[Span]]:
         """Stretches in which the pointer may move: one, one more, then 2, 4, 8 and 16 more.
@@ -201,19 +215,28 @@ class _Search:
     def drift_corrected(self, clock: Clock, changes: ChangeMap) -> Clock:
         """The clock of a long recording, corrected by what a stretch near its end shows."""
         late = self._late_stretch(clock)
-        if late is None:
-            return clock
-        late_changes = ChangeMap()
-        self.add_changes(late_changes, [late])
-        offset_s = min(self.offset_s, MAX_DRIFT_S)
-        late_clock = clock_from_pointer(
-            late_changes, self.track, clock, [clock.event_scale], offset_s
-        )
-        if late_clock is None:
+        part = None if late is None else self._part(late, clock)
+        if part is None:
             return clock
         early_s = (changes.times[0] + changes.times[-1]) / 2
-        late_s = (late.start + late.end) / 2
-        return with_drift(clock, late_clock, clock.event_time(early_s), clock.event_time(late_s))
+        return with_drift(clock, part.clock, clock.event_time(early_s), part.middle_ms)
+
+    def parts(self, clock: Clock, changes: ChangeMap) -> list[ClockPart]:
+        """What parts of the video after the stretches in `changes` say of their clock."""
+        begin, end = changes.times[-1], float(self.video.times[-1])
+        spans = parts_to_check(self.video, self.track, clock, begin, end)
+        parts = [self._part(span, clock) for span in spans]
+        return [part for part in parts if part is not None]
+
+    def _part(self, span: Span, clock: Clock) -> ClockPart | None:
+        """The clock by the pointer's movements in one span; None when they show none."""
+        changes = ChangeMap()
+        self.add_changes(changes, [span])
+        reach_s = min(self.offset_s, MAX_DRIFT_S)
+        found = clock_from_pointer(changes, self.track, clock, [clock.event_scale], reach_s)
+        if found is None:
+            return None
+        return ClockPart(clock.event_time((span.start + span.end) / 2), found)
 
     def _late_stretch(self, clock: Clock) -> Span | None:
         """The stretch with most movement near the end of a recording; None in a short one."""

@@ -8,8 +8,9 @@ from enum import StrEnum
 from typing import NamedTuple, Protocol
 
 from demo_pipeline.observation.frames.frame_requests import FrameRequest
-from demo_pipeline.observation.frames.video_frames import Frame
+from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Frame
 
+APPROACH_ERROR_S = 0.01  # seconds; clocks found in a film at a steady rate are off by less
 EFFECT_S = 0.7  # seconds; a change this soon after an action may still be that action's effect
 
 
@@ -95,7 +96,7 @@ class BeforeFrameChooser:
             self._changed_since_best |= large or not self.needs_only_large_changes(frame)
             self._first_after_change = frame
             return
-        if frame.time < self._request.approach:
+        if self._is_early(frame):
             self._take(frame)
         elif self._best is None or self._changed_since_best:
             self._take(self._first_after_change or frame)
@@ -103,9 +104,16 @@ class BeforeFrameChooser:
 
     def _take(self, frame: Frame) -> None:
         """Make `frame` the best: nothing changed from it to the newest frame."""
-        early = frame.time < self._request.approach
+        early = self._is_early(frame)
         self._best, self._reason = frame, Reason.PRE_MOVE if early else Reason.SETTLED
         self._changed_since_best = False
+
+    def _is_early(self, frame: Frame) -> bool:
+        """Whether the pointer had not started towards the target, even if the clock is off."""
+        request = self._request
+        moves = request.approach < request.limit
+        error_s = APPROACH_ERROR_S + TIME_TOLERANCE_S if moves else 0.0
+        return frame.time < request.approach - error_s
 
     def choice(self) -> FrameChoice:
         """The best still frame, or the last candidate when no still frame followed a change."""

@@ -70,6 +70,16 @@ def test_a_pause_needs_every_change() -> None:
         assert chooser.needs_only_large_changes(Frame(1, 2.1, NO_PICTURE)) is not pause
 
 
+def test_a_frame_that_the_clock_puts_just_before_the_movement_may_be_on_the_way() -> None:
+    assert chosen({}, approach=4.005) == (3.9, Reason.PRE_MOVE)
+    assert chosen({}, approach=4.05) == (4.0, Reason.PRE_MOVE)
+    assert chosen({4.0: True}, approach=4.105) == (4.0, Reason.PRE_MOVE)
+
+
+def test_keys_have_no_movement_that_a_frame_could_be_on() -> None:
+    assert chosen({}, press=5.005, approach=9.0) == (4.9, Reason.PRE_MOVE)
+
+
 def test_hovering_on_the_way_changes_nothing() -> None:
     assert chosen({4.3: False, 4.6: False}) == (3.9, Reason.PRE_MOVE)
 

@@ -1,11 +1,11 @@
 """The observer that answers every frame request, each as soon as its span has passed.
 
-Belongs here: the queue of open requests. Memory holds the frames of open requests and of
-an undecided pause, however long the video is.
+Belongs here: the queue of open requests. Memory holds the frames of open requests and of the last
+pauses, however long the video is.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from demo_pipeline.observation.frames.frame_choice import FrameChooser
@@ -19,7 +19,8 @@ from demo_pipeline.observation.frames.screenshot_writer import (
     ScreenshotWriter,
 )
 from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Span
-from demo_pipeline.observation.frames.waits import Wait, find_wait
+from demo_pipeline.observation.frames.wait_observer import WaitObserver
+from demo_pipeline.observation.frames.waits import Wait
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,11 @@ class ActionFramesResult:
 
 
 class ActionFrames:
-    """Shows frames to the open requests, writes screenshots, recognises waits.
+    """Shows frames to the open requests and writes screenshots.
 
     Args:
         requests: in the order of the actions.
-        pause_seconds: action index of a pause → its length.
+        waits: tells which pauses may be waits; sees each frame before this observer.
         choose_with: makes the rule that chooses the frame of a request.
         writer: writes the screenshot of an answered request.
         targets: compares the target of an answered request; sees each frame before this observer.
@@ -52,7 +53,7 @@ class ActionFrames:
     def __init__(
         self,
         requests: Sequence[FrameRequest],
-        pause_seconds: Mapping[int, float],
+        waits: WaitObserver,
         *,
         choose_with: Callable[[FrameRequest], FrameChooser],
         writer: ScreenshotWriter,
@@ -61,13 +62,12 @@ class ActionFrames:
     ) -> None:
         self._requests = requests
         self._open = deque(RequestProgress(request, choose_with(request)) for request in requests)
-        self._pause_seconds = pause_seconds
+        self._waits = waits
         self._writer = writer
         self._targets = targets
         self._margin_s = SPAN_MARGIN_FRAMES * frame_s
-        self._undecided_pause: RequestProgress | None = None
+        self._undecided: deque[RequestProgress] = deque()
         self._screenshots: dict[int, Screenshot] = {}
-        self._waits: list[Wait] = []
         self._large_changes: list[float] = []
 
     @property
@@ -90,36 +90,39 @@ class ActionFrames:
         """Answer what is still open; call once, after the last frame."""
         while self._open:
             self._answer(self._open.popleft())
-        self._leave_out_pause()
+        waits = self._waits.result()
+        self._decide_pauses()
+        waited = {wait.action_index for wait in waits}
+        for request in self._requests:
+            if request.pause and request.action_index not in waited:
+                self._leave_out(request.action_index)
         screenshots = [self._screenshots[request.action_index] for request in self._requests]
-        return ActionFramesResult(screenshots, self._waits, self._large_changes)
+        return ActionFramesResult(screenshots, waits, self._large_changes)
 
     def _answer(self, progress: RequestProgress) -> None:
         if progress.request.pause:
-            self._leave_out_pause()
-            self._undecided_pause = progress
+            self._undecided.append(progress)
             return
-        self._decide_pause(progress.request)
+        self._decide_pauses()
         self._screenshots[progress.request.action_index] = self._writer.write(progress)
         self._targets.compare(progress.request, progress.chooser.choice().frame)
 
-    def _decide_pause(self, following: FrameRequest) -> None:
-        """The action after a pause shows whether the pause was a wait."""
-        pause = self._undecided_pause
-        if pause is None:
-            return
-        index = pause.request.action_index
-        wait = find_wait(pause, following, self._pause_seconds[index])
-        if wait is None:
-            self._leave_out_pause()
-            return
-        self._undecided_pause = None
-        self._waits.append(wait)
-        self._screenshots[index] = self._writer.write(pause)
+    def _decide_pauses(self) -> None:
+        """Write the screenshots of pauses that may be waits, once that is known."""
+        while self._undecided:
+            index = self._undecided[0].request.action_index
+            may_be = self._waits.may_be_wait(index)
+            if may_be is None:
+                return
+            progress = self._undecided.popleft()
+            if may_be:
+                self._screenshots[index] = self._writer.write(progress)
+            else:
+                self._leave_out(index)
 
-    def _leave_out_pause(self) -> None:
-        """The undecided pause, if any, was thinking: it gets no screenshot."""
-        if self._undecided_pause is not None:
-            index = self._undecided_pause.request.action_index
-            self._screenshots[index] = Screenshot(index, PAUSE_REASON)
-            self._undecided_pause = None
+    def _leave_out(self, index: int) -> None:
+        """A pause was thinking: it gets no screenshot."""
+        written = self._screenshots.get(index)
+        if written is not None and written.file is not None:
+            self._writer.remove(written.file)
+        self._screenshots[index] = Screenshot(index, PAUSE_REASON)

@@ -31,6 +31,7 @@ from demo_pipeline.observation.frames.scroll_motion import ScrollMotion
 from demo_pipeline.observation.frames.stop_effect import StopEffect
 from demo_pipeline.observation.frames.video_frames import Frame, Span
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
+from demo_pipeline.observation.frames.wait_observer import WaitObserver, intervals_between
 from demo_pipeline.observation.frames.waits import Wait
 from demo_pipeline.problems import DemonstrationError, Problem
 
@@ -129,9 +130,10 @@ def run_decode_pass(
     sure = clock.uncertainty_ms <= SURE_MS
     targets = TargetComparison(requests, video.frame_s, detector, pointer, enabled=sure)
     scrolls = ScrollMotion(actions if sure else [], clock, screen)
+    waits = WaitObserver(intervals_between(actions, requests, pointer), video.times, pointer)
     answers = ActionFrames(
         requests,
-        {action.action_index: action.seconds or 0.0 for action in actions},
+        waits,
         choose_with=choose_with,
         writer=writer,
         targets=targets,
@@ -142,7 +144,7 @@ def run_decode_pass(
     witness = PointerWitness(
         pointer, calibration.canvas, seen_before=calibration.scale_method == "pixels"
     )
-    observers: list[FrameObserver[object]] = [targets, scrolls, answers, final, stop, witness]
+    observers: list[FrameObserver[object]] = [targets, scrolls, waits, answers, final, stop, witness]
     decoded = show_frames(video, observers, detector, pointer)
     answered = answers.result()
     writer.write_final(final.result() or _any_frame(video, decoded.last))

@@ -71,6 +71,7 @@ class IntervalChanges:
 
     Attributes:
         since: end of the first action.
+        looked: when the pointer started towards the second.
         until: press of the second.
         by_key: whether the second one is of the keyboard.
         place: cells at the second one's press; of a key, the cells that it changed.
@@ -82,6 +83,7 @@ class IntervalChanges:
     """
 
     since: float
+    looked: float
     until: float
     by_key: bool
     place: Cells
@@ -153,6 +155,7 @@ class IntervalRecord:
         none = np.zeros_like(new)
         return IntervalChanges(
             interval.since,
+            interval.looked,
             interval.until,
             by_key,
             place,
@@ -175,6 +178,7 @@ class PackedChanges:
     pause: int
     seconds: float
     _since: float
+    _looked: float
     _until: float
     _by_key: bool
     _shape: tuple[int, int]
@@ -191,6 +195,7 @@ class PackedChanges:
             interval.pause if interval.pause is not None else -1,
             interval.seconds,
             found.since,
+            found.looked,
             found.until,
             found.by_key,
             (found.new.shape[0], found.new.shape[1]),
@@ -203,6 +208,7 @@ class PackedChanges:
         place, early, hovered, moving_before, new, *late = self._unpacked_maps()
         return IntervalChanges(
             self._since,
+            self._looked,
             self._until,
             self._by_key,
             place,

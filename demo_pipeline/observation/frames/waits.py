@@ -5,7 +5,7 @@ and which cells move by themselves. Other pauses are thinking; in doubt a pause 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import cv2
@@ -23,10 +23,13 @@ PAUSE_S = 2.0  # seconds; a screen left at rest for longer was read, not waited 
 MIN_WAIT_S = 1.0  # seconds; a screen at rest sooner shows the action's own effect
 REACTION_S = 0.3  # seconds; nobody sees something and presses a button on it sooner
 READING_S = 10.0  # seconds; who reads for longer before the next action has thought about it
+TOGETHER_S = 0.5  # seconds; changes as close as this are one
 BUSY_GAP_S = 0.7  # seconds; closer changes are one busy stretch, whatever the frame rate
 BUSY_TIMES = 5  # changes in a busy stretch: a bar, a spinner, lines of text; fewer may be chance
 INSIDE_SHARE = 0.8  # of what a key changed; the rest may be a status bar's
 HOVERED_SHARE = 0.5  # of what appeared; more of it beside a moving pointer: it opened that itself
+HOVER_LARGEST_SHARE = 0.3  # of the screen; no menu or card that a pointer opens covers more
+COLUMN_GAP, ROW_GAP = 0.15, 0.05  # of the screen's sides; between columns and lines of one table
 
 Labels = np.ndarray[Any, np.dtype[np.int32]]
 
@@ -62,26 +65,31 @@ def rest_after_answer(changes: IntervalChanges, restless: Cells) -> float | None
     """
     still = ~with_neighbours(restless | with_neighbours(changes.moving_before))
     place = changes.place & still
-    if np.count_nonzero(place & changes.new) < SMALL_CELLS and not changes.by_key:
-        return None
     late = [(time, cells & still) for time, cells in changes.late]
-    return _appeared(changes, place, late, still) or _was_busy(changes, place, late, still)
+    filled = [(time, _between(cells) if _is_enough(cells) else cells) for time, cells in late]
+    return (
+        _appeared(changes, place, late)
+        or _appeared(replace(changes, new=_between(changes.new)), place, filled)
+        or _was_busy(changes, place, late, still)
+    )
 
 
 def _appeared(
-    changes: IntervalChanges, place: Cells, late: Sequence[tuple[float, Cells]], still: Cells
+    changes: IntervalChanges, place: Cells, late: Sequence[tuple[float, Cells]]
 ) -> float | None:
     """When the new content at the place came to rest: the first kind of wait."""
     region = _joined_with(_union(late, place), place, changes)
-    new = region & changes.new & still
-    if not _is_enough(new) or not _is_inside(place, new, by_key=changes.by_key):
-        return None
-    hovered = np.count_nonzero(new & changes.hovered) > HOVERED_SHARE * np.count_nonzero(new)
-    answered = np.count_nonzero(changes.early & place) >= SMALL_CELLS
-    if hovered and not answered:
-        return None
     rest = _last_change(late, region)
-    longest = READING_S if answered and rest - changes.since >= PAUSE_S else PAUSE_S
+    new = _union([one for one in late if abs(one[0] - rest) <= TOGETHER_S], place)
+    new &= changes.new
+    answered = np.count_nonzero(changes.early & place) >= SMALL_CELLS
+    shown = region if answered else region & new
+    if not _is_enough(shown) or not _is_inside(place, shown, by_key=changes.by_key):
+        return None
+    if not answered and _is_hover_effect(new, changes.hovered):
+        return None
+    is_new = answered and _is_enough(new) and rest - changes.since >= PAUSE_S
+    longest = READING_S if is_new else PAUSE_S
     return rest if _is_in_time(changes, rest, longest) else None
 
 
@@ -104,8 +112,15 @@ def _was_busy(
 
 def _is_in_time(changes: IntervalChanges, rest: float, longest: float) -> bool:
     """Whether the screen kept the person waiting and was at rest, not for too long, at the press."""
-    resting = changes.until - rest
-    return rest - changes.since >= MIN_WAIT_S and REACTION_S <= resting <= longest
+    if rest - changes.since < MIN_WAIT_S or changes.until - rest < REACTION_S:
+        return False
+    return changes.looked - rest <= longest
+
+
+def _is_hover_effect(new: Cells, hovered: Cells) -> bool:
+    """Whether what appeared may have been opened by the pointer, as menus and cards are."""
+    count, beside = np.count_nonzero(new), np.count_nonzero(new & hovered)
+    return bool(beside > HOVERED_SHARE * count and count <= HOVER_LARGEST_SHARE * new.size)
 
 
 def _is_enough(cells: Cells) -> bool:
@@ -130,6 +145,18 @@ def _filled(region: Cells) -> Cells:
     return with_neighbours(with_neighbours(region))
 
 
+def _between(cells: Cells) -> Cells:
+    """The cells and those between them, as between the columns of a table that appeared at once."""
+    rows, columns = cells.shape
+    sides = (max(1, round(columns * COLUMN_GAP)), max(1, round(rows * ROW_GAP)))
+    if not cells.any():
+        return cells
+    padded = np.pad(cells.astype(np.uint8), ((sides[1],) * 2, (sides[0],) * 2))
+    closed = cv2.morphologyEx(padded, cv2.MORPH_CLOSE, np.ones(sides[::-1], np.uint8))
+    inside: Cells = closed[sides[1] : sides[1] + rows, sides[0] : sides[0] + columns] > 0
+    return inside
+
+
 def _joined_with(cells: Cells, place: Cells, changes: IntervalChanges) -> Cells:
     """Those of `cells` that are connected with the place, across gaps as between lines of text."""
     raw = cv2.connectedComponents(_filled(cells).astype(np.uint8))[1]
@@ -148,4 +175,5 @@ def _union(late: Sequence[tuple[float, Cells]], like: Cells) -> Cells:
 
 
 def _last_change(late: Sequence[tuple[float, Cells]], region: Cells) -> float:
-    return max((time for time, cells in late if (cells & region).any()), default=float("-inf"))
+    times = (time for time, cells in late if np.count_nonzero(cells & region) >= SMALL_CELLS)
+    return max(times, default=float("-inf"))

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import cv2
 import numpy as np
 
 from demo_pipeline.observation.frames.change_detection import KEY_FRAME_THRESHOLD
@@ -19,7 +20,10 @@ from demo_pipeline.observation.frames.video_frames import Luma
 EARLY_S = 1.0  # seconds after an action in which its own effect shows: a pressed button, a menu
 BEFORE_S = 0.6  # seconds; nobody sees a change and acts on it sooner: what changed moved by itself
 ANSWER_S = 0.4  # seconds from a key to what it wrote
+TOGETHER_S = 0.5  # seconds; changes as close as this are one
 LONGEST_S = 120.0  # seconds; what changes later than this after an action is not looked at
+
+COLUMN_GAP, ROW_GAP = 0.25, 0.05  # of the screen's sides; between columns and lines of one table
 
 
 @dataclass(frozen=True)
@@ -226,6 +230,18 @@ class PackedChanges:
                 zlib.decompress(packed), np.uint8
             )
             yield np.unpackbits(bits, count=rows * columns).reshape(rows, columns).astype(bool)
+
+
+def filled_between(cells: Cells) -> Cells:
+    """The cells and those between them, as between the columns of a table that appeared at once."""
+    rows, columns = cells.shape
+    sides = (max(1, round(columns * COLUMN_GAP)), max(1, round(rows * ROW_GAP)))
+    if not cells.any():
+        return cells
+    padded = np.pad(cells.astype(np.uint8), ((sides[1],) * 2, (sides[0],) * 2))
+    closed = cv2.morphologyEx(padded, cv2.MORPH_CLOSE, np.ones(sides[::-1], np.uint8))
+    inside: Cells = closed[sides[1] : sides[1] + rows, sides[0] : sides[0] + columns] > 0
+    return inside
 
 
 def _changed(before: Luma, after: Luma) -> Cells | None:

@@ -9,11 +9,14 @@ from typing import Any
 import numpy as np
 
 from demo_pipeline.observation.frames.changed_cells import Cells, with_neighbours
-from demo_pipeline.observation.frames.interval_changes import IntervalChanges
+from demo_pipeline.observation.frames.interval_changes import (
+    TOGETHER_S,
+    IntervalChanges,
+    filled_between,
+)
 
 RESTLESS_TIMES = 2  # a place that changed unasked twice does so by itself; once may be a late answer
 LONG_INTERVAL_S = 5.0  # seconds; in a longer interval each of them counts
-TOGETHER_S = 0.5  # seconds; changes as close as this are one
 
 Counts = np.ndarray[Any, np.dtype[np.int32]]
 
@@ -65,7 +68,7 @@ def _awaited(
     """What changed together with the place of the next action, which was at rest then."""
     if changes is None:
         return None
-    times = [time for time, cells in late if (cells & changes.place).any()]
+    times = [time for time, cells in late if (filled_between(cells) & changes.place).any()]
     if not times or changes.until - times[-1] < TOGETHER_S:
         return None
     awaited = np.zeros_like(changes.place)

@@ -17,19 +17,22 @@ from demo_pipeline.observation.frames.change_detection import (
     SMALL_CELLS,
 )
 from demo_pipeline.observation.frames.changed_cells import Cells, with_neighbours
-from demo_pipeline.observation.frames.interval_changes import EARLY_S, IntervalChanges
+from demo_pipeline.observation.frames.interval_changes import (
+    EARLY_S,
+    TOGETHER_S,
+    IntervalChanges,
+    filled_between,
+)
 
 PAUSE_S = 2.0  # seconds; a screen left at rest for longer was read, not waited for
 MIN_WAIT_S = 1.0  # seconds; a screen at rest sooner shows the action's own effect
 REACTION_S = 0.3  # seconds; nobody sees something and presses a button on it sooner
 READING_S = 10.0  # seconds; who reads for longer before the next action has thought about it
-TOGETHER_S = 0.5  # seconds; changes as close as this are one
 BUSY_GAP_S = 0.7  # seconds; closer changes are one busy stretch, whatever the frame rate
 BUSY_TIMES = 5  # changes in a busy stretch: a bar, a spinner, lines of text; fewer may be chance
 INSIDE_SHARE = 0.8  # of what a key changed; the rest may be a status bar's
 HOVERED_SHARE = 0.5  # of what appeared; more of it beside a moving pointer: it opened that itself
 HOVER_LARGEST_SHARE = 0.3  # of the screen; no menu or card that a pointer opens covers more
-COLUMN_GAP, ROW_GAP = 0.15, 0.05  # of the screen's sides; between columns and lines of one table
 
 Labels = np.ndarray[Any, np.dtype[np.int32]]
 
@@ -66,10 +69,10 @@ def rest_after_answer(changes: IntervalChanges, restless: Cells) -> float | None
     still = ~with_neighbours(restless | with_neighbours(changes.moving_before))
     place = changes.place & still
     late = [(time, cells & still) for time, cells in changes.late]
-    filled = [(time, _between(cells) if _is_enough(cells) else cells) for time, cells in late]
+    filled = [(time, filled_between(cells) if _is_enough(cells) else cells) for time, cells in late]
     return (
         _appeared(changes, place, late)
-        or _appeared(replace(changes, new=_between(changes.new)), place, filled)
+        or _appeared(replace(changes, new=filled_between(changes.new)), place, filled)
         or _was_busy(changes, place, late, still)
     )
 
@@ -143,18 +146,6 @@ def _is_inside(place: Cells, region: Cells, *, by_key: bool) -> bool:
 def _filled(region: Cells) -> Cells:
     """The cells with those two beside them, which closes the space between lines of text."""
     return with_neighbours(with_neighbours(region))
-
-
-def _between(cells: Cells) -> Cells:
-    """The cells and those between them, as between the columns of a table that appeared at once."""
-    rows, columns = cells.shape
-    sides = (max(1, round(columns * COLUMN_GAP)), max(1, round(rows * ROW_GAP)))
-    if not cells.any():
-        return cells
-    padded = np.pad(cells.astype(np.uint8), ((sides[1],) * 2, (sides[0],) * 2))
-    closed = cv2.morphologyEx(padded, cv2.MORPH_CLOSE, np.ones(sides[::-1], np.uint8))
-    inside: Cells = closed[sides[1] : sides[1] + rows, sides[0] : sides[0] + columns] > 0
-    return inside
 
 
 def _joined_with(cells: Cells, place: Cells, changes: IntervalChanges) -> Cells:

@@ -17,7 +17,6 @@ from demo_pipeline.observation.frames.change_detection import (
     POINTER_PX,
 )
 from demo_pipeline.observation.frames.changed_cells import BLOCK, Cells, changed_cells
-from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.frame_requests import FrameRequest
 from demo_pipeline.observation.frames.interval_changes import (
     ANSWER_S,
@@ -29,7 +28,7 @@ from demo_pipeline.observation.frames.interval_changes import (
 )
 from demo_pipeline.observation.frames.pointer_path import Floats, PixelBox, Point
 from demo_pipeline.observation.frames.restless_cells import RestlessCells
-from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Luma, Span
+from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Frame, Luma, Span
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.waits import Wait, rest_after_answer
 
@@ -62,14 +61,14 @@ class WaitObserver:
         self._lead_in: list[tuple[float, Cells]] = []
         self._candidates: dict[int, PackedChanges | None] = {}
 
-    def see(self, diff: FrameDiff) -> None:
-        """Take the next frame; most of them are skipped."""
-        time = diff.frame.time
+    def see(self, frame: Frame) -> None:
+        """Take the next frame in presentation order; most of them are skipped."""
+        time = frame.time
         if self._next == len(self._times) or time < self._times[self._next] - TIME_TOLERANCE_S:
             return
         while self._next < len(self._times) and self._times[self._next] <= time + TIME_TOLERANCE_S:
             self._next += 1
-        last, luma = self._last, diff.frame.luma
+        last, luma = self._last, frame.luma
         self._last = (time, luma)
         if last is None or last[1].shape != luma.shape:
             return

@@ -1,7 +1,7 @@
 """The observer that answers every frame request, each as soon as its span has passed.
 
-Belongs here: the queue of open requests. Memory holds the frames of open requests and of the last
-pauses, however long the video is.
+Belongs here: the queue of open requests. Memory holds the frames of open requests, however long the
+video is. Which pauses were waits is known only at the end: their frames are decoded then.
 """
 
 from collections import deque
@@ -43,7 +43,7 @@ class ActionFrames:
 
     Args:
         requests: in the order of the actions.
-        waits: tells which pauses may be waits; sees each frame before this observer.
+        waits: tells which pauses were waits.
         choose_with: makes the rule that chooses the frame of a request.
         writer: writes the screenshot of an answered request.
         targets: compares the target of an answered request; sees each frame before this observer.
@@ -61,19 +61,20 @@ class ActionFrames:
         frame_s: float,
     ) -> None:
         self._requests = requests
-        self._open = deque(RequestProgress(request, choose_with(request)) for request in requests)
+        self._choose_with = choose_with
+        self._acting = [request for request in requests if not request.pause]
+        self._open = deque(self._progress(request) for request in self._acting)
         self._waits = waits
         self._writer = writer
         self._targets = targets
         self._margin_s = SPAN_MARGIN_FRAMES * frame_s
-        self._undecided: deque[RequestProgress] = deque()
         self._screenshots: dict[int, Screenshot] = {}
         self._large_changes: list[float] = []
 
     @property
     def spans(self) -> Sequence[Span]:
-        """Those of the requests."""
-        return [request.span for request in self._requests]
+        """Those of the requests, except for pauses."""
+        return [request.span for request in self._acting]
 
     def see(self, diff: FrameDiff) -> None:
         """Answer the requests whose spans have passed; show the frame to the others."""
@@ -91,38 +92,19 @@ class ActionFrames:
         while self._open:
             self._answer(self._open.popleft())
         waits = self._waits.result()
-        self._decide_pauses()
         waited = {wait.action_index for wait in waits}
         for request in self._requests:
-            if request.pause and request.action_index not in waited:
-                self._leave_out(request.action_index)
+            index = request.action_index
+            if request.pause:
+                self._screenshots[index] = Screenshot(index, PAUSE_REASON)
+                if index in waited:
+                    self._screenshots[index] = self._writer.write(self._progress(request))
         screenshots = [self._screenshots[request.action_index] for request in self._requests]
         return ActionFramesResult(screenshots, waits, self._large_changes)
 
+    def _progress(self, request: FrameRequest) -> RequestProgress:
+        return RequestProgress(request, self._choose_with(request))
+
     def _answer(self, progress: RequestProgress) -> None:
-        if progress.request.pause:
-            self._undecided.append(progress)
-            return
-        self._decide_pauses()
         self._screenshots[progress.request.action_index] = self._writer.write(progress)
         self._targets.compare(progress.request, progress.chooser.choice().frame)
-
-    def _decide_pauses(self) -> None:
-        """Write the screenshots of pauses that may be waits, once that is known."""
-        while self._undecided:
-            index = self._undecided[0].request.action_index
-            may_be = self._waits.may_be_wait(index)
-            if may_be is None:
-                return
-            progress = self._undecided.popleft()
-            if may_be:
-                self._screenshots[index] = self._writer.write(progress)
-            else:
-                self._leave_out(index)
-
-    def _leave_out(self, index: int) -> None:
-        """A pause was thinking: it gets no screenshot."""
-        written = self._screenshots.get(index)
-        if written is not None and written.file is not None:
-            self._writer.remove(written.file)
-        self._screenshots[index] = Screenshot(index, PAUSE_REASON)

@@ -12,7 +12,11 @@ from typing import Any, NamedTuple
 import cv2
 import numpy as np
 
-from demo_pipeline.observation.frames.change_detection import KEY_FRAME_THRESHOLD
+from demo_pipeline.observation.frames.change_detection import (
+    KEY_FRAME_THRESHOLD,
+    MIN_SIGNIFICANT_CELLS,
+    SIGNIFICANT_SHARE,
+)
 from demo_pipeline.observation.frames.changed_cells import BLOCK, Cells, changed_cells
 from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.frames.video_frames import Luma
@@ -38,7 +42,7 @@ class Interval:
         limit: the latest time of a frame that certainly shows the screen before the second one.
         until: when the second one began.
         place: around the second one's press, video pixels; None for keys.
-        pause: row of actions.parquet of the pause between the two; None: they follow closely.
+        pause: row of actions.parquet of the pause between the two.
         seconds: its length.
     """
 
@@ -49,8 +53,8 @@ class Interval:
     limit: float
     until: float
     place: PixelBox | None
-    pause: int | None = None
-    seconds: float = 0.0
+    pause: int
+    seconds: float
 
 
 class Sample(NamedTuple):
@@ -58,12 +62,14 @@ class Sample(NamedTuple):
 
     Attributes:
         time: video seconds.
-        luma: of the picture.
+        before: luma of the picture before.
+        luma: of this one.
         changed: (rows, columns), without what is around a moving pointer.
         hovered: those of them that belong to a change beside a moving pointer.
     """
 
     time: float
+    before: Luma
     luma: Luma
     changed: Cells
     hovered: Cells
@@ -114,7 +120,7 @@ class IntervalRecord:
 
     @property
     def begin(self) -> float:
-        """The first sample of this time or later is needed."""
+        """Samples after this time are needed."""
         return self.interval.pressed - BEFORE_S
 
     @property
@@ -125,6 +131,8 @@ class IntervalRecord:
     def see(self, sample: Sample) -> None:
         """Take the next sample."""
         interval, time, changed = self.interval, sample.time, sample.changed
+        if self._first is None:
+            self._first = self._last = self._at_limit = sample.before
         if time <= interval.pressed:
             self._first = sample.luma
             if changed.any() and time > interval.earlier + EARLY_S:
@@ -142,17 +150,16 @@ class IntervalRecord:
         if time <= interval.limit:
             self._at_limit = sample.luma
         elif time >= self.end and self._answer is None and self._at_limit is not None:
-            self._answer = _changed(self._at_limit, sample.luma)
+            if self._at_limit.shape == sample.luma.shape:
+                self._answer = changed_cells(self._at_limit, sample.luma, KEY_FRAME_THRESHOLD)
 
     def changes(self) -> IntervalChanges | None:
         """What was seen; None when the interval was not seen from before to after."""
         first, last, answer = self._first, self._last, self._answer
         if first is None or last is None or first.shape != last.shape:
             return None
-        interval, new = self.interval, _changed(first, last)
+        interval, new = self.interval, changed_cells(first, last, KEY_FRAME_THRESHOLD)
         by_key = interval.place is None
-        if by_key and answer is None:
-            return None
         place = answer if interval.place is None else _cells_of(interval.place, new)
         if place is None or place.shape != new.shape:
             return None
@@ -196,7 +203,7 @@ class PackedChanges:
         maps = [found.place, found.early, found.hovered, found.moving_before, found.new]
         maps += [cells for _, cells in found.late]
         return cls(
-            interval.pause if interval.pause is not None else -1,
+            interval.pause,
             interval.seconds,
             found.since,
             found.looked,
@@ -232,6 +239,12 @@ class PackedChanges:
             yield np.unpackbits(bits, count=rows * columns).reshape(rows, columns).astype(bool)
 
 
+def is_notable(cells: Cells) -> bool:
+    """Whether it is more than a text cursor, a letter or noise."""
+    enough = max(MIN_SIGNIFICANT_CELLS, SIGNIFICANT_SHARE * cells.size)
+    return bool(np.count_nonzero(cells) >= enough)
+
+
 def filled_between(cells: Cells) -> Cells:
     """The cells and those between them, as between the columns of a table that appeared at once."""
     rows, columns = cells.shape
@@ -242,12 +255,6 @@ def filled_between(cells: Cells) -> Cells:
     closed = cv2.morphologyEx(padded, cv2.MORPH_CLOSE, np.ones(sides[::-1], np.uint8))
     inside: Cells = closed[sides[1] : sides[1] + rows, sides[0] : sides[0] + columns] > 0
     return inside
-
-
-def _changed(before: Luma, after: Luma) -> Cells | None:
-    if before.shape != after.shape:
-        return None
-    return changed_cells(before, after, KEY_FRAME_THRESHOLD)
 
 
 def _union(maps: Sequence[Cells], none: Cells) -> Cells:

@@ -13,9 +13,12 @@ from demo_pipeline.observation.frames.interval_changes import (
     TOGETHER_S,
     IntervalChanges,
     filled_between,
+    is_notable,
 )
 
-RESTLESS_TIMES = 2  # a place that changed unasked twice does so by itself; once may be a late answer
+RESTLESS_TIMES = (
+    2  # a place that changed unasked twice does so by itself; once may be a late answer
+)
 LONG_INTERVAL_S = 5.0  # seconds; in a longer interval each of them counts
 
 Counts = np.ndarray[Any, np.dtype[np.int32]]
@@ -62,17 +65,23 @@ class RestlessCells:
         return with_neighbours(often)
 
 
-def _awaited(
-    late: Sequence[tuple[float, Cells]], changes: IntervalChanges | None
-) -> Cells | None:
+def _awaited(late: Sequence[tuple[float, Cells]], changes: IntervalChanges | None) -> Cells | None:
     """What changed together with the place of the next action, which was at rest then."""
     if changes is None:
         return None
-    times = [time for time, cells in late if (filled_between(cells) & changes.place).any()]
-    if not times or changes.until - times[-1] < TOGETHER_S:
+    touching = (time for time, cells in reversed(late) if _touches(cells, changes.place))
+    last = next(touching, None)
+    if last is None or changes.until - last < TOGETHER_S:
         return None
     awaited = np.zeros_like(changes.place)
     for time, cells in late:
-        if abs(time - times[-1]) <= TOGETHER_S:
+        if abs(time - last) <= TOGETHER_S:
             awaited |= cells
     return awaited
+
+
+def _touches(cells: Cells, place: Cells) -> bool:
+    """Whether the place is among cells that changed together, or between them."""
+    if (cells & place).any():
+        return True
+    return is_notable(cells) and bool((filled_between(cells) & place).any())

@@ -72,10 +72,6 @@ class ScreenshotWriter:
             progress.seconds_still(frame) * 1000,
         )
 
-    def remove(self, name: str) -> None:
-        """Remove a written screenshot that turned out to be of no step."""
-        (self._folder / name).unlink()
-
     def write_final(self, frame: Frame) -> None:
         """Write final.png."""
         event_ms = self._pointer.clock.event_time(frame.time)

@@ -5,7 +5,7 @@ the whole video has been seen, as only then it is known what moves by itself.
 """
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 
 import cv2
@@ -21,6 +21,8 @@ from demo_pipeline.observation.frames.frame_requests import FrameRequest
 from demo_pipeline.observation.frames.interval_changes import (
     ANSWER_S,
     BEFORE_S,
+    EARLY_S,
+    LONGEST_S,
     Interval,
     IntervalRecord,
     PackedChanges,
@@ -33,7 +35,6 @@ from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.waits import Wait, rest_after_answer
 
 SAMPLE_S = 0.2  # seconds between two pictures: finer than a person's reaction
-LEAD_IN_S = 10.0  # seconds before the first action that show what moves by itself
 PLACE_PX = 24  # video pixels around a press: the letters of what was clicked
 RESTING_PX = 1.0  # video pixels; a pointer that moved by less looks the same
 
@@ -47,19 +48,15 @@ class WaitObserver:
         pointer: whose own picture and hover effects do not count.
     """
 
-    def __init__(
-        self, intervals: Sequence[Interval], times: Floats, pointer: VideoPointer
-    ) -> None:
+    def __init__(self, intervals: Sequence[Interval], times: Floats, pointer: VideoPointer) -> None:
         self._open = deque(IntervalRecord(interval) for interval in intervals)
-        self._pauses = {interval.pause for interval in intervals}
         self._pointer = pointer
         self._times = _sample_times(intervals, times)
         self.spans = [Span(time, time) for time in self._times]
         self._next = 0
-        self._last: tuple[float, Luma] | None = None
+        self._last: tuple[Luma, list[Point]] | None = None
         self._restless = RestlessCells()
-        self._lead_in: list[tuple[float, Cells]] = []
-        self._candidates: dict[int, PackedChanges | None] = {}
+        self._candidates: list[PackedChanges] = []
 
     def see(self, frame: Frame) -> None:
         """Take the next frame in presentation order; most of them are skipped."""
@@ -68,45 +65,24 @@ class WaitObserver:
             return
         while self._next < len(self._times) and self._times[self._next] <= time + TIME_TOLERANCE_S:
             self._next += 1
-        last, luma = self._last, frame.luma
-        self._last = (time, luma)
-        if last is None or last[1].shape != luma.shape:
+        last = self._last
+        self._last = (frame.luma, self._pointer.positions_near(time))
+        if last is None or last[0].shape != frame.luma.shape:
             return
-        sample = self._sample(last, time, luma)
+        sample = _compared(time, frame.luma, last[0], [*last[1], *self._last[1]])
         while self._open and time > self._open[0].end + SAMPLE_S:
             self._close(self._open.popleft())
-        if self._open and time <= self._open[0].begin and sample.changed.any():
-            self._lead_in.append((time, sample.changed))
         for record in self._open:
-            if time < record.begin:
+            if time <= record.begin:
                 break
             record.see(sample)
-
-    def _sample(self, last: tuple[float, Luma], time: float, luma: Luma) -> Sample:
-        changed = changed_cells(last[1], luma, KEY_FRAME_THRESHOLD)
-        hovered = np.zeros_like(changed)
-        if changed.any():
-            pointers = [*self._pointer.positions_near(last[0]), *self._pointer.positions_near(time)]
-            if _is_moving(pointers):
-                around = _around(pointers, changed)
-                hovered = _beside(changed, around) & ~around
-                changed = changed & ~around
-        return Sample(time, luma, changed, hovered)
-
-    def may_be_wait(self, pause: int) -> bool | None:
-        """Whether the pause may have been a wait; None: the action after it was not seen yet."""
-        if pause in self._candidates:
-            return self._candidates[pause] is not None
-        return None if pause in self._pauses else False
 
     def result(self) -> list[Wait]:
         """The waits, in order; call after the last frame."""
         while self._open:
             self._close(self._open.popleft())
         waits = []
-        for packed in self._candidates.values():
-            if packed is None:
-                continue
+        for packed in self._candidates:
             changes = packed.unpacked()
             rest = rest_after_answer(changes, self._restless.cells(changes.new))
             if rest is not None:
@@ -114,25 +90,29 @@ class WaitObserver:
         return waits
 
     def _close(self, record: IntervalRecord) -> None:
-        """Learn from an interval; keep it when it may be a wait."""
-        if self._lead_in:
-            self._restless.add(self._lead_in[0][0], self._lead_in, None)
-            self._lead_in = []
+        """Learn from an interval; keep it when its pause may have been a wait."""
         changes, interval = record.changes(), record.interval
         self._restless.add(interval.since, record.late(), changes)
-        if interval.pause is None:
-            return
-        # Cells that move by themselves are not known yet; without them there is no less evidence.
-        likely = changes is not None and bool(changes.late) and bool(changes.new.any())
-        self._candidates[interval.pause] = (
-            PackedChanges.of(interval, changes) if likely and changes is not None else None
-        )
+        if changes is not None and changes.late:
+            self._candidates.append(PackedChanges.of(interval, changes))
+
+
+def _compared(time: float, luma: Luma, last: Luma, pointers: Sequence[Point]) -> Sample:
+    """What changed since the last picture; `pointers`: where the pointer was in both."""
+    changed = changed_cells(last, luma, KEY_FRAME_THRESHOLD)
+    none = np.zeros_like(changed)
+    if not changed.any() or not _is_moving(pointers):
+        return Sample(time, last, luma, changed, none)
+    around = _around(pointers, changed)
+    away = changed & ~around
+    hovered = _beside(changed, around) & away if away.any() else none
+    return Sample(time, last, luma, away, hovered)
 
 
 def intervals_between(
     actions: Sequence[Action], requests: Sequence[FrameRequest], pointer: VideoPointer
 ) -> list[Interval]:
-    """The intervals between successive actions, as the frame requests place them in the video."""
+    """The pauses between successive actions, as the frame requests place them in the video."""
     pauses: dict[int, Action] = {}
     acting: list[tuple[Action, FrameRequest]] = []
     for action, request in zip(actions, requests, strict=True):
@@ -147,8 +127,8 @@ def intervals_between(
     clock = pointer.clock
     for number, ((before, first), (_, second)) in enumerate(pairwise(acting), start=1):
         since, pause = second.since, pauses.get(number)
-        if second.press > since:
-            looked = clock.video_time(pause.end_ms) if pause else second.approach
+        if pause is not None and second.press > since:
+            looked = clock.video_time(pause.end_ms)
             found.append(
                 Interval(
                     earlier,
@@ -158,8 +138,8 @@ def intervals_between(
                     second.limit,
                     second.press,
                     _place(second),
-                    pause.action_index if pause else None,
-                    (pause.seconds or 0.0) if pause else 0.0,
+                    pause.action_index,
+                    pause.seconds or 0.0,
                 )
             )
         earlier = max(earlier, clock.video_time(before.end_ms))
@@ -175,12 +155,17 @@ def _place(request: FrameRequest) -> PixelBox | None:
 
 
 def _sample_times(intervals: Sequence[Interval], times: Floats) -> list[float]:
-    """Times of the frames that the screen showed every SAMPLE_S, from first to last interval."""
+    """Times of the frames that are looked at: closely when an answer may be awaited."""
     if not intervals or not len(times):
         return []
-    start = max(float(times[0]), intervals[0].pressed - LEAD_IN_S)
-    end = intervals[-1].until + ANSWER_S + 2 * SAMPLE_S
-    grid = np.arange(start, min(end, float(times[-1]) + SAMPLE_S), SAMPLE_S)
+    wanted = []
+    for one in intervals:
+        late = one.since + EARLY_S
+        wanted.append(np.array([one.pressed - BEFORE_S, one.pressed, late, one.limit]))
+        wanted.append(np.arange(late, min(one.limit, one.since + LONGEST_S), SAMPLE_S))
+        if one.place is None:
+            wanted.append(np.array([one.until + ANSWER_S]))
+    grid = np.unique(np.concatenate(wanted))
     shown = np.unique(np.searchsorted(times, grid + TIME_TOLERANCE_S, side="right") - 1)
     return [float(time) for time in times[shown[shown >= 0]]]
 

@@ -12,8 +12,6 @@ import cv2
 import numpy as np
 
 from demo_pipeline.observation.frames.change_detection import (
-    MIN_SIGNIFICANT_CELLS,
-    SIGNIFICANT_SHARE,
     SMALL_CELLS,
 )
 from demo_pipeline.observation.frames.changed_cells import Cells, with_neighbours
@@ -22,6 +20,7 @@ from demo_pipeline.observation.frames.interval_changes import (
     TOGETHER_S,
     IntervalChanges,
     filled_between,
+    is_notable,
 )
 
 PAUSE_S = 2.0  # seconds; a screen left at rest for longer was read, not waited for
@@ -69,7 +68,7 @@ def rest_after_answer(changes: IntervalChanges, restless: Cells) -> float | None
     still = ~with_neighbours(restless | with_neighbours(changes.moving_before))
     place = changes.place & still
     late = [(time, cells & still) for time, cells in changes.late]
-    filled = [(time, filled_between(cells) if _is_enough(cells) else cells) for time, cells in late]
+    filled = [(time, filled_between(cells) if is_notable(cells) else cells) for time, cells in late]
     return (
         _appeared(changes, place, late)
         or _appeared(replace(changes, new=filled_between(changes.new)), place, filled)
@@ -87,11 +86,11 @@ def _appeared(
     new &= changes.new
     answered = np.count_nonzero(changes.early & place) >= SMALL_CELLS
     shown = region if answered else region & new
-    if not _is_enough(shown) or not _is_inside(place, shown, by_key=changes.by_key):
+    if not is_notable(shown) or not _is_inside(place, shown, by_key=changes.by_key):
         return None
     if not answered and _is_hover_effect(new, changes.hovered):
         return None
-    is_new = answered and _is_enough(new) and rest - changes.since >= PAUSE_S
+    is_new = answered and is_notable(new) and rest - changes.since >= PAUSE_S
     longest = READING_S if is_new else PAUSE_S
     return rest if _is_in_time(changes, rest, longest) else None
 
@@ -104,7 +103,7 @@ def _was_busy(
     if not _is_inside(place, answer & changes.new, by_key=changes.by_key):
         return None
     times = [time for time, cells in late if np.count_nonzero(cells & answer) >= SMALL_CELLS]
-    if len(times) < BUSY_TIMES or not _is_enough(answer & _union(late, place)):
+    if len(times) < BUSY_TIMES or not is_notable(answer & _union(late, place)):
         return None
     starts = [changes.since + EARLY_S, *times]
     gaps = [after - before for before, after in zip(starts, times, strict=False)]
@@ -114,7 +113,7 @@ def _was_busy(
 
 
 def _is_in_time(changes: IntervalChanges, rest: float, longest: float) -> bool:
-    """Whether the screen kept the person waiting and was at rest, not for too long, at the press."""
+    """Whether the screen kept the person waiting and rested at the press, but not for long."""
     if rest - changes.since < MIN_WAIT_S or changes.until - rest < REACTION_S:
         return False
     return changes.looked - rest <= longest
@@ -124,12 +123,6 @@ def _is_hover_effect(new: Cells, hovered: Cells) -> bool:
     """Whether what appeared may have been opened by the pointer, as menus and cards are."""
     count, beside = np.count_nonzero(new), np.count_nonzero(new & hovered)
     return bool(beside > HOVERED_SHARE * count and count <= HOVER_LARGEST_SHARE * new.size)
-
-
-def _is_enough(cells: Cells) -> bool:
-    """Whether it is more than a text cursor, a letter or noise."""
-    enough = max(MIN_SIGNIFICANT_CELLS, SIGNIFICANT_SHARE * cells.size)
-    return bool(np.count_nonzero(cells) >= enough)
 
 
 def _is_inside(place: Cells, region: Cells, *, by_key: bool) -> bool:

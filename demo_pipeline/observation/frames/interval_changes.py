@@ -149,9 +149,8 @@ class IntervalRecord:
             self._last = sample.luma
         if time <= interval.limit:
             self._at_limit = sample.luma
-        elif time >= self.end and self._answer is None and self._at_limit is not None:
-            if self._at_limit.shape == sample.luma.shape:
-                self._answer = changed_cells(self._at_limit, sample.luma, KEY_FRAME_THRESHOLD)
+        elif time >= self.end and self._answer is None:
+            self._answer = _changed(self._at_limit, sample.luma)
 
     def changes(self) -> IntervalChanges | None:
         """What was seen; None when the interval was not seen from before to after."""
@@ -255,6 +254,12 @@ def filled_between(cells: Cells) -> Cells:
     closed = cv2.morphologyEx(padded, cv2.MORPH_CLOSE, np.ones(sides[::-1], np.uint8))
     inside: Cells = closed[sides[1] : sides[1] + rows, sides[0] : sides[0] + columns] > 0
     return inside
+
+
+def _changed(before: Luma | None, after: Luma) -> Cells | None:
+    if before is None or before.shape != after.shape:
+        return None
+    return changed_cells(before, after, KEY_FRAME_THRESHOLD)
 
 
 def _union(maps: Sequence[Cells], none: Cells) -> Cells:

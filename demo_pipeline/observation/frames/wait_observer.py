@@ -34,7 +34,7 @@ from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Fram
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.waits import Wait, rest_after_answer
 
-SAMPLE_S = 0.2  # seconds between two pictures: finer than a person's reaction
+SAMPLE_S = 0.25  # seconds between two pictures: finer than a person's reaction
 PLACE_PX = 24  # video pixels around a press: the letters of what was clicked
 RESTING_PX = 1.0  # video pixels; a pointer that moved by less looks the same
 

@@ -37,7 +37,7 @@ from demo_pipeline.observation.frames.wait_observer import WaitObserver, interva
 from demo_pipeline.observation.frames.waits import Wait
 from demo_pipeline.problems import DemonstrationError, Problem
 
-SURE_MS = 250  # milliseconds of clock uncertainty; beyond, scans and scrolls match other frames
+SURE_MS = 250  # ms of clock uncertainty; beyond, scans, scrolls and pauses match other frames
 
 Result_co = TypeVar("Result_co", covariant=True)
 
@@ -125,21 +125,17 @@ def run_decode_pass(
     Raises:
         DemonstrationError: no frame of the video decodes.
     """
-    clock, screen = calibration.clock, calibration.screen
-    pointer = VideoPointer(path, clock, screen, video.frame_s)
+    clock, screen, frame_s = calibration.clock, calibration.screen, video.frame_s
+    pointer = VideoPointer(path, clock, screen, frame_s)
     detector = ChangeDetector(calibration.flickering)
     writer = ScreenshotWriter(video, pointer, folder)
     sure = clock.uncertainty_ms <= SURE_MS
     targets = TargetComparison(requests, video.frame_s, detector, pointer, enabled=sure)
     scrolls = ScrollMotion(actions if sure else [], clock, screen)
-    waits = WaitObserver(intervals_between(actions, requests, pointer), video.times, pointer)
+    intervals = intervals_between(actions, requests, pointer) if sure else []
+    waits = WaitObserver(intervals, video.times, pointer)
     answers = ActionFrames(
-        requests,
-        waits,
-        choose_with=choose_with,
-        writer=writer,
-        targets=targets,
-        frame_s=video.frame_s,
+        requests, waits, choose_with=choose_with, writer=writer, targets=targets, frame_s=frame_s
     )
     final = _final_frame(video, clock, actions, recorder_stop)
     stop = StopEffect(recorder_stop.possible, clock, float(video.times[-1]))

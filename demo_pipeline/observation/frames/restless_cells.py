@@ -21,15 +21,15 @@ RESTLESS_TIMES = (
 )
 LONG_INTERVAL_S = 5.0  # seconds; in a longer interval each of them counts
 
-Counts = np.ndarray[Any, np.dtype[np.int32]]
+ChangeCounts = np.ndarray[Any, np.dtype[np.int32]]
 
 
 class RestlessCells:
-    """Counts, for each cell, how often it changed without a reason and how often with one."""
+    """ChangeCounts, for each cell, how often it changed without a reason and how often with one."""
 
     def __init__(self) -> None:
-        self._unasked: Counts | None = None
-        self._awaited: Counts | None = None
+        self._unasked: ChangeCounts | None = None
+        self._awaited: ChangeCounts | None = None
 
     def add(
         self, since: float, late: Sequence[tuple[float, Cells]], changes: IntervalChanges | None

@@ -6,13 +6,13 @@ and which cells move by themselves. Other pauses are thinking; in doubt a pause 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import cv2
 import numpy as np
 
 from demo_pipeline.observation.frames.change_detection import (
     SMALL_CELLS,
+    Labels,
 )
 from demo_pipeline.observation.frames.changed_cells import Cells, with_neighbours
 from demo_pipeline.observation.frames.interval_changes import (
@@ -27,13 +27,11 @@ PAUSE_S = 2.0  # seconds; a screen left at rest for longer was read, not waited 
 MIN_WAIT_S = 1.0  # seconds; a screen at rest sooner shows the action's own effect
 REACTION_S = 0.3  # seconds; nobody sees something and presses a button on it sooner
 READING_S = 10.0  # seconds; who reads for longer before the next action has thought about it
-BUSY_GAP_S = 0.7  # seconds; closer changes are one busy stretch, whatever the frame rate
-BUSY_TIMES = 5  # changes in a busy stretch: a bar, a spinner, lines of text; fewer may be chance
+AT_WORK_GAP_S = 0.7  # seconds; closer changes are one busy stretch, whatever the frame rate
+AT_WORK_TIMES = 5  # changes in a busy stretch: a bar, a spinner, lines of text; fewer may be chance
 INSIDE_SHARE = 0.8  # of what a key changed; the rest may be a status bar's
 HOVERED_SHARE = 0.5  # of what appeared; more of it beside a moving pointer: it opened that itself
 HOVER_LARGEST_SHARE = 0.3  # of the screen; no menu or card that a pointer opens covers more
-
-Labels = np.ndarray[Any, np.dtype[np.int32]]
 
 
 @dataclass(frozen=True)
@@ -103,11 +101,11 @@ def _was_busy(
     if not _is_inside(place, answer & changes.new, by_key=changes.by_key):
         return None
     times = [time for time, cells in late if np.count_nonzero(cells & answer) >= SMALL_CELLS]
-    if len(times) < BUSY_TIMES or not is_notable(answer & _union(late, place)):
+    if len(times) < AT_WORK_TIMES or not is_notable(answer & _union(late, place)):
         return None
     starts = [changes.since + EARLY_S, *times]
     gaps = [after - before for before, after in zip(starts, times, strict=False)]
-    if max(gaps) > BUSY_GAP_S:
+    if max(gaps) > AT_WORK_GAP_S:
         return None
     return times[-1] if _is_in_time(changes, times[-1], PAUSE_S) else None
 

@@ -84,7 +84,7 @@ class ActionSettings(Section):
         "starts a new action (tapping is faster, seeing and deciding takes about as long)",
     )
     pointer_rest_ms: int = Field(300, description="ms; a rest this long ends a pointer movement")
-    pause_ms: int = Field(2000, description="ms; no input of any kind for this long is a pause")
+    pause_ms: int = Field(2000, description="ms; no input but idle moves for this long is a pause")
     split_typing_at_pauses: bool = Field(False, description="a pause starts a new `type` action")
     typing_pause_ms: int = Field(2000, description="ms between keys, for split_typing_at_pauses")
     duplicate_window_ms: int = Field(3, description="ms between copies by a recorder's hooks")

@@ -17,6 +17,7 @@ from demo_pipeline.recording.key_vocabulary import public_key
 ACTIONS_FILE = "actions.parquet"
 ACCOUNTING_FILE = "ledger.parquet"
 
+POINTER_MOVED = "pointer_moved"  # flag of a pause in which the pointer never rested for as long
 POINTER_TYPES = frozenset({"click", "double_click", "right_click", "drag", "scroll"})
 
 _PATH = pa.list_(pa.struct([("x", pa.float64()), ("y", pa.float64()), ("time_ms", pa.int64())]))
@@ -46,7 +47,7 @@ _ACTION_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("wheel_remainder", pa.float64(), True, "scroll: notches that amount leaves out, as logged"),
     ("wheel_unit", pa.string(), True, "scroll: 120 (per notch), notch or pixel"),
     ("wheel_method", pa.string(), True, "scroll: override or unit_signature"),
-    ("seconds", pa.float64(), True, "pause: time without any input"),
+    ("seconds", pa.float64(), True, "pause: time without an action, up to the next approach"),
     ("press_ms", pa.int64(), False, "first press, epoch milliseconds"),
     ("end_ms", pa.int64(), False, "last release, epoch milliseconds"),
     ("pre_move_ms", pa.int64(), True, "first pointer move to the press, epoch milliseconds"),

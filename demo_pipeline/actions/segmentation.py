@@ -1,15 +1,14 @@
 """Segmentation: from repaired input events to the actions and pauses of a demonstration.
 
 Belongs here: the order of the steps, what is left out (stray modifier taps, the recorder's stop
-shortcut), pointer moves before an action, and pauses. How gestures are grouped into one action is
-in grouping.py.
+shortcut) and pointer moves before an action. How gestures are grouped into one action is in
+grouping.py, what a pause is in pauses.py.
 """
 
 import logging
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.actions.gestures import Gesture, GestureKind
@@ -17,6 +16,7 @@ from demo_pipeline.actions.grouping import Grouper
 from demo_pipeline.actions.inputs import Input
 from demo_pipeline.actions.keyboard import KeyboardReader
 from demo_pipeline.actions.modifiers import ModifierTracker
+from demo_pipeline.actions.pauses import pauses_between
 from demo_pipeline.actions.pointer import PointerReader
 from demo_pipeline.actions.scrolls import join_scrolls
 from demo_pipeline.actions.wheel import logs_pixels
@@ -70,7 +70,7 @@ def segment(inputs: list[Input], platform: str, settings: ActionSettings) -> Seg
     actions = _without_stop_shortcut(grouper.finish(), settings, reasons)
     actions.sort(key=_order)
     _add_pre_moves(actions, inputs, settings)
-    actions = sorted([*actions, *_pauses(actions, inputs, settings)], key=_order)
+    actions = sorted([*actions, *pauses_between(actions, inputs, settings)], key=_order)
     for number, action in enumerate(actions):
         action.action_index = number
     return Segmentation(actions, reasons, keyboard.unknown_keys, scrolls.remainder)
@@ -136,24 +136,3 @@ def _add_pre_moves(
             first = max(run_starts[last], bisect_right(times, previous_end))
             action.pre_move_ms = times[first] if first <= last else None
         previous_end = max(previous_end, action.end_ms)
-
-
-def _pauses(
-    actions: Sequence[Action], inputs: Sequence[Input], settings: ActionSettings
-) -> Iterator[Action]:
-    """Times without any input between two actions (not inside one) of at least `pause_ms`."""
-    if not actions:
-        return
-    presses = [action.press_ms for action in actions]
-    ends = list(accumulate((action.end_ms for action in actions), max))
-    first_end = min(action.end_ms for action in actions)
-    for before, after in pairwise(inputs):
-        if after.time - before.time < settings.pause_ms:
-            continue
-        started = bisect_right(presses, before.time)
-        inside = started > 0 and ends[started - 1] >= after.time
-        if first_end <= before.time and after.time <= presses[-1] and not inside:
-            pause = Action("pause", before.time, after.time, [])
-            pause.first_event, pause.last_event = before.index, after.index
-            pause.seconds = (after.time - before.time) / 1000
-            yield pause

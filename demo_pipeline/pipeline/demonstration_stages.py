@@ -82,7 +82,7 @@ ACTIONS_STAGE = Stage(
     "each with the input events it was built from; the accounting of every input event.",
     group="actions",
     kinds=frozenset({"parquet"}),
-    code_version="3",
+    code_version="4",
     inputs=("raw_recordings", "events"),
     section=lambda settings: settings.actions,
     build=builds.run_actions,

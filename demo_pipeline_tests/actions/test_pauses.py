@@ -1,4 +1,4 @@
-"""Pauses: times without input between two actions, which may have been waits."""
+"""Pauses: times between two actions without any but idle moves, which may have been waits."""
 
 from demo_pipeline_tests.actions.streams import (
     actions,
@@ -24,8 +24,33 @@ def test_a_shorter_silence_is_no_pause() -> None:
     assert summaries(click(0), click(2079)) == ["click left 1"] * 2
 
 
-def test_any_input_ends_the_silence() -> None:
-    assert summaries(click(0), move(1500, 5, 5), click(2900)) == ["click left 1"] * 2
+def test_idle_moves_do_not_end_a_pause() -> None:
+    lines = [click(0), move(900, 300, 300), move(1800, 600, 50), click(2900)]
+    _, pause, _ = actions(*lines)
+    assert (pause.action_type, pause.press_ms, pause.end_ms) == ("pause", 80, 2900)
+    assert pause.flags == ["pointer_moved"]  # it never rested for two seconds
+    _, pause, _ = actions(click(0), move(900, 300, 300), click(2900))
+    assert pause.flags == []
+
+
+def test_the_approach_to_the_next_target_ends_a_pause() -> None:
+    away = [move(2500 + 100 * step, 900 - 150 * step, 5) for step in range(6)]
+    _, pause, _ = actions(click(0, 5, 5), *away, click(3100, 150, 5))
+    assert (pause.press_ms, pause.end_ms) == (80, 2500)
+    idle = [move(1500 + 100 * step, 400 + 50 * step, 5) for step in range(10)]
+    _, pause, _ = actions(click(0, 5, 5), *idle, *away, click(3100, 150, 5))
+    assert pause.end_ms == 2500  # where the pointer turned towards the target
+
+
+def test_a_pointer_that_waits_at_the_target_does_not_end_the_pause() -> None:
+    moved = [move(300 + 100 * step, 900 - 150 * step, 5) for step in range(6)]
+    _, pause, _ = actions(click(0, 5, 5), *moved, click(3100, 150, 5))
+    assert (pause.press_ms, pause.end_ms) == (80, 3100)
+
+
+def test_a_key_without_an_action_ends_the_pause() -> None:
+    found = summaries(click(0), tap(1500, "ShiftLeft"), tap(1700, "KeyA"), click(2900))
+    assert not any(text.startswith("pause") for text in found)
 
 
 def test_the_silence_before_the_first_and_after_the_last_action_is_no_pause() -> None:
@@ -34,7 +59,7 @@ def test_the_silence_before_the_first_and_after_the_last_action_is_no_pause() ->
 
 def test_a_silence_after_travel_counts_between_actions() -> None:
     lines = [click(0), move(500, 300, 300), move(3000, 310, 300), click(3200, 310, 300)]
-    assert summaries(*lines) == ["click left 1", "pause 2.5", "click left 1"]
+    assert summaries(*lines) == ["click left 1", "pause 3.12", "click left 1"]
 
 
 def test_no_pause_inside_an_action() -> None:

@@ -26,7 +26,7 @@ ACTS = (
     hotkey("ctrl", "a"),
     click("Load"),
     wait_for_screen(),
-    right_click("Rows/c"),
+    right_click("Done/title bar"),
     think(2.5),
     drag("Form/title bar", 60, 40),
     click("Agree"),

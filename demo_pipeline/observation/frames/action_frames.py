@@ -1,11 +1,11 @@
 """The observer that answers every frame request, each as soon as its span has passed.
 
-Belongs here: the queue of open requests. Memory holds the frames of open requests and of
-an undecided pause, however long the video is.
+Belongs here: the queue of open requests. Memory holds the frames of open requests, however long the
+video is. Which pauses were waits is known only at the end: their frames are decoded then.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from demo_pipeline.observation.frames.frame_choice import FrameChooser
@@ -19,7 +19,8 @@ from demo_pipeline.observation.frames.screenshot_writer import (
     ScreenshotWriter,
 )
 from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Span
-from demo_pipeline.observation.frames.waits import Wait, find_wait
+from demo_pipeline.observation.frames.wait_observer import WaitObserver
+from demo_pipeline.observation.frames.waits import Wait
 
 
 @dataclass(frozen=True)
@@ -38,11 +39,11 @@ class ActionFramesResult:
 
 
 class ActionFrames:
-    """Shows frames to the open requests, writes screenshots, recognises waits.
+    """Shows frames to the open requests and writes screenshots.
 
     Args:
         requests: in the order of the actions.
-        pause_seconds: action index of a pause → its length.
+        waits: tells which pauses were waits.
         choose_with: makes the rule that chooses the frame of a request.
         writer: writes the screenshot of an answered request.
         targets: compares the target of an answered request; sees each frame before this observer.
@@ -52,7 +53,7 @@ class ActionFrames:
     def __init__(
         self,
         requests: Sequence[FrameRequest],
-        pause_seconds: Mapping[int, float],
+        waits: WaitObserver,
         *,
         choose_with: Callable[[FrameRequest], FrameChooser],
         writer: ScreenshotWriter,
@@ -60,20 +61,20 @@ class ActionFrames:
         frame_s: float,
     ) -> None:
         self._requests = requests
-        self._open = deque(RequestProgress(request, choose_with(request)) for request in requests)
-        self._pause_seconds = pause_seconds
+        self._choose_with = choose_with
+        self._acting = [request for request in requests if not request.pause]
+        self._open = deque(self._progress(request) for request in self._acting)
+        self._waits = waits
         self._writer = writer
         self._targets = targets
         self._margin_s = SPAN_MARGIN_FRAMES * frame_s
-        self._undecided_pause: RequestProgress | None = None
         self._screenshots: dict[int, Screenshot] = {}
-        self._waits: list[Wait] = []
         self._large_changes: list[float] = []
 
     @property
     def spans(self) -> Sequence[Span]:
-        """Those of the requests."""
-        return [request.span for request in self._requests]
+        """Those of the requests, except for pauses."""
+        return [request.span for request in self._acting]
 
     def see(self, diff: FrameDiff) -> None:
         """Answer the requests whose spans have passed; show the frame to the others."""
@@ -90,36 +91,20 @@ class ActionFrames:
         """Answer what is still open; call once, after the last frame."""
         while self._open:
             self._answer(self._open.popleft())
-        self._leave_out_pause()
+        waits = self._waits.result()
+        waited = {wait.action_index for wait in waits}
+        for request in self._requests:
+            index = request.action_index
+            if request.pause:
+                self._screenshots[index] = Screenshot(index, PAUSE_REASON)
+                if index in waited:
+                    self._screenshots[index] = self._writer.write(self._progress(request))
         screenshots = [self._screenshots[request.action_index] for request in self._requests]
-        return ActionFramesResult(screenshots, self._waits, self._large_changes)
+        return ActionFramesResult(screenshots, waits, self._large_changes)
+
+    def _progress(self, request: FrameRequest) -> RequestProgress:
+        return RequestProgress(request, self._choose_with(request))
 
     def _answer(self, progress: RequestProgress) -> None:
-        if progress.request.pause:
-            self._leave_out_pause()
-            self._undecided_pause = progress
-            return
-        self._decide_pause(progress.request)
         self._screenshots[progress.request.action_index] = self._writer.write(progress)
         self._targets.compare(progress.request, progress.chooser.choice().frame)
-
-    def _decide_pause(self, following: FrameRequest) -> None:
-        """The action after a pause shows whether the pause was a wait."""
-        pause = self._undecided_pause
-        if pause is None:
-            return
-        index = pause.request.action_index
-        wait = find_wait(pause, following, self._pause_seconds[index])
-        if wait is None:
-            self._leave_out_pause()
-            return
-        self._undecided_pause = None
-        self._waits.append(wait)
-        self._screenshots[index] = self._writer.write(pause)
-
-    def _leave_out_pause(self) -> None:
-        """The undecided pause, if any, was thinking: it gets no screenshot."""
-        if self._undecided_pause is not None:
-            index = self._undecided_pause.request.action_index
-            self._screenshots[index] = Screenshot(index, PAUSE_REASON)
-            self._undecided_pause = None

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
+import numpy as np
+
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.actions.wheel import WheelVote
 from demo_pipeline.common.recording_files import VIDEO_FILE
@@ -29,12 +31,13 @@ from demo_pipeline.observation.frames.scan_frames import TargetComparison
 from demo_pipeline.observation.frames.screenshot_writer import Screenshot, ScreenshotWriter
 from demo_pipeline.observation.frames.scroll_motion import ScrollMotion
 from demo_pipeline.observation.frames.stop_effect import StopEffect
-from demo_pipeline.observation.frames.video_frames import Frame, Span
+from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Frame, Span
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
+from demo_pipeline.observation.frames.wait_observer import WaitObserver, intervals_between
 from demo_pipeline.observation.frames.waits import Wait
 from demo_pipeline.problems import DemonstrationError, Problem
 
-SURE_MS = 250  # milliseconds of clock uncertainty; beyond, scans and scrolls match other frames
+SURE_MS = 250  # ms of clock uncertainty; beyond, scans, scrolls and pauses match other frames
 
 Result_co = TypeVar("Result_co", covariant=True)
 
@@ -122,20 +125,17 @@ def run_decode_pass(
     Raises:
         DemonstrationError: no frame of the video decodes.
     """
-    clock, screen = calibration.clock, calibration.screen
-    pointer = VideoPointer(path, clock, screen, video.frame_s)
+    clock, screen, frame_s = calibration.clock, calibration.screen, video.frame_s
+    pointer = VideoPointer(path, clock, screen, frame_s)
     detector = ChangeDetector(calibration.flickering)
     writer = ScreenshotWriter(video, pointer, folder)
     sure = clock.uncertainty_ms <= SURE_MS
     targets = TargetComparison(requests, video.frame_s, detector, pointer, enabled=sure)
     scrolls = ScrollMotion(actions if sure else [], clock, screen)
+    intervals = intervals_between(actions, requests, pointer) if sure else []
+    waits = WaitObserver(intervals, video.times, pointer)
     answers = ActionFrames(
-        requests,
-        {action.action_index: action.seconds or 0.0 for action in actions},
-        choose_with=choose_with,
-        writer=writer,
-        targets=targets,
-        frame_s=video.frame_s,
+        requests, waits, choose_with=choose_with, writer=writer, targets=targets, frame_s=frame_s
     )
     final = _final_frame(video, clock, actions, recorder_stop)
     stop = StopEffect(recorder_stop.possible, clock, float(video.times[-1]))
@@ -143,7 +143,7 @@ def run_decode_pass(
         pointer, calibration.canvas, seen_before=calibration.scale_method == "pixels"
     )
     observers: list[FrameObserver[object]] = [targets, scrolls, answers, final, stop, witness]
-    decoded = show_frames(video, observers, detector, pointer)
+    decoded = show_frames(video, observers, detector, pointer, waits)
     answered = answers.result()
     writer.write_final(final.result() or _any_frame(video, decoded.last))
     return DecodeResult(
@@ -172,17 +172,27 @@ def show_frames(
     observers: Sequence[FrameObserver[object]],
     detector: ChangeDetector,
     pointer: VideoPointer,
+    waits: WaitObserver,
 ) -> Decoded:
-    """Decode the spans of all observers once and show each frame to every observer, in turn."""
-    spans = [span for observer in observers for span in observer.spans]
+    """Decode the spans of all observers once and show each frame to every observer, in turn.
+
+    Frames that only `waits` asked for are shown to no other: they would split the time between two
+    spans for observers that compare successive frames.
+    """
+    spans = merge_spans([span for one in observers for span in one.spans], video.frame_s)
+    ends = np.array([span.end for span in spans]) + TIME_TOLERANCE_S
     last: Frame | None = None
     count = 0
-    for frame in video.frames(merge_spans(spans, video.frame_s)):
+    for frame in video.frames(merge_spans([*spans, *waits.spans], 0.0)):
+        count += 1
+        waits.see(frame)
+        position = int(np.searchsorted(ends, frame.time))
+        if position == len(ends) or frame.time < spans[position].start - TIME_TOLERANCE_S:
+            continue
         diff = FrameDiff(last, frame, video.times, detector, pointer)
         for observer in observers:
             observer.see(diff)
         last = frame
-        count += 1
         del diff  # holds the frame before, too: decoding the next one would be a tenth slower
     return Decoded(count, last)
 

@@ -5,12 +5,13 @@ from collections.abc import Sequence
 from demo_pipeline.observation.frames.change_detection import SMALL_CELLS
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.video_frames import Frame, Span
-from demo_pipeline.observation.frames.waits import BUSY_CHANGES, BUSY_GAP_S
 
 FINAL_FILE = "final.png"
 FINAL_LOOK_S = 15.0  # seconds after the last action; a screen that loads longer is shown loading
 FINAL_EFFECT_S = 0.3  # seconds that an application takes to show its first reaction
 FINAL_STILL_S = 0.5  # seconds without a change that make the screen still
+BUSY_GAP_S = 0.45  # seconds; closer changes are one busy stretch; a text cursor blinks more slowly
+BUSY_CHANGES = 4  # changes in one busy stretch; fewer may be chance
 
 
 class FinalFrame:

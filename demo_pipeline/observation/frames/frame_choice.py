@@ -78,7 +78,7 @@ class BeforeFrameChooser:
     def needs_only_large_changes(self, frame: Frame) -> bool:
         """The pointer left a still screen and is on its way: small changes are its hover effects.
 
-        Never for a pause: a wait is recognised by small changes too.
+        Never for a pause, towards whose beginning no pointer moves.
         """
         request = self._request
         return (

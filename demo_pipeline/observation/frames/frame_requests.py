@@ -6,7 +6,7 @@ Belongs here: the request, made from the actions, the clock and the targets foun
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from demo_pipeline.actions.action_tables import Action
+from demo_pipeline.actions.action_tables import POINTER_MOVED, Action
 from demo_pipeline.observation.calibration.calibrate import Calibration
 from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.calibration.clock import Clock
@@ -82,7 +82,7 @@ def request_frames(
     clock, screen = calibration.clock, calibration.screen
     lead_s = lead_seconds(clock, frame_s, settings)
     requests: list[FrameRequest] = []
-    since_ms, after_pause = float("-inf"), False
+    since_ms, after_rest = float("-inf"), False
     response_box: PixelBox | None = None
     for action in actions:
         pause, part = action.action_type == "pause", screen.at(action.press_ms)
@@ -94,9 +94,8 @@ def request_frames(
         area = _target_area(action, target.box if target else None, settings)
         approach_ms = path.approach_start(action.press_ms, since_ms, area) if area else None
         approach = limit if approach_ms is None else min(limit, clock.video_time(approach_ms))
-        start = since if after_pause or pause else approach - LOOK_BACK_S
+        start = since if after_rest or pause else approach - LOOK_BACK_S
         start = max(since, min(start, limit - frame_s))
-        end = clock.video_time(action.end_ms) if pause else limit
         request = FrameRequest(
             action.action_index,
             press,
@@ -105,7 +104,7 @@ def request_frames(
             approach,
             area,
             _to_video(target.box, canvas) if target else None,
-            Span(start, max(start, end)),
+            Span(start, max(start, limit)),
             response_box=None if pause else response_box,
             scan_time=clock.video_time(target.scan_ms) if target else None,
             pause=pause,
@@ -113,7 +112,7 @@ def request_frames(
             canvas=screen.canvas_of(action),
         )
         requests.append(request)
-        after_pause = pause
+        after_rest = pause and POINTER_MOVED not in action.flags
         if not pause:
             since_ms = max(since_ms, float(action.end_ms))
             response_box = _response_box(action, request.target, canvas)

@@ -1,6 +1,5 @@
 """One frame request during the decode pass: what its span has shown so far."""
 
-from demo_pipeline.observation.frames.change_detection import SMALL_CELLS
 from demo_pipeline.observation.frames.frame_choice import EFFECT_S, FrameChooser
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.frame_requests import FrameRequest
@@ -14,7 +13,6 @@ class RequestProgress:
         request: the request.
         chooser: sees the candidates only, which are the frames from `since` up to the limit.
         changes: times of the frames in which the screen changed, ascending video seconds.
-        small_changes: the same for anything that changed at all; only kept for pauses.
         candidates: times of the candidates.
         latest: the newest candidate.
     """
@@ -23,7 +21,6 @@ class RequestProgress:
         self.request = request
         self.chooser = chooser
         self.changes: list[float] = []
-        self.small_changes: list[float] = []
         self.candidates: list[float] = []
         self.latest: Frame | None = None
 
@@ -40,8 +37,6 @@ class RequestProgress:
             changed |= difference.shows_response(pointers, response)
         large = difference is not None and difference.is_large
         self.add(frame, changed=changed, large=large)
-        if request.pause and difference is not None and difference.count >= SMALL_CELLS:
-            self.small_changes.append(frame.time)
         return large and changed
 
     def add(self, frame: Frame, *, changed: bool, large: bool) -> None:

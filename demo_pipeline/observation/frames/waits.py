@@ -1,18 +1,37 @@
-"""Waits: pauses in which the screen kept changing and the user acted once it was at rest.
+"""Waits: pauses in which the screen answered the last action and the person acted on the answer.
 
-Belongs here: the rule that turns a `pause` into a `wait`. Other pauses are thinking.
+Belongs here: the rule that turns a `pause` into a `wait`, given what changed between two actions
+and which cells move by themselves. Other pauses are thinking; in doubt a pause is no wait.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from demo_pipeline.observation.frames.frame_requests import FrameRequest
-from demo_pipeline.observation.frames.request_progress import RequestProgress
+import cv2
+import numpy as np
 
-BUSY_GAP_S = 0.45  # seconds; closer changes are one busy stretch; a text cursor blinks more slowly
-BUSY_CHANGES = 4  # changes in one busy stretch; fewer may be chance
+from demo_pipeline.observation.frames.change_detection import (
+    SMALL_CELLS,
+    Labels,
+)
+from demo_pipeline.observation.frames.changed_cells import Cells, with_neighbours
+from demo_pipeline.observation.frames.interval_changes import (
+    EARLY_S,
+    TOGETHER_S,
+    IntervalChanges,
+    filled_between,
+    is_notable,
+)
+
 PAUSE_S = 2.0  # seconds; a screen left at rest for longer was read, not waited for
 MIN_WAIT_S = 1.0  # seconds; a screen at rest sooner shows the action's own effect
+REACTION_S = 0.3  # seconds; nobody sees something and presses a button on it sooner
+READING_S = 10.0  # seconds; who reads for longer before the next action has thought about it
+AT_WORK_GAP_S = 0.7  # seconds; closer changes are one busy stretch, whatever the frame rate
+AT_WORK_TIMES = 5  # changes in a busy stretch: a bar, a spinner, lines of text; fewer may be chance
+INSIDE_SHARE = 0.8  # of what a key changed; the rest may be a status bar's
+HOVERED_SHARE = 0.5  # of what appeared; more of it beside a moving pointer: it opened that itself
+HOVER_LARGEST_SHARE = 0.3  # of the screen; no menu or card that a pointer opens covers more
 
 
 @dataclass(frozen=True)
@@ -30,45 +49,113 @@ class Wait:
     rest_s: float
 
 
-def find_wait(pause: RequestProgress, following: FrameRequest, seconds: float) -> Wait | None:
-    """The wait that a pause of `seconds` was, judged by the action after it; None: thinking."""
-    rest_s = rest_start(pause.small_changes, pause.changes)
-    if rest_s is None or not is_wait(rest_s, pause.request.since, following.press, following.limit):
+def rest_after_answer(changes: IntervalChanges, restless: Cells) -> float | None:
+    """When the screen's answer to the last action came to rest, if the person waited for it.
+
+    None: nothing shows that the person waited. What shows it, by `restless` cells left out:
+
+    1. Something new stands where the next action is: it came at least `MIN_WAIT_S` after the last
+       action, was not there before that action, and was at rest when the person acted.
+    2. Or the place of the next action is part of what the last action brought up at once, and
+       something in there was busy all the time until then, and came to rest.
+
+    Args:
+        changes: what changed between the two actions.
+        restless: (rows, columns) of cells that move by themselves.
+    """
+    still = ~with_neighbours(restless | with_neighbours(changes.moving_before))
+    place = changes.place & still
+    late = [(time, cells & still) for time, cells in changes.late]
+    filled = [(time, filled_between(cells) if is_notable(cells) else cells) for time, cells in late]
+    return (
+        _appeared(changes, place, late)
+        or _appeared(replace(changes, new=filled_between(changes.new)), place, filled)
+        or _was_busy(changes, place, late, still)
+    )
+
+
+def _appeared(
+    changes: IntervalChanges, place: Cells, late: Sequence[tuple[float, Cells]]
+) -> float | None:
+    """When the new content at the place came to rest: the first kind of wait."""
+    region = _joined_with(_union(late, place), place, changes)
+    rest = _last_change(late, region)
+    new = _union([one for one in late if abs(one[0] - rest) <= TOGETHER_S], place)
+    new &= changes.new
+    answered = np.count_nonzero(changes.early & place) >= SMALL_CELLS
+    shown = region if answered else region & new
+    if not is_notable(shown) or not _is_inside(place, shown, by_key=changes.by_key):
         return None
-    return Wait(pause.request.action_index, seconds, rest_s)
+    if not answered and _is_hover_effect(new, changes.hovered):
+        return None
+    is_new = answered and is_notable(new) and rest - changes.since >= PAUSE_S
+    longest = READING_S if is_new else PAUSE_S
+    return rest if _is_in_time(changes, rest, longest) else None
 
 
-def rest_start(small: Sequence[float], significant: Sequence[float]) -> float | None:
-    """When the screen came to rest: the last significant change or the end of a busy stretch.
+def _was_busy(
+    changes: IntervalChanges, place: Cells, late: Sequence[tuple[float, Cells]], still: Cells
+) -> float | None:
+    """When what was busy in the answer came to rest: the second kind of wait."""
+    answer = _joined_with(changes.early & still | _union(late, place), place, changes)
+    if not _is_inside(place, answer & changes.new, by_key=changes.by_key):
+        return None
+    times = [time for time, cells in late if np.count_nonzero(cells & answer) >= SMALL_CELLS]
+    if len(times) < AT_WORK_TIMES or not is_notable(answer & _union(late, place)):
+        return None
+    starts = [changes.since + EARLY_S, *times]
+    gaps = [after - before for before, after in zip(starts, times, strict=False)]
+    if max(gaps) > AT_WORK_GAP_S:
+        return None
+    return times[-1] if _is_in_time(changes, times[-1], PAUSE_S) else None
 
-    Args:
-        small: times at which any cell changed, ascending seconds.
-        significant: times of changes beyond noise and hover effects, ascending seconds.
-    """
-    ends = list(significant[-1:])
-    stretch: list[float] = []
-    for time in small:
-        if stretch and time - stretch[-1] > BUSY_GAP_S:
-            stretch = []
-        stretch.append(time)
-        if len(stretch) >= BUSY_CHANGES:
-            ends.append(time)
-    return max(ends, default=None)
 
-
-def is_wait(rest: float | None, action_end: float, press: float, limit: float) -> bool:
-    """Whether the screen kept changing after an action and the user acted once it was at rest.
-
-    A user who leaves the resting screen alone for as long as a pause was thinking, unless the
-    screen itself had been changing for as long as a pause.
-
-    Args:
-        rest: when the screen came to rest; this and all times are video seconds.
-        action_end: when the action before the pause ended.
-        press: when the action after the pause began.
-        limit: the latest time of a frame for that action: `press` less its least lead.
-    """
-    if rest is None or rest > limit:
+def _is_in_time(changes: IntervalChanges, rest: float, longest: float) -> bool:
+    """Whether the screen kept the person waiting and rested at the press, but not for long."""
+    if rest - changes.since < MIN_WAIT_S or changes.until - rest < REACTION_S:
         return False
-    changing, resting = rest - action_end, press - rest
-    return changing >= PAUSE_S or (changing >= MIN_WAIT_S and resting <= PAUSE_S)
+    return changes.looked - rest <= longest
+
+
+def _is_hover_effect(new: Cells, hovered: Cells) -> bool:
+    """Whether what appeared may have been opened by the pointer, as menus and cards are."""
+    count, beside = np.count_nonzero(new), np.count_nonzero(new & hovered)
+    return bool(beside > HOVERED_SHARE * count and count <= HOVER_LARGEST_SHARE * new.size)
+
+
+def _is_inside(place: Cells, region: Cells, *, by_key: bool) -> bool:
+    """Whether the next action is at a place of the region.
+
+    A pointer has to be at changed cells; what keys wrote may stand on an empty part.
+    """
+    if not by_key:
+        return bool(np.count_nonzero(place & region) >= SMALL_CELLS)
+    inside = np.count_nonzero(place & _filled(region))
+    return bool(inside >= max(SMALL_CELLS, INSIDE_SHARE * np.count_nonzero(place)))
+
+
+def _filled(region: Cells) -> Cells:
+    """The cells with those two beside them, which closes the space between lines of text."""
+    return with_neighbours(with_neighbours(region))
+
+
+def _joined_with(cells: Cells, place: Cells, changes: IntervalChanges) -> Cells:
+    """Those of `cells` that are connected with the place, across gaps as between lines of text."""
+    raw = cv2.connectedComponents(_filled(cells).astype(np.uint8))[1]
+    labels: Labels = np.asarray(raw, np.int32)
+    near = with_neighbours(place) if changes.by_key else place & cells
+    at_place = np.setdiff1d(np.unique(labels[near]), [0])
+    joined: Cells = np.isin(labels, at_place) & cells
+    return joined
+
+
+def _union(late: Sequence[tuple[float, Cells]], like: Cells) -> Cells:
+    union = np.zeros_like(like)
+    for _, cells in late:
+        union |= cells
+    return union
+
+
+def _last_change(late: Sequence[tuple[float, Cells]], region: Cells) -> float:
+    times = (time for time, cells in late if np.count_nonzero(cells & region) >= SMALL_CELLS)
+    return max(times, default=float("-inf"))

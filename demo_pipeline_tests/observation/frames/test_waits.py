@@ -1,36 +1,153 @@
-"""Waits and thinking, distinguished by when the screen changed."""
+"""Waits and thinking, distinguished by what appeared and where the person acted."""
 
-import pytest
+from dataclasses import replace
 
-from demo_pipeline.observation.frames.waits import is_wait, rest_start
+import numpy as np
 
-BUSY = [1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.2, 2.4]
-
-
-def test_the_screen_comes_to_rest_at_the_end_of_its_last_busy_stretch() -> None:
-    assert rest_start(BUSY, []) == 2.4
-    assert rest_start(BUSY, [5.0]) == 5.0
-    assert rest_start([*BUSY, 9.0], []) == 2.4  # a single change is not a busy stretch
-
-
-def test_a_blinking_text_cursor_is_no_change() -> None:
-    assert rest_start([0.5 * blink for blink in range(20)], []) is None
-    assert rest_start([], []) is None
-
-
-@pytest.mark.parametrize(
-    ("settled", "press", "expected"),
-    [
-        (3.0, 3.6, True),  # three seconds of loading, then a click
-        (1.5, 2.5, True),
-        (0.4, 2.5, False),  # the action's own effect, then two seconds of thinking
-        (1.2, 9.0, False),  # loaded long ago
-        (2.5, 9.0, True),  # but what loads for so long was waited for
-        (3.0, 2.9, False),  # not settled before the next action
-        (None, 5.0, False),
-    ],
+from demo_pipeline.observation.frames.changed_cells import Cells
+from demo_pipeline.observation.frames.interval_changes import (
+    Interval,
+    IntervalChanges,
+    PackedChanges,
 )
-def test_a_wait_ends_soon_after_the_screen_settled(
-    settled: float | None, press: float, expected: bool
-) -> None:
-    assert is_wait(settled, 0.0, press, press - 0.1) is expected
+from demo_pipeline.observation.frames.restless_cells import RestlessCells
+from demo_pipeline.observation.frames.waits import rest_after_answer
+
+SHAPE = (90, 160)
+
+
+def cells(top: int = 0, left: int = 0, bottom: int = 0, right: int = 0) -> Cells:
+    found = np.zeros(SHAPE, bool)
+    found[top:bottom, left:right] = True
+    return found
+
+
+NONE = cells()
+PAGE = cells(20, 20, 60, 100)
+PLACE = cells(40, 50, 44, 54)
+# Content that appeared three seconds after a click, and was clicked 0.9 s later.
+APPEARED = IntervalChanges(
+    since=10.0,
+    looked=13.5,
+    until=13.9,
+    by_key=False,
+    place=PLACE,
+    early=NONE,
+    late=[(13.0, PAGE)],
+    hovered=NONE,
+    moving_before=NONE,
+    new=PAGE,
+)
+
+
+def test_content_that_appeared_and_was_clicked_was_awaited() -> None:
+    assert rest_after_answer(APPEARED, NONE) == 13.0
+
+
+def test_a_click_elsewhere_is_no_evidence() -> None:
+    assert rest_after_answer(replace(APPEARED, place=cells(80, 140, 84, 144)), NONE) is None
+
+
+def test_what_moves_by_itself_is_no_evidence() -> None:
+    assert rest_after_answer(APPEARED, PAGE) is None
+    rims = cells(21, 21, 59, 99)  # the mask covers a cell more than what was seen moving
+    assert rest_after_answer(APPEARED, rims) is None
+
+
+def test_what_moved_already_before_the_action_is_no_evidence() -> None:
+    assert rest_after_answer(replace(APPEARED, moving_before=PAGE), NONE) is None
+
+
+def test_a_fading_toast_gives_back_what_was_there() -> None:
+    assert rest_after_answer(replace(APPEARED, new=NONE), NONE) is None
+
+
+def test_what_covered_the_place_at_once_and_then_went_away_was_waited_for() -> None:
+    refreshed = replace(APPEARED, early=PAGE, new=NONE)
+    assert rest_after_answer(refreshed, NONE) == 13.0
+
+
+def test_the_actions_own_effect_is_no_wait() -> None:
+    assert rest_after_answer(replace(APPEARED, late=[(10.9, PAGE)], since=10.0), NONE) is None
+
+
+def test_who_looks_for_long_before_acting_was_thinking() -> None:
+    late = replace(APPEARED, looked=15.5, until=16.0)
+    assert rest_after_answer(late, NONE) is None
+    replaced = replace(late, early=PAGE)  # but what stood in for the content tells of a wait
+    assert rest_after_answer(replaced, NONE) == 13.0
+
+
+def test_nobody_acts_on_what_appeared_a_moment_ago() -> None:
+    assert rest_after_answer(replace(APPEARED, until=13.2, looked=13.1), NONE) is None
+
+
+def test_what_the_pointer_opened_by_itself_was_not_awaited() -> None:
+    menu = cells(30, 40, 60, 70)
+    opened = replace(APPEARED, late=[(13.0, menu)], hovered=menu, new=menu)
+    assert rest_after_answer(opened, NONE) is None
+    assert rest_after_answer(replace(opened, hovered=NONE), NONE) == 13.0
+    page = cells(0, 0, 90, 160)  # no pointer opens a whole page
+    assert rest_after_answer(replace(opened, late=[(13.0, page)], hovered=page, new=page), NONE)
+
+
+def test_a_blinking_text_cursor_is_no_content() -> None:
+    caret = cells(40, 50, 43, 51)
+    blinking = [(11.2 + 0.25 * blink, caret) for blink in range(8)]
+    assert rest_after_answer(replace(APPEARED, late=blinking, new=caret), NONE) is None
+
+
+def test_a_place_between_the_columns_of_a_table_that_appeared_is_inside_it() -> None:
+    columns = cells(20, 20, 60, 24) | cells(20, 52, 60, 56)
+    table = replace(APPEARED, late=[(13.0, columns)], new=columns, place=cells(40, 36, 44, 40))
+    assert rest_after_answer(table, NONE) == 13.0
+    assert rest_after_answer(replace(table, place=cells(40, 80, 44, 84)), NONE) is None
+
+
+def test_a_window_that_was_busy_and_came_to_rest_was_waited_for() -> None:
+    bar = cells(24, 24, 28, 96)
+    busy = [(11.2 + 0.2 * step, bar) for step in range(10)]
+    window = replace(APPEARED, early=PAGE, late=busy)
+    assert rest_after_answer(window, NONE) == busy[-1][0]
+    assert rest_after_answer(replace(window, late=[busy[0], busy[-1]]), NONE) is None
+
+
+def test_keys_have_to_write_into_what_appeared() -> None:
+    typed = replace(APPEARED, by_key=True, place=cells(40, 50, 41, 53))
+    assert rest_after_answer(typed, NONE) == 13.0
+    elsewhere = replace(typed, place=cells(80, 140, 81, 143))
+    assert rest_after_answer(elsewhere, NONE) is None
+    assert rest_after_answer(replace(typed, place=NONE), NONE) is None
+
+
+def test_a_place_that_changed_twice_unasked_moves_by_itself() -> None:
+    restless = RestlessCells()
+    elsewhere = replace(APPEARED, place=cells(80, 140, 84, 144))
+    restless.add(10.0, elsewhere.late, elsewhere)
+    assert not restless.cells(NONE).any()
+    restless.add(20.0, [(23.0, PAGE)], None)
+    found = restless.cells(NONE)
+    assert found[19, 19]
+    assert not found[17, 17]
+
+
+def test_what_was_awaited_is_not_restless() -> None:
+    restless = RestlessCells()
+    for _ in range(4):
+        restless.add(10.0, APPEARED.late, APPEARED)
+    assert not restless.cells(NONE).any()
+
+
+def test_a_long_interval_tells_more_than_once() -> None:
+    restless = RestlessCells()
+    restless.add(0.0, [(2.0, PAGE), (7.0, PAGE)], None)
+    assert restless.cells(NONE).any()
+
+
+def test_packed_changes_are_the_same() -> None:
+    interval = Interval(0.0, 9.9, 10.0, 13.5, 13.8, 13.9, None, 4, 3.5)
+    packed = PackedChanges.of(interval, APPEARED)
+    assert (packed.pause, packed.seconds) == (4, 3.5)
+    unpacked = packed.unpacked()
+    assert rest_after_answer(unpacked, NONE) == 13.0
+    assert (unpacked.new == PAGE).all()

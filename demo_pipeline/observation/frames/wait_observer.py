@@ -1,0 +1,195 @@
+"""The observer that finds the waits among the pauses, from a few pictures a second.
+
+Belongs here: which pictures are looked at, and the order of the judgement. A pause is judged when
+the whole video has been seen, as only then it is known what moves by itself.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from itertools import pairwise
+
+import cv2
+import numpy as np
+
+from demo_pipeline.actions.action_tables import Action
+from demo_pipeline.observation.frames.change_detection import (
+    KEY_FRAME_THRESHOLD,
+    POINTER_PX,
+)
+from demo_pipeline.observation.frames.changed_cells import BLOCK, Cells, changed_cells
+from demo_pipeline.observation.frames.frame_requests import FrameRequest
+from demo_pipeline.observation.frames.interval_changes import (
+    ANSWER_S,
+    BEFORE_S,
+    EARLY_S,
+    LONGEST_S,
+    Interval,
+    IntervalRecord,
+    PackedChanges,
+    Sample,
+)
+from demo_pipeline.observation.frames.pointer_path import Floats, PixelBox, Point
+from demo_pipeline.observation.frames.restless_cells import RestlessCells
+from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Frame, Luma, Span
+from demo_pipeline.observation.frames.video_pointer import VideoPointer
+from demo_pipeline.observation.frames.waits import Wait, rest_after_answer
+
+SAMPLE_S = 0.25  # seconds between two pictures: finer than a person's reaction
+PLACE_PX = 24  # video pixels around a press: the letters of what was clicked
+RESTING_PX = 1.0  # video pixels; a pointer that moved by less looks the same
+
+
+class WaitObserver:
+    """Looks at the screen between the actions, and finds the pauses that were waits.
+
+    Args:
+        intervals: between successive actions, in their order.
+        times: (frames,) of all frames of the video, ascending seconds.
+        pointer: whose own picture and hover effects do not count.
+    """
+
+    def __init__(self, intervals: Sequence[Interval], times: Floats, pointer: VideoPointer) -> None:
+        self._open = deque(IntervalRecord(interval) for interval in intervals)
+        self._pointer = pointer
+        self._times = _sample_times(intervals, times)
+        self.spans = [Span(time, time) for time in self._times]
+        self._next = 0
+        self._last: tuple[Luma, list[Point]] | None = None
+        self._restless = RestlessCells()
+        self._candidates: list[PackedChanges] = []
+
+    def see(self, frame: Frame) -> None:
+        """Take the next frame in presentation order; most of them are skipped."""
+        time = frame.time
+        if self._next == len(self._times) or time < self._times[self._next] - TIME_TOLERANCE_S:
+            return
+        while self._next < len(self._times) and self._times[self._next] <= time + TIME_TOLERANCE_S:
+            self._next += 1
+        last = self._last
+        self._last = (frame.luma, self._pointer.positions_near(time))
+        if last is None or last[0].shape != frame.luma.shape:
+            return
+        sample = _compared(time, frame.luma, last[0], [*last[1], *self._last[1]])
+        while self._open and time > self._open[0].end + SAMPLE_S:
+            self._close(self._open.popleft())
+        for record in self._open:
+            if time <= record.begin:
+                break
+            record.see(sample)
+
+    def result(self) -> list[Wait]:
+        """The waits, in order; call after the last frame."""
+        while self._open:
+            self._close(self._open.popleft())
+        waits = []
+        for packed in self._candidates:
+            changes = packed.unpacked()
+            rest = rest_after_answer(changes, self._restless.cells(changes.new))
+            if rest is not None:
+                waits.append(Wait(packed.pause, packed.seconds, rest))
+        return waits
+
+    def _close(self, record: IntervalRecord) -> None:
+        """Learn from an interval; keep it when its pause may have been a wait."""
+        changes, interval = record.changes(), record.interval
+        self._restless.add(interval.since, record.late(), changes)
+        if changes is not None and changes.late:
+            self._candidates.append(PackedChanges.of(interval, changes))
+
+
+def _compared(time: float, luma: Luma, last: Luma, pointers: Sequence[Point]) -> Sample:
+    """What changed since the last picture; `pointers`: where the pointer was in both."""
+    changed = changed_cells(last, luma, KEY_FRAME_THRESHOLD)
+    none = np.zeros_like(changed)
+    if not changed.any() or not _is_moving(pointers):
+        return Sample(time, last, luma, changed, none)
+    around = _around(pointers, changed)
+    away = changed & ~around
+    hovered = _beside(changed, around) & away if away.any() else none
+    return Sample(time, last, luma, away, hovered)
+
+
+def intervals_between(
+    actions: Sequence[Action], requests: Sequence[FrameRequest], pointer: VideoPointer
+) -> list[Interval]:
+    """The pauses between successive actions, as the frame requests place them in the video."""
+    pauses: dict[int, Action] = {}
+    acting: list[tuple[Action, FrameRequest]] = []
+    for action, request in zip(actions, requests, strict=True):
+        if action.action_type != "pause":
+            acting.append((action, request))
+        elif acting:
+            longest = pauses.get(len(acting))
+            if longest is None or (action.seconds or 0) > (longest.seconds or 0):
+                pauses[len(acting)] = action
+    found = []
+    earlier = float("-inf")
+    clock = pointer.clock
+    for number, ((before, first), (_, second)) in enumerate(pairwise(acting), start=1):
+        since, pause = second.since, pauses.get(number)
+        if pause is not None and second.press > since:
+            looked = clock.video_time(pause.end_ms)
+            found.append(
+                Interval(
+                    earlier,
+                    first.press,
+                    since,
+                    min(looked, second.limit),
+                    second.limit,
+                    second.press,
+                    _place(second),
+                    pause.action_index,
+                    pause.seconds or 0.0,
+                )
+            )
+        earlier = max(earlier, clock.video_time(before.end_ms))
+    return found
+
+
+def _place(request: FrameRequest) -> PixelBox | None:
+    area, canvas = request.target_area, request.canvas
+    if area is None or canvas is None:
+        return None
+    x, y = canvas.to_video(area.x, area.y)
+    return PixelBox(x - PLACE_PX, y - PLACE_PX, 2 * PLACE_PX, 2 * PLACE_PX)
+
+
+def _sample_times(intervals: Sequence[Interval], times: Floats) -> list[float]:
+    """Times of the frames that are looked at: closely when an answer may be awaited."""
+    if not intervals or not len(times):
+        return []
+    wanted = []
+    for one in intervals:
+        late = one.since + EARLY_S
+        wanted.append(np.array([one.pressed - BEFORE_S, one.pressed, late, one.limit]))
+        wanted.append(np.arange(late, min(one.limit, one.since + LONGEST_S), SAMPLE_S))
+        if one.place is None:
+            wanted.append(np.array([one.until + ANSWER_S]))
+    grid = np.unique(np.concatenate(wanted))
+    shown = np.unique(np.searchsorted(times, grid + TIME_TOLERANCE_S, side="right") - 1)
+    return [float(time) for time in times[shown[shown >= 0]]]
+
+
+def _is_moving(pointers: Sequence[Point]) -> bool:
+    if not pointers:
+        return False
+    x, y = np.array(pointers).T
+    return bool(np.ptp(x) > RESTING_PX or np.ptp(y) > RESTING_PX)
+
+
+def _around(pointers: Sequence[Point], like: Cells) -> Cells:
+    """(rows, columns): the cells that the pointer's own picture may cover."""
+    around = np.zeros_like(like)
+    for x, y in pointers:
+        top, bottom = (max(0, int((y + side) // BLOCK)) for side in (-POINTER_PX, POINTER_PX))
+        left, right = (max(0, int((x + side) // BLOCK)) for side in (-POINTER_PX, POINTER_PX))
+        around[top : bottom + 1, left : right + 1] = True
+    return around
+
+
+def _beside(changed: Cells, around: Cells) -> Cells:
+    """The connected regions of `changed` that reach what is around the pointer."""
+    _, raw = cv2.connectedComponents((changed | around).astype(np.uint8), connectivity=8)
+    labels = np.asarray(raw, np.int32)
+    beside: Cells = np.isin(labels, np.unique(labels[around])) & changed
+    return beside

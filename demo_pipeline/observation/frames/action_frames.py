@@ -12,7 +12,7 @@ from demo_pipeline.observation.frames.frame_choice import FrameChooser
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.frame_requests import SPAN_MARGIN_FRAMES, FrameRequest
 from demo_pipeline.observation.frames.request_progress import RequestProgress
-from demo_pipeline.observation.frames.scan_frames import TargetComparison
+from demo_pipeline.observation.frames.scan_frames import ScanComparison
 from demo_pipeline.observation.frames.screenshot_writer import (
     PAUSE_REASON,
     Screenshot,
@@ -45,7 +45,7 @@ class ActionFrames:
         pause_seconds: action index of a pause → its length.
         choose_with: makes the rule that chooses the frame of a request.
         writer: writes the screenshot of an answered request.
-        targets: compares the target of an answered request; sees each frame before this observer.
+        scanned: compares an answered request with its scan; sees each frame before this observer.
         frame_s: usual distance of two frames, seconds.
     """
 
@@ -56,14 +56,14 @@ class ActionFrames:
         *,
         choose_with: Callable[[FrameRequest], FrameChooser],
         writer: ScreenshotWriter,
-        targets: TargetComparison,
+        scanned: ScanComparison,
         frame_s: float,
     ) -> None:
         self._requests = requests
         self._open = deque(RequestProgress(request, choose_with(request)) for request in requests)
         self._pause_seconds = pause_seconds
         self._writer = writer
-        self._targets = targets
+        self._scanned = scanned
         self._margin_s = SPAN_MARGIN_FRAMES * frame_s
         self._undecided_pause: RequestProgress | None = None
         self._screenshots: dict[int, Screenshot] = {}
@@ -100,8 +100,14 @@ class ActionFrames:
             self._undecided_pause = progress
             return
         self._decide_pause(progress.request)
-        self._screenshots[progress.request.action_index] = self._writer.write(progress)
-        self._targets.compare(progress.request, progress.chooser.choice().frame)
+        self._write(progress)
+
+    def _write(self, progress: RequestProgress) -> None:
+        """Write the screenshot; a target that was redrawn since its scan is no place of leaks."""
+        choice = self._writer.choose(progress)
+        redrawn = self._scanned.compare(progress.request, choice.frame, progress.latest)
+        screenshot = self._writer.write(progress, choice, at_target=not redrawn)
+        self._screenshots[progress.request.action_index] = screenshot
 
     def _decide_pause(self, following: FrameRequest) -> None:
         """The action after a pause shows whether the pause was a wait."""
@@ -115,7 +121,7 @@ class ActionFrames:
             return
         self._undecided_pause = None
         self._waits.append(wait)
-        self._screenshots[index] = self._writer.write(pause)
+        self._write(pause)
 
     def _leave_out_pause(self) -> None:
         """The undecided pause, if any, was thinking: it gets no screenshot."""

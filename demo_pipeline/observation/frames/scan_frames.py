@@ -1,68 +1,116 @@
 """The screen as each accessibility scan found it, compared with the screen before the action.
 
-Belongs here: the frames at which scans began, and whether a target was redrawn since its scan.
+Belongs here: the frames shown when scans began and ended, and what changed from them to the
+screenshot: at the target, and anywhere.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from demo_pipeline.observation.frames.change_detection import ChangeDetector
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
-from demo_pipeline.observation.frames.frame_requests import SPAN_MARGIN_FRAMES, FrameRequest
-from demo_pipeline.observation.frames.video_frames import Frame, Luma, Span
+from demo_pipeline.observation.frames.frame_requests import FrameRequest
+from demo_pipeline.observation.frames.picture_changes import PictureChanges, picture_changes
+from demo_pipeline.observation.frames.pointer_path import Floats, PixelBox
+from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Frame, Luma, Span
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 
-MAX_SCAN_FRAME_AGE_FRAMES = 3  # frame distances; an older frame may lack what the scan found
+LARGE_ELEMENT_SHARE = 0.05  # of the picture; a larger element is compared around the press only
 
 
 @dataclass(frozen=True)
 class ScanFrame:
-    """The luma of the last frame no later than a scan's beginning, and its video time.
+    """The frame shown at a moment of a scan: `Frame.detail`, and its video time."""
 
-    The next frame may already show a window that opened in between.
-    """
-
-    luma: Luma
+    detail: Luma
     time: float
 
 
 class ScanFrames:
-    """Keeps the frames at which the scans of `requests` began, until they are no longer asked for.
+    """Keeps the frames shown when scans began and ended, until they are no longer asked for.
+
+    The frame shown at a moment is the last one no later, however old: a video with a variable
+    frame rate has none while nothing changes.
 
     Args:
         requests: in the order in which their frames will be asked for.
-        frame_s: usual distance of two frames, seconds.
+        times: (frames,) times of all frames of the video, ascending seconds.
     """
 
-    def __init__(self, requests: Sequence[FrameRequest], frame_s: float) -> None:
-        times = {request.scan_time for request in requests if request.scan_time is not None}
-        self._due = sorted(times)
-        self._max_age_s = MAX_SCAN_FRAME_AGE_FRAMES * frame_s
+    def __init__(self, requests: Sequence[FrameRequest], times: Floats) -> None:
+        self._times = times
+        moments = [
+            moment
+            for request in requests
+            if request.scan is not None
+            for moment in (request.scan.began, request.scan.ended)
+        ]
+        shown = {time for moment in moments if (time := self._shown(moment)) is not None}
+        self._due = sorted(shown, reverse=True)
         self._kept: dict[float, ScanFrame] = {}
-        self.spans = [Span(time, time + SPAN_MARGIN_FRAMES * frame_s) for time in self._due]
+        self.spans = [Span(time, time) for time in sorted(shown)]
 
-    def see(self, before: Frame | None, frame: Frame) -> None:
-        """Take the next frame in presentation order, and the one decoded before it."""
-        while self._due and self._due[0] < frame.time:
-            due = self._due.pop(0)
-            if before is not None and due - before.time <= self._max_age_s:
-                self._kept[due] = ScanFrame(before.luma, before.time)
+    def _shown(self, moment: float) -> float | None:
+        """Time of the frame shown at a moment; None before the video."""
+        position = int(np.searchsorted(self._times, moment + TIME_TOLERANCE_S, side="right")) - 1
+        return float(self._times[position]) if position >= 0 else None
 
-    def frame_of(self, scan_time: float | None) -> ScanFrame | None:
-        """The frame of a scan; drops those of earlier scans."""
-        if scan_time is None:
-            return None
-        self._kept = {time: kept for time, kept in self._kept.items() if time >= scan_time}
-        return self._kept.get(scan_time)
+    def see(self, frame: Frame) -> None:
+        """Take the next frame in presentation order."""
+        while self._due and self._due[-1] <= frame.time + TIME_TOLERANCE_S:
+            due = self._due.pop()
+            if abs(due - frame.time) <= TIME_TOLERANCE_S:
+                self._kept[due] = ScanFrame(frame.detail, frame.time)
+
+    def frame_at(self, moment: float) -> ScanFrame | None:
+        """The frame shown at a moment; None when it did not decode."""
+        shown = self._shown(moment)
+        return None if shown is None else self._kept.get(shown)
+
+    def forget(self, moment: float) -> None:
+        """Drop the frames that were no longer shown at a moment."""
+        shown = self._shown(moment)
+        if shown is not None:
+            self._kept = {time: kept for time, kept in self._kept.items() if time >= shown}
 
 
-class TargetComparison:
-    """Observer that tells whether each target still looks as it did when its scan began.
+@dataclass(frozen=True)
+class SinceScan:
+    """What changed between an action's scan and its screenshot.
+
+    Attributes:
+        event_index: the line of the scan.
+        began: from the frame shown when the scan began; None: there was none to compare.
+        ended: the same from when it ended.
+    """
+
+    event_index: int
+    began: PictureChanges | None
+    ended: PictureChanges | None
+
+
+@dataclass
+class ScanComparisons:
+    """What the comparisons of all actions found, by action index.
+
+    Attributes:
+        redrawn: whether the target was redrawn since its scan began; compared targets only.
+        since_scan: what changed, of every action with a screenshot and a scan.
+    """
+
+    redrawn: dict[int, bool] = field(default_factory=dict)
+    since_scan: dict[int, SinceScan] = field(default_factory=dict)
+
+
+class ScanComparison:
+    """Observer that compares the screen before each action with the screen at its scan.
 
     Args:
-        requests: those whose targets are compared, in order.
-        frame_s: usual distance of two frames, seconds.
-        detector: compares the two frames.
+        requests: those compared, in order.
+        times: (frames,) times of all frames of the video, ascending seconds.
+        detector: knows the cells that flicker.
         pointer: whose own picture does not count.
         enabled: False with a clock too uncertain to say which frame belongs to a scan.
     """
@@ -70,38 +118,84 @@ class TargetComparison:
     def __init__(
         self,
         requests: Sequence[FrameRequest],
-        frame_s: float,
+        times: Floats,
         detector: ChangeDetector,
         pointer: VideoPointer,
         *,
         enabled: bool,
     ) -> None:
-        self._frames = ScanFrames(requests, frame_s)
+        self._frames = ScanFrames(requests if enabled else [], times)
         self._detector = detector
         self._pointer = pointer
-        self._enabled = enabled
-        self._redrawn: dict[int, bool] = {}
+        self._found = ScanComparisons()
 
     @property
     def spans(self) -> Sequence[Span]:
-        """Around the beginning of each scan."""
+        """The frames shown when scans began and ended."""
         return self._frames.spans
 
     def see(self, diff: FrameDiff) -> None:
         """Take the next frame."""
-        self._frames.see(diff.before, diff.frame)
+        self._frames.see(diff.frame)
 
-    def compare(self, request: FrameRequest, frame: Frame | None) -> None:
-        """Compare the chosen frame of a request with its scan's; requests come in order."""
-        scanned = self._frames.frame_of(request.scan_time)
-        if scanned is None or frame is None or request.target is None or not self._enabled:
-            return
-        if frame.luma.shape == scanned.luma.shape:
-            near = self._pointer.positions_near
-            pointers = [*near(scanned.time), *near(frame.time)]
-            difference = self._detector.between_distant(scanned.luma, frame.luma, pointers)
-            self._redrawn[request.action_index] = difference.is_redrawn(request.target)
+    def compare(self, request: FrameRequest, frame: Frame | None, latest: Frame | None) -> bool:
+        """Compare the screen before an action with its scan's; requests come in order.
 
-    def result(self) -> dict[int, bool]:
-        """Action index → whether its target was redrawn; only targets that could be compared."""
-        return self._redrawn
+        Returns whether the target was certainly redrawn.
+
+        Args:
+            request: of the action.
+            frame: of its screenshot.
+            latest: the last frame before the press; what opened under the pointer is only there.
+        """
+        scan = request.scan
+        if scan is None or frame is None:
+            return False
+        self._frames.forget(scan.began)
+        first, last = self._frames.frame_at(scan.began), self._frames.frame_at(scan.ended)
+        began = self._changes(first, frame)
+        ended = began if last is first else self._changes(last, frame)
+        index = request.action_index
+        self._found.since_scan[index] = SinceScan(scan.event_index, began, ended)
+        if request.element is None or request.point is None or began is None:
+            return False
+        redrawn = _at_target(began, request, frame)
+        if not redrawn and latest is not None and latest.time > frame.time:
+            later = self._changes(first, latest)
+            redrawn = later is None or _at_target(later, request, latest)
+        self._found.redrawn[index] = redrawn
+        return redrawn
+
+    def _changes(self, scanned: ScanFrame | None, frame: Frame) -> PictureChanges | None:
+        if scanned is None or frame.detail.shape != scanned.detail.shape:
+            return None
+        if scanned.time == frame.time:
+            return PictureChanges()
+        pointer = self._pointer
+        pointers = [*pointer.positions_near(scanned.time), *pointer.positions_near(frame.time)]
+        pointers += pointer.first_position()  # where it lay before the log knew it
+        flickering = self._detector.flickering
+        return picture_changes(scanned.detail, frame.detail, pointers, flickering)
+
+    def result(self) -> ScanComparisons:
+        """What was found."""
+        return self._found
+
+
+def _at_target(changes: PictureChanges, request: FrameRequest, frame: Frame) -> bool:
+    """Whether the target, or what is around the press in a large one, was replaced or covered."""
+    element, point = request.element, request.point
+    if element is None or point is None:
+        return False
+    if changes.cover(*point):
+        return True
+    width, height = frame.size
+    if element.width * element.height > LARGE_ELEMENT_SHARE * width * height:
+        return False
+    return changes.touch(_inside(element))
+
+
+def _inside(box: PixelBox) -> PixelBox:
+    """A box without its rim, which neighbours share."""
+    across, down = (min(2.0, side / 4) for side in (box.width, box.height))
+    return PixelBox(box.x + across, box.y + down, box.width - 2 * across, box.height - 2 * down)

@@ -38,6 +38,14 @@ class VideoPointer:
                 points.append(canvas.to_video(*position))
         return points
 
+    def first_position(self) -> list[Point]:
+        """Video pixels of the pointer's first known position, as a list of at most one."""
+        track = self.path.track()
+        if not len(track.times):
+            return []
+        canvas = self.screen.at(float(track.times[0])).canvas
+        return [canvas.to_video(float(track.x[0]), float(track.y[0]))] if canvas else []
+
     def moves_around(self, before: float, after: float) -> list[Point]:
         """Positions in event space in two successive frames and in the frames around them.
 

@@ -1,0 +1,183 @@
+"""What differs between two pictures of the screen, beyond highlights: where, and whether a panel.
+
+Belongs here: telling content that was replaced from hover, focus and press highlights, a text
+cursor and a focus ring. All boxes: video pixels.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cv2
+import numpy as np
+
+from demo_pipeline.observation.frames.changed_cells import BLOCK, Cells
+from demo_pipeline.observation.frames.change_detection import POINTER_PX
+from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
+from demo_pipeline.observation.frames.video_frames import DETAIL_STEP, Luma
+
+CHANGED_DETAIL = 32  # of 255; means of 2 x 2 pixels differ less between two encodings of a picture
+LEVELS_SHIFT = 4  # bits: brightnesses are compared in 16 steps, each wider than codec noise
+LEAST_SAMPLES = 6  # samples that changed, about a digit of small text; noise has fewer together
+CARET_SAMPLES = 2  # width of a text cursor; a letter beside it makes it wider
+RING_SAMPLES = 4  # thickness of a focus ring with its gap
+LINE_GAP = (4, 1)  # samples across and down between letters of one line, less than between lines
+CLUSTER_GAP = 9  # samples between the lines of one menu or paragraph
+EDGE_SAMPLES = 24  # height of a straight edge; the letters of a text are lower
+PANEL_SAMPLES = 16  # least width of a panel; a scroll bar is narrower
+
+Mask = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+@dataclass(frozen=True)
+class PictureChanges:
+    """What differs between two pictures, beyond highlights.
+
+    Attributes:
+        regions: tight boxes, about one for each line of text.
+        clusters: boxes around regions near each other, such as the lines of one menu.
+        panels: boxes of changes with straight edges, as of a menu, a dialog or a picture.
+    """
+
+    regions: tuple[PixelBox, ...] = ()
+    clusters: tuple[PixelBox, ...] = ()
+    panels: tuple[PixelBox, ...] = ()
+
+    def touch(self, box: PixelBox) -> bool:
+        """Whether anything in a box was replaced."""
+        return any(_overlap(region, box) for region in (*self.regions, *self.panels))
+
+    def cover(self, x: float, y: float) -> bool:
+        """Whether a point lies on what was replaced, or between its lines."""
+        return any(box.contains(x, y) for box in (*self.clusters, *self.panels))
+
+
+def picture_changes(
+    before: Luma, after: Luma, pointers: Sequence[Point], flickering: Cells | None
+) -> PictureChanges:
+    """What differs between two pictures (`Frame.detail`) of one size.
+
+    A change is a highlight when each brightness of the one picture became one brightness of the
+    other: a selected row keeps its letters. Replaced content mixes them.
+
+    Args:
+        before, after: the pictures.
+        pointers: around these the pointer's own picture does not count, video pixels.
+        flickering: cells of `BLOCK` pixels that never count; None: no such cells.
+    """
+    changed: Mask = (cv2.absdiff(before, after) > CHANGED_DETAIL).astype(np.uint8)
+    _leave_out(changed, pointers, flickering)
+    if np.count_nonzero(changed) < LEAST_SAMPLES:
+        return PictureChanges()
+    replaced, panels = np.zeros_like(changed), []
+    for part, inside in _parts(changed, (CLUSTER_GAP, CLUSTER_GAP)):
+        content = _content(before[part], after[part], changed[part] * inside)
+        if not content.any():
+            continue
+        replaced[part] |= content
+        panel = _panel(changed[part] * inside, part)
+        if panel is not None:
+            panels.append(panel)
+    regions = tuple(_box(part) for part, _ in _parts(replaced, LINE_GAP))
+    clusters = tuple(_box(part) for part, _ in _parts(replaced, (CLUSTER_GAP, CLUSTER_GAP)))
+    return PictureChanges(regions, clusters, tuple(panels))
+
+
+def _leave_out(changed: Mask, pointers: Sequence[Point], flickering: Cells | None) -> None:
+    """Clear what is around the pointers, and flickering cells."""
+    reach = POINTER_PX // DETAIL_STEP
+    for x, y in pointers:
+        column, row = int(x) // DETAIL_STEP, int(y) // DETAIL_STEP
+        left, top = max(0, column - reach), max(0, row - reach)
+        changed[top : max(0, row + reach), left : max(0, column + reach)] = 0
+    if flickering is not None:
+        side = BLOCK // DETAIL_STEP
+        mask = np.kron(flickering, np.ones((side, side), bool))
+        rows, columns = (min(sizes) for sizes in zip(mask.shape, changed.shape, strict=True))
+        changed[:rows, :columns][mask[:rows, :columns]] = 0
+
+
+def _parts(mask: Mask, gap: tuple[int, int]) -> Iterator[tuple[tuple[slice, slice], Mask]]:
+    """Yield the connected parts of a mask, gaps bridged: where each is, and its samples there."""
+    across, down = gap
+    joined = cv2.dilate(mask, np.ones((2 * down + 1, 2 * across + 1), np.uint8))
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(joined, connectivity=8)
+    for label in range(1, count):
+        left, top, width, height, _ = stats[label].tolist()
+        whole = (slice(top, top + height), slice(left, left + width))
+        inside = (labels[whole] == label) & (mask[whole] > 0)
+        if np.count_nonzero(inside) < LEAST_SAMPLES:
+            continue
+        rows, columns = np.flatnonzero(inside.any(axis=1)), np.flatnonzero(inside.any(axis=0))
+        tight = (slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1))
+        part = tuple(
+            slice(side.start + near.start, side.start + near.stop)
+            for side, near in zip(whole, tight, strict=True)
+        )
+        yield (part[0], part[1]), inside[tight].astype(np.uint8)
+
+
+def _content(before: Luma, after: Luma, changed: Mask) -> Mask:
+    """The changed samples that no highlight explains, without a text cursor and a focus ring.
+
+    Only the changed part of the picture and what is next to it is looked at: text replaced on its
+    background has neighbours that stayed, a highlight leaves none.
+    """
+    near = cv2.dilate(changed, np.ones((3, 3), np.uint8)) > 0
+    unexplained = _unexplained(before, after, near) | _unexplained(after, before, near)
+    content: Mask = np.zeros_like(changed)
+    for part, inside in _parts((unexplained & (changed > 0)).astype(np.uint8), LINE_GAP):
+        height, width = inside.shape
+        if not (width <= CARET_SAMPLES < height or _is_ring(inside)):
+            content[part] |= inside
+    return content
+
+
+def _unexplained(source: Luma, result: Luma, near: Any) -> Any:
+    """Samples whose result is not that of most samples of their brightness in the source."""
+    steps = 256 >> LEVELS_SHIFT
+    old, new = source >> LEVELS_SHIFT, result >> LEVELS_SHIFT
+    pairs = old[near].astype(np.int64) * steps + new[near]
+    usual = np.bincount(pairs, minlength=steps * steps).reshape(steps, steps).argmax(axis=1)
+    middle = ((usual << LEVELS_SHIFT) + (1 << LEVELS_SHIFT) // 2).astype(np.int16)
+    return np.abs(result.astype(np.int16) - middle[old]) > CHANGED_DETAIL
+
+
+def _is_ring(inside: Mask) -> bool:
+    """Whether samples are only along the edges of their box, as those of a focus ring."""
+    height, width = inside.shape
+    if min(height, width) <= 2 * RING_SAMPLES:
+        return False
+    middle = inside[RING_SAMPLES:-RING_SAMPLES, RING_SAMPLES:-RING_SAMPLES]
+    return bool(np.count_nonzero(middle) < LEAST_SAMPLES)
+
+
+def _panel(changed: Mask, part: tuple[slice, slice]) -> PixelBox | None:
+    """The box of the straight upright edges in a change; None without two of them."""
+    if changed.shape[0] < EDGE_SAMPLES or changed.shape[1] < PANEL_SAMPLES:
+        return None
+    upright = cv2.morphologyEx(changed, cv2.MORPH_OPEN, np.ones((EDGE_SAMPLES, 1), np.uint8))
+    columns = np.flatnonzero(upright.any(axis=0))
+    if not len(columns) or columns[-1] - columns[0] + 1 < PANEL_SAMPLES:
+        return None
+    rows = np.flatnonzero(upright.any(axis=1))
+    top, left = part[0].start + rows[0], part[1].start + columns[0]
+    bottom, right = part[0].start + rows[-1] + 1, part[1].start + columns[-1] + 1
+    return _box((slice(top, bottom), slice(left, right)))
+
+
+def _box(part: tuple[slice, slice]) -> PixelBox:
+    """Samples as video pixels."""
+    rows, columns = part
+    step = DETAIL_STEP
+    left, top = int(columns.start) * step, int(rows.start) * step
+    return PixelBox(left, top, int(columns.stop) * step - left, int(rows.stop) * step - top)
+
+
+def _overlap(first: PixelBox, second: PixelBox) -> bool:
+    return (
+        first.x < second.x + second.width
+        and second.x < first.x + first.width
+        and first.y < second.y + second.height
+        and second.y < first.y + first.height
+    )

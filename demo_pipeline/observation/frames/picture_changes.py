@@ -12,10 +12,11 @@ import cv2
 import numpy as np
 
 from demo_pipeline.observation.frames.changed_cells import BLOCK, Cells
-from demo_pipeline.observation.frames.change_detection import POINTER_PX
 from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
 from demo_pipeline.observation.frames.video_frames import DETAIL_STEP, Luma
 
+BEFORE_POINTER_PX, AFTER_POINTER_PX = 16, 32  # pixels; the largest usual pointer has 24 to a side
+RIM_PX = 4.0  # pixels inside an element's box that its neighbours' lines and underlines reach
 CHANGED_DETAIL = 32  # of 255; means of 2 x 2 pixels differ less between two encodings of a picture
 LEVELS_SHIFT = 4  # bits: brightnesses are compared in 16 steps, each wider than codec noise
 LEAST_SAMPLES = 6  # samples that changed, about a digit of small text; noise has fewer together
@@ -23,6 +24,8 @@ CARET_SAMPLES = 2  # width of a text cursor; a letter beside it makes it wider
 RING_SAMPLES = 4  # thickness of a focus ring with its gap
 LINE_GAP = (4, 1)  # samples across and down between letters of one line, less than between lines
 CLUSTER_GAP = 9  # samples between the lines of one menu or paragraph
+COLUMN_GAP = 60  # samples; half of the widest gap between an item's name and its shortcut
+LIT_SAMPLES = 6  # to a side; a smaller highlight is a tick or an underline
 EDGE_SAMPLES = 24  # height of a straight edge; the letters of a text are lower
 PANEL_SAMPLES = 16  # least width of a panel; a scroll bar is narrower
 
@@ -35,25 +38,56 @@ class PictureChanges:
 
     Attributes:
         regions: tight boxes, about one for each line of text.
-        clusters: boxes around regions near each other, such as the lines of one menu.
         panels: boxes of changes with straight edges, as of a menu, a dialog or a picture.
+        highlights: boxes of changes that are highlights, such as a row under the pointer.
+        replaced: (rows, columns) of `Frame.detail`, set where content was replaced; None: nowhere.
     """
 
     regions: tuple[PixelBox, ...] = ()
-    clusters: tuple[PixelBox, ...] = ()
     panels: tuple[PixelBox, ...] = ()
+    highlights: tuple[PixelBox, ...] = ()
+    replaced: Mask | None = None
+
+    def places(self) -> "PictureChanges":
+        """The boxes alone, which take little memory."""
+        return PictureChanges(self.regions, self.panels)
 
     def touch(self, box: PixelBox) -> bool:
-        """Whether anything in a box was replaced."""
-        return any(_overlap(region, box) for region in (*self.regions, *self.panels))
+        """Whether anything in a box was replaced, apart from its rim."""
+        if self.replaced is None:
+            return False
+        across, down = (min(RIM_PX, side / 6) for side in (box.width, box.height))
+        left, right = box.x + across, box.x + box.width - across
+        top, bottom = box.y + down, box.y + box.height - down
+        sides = [max(0, round(side / DETAIL_STEP)) for side in (top, bottom, left, right)]
+        inside = self.replaced[sides[0] : sides[1], sides[2] : sides[3]]
+        return bool(np.count_nonzero(inside) >= LEAST_SAMPLES)
 
-    def cover(self, x: float, y: float) -> bool:
-        """Whether a point lies on what was replaced, or between its lines."""
-        return any(box.contains(x, y) for box in (*self.clusters, *self.panels))
+    def cover(self, x: float, y: float, *, between_columns: bool = False) -> bool:
+        """Whether a point lies on what was replaced, or between its lines.
+
+        `between_columns`: also between the names of a menu and the shortcuts right of them.
+        """
+        if self.replaced is None:
+            return False
+        if any(panel.contains(x, y) for panel in self.panels):
+            return True
+        column, row = int(x) // DETAIL_STEP, int(y) // DETAIL_STEP
+        gap = COLUMN_GAP if between_columns else CLUSTER_GAP
+        reach = 4 * gap
+        near = np.pad(self.replaced, reach)[row : row + 2 * reach, column : column + 2 * reach]
+        if not near.any():
+            return False
+        kernel = np.ones((2 * CLUSTER_GAP + 1, 2 * gap + 1), np.uint8)
+        return bool(cv2.morphologyEx(near, cv2.MORPH_CLOSE, kernel)[reach, reach])
 
 
 def picture_changes(
-    before: Luma, after: Luma, pointers: Sequence[Point], flickering: Cells | None
+    before: Luma,
+    after: Luma,
+    pointers: Sequence[Point],
+    flickering: Cells | None = None,
+    pointer_scale: float = 1.0,
 ) -> PictureChanges:
     """What differs between two pictures (`Frame.detail`) of one size.
 
@@ -64,32 +98,40 @@ def picture_changes(
         before, after: the pictures.
         pointers: around these the pointer's own picture does not count, video pixels.
         flickering: cells of `BLOCK` pixels that never count; None: no such cells.
+        pointer_scale: video pixels for one pixel of a pointer's usual picture.
     """
     changed: Mask = (cv2.absdiff(before, after) > CHANGED_DETAIL).astype(np.uint8)
-    _leave_out(changed, pointers, flickering)
+    _leave_out_pointers(changed, pointers, pointer_scale)
+    _leave_out_flickering(changed, flickering)
     if np.count_nonzero(changed) < LEAST_SAMPLES:
         return PictureChanges()
-    replaced, panels = np.zeros_like(changed), []
+    replaced, panels, highlights = np.zeros_like(changed), [], []
     for part, inside in _parts(changed, (CLUSTER_GAP, CLUSTER_GAP)):
         content = _content(before[part], after[part], changed[part] * inside)
         if not content.any():
+            if min(content.shape) >= LIT_SAMPLES:
+                highlights.append(_box(part))
             continue
         replaced[part] |= content
         panel = _panel(changed[part] * inside, part)
         if panel is not None:
             panels.append(panel)
     regions = tuple(_box(part) for part, _ in _parts(replaced, LINE_GAP))
-    clusters = tuple(_box(part) for part, _ in _parts(replaced, (CLUSTER_GAP, CLUSTER_GAP)))
-    return PictureChanges(regions, clusters, tuple(panels))
+    kept = replaced if regions else None
+    return PictureChanges(regions, tuple(panels), tuple(highlights), kept)
 
 
-def _leave_out(changed: Mask, pointers: Sequence[Point], flickering: Cells | None) -> None:
-    """Clear what is around the pointers, and flickering cells."""
-    reach = POINTER_PX // DETAIL_STEP
+def _leave_out_pointers(changed: Mask, pointers: Sequence[Point], scale: float) -> None:
+    """Clear what the pointer's picture covers; most of it is right of and below its hot spot."""
+    before, after = round(BEFORE_POINTER_PX * scale), round(AFTER_POINTER_PX * scale)
     for x, y in pointers:
-        column, row = int(x) // DETAIL_STEP, int(y) // DETAIL_STEP
-        left, top = max(0, column - reach), max(0, row - reach)
-        changed[top : max(0, row + reach), left : max(0, column + reach)] = 0
+        left, top = (max(0, int(side) - before) // DETAIL_STEP for side in (x, y))
+        right, bottom = (max(0, int(side) + after) // DETAIL_STEP for side in (x, y))
+        changed[top:bottom, left:right] = 0
+
+
+def _leave_out_flickering(changed: Mask, flickering: Cells | None) -> None:
+    """Clear the cells that always change."""
     if flickering is not None:
         side = BLOCK // DETAIL_STEP
         mask = np.kron(flickering, np.ones((side, side), bool))
@@ -172,12 +214,3 @@ def _box(part: tuple[slice, slice]) -> PixelBox:
     step = DETAIL_STEP
     left, top = int(columns.start) * step, int(rows.start) * step
     return PixelBox(left, top, int(columns.stop) * step - left, int(rows.stop) * step - top)
-
-
-def _overlap(first: PixelBox, second: PixelBox) -> bool:
-    return (
-        first.x < second.x + second.width
-        and second.x < first.x + first.width
-        and first.y < second.y + second.height
-        and second.y < first.y + first.height
-    )

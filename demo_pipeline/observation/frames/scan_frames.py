@@ -17,6 +17,10 @@ from demo_pipeline.observation.frames.pointer_path import Floats, PixelBox
 from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Frame, Luma, Span
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 
+USUAL_HEIGHT = 1080  # pixels; on a higher screen the pointer is drawn larger
+ROOMY_ELEMENT_SHARE = 0.01  # of the picture; a menu may open inside a larger element
+LIT_PARTS = 4  # a part this many times smaller than the element is no highlight of the element
+NEAR_POINTER_PX = 64  # pixels; what lights up around the pointer is partly behind its picture
 LARGE_ELEMENT_SHARE = 0.05  # of the picture; a larger element is compared around the press only
 
 
@@ -156,15 +160,31 @@ class ScanComparison:
         began = self._changes(first, frame)
         ended = began if last is first else self._changes(last, frame)
         index = request.action_index
-        self._found.since_scan[index] = SinceScan(scan.event_index, began, ended)
+        self._found.since_scan[index] = SinceScan(
+            scan.event_index, began and began.places(), ended and ended.places()
+        )
         if request.element is None or request.point is None or began is None:
             return False
         redrawn = _at_target(began, request, frame)
         if not redrawn and latest is not None and latest.time > frame.time:
             later = self._changes(first, latest)
             redrawn = later is None or _at_target(later, request, latest)
+            redrawn |= self._lights_up_within(request, frame, latest)
         self._found.redrawn[index] = redrawn
         return redrawn
+
+    def _lights_up_within(self, request: FrameRequest, frame: Frame, latest: Frame) -> bool:
+        """Whether a part of a roomy element lit up under the pointer: an item in front of it."""
+        element, point = request.element, request.point
+        if element is None or point is None or _share(element, latest) <= ROOMY_ELEMENT_SHARE:
+            return False
+        scanned = ScanFrame(frame.detail, frame.time)
+        since = self._changes(scanned, latest) or PictureChanges()
+        return any(
+            lit.width * lit.height * LIT_PARTS <= element.width * element.height
+            and _distance(lit, *point) <= NEAR_POINTER_PX
+            for lit in since.highlights
+        )
 
     def _changes(self, scanned: ScanFrame | None, frame: Frame) -> PictureChanges | None:
         if scanned is None or frame.detail.shape != scanned.detail.shape:
@@ -172,10 +192,11 @@ class ScanComparison:
         if scanned.time == frame.time:
             return PictureChanges()
         pointer = self._pointer
-        pointers = [*pointer.positions_near(scanned.time), *pointer.positions_near(frame.time)]
-        pointers += pointer.first_position()  # where it lay before the log knew it
+        pointers = [*pointer.path_near(scanned.time), *pointer.path_near(frame.time)]
         flickering = self._detector.flickering
-        return picture_changes(scanned.detail, frame.detail, pointers, flickering)
+        canvas = self._pointer.screen.at(self._pointer.clock.event_time(frame.time)).canvas
+        scale = max(1.0, frame.size[1] / USUAL_HEIGHT, canvas.event_scale if canvas else 1.0)
+        return picture_changes(scanned.detail, frame.detail, pointers, flickering, scale)
 
     def result(self) -> ScanComparisons:
         """What was found."""
@@ -187,15 +208,19 @@ def _at_target(changes: PictureChanges, request: FrameRequest, frame: Frame) -> 
     element, point = request.element, request.point
     if element is None or point is None:
         return False
-    if changes.cover(*point):
+    share = _share(element, frame)
+    if changes.cover(*point, between_columns=share > ROOMY_ELEMENT_SHARE):
         return True
+    return share <= LARGE_ELEMENT_SHARE and changes.touch(element)
+
+
+def _share(element: PixelBox, frame: Frame) -> float:
+    """The share of the picture that an element covers."""
     width, height = frame.size
-    if element.width * element.height > LARGE_ELEMENT_SHARE * width * height:
-        return False
-    return changes.touch(_inside(element))
+    return element.width * element.height / (width * height)
 
 
-def _inside(box: PixelBox) -> PixelBox:
-    """A box without its rim, which neighbours share."""
-    across, down = (min(2.0, side / 4) for side in (box.width, box.height))
-    return PixelBox(box.x + across, box.y + down, box.width - 2 * across, box.height - 2 * down)
+def _distance(box: PixelBox, x: float, y: float) -> float:
+    """From a point to a box, along the axis on which it is farther; 0 inside."""
+    across = max(box.x - x, x - (box.x + box.width), 0.0)
+    return max(across, box.y - y, y - (box.y + box.height), 0.0)

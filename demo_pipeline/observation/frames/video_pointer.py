@@ -38,13 +38,20 @@ class VideoPointer:
                 points.append(canvas.to_video(*position))
         return points
 
-    def first_position(self) -> list[Point]:
-        """Video pixels of the pointer's first known position, as a list of at most one."""
-        track = self.path.track()
-        if not len(track.times):
-            return []
-        canvas = self.screen.at(float(track.times[0])).canvas
-        return [canvas.to_video(float(track.x[0]), float(track.y[0]))] if canvas else []
+    def path_near(self, time: float) -> list[Point]:
+        """Video pixels that the pointer may have crossed in the frame at `time`, close together.
+
+        Before its first movement it is where that began.
+        """
+        uncertainty_s = self.clock.uncertainty_ms / 1000
+        first = self.clock.event_time(time - 2 * self.frame_s - uncertainty_s)
+        last = self.clock.event_time(time + self.frame_s + uncertainty_s)
+        points = []
+        for x, y in self.path.between(first, last):
+            canvas = self.screen.at(first).canvas
+            if canvas is not None:
+                points.append(canvas.to_video(x, y))
+        return points
 
     def moves_around(self, before: float, after: float) -> list[Point]:
         """Positions in event space in two successive frames and in the frames around them.

@@ -25,7 +25,9 @@ RING_SAMPLES = 4  # thickness of a focus ring with its gap
 LINE_GAP = (4, 1)  # samples across and down between letters of one line, less than between lines
 CLUSTER_GAP = 9  # samples between the lines of one menu or paragraph
 COLUMN_GAP = 60  # samples; half of the widest gap between an item's name and its shortcut
-LIT_SAMPLES = 6  # to a side; a smaller highlight is a tick or an underline
+SHADED_DETAIL = 8  # of 255; flat areas of two encodings differ by less, those of dark themes more
+SHADED_SAMPLES = 6  # to a side; a smaller area is a tick, a letter or an underline
+SOLID_SHARE = 0.5  # of the samples; letters cover about a third of their line
 EDGE_SAMPLES = 24  # height of a straight edge; the letters of a text are lower
 PANEL_SAMPLES = 16  # least width of a panel; a scroll bar is narrower
 
@@ -39,13 +41,11 @@ class PictureChanges:
     Attributes:
         regions: tight boxes, about one for each line of text.
         panels: boxes of changes with straight edges, as of a menu, a dialog or a picture.
-        highlights: boxes of changes that are highlights, such as a row under the pointer.
         replaced: (rows, columns) of `Frame.detail`, set where content was replaced; None: nowhere.
     """
 
     regions: tuple[PixelBox, ...] = ()
     panels: tuple[PixelBox, ...] = ()
-    highlights: tuple[PixelBox, ...] = ()
     replaced: Mask | None = None
 
     def places(self) -> "PictureChanges":
@@ -95,7 +95,8 @@ def picture_changes(
     other: a selected row keeps its letters. Replaced content mixes them.
 
     Args:
-        before, after: the pictures.
+        before: the earlier picture.
+        after: the later one.
         pointers: around these the pointer's own picture does not count, video pixels.
         flickering: cells of `BLOCK` pixels that never count; None: no such cells.
         pointer_scale: video pixels for one pixel of a pointer's usual picture.
@@ -105,20 +106,31 @@ def picture_changes(
     _leave_out_flickering(changed, flickering)
     if np.count_nonzero(changed) < LEAST_SAMPLES:
         return PictureChanges()
-    replaced, panels, highlights = np.zeros_like(changed), [], []
+    replaced, panels = np.zeros_like(changed), []
     for part, inside in _parts(changed, (CLUSTER_GAP, CLUSTER_GAP)):
         content = _content(before[part], after[part], changed[part] * inside)
         if not content.any():
-            if min(content.shape) >= LIT_SAMPLES:
-                highlights.append(_box(part))
             continue
         replaced[part] |= content
         panel = _panel(changed[part] * inside, part)
         if panel is not None:
             panels.append(panel)
     regions = tuple(_box(part) for part, _ in _parts(replaced, LINE_GAP))
-    kept = replaced if regions else None
-    return PictureChanges(regions, tuple(panels), tuple(highlights), kept)
+    return PictureChanges(regions, tuple(panels), replaced) if regions else PictureChanges()
+
+
+def shaded_areas(
+    before: Luma, after: Luma, pointers: Sequence[Point], pointer_scale: float = 1.0
+) -> list[PixelBox]:
+    """Boxes of the areas whose every sample changed, however little: a lit row, a dark menu.
+
+    Arguments as of `picture_changes`.
+    """
+    changed: Mask = (cv2.absdiff(before, after) >= SHADED_DETAIL).astype(np.uint8)
+    _leave_out_pointers(changed, pointers, pointer_scale)
+    square = np.ones((SHADED_SAMPLES, SHADED_SAMPLES), np.uint8)
+    solid = cv2.morphologyEx(changed, cv2.MORPH_OPEN, square)
+    return [_box(part) for part, _ in _parts(solid, (1, 1))]
 
 
 def _leave_out_pointers(changed: Mask, pointers: Sequence[Point], scale: float) -> None:
@@ -163,16 +175,25 @@ def _content(before: Luma, after: Luma, changed: Mask) -> Mask:
     """The changed samples that no highlight explains, without a text cursor and a focus ring.
 
     Only the changed part of the picture and what is next to it is looked at: text replaced on its
-    background has neighbours that stayed, a highlight leaves none.
+    background has neighbours that stayed, a highlight leaves none but at its rim, where samples
+    are of both sides.
     """
-    near = cv2.dilate(changed, np.ones((3, 3), np.uint8)) > 0
+    square = np.ones((3, 3), np.uint8)
+    near = cv2.dilate(changed, square)
+    near = cv2.erode(near, square, borderValue=0) > 0 if _is_solid(changed) else near > 0
     unexplained = _unexplained(before, after, near) | _unexplained(after, before, near)
     content: Mask = np.zeros_like(changed)
     for part, inside in _parts((unexplained & (changed > 0)).astype(np.uint8), LINE_GAP):
         height, width = inside.shape
-        if not (width <= CARET_SAMPLES < height or _is_ring(inside)):
+        thin = width <= CARET_SAMPLES < height or height == 1
+        if not (thin or _is_ring(inside)):
             content[part] |= inside
     return content
+
+
+def _is_solid(changed: Mask) -> bool:
+    """Whether most samples changed, as under a highlight; of replaced text, most stayed."""
+    return np.count_nonzero(changed) >= SOLID_SHARE * changed.size
 
 
 def _unexplained(source: Luma, result: Luma, near: Any) -> Any:

@@ -12,14 +12,25 @@ import numpy as np
 from demo_pipeline.observation.frames.change_detection import ChangeDetector
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.frame_requests import FrameRequest
-from demo_pipeline.observation.frames.picture_changes import PictureChanges, picture_changes
+from demo_pipeline.observation.frames.picture_changes import (
+    PictureChanges,
+    picture_changes,
+    shaded_areas,
+)
 from demo_pipeline.observation.frames.pointer_path import Floats, PixelBox
-from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Frame, Luma, Span
+from demo_pipeline.observation.frames.video_frames import (
+    DETAIL_STEP,
+    TIME_TOLERANCE_S,
+    Frame,
+    Luma,
+    Span,
+)
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 
 USUAL_HEIGHT = 1080  # pixels; on a higher screen the pointer is drawn larger
 ROOMY_ELEMENT_SHARE = 0.01  # of the picture; a menu may open inside a larger element
-LIT_PARTS = 4  # a part this many times smaller than the element is no highlight of the element
+HIGHLIGHT_PARTS = 4  # an area this many times smaller than an element is no highlight of it
+BEYOND_PX = 8  # pixels that a highlight or its shadow may reach beyond its element
 NEAR_POINTER_PX = 64  # pixels; what lights up around the pointer is partly behind its picture
 LARGE_ELEMENT_SHARE = 0.05  # of the picture; a larger element is compared around the press only
 
@@ -169,22 +180,38 @@ class ScanComparison:
         if not redrawn and latest is not None and latest.time > frame.time:
             later = self._changes(first, latest)
             redrawn = later is None or _at_target(later, request, latest)
-            redrawn |= self._lights_up_within(request, frame, latest)
+        redrawn = redrawn or self._has_item_in_front(request, first, frame, latest)
         self._found.redrawn[index] = redrawn
         return redrawn
 
-    def _lights_up_within(self, request: FrameRequest, frame: Frame, latest: Frame) -> bool:
-        """Whether a part of a roomy element lit up under the pointer: an item in front of it."""
+    def _has_item_in_front(
+        self,
+        request: FrameRequest,
+        first: ScanFrame | None,
+        frame: Frame,
+        latest: Frame | None,
+    ) -> bool:
+        """Whether an area in a roomy element was shaded since the scan, or lit up at the press.
+
+        A menu without a visible edge shades its area, and its items light up under the pointer. A
+        highlight of the element itself covers most of the element and nothing else.
+        """
         element, point = request.element, request.point
-        if element is None or point is None or _share(element, latest) <= ROOMY_ELEMENT_SHARE:
+        if element is None or point is None or _share(element, frame) <= ROOMY_ELEMENT_SHARE:
             return False
-        scanned = ScanFrame(frame.detail, frame.time)
-        since = self._changes(scanned, latest) or PictureChanges()
+        shot = ScanFrame(frame.detail, frame.time)
+        pairs = ((first, shot, 0.0), (shot, _scan_frame(latest), NEAR_POINTER_PX))
         return any(
-            lit.width * lit.height * LIT_PARTS <= element.width * element.height
-            and _distance(lit, *point) <= NEAR_POINTER_PX
-            for lit in since.highlights
+            _distance(area, *point) <= reach and not _is_highlight(area, element)
+            for before, after, reach in pairs
+            for area in self._shaded(before, after)
         )
+
+    def _shaded(self, before: ScanFrame | None, after: ScanFrame | None) -> list[PixelBox]:
+        if before is None or after is None or before.detail.shape != after.detail.shape:
+            return []
+        pointers = [*self._pointer.path_near(before.time), *self._pointer.path_near(after.time)]
+        return shaded_areas(before.detail, after.detail, pointers, self._scale(after))
 
     def _changes(self, scanned: ScanFrame | None, frame: Frame) -> PictureChanges | None:
         if scanned is None or frame.detail.shape != scanned.detail.shape:
@@ -194,9 +221,14 @@ class ScanComparison:
         pointer = self._pointer
         pointers = [*pointer.path_near(scanned.time), *pointer.path_near(frame.time)]
         flickering = self._detector.flickering
-        canvas = self._pointer.screen.at(self._pointer.clock.event_time(frame.time)).canvas
-        scale = max(1.0, frame.size[1] / USUAL_HEIGHT, canvas.event_scale if canvas else 1.0)
+        scale = self._scale(scanned)
         return picture_changes(scanned.detail, frame.detail, pointers, flickering, scale)
+
+    def _scale(self, shown: ScanFrame) -> float:
+        """Video pixels for one pixel of a pointer's usual picture."""
+        canvas = self._pointer.screen.at(self._pointer.clock.event_time(shown.time)).canvas
+        height = shown.detail.shape[0] * DETAIL_STEP
+        return max(1.0, height / USUAL_HEIGHT, canvas.event_scale if canvas else 1.0)
 
     def result(self) -> ScanComparisons:
         """What was found."""
@@ -212,6 +244,22 @@ def _at_target(changes: PictureChanges, request: FrameRequest, frame: Frame) -> 
     if changes.cover(*point, between_columns=share > ROOMY_ELEMENT_SHARE):
         return True
     return share <= LARGE_ELEMENT_SHARE and changes.touch(element)
+
+
+def _scan_frame(frame: Frame | None) -> ScanFrame | None:
+    return None if frame is None else ScanFrame(frame.detail, frame.time)
+
+
+def _is_highlight(area: PixelBox, element: PixelBox) -> bool:
+    """Whether an area may be a highlight of an element: about as large, and not beyond it."""
+    beyond = (
+        element.x - area.x,
+        element.y - area.y,
+        area.x + area.width - element.x - element.width,
+        area.y + area.height - element.y - element.height,
+    )
+    large = area.width * area.height * HIGHLIGHT_PARTS > element.width * element.height
+    return large and max(beyond) <= BEYOND_PX
 
 
 def _share(element: PixelBox, frame: Frame) -> float:

@@ -9,7 +9,11 @@ from demo_pipeline.common.png import PngWriter
 from demo_pipeline.observation.calibration.canvas import Canvas, fit_canvas
 from demo_pipeline.observation.frames.final_frame import FINAL_FILE
 from demo_pipeline.observation.frames.frame_choice import FrameChoice, Reason
-from demo_pipeline.observation.frames.frame_requests import SPAN_MARGIN_FRAMES, FrameRequest, without_box
+from demo_pipeline.observation.frames.frame_requests import (
+    SPAN_MARGIN_FRAMES,
+    FrameRequest,
+    without_box,
+)
 from demo_pipeline.observation.frames.recorded_video import RecordedVideo
 from demo_pipeline.observation.frames.request_progress import RequestProgress
 from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Frame

@@ -68,9 +68,7 @@ def read_logged_scans(events_folder: Path) -> list[LoggedScan]:
     return [replace(scan, stamped_at_end=True) for scan in scans]
 
 
-def _stamp_votes(
-    scans: Sequence[LoggedScan], others: Sequence[tuple[int, int]]
-) -> Iterator[bool]:
+def _stamp_votes(scans: Sequence[LoggedScan], others: Sequence[tuple[int, int]]) -> Iterator[bool]:
     """Yield for each scan between events that tell: whether its time is when it ended.
 
     Args:

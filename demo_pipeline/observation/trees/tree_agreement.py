@@ -25,6 +25,7 @@ OWN_CONTENT = frozenset(
         *("slider", "scrollbar", "progressbar", "image", "icon"),
     }
 )
+WINDOWS = frozenset({"window", "dialog"})
 TEXT_INPUTS = frozenset({"textfield", "textarea"})
 _SHOWS_NO_NAME = OWN_CONTENT | {
     *("desktop", "window", "dialog", "panel", "unknown", "toolbar", "menubar", "separator"),
@@ -64,9 +65,7 @@ class Doings:
 def doings_before(action: Action, earlier: Sequence[Action], scan_begin_ms: float) -> Doings:
     """What the person did from a scan's beginning to an action; `earlier`: actions before it."""
     edits = {"type", "hotkey", "scroll", "drag"}
-    edited = any(
-        other.action_type in edits and other.end_ms >= scan_begin_ms for other in earlier
-    )
+    edited = any(other.action_type in edits and other.end_ms >= scan_begin_ms for other in earlier)
     last = next((other for other in reversed(earlier) if other.action_type != "pause"), None)
     if (
         last is None
@@ -153,6 +152,7 @@ class _Compared:
         self._own = boxes[sorted(set(own) - set(large))]
         self._large_inputs = boxes[large]
         self._named = boxes[named]
+        self._windows = boxes[[node for node in shown if tree.role_at(node) in WINDOWS]]
         self._pressed = boxes[_at_point(tree, named, doings)]
         self._edited = doings.edited
 
@@ -161,7 +161,7 @@ class _Compared:
         for panel in changes.panels:
             if not _inside_any(panel, self._own) and not _inside_any(panel, self._pressed):
                 yield panel
-        unread = []
+        unread, unknown = [], []
         for region in changes.regions:
             if _inside_any(region, self._own) or _inside_any(region, self._pressed):
                 continue
@@ -169,8 +169,11 @@ class _Compared:
                 yield region
             elif _inside_any(region, self._large_inputs):
                 unread.append(region)
-        if unread and not self._edited and _is_popup(unread):
-            yield from unread
+            elif _inside_any(region, self._windows):
+                unknown.append(region)
+        if not self._edited:
+            yield from _popup(unread)
+        yield from _popup(unknown)
 
     def _covers_name(self, region: ChangedBox) -> bool:
         """Whether a change covers the text of a named element, and not just touches its box."""
@@ -218,8 +221,21 @@ def _inside_any(region: ChangedBox, boxes: Boxes) -> bool:
     return bool(within.any())
 
 
-def _is_popup(regions: Sequence[ChangedBox]) -> bool:
-    """Whether changes cover as much as a menu does, both ways."""
-    boxes = np.array(regions, float)
-    extent = (boxes[:, :2] + boxes[:, 2:]).max(axis=0) - boxes[:, :2].min(axis=0)
-    return bool((extent >= POPUP_PX).all())
+def _popup(regions: Sequence[ChangedBox]) -> Sequence[ChangedBox]:
+    """The lines of text below each other that cover as much as a menu does; else nothing."""
+    stack: list[ChangedBox] = []
+    for region in sorted(regions, key=lambda region: region[1]):
+        if stack and not _follows(stack[-1], region):
+            stack = []
+        stack.append(region)
+        boxes = np.array(stack, float)
+        extent = (boxes[:, :2] + boxes[:, 2:]).max(axis=0) - boxes[:, :2].min(axis=0)
+        if len(stack) > 1 and (extent >= POPUP_PX).all():
+            return stack
+    return ()
+
+
+def _follows(above: ChangedBox, below: ChangedBox) -> bool:
+    """Whether a line of text is the next one of the same menu: below it, and near."""
+    gap = below[1] - above[1] - above[3]
+    return gap <= POPUP_PX and below[0] < above[0] + above[2] and above[0] < below[0] + below[2]

@@ -28,6 +28,7 @@ from demo_pipeline.formats.desktopd.reader import StepFiles, Trajectory
 from demo_pipeline.formats.desktopd.vocabulary import CANVAS_HEIGHT, CANVAS_WIDTH
 from demo_pipeline.settings import DatasetSettings
 
+_TREE_COLUMNS = ("freshness", "tree_agreement")  # of the provenance
 SAMPLES_FILE = "samples.jsonl"
 
 # name, type, meaning. Parameters differ by action type, so `action` and `history` are JSON text.
@@ -44,6 +45,8 @@ _COLUMNS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("history", pa.string(), "input.history as JSON text: a list of actions"),
     ("action", pa.string(), "output.action as JSON text"),
     ("reasoning", pa.string(), "output.reasoning"),
+    ("freshness", pa.string(), "of the tree: fresh, stale, changed, running, …"),
+    ("tree_agreement", pa.string(), "agrees or differs: tree and screenshot; unknown: unchecked"),
 )
 SFT_SCHEMA = pa.schema(
     [
@@ -80,7 +83,13 @@ class SftExporter:
 
     unit: ClassVar[str] = "samples"
     exclusions: ClassVar[Sequence[str]] = ("off_screen", "missing_frame", *LEAK_EXCLUSIONS)
-    provenance_columns: ClassVar[Sequence[str]] = ("pts", "leak", "unavoidable", "off_screen")
+    provenance_columns: ClassVar[Sequence[str]] = (
+        "pts",
+        "leak",
+        "unavoidable",
+        "off_screen",
+        *_TREE_COLUMNS,
+    )
     instruction_in_prompt: ClassVar[bool] = True
     files: SplitFiles
     settings: DatasetSettings
@@ -97,6 +106,7 @@ class SftExporter:
                 yield Excluded(reason)
             else:
                 sample = _sample(trajectory, step, action, history)
+                sample |= {name: rows[step.index][name] for name in _TREE_COLUMNS}
                 prompt = f"{candidate.instruction}\n{json.dumps(history)}"
                 yield FileRecord(sample, _row(sample, trajectory), prompt, step.screenshot)
             history = [*history, action]
@@ -148,6 +158,7 @@ def _row(sample: Mapping[str, Any], trajectory: Trajectory) -> dict[str, Any]:
         "history": json.dumps(given["history"], ensure_ascii=False),
         "action": json.dumps(action, ensure_ascii=False),
         "reasoning": sample["output"]["reasoning"],
+        **{name: sample[name] for name in _TREE_COLUMNS},
     }
     return {
         "step_index": action["step_index"],

@@ -19,7 +19,7 @@ from demo_pipeline.pipeline import dataset_statistics, quarantine_table, task_ca
 from demo_pipeline.pipeline import validated_formats as formats
 from demo_pipeline.pipeline.stage_types import Check, DatasetStage
 
-_CODE_VERSION = "4"  # of the stages that export trajectories: they share the export loop
+_CODE_VERSION = "5"  # of the stages that export trajectories: they share the export loop
 
 INDEX_STAGE = DatasetStage(
     name="trajectory_index",

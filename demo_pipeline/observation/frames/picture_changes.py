@@ -193,7 +193,7 @@ def _content(before: Luma, after: Luma, changed: Mask) -> Mask:
 
 def _is_solid(changed: Mask) -> bool:
     """Whether most samples changed, as under a highlight; of replaced text, most stayed."""
-    return np.count_nonzero(changed) >= SOLID_SHARE * changed.size
+    return bool(np.count_nonzero(changed) >= SOLID_SHARE * changed.size)
 
 
 def _unexplained(source: Luma, result: Luma, near: Any) -> Any:

@@ -265,10 +265,10 @@ def _is_highlight(area: PixelBox, element: PixelBox) -> bool:
 def _share(element: PixelBox, frame: Frame) -> float:
     """The share of the picture that an element covers."""
     width, height = frame.size
-    return element.width * element.height / (width * height)
+    return float(element.width * element.height / (width * height))
 
 
 def _distance(box: PixelBox, x: float, y: float) -> float:
     """From a point to a box, along the axis on which it is farther; 0 inside."""
-    across = max(box.x - x, x - (box.x + box.width), 0.0)
-    return max(across, box.y - y, y - (box.y + box.height), 0.0)
+    beyond = (box.x - x, x - box.x - box.width, box.y - y, y - box.y - box.height)
+    return max(0.0, *beyond)

@@ -38,6 +38,7 @@ from demo_pipeline.observation.trees.tree_agreement import (
 from demo_pipeline.problems import DemonstrationError
 
 UI_TREES_FILE = "trees.parquet"
+UNREADABLE = "unreadable"  # `freshness` of a scan that is empty or malformed
 _LOG = logging.getLogger(__package__)
 
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
@@ -264,7 +265,7 @@ def _freshness(current: CurrentScan, tree: StepTree) -> str:
     if current.scan is None:
         return current.freshness
     if not tree.readable:
-        return "unreadable"
+        return UNREADABLE
     return "sparse" if tree.is_sparse else current.freshness
 
 

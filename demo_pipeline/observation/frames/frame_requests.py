@@ -114,7 +114,7 @@ def request_frames(
         press, since = clock.video_time(action.press_ms), clock.video_time(since_ms)
         limit = press - (0.0 if pause else lead_s)
         target = targets.get(action.action_index)
-        box, element = (target.box, target.element) if target else (None, None)
+        box = target.box if target else None
         area = _target_area(action, box, settings)
         approach_ms = path.approach_start(action.press_ms, since_ms, area) if area else None
         approach = limit if approach_ms is None else min(limit, clock.video_time(approach_ms))
@@ -131,14 +131,11 @@ def request_frames(
             _to_video(box, canvas) if box else None,
             Span(start, max(start, end)),
             response_box=None if pause else response_box,
-            scan=_scan_times(target, clock) if target else None,
-            element=_to_video(element, canvas) if element else None,
-            point=canvas.to_video(area.x, area.y) if area else None,
             pause=pause,
             press_ms=action.press_ms,
             canvas=screen.canvas_of(action),
         )
-        requests.append(request)
+        requests.append(_with_scan(request, target, clock, canvas))
         after_pause = pause
         if not pause:
             since_ms = max(since_ms, float(action.end_ms))
@@ -152,9 +149,20 @@ def without_box(request: FrameRequest) -> FrameRequest:
     return request if area is None else replace(request, target_area=replace(area, box=None))
 
 
-def _scan_times(target: ScannedTarget, clock: Clock) -> ScanTimes:
+def _with_scan(
+    request: FrameRequest, target: ScannedTarget | None, clock: Clock, canvas: Canvas
+) -> FrameRequest:
+    """The request with its scan, the element that the scan has, and the place of the press."""
+    if target is None:
+        return request
     began, ended = clock.video_time(target.begin_ms), clock.video_time(target.end_ms)
-    return ScanTimes(target.event_index, began, ended)
+    area = request.target_area
+    return replace(
+        request,
+        scan=ScanTimes(target.event_index, began, ended),
+        element=_to_video(target.element, canvas) if target.element else None,
+        point=canvas.to_video(area.x, area.y) if area else None,
+    )
 
 
 def _response_box(action: Action, target: PixelBox | None, canvas: Canvas) -> PixelBox | None:

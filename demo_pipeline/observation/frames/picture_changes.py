@@ -13,10 +13,13 @@ import numpy as np
 
 from demo_pipeline.observation.frames.changed_cells import BLOCK, Cells
 from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
-from demo_pipeline.observation.frames.video_frames import DETAIL_STEP, Luma
+from demo_pipeline.observation.frames.screen_picture import DETAIL_STEP
+from demo_pipeline.observation.frames.video_frames import Luma
 
 BEFORE_POINTER_PX, AFTER_POINTER_PX = 16, 32  # pixels; the largest usual pointer has 24 to a side
-RIM_PX = 4.0  # pixels inside an element's box that its neighbours' lines and underlines reach
+SHARED_RIM_PX = (
+    4.0  # pixels inside an element's box that its neighbours' lines and underlines reach
+)
 CHANGED_DETAIL = 32  # of 255; means of 2 x 2 pixels differ less between two encodings of a picture
 LEVELS_SHIFT = 4  # bits: brightnesses are compared in 16 steps, each wider than codec noise
 LEAST_SAMPLES = 6  # samples that changed, about a digit of small text; noise has fewer together
@@ -41,7 +44,8 @@ class PictureChanges:
     Attributes:
         regions: tight boxes, about one for each line of text.
         panels: boxes of changes with straight edges, as of a menu, a dialog or a picture.
-        replaced: (rows, columns) of `Frame.detail`, set where content was replaced; None: nowhere.
+        replaced: (rows, columns) of `ScreenPicture.detail`, set where content was replaced; None:
+            nowhere.
     """
 
     regions: tuple[PixelBox, ...] = ()
@@ -56,7 +60,7 @@ class PictureChanges:
         """Whether anything in a box was replaced, apart from its rim."""
         if self.replaced is None:
             return False
-        across, down = (min(RIM_PX, side / 6) for side in (box.width, box.height))
+        across, down = (min(SHARED_RIM_PX, side / 6) for side in (box.width, box.height))
         left, right = box.x + across, box.x + box.width - across
         top, bottom = box.y + down, box.y + box.height - down
         sides = [max(0, round(side / DETAIL_STEP)) for side in (top, bottom, left, right)]
@@ -89,7 +93,7 @@ def picture_changes(
     flickering: Cells | None = None,
     pointer_scale: float = 1.0,
 ) -> PictureChanges:
-    """What differs between two pictures (`Frame.detail`) of one size.
+    """What differs between two pictures (`ScreenPicture.detail`) of one size.
 
     A change is a highlight when each brightness of the one picture became one brightness of the
     other: a selected row keeps its letters. Replaced content mixes them.

@@ -18,11 +18,14 @@ from demo_pipeline.observation.frames.picture_changes import (
     shaded_areas,
 )
 from demo_pipeline.observation.frames.pointer_path import Floats, PixelBox
-from demo_pipeline.observation.frames.video_frames import (
+from demo_pipeline.observation.frames.screen_picture import (
     DETAIL_STEP,
+    ScreenPicture,
+    screen_picture,
+)
+from demo_pipeline.observation.frames.video_frames import (
     TIME_TOLERANCE_S,
     Frame,
-    Luma,
     Span,
 )
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
@@ -33,14 +36,6 @@ HIGHLIGHT_PARTS = 4  # an area this many times smaller than an element is no hig
 BEYOND_PX = 8  # pixels that a highlight or its shadow may reach beyond its element
 NEAR_POINTER_PX = 64  # pixels; what lights up around the pointer is partly behind its picture
 LARGE_ELEMENT_SHARE = 0.05  # of the picture; a larger element is compared around the press only
-
-
-@dataclass(frozen=True)
-class ScanFrame:
-    """The frame shown at a moment of a scan: `Frame.detail`, and its video time."""
-
-    detail: Luma
-    time: float
 
 
 class ScanFrames:
@@ -64,7 +59,7 @@ class ScanFrames:
         ]
         shown = {time for moment in moments if (time := self._shown(moment)) is not None}
         self._due = sorted(shown, reverse=True)
-        self._kept: dict[float, ScanFrame] = {}
+        self._kept: dict[float, ScreenPicture] = {}
         self.spans = [Span(time, time) for time in sorted(shown)]
 
     def _shown(self, moment: float) -> float | None:
@@ -77,9 +72,9 @@ class ScanFrames:
         while self._due and self._due[-1] <= frame.time + TIME_TOLERANCE_S:
             due = self._due.pop()
             if abs(due - frame.time) <= TIME_TOLERANCE_S:
-                self._kept[due] = ScanFrame(frame.detail, frame.time)
+                self._kept[due] = screen_picture(frame)
 
-    def frame_at(self, moment: float) -> ScanFrame | None:
+    def frame_at(self, moment: float) -> ScreenPicture | None:
         """The frame shown at a moment; None when it did not decode."""
         shown = self._shown(moment)
         return None if shown is None else self._kept.get(shown)
@@ -168,28 +163,44 @@ class ScanComparison:
             return False
         self._frames.forget(scan.began)
         first, last = self._frames.frame_at(scan.began), self._frames.frame_at(scan.ended)
-        began = self._changes(first, frame)
-        ended = began if last is first else self._changes(last, frame)
+        if first is None and last is None:
+            return False
+        shot = screen_picture(frame)
+        began = self._changes(first, shot)
+        ended = began if last is first else self._changes(last, shot)
         index = request.action_index
         self._found.since_scan[index] = SinceScan(
             scan.event_index, began and began.places(), ended and ended.places()
         )
-        if request.element is None or request.point is None or began is None:
+        if request.element is None or request.point is None or first is None or began is None:
             return False
-        redrawn = _at_target(began, request, frame)
-        if not redrawn and latest is not None and latest.time > frame.time:
-            later = self._changes(first, latest)
-            redrawn = later is None or _at_target(later, request, latest)
-        redrawn = redrawn or self._has_item_in_front(request, first, frame, latest)
+        at_press = shot
+        if latest is not None and latest.time > frame.time:
+            at_press = screen_picture(latest)
+        redrawn = _at_target(began, request, shot) or self._opened(request, first, shot, at_press)
         self._found.redrawn[index] = redrawn
         return redrawn
+
+    def _opened(
+        self,
+        request: FrameRequest,
+        first: ScreenPicture,
+        shot: ScreenPicture,
+        at_press: ScreenPicture,
+    ) -> bool:
+        """Whether something appeared over the target by the press, or was never plain to see."""
+        if at_press is not shot:
+            later = self._changes(first, at_press)
+            if later is None or _at_target(later, request, at_press):
+                return True
+        return self._has_item_in_front(request, first, shot, at_press)
 
     def _has_item_in_front(
         self,
         request: FrameRequest,
-        first: ScanFrame | None,
-        frame: Frame,
-        latest: Frame | None,
+        first: ScreenPicture,
+        shot: ScreenPicture,
+        at_press: ScreenPicture,
     ) -> bool:
         """Whether an area in a roomy element was shaded since the scan, or lit up at the press.
 
@@ -197,34 +208,33 @@ class ScanComparison:
         highlight of the element itself covers most of the element and nothing else.
         """
         element, point = request.element, request.point
-        if element is None or point is None or _share(element, frame) <= ROOMY_ELEMENT_SHARE:
+        if element is None or point is None or _share(element, shot) <= ROOMY_ELEMENT_SHARE:
             return False
-        shot = ScanFrame(frame.detail, frame.time)
-        pairs = ((first, shot, 0.0), (shot, _scan_frame(latest), NEAR_POINTER_PX))
         return any(
             _distance(area, *point) <= reach and not _is_highlight(area, element)
-            for before, after, reach in pairs
+            for before, after, reach in ((first, shot, 0.0), (shot, at_press, NEAR_POINTER_PX))
             for area in self._shaded(before, after)
         )
 
-    def _shaded(self, before: ScanFrame | None, after: ScanFrame | None) -> list[PixelBox]:
-        if before is None or after is None or before.detail.shape != after.detail.shape:
+    def _shaded(self, before: ScreenPicture, after: ScreenPicture) -> list[PixelBox]:
+        if before.detail.shape != after.detail.shape or before.time == after.time:
             return []
         pointers = [*self._pointer.path_near(before.time), *self._pointer.path_near(after.time)]
         return shaded_areas(before.detail, after.detail, pointers, self._scale(after))
 
-    def _changes(self, scanned: ScanFrame | None, frame: Frame) -> PictureChanges | None:
-        if scanned is None or frame.detail.shape != scanned.detail.shape:
+    def _changes(
+        self, scanned: ScreenPicture | None, shown: ScreenPicture
+    ) -> PictureChanges | None:
+        if scanned is None or shown.detail.shape != scanned.detail.shape:
             return None
-        if scanned.time == frame.time:
+        if scanned.time == shown.time:
             return PictureChanges()
-        pointer = self._pointer
-        pointers = [*pointer.path_near(scanned.time), *pointer.path_near(frame.time)]
-        flickering = self._detector.flickering
+        pointer, flickering = self._pointer, self._detector.flickering
+        pointers = [*pointer.path_near(scanned.time), *pointer.path_near(shown.time)]
         scale = self._scale(scanned)
-        return picture_changes(scanned.detail, frame.detail, pointers, flickering, scale)
+        return picture_changes(scanned.detail, shown.detail, pointers, flickering, scale)
 
-    def _scale(self, shown: ScanFrame) -> float:
+    def _scale(self, shown: ScreenPicture) -> float:
         """Video pixels for one pixel of a pointer's usual picture."""
         canvas = self._pointer.screen.at(self._pointer.clock.event_time(shown.time)).canvas
         height = shown.detail.shape[0] * DETAIL_STEP
@@ -235,19 +245,15 @@ class ScanComparison:
         return self._found
 
 
-def _at_target(changes: PictureChanges, request: FrameRequest, frame: Frame) -> bool:
+def _at_target(changes: PictureChanges, request: FrameRequest, shown: ScreenPicture) -> bool:
     """Whether the target, or what is around the press in a large one, was replaced or covered."""
     element, point = request.element, request.point
     if element is None or point is None:
         return False
-    share = _share(element, frame)
+    share = _share(element, shown)
     if changes.cover(*point, between_columns=share > ROOMY_ELEMENT_SHARE):
         return True
     return share <= LARGE_ELEMENT_SHARE and changes.touch(element)
-
-
-def _scan_frame(frame: Frame | None) -> ScanFrame | None:
-    return None if frame is None else ScanFrame(frame.detail, frame.time)
 
 
 def _is_highlight(area: PixelBox, element: PixelBox) -> bool:
@@ -262,13 +268,13 @@ def _is_highlight(area: PixelBox, element: PixelBox) -> bool:
     return large and max(beyond) <= BEYOND_PX
 
 
-def _share(element: PixelBox, frame: Frame) -> float:
+def _share(element: PixelBox, shown: ScreenPicture) -> float:
     """The share of the picture that an element covers."""
-    width, height = frame.size
-    return float(element.width * element.height / (width * height))
+    share: float = element.width * element.height / (shown.detail.size * DETAIL_STEP**2)
+    return share
 
 
 def _distance(box: PixelBox, x: float, y: float) -> float:
     """From a point to a box, along the axis on which it is farther; 0 inside."""
-    beyond = (box.x - x, x - box.x - box.width, box.y - y, y - box.y - box.height)
-    return max(0.0, *beyond)
+    beyond: float = max(box.x - x, x - box.x - box.width, box.y - y, y - box.y - box.height)
+    return max(0.0, beyond)

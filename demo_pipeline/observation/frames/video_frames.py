@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import av
-import cv2
 import numpy as np
 from av.video.frame import PictureType
 
@@ -28,11 +27,10 @@ from demo_pipeline.recording.video_probe import (
 
 PATCH_PX = 24  # pixels; holds most of a pointer, and the error of its place in a frame
 SAMPLE_STEP = 4  # pixels from one luma sample to the next, both ways
-DETAIL_STEP = 2  # pixels of which each sample of `Frame.detail` is the mean, both ways
 TIME_TOLERANCE_S = 1e-9  # seconds; less than any PTS unit: rounding of a time
 GLANCE_ROWS, GLANCE_PERIOD = (0, 12, 20, 24), 32  # no 12 rows, and no line of text, in between
 _B = int(PictureType.B)
-_PLANAR = frozenset({"yuv420p", "yuvj420p", "yuv422p", "yuv444p", "yuvj444p", "nv12", "gray"})
+PLANAR = frozenset({"yuv420p", "yuvj420p", "yuv422p", "yuv444p", "yuvj444p", "nv12", "gray"})
 
 Luma = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -91,25 +89,12 @@ class Frame:
             return self.luma
         return np.concatenate([self._narrowed(first, GLANCE_PERIOD) for first in GLANCE_ROWS])
 
-    @cached_property
-    def detail(self) -> Luma:
-        """(rows, columns) uint8: the luma at half size, each sample the mean of 2 x 2 pixels."""
-        picture = self.picture
-        if picture.format.name not in _PLANAR:
-            picture = picture.reformat(format="gray")
-        plane = picture.planes[0]
-        rows = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
-        inside = rows[: picture.height, : picture.width]
-        size = (max(1, picture.width // DETAIL_STEP), max(1, picture.height // DETAIL_STEP))
-        halved: Luma = cv2.resize(inside, size, interpolation=cv2.INTER_AREA)
-        return upright(halved, rotation(self.picture))
-
     def samples(self, down: int) -> Luma:
         """(rows, columns) uint8: every `down`-th row and every 4th column of the luma."""
         if self._is_plain:
             return self._narrowed(0, down)
         picture = self.picture
-        if picture.format.name not in _PLANAR:
+        if picture.format.name not in PLANAR:
             picture = picture.reformat(format="gray")
         plane = picture.planes[0]
         turned = rotation(self.picture)
@@ -124,7 +109,7 @@ class Frame:
     def _is_plain(self) -> bool:
         """Whether it is upright and its rows begin at multiples of the sample step."""
         picture = self.picture
-        if picture.format.name not in _PLANAR or rotation(picture):
+        if picture.format.name not in PLANAR or rotation(picture):
             return False
         return bool(picture.planes[0].line_size % SAMPLE_STEP == 0)
 

@@ -7,7 +7,6 @@ difference. A new label, a menu, a dialog and a list scrolled otherwise are one.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
 import numpy as np
 
@@ -17,6 +16,7 @@ from demo_pipeline.observation.frames.evidence import (
     ChangesEvidence,
     SinceScanEvidence,
 )
+from demo_pipeline.observation.trees.raw_tree import Boxes
 from demo_pipeline.observation.trees.step_tree import StepTree
 
 OWN_CONTENT = frozenset(
@@ -31,14 +31,12 @@ _SHOWS_NO_NAME = OWN_CONTENT | {
     *("desktop", "window", "dialog", "panel", "unknown", "toolbar", "menubar", "separator"),
     *("listbox", "treeview", "table", "tabpanel", "statusbar", "taskbar"),
 }
-RIM_PX = 8  # pixels around a field that its focus ring covers
+FOCUS_RIM_PX = 8  # pixels around a field that its focus ring covers
 LARGE_INPUT_SHARE = 0.05  # of the picture; in a larger text area a menu has room
 POPUP_PX = 48  # pixels to a side; a menu is larger, a text cursor or a few letters smaller
 COVERED_SHARE = 0.5  # of the lower one's height; neighbouring lines overlap less
 COVERED_PX = 6  # pixels across; a changed neighbour reaches less far into a label
 PRESSED_MS = 300  # milliseconds for which an element still looks pressed
-
-Boxes = np.ndarray[Any, np.dtype[np.float64]]
 
 
 class Agreement(StrEnum):
@@ -216,8 +214,8 @@ def _inside_any(region: ChangedBox, boxes: Boxes) -> bool:
     """Whether a region is inside one of the boxes or on its rim."""
     x, y, width, height = region
     left, top, right, bottom = boxes[:, 0], boxes[:, 1], boxes[:, 2], boxes[:, 3]
-    within = (left - RIM_PX <= x) & (x + width <= left + right + RIM_PX)
-    within &= (top - RIM_PX <= y) & (y + height <= top + bottom + RIM_PX)
+    within = (left - FOCUS_RIM_PX <= x) & (x + width <= left + right + FOCUS_RIM_PX)
+    within &= (top - FOCUS_RIM_PX <= y) & (y + height <= top + bottom + FOCUS_RIM_PX)
     return bool(within.any())
 
 

@@ -270,8 +270,8 @@ def _is_highlight(area: PixelBox, element: PixelBox) -> bool:
 
 def _share(element: PixelBox, shown: ScreenPicture) -> float:
     """The share of the picture that an element covers."""
-    share: float = element.width * element.height / (shown.detail.size * DETAIL_STEP**2)
-    return share
+    rows, columns = shown.detail.shape
+    return element.width * element.height / (int(rows) * int(columns) * DETAIL_STEP**2)
 
 
 def _distance(box: PixelBox, x: float, y: float) -> float:

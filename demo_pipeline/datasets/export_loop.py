@@ -15,6 +15,7 @@ from demo_pipeline.datasets.provenance import ProvenanceRow
 from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory, Selection, load, select
 from demo_pipeline.datasets.split_guard import CrossSplitGuard
 from demo_pipeline.datasets.splits import Split, SplitPlan, assign_splits, connected_groups
+from demo_pipeline.datasets.stale_trees import AGREEMENT_COLUMN, without_stale_targets
 from demo_pipeline.formats.desktopd.reader import Trajectory
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.settings import DatasetSettings
@@ -92,12 +93,17 @@ class Exporter(Protocol[RecordT]):
 class ExportPlan:
     """What an export is made of: the trajectories that take part, and the split of each.
 
-    `whole_trajectories`: the export is of whole trajectories, not of steps.
+    Attributes:
+        selection: the trajectories.
+        splits: of each.
+        whole_trajectories: the export is of whole trajectories, not of steps.
+        include_stale_trees: whether targets from trees that differ from their screenshots stay.
     """
 
     selection: Selection
     splits: SplitPlan
     whole_trajectories: bool = False
+    include_stale_trees: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +206,7 @@ def plan_export(
         replace(selection, chosen=chosen, excluded=excluded),
         splits.only({candidate.source.id for candidate in chosen}),
         whole_trajectories,
+        settings.include_stale_trees,
     )
 
 
@@ -250,11 +257,14 @@ class _Export(Generic[RecordT]):
     def _export_trajectory(self, candidate: Candidate) -> None:
         split = self._plan.splits.splits[candidate.source.id]
         try:
-            trajectory, rows = load(candidate.source, self._exporter.provenance_columns)
+            columns = (*self._exporter.provenance_columns, AGREEMENT_COLUMN)
+            trajectory, rows = load(candidate.source, tuple(dict.fromkeys(columns)))
         except DemonstrationError as error:
             self._problems.extend(error.problems)
             self._unreadable += 1
             return
+        if not self._plan.include_stale_trees:
+            trajectory, rows = without_stale_targets(trajectory, rows)
         self._hidden.update(candidate.hidden.by_reason())
         if self._plan.whole_trajectories:
             stretch = candidate.stretch or range(0)

@@ -32,6 +32,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("clock_uncertainty_ms", pa.float64(), False, "of the video clock, milliseconds"),
     ("tree_age_ms", pa.int64(), True, "end of the scan to the press, milliseconds; null: no scan"),
     ("freshness", pa.string(), False, "fresh, stale, changed, running, sparse, unreadable or none"),
+    ("tree_agreement", pa.string(), False, "agrees, differs, or unknown: tree and screenshot"),
     ("cursor_agrees", pa.bool_(), True, "the scan's own hit test finds the same; null: unchecked"),
     ("target_x", pa.int32(), True, "target box on the canvas, pixels"),
     ("target_y", pa.int32(), True, "target box on the canvas, pixels"),
@@ -61,9 +62,14 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
 
 PROVENANCE_SCHEMA = described_schema(_COLUMNS)
 
-# Values for tables written before the column was added: a leak counts as avoidable, and no action
-# as hidden.
-_DEFAULTS = {"unavoidable": False, "hidden_before": 0, "complete": True}
+# Values for tables written before the column was added: a leak counts as avoidable, no action as
+# hidden, and no tree as compared.
+_DEFAULTS = {
+    "unavoidable": False,
+    "hidden_before": 0,
+    "complete": True,
+    "tree_agreement": "unknown",
+}
 
 
 def write_provenance(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -77,7 +83,8 @@ def read_provenance(path: Path, columns: Sequence[str] | None = None) -> list[di
     Args:
         path: the file.
         columns: names of columns, all of them when None. A column that the file does not have is
-            null (`unavoidable`: false, `hidden_before`: 0, `complete`: true).
+            null (`unavoidable`: false, `hidden_before`: 0, `complete`: true, `tree_agreement`:
+            unknown).
 
     Raises:
         OSError, pyarrow.ArrowException: the file cannot be read as Parquet.

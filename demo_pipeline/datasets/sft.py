@@ -34,6 +34,7 @@ from demo_pipeline.formats.desktopd.reader import StepFiles, Trajectory
 from demo_pipeline.formats.desktopd.vocabulary import CANVAS_HEIGHT, CANVAS_WIDTH
 from demo_pipeline.settings import DatasetSettings
 
+_TREE_COLUMNS = ("freshness", "tree_agreement")  # of the provenance
 SAMPLES_FILE = "samples.jsonl"
 _COPIED_COLUMNS = ("reasoning_source",)  # of the provenance
 _BATCH_CHARACTERS = 64 * 2**20  # of trees in memory; a tree can have millions
@@ -53,6 +54,8 @@ _COLUMNS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("action", pa.string(), "output.action as JSON text"),
     ("reasoning", pa.string(), "output.reasoning"),
     ("reasoning_source", pa.string(), "template: the program wrote the reasoning"),
+    ("freshness", pa.string(), "of the tree: fresh, stale, changed, running, …"),
+    ("tree_agreement", pa.string(), "agrees or differs: tree and screenshot; unknown: unchecked"),
 )
 SFT_SCHEMA = pa.schema(
     [
@@ -95,6 +98,7 @@ class SftExporter:
         "unavoidable",
         "off_screen",
         *_COPIED_COLUMNS,
+        *_TREE_COLUMNS,
     )
     instruction_in_prompt: ClassVar[bool] = True
     files: SplitFiles
@@ -113,6 +117,7 @@ class SftExporter:
                 yield Excluded(reason or "missing_frame")
             else:
                 sample, files = _sample(trajectory, step, (action, history), tree)
+                sample |= {name: rows[step.index][name] for name in _TREE_COLUMNS}
                 prompt = f"{candidate.instruction}\n{json.dumps(history)}"
                 row = {name: rows[step.index][name] for name in _COPIED_COLUMNS}
                 row |= _row(sample, trajectory)
@@ -192,6 +197,7 @@ def _row(sample: Mapping[str, Any], trajectory: Trajectory) -> dict[str, Any]:
         "history": json.dumps(given["history"], ensure_ascii=False),
         "action": json.dumps(action, ensure_ascii=False),
         "reasoning": sample["output"]["reasoning"],
+        **{name: sample[name] for name in _TREE_COLUMNS},
     }
     return {
         "step_index": action["step_index"],

@@ -258,7 +258,7 @@ _VERBS = {"click": "Click", "double_click": "Double-click", "right_click": "Righ
 
 def _reasoning(action: Action, target: TargetElement | None, parameters: Mapping[str, Any]) -> str:
     """The `reasoning` of a step: a sentence made by a template, as the provenance says."""
-    element = _element_phrase(target)
+    element = element_phrase(target)
     match action.action_type:
         case "click" | "double_click" | "right_click":
             verb = _VERBS[action.action_type]
@@ -286,7 +286,8 @@ def _reasoning(action: Action, target: TargetElement | None, parameters: Mapping
             return "Wait until the screen has settled."
 
 
-def _element_phrase(target: TargetElement | None) -> str:
+def element_phrase(target: TargetElement | None) -> str:
+    """A target in a sentence, as `the "Save" button`; empty without one."""
     if target is None:
         return ""
     name = " ".join(target.name.split())

@@ -47,6 +47,7 @@ from demo_pipeline.settings import TrajectorySettings
 PROVENANCE_FILE = "provenance.parquet"
 MODEL_VERSION = "1"
 COMPLETED, DONE = "completed", "done"
+_TREE_COLUMNS = ("tree_age_ms", "freshness", "tree_agreement", "cursor_agrees")
 _FRAME_COLUMNS = ("pts", "lead_ms", "reason_code", "leak", "unavoidable", "pointer_distance_px")
 
 
@@ -167,7 +168,7 @@ def _provenance(
         "settle_ms": frame.get("settle_ms"),
         "clock_method": evidence.clock.method,
         "clock_uncertainty_ms": evidence.clock.uncertainty_ms,
-        **{key: tree[key] for key in ("tree_age_ms", "freshness", "cursor_agrees")},
+        **{key: tree[key] for key in _TREE_COLUMNS},
         **{key: tree[key] for key in ("target_x", "target_y", "target_width", "target_height")},
         "wheel_method": step.action.wheel_method,
         "wheel_disagrees": step.wheel_disagrees,

@@ -161,6 +161,11 @@ def verify_known_roles(_context: StageContext, out: Path) -> list[Problem]:
     return tree_checks.check_known_roles(out)
 
 
+def verify_scans_usable(_context: StageContext, out: Path) -> list[Problem]:
+    """Scans that are empty or malformed, by their lines."""
+    return tree_checks.check_scans_usable(out)
+
+
 def verify_cursor(_context: StageContext, out: Path) -> list[Problem]:
     """The hit test against the recorder's own."""
     return tree_checks.check_cursor(out)

@@ -28,6 +28,7 @@ ROW: dict[str, Any] = {
     "clock_uncertainty_ms": 5.0,
     "tree_age_ms": 300,
     "freshness": "fresh",
+    "tree_agreement": "agrees",
     "target_x": None,
     "target_y": None,
     "target_width": None,

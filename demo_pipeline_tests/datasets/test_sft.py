@@ -39,6 +39,8 @@ def test_every_step_gives_a_sample_with_the_previous_actions(tmp_path):
                 "history": actions[:number],
             },
             "output": {"action": actions[number], "reasoning": f"Step {number} of the work"},
+            "freshness": "fresh",
+            "tree_agreement": "agrees",
         }
         assert (tmp_path / line["input"]["screenshot"]).is_file()
 

@@ -5,7 +5,7 @@ Not here: actions (step_actions.py), closed vocabularies (vocabulary.py), readin
 """
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, field_validator
 
@@ -165,7 +165,14 @@ class SftOutput(Document):
 
 
 class SftSample(Document):
-    """One line of an SFT file."""
+    """One line of an SFT file.
+
+    `freshness` and `tree_agreement` tell how far the tree can be trusted; others leave them out.
+    """
+
+    left_out_when_none: ClassVar[frozenset[str]] = frozenset({"freshness", "tree_agreement"})
 
     input: SftInput
     output: SftOutput
+    freshness: str | None = None
+    tree_agreement: str | None = None

@@ -12,7 +12,7 @@ from demo_pipeline.observation.frames.frame_choice import FrameChooser
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.frame_requests import SPAN_MARGIN_FRAMES, FrameRequest
 from demo_pipeline.observation.frames.request_progress import RequestProgress
-from demo_pipeline.observation.frames.scan_frames import TargetComparison
+from demo_pipeline.observation.frames.scan_frames import ScanComparison
 from demo_pipeline.observation.frames.screenshot_writer import (
     PAUSE_REASON,
     Screenshot,
@@ -46,7 +46,7 @@ class ActionFrames:
         waits: tells which pauses were waits.
         choose_with: makes the rule that chooses the frame of a request.
         writer: writes the screenshot of an answered request.
-        targets: compares the target of an answered request; sees each frame before this observer.
+        scanned: compares an answered request with its scan; sees each frame before this observer.
         frame_s: usual distance of two frames, seconds.
     """
 
@@ -57,7 +57,7 @@ class ActionFrames:
         *,
         choose_with: Callable[[FrameRequest], FrameChooser],
         writer: ScreenshotWriter,
-        targets: TargetComparison,
+        scanned: ScanComparison,
         frame_s: float,
     ) -> None:
         self._requests = requests
@@ -66,7 +66,7 @@ class ActionFrames:
         self._open = deque(self._progress(request) for request in self._acting)
         self._waits = waits
         self._writer = writer
-        self._targets = targets
+        self._scanned = scanned
         self._margin_s = SPAN_MARGIN_FRAMES * frame_s
         self._screenshots: dict[int, Screenshot] = {}
         self._large_changes: list[float] = []
@@ -98,7 +98,7 @@ class ActionFrames:
             if request.pause:
                 self._screenshots[index] = Screenshot(index, PAUSE_REASON)
                 if index in waited:
-                    self._screenshots[index] = self._writer.write(self._progress(request))
+                    self._answer(self._progress(request))
         screenshots = [self._screenshots[request.action_index] for request in self._requests]
         return ActionFramesResult(screenshots, waits, self._large_changes)
 
@@ -106,5 +106,8 @@ class ActionFrames:
         return RequestProgress(request, self._choose_with(request))
 
     def _answer(self, progress: RequestProgress) -> None:
-        self._screenshots[progress.request.action_index] = self._writer.write(progress)
-        self._targets.compare(progress.request, progress.chooser.choice().frame)
+        """Write the screenshot; a target that was redrawn since its scan is no place of leaks."""
+        choice = self._writer.choose(progress)
+        redrawn = self._scanned.compare(progress.request, choice.frame, progress.latest)
+        screenshot = self._writer.write(progress, choice, at_target=not redrawn)
+        self._screenshots[progress.request.action_index] = screenshot

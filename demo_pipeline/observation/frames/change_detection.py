@@ -110,6 +110,7 @@ class ChangeDetector:
     """Compares frames of one recording; `flickering` are the cells that never count."""
 
     def __init__(self, flickering: Cells | None) -> None:
+        self.flickering = flickering
         self._steady = None if flickering is None else ~flickering
 
     def between(self, before: Luma, after: Luma, *, key_frame: bool) -> Difference:

@@ -3,7 +3,7 @@
 Belongs here: the protocol of an observer, the loop over frames, and the observers of a recording.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
@@ -27,7 +27,7 @@ from demo_pipeline.observation.frames.frame_requests import FrameRequest, merge_
 from demo_pipeline.observation.frames.pointer_path import PointerPath
 from demo_pipeline.observation.frames.pointer_witness import PointerWitness
 from demo_pipeline.observation.frames.recorded_video import RecordedVideo
-from demo_pipeline.observation.frames.scan_frames import TargetComparison
+from demo_pipeline.observation.frames.scan_frames import ScanComparison, ScanComparisons
 from demo_pipeline.observation.frames.screenshot_writer import Screenshot, ScreenshotWriter
 from demo_pipeline.observation.frames.scroll_motion import ScrollMotion
 from demo_pipeline.observation.frames.stop_effect import StopEffect
@@ -90,7 +90,7 @@ class DecodeResult:
         screenshots: one for each request, in their order.
         waits: pauses that were waits.
         large_changes: times at which much of the screen changed, ascending video seconds.
-        redrawn: action index → whether its target was redrawn after its scan began.
+        scanned: what changed since the scans of the actions.
         wheel: the direction in which the wheel scrolls.
         stopped: whether the action that may have stopped the recorder did so.
         screen_suspect: whether the screen may have changed its resolution or scale.
@@ -101,7 +101,7 @@ class DecodeResult:
     screenshots: Sequence[Screenshot]
     waits: Sequence[Wait]
     large_changes: Sequence[float]
-    redrawn: Mapping[int, bool]
+    scanned: ScanComparisons
     wheel: WheelVote
     stopped: bool
     screen_suspect: bool
@@ -130,19 +130,19 @@ def run_decode_pass(
     detector = ChangeDetector(calibration.flickering)
     writer = ScreenshotWriter(video, pointer, folder)
     sure = clock.uncertainty_ms <= SURE_MS
-    targets = TargetComparison(requests, video.frame_s, detector, pointer, enabled=sure)
+    scanned = ScanComparison(requests, video.times, detector, pointer, enabled=sure)
     scrolls = ScrollMotion(actions if sure else [], clock, screen)
     intervals = intervals_between(actions, requests, pointer) if sure else []
     waits = WaitObserver(intervals, video.times, pointer)
     answers = ActionFrames(
-        requests, waits, choose_with=choose_with, writer=writer, targets=targets, frame_s=frame_s
+        requests, waits, choose_with=choose_with, writer=writer, scanned=scanned, frame_s=frame_s
     )
     final = _final_frame(video, clock, actions, recorder_stop)
     stop = StopEffect(recorder_stop.possible, clock, float(video.times[-1]))
     witness = PointerWitness(
         pointer, calibration.canvas, seen_before=calibration.scale_method == "pixels"
     )
-    observers: list[FrameObserver[object]] = [targets, scrolls, answers, final, stop, witness]
+    observers: list[FrameObserver[object]] = [scanned, scrolls, answers, final, stop, witness]
     decoded = show_frames(video, observers, detector, pointer, waits)
     answered = answers.result()
     writer.write_final(final.result() or _any_frame(video, decoded.last))
@@ -150,7 +150,7 @@ def run_decode_pass(
         answered.screenshots,
         answered.waits,
         answered.large_changes,
-        targets.result(),
+        scanned.result(),
         scrolls.result(),
         stop.result(),
         witness.result(),

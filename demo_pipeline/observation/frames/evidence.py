@@ -14,6 +14,8 @@ from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.calibration.clock import Clock
 from demo_pipeline.observation.calibration.screen_parts import ALWAYS, ScreenPart, ScreenParts
 from demo_pipeline.observation.frames.decode_pass import DecodeResult
+from demo_pipeline.observation.frames.picture_changes import PictureChanges
+from demo_pipeline.observation.frames.pointer_path import PixelBox
 
 _DECIMALS = 6  # of seconds and of epoch milliseconds: microseconds and below
 _WAIT_DECIMALS = 3
@@ -86,6 +88,34 @@ class WaitEvidence(BaseModel):
     settled_s: float = Field(description="video time at which the screen came to rest")
 
 
+ChangedBox = tuple[int, int, int, int]
+"""x, y, width, height; video pixels."""
+
+
+class ChangesEvidence(BaseModel):
+    """What changed between two pictures beyond highlights; as `picture_changes.PictureChanges`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    regions: tuple[ChangedBox, ...] = ()
+    panels: tuple[ChangedBox, ...] = ()
+
+    def __bool__(self) -> bool:
+        """Whether anything changed."""
+        return bool(self.regions or self.panels)
+
+
+class SinceScanEvidence(BaseModel):
+    """What changed between an action's scan and its screenshot."""
+
+    model_config = ConfigDict(frozen=True)
+
+    action_index: int
+    scan_event: int = Field(description="line of the scan")
+    began: ChangesEvidence | None = Field(description="since it began; null: not compared")
+    ended: ChangesEvidence | None = Field(description="since it ended; null: not compared")
+
+
 class Evidence(BaseModel):
     """evidence.json: what the stage that decodes hands to later stages."""
 
@@ -101,6 +131,9 @@ class Evidence(BaseModel):
     )
     unmoved: tuple[int, ...] = Field(
         (), description="actions whose target still looks as it did when their scan began"
+    )
+    since_scan: tuple[SinceScanEvidence, ...] = Field(
+        (), description="what changed between the scan of each action and its screenshot"
     )
     recorder_control: tuple[int, ...] = Field(
         (), description="actions that started or stopped the recorder; they are no steps"
@@ -161,11 +194,33 @@ def evidence_of(calibration: Calibration, observed: DecodeResult) -> Evidence:
             for wait in observed.waits
         ),
         screen_changes_s=tuple(round(time, _DECIMALS) for time in observed.large_changes),
-        redrawn=tuple(index for index, changed in observed.redrawn.items() if changed),
-        unmoved=tuple(index for index, changed in observed.redrawn.items() if not changed),
+        redrawn=tuple(index for index, changed in observed.scanned.redrawn.items() if changed),
+        unmoved=tuple(index for index, changed in observed.scanned.redrawn.items() if not changed),
+        since_scan=tuple(
+            SinceScanEvidence(
+                action_index=index,
+                scan_event=since.event_index,
+                began=_changes_evidence(since.began),
+                ended=_changes_evidence(since.ended),
+            )
+            for index, since in observed.scanned.since_scan.items()
+        ),
         recorder_control=tuple(observed.recorder_control),
         parts=tuple(_part_evidence(part) for part in calibration.parts or ()),
     )
+
+
+def _changes_evidence(changes: PictureChanges | None) -> ChangesEvidence | None:
+    if changes is None:
+        return None
+    return ChangesEvidence(
+        regions=tuple(map(_whole_box, changes.regions)),
+        panels=tuple(map(_whole_box, changes.panels)),
+    )
+
+
+def _whole_box(box: PixelBox) -> ChangedBox:
+    return int(box.x), int(box.y), int(box.width), int(box.height)
 
 
 def _part_evidence(part: ScreenPart) -> PartEvidence:

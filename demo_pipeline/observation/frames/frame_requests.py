@@ -4,13 +4,13 @@ Belongs here: the request, made from the actions, the clock and the targets foun
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from demo_pipeline.actions.action_tables import POINTER_MOVED, Action
 from demo_pipeline.observation.calibration.calibrate import Calibration
 from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.calibration.clock import Clock
-from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath, TargetArea
+from demo_pipeline.observation.frames.pointer_path import PixelBox, Point, PointerPath, TargetArea
 from demo_pipeline.observation.frames.video_frames import Span
 from demo_pipeline.settings import ObservationSettings
 
@@ -22,10 +22,29 @@ SPAN_MARGIN_FRAMES = 1.5  # frame distances before a span; the frame before it i
 
 @dataclass(frozen=True)
 class ScannedTarget:
-    """The element that a scan has under an action: its box in event space, and the scan's start."""
+    """The current scan of an action, and the element that it has under the action.
 
-    box: PixelBox
-    scan_ms: int
+    Attributes:
+        event_index: line of the scan.
+        begin_ms, end_ms: when the scan ran, epoch milliseconds.
+        element: box of the element, event space; None without one.
+        box: the same, unless it is too large to tell that the pointer is at the target.
+    """
+
+    event_index: int
+    begin_ms: int
+    end_ms: int
+    element: PixelBox | None = None
+    box: PixelBox | None = None
+
+
+@dataclass(frozen=True)
+class ScanTimes:
+    """The scan of a request: its line, and when it began and ended, video seconds."""
+
+    event_index: int
+    began: float
+    ended: float
 
 
 @dataclass(frozen=True)
@@ -42,7 +61,9 @@ class FrameRequest:
         target: the target's box in video pixels.
         span: the stretch of video to look at.
         response_box: where the previous action's effect may show, however small, video pixels.
-        scan_time: when the scan began that the target was found in; None without a target.
+        scan: the scan that is current at the action; None without one.
+        element: box of the element that it has under the action, of any size, video pixels.
+        point: where a pointing action began, video pixels.
         pause: the action is a pause: it gets a screenshot only when it was a wait.
         press_ms: when the action began, epoch milliseconds.
         canvas: of the action; None when the screen's resolution is not known then.
@@ -57,7 +78,9 @@ class FrameRequest:
     target: PixelBox | None
     span: Span
     response_box: PixelBox | None = None
-    scan_time: float | None = None
+    scan: ScanTimes | None = None
+    element: PixelBox | None = None
+    point: Point | None = None
     pause: bool = False
     press_ms: int = 0
     canvas: Canvas | None = None
@@ -78,7 +101,7 @@ def request_frames(
     frame_s: float,
     settings: ObservationSettings,
 ) -> list[FrameRequest]:
-    """One request for each action, in order. `targets`: action index → the element under it."""
+    """One request for each action, in order. `targets`: action index → what its scan has."""
     clock, screen = calibration.clock, calibration.screen
     lead_s = lead_seconds(clock, frame_s, settings)
     requests: list[FrameRequest] = []
@@ -91,7 +114,8 @@ def request_frames(
         press, since = clock.video_time(action.press_ms), clock.video_time(since_ms)
         limit = press - (0.0 if pause else lead_s)
         target = targets.get(action.action_index)
-        area = _target_area(action, target.box if target else None, settings)
+        box = target.box if target else None
+        area = _target_area(action, box, settings)
         approach_ms = path.approach_start(action.press_ms, since_ms, area) if area else None
         approach = limit if approach_ms is None else min(limit, clock.video_time(approach_ms))
         start = since if after_rest or pause else approach - LOOK_BACK_S
@@ -103,20 +127,41 @@ def request_frames(
             limit,
             approach,
             area,
-            _to_video(target.box, canvas) if target else None,
+            _to_video(box, canvas) if box else None,
             Span(start, max(start, limit)),
             response_box=None if pause else response_box,
-            scan_time=clock.video_time(target.scan_ms) if target else None,
             pause=pause,
             press_ms=action.press_ms,
             canvas=screen.canvas_of(action),
         )
-        requests.append(request)
+        requests.append(_with_scan(request, target, clock, canvas))
         after_rest = pause and POINTER_MOVED not in action.flags
         if not pause:
             since_ms = max(since_ms, float(action.end_ms))
             response_box = _response_box(action, request.target, canvas)
     return requests
+
+
+def without_box(request: FrameRequest) -> FrameRequest:
+    """The request with the place of the press, whatever element is there, as its target."""
+    area = request.target_area
+    return request if area is None else replace(request, target_area=replace(area, box=None))
+
+
+def _with_scan(
+    request: FrameRequest, target: ScannedTarget | None, clock: Clock, canvas: Canvas
+) -> FrameRequest:
+    """The request with its scan, the element that the scan has, and the place of the press."""
+    if target is None:
+        return request
+    began, ended = clock.video_time(target.begin_ms), clock.video_time(target.end_ms)
+    area = request.target_area
+    return replace(
+        request,
+        scan=ScanTimes(target.event_index, began, ended),
+        element=_to_video(target.element, canvas) if target.element else None,
+        point=canvas.to_video(area.x, area.y) if area else None,
+    )
 
 
 def _response_box(action: Action, target: PixelBox | None, canvas: Canvas) -> PixelBox | None:

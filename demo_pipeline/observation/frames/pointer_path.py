@@ -71,6 +71,14 @@ class PointerPath:
         position = bisect_right(self._times, time_ms)
         return self._points[position - 1] if position else None
 
+    def between(self, first_ms: float, last_ms: float) -> list[Point]:
+        """All positions from one time to another, the one at the beginning included.
+
+        Before the first event with a position, the pointer is where that has it.
+        """
+        begin = max(0, bisect_right(self._times, first_ms) - 1)
+        return self._points[begin : max(begin + 1, bisect_right(self._times, last_ms))]
+
     def track(self) -> PointerTrack:
         """The whole path as arrays."""
         points = np.array(self._points, float).reshape(-1, 2)

@@ -1,68 +1,126 @@
 """The screen as each accessibility scan found it, compared with the screen before the action.
 
-Belongs here: the frames at which scans began, and whether a target was redrawn since its scan.
+Belongs here: the frames shown when scans began and ended, and what changed from them to the
+screenshot: at the target, and anywhere.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from demo_pipeline.observation.frames.change_detection import ChangeDetector
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
-from demo_pipeline.observation.frames.frame_requests import SPAN_MARGIN_FRAMES, FrameRequest
-from demo_pipeline.observation.frames.video_frames import Frame, Luma, Span
+from demo_pipeline.observation.frames.frame_requests import FrameRequest
+from demo_pipeline.observation.frames.picture_changes import (
+    PictureChanges,
+    picture_changes,
+    shaded_areas,
+)
+from demo_pipeline.observation.frames.pointer_path import Floats, PixelBox
+from demo_pipeline.observation.frames.screen_picture import (
+    DETAIL_STEP,
+    ScreenPicture,
+    screen_picture,
+)
+from demo_pipeline.observation.frames.video_frames import (
+    TIME_TOLERANCE_S,
+    Frame,
+    Span,
+)
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 
-MAX_SCAN_FRAME_AGE_FRAMES = 3  # frame distances; an older frame may lack what the scan found
-
-
-@dataclass(frozen=True)
-class ScanFrame:
-    """The luma of the last frame no later than a scan's beginning, and its video time.
-
-    The next frame may already show a window that opened in between.
-    """
-
-    luma: Luma
-    time: float
+USUAL_HEIGHT = 1080  # pixels; on a higher screen the pointer is drawn larger
+ROOMY_ELEMENT_SHARE = 0.01  # of the picture; a menu may open inside a larger element
+HIGHLIGHT_PARTS = 4  # an area this many times smaller than an element is no highlight of it
+BEYOND_PX = 8  # pixels that a highlight or its shadow may reach beyond its element
+NEAR_POINTER_PX = 64  # pixels; what lights up around the pointer is partly behind its picture
+LARGE_ELEMENT_SHARE = 0.05  # of the picture; a larger element is compared around the press only
 
 
 class ScanFrames:
-    """Keeps the frames at which the scans of `requests` began, until they are no longer asked for.
+    """Keeps the frames shown when scans began and ended, until they are no longer asked for.
+
+    The frame shown at a moment is the last one no later, however old: a video with a variable
+    frame rate has none while nothing changes.
 
     Args:
         requests: in the order in which their frames will be asked for.
-        frame_s: usual distance of two frames, seconds.
+        times: (frames,) times of all frames of the video, ascending seconds.
     """
 
-    def __init__(self, requests: Sequence[FrameRequest], frame_s: float) -> None:
-        times = {request.scan_time for request in requests if request.scan_time is not None}
-        self._due = sorted(times)
-        self._max_age_s = MAX_SCAN_FRAME_AGE_FRAMES * frame_s
-        self._kept: dict[float, ScanFrame] = {}
-        self.spans = [Span(time, time + SPAN_MARGIN_FRAMES * frame_s) for time in self._due]
+    def __init__(self, requests: Sequence[FrameRequest], times: Floats) -> None:
+        self._times = times
+        moments = [
+            moment
+            for request in requests
+            if request.scan is not None
+            for moment in (request.scan.began, request.scan.ended)
+        ]
+        shown = {time for moment in moments if (time := self._shown(moment)) is not None}
+        self._due = sorted(shown, reverse=True)
+        self._kept: dict[float, ScreenPicture] = {}
+        self.spans = [Span(time, time) for time in sorted(shown)]
 
-    def see(self, before: Frame | None, frame: Frame) -> None:
-        """Take the next frame in presentation order, and the one decoded before it."""
-        while self._due and self._due[0] < frame.time:
-            due = self._due.pop(0)
-            if before is not None and due - before.time <= self._max_age_s:
-                self._kept[due] = ScanFrame(before.luma, before.time)
+    def _shown(self, moment: float) -> float | None:
+        """Time of the frame shown at a moment; None before the video."""
+        position = int(np.searchsorted(self._times, moment + TIME_TOLERANCE_S, side="right")) - 1
+        return float(self._times[position]) if position >= 0 else None
 
-    def frame_of(self, scan_time: float | None) -> ScanFrame | None:
-        """The frame of a scan; drops those of earlier scans."""
-        if scan_time is None:
-            return None
-        self._kept = {time: kept for time, kept in self._kept.items() if time >= scan_time}
-        return self._kept.get(scan_time)
+    def see(self, frame: Frame) -> None:
+        """Take the next frame in presentation order."""
+        while self._due and self._due[-1] <= frame.time + TIME_TOLERANCE_S:
+            due = self._due.pop()
+            if abs(due - frame.time) <= TIME_TOLERANCE_S:
+                self._kept[due] = screen_picture(frame)
+
+    def frame_at(self, moment: float) -> ScreenPicture | None:
+        """The frame shown at a moment; None when it did not decode."""
+        shown = self._shown(moment)
+        return None if shown is None else self._kept.get(shown)
+
+    def forget(self, moment: float) -> None:
+        """Drop the frames that were no longer shown at a moment."""
+        shown = self._shown(moment)
+        if shown is not None:
+            self._kept = {time: kept for time, kept in self._kept.items() if time >= shown}
 
 
-class TargetComparison:
-    """Observer that tells whether each target still looks as it did when its scan began.
+@dataclass(frozen=True)
+class SinceScan:
+    """What changed between an action's scan and its screenshot.
+
+    Attributes:
+        event_index: the line of the scan.
+        began: from the frame shown when the scan began; None: there was none to compare.
+        ended: the same from when it ended.
+    """
+
+    event_index: int
+    began: PictureChanges | None
+    ended: PictureChanges | None
+
+
+@dataclass
+class ScanComparisons:
+    """What the comparisons of all actions found, by action index.
+
+    Attributes:
+        redrawn: whether the target was redrawn since its scan began; compared targets only.
+        since_scan: what changed, of every action with a screenshot and a scan.
+    """
+
+    redrawn: dict[int, bool] = field(default_factory=dict)
+    since_scan: dict[int, SinceScan] = field(default_factory=dict)
+
+
+class ScanComparison:
+    """Observer that compares the screen before each action with the screen at its scan.
 
     Args:
-        requests: those whose targets are compared, in order.
-        frame_s: usual distance of two frames, seconds.
-        detector: compares the two frames.
+        requests: those compared, in order.
+        times: (frames,) times of all frames of the video, ascending seconds.
+        detector: knows the cells that flicker.
         pointer: whose own picture does not count.
         enabled: False with a clock too uncertain to say which frame belongs to a scan.
     """
@@ -70,38 +128,153 @@ class TargetComparison:
     def __init__(
         self,
         requests: Sequence[FrameRequest],
-        frame_s: float,
+        times: Floats,
         detector: ChangeDetector,
         pointer: VideoPointer,
         *,
         enabled: bool,
     ) -> None:
-        self._frames = ScanFrames(requests, frame_s)
+        self._frames = ScanFrames(requests if enabled else [], times)
         self._detector = detector
         self._pointer = pointer
-        self._enabled = enabled
-        self._redrawn: dict[int, bool] = {}
+        self._found = ScanComparisons()
 
     @property
     def spans(self) -> Sequence[Span]:
-        """Around the beginning of each scan."""
+        """The frames shown when scans began and ended."""
         return self._frames.spans
 
     def see(self, diff: FrameDiff) -> None:
         """Take the next frame."""
-        self._frames.see(diff.before, diff.frame)
+        self._frames.see(diff.frame)
 
-    def compare(self, request: FrameRequest, frame: Frame | None) -> None:
-        """Compare the chosen frame of a request with its scan's; requests come in order."""
-        scanned = self._frames.frame_of(request.scan_time)
-        if scanned is None or frame is None or request.target is None or not self._enabled:
-            return
-        if frame.luma.shape == scanned.luma.shape:
-            near = self._pointer.positions_near
-            pointers = [*near(scanned.time), *near(frame.time)]
-            difference = self._detector.between_distant(scanned.luma, frame.luma, pointers)
-            self._redrawn[request.action_index] = difference.is_redrawn(request.target)
+    def compare(self, request: FrameRequest, frame: Frame | None, latest: Frame | None) -> bool:
+        """Compare the screen before an action with its scan's; requests come in order.
 
-    def result(self) -> dict[int, bool]:
-        """Action index → whether its target was redrawn; only targets that could be compared."""
-        return self._redrawn
+        Returns whether the target was certainly redrawn.
+
+        Args:
+            request: of the action.
+            frame: of its screenshot.
+            latest: the last frame before the press; what opened under the pointer is only there.
+        """
+        scan = request.scan
+        if scan is None or frame is None:
+            return False
+        self._frames.forget(scan.began)
+        first, last = self._frames.frame_at(scan.began), self._frames.frame_at(scan.ended)
+        if first is None and last is None:
+            return False
+        shot = screen_picture(frame)
+        began = self._changes(first, shot)
+        ended = began if last is first else self._changes(last, shot)
+        index = request.action_index
+        self._found.since_scan[index] = SinceScan(
+            scan.event_index, began and began.places(), ended and ended.places()
+        )
+        if request.element is None or request.point is None or first is None or began is None:
+            return False
+        at_press = shot
+        if latest is not None and latest.time > frame.time:
+            at_press = screen_picture(latest)
+        redrawn = _at_target(began, request, shot) or self._opened(request, first, shot, at_press)
+        self._found.redrawn[index] = redrawn
+        return redrawn
+
+    def _opened(
+        self,
+        request: FrameRequest,
+        first: ScreenPicture,
+        shot: ScreenPicture,
+        at_press: ScreenPicture,
+    ) -> bool:
+        """Whether something appeared over the target by the press, or was never plain to see."""
+        if at_press is not shot:
+            later = self._changes(first, at_press)
+            if later is None or _at_target(later, request, at_press):
+                return True
+        return self._has_item_in_front(request, first, shot, at_press)
+
+    def _has_item_in_front(
+        self,
+        request: FrameRequest,
+        first: ScreenPicture,
+        shot: ScreenPicture,
+        at_press: ScreenPicture,
+    ) -> bool:
+        """Whether an area in a roomy element was shaded since the scan, or lit up at the press.
+
+        A menu without a visible edge shades its area, and its items light up under the pointer. A
+        highlight of the element itself covers most of the element and nothing else.
+        """
+        element, point = request.element, request.point
+        if element is None or point is None or _share(element, shot) <= ROOMY_ELEMENT_SHARE:
+            return False
+        return any(
+            _distance(area, *point) <= reach and not _is_highlight(area, element)
+            for before, after, reach in ((first, shot, 0.0), (shot, at_press, NEAR_POINTER_PX))
+            for area in self._shaded(before, after)
+        )
+
+    def _shaded(self, before: ScreenPicture, after: ScreenPicture) -> list[PixelBox]:
+        if before.detail.shape != after.detail.shape or before.time == after.time:
+            return []
+        pointers = [*self._pointer.path_near(before.time), *self._pointer.path_near(after.time)]
+        return shaded_areas(before.detail, after.detail, pointers, self._scale(after))
+
+    def _changes(
+        self, scanned: ScreenPicture | None, shown: ScreenPicture
+    ) -> PictureChanges | None:
+        if scanned is None or shown.detail.shape != scanned.detail.shape:
+            return None
+        if scanned.time == shown.time:
+            return PictureChanges()
+        pointer, flickering = self._pointer, self._detector.flickering
+        pointers = [*pointer.path_near(scanned.time), *pointer.path_near(shown.time)]
+        scale = self._scale(scanned)
+        return picture_changes(scanned.detail, shown.detail, pointers, flickering, scale)
+
+    def _scale(self, shown: ScreenPicture) -> float:
+        """Video pixels for one pixel of a pointer's usual picture."""
+        canvas = self._pointer.screen.at(self._pointer.clock.event_time(shown.time)).canvas
+        height = shown.detail.shape[0] * DETAIL_STEP
+        return max(1.0, float(height / USUAL_HEIGHT), canvas.event_scale if canvas else 1.0)
+
+    def result(self) -> ScanComparisons:
+        """What was found."""
+        return self._found
+
+
+def _at_target(changes: PictureChanges, request: FrameRequest, shown: ScreenPicture) -> bool:
+    """Whether the target, or what is around the press in a large one, was replaced or covered."""
+    element, point = request.element, request.point
+    if element is None or point is None:
+        return False
+    share = _share(element, shown)
+    if changes.cover(*point, between_columns=share > ROOMY_ELEMENT_SHARE):
+        return True
+    return share <= LARGE_ELEMENT_SHARE and changes.touch(element)
+
+
+def _is_highlight(area: PixelBox, element: PixelBox) -> bool:
+    """Whether an area may be a highlight of an element: about as large, and not beyond it."""
+    beyond = (
+        element.x - area.x,
+        element.y - area.y,
+        area.x + area.width - element.x - element.width,
+        area.y + area.height - element.y - element.height,
+    )
+    large = area.width * area.height * HIGHLIGHT_PARTS > element.width * element.height
+    return large and max(beyond) <= BEYOND_PX
+
+
+def _share(element: PixelBox, shown: ScreenPicture) -> float:
+    """The share of the picture that an element covers."""
+    rows, columns = shown.detail.shape
+    return element.width * element.height / (int(rows) * int(columns) * DETAIL_STEP**2)
+
+
+def _distance(box: PixelBox, x: float, y: float) -> float:
+    """From a point to a box, along the axis on which it is farther; 0 inside."""
+    beyond: float = max(box.x - x, x - box.x - box.width, box.y - y, y - box.y - box.height)
+    return max(0.0, beyond)

@@ -9,7 +9,11 @@ from demo_pipeline.common.png import PngWriter
 from demo_pipeline.observation.calibration.canvas import Canvas, fit_canvas
 from demo_pipeline.observation.frames.final_frame import FINAL_FILE
 from demo_pipeline.observation.frames.frame_choice import FrameChoice, Reason
-from demo_pipeline.observation.frames.frame_requests import SPAN_MARGIN_FRAMES, FrameRequest
+from demo_pipeline.observation.frames.frame_requests import (
+    SPAN_MARGIN_FRAMES,
+    FrameRequest,
+    without_box,
+)
 from demo_pipeline.observation.frames.recorded_video import RecordedVideo
 from demo_pipeline.observation.frames.request_progress import RequestProgress
 from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Frame
@@ -47,10 +51,18 @@ class ScreenshotWriter:
         self._png = PngWriter()
         self._max_stale_s = max(MAX_STALE_S, MAX_STALE_FRAMES * video.frame_s)
 
-    def write(self, progress: RequestProgress) -> Screenshot:
-        """Write the PNG of a request whose span has passed."""
-        request = progress.request
-        frame, reason = self._checked_choice(progress)
+    def write(
+        self, progress: RequestProgress, choice: FrameChoice, *, at_target: bool = True
+    ) -> Screenshot:
+        """Write the PNG of a request whose span has passed.
+
+        Args:
+            progress: of the request.
+            choice: of the frame, by `choose`.
+            at_target: whether the pointer inside the target's box is at the target; otherwise it
+                is when near the press, because another element is there now.
+        """
+        request, (frame, reason) = progress.request, choice
         if frame is None:
             return Screenshot(request.action_index, Reason.MISSING)
         canvas = self._canvas_of(request, frame)
@@ -58,7 +70,8 @@ class ScreenshotWriter:
             return Screenshot(request.action_index, UNKNOWN_SCALE_REASON)
         name = f"{request.action_index:03d}.png"
         self._png.write(self._folder / name, canvas.fit(frame.rgb()))
-        leak, unavoidable, distance = self._pointer.leak(request, frame.time)
+        aimed = request if at_target else without_box(request)
+        leak, unavoidable, distance = self._pointer.leak(aimed, frame.time)
         return Screenshot(
             request.action_index,
             reason,
@@ -86,7 +99,7 @@ class ScreenshotWriter:
             return None
         return _if_fitting(request.canvas, frame)
 
-    def _checked_choice(self, progress: RequestProgress) -> FrameChoice:
+    def choose(self, progress: RequestProgress) -> FrameChoice:
         """The chooser's choice, or another frame when the video does not support that one."""
         frame, reason = progress.chooser.choice()
         if frame is None or self._is_stale(progress.request.limit, progress.latest):

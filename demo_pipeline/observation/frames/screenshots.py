@@ -38,9 +38,9 @@ from demo_pipeline.observation.frames.recorder_actions import without_recorder
 from demo_pipeline.observation.frames.screenshot_writer import Screenshot
 from demo_pipeline.observation.trees.recorder_windows import actions_on_recorder, unmentioned
 from demo_pipeline.observation.trees.scanned_targets import ScannedTargets, scan_targets
-from demo_pipeline.observation.trees.scans import LoggedScan
+from demo_pipeline.observation.trees.scans import LoggedScan, read_logged_scans
 from demo_pipeline.observation.trees.ui_trees import TreeReader
-from demo_pipeline.recording.events import read_events, read_scans
+from demo_pipeline.recording.events import read_events
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.recording.video_probe import PacketScan, scan_packets
 from demo_pipeline.settings import ObservationSettings
@@ -102,7 +102,7 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     calibration = calibrate(
         recorded, manifest, events=events, path=path, presses=presses, settings=settings
     )
-    scans = [LoggedScan(**row) for row in read_scans(events_folder)]
+    scans = read_logged_scans(events_folder)
     reader = TreeReader(log, meta.platform)
     stop = RecorderStop(possible_stop(actions, inputs), known_stop_ms(actions_folder, inputs))
     observation = _Observation(recorded, path, actions, scans, reader, stop, settings, out)

@@ -30,7 +30,7 @@ SAMPLE_STEP = 4  # pixels from one luma sample to the next, both ways
 TIME_TOLERANCE_S = 1e-9  # seconds; less than any PTS unit: rounding of a time
 GLANCE_ROWS, GLANCE_PERIOD = (0, 12, 20, 24), 32  # no 12 rows, and no line of text, in between
 _B = int(PictureType.B)
-_PLANAR = frozenset({"yuv420p", "yuvj420p", "yuv422p", "yuv444p", "yuvj444p", "nv12", "gray"})
+PLANAR = frozenset({"yuv420p", "yuvj420p", "yuv422p", "yuv444p", "yuvj444p", "nv12", "gray"})
 
 Luma = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -94,7 +94,7 @@ class Frame:
         if self._is_plain:
             return self._narrowed(0, down)
         picture = self.picture
-        if picture.format.name not in _PLANAR:
+        if picture.format.name not in PLANAR:
             picture = picture.reformat(format="gray")
         plane = picture.planes[0]
         turned = rotation(self.picture)
@@ -109,7 +109,7 @@ class Frame:
     def _is_plain(self) -> bool:
         """Whether it is upright and its rows begin at multiples of the sample step."""
         picture = self.picture
-        if picture.format.name not in _PLANAR or rotation(picture):
+        if picture.format.name not in PLANAR or rotation(picture):
             return False
         return bool(picture.planes[0].line_size % SAMPLE_STEP == 0)
 

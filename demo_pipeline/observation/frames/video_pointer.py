@@ -38,6 +38,21 @@ class VideoPointer:
                 points.append(canvas.to_video(*position))
         return points
 
+    def path_near(self, time: float) -> list[Point]:
+        """Video pixels that the pointer may have crossed in the frame at `time`, close together.
+
+        Before its first movement it is where that began.
+        """
+        uncertainty_s = self.clock.uncertainty_ms / 1000
+        first = self.clock.event_time(time - 2 * self.frame_s - uncertainty_s)
+        last = self.clock.event_time(time + self.frame_s + uncertainty_s)
+        points = []
+        for x, y in self.path.between(first, last):
+            canvas = self.screen.at(first).canvas
+            if canvas is not None:
+                points.append(canvas.to_video(x, y))
+        return points
+
     def moves_around(self, before: float, after: float) -> list[Point]:
         """Positions in event space in two successive frames and in the frames around them.
 

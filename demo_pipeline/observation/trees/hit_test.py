@@ -21,7 +21,7 @@ def node_at(tree: StepTree, x: float, y: float) -> Element | None:
     """The smallest visible node under a point in event space; of equals, the last in the document.
 
     Windows, the desktop, panels as large as their window or the screen, and nodes that another
-    window covers are never targets.
+    window covers are never targets. None when it is not known which of two windows is in front.
     """
     under = [
         position
@@ -37,6 +37,8 @@ def node_at(tree: StepTree, x: float, y: float) -> Element | None:
     if front is not None:  # when the front window has no node there, it covers nothing
         visible = [node for node in under if _window_of(tree, node) in {None, front}]
         under = visible or under
+    elif len({_window_of(tree, node) for node in under} - {None}) > 1:
+        return None
     return tree.element(min(under, key=lambda node: (_area(tree.box(node)), -node)))
 
 
@@ -76,7 +78,8 @@ def _front_window(tree: StepTree, x: float, y: float) -> int | None:
     """Position of the front window at a point; None with a single window, or when not known.
 
     UI Automation and macOS list windows from front to back, so it is the first. The order of AT-SPI
-    has no meaning, so it is the window with the focus.
+    has no meaning, so it is the window with the focus. A document without an area claims the focus
+    whether its window is in front or not.
     """
     windows = [
         position
@@ -89,9 +92,14 @@ def _front_window(tree: StepTree, x: float, y: float) -> int | None:
         return None
     if all(_raw_role(tree, position) == "window" for position in windows):
         return windows[0]
-    focused = (node for node, states in enumerate(tree.states) if "focused" in states)
+    focused = (
+        node
+        for node, states in enumerate(tree.states)
+        if "focused" in states and _area(tree.box(node)) > 0
+    )
     focused_windows = {_window_of(tree, node) for node in focused}
-    return next((position for position in windows if position in focused_windows), None)
+    claiming = [position for position in windows if position in focused_windows]
+    return claiming[0] if len(claiming) == 1 else None
 
 
 def _window_of(tree: StepTree, position: int) -> int | None:

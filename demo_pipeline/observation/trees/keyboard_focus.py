@@ -42,7 +42,7 @@ class KeyboardFocus:
         """
         if action.action_type == "pause" or current.scan is None:
             return None, "none"
-        scanned, click = current.scan.time_ms, self._click
+        scanned, click = current.scan.begin_ms, self._click
         since = max(scanned, click.end_ms + OPENING_MS if click else scanned)
         if any(since < change < action.press_ms for change in changes_ms):
             return None, "none"

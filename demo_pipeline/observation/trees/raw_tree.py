@@ -152,7 +152,8 @@ def regular_scan(line: bytes) -> RawScan | None:
 def decode_scan(line: bytes) -> RawScan | None:
     """The scan in a line of the log, of any depth; None when the line is not an axtree event.
 
-    A node that differs from the documented form keeps what is usable of it.
+    A node that differs from the documented form keeps what is usable of it. A role that is no text
+    shows that the line is damaged: None.
     """
     if (scan := regular_scan(line)) is not None:
         return scan
@@ -161,11 +162,18 @@ def decode_scan(line: bytes) -> RawScan | None:
     except JsonFileError:
         return None
     data = value.get("data") if isinstance(value, dict) else None
-    return scan_from_values(data) if isinstance(data, dict) else None
+    try:
+        return scan_from_values(data) if isinstance(data, dict) else None
+    except TypeError:
+        return None
 
 
 def scan_from_values(data: Mapping[str, Any]) -> RawScan:
-    """The scan in the `data` of an axtree event, read leniently from parsed JSON."""
+    """The scan in the `data` of an axtree event, read leniently from parsed JSON.
+
+    Raises:
+        TypeError: a role is no text.
+    """
     queries = data.get("queries")
     cursor = queries.get("cursor") if isinstance(queries, dict) else None
     focused = data.get("focused_element")
@@ -200,9 +208,11 @@ def _tree_of(value: Mapping[str, Any]) -> RawNode:
 
 def _node_of(value: Mapping[str, Any]) -> RawNode:
     role, name, states = value.get("role"), value.get("name"), value.get("states")
+    if not isinstance(role, str | None):
+        raise TypeError("a role is no text")
     known = {str(k): bool(v) for k, v in states.items()} if isinstance(states, dict) else None
     return RawNode(
-        str(role or ""),
+        role or "",
         name if isinstance(name, str) else "",
         _box_of(value.get("bbox")),
         msgspec.Raw(json.dumps(known).encode()) if known else msgspec.Raw(b""),

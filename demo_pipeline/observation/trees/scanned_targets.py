@@ -1,10 +1,10 @@
 """What the scans say before the video is decoded: elements under actions, and the desktop's size.
 
-Belongs here: reading each scan that is current at a pointer action once.
+Belongs here: which scan is current at each action; those of pointing actions are read, once each.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
 from demo_pipeline.common.python_gc import reduced_python_gc
@@ -22,10 +22,10 @@ LARGEST_TARGET_SHARE = 0.05  # of the canvas; the pointer inside a larger elemen
 
 @dataclass(frozen=True)
 class ScannedTargets:
-    """What the current scans of all pointer actions have.
+    """What the current scans of all actions have.
 
     Attributes:
-        by_action: action index → the element under it.
+        by_action: action index → its current scan, and the element under it.
         desktops: the size of the desktop in each of these scans that has it, in time order.
     """
 
@@ -40,23 +40,27 @@ def scan_targets(
     reader: TreeReader,
     calibration: Calibration,
 ) -> ScannedTargets:
-    """Read the scans that are current at the pointer actions."""
+    """Find the current scans; read those of pointing actions."""
     targets: dict[int, ScannedTarget] = {}
     desktops: dict[int, DesktopSize] = {}
     since = float("-inf")
     for action in actions:
+        known = scans_of_part(scans, calibration.screen, action.press_ms)
+        scan = current_scan(known, action.press_ms, since).scan
+        since = max(since, action.end_ms)
+        if scan is None:
+            continue
+        found = ScannedTarget(scan.event_index, scan.begin_ms, scan.end_ms)
         if action.action_type in POINTER_TYPES and action.x is not None and action.y is not None:
             canvas = calibration.screen.at(action.press_ms).canvas or calibration.canvas
-            known = scans_of_part(scans, calibration.screen, action.press_ms)
-            scan = current_scan(known, action.press_ms, since).scan
             tree = reader.tree(scan, action.press_ms, canvas)
             node = node_at(tree, action.x, action.y)
-            box = PixelBox(*node.box) if node and node.box else None
-            if scan is not None and box is not None and _is_small(box, canvas):
-                targets[action.action_index] = ScannedTarget(box, scan.time_ms)
-            if scan is not None and tree.desktop_size is not None:
-                desktops[scan.event_index] = DesktopSize(scan.time_ms, tree.desktop_size)
-        since = max(since, action.end_ms)
+            element = PixelBox(*node.box) if node and node.box else None
+            small = element is not None and _is_small(element, canvas)
+            found = replace(found, element=element, box=element if small else None)
+            if tree.desktop_size is not None:
+                desktops[scan.event_index] = DesktopSize(scan.begin_ms, tree.desktop_size)
+        targets[action.action_index] = found
     return ScannedTargets(targets, sorted(desktops.values(), key=lambda size: size.time_ms))
 
 

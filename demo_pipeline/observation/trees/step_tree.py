@@ -122,6 +122,11 @@ class StepTree:
         return box[2], box[3]
 
     @property
+    def says_something(self) -> bool:
+        """Whether it is of a scan in which an element has an area."""
+        return bool((self.boxes[:, 2] * self.boxes[:, 3] > 0).any())
+
+    @property
     def is_sparse(self) -> bool:
         """Whether so few nodes have an area that the application exposes nearly nothing."""
         return int((self.boxes[:, 2] * self.boxes[:, 3] > 0).sum()) < SPARSE_NODES

@@ -9,16 +9,19 @@ from demo_pipeline.common.hardlinks import FileId, file_id
 from demo_pipeline.common.json_files import JsonFileError, read_bytes
 from demo_pipeline.common.parquet import schema_problems
 from demo_pipeline.common.python_gc import reduced_python_gc
+from demo_pipeline.common.recording_files import LOG_FILE
 from demo_pipeline.formats.desktopd.tree_validator import check_tree_bytes
 from demo_pipeline.observation.trees.ui_trees import (
     UI_TREES_FILE,
     UI_TREES_SCHEMA,
+    UNREADABLE,
     TreeRow,
     read_tree_rows,
 )
 from demo_pipeline.problems import Problem
 
 MAX_UNKNOWN_SHARE = 0.01  # of the nodes may have a role that is in no table
+MAX_NAMED_SCANS = 20  # problems that are listed; a log may have thousands of bad scans
 MIN_CURSOR_SHARE = 0.5  # of the scans must agree; recorders' own hit tests are sometimes wrong
 MIN_CURSOR_SCANS = 4  # scans with the recorder's own hit test; fewer prove nothing
 
@@ -84,6 +87,17 @@ def _target(row: TreeRow) -> dict[str, Any]:
         "name": row["target_name"],
         "bounds": bounds,
     }
+
+
+def check_scans_usable(folder: Path) -> list[Problem]:
+    """Every current scan could be read, and something in it has an area."""
+    lines = {row["scan_event"] for row in read_tree_rows(folder) if row["freshness"] == UNREADABLE}
+    message = "the accessibility scan is empty or malformed; it counts as none"
+    remedy = "the steps at it have no tree and no target; tell the recorder's makers"
+    return [
+        Problem("unusable_scan", LOG_FILE, message, line=line, remedy=remedy)
+        for line in sorted(lines)[:MAX_NAMED_SCANS]
+    ]
 
 
 def check_known_roles(folder: Path) -> list[Problem]:

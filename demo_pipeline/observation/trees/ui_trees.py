@@ -25,14 +25,20 @@ from demo_pipeline.observation.trees.scans import (
     CurrentScan,
     LoggedScan,
     current_scan,
+    read_logged_scans,
     read_scan,
     scans_of_part,
 )
 from demo_pipeline.observation.trees.step_tree import Element, StepTree, map_tree
+from demo_pipeline.observation.trees.tree_agreement import (
+    Agreement,
+    doings_before,
+    tree_agreement,
+)
 from demo_pipeline.problems import DemonstrationError
-from demo_pipeline.recording.events import read_scans
 
 UI_TREES_FILE = "trees.parquet"
+UNREADABLE = "unreadable"  # `freshness` of a scan that is empty or malformed
 _LOG = logging.getLogger(__package__)
 
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
@@ -45,9 +51,15 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
         "tree_age_ms",
         pa.int64(),
         True,
-        "end of the scan to the press; negative: still running",
+        "end of the scan to the press, milliseconds",
     ),
     ("freshness", pa.string(), False, "fresh, stale, changed, running, sparse, unreadable or none"),
+    (
+        "tree_agreement",
+        pa.string(),
+        False,
+        "agrees or differs: whether the tree says what the screenshot shows; unknown: not compared",
+    ),
     ("nodes", pa.int32(), False, "below the root"),
     ("unknown_roles", pa.int32(), False, "nodes with a role that roles.json lacks"),
     ("dropped_states", pa.int32(), False, "states that OSWorld-Desktopd does not have"),
@@ -75,7 +87,10 @@ TreeRow = dict[str, Any]
 
 
 class TreeReader:
-    """Reads and maps scans of one log; keeps the last, since neighbouring actions share it."""
+    """Reads and maps scans of one log; keeps the last, since neighbouring actions share it.
+
+    A scan that cannot be read, or in which nothing has an area, counts as none.
+    """
 
     def __init__(self, log: Path, platform: str) -> None:
         self._log = log
@@ -83,7 +98,7 @@ class TreeReader:
         self._last: tuple[int, StepTree] | None = None
 
     def tree(self, scan: LoggedScan | None, press_ms: int, canvas: Canvas) -> StepTree:
-        """The tree of `scan`; without a scan, or with an unreadable one, only a root."""
+        """The tree of `scan`; without a usable scan, only a root."""
         if scan is None:
             return map_tree(None, press_ms, self._platform, canvas)
         last = self._last
@@ -92,7 +107,9 @@ class TreeReader:
         try:
             tree = map_tree(read_scan(self._log, scan), scan.time_ms, self._platform, canvas)
         except DemonstrationError:
-            return replace(map_tree(None, press_ms, self._platform, canvas), readable=False)
+            tree = map_tree(None, press_ms, self._platform, canvas)
+        if not tree.says_something:
+            tree = replace(map_tree(None, press_ms, self._platform, canvas), readable=False)
         self._last = (scan.event_index, tree)
         return tree
 
@@ -107,27 +124,33 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
     out: Path,
 ) -> dict[str, Any]:
     """Write NNN.json for each action, and trees.parquet; return a summary."""
-    scans = [LoggedScan(**row) for row in read_scans(events_folder)]
+    scans = read_logged_scans(events_folder)
     reader = TreeReader(log, platform)
     screen = evidence.screen()
     unknown: Counter[str] = Counter()
     rows = []
     since = float("-inf")
     keyboard, written = KeyboardFocus(), _Writer()
+    compared = _Comparison(TreeReader(log, platform), evidence)
     clock = evidence.as_clock()
     changes = [clock.event_time(time_s) for time_s in evidence.screen_changes_s]
-    for action in read_actions(actions_folder):
+    actions = read_actions(actions_folder)
+    for number, action in enumerate(actions):
         canvas = screen.at(action.press_ms).canvas or evidence.as_canvas()
         known = scans_of_part(scans, screen, action.press_ms)
         current = current_scan(known, action.press_ms, since, changes)
         tree = reader.tree(current.scan, action.press_ms, canvas)
         name = f"{action.action_index:03d}.json"
         written.write(out / name, tree)
+        agreement = compared.agreement(action, actions[:number], current, tree)
         if action.action_type in POINTER_TYPES:
             target, method = _hit(action, tree, current, evidence)
+        elif agreement is Agreement.DIFFERS:  # the focus may have moved to what the tree lacks
+            target, method = None, "none"
         else:
             target, method = keyboard.target(action, tree, current, changes)
-        rows.append(_row(action, name, current, tree, target=target, method=method))
+        row = _row(action, name, current, tree, target=target, method=method)
+        rows.append({**row, "tree_agreement": str(agreement)})
         unknown.update(tree.unknown_roles)
         if action.action_type in POINTER_TYPES - {"scroll"}:
             keyboard.record_click(action, target_known=target is not None)
@@ -138,10 +161,44 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
     return _summary(rows, unknown)
 
 
+class _Comparison:
+    """Compares the trees of steps with their screenshots.
+
+    Args:
+        reader: for the scan before the current one; another than that of the current scans.
+        evidence: what changed since the scans.
+    """
+
+    def __init__(self, reader: TreeReader, evidence: Evidence) -> None:
+        self._reader = reader
+        self._since = {since.action_index: since for since in evidence.since_scan}
+
+    def agreement(
+        self, action: Action, earlier: Sequence[Action], current: CurrentScan, tree: StepTree
+    ) -> Agreement:
+        """Whether the tree of a step agrees with its screenshot; `earlier`: actions before it."""
+        since, scan, previous = (
+            self._since.get(action.action_index),
+            current.scan,
+            current.previous,
+        )
+        if scan is None or since is None or since.scan_event != scan.event_index:
+            return Agreement.UNKNOWN
+
+        def tree_before() -> StepTree | None:
+            if previous is None:
+                return None
+            before = self._reader.tree(previous, previous.end_ms, tree.canvas)
+            return before if before.readable else None
+
+        doings = doings_before(action, earlier, scan.begin_ms)
+        return tree_agreement(tree, since, doings, tree_before)
+
+
 def _log_decisions(rows: Sequence[TreeRow]) -> None:
     for row in rows:
-        scan = (row["scan_event"], row["tree_age_ms"], row["freshness"])
-        _LOG.debug("action %d: scan of line %s, %s ms old, %s", row["action_index"], *scan)
+        scan = (row["scan_event"], row["tree_age_ms"], row["freshness"], row["tree_agreement"])
+        _LOG.debug("action %d: scan of line %s, %s ms old, %s, %s", row["action_index"], *scan)
         target = (row["target_id"], row["target_method"])
         _LOG.debug("action %d: target %s by %s", row["action_index"], *target)
 
@@ -208,7 +265,7 @@ def _freshness(current: CurrentScan, tree: StepTree) -> str:
     if current.scan is None:
         return current.freshness
     if not tree.readable:
-        return "unreadable"
+        return UNREADABLE
     return "sparse" if tree.is_sparse else current.freshness
 
 
@@ -217,6 +274,7 @@ def _summary(rows: Sequence[dict[str, Any]], unknown: Counter[str]) -> dict[str,
     return {
         "trees": len(rows),
         "freshness": dict(sorted(Counter(row["freshness"] for row in rows).items())),
+        "tree_agreement": dict(sorted(Counter(row["tree_agreement"] for row in rows).items())),
         "median_age_ms": ages[len(ages) // 2] if ages else None,
         "nodes": sum(row["nodes"] for row in rows),
         "targets": sum(row["target_id"] is not None for row in rows),

@@ -1,5 +1,7 @@
 """Which element an action was meant for."""
 
+import pytest
+
 from demo_pipeline.observation.trees.hit_test import focused_node, node_at, text_node_at
 from demo_pipeline_tests.observation.nodes import mapped, node
 
@@ -65,6 +67,25 @@ def test_the_window_with_the_focus_is_in_front_whatever_the_order() -> None:
         found = node_at(mapped(order, platform="linux", focused=field), 310, 310)
         assert found is not None
         assert found.name == "field"
+
+
+@pytest.mark.parametrize("claims", ["nobody", "both"])
+def test_with_two_windows_and_no_sign_of_the_front_one_there_is_no_target(claims: str) -> None:
+    tree, _ = overlapping("frame")
+    for frame in tree if claims == "both" else ():
+        frame["children"][0]["states"]["focused"] = True  # type: ignore[index]
+    assert node_at(mapped(tree, platform="linux"), 310, 310) is None
+    behind = node_at(mapped(tree, platform="linux"), 310, 550)
+    assert behind is None or behind.name != "field"
+
+
+def test_a_document_without_an_area_does_not_bring_its_window_to_the_front() -> None:
+    tree, field = overlapping("frame")
+    page = node("document web", (0, 0, 0, 0), name="page", focused=True)
+    tree[1]["children"].append(page)  # type: ignore[attr-defined]
+    found = node_at(mapped(tree, platform="linux", focused=field), 310, 310)
+    assert found is not None
+    assert found.name == "field"
 
 
 def test_an_empty_overlay_in_front_covers_nothing() -> None:

@@ -15,8 +15,15 @@ from demo_pipeline.observation.trees.raw_tree import (
     decode_scan,
     scan_from_values,
 )
-from demo_pipeline.observation.trees.scans import LoggedScan, current_scan, read_scan
+from demo_pipeline.observation.trees.scans import (
+    LoggedScan,
+    current_scan,
+    read_logged_scans,
+    read_scan,
+)
 from demo_pipeline.problems import DemonstrationError
+from demo_pipeline.recording.events import build_events
+from demo_pipeline.settings import Settings
 
 
 def scan(number: int, time: int, duration: int | None = 100) -> LoggedScan:
@@ -41,11 +48,47 @@ def test_a_scan_from_before_a_large_change_is_said_to_be_so() -> None:
     assert current_scan([*scans, scan(3, 2100)], 3000, 2500, opened).freshness == "stale"
 
 
-def test_one_that_is_still_running_is_better_than_none() -> None:
+def test_one_that_ends_after_the_press_is_never_used() -> None:
+    """It may show what the press opened."""
     scans = [scan(5, 2000, 5000), scan(2, 1000, 9000)]
     current = current_scan(scans, 2500, since_ms=0)
-    assert current.scan == scans[0]
-    assert (current.age_ms, current.freshness) == (-4500, "running")
+    assert (current.scan, current.age_ms, current.freshness) == (None, None, "running")
+
+
+def test_a_scan_that_ran_while_a_menu_opened_is_not_fresh() -> None:
+    """Logged 148 ms after the click, but stamped at its end: it began a second before the click."""
+    ended = LoggedScan(5, 0, 0, 2148, 1260, stamped_at_end=True)
+    assert (ended.begin_ms, ended.end_ms) == (888, 2148)
+    assert current_scan([ended], 4000, since_ms=2000).freshness == "stale"
+    assert current_scan([ended], 2200, since_ms=0).scan is ended
+
+
+def stamped(folder: Path, scans: list[tuple[int, int]], *, at_end: bool) -> list[LoggedScan]:
+    """The scans (begin, duration) of a log with a pointer movement every 50 ms."""
+    moves = [
+        (time, {"event": "mousemove", "time": time, "data": {"x": 1, "y": 1}})
+        for time in range(1_767_603_600_000, 1_767_603_610_000, 50)
+    ]
+    lines = list(moves)
+    for begin, duration in scans:
+        start = 1_767_603_600_000 + begin
+        time = start + duration * at_end
+        data = {"duration": duration, "tree": []}
+        lines.append((start + duration + 3, {"event": "axtree", "time": time, "data": data}))
+    lines.sort(key=lambda line: line[0])
+    log = folder / "input_log.jsonl"
+    log.write_text("\n".join(json.dumps(event) for _, event in lines), encoding="utf-8")
+    build_events(log, folder, Settings().recording)
+    return read_logged_scans(folder)
+
+
+@pytest.mark.parametrize("at_end", [False, True])
+def test_the_lines_around_scans_show_what_their_times_mean(tmp_path: Path, at_end: bool) -> None:
+    """A recorder writes a scan when it has finished, whichever time it gives it."""
+    ran = [(1010, 700), (4020, 320), (7030, 1260)]
+    found = stamped(tmp_path, ran, at_end=at_end)
+    assert [scan.begin_ms - 1_767_603_600_000 for scan in found] == [begin for begin, _ in ran]
+    assert [scan.stamped_at_end for scan in found] == [at_end] * 3
 
 
 def test_a_scan_of_the_future_is_none() -> None:
@@ -69,8 +112,8 @@ def test_no_current_scan_began_after_the_press(rows: list[tuple[int, int]], pres
     if finished:
         assert current.scan is not None
         assert current.scan.time_ms == max(scan.time_ms for scan in finished)
-    elif current.scan is not None:
-        assert current.scan.time_ms <= press < current.scan.end_ms
+    else:
+        assert current.scan is None
 
 
 def logged(path: Path, *lines: bytes) -> list[LoggedScan]:
@@ -98,7 +141,16 @@ def test_one_scan_is_read_by_its_place(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", [b'{"data": {"tree": [', b"[]", b'{"data": 7}', b"\xff\xfe", b"", b'{"data": NaN}']
+    "line",
+    [
+        b'{"data": {"tree": [',
+        b"[]",
+        b'{"data": 7}',
+        b"\xff\xfe",
+        b"",
+        b'{"data": NaN}',
+        b'{"data": {"tree": [{"role": 7}]}}',
+    ],
 )
 def test_a_damaged_scan_is_named_by_its_line(tmp_path: Path, line: bytes) -> None:
     log = tmp_path / "input_log.jsonl"

@@ -6,7 +6,12 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.observation.trees.tree_checks import check_cursor, check_known_roles, check_trees
+from demo_pipeline.observation.trees.tree_checks import (
+    check_cursor,
+    check_known_roles,
+    check_scans_usable,
+    check_trees,
+)
 from demo_pipeline.observation.trees.ui_trees import build_ui_trees, read_tree_rows
 from demo_pipeline.recording.events import build_events
 from demo_pipeline.settings import Settings
@@ -160,6 +165,27 @@ def test_a_scan_of_hardly_a_node_is_told_as_sparse(plain: Observed, tmp_path: Pa
     log = with_scans(plain, tmp_path / "log.jsonl", bare)
     rows = build(plain, tmp_path / "out", log)
     assert {row["freshness"] for row in rows if row["scan_ms"]} == {"sparse"}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param({}, id="empty"),
+        pytest.param({"tree": [{"role": "Window", "children": [{"role": "Edit"}]}]}, id="no boxes"),
+        pytest.param({"tree": [{"role": 7, "bbox": {"x": 0, "y": 0}}]}, id="a role is a number"),
+    ],
+)
+def test_an_empty_or_malformed_scan_counts_as_none_and_is_named(
+    plain: Observed, tmp_path: Path, data: dict[str, Any]
+) -> None:
+    log = with_scans(plain, tmp_path / "log.jsonl", lambda _: json.dumps(data))
+    rows = [row for row in build(plain, tmp_path / "out", log) if row["scan_event"]]
+    assert rows
+    assert {(row["freshness"], row["nodes"], row["target_id"]) for row in rows} == {
+        ("unreadable", 0, None)
+    }
+    problems = check_scans_usable(tmp_path / "out")
+    assert [problem.line for problem in problems] == sorted({row["scan_event"] for row in rows})
 
 
 def box(x: int, y: int, width: int, height: int) -> dict[str, int]:

@@ -1,0 +1,241 @@
+"""What differs between two pictures of the screen, beyond highlights: where, and whether a panel.
+
+Belongs here: telling content that was replaced from hover, focus and press highlights, a text
+cursor and a focus ring. All boxes: video pixels.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import cv2
+import numpy as np
+
+from demo_pipeline.observation.frames.changed_cells import BLOCK, Cells
+from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
+from demo_pipeline.observation.frames.screen_picture import DETAIL_STEP
+from demo_pipeline.observation.frames.video_frames import Luma
+
+BEFORE_POINTER_PX, AFTER_POINTER_PX = 16, 32  # pixels; the largest usual pointer has 24 to a side
+SHARED_RIM_PX = (
+    4.0  # pixels inside an element's box that its neighbours' lines and underlines reach
+)
+CHANGED_DETAIL = 32  # of 255; means of 2 x 2 pixels differ less between two encodings of a picture
+LEVELS_SHIFT = 4  # bits: brightnesses are compared in 16 steps, each wider than codec noise
+LEAST_SAMPLES = 6  # samples that changed, about a digit of small text; noise has fewer together
+CARET_SAMPLES = 2  # width of a text cursor; a letter beside it makes it wider
+RING_SAMPLES = 4  # thickness of a focus ring with its gap
+LINE_GAP = (4, 1)  # samples across and down between letters of one line, less than between lines
+CLUSTER_GAP = 9  # samples between the lines of one menu or paragraph
+COLUMN_GAP = 60  # samples; half of the widest gap between an item's name and its shortcut
+SHADED_DETAIL = 8  # of 255; flat areas of two encodings differ by less, those of dark themes more
+SHADED_SAMPLES = 6  # to a side; a smaller area is a tick, a letter or an underline
+SOLID_SHARE = 0.5  # of the samples; letters cover about a third of their line
+EDGE_SAMPLES = 24  # height of a straight edge; the letters of a text are lower
+PANEL_SAMPLES = 16  # least width of a panel; a scroll bar is narrower
+
+Mask = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+@dataclass(frozen=True)
+class PictureChanges:
+    """What differs between two pictures, beyond highlights.
+
+    Attributes:
+        regions: tight boxes, about one for each line of text.
+        panels: boxes of changes with straight edges, as of a menu, a dialog or a picture.
+        replaced: (rows, columns) of `ScreenPicture.detail`, set where content was replaced; None:
+            nowhere.
+    """
+
+    regions: tuple[PixelBox, ...] = ()
+    panels: tuple[PixelBox, ...] = ()
+    replaced: Mask | None = None
+
+    def places(self) -> "PictureChanges":
+        """The boxes alone, which take little memory."""
+        return PictureChanges(self.regions, self.panels)
+
+    def touch(self, box: PixelBox) -> bool:
+        """Whether anything in a box was replaced, apart from its rim."""
+        if self.replaced is None:
+            return False
+        across, down = (min(SHARED_RIM_PX, side / 6) for side in (box.width, box.height))
+        left, right = box.x + across, box.x + box.width - across
+        top, bottom = box.y + down, box.y + box.height - down
+        sides = [max(0, round(side / DETAIL_STEP)) for side in (top, bottom, left, right)]
+        inside = self.replaced[sides[0] : sides[1], sides[2] : sides[3]]
+        return bool(np.count_nonzero(inside) >= LEAST_SAMPLES)
+
+    def cover(self, x: float, y: float, *, between_columns: bool = False) -> bool:
+        """Whether a point lies on what was replaced, or between its lines.
+
+        `between_columns`: also between the names of a menu and the shortcuts right of them.
+        """
+        if self.replaced is None:
+            return False
+        if any(panel.contains(x, y) for panel in self.panels):
+            return True
+        column, row = int(x) // DETAIL_STEP, int(y) // DETAIL_STEP
+        gap = COLUMN_GAP if between_columns else CLUSTER_GAP
+        reach = 4 * gap
+        near = np.pad(self.replaced, reach)[row : row + 2 * reach, column : column + 2 * reach]
+        if not near.any():
+            return False
+        kernel = np.ones((2 * CLUSTER_GAP + 1, 2 * gap + 1), np.uint8)
+        return bool(cv2.morphologyEx(near, cv2.MORPH_CLOSE, kernel)[reach, reach])
+
+
+def picture_changes(
+    before: Luma,
+    after: Luma,
+    pointers: Sequence[Point],
+    flickering: Cells | None = None,
+    pointer_scale: float = 1.0,
+) -> PictureChanges:
+    """What differs between two pictures (`ScreenPicture.detail`) of one size.
+
+    A change is a highlight when each brightness of the one picture became one brightness of the
+    other: a selected row keeps its letters. Replaced content mixes them.
+
+    Args:
+        before: the earlier picture.
+        after: the later one.
+        pointers: around these the pointer's own picture does not count, video pixels.
+        flickering: cells of `BLOCK` pixels that never count; None: no such cells.
+        pointer_scale: video pixels for one pixel of a pointer's usual picture.
+    """
+    changed: Mask = (cv2.absdiff(before, after) > CHANGED_DETAIL).astype(np.uint8)
+    _leave_out_pointers(changed, pointers, pointer_scale)
+    _leave_out_flickering(changed, flickering)
+    if np.count_nonzero(changed) < LEAST_SAMPLES:
+        return PictureChanges()
+    replaced, panels = np.zeros_like(changed), []
+    for part, inside in _parts(changed, (CLUSTER_GAP, CLUSTER_GAP)):
+        content = _content(before[part], after[part], changed[part] * inside)
+        if not content.any():
+            continue
+        replaced[part] |= content
+        panel = _panel(changed[part] * inside, part)
+        if panel is not None:
+            panels.append(panel)
+    regions = tuple(_box(part) for part, _ in _parts(replaced, LINE_GAP))
+    return PictureChanges(regions, tuple(panels), replaced) if regions else PictureChanges()
+
+
+def shaded_areas(
+    before: Luma, after: Luma, pointers: Sequence[Point], pointer_scale: float = 1.0
+) -> list[PixelBox]:
+    """Boxes of the areas whose every sample changed, however little: a lit row, a dark menu.
+
+    Arguments as of `picture_changes`.
+    """
+    changed: Mask = (cv2.absdiff(before, after) >= SHADED_DETAIL).astype(np.uint8)
+    _leave_out_pointers(changed, pointers, pointer_scale)
+    square = np.ones((SHADED_SAMPLES, SHADED_SAMPLES), np.uint8)
+    solid = cv2.morphologyEx(changed, cv2.MORPH_OPEN, square)
+    return [_box(part) for part, _ in _parts(solid, (1, 1))]
+
+
+def _leave_out_pointers(changed: Mask, pointers: Sequence[Point], scale: float) -> None:
+    """Clear what the pointer's picture covers; most of it is right of and below its hot spot."""
+    before, after = round(BEFORE_POINTER_PX * scale), round(AFTER_POINTER_PX * scale)
+    for x, y in pointers:
+        left, top = (max(0, int(side) - before) // DETAIL_STEP for side in (x, y))
+        right, bottom = (max(0, int(side) + after) // DETAIL_STEP for side in (x, y))
+        changed[top:bottom, left:right] = 0
+
+
+def _leave_out_flickering(changed: Mask, flickering: Cells | None) -> None:
+    """Clear the cells that always change."""
+    if flickering is not None:
+        side = BLOCK // DETAIL_STEP
+        mask = np.kron(flickering, np.ones((side, side), bool))
+        rows, columns = (min(sizes) for sizes in zip(mask.shape, changed.shape, strict=True))
+        changed[:rows, :columns][mask[:rows, :columns]] = 0
+
+
+def _parts(mask: Mask, gap: tuple[int, int]) -> Iterator[tuple[tuple[slice, slice], Mask]]:
+    """Yield the connected parts of a mask, gaps bridged: where each is, and its samples there."""
+    across, down = gap
+    joined = cv2.dilate(mask, np.ones((2 * down + 1, 2 * across + 1), np.uint8))
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(joined, connectivity=8)
+    for label in range(1, count):
+        left, top, width, height, _ = stats[label].tolist()
+        whole = (slice(top, top + height), slice(left, left + width))
+        inside = (labels[whole] == label) & (mask[whole] > 0)
+        if np.count_nonzero(inside) < LEAST_SAMPLES:
+            continue
+        rows, columns = np.flatnonzero(inside.any(axis=1)), np.flatnonzero(inside.any(axis=0))
+        tight = (slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1))
+        part = tuple(
+            slice(side.start + near.start, side.start + near.stop)
+            for side, near in zip(whole, tight, strict=True)
+        )
+        yield (part[0], part[1]), inside[tight].astype(np.uint8)
+
+
+def _content(before: Luma, after: Luma, changed: Mask) -> Mask:
+    """The changed samples that no highlight explains, without a text cursor and a focus ring.
+
+    Only the changed part of the picture and what is next to it is looked at: text replaced on its
+    background has neighbours that stayed, a highlight leaves none but at its rim, where samples
+    are of both sides.
+    """
+    square = np.ones((3, 3), np.uint8)
+    near = cv2.dilate(changed, square)
+    near = cv2.erode(near, square, borderValue=0) > 0 if _is_solid(changed) else near > 0
+    unexplained = _unexplained(before, after, near) | _unexplained(after, before, near)
+    content: Mask = np.zeros_like(changed)
+    for part, inside in _parts((unexplained & (changed > 0)).astype(np.uint8), LINE_GAP):
+        height, width = inside.shape
+        thin = width <= CARET_SAMPLES < height or height == 1
+        if not (thin or _is_ring(inside)):
+            content[part] |= inside
+    return content
+
+
+def _is_solid(changed: Mask) -> bool:
+    """Whether most samples changed, as under a highlight; of replaced text, most stayed."""
+    return bool(np.count_nonzero(changed) >= SOLID_SHARE * changed.size)
+
+
+def _unexplained(source: Luma, result: Luma, near: Any) -> Any:
+    """Samples whose result is not that of most samples of their brightness in the source."""
+    steps = 256 >> LEVELS_SHIFT
+    old, new = source >> LEVELS_SHIFT, result >> LEVELS_SHIFT
+    pairs = old[near].astype(np.int64) * steps + new[near]
+    usual = np.bincount(pairs, minlength=steps * steps).reshape(steps, steps).argmax(axis=1)
+    middle = ((usual << LEVELS_SHIFT) + (1 << LEVELS_SHIFT) // 2).astype(np.int16)
+    return np.abs(result.astype(np.int16) - middle[old]) > CHANGED_DETAIL
+
+
+def _is_ring(inside: Mask) -> bool:
+    """Whether samples are only along the edges of their box, as those of a focus ring."""
+    height, width = inside.shape
+    if min(height, width) <= 2 * RING_SAMPLES:
+        return False
+    middle = inside[RING_SAMPLES:-RING_SAMPLES, RING_SAMPLES:-RING_SAMPLES]
+    return bool(np.count_nonzero(middle) < LEAST_SAMPLES)
+
+
+def _panel(changed: Mask, part: tuple[slice, slice]) -> PixelBox | None:
+    """The box of the straight upright edges in a change; None without two of them."""
+    if changed.shape[0] < EDGE_SAMPLES or changed.shape[1] < PANEL_SAMPLES:
+        return None
+    upright = cv2.morphologyEx(changed, cv2.MORPH_OPEN, np.ones((EDGE_SAMPLES, 1), np.uint8))
+    columns = np.flatnonzero(upright.any(axis=0))
+    if not len(columns) or columns[-1] - columns[0] + 1 < PANEL_SAMPLES:
+        return None
+    rows = np.flatnonzero(upright.any(axis=1))
+    top, left = part[0].start + rows[0], part[1].start + columns[0]
+    bottom, right = part[0].start + rows[-1] + 1, part[1].start + columns[-1] + 1
+    return _box((slice(top, bottom), slice(left, right)))
+
+
+def _box(part: tuple[slice, slice]) -> PixelBox:
+    """Samples as video pixels."""
+    rows, columns = part
+    step = DETAIL_STEP
+    left, top = int(columns.start) * step, int(rows.start) * step
+    return PixelBox(left, top, int(columns.stop) * step - left, int(rows.stop) * step - top)

@@ -1,0 +1,239 @@
+"""Whether the tree of a step agrees with its screenshot: what changed since the scan, and where.
+
+The content of a text field, a tick or a slider's place is not in a tree, so that their change is no
+difference. A new label, a menu, a dialog and a list scrolled otherwise are one.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+
+from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
+from demo_pipeline.observation.frames.evidence import (
+    ChangedBox,
+    ChangesEvidence,
+    SinceScanEvidence,
+)
+from demo_pipeline.observation.trees.raw_tree import Boxes
+from demo_pipeline.observation.trees.step_tree import StepTree
+
+OWN_CONTENT = frozenset(
+    {
+        *("textfield", "textarea", "combobox", "checkbox", "radiobutton"),
+        *("slider", "scrollbar", "progressbar", "image", "icon"),
+    }
+)
+WINDOWS = frozenset({"window", "dialog"})
+TEXT_INPUTS = frozenset({"textfield", "textarea"})
+_SHOWS_NO_NAME = OWN_CONTENT | {
+    *("desktop", "window", "dialog", "panel", "unknown", "toolbar", "menubar", "separator"),
+    *("listbox", "treeview", "table", "tabpanel", "statusbar", "taskbar"),
+}
+FOCUS_RIM_PX = 8  # pixels around a field that its focus ring covers
+LARGE_INPUT_SHARE = 0.05  # of the picture; in a larger text area a menu has room
+POPUP_PX = 48  # pixels to a side; a menu is larger, a text cursor or a few letters smaller
+COVERED_SHARE = 0.5  # of the lower one's height; neighbouring lines overlap less
+COVERED_PX = 6  # pixels across; a changed neighbour reaches less far into a label
+PRESSED_MS = 300  # milliseconds for which an element still looks pressed
+
+
+class Agreement(StrEnum):
+    """`tree_agreement` of a step: its tree says what its screenshot shows; `unknown`: unchecked."""
+
+    AGREES = "agrees"
+    DIFFERS = "differs"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class Doings:
+    """What the person did between a scan and an action.
+
+    Attributes:
+        edited: whether keys, a scroll or a drag may have changed the content of a text area.
+        pressed: where a button was pressed just before, event space; None: not just before.
+    """
+
+    edited: bool = True
+    pressed: tuple[float, float] | None = None
+
+
+def doings_before(action: Action, earlier: Sequence[Action], scan_begin_ms: float) -> Doings:
+    """What the person did from a scan's beginning to an action; `earlier`: actions before it."""
+    edits = {"type", "hotkey", "scroll", "drag"}
+    edited = any(other.action_type in edits and other.end_ms >= scan_begin_ms for other in earlier)
+    last = next((other for other in reversed(earlier) if other.action_type != "pause"), None)
+    if (
+        last is None
+        or last.action_type not in POINTER_TYPES
+        or action.press_ms - last.end_ms > PRESSED_MS
+        or last.x is None
+        or last.y is None
+    ):
+        return Doings(edited)
+    return Doings(edited, (last.x, last.y))
+
+
+def tree_agreement(
+    tree: StepTree,
+    since: SinceScanEvidence | None,
+    doings: Doings,
+    previous: Callable[[], StepTree | None],
+) -> Agreement:
+    """Whether a tree agrees with the screenshot.
+
+    A scan takes time. When the screen was that of the screenshot only as it began, or only as it
+    ended, the tree itself tells what it saw: whether it has anything there that the scan before
+    does not have.
+
+    Args:
+        tree: of the step.
+        since: what changed between its scan and the screenshot; None: not compared.
+        doings: of the person in that time.
+        previous: gives the tree of the scan before; None without one.
+    """
+    if not tree.says_something or since is None or since.began is None:
+        return Agreement.UNKNOWN
+    compared = _Compared(tree, doings)
+    began, ended = since.began, since.began if since.ended is None else since.ended
+    at_begin, at_end = list(compared.differences(began)), list(compared.differences(ended))
+    if bool(at_begin) == bool(at_end):
+        return Agreement.DIFFERS if at_begin else Agreement.AGREES
+    news = _has_news(tree, previous(), at_begin or at_end)
+    return Agreement.AGREES if news == bool(at_begin) else Agreement.DIFFERS
+
+
+def _has_news(tree: StepTree, previous: StepTree | None, places: Sequence[ChangedBox]) -> bool:
+    """Whether a tree has other elements in some places than the tree of the scan before."""
+    if previous is None:
+        return False
+    return _elements_in(tree, places) != _elements_in(previous, places)
+
+
+def _elements_in(tree: StepTree, places: Sequence[ChangedBox]) -> set[tuple[object, ...]]:
+    boxes, areas = _video_boxes(tree), np.array(places, float).reshape(-1, 4)
+    touched = np.zeros(len(boxes), bool)
+    for area in areas:
+        width, height = _shared(boxes, area)
+        touched |= (width > 0) & (height > 0)
+    return {
+        (tree.role_at(node), tree.raws[node].name, *boxes[node].round().tolist())
+        for node in np.flatnonzero(touched).tolist()
+        if "hidden" not in tree.states_at(node)
+    }
+
+
+class _Compared:
+    """The boxes of a tree's elements on the video, by what a change there means."""
+
+    def __init__(self, tree: StepTree, doings: Doings) -> None:
+        boxes = _video_boxes(tree)
+        shown = [
+            node
+            for node in range(len(tree))
+            if boxes[node, 2] * boxes[node, 3] > 0 and "hidden" not in tree.states_at(node)
+        ]
+        limit = LARGE_INPUT_SHARE * tree.canvas.video_width * tree.canvas.video_height
+        own = [node for node in shown if tree.role_at(node) in OWN_CONTENT]
+        large = [
+            node
+            for node in own
+            if tree.role_at(node) in TEXT_INPUTS and boxes[node, 2] * boxes[node, 3] > limit
+        ]
+        named = [
+            node
+            for node in shown
+            if tree.raws[node].name and tree.role_at(node) not in _SHOWS_NO_NAME
+        ]
+        self._own = boxes[sorted(set(own) - set(large))]
+        self._large_inputs = boxes[large]
+        self._named = boxes[named]
+        self._windows = boxes[[node for node in shown if tree.role_at(node) in WINDOWS]]
+        self._pressed = boxes[_at_point(tree, named, doings)]
+        self._edited = doings.edited
+
+    def differences(self, changes: ChangesEvidence) -> Iterator[ChangedBox]:
+        """Yield the changes that contradict the tree."""
+        for panel in changes.panels:
+            if not _inside_any(panel, self._own) and not _inside_any(panel, self._pressed):
+                yield panel
+        unread, unknown = [], []
+        for region in changes.regions:
+            if _inside_any(region, self._own) or _inside_any(region, self._pressed):
+                continue
+            if self._covers_name(region):
+                yield region
+            elif _inside_any(region, self._large_inputs):
+                unread.append(region)
+            elif _inside_any(region, self._windows):
+                unknown.append(region)
+        if not self._edited:
+            yield from _popup(unread)
+        yield from _popup(unknown)
+
+    def _covers_name(self, region: ChangedBox) -> bool:
+        """Whether a change covers the text of a named element, and not just touches its box."""
+        width, height = _shared(self._named, np.array(region, float))
+        least = COVERED_SHARE * np.minimum(self._named[:, 3], region[3])
+        return bool(((height >= least) & (width >= COVERED_PX)).any())
+
+
+def _at_point(tree: StepTree, nodes: Sequence[int], doings: Doings) -> list[int]:
+    """The nodes that were pressed just before."""
+    if doings.pressed is None:
+        return []
+    x, y = doings.pressed
+    return [
+        node
+        for node in nodes
+        if (box := tree.box(node)) is not None
+        and box[0] <= x < box[0] + box[2]
+        and box[1] <= y < box[1] + box[3]
+    ]
+
+
+def _video_boxes(tree: StepTree) -> Boxes:
+    """(nodes, 4) x, y, width, height in video pixels; zeros without a usable box."""
+    canvas = tree.canvas
+    across, down = canvas.event_scale * canvas.stretch, canvas.event_scale
+    scaled = tree.boxes * (across, down, across, down) + (canvas.left, canvas.top, 0, 0)
+    boxes: Boxes = np.nan_to_num(scaled)
+    return boxes
+
+
+def _shared(boxes: Boxes, region: Boxes) -> tuple[Boxes, Boxes]:
+    """Width and height of what each box shares with a region; not positive: nothing."""
+    first, last = np.maximum(boxes[:, :2], region[:2]), boxes[:, :2] + boxes[:, 2:]
+    size = np.minimum(last, region[:2] + region[2:]) - first
+    return size[:, 0], size[:, 1]
+
+
+def _inside_any(region: ChangedBox, boxes: Boxes) -> bool:
+    """Whether a region is inside one of the boxes or on its rim."""
+    x, y, width, height = region
+    left, top, right, bottom = boxes[:, 0], boxes[:, 1], boxes[:, 2], boxes[:, 3]
+    within = (left - FOCUS_RIM_PX <= x) & (x + width <= left + right + FOCUS_RIM_PX)
+    within &= (top - FOCUS_RIM_PX <= y) & (y + height <= top + bottom + FOCUS_RIM_PX)
+    return bool(within.any())
+
+
+def _popup(regions: Sequence[ChangedBox]) -> Sequence[ChangedBox]:
+    """The lines of text below each other that cover as much as a menu does; else nothing."""
+    stack: list[ChangedBox] = []
+    for region in sorted(regions, key=lambda region: region[1]):
+        if stack and not _follows(stack[-1], region):
+            stack = []
+        stack.append(region)
+        boxes = np.array(stack, float)
+        extent = (boxes[:, :2] + boxes[:, 2:]).max(axis=0) - boxes[:, :2].min(axis=0)
+        if len(stack) > 1 and (extent >= POPUP_PX).all():
+            return stack
+    return ()
+
+
+def _follows(above: ChangedBox, below: ChangedBox) -> bool:
+    """Whether a line of text is the next one of the same menu: below it, and near."""
+    gap = below[1] - above[1] - above[3]
+    return gap <= POPUP_PX and below[0] < above[0] + above[2] and above[0] < below[0] + below[2]

@@ -1,0 +1,133 @@
+"""What counts as replaced between two pictures of the screen, on small made ones."""
+
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+
+from demo_pipeline.observation.frames.picture_changes import (
+    PictureChanges,
+    picture_changes,
+    shaded_areas,
+)
+from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
+from demo_pipeline.observation.frames.screen_picture import DETAIL_STEP
+
+BUTTON = PixelBox(200, 200, 160, 40)
+
+
+class Screen:
+    """A page of 800x600 with two buttons, painted with OpenCV."""
+
+    def __init__(self, paper: int = 255, ink: int = 20) -> None:
+        self.picture = np.full((600, 800), paper, np.uint8)
+        self.paper, self.ink = paper, ink
+        self.button("Save", BUTTON)
+        self.button("Cancel", PixelBox(400, 200, 160, 40))
+
+    def button(self, text: str, box: PixelBox, fill: int | None = None) -> "Screen":
+        self.fill(box, (240 if self.paper > 128 else 40) if fill is None else fill)
+        return self.write(text, box.x + 20, box.y + 28)
+
+    def fill(self, box: PixelBox, level: int) -> "Screen":
+        left, top = int(box.x), int(box.y)
+        self.picture[top : top + int(box.height), left : left + int(box.width)] = level
+        return self
+
+    def write(self, text: str, x: float, y: float, ink: int | None = None) -> "Screen":
+        place, level = (int(x), int(y)), self.ink if ink is None else ink
+        font = cv2.FONT_HERSHEY_SIMPLEX
+        cv2.putText(self.picture, text, place, font, 0.6, level, 1, cv2.LINE_AA)
+        return self
+
+    def highlight(self, box: PixelBox, paper: int, ink: int) -> "Screen":
+        """Other colours for the same letters, as of a selected row."""
+        left, top = int(box.x), int(box.y)
+        part = self.picture[top : top + int(box.height), left : left + int(box.width)]
+        share = (part.astype(float) - self.ink) / (240 - self.ink)
+        part[:] = np.clip(ink + share * (paper - ink), 0, 255).astype(np.uint8)
+        return self
+
+    def menu(self, x: int, y: int, *, edge: bool = True) -> "Screen":
+        self.fill(PixelBox(x, y, 180, 130), self.paper)
+        if edge:
+            cv2.rectangle(self.picture, (x, y), (x + 179, y + 129), 90, 2)
+        for line, text in enumerate(("Open", "Copy", "Rename", "Delete")):
+            self.write(text, x + 16, y + 26 + 30 * line)
+        return self
+
+    @property
+    def detail(self) -> Any:
+        height, width = self.picture.shape
+        size = (width // DETAIL_STEP, height // DETAIL_STEP)
+        return cv2.resize(self.picture, size, interpolation=cv2.INTER_AREA)
+
+
+def between(after: Screen, *pointers: Point, before: Screen | None = None) -> PictureChanges:
+    return picture_changes((before or Screen()).detail, after.detail, pointers)
+
+
+def test_replaced_text_is_more_than_a_highlight() -> None:
+    changes = between(Screen().button("Open", BUTTON))
+    assert changes.touch(BUTTON)
+    assert not changes.touch(PixelBox(400, 200, 160, 40))
+
+
+@pytest.mark.parametrize(
+    "colours",
+    [
+        pytest.param((180, 20), id="hover"),
+        pytest.param((120, 250), id="selected, light letters on dark"),
+        pytest.param((250, 120), id="disabled"),
+    ],
+)
+def test_other_colours_for_the_same_letters_replace_nothing(colours: tuple[int, int]) -> None:
+    assert between(Screen().highlight(BUTTON, *colours)) == PictureChanges()
+
+
+def test_a_focus_ring_and_a_text_cursor_replace_nothing() -> None:
+    ringed = Screen()
+    cv2.rectangle(ringed.picture, (200, 200), (359, 239), 60, 3)
+    assert not between(ringed).touch(BUTTON)
+    caret = Screen().fill(PixelBox(300, 208, 2, 24), 0)
+    assert not between(caret).touch(BUTTON)
+
+
+def test_the_pointer_itself_replaces_nothing() -> None:
+    arrow = Screen().write("A", 300, 236)
+    assert between(arrow).touch(BUTTON)
+    assert between(arrow, (300.0, 222.0)) == PictureChanges()
+
+
+def test_a_menu_covers_what_is_between_its_lines_and_is_a_panel() -> None:
+    opened = between(Screen().menu(240, 180))
+    assert opened.cover(250.0, 228.0)
+    assert opened.panels
+    far = PixelBox(600, 500, 80, 40)
+    assert not opened.touch(far)
+    assert not opened.cover(640.0, 520.0)
+
+
+def test_the_edges_of_typed_text_are_too_low_for_a_panel() -> None:
+    typed = Screen()
+    for line in range(8):
+        typed.write("Some lines of text in a page", 100, 320 + 22 * line)
+    changes = between(typed)
+    assert changes.regions
+    assert not changes.panels
+
+
+def test_lines_of_text_are_regions_of_their_own() -> None:
+    changes = between(Screen().write("first", 100, 400).write("second line", 100, 440))
+    assert [round(box.y / 40) for box in changes.regions] == [10, 11]
+
+
+def test_a_dark_menu_without_an_edge_is_seen_by_its_shade() -> None:
+    """Its contrast with the page is less than that of letters."""
+    before, after = Screen(paper=26, ink=220), Screen(paper=26, ink=220)
+    after.fill(PixelBox(300, 300, 200, 120), 38)
+    assert between(after, before=before) == PictureChanges()
+    (area,) = shaded_areas(before.detail, after.detail, [])
+    assert max(abs(area.x - 300), abs(area.y - 300), abs(area.width - 200)) <= DETAIL_STEP
+    assert shaded_areas(before.detail, before.detail + 4, []) == []

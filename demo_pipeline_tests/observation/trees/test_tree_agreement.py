@@ -1,0 +1,96 @@
+"""Whether a tree says what the screenshot shows, from what changed since its scan."""
+
+from typing import Any
+
+import pytest
+
+from demo_pipeline.observation.frames.evidence import (
+    ChangedBox,
+    ChangesEvidence,
+    SinceScanEvidence,
+)
+from demo_pipeline.observation.trees.step_tree import StepTree
+from demo_pipeline.observation.trees.tree_agreement import Doings, tree_agreement
+from demo_pipeline_tests.observation.nodes import mapped, node
+
+LABEL, FIELD, NOTES = (120, 120, 200, 20), (120, 160, 300, 30), (100, 300, 800, 500)
+CHECK, BUTTON = (120, 210, 120, 20), (500, 160, 100, 30)
+EDITED = Doings()
+MENU_LINES = ((700, 400, 90, 14), (700, 430, 60, 14), (700, 460, 110, 14))
+
+
+def window(*more: Any) -> StepTree:
+    parts = [
+        node("Text", LABEL, name="Nothing found yet"),
+        node("Edit", FIELD, name="Search"),
+        node("CheckBox", CHECK, name="Gift wrap"),
+        node("Button", BUTTON, name="Find"),
+        node("Edit", NOTES, name="Notes"),
+    ]
+    return mapped([node("Window", (100, 100, 900, 800), *parts, *more, name="Shop")])
+
+
+def agreement(
+    *regions: ChangedBox,
+    panels: tuple[ChangedBox, ...] = (),
+    ended: tuple[ChangedBox, ...] | None = None,
+    doings: Doings = EDITED,
+    tree: StepTree | None = None,
+    previous: StepTree | None = None,
+) -> str:
+    began = ChangesEvidence(regions=regions, panels=panels)
+    last = began if ended is None else ChangesEvidence(regions=ended)
+    since = SinceScanEvidence(action_index=0, scan_event=1, began=began, ended=last)
+    return tree_agreement(window() if tree is None else tree, since, doings, lambda: previous)
+
+
+def test_an_unchanged_screen_agrees() -> None:
+    assert agreement() == "agrees"
+
+
+@pytest.mark.parametrize(
+    ("region", "said"),
+    [
+        pytest.param((122, 122, 150, 16), "differs", id="another label"),
+        pytest.param((124, 166, 80, 16), "agrees", id="typed into a field"),
+        pytest.param((114, 154, 312, 42), "agrees", id="the field's focus ring"),
+        pytest.param((120, 212, 14, 14), "agrees", id="a tick"),
+        pytest.param((122, 104, 150, 19), "agrees", id="just above the label"),
+    ],
+)
+def test_what_a_tree_says_decides_what_is_a_difference(region: ChangedBox, said: str) -> None:
+    assert agreement(region) == said
+
+
+def test_a_dialog_or_a_menu_that_the_tree_lacks_differs() -> None:
+    assert agreement(panels=((400, 350, 300, 200),)) == "differs"
+    assert agreement((950, 250, 40, 14), (950, 275, 45, 14), (950, 300, 48, 14)) == "differs"
+
+
+def test_a_menu_over_a_text_area_differs_unless_the_person_typed_there() -> None:
+    assert agreement(*MENU_LINES, doings=Doings(edited=False)) == "differs"
+    assert agreement(*MENU_LINES, doings=Doings(edited=True)) == "agrees"
+    assert agreement((700, 400, 6, 20), doings=Doings(edited=False)) == "agrees"
+
+
+def test_the_button_that_was_just_pressed_still_looks_pressed() -> None:
+    pressed = Doings(pressed=(520.0, 170.0))
+    assert agreement((520, 165, 60, 16)) == "differs"
+    assert agreement((520, 165, 60, 16), panels=((500, 160, 100, 30),), doings=pressed) == "agrees"
+
+
+def test_a_scan_during_which_a_menu_opened_agrees_only_when_it_has_the_menu() -> None:
+    """The screen was that of the screenshot only when the scan ended."""
+    item = node("MenuItem", (100, 100, 250, 60), name="Save as")
+    opened = (122, 122, 150, 16)
+    assert agreement(opened, ended=(), previous=window()) == "differs"
+    assert agreement(opened, ended=(), tree=window(item), previous=window()) == "agrees"
+    assert agreement(ended=(opened,), previous=window()) == "agrees"
+    assert agreement(ended=(opened,), tree=window(item), previous=window()) == "differs"
+
+
+def test_nothing_is_said_without_a_comparison_or_a_tree() -> None:
+    since = SinceScanEvidence(action_index=0, scan_event=1, began=None, ended=ChangesEvidence())
+    assert tree_agreement(window(), since, Doings(), lambda: None) == "unknown"
+    assert tree_agreement(window(), None, Doings(), lambda: None) == "unknown"
+    assert agreement(tree=mapped([])) == "unknown"

@@ -265,13 +265,14 @@ def _is_highlight(area: PixelBox, element: PixelBox) -> bool:
         area.y + area.height - element.y - element.height,
     )
     large = area.width * area.height * HIGHLIGHT_PARTS > element.width * element.height
-    return large and max(beyond) <= BEYOND_PX
+    return bool(large and max(beyond) <= BEYOND_PX)
 
 
 def _share(element: PixelBox, shown: ScreenPicture) -> float:
     """The share of the picture that an element covers."""
     rows, columns = shown.detail.shape
-    return element.width * element.height / (int(rows) * int(columns) * DETAIL_STEP**2)
+    height, width = int(rows) * DETAIL_STEP, int(columns) * DETAIL_STEP
+    return float(element.width * element.height / (height * width))
 
 
 def _distance(box: PixelBox, x: float, y: float) -> float:

@@ -237,7 +237,7 @@ class ScanComparison:
     def _scale(self, shown: ScreenPicture) -> float:
         """Video pixels for one pixel of a pointer's usual picture."""
         canvas = self._pointer.screen.at(self._pointer.clock.event_time(shown.time)).canvas
-        height = shown.detail.shape[0] * DETAIL_STEP
+        height = float(shown.detail.shape[0] * DETAIL_STEP)
         return max(1.0, height / USUAL_HEIGHT, canvas.event_scale if canvas else 1.0)
 
     def result(self) -> ScanComparisons:
@@ -272,7 +272,7 @@ def _share(element: PixelBox, shown: ScreenPicture) -> float:
     """The share of the picture that an element covers."""
     rows, columns = shown.detail.shape
     height, width = int(rows) * DETAIL_STEP, int(columns) * DETAIL_STEP
-    return float(element.width * element.height / (height * width))
+    return element.width * element.height / (height * width)
 
 
 def _distance(box: PixelBox, x: float, y: float) -> float:

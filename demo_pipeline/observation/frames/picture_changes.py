@@ -150,14 +150,18 @@ def _leave_out_flickering(changed: Mask, flickering: Cells | None) -> None:
     """Clear the cells that always change."""
     if flickering is not None:
         side = BLOCK // DETAIL_STEP
-        mask = np.kron(flickering, np.ones((side, side), bool))
-        rows, columns = (min(sizes) for sizes in zip(mask.shape, changed.shape, strict=True))
-        changed[:rows, :columns][mask[:rows, :columns]] = 0
+        for row, column in np.argwhere(flickering).tolist():
+            top, left = row * side, column * side
+            changed[top : top + side, left : left + side] = 0
 
 
 def _parts(mask: Mask, gap: tuple[int, int]) -> Iterator[tuple[tuple[slice, slice], Mask]]:
     """Yield the connected parts of a mask, gaps bridged: where each is, and its samples there."""
     across, down = gap
+    first_column, first_row, columns_across, rows_down = cv2.boundingRect(mask)
+    if not rows_down:
+        return
+    mask = mask[first_row : first_row + rows_down, first_column : first_column + columns_across]
     joined = cv2.dilate(mask, np.ones((2 * down + 1, 2 * across + 1), np.uint8))
     count, labels, stats, _ = cv2.connectedComponentsWithStats(joined, connectivity=8)
     for label in range(1, count):
@@ -169,8 +173,8 @@ def _parts(mask: Mask, gap: tuple[int, int]) -> Iterator[tuple[tuple[slice, slic
         rows, columns = np.flatnonzero(inside.any(axis=1)), np.flatnonzero(inside.any(axis=0))
         tight = (slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1))
         part = tuple(
-            slice(side.start + near.start, side.start + near.stop)
-            for side, near in zip(whole, tight, strict=True)
+            slice(first + side.start + near.start, first + side.start + near.stop)
+            for first, side, near in zip((first_row, first_column), whole, tight, strict=True)
         )
         yield (part[0], part[1]), inside[tight].astype(np.uint8)
 

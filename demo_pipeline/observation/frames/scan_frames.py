@@ -237,8 +237,8 @@ class ScanComparison:
     def _scale(self, shown: ScreenPicture) -> float:
         """Video pixels for one pixel of a pointer's usual picture."""
         canvas = self._pointer.screen.at(self._pointer.clock.event_time(shown.time)).canvas
-        height = shown.detail.shape[0] * DETAIL_STEP
-        return max(1.0, float(height / USUAL_HEIGHT), canvas.event_scale if canvas else 1.0)
+        height = float(shown.detail.shape[0] * DETAIL_STEP)
+        return max(1.0, height / USUAL_HEIGHT, canvas.event_scale if canvas else 1.0)
 
     def result(self) -> ScanComparisons:
         """What was found."""
@@ -265,13 +265,14 @@ def _is_highlight(area: PixelBox, element: PixelBox) -> bool:
         area.y + area.height - element.y - element.height,
     )
     large = area.width * area.height * HIGHLIGHT_PARTS > element.width * element.height
-    return large and max(beyond) <= BEYOND_PX
+    return bool(large and max(beyond) <= BEYOND_PX)
 
 
 def _share(element: PixelBox, shown: ScreenPicture) -> float:
     """The share of the picture that an element covers."""
     rows, columns = shown.detail.shape
-    return element.width * element.height / (int(rows) * int(columns) * DETAIL_STEP**2)
+    height, width = int(rows) * DETAIL_STEP, int(columns) * DETAIL_STEP
+    return element.width * element.height / (height * width)
 
 
 def _distance(box: PixelBox, x: float, y: float) -> float:

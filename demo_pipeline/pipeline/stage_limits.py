@@ -9,8 +9,9 @@ import math
 import os
 import resource
 import threading
+import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from demo_pipeline.common.process_usage import cpu_time, resident_bytes
@@ -23,6 +24,7 @@ _AGAIN = 1.0  # seconds from one attempt to stop a stage to the next
 _PATIENCE = 10.0  # seconds that a stage has to stop; then its process ends
 _FAR_ABOVE = 1.5  # times the limit of memory: the process ends at once, before the machine suffers
 _GB = 2**30
+_ROUNDS = 100  # a pending error is raised in the first
 
 
 class ExceededLimitError(TransientError):
@@ -94,7 +96,8 @@ class _Watch:
         """Stop looking; afterwards nothing is raised in the stage's thread any more."""
         self._ended.set()
         self._thread.join()
-        _raise_in(self._stage, None)
+        if self.reason is not None:
+            _take_pending_stop()
 
     def _look(self) -> None:
         """Look until the stage ends; stop it when it exceeds a limit."""
@@ -161,7 +164,17 @@ def _killed_after(seconds: float) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_CPU, (before, most))
 
 
-def _raise_in(thread: int, error: type[BaseException] | None) -> None:
-    """Have a thread raise an error soon; None takes back one that it has not raised yet."""
-    value = ctypes.py_object(error) if error is not None else None
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), value)
+def _raise_in(thread: int, error: type[BaseException]) -> None:
+    """Have a thread raise an error soon."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
+
+
+def _take_pending_stop() -> None:
+    """Catch a stop that this thread was asked for and has not raised yet.
+
+    Taking the request back instead would leave Python 3.11 looking for it for ever: under a tracer
+    it never goes on.
+    """
+    with suppress(_StageStop):
+        for _ in range(_ROUNDS):
+            time.sleep(0)

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 
 import dagster as dg
@@ -25,6 +26,7 @@ QUICK_DISCOVERY = {
     "DEMO_PIPELINE_DISCOVERY__INTERVAL_SECONDS": "2",
 }
 """Settings with which a daemon looks for uploads often enough for a test."""
+_TABLE = "quarantine_table"  # the daemon's alone: the undisturbed command line writes none
 _QUIET = 8.0  # seconds without an open run: several ticks of the sensors
 
 
@@ -51,12 +53,13 @@ def beside_daemon(scene: Scene, place: Place, *, at_work: bool) -> Tally:
             tally.happened += 1
             ended = run_command(place, *RUN_ALL)
             wait_for(daemon, _drained(scene, place, instance), "the end of all runs", PATIENCE)
+    workspace_of(place).store.remove(_TABLE)
     if ended.code != 0:
         tally.torn.append(f"{place.folder.name}: exit code {ended.code}: {ended.output[-800:]}")
     examine(scene, place, tally, ended)
     lines = shown_tracebacks((home / LOG).read_text(encoding="utf-8", errors="replace"))
     tally.torn += [f"{place.folder.name}, daemon: {line}" for line in lines]
-    finish(scene, place, tally)
+    finish(replace(scene, files=scene.files + 1), place, tally)  # the lock of that table
     return tally
 
 
@@ -65,7 +68,8 @@ def _drained(scene: Scene, place: Place, instance: dg.DagsterInstance) -> Callab
     workspace, open_at = workspace_of(place), [time.monotonic()]
 
     def drained() -> bool:
-        if not all(run.ended for run in runs_of(instance)) or differing(workspace, scene.after):
+        ended = all(run.ended for run in runs_of(instance))
+        if not ended or differing(workspace, scene.after) != [f"{_TABLE} differs"]:
             open_at[0] = time.monotonic()
         return time.monotonic() - open_at[0] > _QUIET
 

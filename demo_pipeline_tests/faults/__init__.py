@@ -17,6 +17,7 @@ disturbance. Checked are:
 `injection.py` counts the calls of a process that change files, and kills the process or fails the
 calls; `commands.py` runs the command line in forked processes, so that a case does not pay for the
 imports (with `--spawn`: in processes of its own); `states.py` compares; `scenarios.py` has the
-cases on a disk, `network.py` those behind `proxy.py`, `bad_uploads.py` 60 bad uploads beside good
-ones. What SQLite and Arrow write in C is not counted: kills at random moments cover it.
+cases on a disk, `daemon.py` those beside the daemon, `network.py` those behind `proxy.py`,
+`bad_uploads.py` 60 bad uploads beside good ones. What SQLite and Arrow write in C is not counted:
+kills at random moments cover it.
 """

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from demo_pipeline_tests.faults import scenarios
 from demo_pipeline_tests.faults.commands import ROOT, preload
+from demo_pipeline_tests.faults.daemon import daemon_cases
 from demo_pipeline_tests.faults.network import network_tallies
 from demo_pipeline_tests.faults.scenarios import Case, Scene, Tally
 
@@ -26,6 +27,7 @@ def main() -> int:
     parser.add_argument("--failing", type=int, default=42, help="runs with failing calls")
     parser.add_argument("--clock", type=int, default=6, help="runs with jumps of the clock")
     parser.add_argument("--company", type=int, default=4, help="runs with other commands")
+    parser.add_argument("--daemon", type=int, default=2, help="runs beside the daemon")
     parser.add_argument("--network", type=int, default=8, help="plans of faults before S3")
     parser.add_argument("--jobs", type=int, default=2, help="cases at once")
     parser.add_argument("--seed", type=int, default=1)
@@ -50,6 +52,7 @@ def _suite(folder: Path, chosen: argparse.Namespace) -> int:
         "failing calls": scenarios.failing_cases(scene, chosen.failing, seed),
         "clock jumps": scenarios.clock_cases(scene, chosen.clock, seed),
         "several commands": scenarios.company_cases(chosen.company),
+        "command and daemon": daemon_cases(chosen.daemon),
     }
     tallies = {
         name: _run_all(scene, folder, name, cases, chosen.jobs) for name, cases in kinds.items()

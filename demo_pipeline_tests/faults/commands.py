@@ -1,5 +1,6 @@
 """The command line in a process of its own: forked from this one, or started like by a person."""
 
+import importlib
 import multiprocessing
 import os
 import signal
@@ -156,3 +157,5 @@ def _prepare(disturbance: Disturbance | None) -> None:
 
 def preload() -> None:
     """Import what the command line and its workers need, before the first fork."""
+    for name in ("demo_pipeline.cli.app", "demo_pipeline.defs.local_jobs", "s3fs"):
+        importlib.import_module(name)

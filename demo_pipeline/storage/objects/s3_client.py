@@ -8,6 +8,7 @@ quotes neither the server nor the environment. Credentials and endpoint come fro
 import os
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from botocore.exceptions import BotoCoreError
@@ -21,6 +22,7 @@ _CHUNK = 2**20  # bytes
 # A malformed endpoint is a ValueError; other failures are errors of botocore or the system.
 _FAILURES = (OSError, BotoCoreError, ValueError, *S3_RETRYABLE_ERRORS)
 _CODE = re.compile(r"[A-Za-z0-9.]{1,64}")
+_inherited: list[Any] = []  # sessions that this process got from its parent by a fork
 _REMEDIES = {
     "NoSuchBucket": "the bucket does not exist; create it or correct the URL",
     "AccessDenied": "access denied; check the policy of the bucket and the credentials",
@@ -123,4 +125,17 @@ def _connect() -> Any:
         },
     )
     system.retries = 1
+    system.close_session = partial(_close_session, os.getpid())
     return system
+
+
+def _close_session(process: int, loop: Any, session: Any) -> None:
+    """Close the connections of a file system that is not used any more.
+
+    A forked child shares the sockets and the event loop of its parent: it must not touch them, and
+    an attempt of s3fs ends with a traceback. So it keeps them until it ends.
+    """
+    if process == os.getpid():
+        S3FileSystem.close_session(loop, session)
+    else:
+        _inherited.append(session)

@@ -1,14 +1,18 @@
 """Downloads from S3 and from folders: one unchanged object, complete, or no file at all."""
 
+import asyncio
+import gc
 import hashlib
 import os
 import traceback
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, BinaryIO
 
 import pytest
+from fsspec.asyn import get_loop, sync
 
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.objects.folder_objects import FolderObjects
@@ -164,6 +168,31 @@ def test_a_forked_process_connects_again(moto_url: str) -> None:
         os._exit(0 if read and read[0] == b"bytes" else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert objects.head(KEY) is not None
+
+
+def test_a_forked_process_leaves_the_connections_of_its_parent_alone(seaweedfs_url: str) -> None:
+    """Closing them in the child's event loop would end with a traceback.
+
+    The server keeps connections open; moto does not.
+    """
+    inherited = [S3Objects(seaweedfs_url)]
+    inherited[0].put(KEY, b"bytes")
+    child = os.fork()
+    if child == 0:
+        own, failures = S3Objects(seaweedfs_url), []
+        own.head(KEY)
+        loop = get_loop()
+        loop.set_exception_handler(lambda _, context: failures.append(context))
+
+        async def collect() -> None:
+            inherited.clear()
+            gc.collect()
+
+        for work in (collect, partial(asyncio.sleep, 0.2), collect):
+            sync(loop, work)
+        os._exit(len(failures))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert inherited[0].head(KEY) is not None
 
 
 def test_what_is_put_arrives_with_its_md5(moto_url: str) -> None:

@@ -1,0 +1,76 @@
+"""The daemon and the command line at work together, on one Dagster home and one store."""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+import dagster as dg
+
+from demo_pipeline_tests.defs.daemon import LOG, dagster_process, runs_of, wait_for
+from demo_pipeline_tests.faults.commands import PATIENCE, Place, run_command
+from demo_pipeline_tests.faults.scenarios import (
+    RUN_ALL,
+    Case,
+    Scene,
+    Tally,
+    examine,
+    finish,
+    workspace_of,
+)
+from demo_pipeline_tests.faults.states import differing, shown_tracebacks
+
+DAEMON = ("dagster-daemon", "run", "-w", "workspace.yaml")
+QUICK_DISCOVERY = {
+    "DEMO_PIPELINE_DISCOVERY__STABLE_SECONDS": "0",
+    "DEMO_PIPELINE_DISCOVERY__INTERVAL_SECONDS": "2",
+}
+"""Settings with which a daemon looks for uploads often enough for a test."""
+_TABLE = "quarantine_table"  # the daemon's alone: the undisturbed command line writes none
+_QUIET = 8.0  # seconds without an open run: several ticks of the sensors
+
+
+def daemon_cases(count: int) -> Iterator[Case]:
+    """`count` cases; in turn a run of the daemon is at work when `run` begins, and is queued."""
+    for number in range(count):
+        yield partial(beside_daemon, at_work=number % 2 == 0)
+
+
+def beside_daemon(scene: Scene, place: Place, *, at_work: bool) -> Tally:
+    """`run` begins while the daemon has work: a run that is at work, or only requested."""
+    tally = Tally(cases=1)
+    home = place.folder / "home"
+    environment = {**place.environment, **QUICK_DISCOVERY}
+    with dg.DagsterInstance.from_config(str(home)) as instance:
+        before = {run.id for run in runs_of(instance)}
+        with dagster_process(DAEMON, home, environment) as daemon:
+
+            def has_work() -> bool:
+                new = [run for run in runs_of(instance) if run.id not in before and run.key]
+                return any(run.started and not run.ended for run in new) if at_work else bool(new)
+
+            wait_for(daemon, has_work, "a run of the daemon", PATIENCE)
+            tally.happened += 1
+            ended = run_command(place, *RUN_ALL)
+            wait_for(daemon, _drained(scene, place, instance), "the end of all runs", PATIENCE)
+    workspace_of(place).store.remove(_TABLE)
+    if ended.code != 0:
+        tally.torn.append(f"{place.folder.name}: exit code {ended.code}: {ended.output[-800:]}")
+    examine(scene, place, tally, ended)
+    lines = shown_tracebacks((home / LOG).read_text(encoding="utf-8", errors="replace"))
+    tally.torn += [f"{place.folder.name}, daemon: {line}" for line in lines]
+    finish(replace(scene, files=scene.files + 1), place, tally)  # the lock of that table
+    return tally
+
+
+def _drained(scene: Scene, place: Place, instance: dg.DagsterInstance) -> Callable[[], bool]:
+    """Whether all is built and no run has been open for a while: the daemon may still begin one."""
+    workspace, open_at = workspace_of(place), [time.monotonic()]
+
+    def drained() -> bool:
+        ended = all(run.ended for run in runs_of(instance))
+        if not ended or differing(workspace, scene.after) != [f"{_TABLE} differs"]:
+            open_at[0] = time.monotonic()
+        return time.monotonic() - open_at[0] > _QUIET
+
+    return drained

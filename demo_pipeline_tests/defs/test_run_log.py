@@ -16,25 +16,9 @@ from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, STATISTICS_STA
 from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline_tests.defs.bench import Bench, bench, launched, ticked
 from demo_pipeline_tests.defs.test_canaries import holding
-from demo_pipeline_tests.uploads import BREAKING, TYPED, upload
+from demo_pipeline_tests.uploads import BREAKING, KEY, NODE, TYPED, add_canaries, upload
 
-KEY = "Zyzzyva 83 key"  # the name of a pressed key
-NODE = "Quokka 59 node"  # the name of elements in the accessibility trees
 CANARIES = (TYPED, KEY, NODE)
-
-
-def add_canaries(folder: Path) -> None:
-    """Elements get the name `NODE`; a key called `KEY` is pressed, with and without Ctrl."""
-    log = folder / "input_log.jsonl"
-    lines = log.read_text(encoding="utf-8").replace('"Name"', json.dumps(NODE)).splitlines()
-    last = json.loads(lines[-1])["time"]
-    keys = [("keydown", KEY), ("keyup", KEY), ("keydown", "LeftCtrl"), ("keydown", KEY)]
-    keys += [("keyup", KEY), ("keyup", "LeftCtrl")]
-    for number, (event, name) in enumerate(keys):
-        time = last + 50 * (number + 1)
-        data = {"key": name, "actual_char": TYPED} if number < 2 else {"key": name}
-        lines.append(json.dumps({"event": event, "time": time, "data": data}))
-    log.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 @pytest.fixture

@@ -144,7 +144,9 @@ class DatasetSettings(Section):
     }
 
     name_prefix: str = Field(
-        "demonstrations", pattern=NAME_PART, description="in CUDAG's <prefix>--<user>--<timestamp>"
+        "demonstrations",
+        pattern=NAME_PART,
+        description="in CUDAG's `<prefix>--<user>--<timestamp>`",
     )
     user: str = Field("demo-pipeline", pattern=NAME_PART, description="in CUDAG's directory name")
     timestamp: str = Field(

@@ -153,7 +153,9 @@ class DatasetSettings(Section):
         ("sft", "messages", "cudag"), description="the training exports that are built"
     )
     name_prefix: str = Field(
-        "demonstrations", pattern=NAME_PART, description="in CUDAG's <prefix>--<user>--<timestamp>"
+        "demonstrations",
+        pattern=NAME_PART,
+        description="in CUDAG's `<prefix>--<user>--<timestamp>`",
     )
     user: str = Field("demo-pipeline", pattern=NAME_PART, description="in CUDAG's directory name")
     timestamp: str = Field(

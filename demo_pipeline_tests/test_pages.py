@@ -98,6 +98,12 @@ class TestReferences:
         paths = [path for path in _PATH.findall(text_of(page)) if not path.startswith(_BUILT)]
         assert [path for path in paths if not (ROOT / path).exists()] == []
 
+    @pytest.mark.parametrize("page", named(PAGES))
+    def test_no_word_is_taken_for_a_tag(self, page: Path) -> None:
+        """GitHub shows nothing of `<word>`, unless it is code."""
+        code = re.compile(r"^```.*?^```|`[^`]*`|<!--.*?-->", re.MULTILINE | re.DOTALL)
+        assert re.findall(r"<\w[^>]*>", code.sub("", text_of(page))) == []
+
     def test_a_picture_is_small(self) -> None:
         pictures = list((DOCS / "images").iterdir())
         assert pictures

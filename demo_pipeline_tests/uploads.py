@@ -6,6 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 TYPED = "Xylo quark 47"
+KEY = "Zyzzyva 83 key"  # the name of a pressed key
+NODE = "Quokka 59 node"  # the name of elements in the accessibility trees
 GARBAGE = f'{{"event": "keydown", "data": {{"key": "{TYPED}"\n'.encode()
 
 
@@ -18,6 +20,20 @@ def upload(recording: Path, root: Path, name: str) -> Path:
     meta["quest"] |= {"title": f"Task of {name}", "content": f"Please do what {name} says."}
     (folder / "meta.json").write_text(json.dumps(meta, indent=2), encoding="utf-8")
     return folder
+
+
+def add_canaries(folder: Path) -> None:
+    """Elements get the name `NODE`; a key called `KEY` is pressed, with and without Ctrl."""
+    log = folder / "input_log.jsonl"
+    lines = log.read_text(encoding="utf-8").replace('"Name"', json.dumps(NODE)).splitlines()
+    last = json.loads(lines[-1])["time"]
+    keys = [("keydown", KEY), ("keyup", KEY), ("keydown", "LeftCtrl"), ("keydown", KEY)]
+    keys += [("keyup", KEY), ("keyup", "LeftCtrl")]
+    for number, (event, name) in enumerate(keys):
+        time = last + 50 * (number + 1)
+        data = {"key": name, "actual_char": TYPED} if number < 2 else {"key": name}
+        lines.append(json.dumps({"event": event, "time": time, "data": data}))
+    log.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def tear_meta(folder: Path) -> None:

@@ -5,7 +5,6 @@ shortcut) and pointer moves before an action. How gestures are grouped into one 
 grouping.py, what a pause is in pauses.py.
 """
 
-import logging
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +23,6 @@ from demo_pipeline.formats.demonstration.event_types import EventType
 from demo_pipeline.settings import ActionSettings
 
 STRAY_SHIFT_MS = 1000  # a Shift tap that is this close to a typed character has no meaning
-_LOG = logging.getLogger(__package__)
 
 
 @dataclass

@@ -34,7 +34,7 @@ from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.transient import transient_reason
 from demo_pipeline.storage.errors import StorageError
 
-_LOG = logging.getLogger(__name__)
+_LOG = logging.getLogger(__package__)
 _UNFINISHED_STATUSES = [
     dg.DagsterRunStatus.NOT_STARTED,
     dg.DagsterRunStatus.STARTING,

@@ -126,7 +126,9 @@ def _store(workspace: Workspace) -> Finding:
 
 def _failure(check: str, url: str, error: Exception) -> Finding:
     """A root that cannot be used. Errors of the system are named without their message."""
-    reason = str(error) if isinstance(error, StorageError) else type(error).__name__
+    reason = str(error)
+    if not isinstance(error, StorageError):
+        reason = f"{type(error).__name__}; name another place, or give this user access"
     return Finding(check, HealthLevel.ERROR, f"{url}: {reason}", {"url": url})
 
 
@@ -142,7 +144,12 @@ def _free_space(settings: Settings) -> Iterator[Finding]:
         roots = {"store": settings.store} | roots
     seen = set()
     for name, url in roots.items():
-        folder = _existing(local_path(url))
+        try:
+            folder = _existing(local_path(url))
+        except OSError as error:  # a folder on the way to it cannot be entered
+            if name != "store":  # which has a finding of its own
+                yield _failure(name, url, error)
+            continue
         if folder.stat().st_dev in seen:
             continue
         seen.add(folder.stat().st_dev)

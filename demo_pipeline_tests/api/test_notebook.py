@@ -1,5 +1,6 @@
-"""The example notebook runs on any store, and nothing that was typed is in its outputs."""
+"""The example notebook runs on any store; nothing typed, and no name of an element, is shown."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,20 +16,23 @@ from demo_pipeline.recording.events import build_events
 from demo_pipeline.settings import ActionSettings, RecordingSettings
 from demo_pipeline_tests.api.test_notebook_store import build_datasets
 from demo_pipeline_tests.notebook import NOTEBOOK, executed, outputs, texts
-from demo_pipeline_tests.sample_workspace import copy_of, open_workspace
+from demo_pipeline_tests.sample_workspace import open_workspace, run_all_stages
+from demo_pipeline_tests.uploads import KEY, NODE, TYPED, add_canaries, upload
 
 SAMPLES = Path(__file__).resolve().parents[2] / "data" / "recordings"
-TYPED = "Ab, c!"  # in the demonstration that the notebook shows
 _SHORT = 3  # characters; shorter texts stand in any page
 
 
 @pytest.fixture(scope="module")
-def fresh(made_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """The notebook run on a store in which the first demonstration types `TYPED`."""
-    root = copy_of(made_root, tmp_path_factory.mktemp("notebook") / "root")
+def fresh(recording: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """The notebook run on a store of one demonstration with the canaries."""
+    root = tmp_path_factory.mktemp("notebook")
+    add_canaries(upload(recording, root / "uploads", "one"))
     pipeline = open_workspace(root)
-    pipeline.store.remove("trajectories/second")
+    run_all_stages(pipeline, "one")
     build_datasets(pipeline)
+    tree = next((root / "store").glob("trajectories/one/steps/*/ui_tree.json"))
+    assert NODE in tree.read_text(encoding="utf-8")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DEMO_PIPELINE_STORE", str(root / "store"))
         patch.setenv("JUPYTER_PLATFORM_DIRS", "1")
@@ -46,6 +50,29 @@ def typed_in(recording: Path, out: Path) -> set[str]:
     return {action.text for action in read_actions(actions) if action.text}
 
 
+def names_in(value: Any) -> Iterator[str]:
+    """The names of all elements in a scan."""
+    if isinstance(value, dict):
+        yield str(value.get("name", ""))
+    if isinstance(value, dict | list):
+        for part in value.values() if isinstance(value, dict) else value:
+            yield from names_in(part)
+
+
+def names_and_keys(recording: Path) -> set[str]:
+    """Names of elements in a recording that have a space, so that they are in no table by chance.
+
+    And the names of keys that are longer than a character.
+    """
+    found = set()
+    for line in (recording / LOG_FILE).read_text(encoding="utf-8").splitlines():
+        event = json.loads(line)
+        found |= {name for name in names_in(event["data"]) if " " in name.strip()}
+        key = event["data"].get("key", "")
+        found |= {key} if len(key) > 1 else set()
+    return found
+
+
 def words_of(texts_typed: set[str]) -> set[str]:
     """The words of typed texts; a line of a text may be shown without the others."""
     words = {word.strip(".,:;!?") for text in texts_typed for word in text.split()}
@@ -58,9 +85,10 @@ def test_it_runs_and_shows_pictures_and_tables(fresh: Any) -> None:
     assert sum("image/png" in output.get("data", {}) for output in outputs(fresh)) == 3
 
 
-def test_what_was_typed_is_in_no_fresh_output(fresh: Any) -> None:
+@pytest.mark.parametrize("canary", [TYPED, KEY, NODE])
+def test_no_canary_is_in_any_fresh_output(fresh: Any, canary: str) -> None:
     assert "type" in texts(fresh)
-    assert TYPED not in texts(fresh)
+    assert canary not in texts(fresh)
 
 
 def test_the_committed_outputs_are_those_of_the_committed_cells(fresh: Any) -> None:
@@ -73,10 +101,13 @@ def test_the_committed_outputs_are_those_of_the_committed_cells(fresh: Any) -> N
         assert "error" not in shown
 
 
-def test_what_was_typed_in_the_samples_is_in_no_committed_output(tmp_path: Path) -> None:
+def test_nothing_typed_or_named_in_the_samples_is_in_no_committed_output(tmp_path: Path) -> None:
     recordings = sorted(SAMPLES.iterdir())
     typed = {text for each in recordings for text in typed_in(each, tmp_path / each.name)}
     assert len(typed) > 5
     said = texts(nbformat.read(NOTEBOOK, as_version=4))
     assert len(said) > 1000
     assert {word for word in words_of(typed) if word in said} == set()
+    names = {name for each in recordings for name in names_and_keys(each)}
+    assert len(names) > 20
+    assert {name for name in names if name in said} == set()

@@ -85,6 +85,23 @@ def test_roots_that_cannot_be_used_are_errors(patient: Patient) -> None:
     assert "NotADirectoryError" in found["store"]["message"]
 
 
+def test_a_store_that_cannot_be_looked_at_is_an_error_and_no_crash(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("STORE", "CACHE"):
+        monkeypatch.setenv(f"DEMO_PIPELINE_{name}", str(patient.root / ("long" * 100)))
+    code, found = patient.doctor()
+    assert code == 1
+    for name in ("store", "cache"):
+        assert "OSError; name another place" in found[name]["message"]
+    assert found["runs"]["level"] == "ok"
+
+
+def test_settings_that_cannot_be_used_end_it_with_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DEMO_PIPELINE_ACTIONS__CLICK_RADIUS_PX", "wide")
+    assert CliRunner().invoke(app, ["doctor", "--json"]).exit_code == 2
+
+
 def test_quarantined_demonstrations_are_a_warning(patient: Patient) -> None:
     store = Workspace.open(Settings()).store
     problem = Problem("torn", "meta.json", "is torn")

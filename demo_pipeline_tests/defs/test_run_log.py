@@ -8,31 +8,17 @@ from pathlib import Path
 
 import dagster as dg
 import pytest
+from typer.testing import CliRunner
 
+from demo_pipeline.cli.app import app
 from demo_pipeline.common.logs import LOG_ROOT
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, STATISTICS_STAGE
 from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline_tests.defs.bench import Bench, bench, launched, ticked
 from demo_pipeline_tests.defs.test_canaries import holding
-from demo_pipeline_tests.uploads import BREAKING, TYPED, upload
+from demo_pipeline_tests.uploads import BREAKING, KEY, NODE, TYPED, add_canaries, upload
 
-KEY = "Zyzzyva 83 key"  # the name of a pressed key
-NODE = "Quokka 59 node"  # the name of elements in the accessibility trees
 CANARIES = (TYPED, KEY, NODE)
-
-
-def add_canaries(folder: Path) -> None:
-    """Elements get the name `NODE`; a key called `KEY` is pressed, with and without Ctrl."""
-    log = folder / "input_log.jsonl"
-    lines = log.read_text(encoding="utf-8").replace('"Name"', json.dumps(NODE)).splitlines()
-    last = json.loads(lines[-1])["time"]
-    keys = [("keydown", KEY), ("keyup", KEY), ("keydown", "LeftCtrl"), ("keydown", KEY)]
-    keys += [("keyup", KEY), ("keyup", "LeftCtrl")]
-    for number, (event, name) in enumerate(keys):
-        time = last + 50 * (number + 1)
-        data = {"key": name, "actual_char": TYPED} if number < 2 else {"key": name}
-        lines.append(json.dumps({"event": event, "time": time, "data": data}))
-    log.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 @pytest.fixture
@@ -113,16 +99,81 @@ def test_every_package_that_decides_has_a_logger(
     }
 
 
+def tear_trees(folder: Path) -> None:
+    """Trees in which `NODE` stands where a form, a list, a number or a name is expected."""
+    log = folder / "input_log.jsonl"
+    torn = {"children": NODE, "bbox": NODE, "states": [NODE], "role": 7, NODE: NODE}
+    torn |= {"name": {NODE: NODE}}
+    lines, scans = log.read_text(encoding="utf-8").splitlines(), 0
+    for number, line in enumerate(lines):
+        event = json.loads(line)
+        if event["event"] == "axtree" and event["data"].get("tree"):
+            [element, *_] = event["data"]["tree"]
+            event["data"]["tree"] += [element | {field: value} for field, value in torn.items()]
+            lines[number] = json.dumps(event)
+            scans += 1
+    lines += [json.dumps({"event": NODE, "time": 1, "data": {}}), f'{{"event": "{NODE}", "time"']
+    assert scans
+    log.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def spoil_trajectory(folder: Path) -> None:
+    """No action fits its step's tree, and the first tree does not fit the format."""
+    for path in folder.rglob("action.json"):
+        action = json.loads(path.read_text(encoding="utf-8"))
+        action |= {"target_element": {"id": "node_1", "role": "button", "name": NODE}}
+        path.unlink()
+        path.write_text(json.dumps(action), encoding="utf-8")
+    for path in folder.rglob("000/ui_tree.json"):
+        tree = json.loads(path.read_text(encoding="utf-8"))
+        tree["root"] |= {"name": [NODE], "role": NODE}
+        path.unlink()
+        path.write_text(json.dumps(tree), encoding="utf-8")
+
+
+def answers_of_the_command_line(made: Bench, exported: Path, patch: pytest.MonkeyPatch) -> str:
+    """What commands say about the uploads, the quarantine and a spoilt export."""
+    for name in ("uploads", "store", "osworld_tasks"):
+        patch.setenv(f"DEMO_PIPELINE_{name.upper()}", getattr(made.settings, name))
+    patch.setenv("DAGSTER_HOME", str(made.uploads.parent / "home"))
+    said = []
+
+    def ask(*arguments: str) -> None:
+        result = CliRunner().invoke(app, [*arguments])
+        assert isinstance(result.exception, SystemExit | None), result.exception
+        said.append(result.output)
+
+    ask("export", str(exported))
+    spoil_trajectory(exported)
+    for upload_folder in made.uploads.iterdir():
+        ask("validate", str(upload_folder))
+    for kind in ("dataset", "sft", "messages"):
+        ask("validate", "--kind", kind, str(exported / kind))
+    for command in ("quarantine", "revalidate", "stats", "doctor"):
+        ask(command)
+    ask("inspect", "demo0")
+    assert "target_element.name: differs" in said[len(BREAKING) + 3]
+    return "\n".join(said)
+
+
 def test_no_canary_is_in_any_log_check_or_error(
     tmp_path: Path,
     recording: Path,
     caplog: pytest.LogCaptureFixture,
     capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Typed as text, logged as a key's name and as its character, and the name of elements."""
+    """Typed as text, logged as a key's name and as its character, and the name of elements.
+
+    Looked for in the logs of all packages, in everything that Dagster keeps (runs, metadata,
+    checks), in manifests, in the quarantine, and in what commands say about all of it.
+    """
+    caplog.set_level(logging.DEBUG)
     caplog.set_level(logging.DEBUG, logger=LOG_ROOT)
     with bench(tmp_path, kept=True) as made:
-        for number, spoil in enumerate([None, *(entry[0] for entry in BREAKING.values())]):
+        for number, spoil in enumerate(
+            [None, tear_trees, *(entry[0] for entry in BREAKING.values())]
+        ):
             folder = upload(recording, made.uploads, f"demo{number}")
             add_canaries(folder)
             if spoil is not None:
@@ -133,14 +184,17 @@ def test_no_canary_is_in_any_log_check_or_error(
         actions = made.workspace.store.current("actions/demo0")
         assert actions is not None
         assert actions.manifest.summary["unknown_keys"] == ["unknown key, 14 characters"]
+        answers = answers_of_the_command_line(made, tmp_path / "exported", monkeypatch)
         shown = capfd.readouterr()
-        logged = f"{caplog.text}\n{shown.out}\n{shown.err}"
+        logged = f"{caplog.text}\n{shown.out}\n{shown.err}\n{answers}"
         assert "type(13 chars)" in logged
         assert "known_input: failed, 1 problems" in logged  # the unknown key, by its length
         home = list((tmp_path / "home").rglob("*"))
+        assert holding(home, "unknown key, 14 characters"), "the search does find metadata"
         store = tmp_path / "store"
         said = [path for path in store.rglob("manifest.json") if "recordings" not in path.parts]
         said += list((store / "quarantine").rglob("*"))
+        said += list((store / "quarantine_table").rglob("*"))
         for canary in CANARIES:
             assert canary not in logged
             assert holding(home, canary) == []

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from demo_pipeline.observation.frames.frame_choice import FrameChooser
+from demo_pipeline.observation.frames.frame_choice import FrameChoice, FrameChooser
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.frame_requests import SPAN_MARGIN_FRAMES, FrameRequest
 from demo_pipeline.observation.frames.request_progress import RequestProgress
@@ -61,26 +61,30 @@ class ActionFrames:
         frame_s: float,
     ) -> None:
         self._requests = requests
-        self._choose_with = choose_with
-        self._acting = [request for request in requests if not request.pause]
-        self._open = deque(self._progress(request) for request in self._acting)
+        progresses = [RequestProgress(request, choose_with(request)) for request in requests]
+        self._unanswered = deque(progresses)
+        self._open = deque(one for one in progresses if not one.request.pause)
         self._waits = waits
         self._writer = writer
         self._scanned = scanned
         self._margin_s = SPAN_MARGIN_FRAMES * frame_s
         self._screenshots: dict[int, Screenshot] = {}
+        self._pauses: dict[int, tuple[RequestProgress, FrameChoice]] = {}
         self._large_changes: list[float] = []
 
     @property
     def spans(self) -> Sequence[Span]:
         """Those of the requests, except for pauses."""
-        return [request.span for request in self._acting]
+        return [request.span for request in self._requests if not request.pause]
 
     def see(self, diff: FrameDiff) -> None:
         """Answer the requests whose spans have passed; show the frame to the others."""
         time = diff.frame.time
-        while self._open and time > self._open[0].request.span.end + TIME_TOLERANCE_S:
-            self._answer(self._open.popleft())
+        while self._unanswered and time > self._unanswered[0].request.span.end + TIME_TOLERANCE_S:
+            self._answer(self._unanswered.popleft())
+        for index in list(self._pauses):
+            if self._waits.may_be_wait(index) is not None:
+                self._settle_pause(index)
         for progress in self._open:
             if time < progress.request.span.start - self._margin_s:
                 break
@@ -89,25 +93,42 @@ class ActionFrames:
 
     def result(self) -> ActionFramesResult:
         """Answer what is still open; call once, after the last frame."""
-        while self._open:
-            self._answer(self._open.popleft())
+        while self._unanswered:
+            self._answer(self._unanswered.popleft())
         waits = self._waits.result()
+        for index in list(self._pauses):
+            self._settle_pause(index)
         waited = {wait.action_index for wait in waits}
         for request in self._requests:
-            index = request.action_index
-            if request.pause:
-                self._screenshots[index] = Screenshot(index, PAUSE_REASON)
-                if index in waited:
-                    self._answer(self._progress(request))
+            if request.pause and request.action_index not in waited:
+                self._leave_out_pause(request.action_index)
         screenshots = [self._screenshots[request.action_index] for request in self._requests]
         return ActionFramesResult(screenshots, waits, self._large_changes)
 
-    def _progress(self, request: FrameRequest) -> RequestProgress:
-        return RequestProgress(request, self._choose_with(request))
-
     def _answer(self, progress: RequestProgress) -> None:
-        """Write the screenshot; a target that was redrawn since its scan is no place of leaks."""
+        """Write the screenshot; a target that was redrawn since its scan is no place of leaks.
+
+        A pause is compared in its turn and written when it may be a wait.
+        """
         choice = self._writer.choose(progress)
         redrawn = self._scanned.compare(progress.request, choice.frame, progress.latest)
+        if progress.request.pause:
+            self._pauses[progress.request.action_index] = progress, choice
+            return
+        self._open.remove(progress)
         screenshot = self._writer.write(progress, choice, at_target=not redrawn)
         self._screenshots[progress.request.action_index] = screenshot
+
+    def _settle_pause(self, index: int) -> None:
+        """Write the screenshot of a pause that may have been a wait, and let go of its frame."""
+        progress, choice = self._pauses.pop(index)
+        if self._waits.may_be_wait(index):
+            self._screenshots[index] = self._writer.write(progress, choice)
+
+    def _leave_out_pause(self, index: int) -> None:
+        """The pause was thinking: it gets no screenshot."""
+        written = self._screenshots.get(index)
+        if written is not None:
+            self._writer.remove(written)
+        self._scanned.leave_out(index)
+        self._screenshots[index] = Screenshot(index, PAUSE_REASON)

@@ -17,6 +17,7 @@ from demo_pipeline.observation.calibration.calibrate import Calibration
 from demo_pipeline.observation.calibration.clock import Clock
 from demo_pipeline.observation.frames.action_frames import ActionFrames
 from demo_pipeline.observation.frames.change_detection import ChangeDetector
+from demo_pipeline.observation.frames.fallback_frames import FallbackFrames
 from demo_pipeline.observation.frames.final_frame import FinalFrame
 from demo_pipeline.observation.frames.frame_choice import (
     BeforeFrameChooser,
@@ -58,6 +59,17 @@ class FrameObserver(Protocol[Result_co]):
 
     def result(self) -> Result_co:
         """What was observed; called once, after the last frame."""
+
+
+class SingleFrames(Protocol):
+    """Sees the frames of the decode pass without comparing successive ones."""
+
+    @property
+    def spans(self) -> Sequence[Span]:
+        """Spans of video time whose frames it needs."""
+
+    def see(self, frame: Frame) -> None:
+        """Take the next frame, in presentation order."""
 
 
 class RecorderStop(NamedTuple):
@@ -128,7 +140,8 @@ def run_decode_pass(
     clock, screen, frame_s = calibration.clock, calibration.screen, video.frame_s
     pointer = VideoPointer(path, clock, screen, frame_s)
     detector = ChangeDetector(calibration.flickering)
-    writer = ScreenshotWriter(video, pointer, folder)
+    fallbacks = FallbackFrames(requests, video.times)
+    writer = ScreenshotWriter(video, fallbacks, pointer, folder)
     sure = clock.uncertainty_ms <= SURE_MS
     scanned = ScanComparison(requests, video.times, detector, pointer, enabled=sure)
     scrolls = ScrollMotion(actions if sure else [], clock, screen)
@@ -143,7 +156,7 @@ def run_decode_pass(
         pointer, calibration.canvas, seen_before=calibration.scale_method == "pixels"
     )
     observers: list[FrameObserver[object]] = [scanned, scrolls, answers, final, stop, witness]
-    decoded = show_frames(video, observers, detector, pointer, waits)
+    decoded = show_frames(video, observers, detector, pointer, (fallbacks, waits))
     answered = answers.result()
     writer.write_final(final.result() or _any_frame(video, decoded.last))
     return DecodeResult(
@@ -172,20 +185,22 @@ def show_frames(
     observers: Sequence[FrameObserver[object]],
     detector: ChangeDetector,
     pointer: VideoPointer,
-    waits: WaitObserver,
+    single_frames: Sequence[SingleFrames] = (),
 ) -> Decoded:
     """Decode the spans of all observers once and show each frame to every observer, in turn.
 
-    Frames that only `waits` asked for are shown to no other: they would split the time between two
-    spans for observers that compare successive frames.
+    Those of `single_frames` see every frame first. Frames that only they asked for are shown to no
+    observer: they would split the time between two spans for those that compare successive frames.
     """
     spans = merge_spans([span for one in observers for span in one.spans], video.frame_s)
     ends = np.array([span.end for span in spans]) + TIME_TOLERANCE_S
     last: Frame | None = None
     count = 0
-    for frame in video.frames(merge_spans([*spans, *waits.spans], 0.0)):
+    wanted = [span for one in single_frames for span in one.spans]
+    for frame in video.frames(merge_spans([*spans, *wanted], 0.0)):
         count += 1
-        waits.see(frame)
+        for one in single_frames:
+            one.see(frame)
         position = int(np.searchsorted(ends, frame.time))
         if position == len(ends) or frame.time < spans[position].start - TIME_TOLERANCE_S:
             continue

@@ -240,6 +240,10 @@ class ScanComparison:
         height = float(shown.detail.shape[0] * DETAIL_STEP)
         return max(1.0, height / USUAL_HEIGHT, canvas.event_scale if canvas else 1.0)
 
+    def leave_out(self, action_index: int) -> None:
+        """Forget the comparison of a pause that was no wait."""
+        self._found.since_scan.pop(action_index, None)
+
     def result(self) -> ScanComparisons:
         """What was found."""
         return self._found

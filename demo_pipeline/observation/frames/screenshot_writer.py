@@ -7,6 +7,7 @@ import numpy as np
 
 from demo_pipeline.common.png import PngWriter
 from demo_pipeline.observation.calibration.canvas import Canvas, fit_canvas
+from demo_pipeline.observation.frames.fallback_frames import FallbackFrames
 from demo_pipeline.observation.frames.final_frame import FINAL_FILE
 from demo_pipeline.observation.frames.frame_choice import FrameChoice, Reason
 from demo_pipeline.observation.frames.frame_requests import (
@@ -42,10 +43,20 @@ class Screenshot:
 
 
 class ScreenshotWriter:
-    """Writes screenshots on the canvas as NNN.png and final.png into a folder."""
+    """Writes screenshots on the canvas as NNN.png and final.png into a folder.
 
-    def __init__(self, video: RecordedVideo, pointer: VideoPointer, folder: Path) -> None:
+    Args:
+        video: of the recording; opened again only for a frame that did not decode.
+        fallbacks: the frames of requests without a candidate.
+        pointer: where the pointer is.
+        folder: to write into.
+    """
+
+    def __init__(
+        self, video: RecordedVideo, fallbacks: FallbackFrames, pointer: VideoPointer, folder: Path
+    ) -> None:
         self._video = video
+        self._fallbacks = fallbacks
         self._pointer = pointer
         self._folder = folder
         self._png = PngWriter()
@@ -85,6 +96,11 @@ class ScreenshotWriter:
             progress.seconds_still(frame) * 1000,
         )
 
+    def remove(self, screenshot: Screenshot) -> None:
+        """Remove the PNG of a pause that was no wait after all."""
+        if screenshot.file is not None:
+            (self._folder / screenshot.file).unlink(missing_ok=True)
+
     def write_final(self, frame: Frame) -> None:
         """Write final.png."""
         event_ms = self._pointer.clock.event_time(frame.time)
@@ -103,7 +119,7 @@ class ScreenshotWriter:
         """The chooser's choice, or another frame when the video does not support that one."""
         frame, reason = progress.chooser.choice()
         if frame is None or self._is_stale(progress.request.limit, progress.latest):
-            return self._fallback(progress.request)
+            return self._fallback(progress.request, progress.latest)
         if self._misses_candidates(progress, frame, reason):
             return FrameChoice(frame, Reason.BACKOFF)
         return FrameChoice(frame, reason)
@@ -132,13 +148,20 @@ class ScreenshotWriter:
             due = limit
         return latest is not None and due - latest.time > self._max_stale_s
 
-    def _fallback(self, request: FrameRequest) -> FrameChoice:
-        """The nearest frame before the limit or before the press; none after the video's end."""
+    def _fallback(self, request: FrameRequest, latest: Frame | None) -> FrameChoice:
+        """The nearest frame before the limit or before the press; none after the video's end.
+
+        `latest` is the newest candidate.
+        """
         if request.press > self._video.times[-1] + self._max_stale_s:
             return FrameChoice(None, Reason.MISSING)
         position = self._position_before(request.limit)
         reason = Reason.BACKOFF if position >= 0 else Reason.FIRST_FRAME
-        frame = self._video.frame_at(max(0, position))
+        frame = self._fallbacks.take(request)
+        if frame is None:
+            due = float(self._video.times[max(0, position)])
+            is_due = latest is not None and abs(latest.time - due) <= TIME_TOLERANCE_S
+            frame = latest if is_due else self._video.frame_at(max(0, position))
         if frame is None or frame.time >= request.press:
             return FrameChoice(None, Reason.MISSING)
         return FrameChoice(frame, reason)

@@ -32,7 +32,11 @@ from demo_pipeline.observation.frames.pointer_path import Floats, PixelBox, Poin
 from demo_pipeline.observation.frames.restless_cells import RestlessCells
 from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Frame, Luma, Span
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
-from demo_pipeline.observation.frames.waits import Wait, rest_after_answer
+from demo_pipeline.observation.frames.waits import (
+    Wait,
+    has_changed_place,
+    rest_after_answer,
+)
 
 SAMPLE_S = 0.25  # seconds between two pictures: finer than a person's reaction
 PLACE_PX = 24  # video pixels around a press: the letters of what was clicked
@@ -57,6 +61,8 @@ class WaitObserver:
         self._last: tuple[Luma, list[Point]] | None = None
         self._restless = RestlessCells()
         self._candidates: list[PackedChanges] = []
+        self._undecided = {interval.pause for interval in intervals}
+        self._possible: set[int] = set()
 
     def see(self, frame: Frame) -> None:
         """Take the next frame in presentation order; most of them are skipped."""
@@ -77,6 +83,13 @@ class WaitObserver:
                 break
             record.see(sample)
 
+    def may_be_wait(self, pause: int) -> bool | None:
+        """Whether a pause can turn out to be a wait; None: the action after it was not seen yet.
+
+        False only when nothing changed at the place of the next action, whatever is restless.
+        """
+        return None if pause in self._undecided else pause in self._possible
+
     def result(self) -> list[Wait]:
         """The waits, in order; call after the last frame."""
         while self._open:
@@ -93,7 +106,9 @@ class WaitObserver:
         """Learn from an interval; keep it when its pause may have been a wait."""
         changes, interval = record.changes(), record.interval
         self._restless.add(interval.since, record.late(), changes)
-        if changes is not None and changes.late:
+        self._undecided.discard(interval.pause)
+        if changes is not None and changes.late and has_changed_place(changes):
+            self._possible.add(interval.pause)
             self._candidates.append(PackedChanges.of(interval, changes))
 
 

@@ -74,6 +74,15 @@ def rest_after_answer(changes: IntervalChanges, restless: Cells) -> float | None
     )
 
 
+def has_changed_place(changes: IntervalChanges) -> bool:
+    """Whether anything changed where the next action is, or around it; if not there was no wait.
+
+    No cell is left out, so that it holds whatever is found to move by itself.
+    """
+    changed = filled_between(_filled(_union(changes.late, changes.place) | changes.early))
+    return bool((changed & _filled(changes.place)).any())
+
+
 def _appeared(
     changes: IntervalChanges, place: Cells, late: Sequence[tuple[float, Cells]]
 ) -> float | None:

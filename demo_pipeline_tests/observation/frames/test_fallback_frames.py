@@ -1,0 +1,103 @@
+"""Actions without a frame between them: their frames come from the one decode of the video."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from demo_pipeline.actions.action_tables import Action
+from demo_pipeline.actions.inputs import Input
+from demo_pipeline.observation.calibration.calibrate import Calibration
+from demo_pipeline.observation.calibration.canvas import fit_canvas
+from demo_pipeline.observation.calibration.clock import Clock
+from demo_pipeline.observation.frames import video_frames
+from demo_pipeline.observation.frames.decode_pass import run_decode_pass
+from demo_pipeline.observation.frames.frame_requests import request_frames
+from demo_pipeline.observation.frames.pointer_path import PointerPath
+from demo_pipeline.observation.frames.recorded_video import RecordedVideo
+from demo_pipeline.observation.frames.screenshot_writer import Screenshot
+from demo_pipeline.recording.video_probe import scan_packets
+from demo_pipeline.settings import ObservationSettings
+from demo_pipeline_tests.simulator.video import TICKS, VideoOptions, encode
+
+WIDTH, HEIGHT, FPS, SECONDS = 640, 368, 10, 12
+CALIBRATION = Calibration(
+    Clock(0.0, "pixels", 5.0), fit_canvas((WIDTH, HEIGHT), 1.0), "pixels", None
+)
+# Keys in quick succession: between most of them lies no frame.
+PRESSES = [3000, 3030, 3060, 3090, 6010, 6040, 9000, 9030]
+ACTIONS = [
+    Action("hotkey", press, press + 15, [], number + (number >= 6), keys=["down"])
+    for number, press in enumerate(PRESSES)
+]
+PAUSE = Action("pause", 6055, 9000, [], 6, seconds=2.945)  # between the sixth and the seventh
+
+
+def film(path: Path, times: list[float]) -> None:
+    """A screen whose brightness tells the number of the frame."""
+    pictures = (
+        (round(time * TICKS), np.full((HEIGHT * 3 // 2, WIDTH), 40 + number, np.uint8))
+        for number, time in enumerate(times)
+    )
+    encode(path, pictures, (WIDTH, HEIGHT), VideoOptions(fps=FPS, gop=1000, preset="ultrafast"))
+
+
+def observe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Screenshot], int]:
+    """The screenshots of all actions, and how often the video was opened for them."""
+    opened = 0
+    real = video_frames.open_video
+
+    def counted(*args: Any, **options: Any) -> Any:
+        nonlocal opened
+        opened += 1
+        return real(*args, **options)
+
+    monkeypatch.setattr(video_frames, "open_video", counted)
+    actions = sorted([*ACTIONS, PAUSE], key=lambda action: action.press_ms)
+    path = PointerPath([Input(0, 500, "mouse_move", 300.0, 300.0)])
+    video = RecordedVideo(tmp_path / "film.mp4", scan_packets(tmp_path / "film.mp4"))
+    requests = request_frames(
+        actions,
+        {},
+        path,
+        calibration=CALIBRATION,
+        frame_s=video.frame_s,
+        settings=ObservationSettings(),
+    )
+    (tmp_path / "out").mkdir()
+    observed = run_decode_pass(
+        video,
+        requests,
+        calibration=CALIBRATION,
+        path=path,
+        actions=actions,
+        folder=tmp_path / "out",
+    )
+    return list(observed.screenshots), opened
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        pytest.param([number / FPS for number in range(SECONDS * FPS)], id="constant rate"),
+        pytest.param([0.0, 0.4, 2.1, 2.2, 5.3, 8.8, 11.5], id="variable rate"),
+    ],
+)
+def test_the_video_is_opened_once_and_the_frame_is_the_last_before_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, times: list[float]
+) -> None:
+    film(tmp_path / "film.mp4", times)
+    screenshots, opened = observe(tmp_path, monkeypatch)
+    assert opened == 1
+    shown = [one for one in screenshots if one.reason != "pause"]
+    assert len(shown) == len(PRESSES)
+    for one, press in zip(shown, sorted(PRESSES), strict=True):
+        assert one.time is not None
+        assert one.time < press / 1000
+        if one.reason == "backoff":
+            assert [time for time in times if one.time + 1e-3 < time <= press / 1000 - 1] == []
+    assert [one.reason for one in shown].count("backoff") >= len(PRESSES) / 2
+    assert sorted(path.name for path in (tmp_path / "out").glob("0*.png")) == sorted(
+        one.file for one in screenshots if one.file is not None
+    )

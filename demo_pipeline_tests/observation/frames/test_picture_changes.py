@@ -49,6 +49,24 @@ class Screen:
         part[:] = np.clip(ink + share * (paper - ink), 0, 255).astype(np.uint8)
         return self
 
+    def rounded(self, box: PixelBox, radius: int, edge: int) -> "Screen":
+        """A box with a line of two pixels and round corners around it, drawn eight times finer."""
+        finer = 8
+        height, width = int(box.height) * finer, int(box.width) * finer
+        shape = np.full((height, width), self.paper, np.uint8)
+        for inset, level in ((0, edge), (2 * finer, self.paper)):
+            rim = radius * finer - inset
+            for x, y in ((inset + rim, inset), (inset, inset + rim)):
+                cv2.rectangle(shape, (x, y), (width - 1 - x, height - 1 - y), level, -1)
+            for x in (inset + rim, width - 1 - inset - rim):
+                for y in (inset + rim, height - 1 - inset - rim):
+                    cv2.circle(shape, (x, y), rim, level, -1)
+        left, top = int(box.x), int(box.y)
+        size = (int(box.width), int(box.height))
+        part = cv2.resize(shape, size, interpolation=cv2.INTER_AREA)
+        self.picture[top : top + size[1], left : left + size[0]] = part
+        return self
+
     def menu(self, x: int, y: int, *, edge: bool = True) -> "Screen":
         self.fill(PixelBox(x, y, 180, 130), self.paper)
         if edge:
@@ -92,6 +110,15 @@ def test_a_focus_ring_and_a_text_cursor_replace_nothing() -> None:
     assert not between(ringed).touch(BUTTON)
     caret = Screen().fill(PixelBox(300, 208, 2, 24), 0)
     assert not between(caret).touch(BUTTON)
+
+
+def test_a_round_edge_that_lights_up_on_a_dense_screen_replaces_nothing() -> None:
+    """A line of two pixels with round corners, as of a button at two pixels to the point."""
+    box = PixelBox(100, 400, 272, 70)
+    calm, lit = (Screen().rounded(box, 12, edge).write("Open", 130, 440) for edge in (212, 90))
+    assert between(lit, before=calm) == PictureChanges()
+    renamed = Screen().rounded(box, 12, 90).write("Shut", 130, 440)
+    assert between(renamed, before=calm).touch(box)
 
 
 def test_the_pointer_itself_replaces_nothing() -> None:

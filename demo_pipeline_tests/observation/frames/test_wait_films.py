@@ -1,0 +1,114 @@
+"""Waits in films of a page that never rests: what moves by itself, and content that was awaited."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from demo_pipeline_tests.observation.films import painted
+from demo_pipeline_tests.observation.made import Observed
+from demo_pipeline_tests.simulator.desktop import Box, Desktop, Widget
+from demo_pipeline_tests.simulator.painter import Painter
+from demo_pipeline_tests.simulator.recording import GroundTruth, RecordingOptions
+from demo_pipeline_tests.simulator.script import Script, click, think
+from demo_pipeline_tests.simulator.video import VideoOptions, encode
+
+CAROUSEL, SPINNER, CARD = Box(500, 60, 380, 200), Box(40, 460, 32, 32), Box(40, 120, 380, 240)
+SLIDE_MS, TURN_MS = 1600, 100
+SKELETON_MS, CONTENT_MS = 150, 2900  # from the press of Load
+DESKTOP = Desktop(  # twice the size of the boxes above
+    (
+        Widget("More", "button", Box(1100, 800, 200, 60)),
+        Widget("Load", "button", Box(1400, 800, 200, 60)),
+        Widget("News", "pane", Box(1300, 250, 160, 60)),
+        Widget("Card", "pane", Box(200, 380, 240, 100)),
+    )
+)
+STORY = Script(
+    DESKTOP,
+    (
+        *(click("More"), think(2.3), click("News"), think(2.3), click("More"), think(2.3)),
+        *(click("News"), think(2.3), click("Load"), think(3.6), click("Card"), think(2.3)),
+        click("More"),
+    ),
+    seed=5,
+)
+FILMS = {
+    "15 frames a second": VideoOptions(preset="ultrafast", fps=15, frame_numbers=False),
+    "8 frames a second, variable": VideoOptions(
+        preset="ultrafast", fps=8, variable=True, frame_numbers=False
+    ),
+}
+
+Picture = NDArray[np.uint8]
+
+
+def write_page(path: Path, painter: Painter, truth: GroundTruth, video: VideoOptions) -> None:
+    """The screen with a carousel and a spinner, and a card that shows a skeleton after a click."""
+    (load,) = (action.press_ms for action in truth.actions if action.target_name == "Load")
+    height = truth.screen[1]
+
+    def pictures() -> Iterable[tuple[int, Picture]]:
+        for frame in truth.frames:
+            planes = painter.planes(truth.timeline.at(frame.wall_ms), None).copy()
+            luma, still = planes[:height], planes[:height].copy()
+            _draw(luma, CAROUSEL, _slide(int(frame.wall_ms) // SLIDE_MS))
+            turn = int(frame.wall_ms) // TURN_MS * 40
+            x, y = SPINNER.x + 16, SPINNER.y + 16
+            cv2.ellipse(luma, (x, y), (12, 12), turn, 0, 120, 30, 4)
+            since = frame.wall_ms - load
+            if since >= SKELETON_MS:
+                _draw(luma, CARD, _slide(7) if since >= CONTENT_MS else _skeleton())
+            _keep_pointer(luma, still, truth.timeline.at(frame.wall_ms).pointer)
+            yield frame.pts, planes
+
+    encode(path, pictures(), truth.screen, video)
+
+
+def _draw(luma: Any, box: Box, level: Any) -> None:
+    rows, columns = slice(box.y, box.y + box.height), slice(box.x, box.x + box.width)
+    luma[rows, columns] = level[: box.height, : box.width]
+
+
+def _slide(number: int) -> Picture:
+    """A picture of coarse squares."""
+    squares = np.random.default_rng(number).integers(40, 220, (20, 32), np.uint8)
+    return np.kron(squares, np.ones((12, 12), np.uint8))
+
+
+def _skeleton() -> Picture:
+    bars = np.full((240, 384), 245, np.uint8)
+    for top in range(20, 220, 40):
+        bars[top : top + 20, 20:340] = 205
+    return bars
+
+
+def _keep_pointer(luma: Any, still: Any, pointer: tuple[int, int]) -> None:
+    """The pointer is in front of everything."""
+    x, y = pointer
+    luma[y : y + 12, x : x + 8] = still[y : y + 12, x : x + 8]
+
+
+@pytest.fixture(scope="module", params=sorted(FILMS))
+def page(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Observed:
+    video = FILMS[request.param]
+    options = RecordingOptions(width=960, height=540, video=video, scan_every_s=None)
+
+    def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
+        write_page(path, painter, truth, video)
+
+    return painted(tmp_path_factory.mktemp("page"), options, write, STORY)
+
+
+def test_of_the_pauses_beside_moving_things_only_the_awaited_content_is_a_wait(
+    page: Observed,
+) -> None:
+    pauses = [action for action in page.actions if action.action_type == "pause"]
+    assert len(pauses) == len(page.truth.pauses)
+    (wait,) = page.evidence.waits
+    (load,) = (action for action in page.truth.actions if action.target_name == "Load")
+    assert page.actions[wait.action_index].press_ms == pytest.approx(load.end_ms, abs=20)

@@ -1,0 +1,119 @@
+"""Which pictures the search for waits looks at, and what beside the pointer it leaves out."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import av
+import numpy as np
+import pytest
+
+from demo_pipeline.actions.inputs import Input
+from demo_pipeline.observation.calibration.canvas import fit_canvas
+from demo_pipeline.observation.calibration.clock import Clock
+from demo_pipeline.observation.calibration.screen_parts import ScreenParts
+from demo_pipeline.observation.frames.interval_changes import Interval
+from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath
+from demo_pipeline.observation.frames.video_frames import Frame
+from demo_pipeline.observation.frames.video_pointer import VideoPointer
+from demo_pipeline.observation.frames.wait_observer import WaitObserver
+
+FRAME_S = 1 / 15
+TIMES = np.arange(0, 8, FRAME_S)
+PLACE = PixelBox(276, 176, 48, 48)
+# A click at 1 s, the next one at 5 s; the pointer starts towards it at 4.7 s.
+PAUSE = Interval(float("-inf"), 1.0, 1.1, 4.7, 4.9, 5.0, PLACE, 4, 3.9)
+APPEARED_S = 3.9
+Move = tuple[float, float, float]
+
+
+def pointer(*moves: Move) -> VideoPointer:
+    """A pointer that was moved: (seconds, x, y)."""
+    path = PointerPath(
+        [Input(n, int(time * 1000), "mousemove", x, y) for n, (time, x, y) in enumerate(moves)]
+    )
+    screen = ScreenParts.single(fit_canvas((640, 360), 1.0))
+    return VideoPointer(path, Clock(0.0, "pixels", 5.0), screen, FRAME_S)
+
+
+def looked_at(interval: Interval, times: np.ndarray = TIMES) -> list[float]:
+    return [span.start for span in WaitObserver([interval], times, pointer()).spans]
+
+
+def film(content: PixelBox) -> Iterator[Frame]:
+    """A grey page on which something dark appears."""
+    left, top = int(content.x), int(content.y)
+    for number, time in enumerate(TIMES.tolist()):
+        page = np.full((360, 640), 220, np.uint8)
+        if time >= APPEARED_S:
+            page[top : top + int(content.height), left : left + int(content.width)] = 60
+        yield Frame(number, time, av.VideoFrame.from_ndarray(page, format="gray"))
+
+
+def waits(content: PixelBox, *moves: Move) -> list[int]:
+    """Rows of the pauses that were waits, when `content` appears."""
+    observer = WaitObserver([PAUSE], TIMES, pointer(*moves))
+    for frame in film(content):
+        observer.see(frame)
+    return [wait.action_index for wait in observer.result()]
+
+
+def test_a_pause_is_looked_at_four_times_a_second_until_the_screen_before_the_press() -> None:
+    found = np.array(looked_at(PAUSE))
+    late = found[found > PAUSE.since + 1.0]
+    assert np.diff(late).max() <= 0.25 + FRAME_S
+    assert len(late) <= 4 * (PAUSE.limit - PAUSE.since - 1.0) + 2
+    assert PAUSE.limit - FRAME_S < found.max() <= PAUSE.limit
+    assert any(PAUSE.pressed - FRAME_S < time <= PAUSE.pressed for time in found)
+
+
+def test_without_a_pause_nothing_is_looked_at() -> None:
+    assert WaitObserver([], TIMES, pointer()).spans == []
+
+
+def test_what_a_key_wrote_is_looked_at_after_the_press() -> None:
+    assert max(looked_at(replace(PAUSE, place=None))) > PAUSE.until > max(looked_at(PAUSE))
+
+
+def test_a_picture_is_shown_until_the_next_however_long_that_takes() -> None:
+    """A video with a variable frame rate has no frame while nothing changes."""
+    assert looked_at(PAUSE, np.array([0.0, 3.9, 6.0])) == [0.0, 3.9]
+
+
+def test_a_long_pause_is_not_looked_at_to_its_end() -> None:
+    long = replace(PAUSE, looked=999.0, limit=999.5, until=1000.0)
+    found = looked_at(long, np.arange(0, 1001, 1.0))
+    assert len(found) < 130
+    assert found[-1] == 999.0
+
+
+PANEL = PixelBox(240, 140, 160, 120)
+AWAY = (0.5, 40.0, 40.0)
+
+
+@pytest.mark.parametrize(
+    ("moves", "expected"),
+    [
+        pytest.param([AWAY], [4], id="a pointer that rests"),
+        pytest.param(
+            [AWAY, *((2.0 + 0.1 * n, 40.0 + n, 330.0) for n in range(27))],
+            [4],
+            id="idly moved elsewhere",
+        ),
+        pytest.param(
+            [AWAY, *((3.0 + 0.05 * n, 200.0 + 2 * n, 200.0) for n in range(22))],
+            [],
+            id="moved beside what appears, which it opened itself",
+        ),
+    ],
+)
+def test_what_appears_was_awaited_unless_the_pointer_opened_it(
+    moves: list[Move], expected: list[int]
+) -> None:
+    assert waits(PANEL, *moves) == expected
+
+
+def test_the_pointers_own_picture_is_no_content() -> None:
+    shape = PixelBox(280, 180, 40, 40)
+    moved = [(3.6 + 0.02 * n, 260.0 + 2 * n, 190.0) for n in range(20)]
+    assert waits(shape, AWAY) == [4]
+    assert waits(shape, AWAY, *moved) == []

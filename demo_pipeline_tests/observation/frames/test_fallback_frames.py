@@ -11,16 +11,16 @@ from demo_pipeline.actions.inputs import Input
 from demo_pipeline.observation.calibration.calibrate import Calibration
 from demo_pipeline.observation.calibration.canvas import fit_canvas
 from demo_pipeline.observation.calibration.clock import Clock
-from demo_pipeline.observation.frames import video_frames
 from demo_pipeline.observation.frames.decode_pass import run_decode_pass
 from demo_pipeline.observation.frames.frame_requests import request_frames
 from demo_pipeline.observation.frames.pointer_path import PointerPath
 from demo_pipeline.observation.frames.recorded_video import RecordedVideo
 from demo_pipeline.observation.frames.screenshot_writer import Screenshot
-from demo_pipeline.recording.video_probe import scan_packets
+from demo_pipeline.recording.video_probe import open_video, scan_packets
 from demo_pipeline.settings import ObservationSettings
 from demo_pipeline_tests.simulator.video import TICKS, VideoOptions, encode
 
+FRAMES = "demo_pipeline.observation.frames"
 WIDTH, HEIGHT, FPS, SECONDS = 640, 368, 10, 12
 CALIBRATION = Calibration(
     Clock(0.0, "pixels", 5.0), fit_canvas((WIDTH, HEIGHT), 1.0), "pixels", None
@@ -46,14 +46,13 @@ def film(path: Path, times: list[float]) -> None:
 def observe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Screenshot], int]:
     """The screenshots of all actions, and how often the video was opened for them."""
     opened = 0
-    real = video_frames.open_video
 
     def counted(*args: Any, **options: Any) -> Any:
         nonlocal opened
         opened += 1
-        return real(*args, **options)
+        return open_video(*args, **options)
 
-    monkeypatch.setattr(video_frames, "open_video", counted)
+    monkeypatch.setattr(f"{FRAMES}.video_frames.open_video", counted)
     actions = sorted([*ACTIONS, PAUSE], key=lambda action: action.press_ms)
     path = PointerPath([Input(0, 500, "mouse_move", 300.0, 300.0)])
     video = RecordedVideo(tmp_path / "film.mp4", scan_packets(tmp_path / "film.mp4"))

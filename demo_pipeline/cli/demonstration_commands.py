@@ -5,13 +5,16 @@ Belongs here: what people read about single demonstrations.
 
 import os
 from contextlib import ExitStack
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from demo_pipeline.cli.console import print_error, print_line
 from demo_pipeline.cli.environment import dagster_home, usable_settings
 from demo_pipeline.cli.failures import failure_sentence
+
+if TYPE_CHECKING:
+    from demo_pipeline.pipeline.context import Workspace
 
 
 def inspect(
@@ -44,11 +47,15 @@ def inspect(
 
 
 def show_quarantine() -> None:
-    """List the quarantined demonstrations, with the reasons and what to do, and those that wait."""
+    """List the quarantined demonstrations, with the reasons and what to do, and those that wait.
+
+    Uploads that lack a file are listed last: the daemon waits for it.
+    """
     from demo_pipeline.pipeline.context import Workspace
     from demo_pipeline.pipeline.quarantine import list_quarantine
 
-    records = list_quarantine(Workspace.open(usable_settings()).store)
+    workspace = Workspace.open(usable_settings())
+    records = list_quarantine(workspace.store)
     for record in records:
         for problem in record.problems:
             line = f":{problem['line']}" if problem.get("line") else ""
@@ -58,6 +65,22 @@ def show_quarantine() -> None:
             print_line(f"{record.demonstration} {record.stage} {problem['file']}{line}: {reason}")
     print_line(f"{len(records)} quarantined")
     _show_waiting()
+    _show_incomplete(workspace)
+
+
+def _show_incomplete(workspace: "Workspace") -> None:
+    """List the uploads that lack a file."""
+    from demo_pipeline.pipeline.incomplete_uploads import incomplete_uploads
+
+    try:
+        incomplete = incomplete_uploads(workspace)
+    except Exception as error:  # noqa: BLE001 - the quarantine itself was shown
+        print_error(f"incomplete uploads cannot be listed: {failure_sentence(error)}")
+        return
+    for key, reason in incomplete.items():
+        print_line(f"{key} incomplete: {reason}")
+    if incomplete:
+        print_line(f"{len(incomplete)} incomplete: the daemon processes each when it has its files")
 
 
 def _show_waiting() -> None:

@@ -310,6 +310,19 @@ class TestQuarantine:
         assert "upload the log again" in line
         assert closing == "1 quarantined"
 
+    def test_it_lists_uploads_that_lack_a_file(
+        self, ran: Ran, copied: Place, command: Command
+    ) -> None:
+        """The daemon waits for the file, so that no run and no record tells of them."""
+        shutil.copytree(ran.place.root / "uploads/one", copied.root / "uploads/three")
+        (copied.root / "uploads/three/recording.mp4").unlink()
+        lines = command(copied, "quarantine").out.splitlines()
+        assert lines[1:] == [
+            "1 quarantined",
+            "three incomplete: recording.mp4 is missing",
+            "1 incomplete: the daemon processes each when it has its files",
+        ]
+
     def test_an_empty_store_lists_none(self, place: Place, command: Command) -> None:
         assert command(place, "quarantine").out == "0 quarantined\n"
 

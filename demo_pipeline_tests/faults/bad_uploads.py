@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.pipeline.incomplete_uploads import incomplete_uploads
 from demo_pipeline.pipeline.quarantine import list_quarantine
 from demo_pipeline.settings import Settings
 from demo_pipeline.storage.ids import safe_id
@@ -193,7 +194,7 @@ def process(
 
             def over() -> bool:
                 ended = {run.key for run in runs_of(instance) if run.ended}
-                return wanted <= ended | set(_reported(workspace))
+                return wanted <= ended | set(_reported(workspace, incomplete=True))
 
             with suppress(TimeoutError):
                 wait_for(running, over, "every upload", patience)
@@ -221,8 +222,9 @@ def _run(folder: Path) -> tuple[str, int]:
     return f"{text}\nexit code {running.returncode}", usage.ru_maxrss * 1024
 
 
-def _reported(workspace: Workspace) -> dict[str, str]:
-    return {
+def _reported(workspace: Workspace, *, incomplete: bool) -> dict[str, str]:
+    """What `demo-pipeline quarantine` shows; the daemon waits for files that are missing."""
+    return (incomplete_uploads(workspace) if incomplete else {}) | {
         record.demonstration: f"{record.stage}: {record.problems[0]['message']}"
         for record in list_quarantine(workspace.store)
     }
@@ -232,7 +234,7 @@ def _found(
     workspace: Workspace, ids: dict[str, str], text: str, largest: int, seconds: float
 ) -> Found:
     done = [output.partition("/")[2] for output in workspace.store.outputs("trajectories")]
-    reported = _reported(workspace)
+    reported = _reported(workspace, incomplete=not text)
     missing = sorted(
         f"{kind} ({key})"
         for kind, key in ids.items()

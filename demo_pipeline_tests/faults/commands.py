@@ -98,7 +98,7 @@ def run_command(
 def wait_for_orphans(place: Place) -> None:
     """Workers end by themselves soon after the command that started them was killed."""
     mark = str(place.folder)
-    last = time.monotonic() + 60
+    last = time.monotonic() + PATIENCE
     while time.monotonic() < last:
         if not any(_is_of(pid, mark) for pid in map(int, filter(str.isdigit, os.listdir("/proc")))):
             return

@@ -205,16 +205,18 @@ class ScanComparison:
         """Whether an area in a roomy element was shaded since the scan, or lit up at the press.
 
         A menu without a visible edge shades its area, and its items light up under the pointer. A
-        highlight of the element itself covers most of the element and nothing else.
+        highlight of the element itself covers much of the element and nothing else; the pointer's
+        picture may part it.
         """
         element, point = request.element, request.point
         if element is None or point is None or _share(element, shot) <= ROOMY_ELEMENT_SHARE:
             return False
-        return any(
-            _distance(area, *point) <= reach and not _is_highlight(area, element)
-            for before, after, reach in ((first, shot, 0.0), (shot, at_press, NEAR_POINTER_PX))
-            for area in self._shaded(before, after)
-        )
+        for before, after, reach in ((first, shot, 0.0), (shot, at_press, NEAR_POINTER_PX)):
+            shaded = self._shaded(before, after)
+            near = [area for area in shaded if _distance(area, *point) <= reach]
+            if near and not _are_highlight(near, element):
+                return True
+        return False
 
     def _shaded(self, before: ScreenPicture, after: ScreenPicture) -> list[PixelBox]:
         if before.detail.shape != after.detail.shape or before.time == after.time:
@@ -256,16 +258,17 @@ def _at_target(changes: PictureChanges, request: FrameRequest, shown: ScreenPict
     return share <= LARGE_ELEMENT_SHARE and changes.touch(element)
 
 
-def _is_highlight(area: PixelBox, element: PixelBox) -> bool:
-    """Whether an area may be a highlight of an element: about as large, and not beyond it."""
-    beyond = (
-        element.x - area.x,
-        element.y - area.y,
-        area.x + area.width - element.x - element.width,
-        area.y + area.height - element.y - element.height,
+def _are_highlight(areas: Sequence[PixelBox], element: PixelBox) -> bool:
+    """Whether areas may be a highlight of an element: about as large, and not beyond it."""
+    beyond = max(
+        max(element.x - area.x, area.x + area.width - element.x - element.width) for area in areas
     )
-    large = area.width * area.height * HIGHLIGHT_PARTS > element.width * element.height
-    return bool(large and max(beyond) <= BEYOND_PX)
+    above = max(
+        max(element.y - area.y, area.y + area.height - element.y - element.height) for area in areas
+    )
+    covered = sum(area.width * area.height for area in areas)
+    large = covered * HIGHLIGHT_PARTS > element.width * element.height
+    return large and max(beyond, above) <= BEYOND_PX
 
 
 def _share(element: PixelBox, shown: ScreenPicture) -> float:

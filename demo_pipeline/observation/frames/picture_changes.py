@@ -202,8 +202,12 @@ def _content(before: Luma, after: Luma, changed: Mask) -> Mask:
 
 
 def _is_solid(changed: Mask) -> bool:
-    """Whether most samples changed, as under a highlight; of replaced text, most stayed."""
-    return bool(np.count_nonzero(changed) >= SOLID_SHARE * changed.size)
+    """Whether most samples changed, as under a highlight; of replaced text, most stayed.
+
+    Each line counts by itself: a text cursor beside a highlight does not make it less solid.
+    """
+    lines = sum(inside.size for _, inside in _parts(changed, LINE_GAP))
+    return bool(lines) and bool(np.count_nonzero(changed) >= SOLID_SHARE * lines)
 
 
 def _unexplained(source: Luma, result: Luma, near: Any) -> Any:

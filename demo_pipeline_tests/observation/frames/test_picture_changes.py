@@ -121,6 +121,16 @@ def test_a_round_edge_that_lights_up_on_a_dense_screen_replaces_nothing() -> Non
     assert between(renamed, before=calm).touch(box)
 
 
+def test_a_text_cursor_beside_a_highlight_makes_it_no_content() -> None:
+    """A text cursor blinks beside a menu as one of its items lights up."""
+    item = PixelBox(201, 200, 160, 36)
+    calm, lit = (
+        Screen().fill(PixelBox(196, 190, 170, 60), 255).write("Numbers", 215, 226) for _ in range(2)
+    )
+    lit.highlight(item, 120, 200).fill(PixelBox(176, 140, 2, 50), 0)
+    assert between(lit, before=calm).regions == ()
+
+
 def test_the_pointer_itself_replaces_nothing() -> None:
     arrow = Screen().write("A", 300, 236)
     assert between(arrow).touch(BUTTON)

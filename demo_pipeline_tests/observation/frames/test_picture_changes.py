@@ -146,6 +146,15 @@ def test_a_menu_covers_what_is_between_its_lines_and_is_a_panel() -> None:
     assert not opened.cover(640.0, 520.0)
 
 
+def test_beside_the_lit_title_of_a_menu_nothing_is_covered() -> None:
+    """The title lights up as its menu opens below it; the titles next to it stay."""
+    title = PixelBox(240, 154, 60, 26)
+    calm, opened = (Screen().fill(title, 240).write("View", 246, 172) for _ in range(2))
+    changes = between(opened.highlight(title, 120, 250).menu(240, 180), before=calm)
+    assert changes.cover(330.0, 250.0)
+    assert not changes.cover(380.0, 162.0)
+
+
 def test_the_edges_of_typed_text_are_too_low_for_a_panel() -> None:
     typed = Screen()
     for line in range(8):

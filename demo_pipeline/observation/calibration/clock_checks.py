@@ -20,7 +20,9 @@ WORTH_S = 10.0  # seconds of video; in fewer a clock has no time to change
 PART_S = 100.0  # seconds of video for another part, so that decoding costs a few hundredths more
 MAX_PARTS = 2  # parts looked at; each is decoded twice
 PART_MOVES = 24  # moves between frames, twice what a lag needs to be found
-LONGEST_S = 10.0  # seconds decoded for one part; without that many moves in them it says nothing
+LONGEST_PART_S = (
+    10.0  # seconds decoded for one part; without that many moves in them it says nothing
+)
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def _soonest(video: RecordedVideo, moves: Any, keys: Any) -> Span | None:
         for start, end in zip(starts, ends, strict=True)
         if end < len(video.times)
     ]
-    short = [span for span in spans if span.end - span.start <= LONGEST_S]
+    short = [span for span in spans if span.end - span.start <= LONGEST_PART_S]
     return min(short, key=lambda span: span.end - span.start, default=None)
 
 

@@ -6,6 +6,7 @@ cursor and a focus ring. All boxes: video pixels.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import cv2
@@ -118,9 +119,7 @@ def picture_changes(
         if not content.any():
             continue
         replaced[part] |= content
-        panel = _panel(inside, part)
-        if panel is not None:
-            panels.append(panel)
+        panels += _panels(inside, part)
     regions = tuple(_box(part) for part, _ in _parts(replaced, LINE_GAP))
     return PictureChanges(regions, tuple(panels), replaced) if regions else PictureChanges()
 
@@ -202,8 +201,12 @@ def _content(before: Luma, after: Luma, changed: Mask) -> Mask:
 
 
 def _is_solid(changed: Mask) -> bool:
-    """Whether most samples changed, as under a highlight; of replaced text, most stayed."""
-    return bool(np.count_nonzero(changed) >= SOLID_SHARE * changed.size)
+    """Whether most samples changed, as under a highlight; of replaced text, most stayed.
+
+    Each line counts by itself: a text cursor beside a highlight does not make it less solid.
+    """
+    lines = sum(inside.size for _, inside in _parts(changed, LINE_GAP))
+    return bool(lines) and bool(np.count_nonzero(changed) >= SOLID_SHARE * lines)
 
 
 def _unexplained(source: Luma, result: Luma, near: Any) -> Any:
@@ -225,18 +228,32 @@ def _is_ring(inside: Mask) -> bool:
     return bool(np.count_nonzero(middle) < LEAST_SAMPLES)
 
 
-def _panel(changed: Mask, part: tuple[slice, slice]) -> PixelBox | None:
-    """The box of the straight upright edges in a change; None without two of them."""
+def _panels(changed: Mask, part: tuple[slice, slice]) -> list[PixelBox]:
+    """The boxes between straight upright edges in a change; none without two of them.
+
+    Where an edge begins or ends, so does a box: beside the lit title of a menu there is no panel.
+    """
     if changed.shape[0] < EDGE_SAMPLES or changed.shape[1] < PANEL_SAMPLES:
-        return None
+        return []
     upright = cv2.morphologyEx(changed, cv2.MORPH_OPEN, np.ones((EDGE_SAMPLES, 1), np.uint8))
-    columns = np.flatnonzero(upright.any(axis=0))
-    if not len(columns) or columns[-1] - columns[0] + 1 < PANEL_SAMPLES:
-        return None
-    rows = np.flatnonzero(upright.any(axis=1))
-    top, left = part[0].start + rows[0], part[1].start + columns[0]
-    bottom, right = part[0].start + rows[-1] + 1, part[1].start + columns[-1] + 1
-    return _box((slice(top, bottom), slice(left, right)))
+    left = upright.argmax(axis=1)
+    right = upright.shape[1] - upright[:, ::-1].argmax(axis=1)
+    between = upright.any(axis=1) & (right - left >= PANEL_SAMPLES)
+    steps = np.abs(np.diff(left)) + np.abs(np.diff(right)) >= PANEL_SAMPLES
+    begins = np.flatnonzero(np.diff(between, prepend=False, append=False) | np.pad(steps, 1))
+    return [
+        _box(
+            (
+                slice(part[0].start + top, part[0].start + bottom),
+                slice(
+                    part[1].start + left[top:bottom].min(),
+                    part[1].start + right[top:bottom].max(),
+                ),
+            )
+        )
+        for top, bottom in pairwise(begins.tolist())
+        if between[top]
+    ]
 
 
 def _box(part: tuple[slice, slice]) -> PixelBox:

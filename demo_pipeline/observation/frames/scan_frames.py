@@ -20,6 +20,7 @@ from demo_pipeline.observation.frames.picture_changes import (
 from demo_pipeline.observation.frames.pointer_path import Floats, PixelBox
 from demo_pipeline.observation.frames.screen_picture import (
     DETAIL_STEP,
+    PackedPicture,
     ScreenPicture,
     screen_picture,
 )
@@ -41,6 +42,8 @@ LARGE_ELEMENT_SHARE = 0.05  # of the picture; a larger element is compared aroun
 class ScanFrames:
     """Keeps the frames shown when scans began and ended, until they are no longer asked for.
 
+    Those of pauses are asked for at the end: only then it is known which of them were waits.
+
     The frame shown at a moment is the last one no later, however old: a video with a variable
     frame rate has none while nothing changes.
 
@@ -51,16 +54,18 @@ class ScanFrames:
 
     def __init__(self, requests: Sequence[FrameRequest], times: Floats) -> None:
         self._times = times
-        moments = [
-            moment
-            for request in requests
-            if request.scan is not None
-            for moment in (request.scan.began, request.scan.ended)
-        ]
-        shown = {time for moment in moments if (time := self._shown(moment)) is not None}
+        shown = self._shown_in(requests)
+        self._late = self._shown_in([request for request in requests if request.pause])
         self._due = sorted(shown, reverse=True)
         self._kept: dict[float, ScreenPicture] = {}
+        self._packed: dict[float, PackedPicture] = {}
         self.spans = [Span(time, time) for time in sorted(shown)]
+
+    def _shown_in(self, requests: Sequence[FrameRequest]) -> set[float]:
+        """Times of the frames shown when the scans of requests began and ended."""
+        scans = [request.scan for request in requests if request.scan is not None]
+        moments = [moment for scan in scans for moment in (scan.began, scan.ended)]
+        return {time for moment in moments if (time := self._shown(moment)) is not None}
 
     def _shown(self, moment: float) -> float | None:
         """Time of the frame shown at a moment; None before the video."""
@@ -77,13 +82,20 @@ class ScanFrames:
     def frame_at(self, moment: float) -> ScreenPicture | None:
         """The frame shown at a moment; None when it did not decode."""
         shown = self._shown(moment)
-        return None if shown is None else self._kept.get(shown)
+        if shown is None:
+            return None
+        packed = self._packed.get(shown)
+        return self._kept.get(shown) if packed is None else packed.unpacked()
 
     def forget(self, moment: float) -> None:
-        """Drop the frames that were no longer shown at a moment."""
+        """Drop the frames that were no longer shown at a moment; pack those of pauses."""
         shown = self._shown(moment)
-        if shown is not None:
-            self._kept = {time: kept for time, kept in self._kept.items() if time >= shown}
+        if shown is None:
+            return
+        for time in [time for time in self._kept if time < shown]:
+            picture = self._kept.pop(time)
+            if time in self._late:
+                self._packed[time] = PackedPicture.of(picture)
 
 
 @dataclass(frozen=True)
@@ -205,16 +217,18 @@ class ScanComparison:
         """Whether an area in a roomy element was shaded since the scan, or lit up at the press.
 
         A menu without a visible edge shades its area, and its items light up under the pointer. A
-        highlight of the element itself covers most of the element and nothing else.
+        highlight of the element itself covers much of the element and nothing else; the pointer's
+        picture may part it.
         """
         element, point = request.element, request.point
         if element is None or point is None or _share(element, shot) <= ROOMY_ELEMENT_SHARE:
             return False
-        return any(
-            _distance(area, *point) <= reach and not _is_highlight(area, element)
-            for before, after, reach in ((first, shot, 0.0), (shot, at_press, NEAR_POINTER_PX))
-            for area in self._shaded(before, after)
-        )
+        for before, after, reach in ((first, shot, 0.0), (shot, at_press, NEAR_POINTER_PX)):
+            shaded = self._shaded(before, after)
+            near = [area for area in shaded if _distance(area, *point) <= reach]
+            if near and not _are_highlight(near, element):
+                return True
+        return False
 
     def _shaded(self, before: ScreenPicture, after: ScreenPicture) -> list[PixelBox]:
         if before.detail.shape != after.detail.shape or before.time == after.time:
@@ -260,16 +274,17 @@ def _at_target(changes: PictureChanges, request: FrameRequest, shown: ScreenPict
     return share <= LARGE_ELEMENT_SHARE and changes.touch(element)
 
 
-def _is_highlight(area: PixelBox, element: PixelBox) -> bool:
-    """Whether an area may be a highlight of an element: about as large, and not beyond it."""
-    beyond = (
-        element.x - area.x,
-        element.y - area.y,
-        area.x + area.width - element.x - element.width,
-        area.y + area.height - element.y - element.height,
+def _are_highlight(areas: Sequence[PixelBox], element: PixelBox) -> bool:
+    """Whether areas may be a highlight of an element: about as large, and not beyond it."""
+    beyond = max(
+        max(element.x - area.x, area.x + area.width - element.x - element.width) for area in areas
     )
-    large = area.width * area.height * HIGHLIGHT_PARTS > element.width * element.height
-    return bool(large and max(beyond) <= BEYOND_PX)
+    above = max(
+        max(element.y - area.y, area.y + area.height - element.y - element.height) for area in areas
+    )
+    covered = sum(area.width * area.height for area in areas)
+    large = covered * HIGHLIGHT_PARTS > element.width * element.height
+    return large and max(beyond, above) <= BEYOND_PX
 
 
 def _share(element: PixelBox, shown: ScreenPicture) -> float:

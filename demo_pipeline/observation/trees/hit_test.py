@@ -17,11 +17,14 @@ WHOLE_WINDOW_SHARE = 0.97  # of a window's or the screen's area; a panel this la
 ROUNDING_PX = 1  # pixels by which an element may stick out of the element that contains it
 
 
-def node_at(tree: StepTree, x: float, y: float) -> Element | None:
+def node_at(
+    tree: StepTree, x: float, y: float, clicked_window: int | None = None
+) -> Element | None:
     """The smallest visible node under a point in event space; of equals, the last in the document.
 
     Windows, the desktop, panels as large as their window or the screen, and nodes that another
-    window covers are never targets. None when it is not known which of two windows is in front.
+    window covers are never targets. None when it is not known which of two windows is in front:
+    the tree does not say, and neither is the window that was clicked last (`clicked_window`).
     """
     under = [
         position
@@ -34,10 +37,12 @@ def node_at(tree: StepTree, x: float, y: float) -> Element | None:
     if not under:
         return None
     front = _front_window(tree, x, y)
+    if front is None and clicked_window in {window_of(tree, node) for node in under}:
+        front = clicked_window
     if front is not None:  # when the front window has no node there, it covers nothing
-        visible = [node for node in under if _window_of(tree, node) in {None, front}]
+        visible = [node for node in under if window_of(tree, node) in {None, front}]
         under = visible or under
-    elif len({_window_of(tree, node) for node in under} - {None}) > 1:
+    elif len({window_of(tree, node) for node in under} - {None}) > 1:
         return None
     return tree.element(min(under, key=lambda node: (_area(tree.box(node)), -node)))
 
@@ -47,7 +52,7 @@ def window_at(tree: StepTree, x: float, y: float) -> int | None:
 
     None without one, or with several of which none is known to be in front.
     """
-    under = {_window_of(tree, position) for position in _positions_at(tree, x, y)} - {None}
+    under = {window_of(tree, position) for position in _positions_at(tree, x, y)} - {None}
     if len(under) < 2:
         return next(iter(under), None)
     return _front_window(tree, x, y)
@@ -55,7 +60,7 @@ def window_at(tree: StepTree, x: float, y: float) -> int | None:
 
 def focused_window(tree: StepTree) -> int | None:
     """Position of the outermost window around the element with the keyboard focus; or None."""
-    return None if tree.focused is None else _window_of(tree, tree.focused)
+    return None if tree.focused is None else window_of(tree, tree.focused)
 
 
 def _positions_at(tree: StepTree, x: float, y: float) -> list[int]:
@@ -81,13 +86,7 @@ def _front_window(tree: StepTree, x: float, y: float) -> int | None:
     has no meaning, so it is the window with the focus. A document without an area claims the focus
     whether its window is in front or not.
     """
-    windows = [
-        position
-        for position in _positions_at(tree, x, y)
-        if tree.role_at(position) in _WINDOWS
-        and "hidden" not in tree.states_at(position)
-        and _window_of(tree, position) == position
-    ]
+    windows = windows_at(tree, x, y)
     if len(windows) < 2:
         return None
     if all(_raw_role(tree, position) == "window" for position in windows):
@@ -97,12 +96,23 @@ def _front_window(tree: StepTree, x: float, y: float) -> int | None:
         for node, states in enumerate(tree.states)
         if "focused" in states and _area(tree.box(node)) > 0
     )
-    focused_windows = {_window_of(tree, node) for node in focused}
+    focused_windows = {window_of(tree, node) for node in focused}
     claiming = [position for position in windows if position in focused_windows]
     return claiming[0] if len(claiming) == 1 else None
 
 
-def _window_of(tree: StepTree, position: int) -> int | None:
+def windows_at(tree: StepTree, x: float, y: float) -> list[int]:
+    """Positions of the outermost visible windows under a point in event space."""
+    return [
+        position
+        for position in _positions_at(tree, x, y)
+        if tree.role_at(position) in _WINDOWS
+        and "hidden" not in tree.states_at(position)
+        and window_of(tree, position) == position
+    ]
+
+
+def window_of(tree: StepTree, position: int) -> int | None:
     """Position of the outermost window around a node, itself included."""
     path = (position, *_ancestors(tree, position))
     return next((node for node in reversed(path) if tree.role_at(node) in _WINDOWS), None)

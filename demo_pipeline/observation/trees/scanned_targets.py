@@ -13,6 +13,7 @@ from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.calibration.screen_candidates import DesktopSize
 from demo_pipeline.observation.frames.frame_requests import ScannedTarget
 from demo_pipeline.observation.frames.pointer_path import PixelBox
+from demo_pipeline.observation.trees.clicked_window import KEEPS_ORDER, ClickedWindow
 from demo_pipeline.observation.trees.hit_test import node_at
 from demo_pipeline.observation.trees.scans import LoggedScan, current_scan, scans_of_part
 from demo_pipeline.observation.trees.ui_trees import TreeReader
@@ -44,22 +45,27 @@ def scan_targets(
     targets: dict[int, ScannedTarget] = {}
     desktops: dict[int, DesktopSize] = {}
     since = float("-inf")
+    clicked = ClickedWindow()
     for action in actions:
         known = scans_of_part(scans, calibration.screen, action.press_ms)
         scan = current_scan(known, action.press_ms, since).scan
         since = max(since, action.end_ms)
         if scan is None:
+            clicked = ClickedWindow()
             continue
         found = ScannedTarget(scan.event_index, scan.begin_ms, scan.end_ms)
         if action.action_type in POINTER_TYPES and action.x is not None and action.y is not None:
             canvas = calibration.screen.at(action.press_ms).canvas or calibration.canvas
             tree = reader.tree(scan, action.press_ms, canvas)
-            node = node_at(tree, action.x, action.y)
+            node = node_at(tree, action.x, action.y, clicked.in_tree(action, tree))
+            clicked.record(action, tree, node)
             element = PixelBox(*node.box) if node and node.box else None
             small = element is not None and _is_small(element, canvas)
             found = replace(found, element=element, box=element if small else None)
             if tree.desktop_size is not None:
                 desktops[scan.event_index] = DesktopSize(scan.begin_ms, tree.desktop_size)
+        elif action.action_type not in KEEPS_ORDER:
+            clicked = ClickedWindow()
         targets[action.action_index] = found
     return ScannedTargets(targets, sorted(desktops.values(), key=lambda size: size.time_ms))
 

@@ -19,6 +19,7 @@ from demo_pipeline.common.parquet import described_schema, read_rows, write_rows
 from demo_pipeline.common.python_gc import reduced_python_gc
 from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.frames.evidence import Evidence
+from demo_pipeline.observation.trees.clicked_window import ClickedWindow
 from demo_pipeline.observation.trees.hit_test import agrees_with_cursor, node_at
 from demo_pipeline.observation.trees.keyboard_focus import KeyboardFocus
 from demo_pipeline.observation.trees.scans import (
@@ -130,7 +131,7 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
     unknown: Counter[str] = Counter()
     rows = []
     since = float("-inf")
-    keyboard, written = KeyboardFocus(), _Writer()
+    keyboard, clicked, written = KeyboardFocus(), ClickedWindow(), _Writer()
     compared = _Comparison(TreeReader(log, platform), evidence)
     clock = evidence.as_clock()
     changes = [clock.event_time(time_s) for time_s in evidence.screen_changes_s]
@@ -144,7 +145,8 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
         written.write(out / name, tree)
         agreement = compared.agreement(action, actions[:number], current, tree)
         if action.action_type in POINTER_TYPES:
-            target, method = _hit(action, tree, current, evidence)
+            front = clicked.in_tree(action, tree, changes)
+            target, method = _hit(action, tree, current, evidence, front)
         elif agreement is Agreement.DIFFERS:  # the focus may have moved to what the tree lacks
             target, method = None, "none"
         else:
@@ -152,6 +154,7 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
         row = _row(action, name, current, tree, target=target, method=method)
         rows.append({**row, "tree_agreement": str(agreement)})
         unknown.update(tree.unknown_roles)
+        clicked.record(action, tree, target)
         if action.action_type in POINTER_TYPES - {"scroll"}:
             keyboard.record_click(action, target_known=target is not None)
         if action.action_type != "pause":
@@ -219,14 +222,14 @@ class _Writer:
 
 
 def _hit(
-    action: Action, tree: StepTree, current: CurrentScan, evidence: Evidence
+    action: Action, tree: StepTree, current: CurrentScan, evidence: Evidence, front: int | None
 ) -> tuple[Element | None, str]:
     """The node under the point, unless the screen there changed after the scan; and the method."""
     if action.x is None or action.y is None or action.action_index in evidence.redrawn:
         return None, "none"
     if current.freshness == "changed" and action.action_index not in evidence.unmoved:
         return None, "none"
-    target = node_at(tree, action.x, action.y)
+    target = node_at(tree, action.x, action.y, front)
     return target, "hit_test" if target else "none"
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from demo_pipeline.observation.calibration.clock import Clock
 from demo_pipeline.observation.calibration.clock_checks import (
-    LONGEST_S,
+    LONGEST_PART_S,
     MAX_PARTS,
     ClockPart,
     parts_to_check,
@@ -123,7 +123,7 @@ def test_few_seconds_are_decoded_and_none_where_the_pointer_rests() -> None:
     assert sum(span.end - span.start for span in spans) < 4
     now_and_then = moving(*((begin, begin + 0.9) for begin in np.arange(0, 600, 6).tolist()))
     for span in parts_to_check(recorded(600, 5), now_and_then, CLOCK, 10, 600):
-        assert span.end - span.start <= LONGEST_S
+        assert span.end - span.start <= LONGEST_PART_S
     seldom = moving(*((begin, begin + 0.4) for begin in np.arange(0, 600, 20).tolist()))
     assert parts_to_check(recorded(600, 5), seldom, CLOCK, 10, 600) == []
     assert parts_to_check(recorded(18, 5), always, CLOCK, 10, 18) == []

@@ -121,6 +121,16 @@ def test_a_round_edge_that_lights_up_on_a_dense_screen_replaces_nothing() -> Non
     assert between(renamed, before=calm).touch(box)
 
 
+def test_a_text_cursor_beside_a_highlight_makes_it_no_content() -> None:
+    """A text cursor blinks beside a menu as one of its items lights up."""
+    item = PixelBox(201, 200, 160, 36)
+    calm, lit = (
+        Screen().fill(PixelBox(196, 190, 170, 60), 255).write("Numbers", 215, 226) for _ in range(2)
+    )
+    lit.highlight(item, 120, 200).fill(PixelBox(176, 140, 2, 50), 0)
+    assert between(lit, before=calm).regions == ()
+
+
 def test_the_pointer_itself_replaces_nothing() -> None:
     arrow = Screen().write("A", 300, 236)
     assert between(arrow).touch(BUTTON)
@@ -134,6 +144,15 @@ def test_a_menu_covers_what_is_between_its_lines_and_is_a_panel() -> None:
     far = PixelBox(600, 500, 80, 40)
     assert not opened.touch(far)
     assert not opened.cover(640.0, 520.0)
+
+
+def test_beside_the_lit_title_of_a_menu_nothing_is_covered() -> None:
+    """The title lights up as its menu opens below it; the titles next to it stay."""
+    title = PixelBox(240, 154, 60, 26)
+    calm, opened = (Screen().fill(title, 240).write("View", 246, 172) for _ in range(2))
+    changes = between(opened.highlight(title, 120, 250).menu(240, 180), before=calm)
+    assert changes.cover(330.0, 250.0)
+    assert not changes.cover(380.0, 162.0)
 
 
 def test_the_edges_of_typed_text_are_too_low_for_a_panel() -> None:

@@ -1,11 +1,22 @@
 """Which frames stand for the moments at which scans began and ended."""
 
+from dataclasses import replace
+
 import av
 import numpy as np
+import pytest
 
+from demo_pipeline.actions.inputs import Input
+from demo_pipeline.observation.calibration.canvas import fit_canvas
+from demo_pipeline.observation.calibration.clock import Clock
+from demo_pipeline.observation.calibration.screen_parts import ScreenParts
+from demo_pipeline.observation.frames.change_detection import ChangeDetector
+from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.frame_requests import FrameRequest, ScanTimes
-from demo_pipeline.observation.frames.scan_frames import ScanFrames
+from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath
+from demo_pipeline.observation.frames.scan_frames import ScanComparison, ScanFrames
 from demo_pipeline.observation.frames.video_frames import Frame, Span
+from demo_pipeline.observation.frames.video_pointer import VideoPointer
 
 
 def wanted(*scans: tuple[float, float] | None) -> list[FrameRequest]:
@@ -61,3 +72,61 @@ def test_frames_that_are_no_longer_asked_for_are_dropped() -> None:
     assert level(scans, 1.0) == 10
     scans.forget(2.0)
     assert (level(scans, 1.0), level(scans, 2.0)) == (None, 20)
+
+
+def test_the_frames_of_a_pause_are_kept_to_the_end() -> None:
+    """Whether it was a wait is known only then, and its tree is compared like any other."""
+    action, pause = wanted((1.0, 1.0), (1.1, 1.1))
+    scans = shown([action, replace(pause, pause=True)], [1.0, 1.1, 2.0])
+    scans.forget(2.0)
+    assert (level(scans, 1.0), level(scans, 1.1)) == (None, 11)
+
+
+ITEM = PixelBox(250, 200, 210, 40)  # of a menu; with more than a hundredth of the picture
+AIMED = FrameRequest(
+    0,
+    3.0,
+    0.0,
+    2.95,
+    2.0,
+    None,
+    None,
+    Span(0, 3),
+    scan=ScanTimes(1, 0.5, 0.6),
+    element=ITEM,
+    point=(350.0, 220.0),
+)
+
+
+def is_redrawn(lit: PixelBox) -> bool:
+    """Whether the item counts as redrawn when a box is lit as the pointer passes over it."""
+    moves = [(100, 50.0, 50.0)] + [(2700 + 10 * n, 316.0 + 3 * n, 220.0) for n in range(21)]
+    path = PointerPath([Input(n, time, "mousemove", x, y) for n, (time, x, y) in enumerate(moves)])
+    screen = ScreenParts.single(fit_canvas((800, 600), 1.0))
+    pointer = VideoPointer(path, Clock(0.0, "pixels", 5.0), screen, 0.1)
+    frames = []
+    for number, time in enumerate((0.5, 1.5, 2.9)):
+        page = np.full((600, 800), 230, np.uint8)
+        if time > 2:
+            left, top = int(lit.x), int(lit.y)
+            page[top : top + int(lit.height), left : left + int(lit.width)] = 120
+        frames.append(Frame(number, time, av.VideoFrame.from_ndarray(page, format="gray")))
+    times = np.array([frame.time for frame in frames])
+    comparison = ScanComparison([AIMED], times, ChangeDetector(None), pointer, enabled=True)
+    for before, frame in zip([None, *frames], frames, strict=False):
+        comparison.see(FrameDiff(before, frame, times, ChangeDetector(None), pointer))
+    return comparison.compare(AIMED, frames[1], frames[2])
+
+
+@pytest.mark.parametrize(
+    ("lit", "redrawn"),
+    [
+        pytest.param(ITEM, False, id="the item itself, parted by the pointer in front of it"),
+        pytest.param(PixelBox(270, 205, 60, 30), True, id="a small item of what opened over it"),
+        pytest.param(PixelBox(250, 200, 210, 90), True, id="what reaches beyond it"),
+    ],
+)
+def test_what_lights_up_under_the_pointer_is_the_element_or_something_in_front(
+    lit: PixelBox, redrawn: bool
+) -> None:
+    assert is_redrawn(lit) == redrawn

@@ -13,12 +13,12 @@ from demo_pipeline.observation.calibration.clock import Clock
 from demo_pipeline.observation.calibration.screen_parts import ScreenParts
 from demo_pipeline.observation.frames.interval_changes import Interval
 from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath
-from demo_pipeline.observation.frames.video_frames import Frame
+from demo_pipeline.observation.frames.video_frames import Frame, Luma
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.wait_observer import WaitObserver
 
 FRAME_S = 1 / 15
-TIMES = np.arange(0, 8, FRAME_S)
+TIMES, LONG = np.arange(0, 8, FRAME_S), np.arange(0, 14, FRAME_S)
 PLACE = PixelBox(276, 176, 48, 48)
 # A click at 1 s, the next one at 5 s; the pointer starts towards it at 4.7 s.
 PAUSE = Interval(float("-inf"), 1.0, 1.1, 4.7, 4.9, 5.0, PLACE, 4, 3.9)
@@ -41,12 +41,17 @@ def looked_at(interval: Interval, times: np.ndarray = TIMES) -> list[float]:
 
 def film(content: PixelBox) -> Iterator[Frame]:
     """A grey page on which something dark appears."""
-    left, top = int(content.x), int(content.y)
     for number, time in enumerate(TIMES.tolist()):
-        page = np.full((360, 640), 220, np.uint8)
-        if time >= APPEARED_S:
-            page[top : top + int(content.height), left : left + int(content.width)] = 60
+        page = _page(content, shown=time >= APPEARED_S)
         yield Frame(number, time, av.VideoFrame.from_ndarray(page, format="gray"))
+
+
+def _page(content: PixelBox, *, shown: bool) -> Luma:
+    page = np.full((360, 640), 220, np.uint8)
+    if shown:
+        left, top = int(content.x), int(content.y)
+        page[top : top + int(content.height), left : left + int(content.width)] = 60
+    return page
 
 
 def waits(content: PixelBox, *moves: Move) -> list[int]:
@@ -112,8 +117,30 @@ def test_what_appears_was_awaited_unless_the_pointer_opened_it(
     assert waits(PANEL, *moves) == expected
 
 
-def test_the_pointers_own_picture_is_no_content() -> None:
-    shape = PixelBox(280, 180, 40, 40)
-    moved = [(3.6 + 0.02 * n, 260.0 + 2 * n, 190.0) for n in range(20)]
-    assert waits(shape, AWAY) == [4]
-    assert waits(shape, AWAY, *moved) == []
+def test_a_place_that_the_pointer_was_idly_moved_over_does_not_move_by_itself() -> None:
+    """Its picture crosses the place in two pauses; in the third, content appears there."""
+    elsewhere = PixelBox(20, 20, 40, 40)
+    pauses = [
+        _later(replace(PAUSE, place=elsewhere, pause=number), 4.0 * number) for number in (0, 1)
+    ]
+    moves = [
+        AWAY,
+        *(
+            (begin + 0.05 * step, 240.0 + 3 * step, 195.0)
+            for begin in (2.3, 6.3)
+            for step in range(40)
+        ),
+        (9.0, 40.0, 330.0),
+    ]
+    observer = WaitObserver([*pauses, _later(PAUSE, 8.0)], LONG, pointer(*moves))
+    for number, time in enumerate(LONG.tolist()):
+        page = _page(PANEL, shown=time >= APPEARED_S + 8.0)
+        _, x, y = max(move for move in moves if move[0] <= max(time, AWAY[0]))
+        page[int(y) : int(y) + 22, int(x) : int(x) + 14] = 0
+        observer.see(Frame(number, time, av.VideoFrame.from_ndarray(page, format="gray")))
+    assert [wait.action_index for wait in observer.result()] == [PAUSE.pause]
+
+
+def _later(interval: Interval, seconds: float) -> Interval:
+    times = ("earlier", "pressed", "since", "looked", "limit", "until")
+    return replace(interval, **{name: getattr(interval, name) + seconds for name in times})

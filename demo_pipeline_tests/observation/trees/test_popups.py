@@ -72,8 +72,8 @@ def step_on_menu(
     log = folder / "input_log.jsonl"
     log.write_text("".join(_with_scans(source, scans)), encoding="utf-8")
     one = observe(folder, root / "store", truth)
-    stages = [one.out / name for name in ("events", "actions")]
-    build_ui_trees(log, FILMED.platform, *stages, one.evidence, out)
+    events, actions = one.out / "events", one.out / "actions"
+    build_ui_trees(log, FILMED.platform, events, actions, one.evidence, out)
     return read_tree_rows(out)[-1]
 
 
@@ -85,13 +85,13 @@ def _with_scans(source: Path, scans: Sequence[tuple[int, int]]) -> list[str]:
         line = scan(performance, FILMED.platform, begin, number)
         line["data"]["duration"] = duration
         written.append((begin + duration, log_text(line) + "\n"))
-    for text in (source / "input_log.jsonl").read_text(encoding="utf-8").splitlines(keepends=True):
-        written.append((json.loads(text)["time"], text))
+    log = (source / "input_log.jsonl").read_text(encoding="utf-8")
+    written += [(json.loads(text)["time"], text) for text in log.splitlines(keepends=True)]
     return [text for _, text in sorted(written, key=lambda line: line[0])]
 
 
 def moments(truth: GroundTruth) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
-    """Scans (begin, duration): before the menu opened, in the open menu, and over the last press."""
+    """Scans (begin, duration): before the menu opened, while it was open, at the last press."""
     opening, aimed = truth.actions[-2], truth.actions[-1]
     assert aimed.target_name == "Rename"
     assert aimed.press_ms - opening.end_ms > 1500

@@ -20,7 +20,6 @@ from demo_pipeline.observation.frames.picture_changes import (
 from demo_pipeline.observation.frames.pointer_path import Floats, PixelBox
 from demo_pipeline.observation.frames.screen_picture import (
     DETAIL_STEP,
-    PackedPicture,
     ScreenPicture,
     screen_picture,
 )
@@ -42,8 +41,6 @@ LARGE_ELEMENT_SHARE = 0.05  # of the picture; a larger element is compared aroun
 class ScanFrames:
     """Keeps the frames shown when scans began and ended, until they are no longer asked for.
 
-    Those of pauses are asked for at the end: only then it is known which of them were waits.
-
     The frame shown at a moment is the last one no later, however old: a video with a variable
     frame rate has none while nothing changes.
 
@@ -54,18 +51,16 @@ class ScanFrames:
 
     def __init__(self, requests: Sequence[FrameRequest], times: Floats) -> None:
         self._times = times
-        shown = self._shown_in(requests)
-        self._late = self._shown_in([request for request in requests if request.pause])
+        moments = [
+            moment
+            for request in requests
+            if request.scan is not None
+            for moment in (request.scan.began, request.scan.ended)
+        ]
+        shown = {time for moment in moments if (time := self._shown(moment)) is not None}
         self._due = sorted(shown, reverse=True)
         self._kept: dict[float, ScreenPicture] = {}
-        self._packed: dict[float, PackedPicture] = {}
         self.spans = [Span(time, time) for time in sorted(shown)]
-
-    def _shown_in(self, requests: Sequence[FrameRequest]) -> set[float]:
-        """Times of the frames shown when the scans of requests began and ended."""
-        scans = [request.scan for request in requests if request.scan is not None]
-        moments = [moment for scan in scans for moment in (scan.began, scan.ended)]
-        return {time for moment in moments if (time := self._shown(moment)) is not None}
 
     def _shown(self, moment: float) -> float | None:
         """Time of the frame shown at a moment; None before the video."""
@@ -82,20 +77,13 @@ class ScanFrames:
     def frame_at(self, moment: float) -> ScreenPicture | None:
         """The frame shown at a moment; None when it did not decode."""
         shown = self._shown(moment)
-        if shown is None:
-            return None
-        packed = self._packed.get(shown)
-        return self._kept.get(shown) if packed is None else packed.unpacked()
+        return None if shown is None else self._kept.get(shown)
 
     def forget(self, moment: float) -> None:
-        """Drop the frames that were no longer shown at a moment; pack those of pauses."""
+        """Drop the frames that were no longer shown at a moment."""
         shown = self._shown(moment)
-        if shown is None:
-            return
-        for time in [time for time in self._kept if time < shown]:
-            picture = self._kept.pop(time)
-            if time in self._late:
-                self._packed[time] = PackedPicture.of(picture)
+        if shown is not None:
+            self._kept = {time: kept for time, kept in self._kept.items() if time >= shown}
 
 
 @dataclass(frozen=True)

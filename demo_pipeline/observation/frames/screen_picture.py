@@ -1,6 +1,5 @@
 """A frame as a picture of the screen that is fine enough to tell text from other text."""
 
-import zlib
 from dataclasses import dataclass
 
 import cv2
@@ -28,26 +27,6 @@ class ScreenPicture:
 
     detail: Luma
     time: float
-
-
-@dataclass(frozen=True)
-class PackedPicture:
-    """A `ScreenPicture` in about a tenth of the memory."""
-
-    _detail: bytes
-    _shape: tuple[int, int]
-    _time: float
-
-    @classmethod
-    def of(cls, picture: ScreenPicture) -> "PackedPicture":
-        """Pack a picture."""
-        rows, columns = picture.detail.shape
-        return cls(zlib.compress(picture.detail.tobytes(), 1), (rows, columns), picture.time)
-
-    def unpacked(self) -> ScreenPicture:
-        """The picture as it was."""
-        detail: Luma = np.frombuffer(zlib.decompress(self._detail), np.uint8)
-        return ScreenPicture(detail.reshape(self._shape), self._time)
 
 
 def screen_picture(frame: Frame) -> ScreenPicture:

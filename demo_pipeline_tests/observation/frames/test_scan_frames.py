@@ -1,7 +1,5 @@
 """Which frames stand for the moments at which scans began and ended."""
 
-from dataclasses import replace
-
 import av
 import numpy as np
 import pytest
@@ -72,14 +70,6 @@ def test_frames_that_are_no_longer_asked_for_are_dropped() -> None:
     assert level(scans, 1.0) == 10
     scans.forget(2.0)
     assert (level(scans, 1.0), level(scans, 2.0)) == (None, 20)
-
-
-def test_the_frames_of_a_pause_are_kept_to_the_end() -> None:
-    """Whether it was a wait is known only then, and its tree is compared like any other."""
-    action, pause = wanted((1.0, 1.0), (1.1, 1.1))
-    scans = shown([action, replace(pause, pause=True)], [1.0, 1.1, 2.0])
-    scans.forget(2.0)
-    assert (level(scans, 1.0), level(scans, 1.1)) == (None, 11)
 
 
 ITEM = PixelBox(250, 200, 210, 40)  # of a menu; with more than a hundredth of the picture

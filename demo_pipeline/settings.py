@@ -153,9 +153,7 @@ class DatasetSettings(Section):
         ("sft", "messages", "cudag"), description="the training exports that are built"
     )
     name_prefix: str = Field(
-        "demonstrations",
-        pattern=NAME_PART,
-        description="in CUDAG's `<prefix>--<user>--<timestamp>`",
+        "demonstrations", pattern=NAME_PART, description="`<prefix>--<user>--<timestamp>` (CUDAG)"
     )
     user: str = Field("demo-pipeline", pattern=NAME_PART, description="in CUDAG's directory name")
     timestamp: str = Field(
@@ -173,9 +171,7 @@ class DatasetSettings(Section):
     include_contaminated: bool = Field(False, description="demonstrations of benchmark tasks")
     include_avoidable_leaks: bool = Field(False, description="the pointer is shown at its target")
     include_unavoidable_leaks: bool = Field(True, description="the same, but it was there before")
-    include_stale_trees: bool = Field(
-        False, description="targets from trees that differ from their screenshots"
-    )
+    include_stale_trees: bool = Field(False, description="targets in trees unlike the screenshot")
     max_hidden_share: float = Field(0.3, ge=0, le=1, description="of the actions; above: no sample")
     min_steps: int = Field(3, ge=1, description="in a row, of a whole trajectory with hidden ones")
     prompt_style: Literal["history", "instruction", "grounding"] = Field(
@@ -191,12 +187,9 @@ class DatasetSettings(Section):
         "path", description="`ui_tree` of SFT samples: the file's path, or the tree itself"
     )
     action_line: bool = Field(
-        False,
-        description="messages: `Action: …` before the calls, as OSWorld's Qwen3-VL agent asks",
+        False, description="messages: `Action: …` before the calls, for OSWorld's Qwen3-VL agent"
     )
-    embed_images: bool = Field(
-        False, description="messages: the Parquet files hold the pictures, not only their paths"
-    )
+    embed_images: bool = Field(False, description="messages: pictures in the Parquet files")
     cudag_scroll_sign: Literal["up", "down"] = Field("up", description="of positive `pixels`")
     cudag_scroll_unit: Literal["pixels", "notches"] = Field(
         "pixels", description="of `pixels`; notches for executors that turn the wheel by clicks"

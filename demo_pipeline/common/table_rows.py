@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from demo_pipeline.common.json_files import JsonFileError, parse_json
+from demo_pipeline.common.parquet import open_rows
 from demo_pipeline.common.system_errors import raise_system_trouble
 from demo_pipeline.problems import Problem
 
@@ -37,16 +37,13 @@ def table_problems(lines: Path, table: Path, differing: Differing) -> list[Probl
         return []
     problems: list[Problem] = []
     try:
-        with lines.open("rb") as source, pq.ParquetFile(table) as parquet:
+        with lines.open("rb") as source, open_rows(table, _ROWS_IN_MEMORY) as (total, rows):
             written = (line for line in source if line.strip())
-            rows = _rows(parquet)
-            count = 0
             for count, row in enumerate(rows, start=1):
                 line = next(written, None)
                 if line is None or len(problems) >= _MOST_PROBLEMS:
                     break
                 problems += _row_problems(table.name, count, line, row, differing)
-            total = parquet.metadata.num_rows
         expected = _count_lines(lines)
     except (OSError, pa.ArrowException) as error:
         raise_system_trouble(error)
@@ -56,11 +53,6 @@ def table_problems(lines: Path, table: Path, differing: Differing) -> list[Probl
         message = f"has {total} rows for {expected} lines of {lines.name}"
         problems.append(Problem("table_differs", table.name, message, remedy=_REMEDY))
     return problems
-
-
-def _rows(parquet: pq.ParquetFile) -> Iterator[Mapping[str, Any]]:
-    for batch in parquet.iter_batches(_ROWS_IN_MEMORY):
-        yield from batch.to_pylist()
 
 
 def _row_problems(

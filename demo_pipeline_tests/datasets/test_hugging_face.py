@@ -49,8 +49,7 @@ def build_all(root: Path, demos: list[DatasetTrajectory]) -> None:
         describe(root / name, DatasetSettings(), provenance, {})
     build_messages(demos, root / "embedded", EMBEDDED)
     describe_messages(root / "embedded", EMBEDDED, provenance, {})
-    for name in ("dataset", "sft", "messages", "embedded"):
-        (root / name / "trajectories").symlink_to(root / "trajectories")
+    (root / "dataset" / "trajectories").symlink_to(root / "trajectories")
 
 
 @pytest.fixture(scope="module")

@@ -37,7 +37,6 @@ def test_the_committed_schema_matches_the_models():
 def test_every_line_fits_the_schema_and_the_validator(tmp_path):
     demo = make_trajectory(tmp_path, "demo", TABLE)
     build_messages([demo], tmp_path / "messages", DatasetSettings())
-    (tmp_path / "messages" / "trajectories").symlink_to(tmp_path / "trajectories")
     schema = json.loads((tmp_path / "messages" / "messages.schema.json").read_text())
     judge = jsonschema.Draft202012Validator(schema)
     lines = all_lines(tmp_path / "messages")
@@ -91,7 +90,6 @@ def test_an_action_line_says_in_words_what_the_calls_do(tmp_path):
     steps = [("wait", {"seconds": 2}), CLICK]
     demos = [make_trajectory(tmp_path, "done", steps)]
     build_messages(demos, tmp_path / "out", DatasetSettings(action_line=True))
-    (tmp_path / "out" / "trajectories").symlink_to(tmp_path / "trajectories")
     lines = all_lines(tmp_path / "out")
     answers = [line["messages"][2]["content"] for line in lines]
     assert [answer.split("\n")[1] for answer in answers] == ["<tool_call>"] * 3

@@ -61,7 +61,7 @@ def test_without_a_folder_the_catalog_asset_succeeds_empty(made: Bench) -> None:
 
 
 def test_a_bad_file_is_a_warning_that_names_it(made: Bench) -> None:
-    put_tasks(tasks(made), {"os": [task("a")]})
+    put_tasks(tasks(made), {"os": [task("a"), task("bad")]})
     put_text(tasks(made), "examples/os/bad.json", "{")
     result = read(made)
     assert result.success

@@ -219,7 +219,8 @@ def test_a_failed_export_is_recorded_with_its_reason_and_its_last_good_version(
     reason = "sft_schema" if how == "rejected" else "ZeroDivisionError"
     assert (state["status"], state["reason"], state["version"]) == ("failed", reason, before.id)
     assert document(workspace)["trajectories"]["one"]["records"]["sft"] == 2
-    build(workspace)
+    for stage in (SFT_STAGE, INDEX_STAGE):
+        assert run_dataset_stage(workspace, stage).status == "made"
     assert (states(workspace)["sft"]["status"], states(workspace)["sft"]["reason"]) == (
         "built",
         None,

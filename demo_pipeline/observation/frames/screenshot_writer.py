@@ -162,7 +162,8 @@ class ScreenshotWriter:
             due = float(self._video.times[max(0, position)])
             is_due = latest is not None and abs(latest.time - due) <= TIME_TOLERANCE_S
             frame = latest if is_due else self._video.frame_at(max(0, position))
-        if frame is None or frame.time >= request.press:
+        latest_s = request.press + (TIME_TOLERANCE_S if request.pause else -TIME_TOLERANCE_S)
+        if frame is None or frame.time > latest_s:  # a wait may begin with the frame
             return FrameChoice(None, Reason.MISSING)
         return FrameChoice(frame, reason)
 

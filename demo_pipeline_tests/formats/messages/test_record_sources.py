@@ -47,6 +47,11 @@ def edit(root: Path, change: Callable[[list[Any]], object]) -> list[tuple[str, s
     return [(problem.code, problem.location) for problem in validate_messages(root)]
 
 
+def picture(line: Any) -> dict[str, str]:
+    [part] = [part for part in line["messages"][-2]["content"] if part["type"] == "image"]
+    return part
+
+
 def prompt(line: Any) -> dict[str, str]:
     [part] = [part for part in line["messages"][-2]["content"] if part["type"] == "text"]
     return part
@@ -61,7 +66,8 @@ def test_an_export_of_any_prompt_style_has_no_problem(tmp_path: Path, style: str
 
 def test_the_screenshot_of_another_step_is_found(tmp_path: Path) -> None:
     def swap(lines: list[Any]) -> None:
-        lines[0]["images"], lines[1]["images"] = lines[1]["images"], lines[0]["images"]
+        first, second = picture(lines[0]), picture(lines[1])
+        first["image"], second["image"] = second["image"], first["image"]
 
     assert edit(export(tmp_path), swap) == [
         ("wrong_step", "val.jsonl:1"),
@@ -71,9 +77,9 @@ def test_the_screenshot_of_another_step_is_found(tmp_path: Path) -> None:
 
 def test_the_final_screenshot_and_another_trajectory_are_found(tmp_path: Path) -> None:
     def change(lines: list[Any]) -> None:
-        lines[0]["images"] = lines[3]["images"]
+        picture(lines[0])["image"] = picture(lines[3])["image"]
         other = "demo0" if lines[1]["trajectory_id"] != "demo0" else "demo1"
-        lines[1]["images"] = [f"trajectories/{other}/steps/001/screenshot.png"]
+        picture(lines[1])["image"] = f"trajectories/{other}/steps/001/screenshot.png"
 
     found = edit(export(tmp_path), change)
     assert found == [("wrong_step", "val.jsonl:1"), ("wrong_step", "val.jsonl:2")]

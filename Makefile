@@ -100,7 +100,8 @@ ui: setup
 	@$(AT_HOME) $(BIN)/dagster dev --host 127.0.0.1 --port $(PORT)
 
 test: setup-dev
-	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile --cov
+	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile \
+	  --no-loadscope-reorder --cov
 
 fast: setup-dev
 	@cd demo_pipeline_tests && ../$(BIN)/python -m pytest -x common formats recording \

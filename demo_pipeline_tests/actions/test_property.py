@@ -28,7 +28,7 @@ ALONE = ("enter", "tab", "esc", "up", "down", "left", "right", "home", "end", "f
 CHORDS = (("ctrl",), ("alt",), ("ctrl", "shift"), ("alt", "shift"))
 
 # `make property` asks for thousands a platform
-EXAMPLES = int(os.environ.get("PROPERTY_EXAMPLES", "350"))
+EXAMPLES = int(os.environ.get("PROPERTY_EXAMPLES", "150"))
 
 
 def _clicks() -> st.SearchStrategy[Intent]:

@@ -7,7 +7,7 @@ PORT ?= 3000
 VENV := .venv
 BIN := $(VENV)/bin
 PINNED := pyproject.toml constraints.txt
-CACHES := .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist demo_pipeline.egg-info
+CACHES := .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage build dist demo_pipeline.egg-info
 INSTANCE := history schedules storage logs .logs_queue .nux .telemetry
 AT_HOME := DAGSTER_HOME="$(CURDIR)"
 

@@ -18,7 +18,7 @@ from demo_pipeline_tests.simulator.script import click, type_text
 from demo_pipeline_tests.storage.memory_objects import MemoryObjects
 from demo_pipeline_tests.uploads import TYPED
 
-settings.register_profile("any machine", deadline=None, max_examples=50)  # however slow it is
+settings.register_profile("any machine", deadline=None)  # a busy machine is no defect
 settings.load_profile("any machine")
 
 

@@ -27,8 +27,11 @@ ALONE = ("enter", "tab", "esc", "up", "down", "left", "right", "home", "end", "f
          "delete", "pageup", "pagedown")  # fmt: skip
 CHORDS = (("ctrl",), ("alt",), ("ctrl", "shift"), ("alt", "shift"))
 
+# Other tests run the same lines; tracing them here doubles the time.
+pytestmark = pytest.mark.no_cover
+
 # `make property` asks for thousands a platform
-EXAMPLES = int(os.environ.get("PROPERTY_EXAMPLES", "150"))
+EXAMPLES = int(os.environ.get("PROPERTY_EXAMPLES", "350"))
 
 
 def _clicks() -> st.SearchStrategy[Intent]:

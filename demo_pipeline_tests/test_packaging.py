@@ -80,7 +80,7 @@ def committed_texts() -> Iterator[Path]:
     yield from (
         path
         for path in ROOT.iterdir()
-        if path.is_file() and path.suffix in TEXTS and path.name != ".git"  # in a worktree
+        if path.is_file() and path.suffix in TEXTS and path.name not in {".git", ".coverage"}
     )
     for folder in SOURCES:
         for path in (ROOT / folder).rglob("*"):

@@ -6,103 +6,22 @@ derive from them, so a new exporter is a build function, a check and one entry.
 
 from collections.abc import Mapping
 
-from demo_pipeline.datasets.record_counts import (
-    cudag_record_counts,
-    messages_record_counts,
-    sft_record_counts,
-)
 from demo_pipeline.datasets.task_table import CATALOG_SCHEMA
 from demo_pipeline.datasets.views import (
     DEMONSTRATION_VIEWS,
-    OF_SPLIT,
     OF_STEPS,
     OF_TRAJECTORIES,
     View,
 )
+from demo_pipeline.pipeline import dataset_builds as builds
 from demo_pipeline.pipeline import (
-    cudag_directories,
     dataset_statistics,
     quarantine_table,
     task_catalog,
 )
-from demo_pipeline.pipeline import dataset_builds as builds
 from demo_pipeline.pipeline import validated_formats as formats
-from demo_pipeline.pipeline.stage_types import Check, DatasetStage, TrainingExport
-
-_CODE_VERSION = "5"  # of the stages that export trajectories: they share the export loop
-
-SFT_STAGE = DatasetStage(
-    name="sft_samples",
-    output="sft",
-    description="OSWorld-Desktopd SFT samples: one per step with instruction, screenshot, tree, "
-    "history, action and reasoning, together and by split. Failed demonstrations are left out "
-    "and counted.",
-    kinds=frozenset({"json", "parquet"}),
-    code_version=_CODE_VERSION,
-    section=lambda settings: settings.datasets,
-    build=builds.run_sft,
-    checks=(
-        Check(
-            "sft_schema",
-            "Every line is a valid SFT sample whose screenshot and tree exist.",
-            builds.verify_sft,
-        ),
-    ),
-    export=TrainingExport(name="sft", files="samples.parquet", records=sft_record_counts),
-    validated_as=formats.SFT_FORMAT,
-    views=(View("sft", "an SFT sample with its split", "sft/samples.parquet"),),
-    counts=("records",),
-)
-
-MESSAGES_STAGE = DatasetStage(
-    name="messages_dataset",
-    output="messages",
-    description="The same steps as chats: lines as qwen-vl-utils and ms-swift read them, tables as "
-    "TRL, Axolotl and ms-swift do. The splits are those of the other exports.",
-    kinds=frozenset({"json", "parquet"}),
-    code_version=_CODE_VERSION,
-    section=lambda settings: settings.datasets,
-    build=builds.run_messages,
-    checks=(
-        Check(
-            "messages_schema",
-            "Every line fits the schema; roles alternate, images open, calls parse.",
-            builds.verify_messages,
-        ),
-    ),
-    export=TrainingExport(name="messages", files="*.jsonl", records=messages_record_counts),
-    validated_as=formats.MESSAGES_FORMAT,
-    views=(View("messages", "a chat record with its split", "messages/*.parquet", OF_SPLIT),),
-    counts=("records",),
-)
-
-CUDAG_STAGE = DatasetStage(
-    name="cudag_dataset",
-    output="datasets",
-    subfolder=builds.cudag_directory,
-    replaces=cudag_directories.replaced_directories,
-    description="A CUDAG dataset: data, train and val as JSONL, test with images. No task and no "
-    "demonstration is in two splits.",
-    kinds=frozenset({"json"}),
-    code_version=_CODE_VERSION,
-    section=lambda settings: settings.datasets,
-    build=builds.run_cudag,
-    checks=(
-        Check(
-            "one_configuration",
-            "No published directory of the same prefix and user was built with other settings.",
-            cudag_directories.verify_one_configuration,
-        ),
-        Check(
-            "cudag_schema",
-            "The directory fits the CUDAG format; splits are disjoint; coordinates agree.",
-            builds.verify_cudag,
-        ),
-    ),
-    export=TrainingExport(name="cudag", files="*.json*", records=cudag_record_counts),
-    validated_as=formats.CUDAG_FORMAT,
-    counts=("records",),
-)
+from demo_pipeline.pipeline.stage_types import Check, DatasetStage
+from demo_pipeline.pipeline.training_stages import EXPORT_LOOP_VERSION, TRAINING_STAGES
 
 QUESTS_STAGE = DatasetStage(
     name="osworld_quests",
@@ -110,7 +29,7 @@ QUESTS_STAGE = DatasetStage(
     description="Each quest as an OSWorld task file without an evaluator, in "
     "`examples/<application>/`, listed by `test_all.json`.",
     kinds=frozenset({"json"}),
-    code_version=_CODE_VERSION,
+    code_version=EXPORT_LOOP_VERSION,
     section=lambda settings: settings.datasets,
     build=builds.run_quests,
     checks=(
@@ -131,7 +50,7 @@ INDEX_STAGE = DatasetStage(
     "provenance of all steps in steps.parquet, and links to the exact trajectories. Built after "
     "the training exports: exports.json says which of them hold what of every trajectory.",
     kinds=frozenset({"json", "parquet"}),
-    code_version=_CODE_VERSION,
+    code_version=EXPORT_LOOP_VERSION,
     section=lambda settings: settings.datasets,
     limits={"limits of trajectories": lambda settings: settings.trajectories},
     build=builds.run_index,
@@ -252,9 +171,7 @@ QUARANTINE_STAGE = DatasetStage(
 
 # In the order of `export` and of the views; an input comes before the stages that read it.
 DATASET_STAGES: tuple[DatasetStage, ...] = (
-    SFT_STAGE,
-    MESSAGES_STAGE,
-    CUDAG_STAGE,
+    *TRAINING_STAGES,
     QUESTS_STAGE,
     INDEX_STAGE,
     STATISTICS_STAGE,

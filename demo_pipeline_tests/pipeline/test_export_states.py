@@ -14,14 +14,13 @@ from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
 from demo_pipeline.pipeline.dataset_stages import (
     INDEX_STAGE,
-    MESSAGES_STAGE,
-    SFT_STAGE,
     STATISTICS_STAGE,
     training_exports,
     upstream,
 )
 from demo_pipeline.pipeline.output_sizes import bytes_written
 from demo_pipeline.pipeline.store_queries import committed_statistics
+from demo_pipeline.pipeline.training_stages import MESSAGES_STAGE, SFT_STAGE
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline.storage.errors import MissingOutput

@@ -1,0 +1,93 @@
+"""The registry of the training exports: SFT samples, chats, and the CUDAG dataset.
+
+Belongs here: entries only, as in dataset_stages.py.
+"""
+
+from demo_pipeline.datasets.record_counts import (
+    cudag_record_counts,
+    messages_record_counts,
+    sft_record_counts,
+)
+from demo_pipeline.datasets.views import OF_SPLIT, View
+from demo_pipeline.pipeline import cudag_directories
+from demo_pipeline.pipeline import dataset_builds as builds
+from demo_pipeline.pipeline import validated_formats as formats
+from demo_pipeline.pipeline.stage_types import Check, DatasetStage, TrainingExport
+
+EXPORT_LOOP_VERSION = "5"  # of the stages that export trajectories: they share the export loop
+
+SFT_STAGE = DatasetStage(
+    name="sft_samples",
+    output="sft",
+    description="OSWorld-Desktopd SFT samples: one per step with instruction, screenshot, tree, "
+    "history, action and reasoning, together and by split. Failed demonstrations are left out "
+    "and counted.",
+    kinds=frozenset({"json", "parquet"}),
+    code_version=EXPORT_LOOP_VERSION,
+    section=lambda settings: settings.datasets,
+    build=builds.run_sft,
+    checks=(
+        Check(
+            "sft_schema",
+            "Every line is a valid SFT sample whose screenshot and tree exist.",
+            builds.verify_sft,
+        ),
+    ),
+    export=TrainingExport(name="sft", files="samples.parquet", records=sft_record_counts),
+    validated_as=formats.SFT_FORMAT,
+    views=(View("sft", "an SFT sample with its split", "sft/samples.parquet"),),
+    counts=("records",),
+)
+
+MESSAGES_STAGE = DatasetStage(
+    name="messages_dataset",
+    output="messages",
+    description="The same steps as chats: lines as qwen-vl-utils and ms-swift read them, tables as "
+    "TRL, Axolotl and ms-swift do. The splits are those of the other exports.",
+    kinds=frozenset({"json", "parquet"}),
+    code_version=EXPORT_LOOP_VERSION,
+    section=lambda settings: settings.datasets,
+    build=builds.run_messages,
+    checks=(
+        Check(
+            "messages_schema",
+            "Every line fits the schema; roles alternate, images open, calls parse.",
+            builds.verify_messages,
+        ),
+    ),
+    export=TrainingExport(name="messages", files="*.jsonl", records=messages_record_counts),
+    validated_as=formats.MESSAGES_FORMAT,
+    views=(View("messages", "a chat record with its split", "messages/*.parquet", OF_SPLIT),),
+    counts=("records",),
+)
+
+CUDAG_STAGE = DatasetStage(
+    name="cudag_dataset",
+    output="datasets",
+    subfolder=builds.cudag_directory,
+    replaces=cudag_directories.replaced_directories,
+    description="A CUDAG dataset: data, train and val as JSONL, test with images. No task and no "
+    "demonstration is in two splits.",
+    kinds=frozenset({"json"}),
+    code_version=EXPORT_LOOP_VERSION,
+    section=lambda settings: settings.datasets,
+    build=builds.run_cudag,
+    checks=(
+        Check(
+            "one_configuration",
+            "No published directory of the same prefix and user was built with other settings.",
+            cudag_directories.verify_one_configuration,
+        ),
+        Check(
+            "cudag_schema",
+            "The directory fits the CUDAG format; splits are disjoint; coordinates agree.",
+            builds.verify_cudag,
+        ),
+    ),
+    export=TrainingExport(name="cudag", files="*.json*", records=cudag_record_counts),
+    validated_as=formats.CUDAG_FORMAT,
+    counts=("records",),
+)
+
+# In the order in which they are built.
+TRAINING_STAGES: tuple[DatasetStage, ...] = (SFT_STAGE, MESSAGES_STAGE, CUDAG_STAGE)

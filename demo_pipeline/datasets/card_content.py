@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.datasets.cards import CARD, CardConfig, CardKind, card_text
 from demo_pipeline.datasets.charts import write_charts
 from demo_pipeline.datasets.dataset_stats import (
@@ -19,7 +20,6 @@ from demo_pipeline.datasets.dataset_stats import (
 )
 from demo_pipeline.datasets.hidden_actions import HIDDEN_ACTIONS_FILE
 from demo_pipeline.datasets.prompts import scroll_rule
-from demo_pipeline.settings import DatasetSettings
 
 Counts = Mapping[str, Mapping[str, int]]
 _ROOT = 'root = "the path of this folder"'

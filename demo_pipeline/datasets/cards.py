@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from demo_pipeline import __version__
+from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.common.hashing import read_digest
 from demo_pipeline.common.parquet import row_count
 from demo_pipeline.datasets.charts import CHARTS_FOLDER
 from demo_pipeline.datasets.dataset_stats import DatasetStats
-from demo_pipeline.settings import DatasetSettings
 
 CARD = "README.md"
 _MOST_ROWS = 20

@@ -7,6 +7,7 @@ modifiers, a drag with another button, a place outside the screen.
 from dataclasses import dataclass
 from typing import Any
 
+from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.datasets.prompts import units_per_notch
 from demo_pipeline.datasets.provenance import ProvenanceRow
 from demo_pipeline.formats.cudag.models import to_ru
@@ -22,7 +23,6 @@ from demo_pipeline.formats.desktopd.step_actions import (
     points,
 )
 from demo_pipeline.formats.desktopd.vocabulary import ActionType
-from demo_pipeline.settings import DatasetSettings
 
 ImageSize = tuple[int, int]
 DRAG = "drag"  # the task type

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar, TextIO
 
+from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.common.json_files import dump_json
 from demo_pipeline.datasets.cudag_config import (
     SETTINGS_DETAIL,
@@ -48,7 +49,6 @@ from demo_pipeline.formats.cudag.sidecars import TEST_RECORDS
 from demo_pipeline.formats.cudag.split_checks import REPORT_FILE
 from demo_pipeline.formats.cudag.tool_calls import escape_markers, render_tool_calls
 from demo_pipeline.formats.desktopd.reader import Trajectory
-from demo_pipeline.settings import DatasetSettings
 
 _DATA = (Split.TRAIN, Split.VAL, Split.HELD_OUT)
 

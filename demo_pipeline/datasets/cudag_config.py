@@ -11,11 +11,11 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from demo_pipeline.common.dataset_settings import NAME_PART, DatasetSettings
 from demo_pipeline.datasets.prompts import scroll_rule, system_prompt, units_per_notch
 from demo_pipeline.datasets.selection import EPOCH, DatasetTrajectory, newest_recording
 from demo_pipeline.datasets.splits import SplitPlan
 from demo_pipeline.formats.cudag.models import DIRECTORY_PATTERN, GENERATOR
-from demo_pipeline.settings import NAME_PART, DatasetSettings
 
 _STAMP = "%Y%m%d_%H%M%S"
 SETTINGS_DETAIL = "settings"  # of the build's summary: what `decisive_settings` returns

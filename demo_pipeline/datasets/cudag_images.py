@@ -9,11 +9,11 @@ from pathlib import Path
 
 import cv2
 
+from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.common.hardlinks import link_or_copy
 from demo_pipeline.datasets.cudag_actions import DRAG
 from demo_pipeline.formats.cudag.models import CudagMetadata
 from demo_pipeline.formats.cudag.tool_calls import RU_MAX
-from demo_pipeline.settings import DatasetSettings
 
 _POINT = (0, 0, 255)  # BGR
 _BOX = (0, 200, 0)

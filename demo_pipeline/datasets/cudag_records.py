@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.common.image_header import png_size
 from demo_pipeline.common.system_errors import raise_system_trouble
 from demo_pipeline.datasets.cudag_actions import (
@@ -51,7 +52,6 @@ from demo_pipeline.formats.desktopd.step_actions import (
     points,
 )
 from demo_pipeline.formats.desktopd.vocabulary import CANVAS_HEIGHT, CANVAS_WIDTH
-from demo_pipeline.settings import DatasetSettings
 
 DRAFT_EXCLUSIONS = (
     *("off_screen", "missing_frame", *LEAK_EXCLUSIONS),

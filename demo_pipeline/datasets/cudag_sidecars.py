@@ -9,13 +9,13 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.common.json_files import dump_json
 from demo_pipeline.datasets.cudag_config import split_ratios
 from demo_pipeline.datasets.export_loop import ExportSummary
 from demo_pipeline.datasets.prompts import system_prompt, tool_schema
 from demo_pipeline.datasets.splits import Split, SplitPlan
 from demo_pipeline.formats.cudag.sidecars import RECORD_FILES
-from demo_pipeline.settings import DatasetSettings
 
 _TAGS = {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt"}
 

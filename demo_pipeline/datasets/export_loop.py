@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
+from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.datasets.provenance import ProvenanceRow
 from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory, Selection, load, select
 from demo_pipeline.datasets.split_guard import CrossSplitGuard
@@ -18,7 +19,6 @@ from demo_pipeline.datasets.splits import Split, SplitPlan, assign_splits, conne
 from demo_pipeline.datasets.stale_trees import AGREEMENT_COLUMN, without_stale_targets
 from demo_pipeline.formats.desktopd.reader import Trajectory
 from demo_pipeline.problems import DemonstrationError, Problem
-from demo_pipeline.settings import DatasetSettings
 
 SPLIT_LEAK = "split_leak"
 _LOG = logging.getLogger(__package__)

@@ -11,12 +11,12 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
+from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.common.json_files import dump_json
 from demo_pipeline.common.parquet import described_schema, write_rows
 from demo_pipeline.datasets.export_loop import plan_splits
 from demo_pipeline.datasets.selection import DatasetTrajectory
 from demo_pipeline.datasets.split_files import replace_surrogates
-from demo_pipeline.settings import DatasetSettings
 
 EXPORTS_FILE, EXPORTS_TABLE = "exports.json", "exports.parquet"
 EXPORTS_SCHEMA = described_schema(

@@ -12,6 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.common.json_files import dump_json
 from demo_pipeline.common.parquet import TableWriter, described_schema, write_rows
 from demo_pipeline.datasets.exports_table import ExportState, write_exports
@@ -34,7 +35,7 @@ from demo_pipeline.datasets.split_files import replace_surrogates
 from demo_pipeline.formats.desktopd.models import Creator, Index, IndexEntry, Metadata
 from demo_pipeline.formats.desktopd.reader import Trajectory
 from demo_pipeline.problems import DemonstrationError, Problem
-from demo_pipeline.settings import DatasetSettings, TrajectorySettings
+from demo_pipeline.settings import TrajectorySettings
 
 STEPS_FILE = "steps.parquet"
 _REASONS = pa.struct([pa.field(reason, pa.int32(), nullable=False) for reason in HiddenReason])

@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.common.json_files import dump_json
 from demo_pipeline.datasets.cudag_records import (
     DRAFT_EXCLUSIONS,
@@ -33,7 +34,6 @@ from demo_pipeline.datasets.splits import Split
 from demo_pipeline.formats.cudag.tool_calls import ACTION_LINE, render_tool_calls
 from demo_pipeline.formats.desktopd.reader import Trajectory
 from demo_pipeline.formats.messages.models import SCHEMA_FILE, committed_schema
-from demo_pipeline.settings import DatasetSettings
 
 PROMPT_COMPLETION = "prompt_completion"  # the folder of TRL's rows
 _PICTURES_IN_MEMORY = 16  # rows; a PNG of the canvas is about 0.7 MB

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES
+from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.datasets.provenance import ProvenanceRow, read_provenance
 from demo_pipeline.problems import Problem
-from demo_pipeline.settings import DatasetSettings, TrajectorySettings
+from demo_pipeline.settings import TrajectorySettings
 
 LEAK_EXCLUSIONS = ("avoidable_leak", "unavoidable_leak")
 _COLUMNS = ("action_type", "leak", "unavoidable", "reason_code")

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.datasets.hidden_actions import HiddenAction, HiddenReason
 from demo_pipeline.formats.cudag.tool_calls import (
     ACTION_LINE,
@@ -25,7 +26,6 @@ from demo_pipeline.formats.desktopd.step_actions import (
     StepAction,
 )
 from demo_pipeline.formats.desktopd.vocabulary import ActionType, Role
-from demo_pipeline.settings import DatasetSettings
 
 _ACTIONS = {
     "key": "press the keys in `keys` together, then release them",

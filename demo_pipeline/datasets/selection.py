@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.common.system_errors import raise_system_trouble
 from demo_pipeline.datasets.hidden_actions import (
     HIDDEN_ACTIONS_FILE,
@@ -30,7 +31,6 @@ from demo_pipeline.formats.desktopd.models import Result, Task
 from demo_pipeline.formats.desktopd.reader import Trajectory, read_document, read_trajectory
 from demo_pipeline.formats.desktopd.vocabulary import ActionType
 from demo_pipeline.problems import DemonstrationError, Problem, errors
-from demo_pipeline.settings import DatasetSettings
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _REQUIRED = frozenset(column.name for column in PROVENANCE_SCHEMA if not column.nullable)

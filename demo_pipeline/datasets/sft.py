@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
+from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.common.json_files import JsonFileError, load_json
 from demo_pipeline.datasets.cudag_actions import is_off_screen
 from demo_pipeline.datasets.export_loop import (
@@ -32,7 +33,6 @@ from demo_pipeline.datasets.split_files import (
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.formats.desktopd.reader import StepFiles, Trajectory
 from demo_pipeline.formats.desktopd.vocabulary import CANVAS_HEIGHT, CANVAS_WIDTH
-from demo_pipeline.settings import DatasetSettings
 
 _TREE_COLUMNS = ("freshness", "tree_agreement")  # of the provenance
 SAMPLES_FILE = "samples.jsonl"

@@ -10,8 +10,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.formats.osworld.task import normalise_app
-from demo_pipeline.settings import DatasetSettings
 
 FEW_GROUPS = 20
 

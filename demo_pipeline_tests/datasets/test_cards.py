@@ -11,6 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.datasets.card_content import (
     CUDAG,
     cudag_card,
@@ -29,7 +30,6 @@ from demo_pipeline.datasets.pointer_leaks import LeakRates
 from demo_pipeline.datasets.sft import build_sft
 from demo_pipeline.formats.cudag.validator import validate_cudag
 from demo_pipeline.problems import errors
-from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, snapshot
 
 SETTINGS = DatasetSettings(license="cc-by-4.0", include_avoidable_leaks=True)

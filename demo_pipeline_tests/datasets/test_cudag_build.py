@@ -8,6 +8,7 @@ import cv2
 import pyarrow.parquet as pq
 import pytest
 
+from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.datasets.cudag_build import build_cudag
 from demo_pipeline.datasets.cudag_config import dataset_directory_name
 from demo_pipeline.datasets.prompts import system_prompt
@@ -16,7 +17,6 @@ from demo_pipeline.formats.cudag.models import read_records, read_tests, to_ru
 from demo_pipeline.formats.cudag.tool_calls import parse_tool_calls
 from demo_pipeline.formats.cudag.validator import validate_cudag
 from demo_pipeline.problems import Severity, errors
-from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import (
     CLICK,
     TABLE,

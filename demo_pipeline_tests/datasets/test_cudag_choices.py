@@ -5,11 +5,11 @@ from typing import Any
 
 import cv2
 
+from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.datasets.cudag_build import build_cudag
 from demo_pipeline.datasets.cudag_config import dataset_directory_name
 from demo_pipeline.formats.cudag.models import read_records, read_tests
 from demo_pipeline.formats.cudag.validator import validate_cudag
-from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import (
     CLICK,
     TABLE,

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.datasets.card_content import describe_index, describe_sft
 from demo_pipeline.datasets.cudag_build import build_cudag
 from demo_pipeline.datasets.cudag_config import dataset_directory_name
@@ -34,7 +35,6 @@ from demo_pipeline.formats.desktopd.sft_validator import validate_sft
 from demo_pipeline.formats.desktopd.validator import validate_trajectory
 from demo_pipeline.formats.messages.validator import validate_messages
 from demo_pipeline.problems import errors
-from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import CLICK, hide, make_trajectory, read_lines
 
 ALL_TRAIN = DatasetSettings(train_ratio=1.0, val_ratio=0.0, test_ratio=0.0)

@@ -10,6 +10,7 @@ from typing import Any
 import cv2
 import pytest
 
+from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.datasets.card_content import (
     describe_cudag,
     describe_index,
@@ -21,7 +22,6 @@ from demo_pipeline.datasets.index import build_index
 from demo_pipeline.datasets.messages import build_messages
 from demo_pipeline.datasets.selection import DatasetTrajectory
 from demo_pipeline.datasets.sft import build_sft
-from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, read_lines
 
 BUILD = {

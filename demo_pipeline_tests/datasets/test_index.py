@@ -5,10 +5,11 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
+from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.datasets import index as index_module
 from demo_pipeline.datasets.index import build_index, check_dataset_leaks
 from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA
-from demo_pipeline.settings import DatasetSettings, TrajectorySettings
+from demo_pipeline.settings import TrajectorySettings
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, snapshot
 
 BY = ("demo_pipeline", "0.1.0")

@@ -6,13 +6,13 @@ from pathlib import Path
 import jsonschema
 import pyarrow.parquet as pq
 
+from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.datasets.cudag_build import build_cudag
 from demo_pipeline.datasets.messages import build_messages
 from demo_pipeline.datasets.prompts import action_sentence
 from demo_pipeline.formats.cudag.tool_calls import ToolCall
 from demo_pipeline.formats.messages.models import committed_schema, messages_schema
 from demo_pipeline.formats.messages.validator import validate_messages
-from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import (
     CLICK,
     TABLE,

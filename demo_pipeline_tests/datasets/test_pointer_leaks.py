@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.datasets.dataset_stats import sft_stats
 from demo_pipeline.datasets.pointer_leaks import LeakRates, check_leak_rates, leak_rates
 from demo_pipeline.datasets.provenance import read_provenance
 from demo_pipeline.datasets.selection import load
 from demo_pipeline.datasets.sft import build_sft
-from demo_pipeline.settings import DatasetSettings, TrajectorySettings
+from demo_pipeline.settings import TrajectorySettings
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 
 LIMITS = TrajectorySettings(max_avoidable_leak_rate=0.25, max_leak_rate=0.5)

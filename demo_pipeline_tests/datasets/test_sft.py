@@ -5,11 +5,11 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
+from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.datasets.cudag_build import build_cudag
 from demo_pipeline.datasets.sft import SFT_SCHEMA, build_sft
 from demo_pipeline.formats.desktopd.models import SftSample
 from demo_pipeline.formats.desktopd.sft_validator import validate_sft
-from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import (
     CLICK,
     TABLE,

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from demo_pipeline.cli.stats_command import print_tables, print_views
+from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.datasets.dataset_stats import engine
 from demo_pipeline.datasets.hidden_actions import HIDDEN_ACTIONS_FILE, HIDDEN_ACTIONS_SCHEMA
 from demo_pipeline.datasets.statistics_tables import QUERIES, disagreements, statistics
@@ -28,7 +29,7 @@ from demo_pipeline.pipeline.store_queries import (
     opened_views,
     run_query,
 )
-from demo_pipeline.settings import DatasetSettings, Settings
+from demo_pipeline.settings import Settings
 from demo_pipeline.storage.errors import MissingOutput
 from demo_pipeline_tests.datasets.builders import hide
 from demo_pipeline_tests.sample_workspace import copy_of, open_workspace

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.datasets.cudag_build import build_cudag
 from demo_pipeline.formats.cudag.validator import validate_cudag
 from demo_pipeline.problems import errors
-from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import TABLE, make_trajectory, picture
 from demo_pipeline_tests.formats.cudag.editing import (
     Change,

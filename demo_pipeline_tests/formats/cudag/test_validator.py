@@ -8,10 +8,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.datasets.cudag_build import build_cudag
 from demo_pipeline.formats.cudag.validator import validate_cudag
 from demo_pipeline.problems import Severity, errors
-from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import TABLE, make_trajectory, picture, read_lines
 from demo_pipeline_tests.formats.cudag.editing import (
     copied,

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.datasets.sft import build_sft
 from demo_pipeline.formats.desktopd.sft_folder import validate_sft_folder
-from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory, read_lines
 
 

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.datasets.messages import build_messages
 from demo_pipeline.formats.messages.validator import validate_messages, validate_messages_file
-from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory, read_lines
 
 ACTIONS = [CLICK, ("type", {"text": "hi"}), ("hotkey", {"keys": ["enter"]})]

@@ -4,7 +4,7 @@ Belongs here: which steps a sheet shows, captions, titles, files, and the stage'
 in `observation.contact_sheet_image`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from demo_pipeline.observation.contact_sheet_image import (
     encode_jpeg,
     sheet_size,
 )
+from demo_pipeline.observation.frames.thumbnails import read_thumbnails
 from demo_pipeline.observation.overlay import Picture
 from demo_pipeline.problems import Problem
 
@@ -31,18 +32,21 @@ QUALITY = 80
 PREVIEW_TILES, PREVIEW_COLUMNS, PREVIEW_TILE_WIDTH = 6, 3, 240
 
 
-def build_contact_sheets(demonstration: str, trajectory: Path, out: Path) -> dict[str, Any]:
+def build_contact_sheets(
+    demonstration: str, trajectory: Path, screenshots: Path, out: Path
+) -> dict[str, Any]:
     """Write sheet.jpg, sheet_2.jpg …, each with up to `TILES` steps. Returns a summary.
 
     Args:
         demonstration: the id, for the title.
         trajectory: the folder of a trajectory with its provenance.
+        screenshots: the folder of the demonstration's screenshots with their thumbnails.
         out: a folder to write into.
 
     Raises:
         DemonstrationError: `trajectory` cannot be read as a trajectory.
     """
-    tiles, rows = step_tiles(demonstration, trajectory)
+    tiles, rows = step_tiles(demonstration, trajectory, read_thumbnails(screenshots))
     names = _sheet_names(len(tiles))
     for number, name in enumerate(names):
         title = _title(demonstration, rows)
@@ -135,25 +139,30 @@ def dataset_trajectory(demonstration: str, folder: Path) -> DatasetTrajectory:
     return DatasetTrajectory(demonstration, folder, folder / PROVENANCE_FILE)
 
 
-def step_tiles(demonstration: str, folder: Path) -> tuple[list[Tile], list[ProvenanceRow]]:
+def step_tiles(
+    demonstration: str, folder: Path, thumbnails: Mapping[int, bytes] | None = None
+) -> tuple[list[Tile], list[ProvenanceRow]]:
     """The tile and the provenance of every step. No screenshot is opened.
+
+    `thumbnails`: action index → JPEG; None: the tiles show the screenshots themselves.
 
     Raises:
         DemonstrationError: the folder cannot be read as a trajectory.
     """
     trajectory, rows = load(dataset_trajectory(demonstration, folder))
-    tiles = [_tile(step, rows[step.index]) for step in trajectory.steps]
+    tiles = [_tile(step, rows[step.index], thumbnails or {}) for step in trajectory.steps]
     return tiles, [rows[step.index] for step in trajectory.steps]
 
 
-def _tile(step: StepFiles, row: ProvenanceRow) -> Tile:
+def _tile(step: StepFiles, row: ProvenanceRow, thumbnails: Mapping[int, bytes]) -> Tile:
     target = [row[f"target_{name}"] for name in ("x", "y", "width", "height")]
     lead = "no lead" if row["lead_ms"] is None else f"{row['lead_ms']:.0f} ms"
     return Tile(
         step.screenshot,
-        f"{step.index} {row['action_type']}:",
+        f"{step.index} {row['action_type']}",
         f"{row['reason_code']}, {lead}, tree {row['freshness']}",
         step.action,
         None if None in target else (target[0], target[1], target[2], target[3]),
         ("UNAVOIDABLE" if row["unavoidable"] else "LEAK") if row["leak"] else "",
+        thumbnails.get(row["action_index"]),
     )

@@ -43,6 +43,7 @@ class Tile:
         action: is drawn on the screenshot.
         box: (x, y, width, height) of the target on the canvas.
         leak: the kind of pointer leak in the screenshot; empty without a leak.
+        thumbnail: the screenshot as a small JPEG, which is read instead; None: there is none.
     """
 
     screenshot: Path
@@ -51,6 +52,7 @@ class Tile:
     action: StepAction
     box: tuple[int, int, int, int] | None = None
     leak: Literal["", "LEAK", "UNAVOIDABLE"] = ""
+    thumbnail: bytes | None = None
 
 
 def sheet_size(tiles: int, columns: int, width: int, *, titled: bool) -> tuple[int, int]:
@@ -117,11 +119,21 @@ def _draw_flag(place: Picture, flag: str, line: int, size: float) -> None:
 
 def _frame(tile: Tile, width: int) -> Picture:
     height = _picture_height(width)
-    raw = cv2.imread(str(tile.screenshot)) if tile.screenshot.is_file() else None
+    raw = _picture(tile)
     if raw is None:
         dark: Picture = np.full((height, width, 3), DARK, np.uint8)
         place_label(dark, "the screenshot cannot be read", [], 0.42)
         return dark
-    small: Picture = cv2.resize(raw, (width, height), interpolation=cv2.INTER_AREA)
+    small = raw
+    if raw.shape[:2] != (height, width):
+        small = cv2.resize(raw, (width, height), interpolation=cv2.INTER_AREA)
     draw_action(small, tile.action, width / CANVAS_WIDTH, tile.box)
     return small
+
+
+def _picture(tile: Tile) -> Picture | None:
+    """The thumbnail, or the screenshot without one; None when it cannot be read."""
+    if tile.thumbnail is not None:
+        data = np.frombuffer(tile.thumbnail, np.uint8)
+        return cv2.imdecode(data, cv2.IMREAD_COLOR) if len(data) else None
+    return cv2.imread(str(tile.screenshot)) if tile.screenshot.is_file() else None

@@ -213,7 +213,8 @@ def verify_trajectory_leaks(context: StageContext, out: Path) -> list[Problem]:
 def run_contact_sheets(context: StageContext, out: Path) -> Summary:
     """The contact sheets of a trajectory."""
     trajectory = context.folders["trajectories"]
-    return contact_sheets.build_contact_sheets(context.demonstration, trajectory, out)
+    screenshots = context.folders["screenshots"]
+    return contact_sheets.build_contact_sheets(context.demonstration, trajectory, screenshots, out)
 
 
 def verify_contact_sheets(context: StageContext, out: Path) -> list[Problem]:

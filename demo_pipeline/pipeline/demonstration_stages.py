@@ -120,7 +120,7 @@ SCREENSHOTS_STAGE = Stage(
     "pointer started towards the target; the calibration, and the waits that the video shows.",
     group="observation",
     kinds=frozenset({"opencv", "parquet"}),
-    code_version="8",
+    code_version="9",
     inputs=("raw_recordings", "events", "actions"),
     section=lambda settings: settings.observation,
     build=builds.run_screenshots,
@@ -241,8 +241,8 @@ CONTACT_SHEETS_STAGE = Stage(
     "target drawn on it, reason code, lead, freshness of the tree, and LEAK or UNAVOIDABLE.",
     group="trajectories",
     kinds=frozenset({"jpeg", "opencv"}),
-    code_version="3",
-    inputs=("trajectories",),
+    code_version="4",
+    inputs=("screenshots", "trajectories"),
     section=lambda _: Section(),  # no setting changes a contact sheet
     build=builds.run_contact_sheets,
     checks=(

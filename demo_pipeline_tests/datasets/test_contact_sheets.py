@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 
 import cv2
+import numpy as np
 import pytest
 
 from demo_pipeline.datasets import contact_sheets
@@ -13,12 +14,16 @@ from demo_pipeline.datasets.contact_sheets import (
     build_contact_sheets,
     check_contact_sheets,
 )
+from demo_pipeline.formats.desktopd.vocabulary import CANVAS_HEIGHT, CANVAS_WIDTH
 from demo_pipeline.observation.contact_sheet_image import sheet_size
+from demo_pipeline.observation.frames.thumbnails import ThumbnailWriter
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, snapshot
 
+PINK = (255, 0, 128)
 ROWS = {
     0: {"leak": True, "reason_code": "backoff"},
+    1: {"action_index": 1},
     5: {"leak": True, "unavoidable": True, "lead_ms": None},
     10: {"target_x": 10, "target_y": 20, "target_width": 300, "target_height": 40},
 }
@@ -35,14 +40,23 @@ def folder(tmp_path_factory) -> Path:
     return trajectory(tmp_path_factory.mktemp("sheets"), rows=ROWS)
 
 
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory) -> Path:
+    """Thumbnails of some steps only: those of the others are made from their screenshots."""
+    folder = tmp_path_factory.mktemp("pictures")
+    with ThumbnailWriter(folder) as thumbnails:
+        thumbnails.add(1, np.full((CANVAS_HEIGHT, CANVAS_WIDTH, 3), PINK, np.uint8))
+    return folder
+
+
 @pytest.fixture
-def out(folder, tmp_path) -> Path:
-    build_contact_sheets("demo", folder, tmp_path)
+def out(folder, pictures, tmp_path) -> Path:
+    build_contact_sheets("demo", folder, pictures, tmp_path)
     return tmp_path
 
 
-def test_every_kind_of_step_has_a_tile(folder, tmp_path):
-    summary = build_contact_sheets("demo", folder, tmp_path)
+def test_every_kind_of_step_has_a_tile(folder, pictures, tmp_path):
+    summary = build_contact_sheets("demo", folder, pictures, tmp_path)
     assert summary == {"sheets": 1, "tiles": 13, "leaks": 2, "unavoidable_leaks": 1}
     assert [path.name for path in tmp_path.iterdir()] == ["sheet.jpg"]
     sheet = cv2.imread(str(tmp_path / "sheet.jpg"))
@@ -52,17 +66,25 @@ def test_every_kind_of_step_has_a_tile(folder, tmp_path):
     assert check_contact_sheets("demo", folder, tmp_path) == []
 
 
-def test_the_same_trajectory_gives_the_same_bytes(folder, out, tmp_path_factory):
+def test_the_same_trajectory_gives_the_same_bytes(folder, pictures, out, tmp_path_factory):
     again = tmp_path_factory.mktemp("again")
-    build_contact_sheets("demo", folder, again)
+    build_contact_sheets("demo", folder, pictures, again)
     assert snapshot(again) == snapshot(out)
 
 
-def test_more_steps_than_a_sheet_holds_go_on_the_next(tmp_path, monkeypatch):
+def test_a_tile_shows_the_thumbnail_of_its_action(out):
+    sheet = cv2.imread(str(out / "sheet.jpg"))
+    assert sheet is not None
+    first, second = sheet[180, 300], sheet[180, TILE_WIDTH + 300]
+    assert np.allclose(second, PINK[::-1], atol=8)
+    assert not np.allclose(first, PINK[::-1], atol=8)
+
+
+def test_more_steps_than_a_sheet_holds_go_on_the_next(tmp_path, pictures, monkeypatch):
     monkeypatch.setattr(contact_sheets, "TILES", 4)
     folder, out = trajectory(tmp_path, [("wait", {"seconds": 1.0})] * 5), tmp_path / "out"
     out.mkdir()
-    assert build_contact_sheets("demo", folder, out)["sheets"] == 2
+    assert build_contact_sheets("demo", folder, pictures, out)["sheets"] == 2
     assert sorted(path.name for path in out.iterdir()) == ["sheet.jpg", "sheet_2.jpg"]
     sheet = cv2.imread(str(out / "sheet_2.jpg"))
     assert sheet is not None
@@ -99,15 +121,15 @@ def test_the_check_names_a_damaged_sheet(folder, out, damage, words):
     assert problem.remedy
 
 
-def test_a_folder_without_a_trajectory_is_an_error(tmp_path):
+def test_a_folder_without_a_trajectory_is_an_error(tmp_path, pictures):
     with pytest.raises(DemonstrationError, match=r"task\.json") as caught:
-        build_contact_sheets("demo", tmp_path, tmp_path)
+        build_contact_sheets("demo", tmp_path, pictures, tmp_path)
     assert caught.value.problems[0].demonstration == "demo"
 
 
 def test_captions_of_a_step(folder):
     tiles, _ = contact_sheets.step_tiles("demo", folder)
-    assert (tiles[0].heading, tiles[0].caption) == ("0 click:", "backoff, 120 ms, tree fresh")
+    assert (tiles[0].heading, tiles[0].caption) == ("0 click", "backoff, 120 ms, tree fresh")
     assert (tiles[0].leak, tiles[5].leak, tiles[1].leak) == ("LEAK", "UNAVOIDABLE", "")
     assert tiles[5].caption == "pre_move, no lead, tree fresh"
     assert tiles[10].box == (10, 20, 300, 40)
@@ -127,4 +149,4 @@ def test_previews_show_six_steps(tmp_path, monkeypatch, view, count, shown):
     seen = []
     monkeypatch.setattr(contact_sheets, "contact_sheet", lambda tiles, *_: seen.extend(tiles))
     view("demo", trajectory(tmp_path, [CLICK] * count))
-    assert [tile.heading for tile in seen] == [f"{number} click:" for number in shown]
+    assert [tile.heading for tile in seen] == [f"{number} click" for number in shown]

@@ -49,14 +49,15 @@ def clock_from_pointer(
     """
     if not len(changes) or not len(track.times):
         return None
-    frames, cells = np.array(changes.times), _Lookup(changes.packed(), changes.shape)
+    frames = np.array(changes.times)
     lags = np.arange(-search_s, search_s + _LAG_STEP_S / 2, _LAG_STEP_S)
     best: Clock | None = None
     needed_score = 0.0
     for scale in scales:
         if needed_score >= 1.0:  # the highest possible score
             break
-        by_lag = [_hits(cells, frames, track, documented, lag, scale=scale) for lag in lags]
+        moves = _Moves.of(changes, track, documented, scale)
+        by_lag = [moves.hits(lag) for lag in lags]
         peak = _peak(lags, [hits.share for hits in by_lag], documented, _frame_s(frames))
         if peak is not None and (peak.score or 0.0) > needed_score:
             needed_score = (peak.score or 0.0) * _CLEARLY
@@ -66,9 +67,8 @@ def clock_from_pointer(
         return None
     around = np.arange(-_FINE_S, _FINE_S + _FINE_STEP_S / 2, _FINE_STEP_S)
     fine = (best.origin_ms - documented.origin_ms) / 1000 + around
-    scale = best.event_scale
-    hits_by_lag = [_hits(cells, frames, track, documented, lag, scale=scale) for lag in fine]
-    shares = np.array([hits.share[0] for hits in hits_by_lag])
+    moves = _Moves.of(changes, track, documented, best.event_scale)
+    shares = np.array([moves.hits(lag).share[0] for lag in fine])
     lag_ms = _plateau(fine, shares, _SUMMIT)[0] * 1000
     return replace(
         best,
@@ -169,42 +169,53 @@ def _agreement(
 
 
 @dataclass(frozen=True)
-class _Lookup:
-    """Packed cells, looked up at points. Shapes as in `ChangeMap`."""
+class _Moves:
+    """The pointer's moves at one scale, and the cells that changed; shapes as in `ChangeMap`.
+
+    Attributes:
+        packed: of the cells.
+        frames: times of the frames, video seconds.
+        events: times of the positions, seconds by the clock that lags are relative to.
+        track: the positions.
+        bits: which cell each position is in.
+    """
 
     packed: np.ndarray[Any, np.dtype[np.uint8]]
-    shape: tuple[int, int]
+    frames: Floats
+    events: Floats
+    track: PointerTrack
+    bits: np.ndarray[Any, np.dtype[np.int64]]
 
-    def at(self, intervals: Any, x: Floats, y: Floats) -> Cells:
-        """Whether the cell under (x, y), video pixels, changed in each interval."""
-        rows, columns = self.shape
-        row = np.clip(y / BLOCK, 0, rows - 1).astype(np.int64)
-        column = np.clip(x / BLOCK, 0, columns - 1).astype(np.int64)
-        bit = row * columns + column
-        changed: Cells = (self.packed[intervals, bit >> 3] >> (7 - (bit & 7)) & 1).astype(bool)
+    @classmethod
+    def of(
+        cls, changes: ChangeMap, track: PointerTrack, documented: Clock, scale: float
+    ) -> "_Moves":
+        """The moves of a track whose coordinates are `scale` times smaller than the video's."""
+        rows, columns = changes.shape
+        row = np.clip(track.y * scale / BLOCK, 0, rows - 1).astype(np.int64)
+        column = np.clip(track.x * scale / BLOCK, 0, columns - 1).astype(np.int64)
+        events = track.times / 1000 - documented.origin_ms / 1000
+        frames = np.array(changes.times)
+        return cls(changes.packed(), frames, events, track, row * columns + column)
+
+    def hits(self, lag_s: float) -> _Hits:
+        """Which moves the pictures confirm when the video is `lag_s` off the documents."""
+        track = self.track
+        newest = np.searchsorted(self.events - lag_s, self.frames, side="right") - 1
+        before, after = newest[:-1], newest[1:]
+        other = np.flatnonzero((before >= 0) & (before != after))
+        before, after = before[other], after[other]
+        step = np.hypot(track.x[after] - track.x[before], track.y[after] - track.y[before])
+        far = step > MOVED_PX
+        chosen, before, after = other[far], before[far], after[far]
+        return _Hits(chosen, self._changed(chosen, before) & self._changed(chosen, after))
+
+    def _changed(self, intervals: Any, positions: Any) -> Cells:
+        """Whether the cells of positions changed in frame intervals."""
+        bits = self.bits[positions]
+        cells = self.packed[intervals, bits >> 3] >> (7 - (bits & 7)) & 1
+        changed: Cells = cells.astype(bool)
         return changed
-
-
-def _hits(
-    cells: _Lookup,
-    frames: Floats,
-    track: PointerTrack,
-    documented: Clock,
-    lag_s: float,
-    *,
-    scale: float,
-) -> _Hits:
-    """Which pointer moves the pictures confirm when the video is `lag_s` off the documents."""
-    events = track.times / 1000 - documented.origin_ms / 1000 - lag_s
-    newest = np.searchsorted(events, frames, side="right") - 1
-    before, after = newest[:-1], newest[1:]
-    known = before >= 0
-    step = np.hypot(track.x[after] - track.x[before], track.y[after] - track.y[before])
-    chosen = np.flatnonzero(known & (step > MOVED_PX))
-    hits = np.ones(len(chosen), bool)
-    for end in (before[chosen], after[chosen]):
-        hits &= cells.at(chosen, track.x[end] * scale, track.y[end] * scale)
-    return _Hits(chosen, hits)
 
 
 def _peak(

@@ -32,6 +32,7 @@ from demo_pipeline.observation.frames.scan_frames import ScanComparison, ScanCom
 from demo_pipeline.observation.frames.screenshot_writer import Screenshot, ScreenshotWriter
 from demo_pipeline.observation.frames.scroll_motion import ScrollMotion
 from demo_pipeline.observation.frames.stop_effect import StopEffect
+from demo_pipeline.observation.frames.thumbnails import ThumbnailWriter
 from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Frame, Span
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.wait_observer import WaitObserver, intervals_between
@@ -132,7 +133,7 @@ def run_decode_pass(
     recorder_stop: RecorderStop = NO_STOP,
     choose_with: Callable[[FrameRequest], FrameChooser] = BeforeFrameChooser,
 ) -> DecodeResult:
-    """Answer the requests of all `actions` and write NNN.png and final.png into `folder`.
+    """Answer the requests of all `actions`; write NNN.png, final.png and thumbnails into `folder`.
 
     Raises:
         DemonstrationError: no frame of the video decodes.
@@ -141,24 +142,30 @@ def run_decode_pass(
     pointer = VideoPointer(path, clock, screen, frame_s)
     detector = ChangeDetector(calibration.flickering)
     fallbacks = FallbackFrames(requests, video.times)
-    writer = ScreenshotWriter(video, fallbacks, pointer, folder)
     sure = clock.uncertainty_ms <= SURE_MS
     scanned = ScanComparison(requests, video.times, detector, pointer, enabled=sure)
     scrolls = ScrollMotion(actions if sure else [], clock, screen)
     intervals = intervals_between(actions, requests, pointer) if sure else []
     waits = WaitObserver(intervals, video.times, pointer)
-    answers = ActionFrames(
-        requests, waits, choose_with=choose_with, writer=writer, scanned=scanned, frame_s=frame_s
-    )
     final = _final_frame(video, clock, actions, recorder_stop)
     stop = StopEffect(recorder_stop.possible, clock, float(video.times[-1]))
     witness = PointerWitness(
         pointer, calibration.canvas, seen_before=calibration.scale_method == "pixels"
     )
-    observers: list[FrameObserver[object]] = [scanned, scrolls, answers, final, stop, witness]
-    decoded = show_frames(video, observers, detector, pointer, (fallbacks, waits))
-    answered = answers.result()
-    writer.write_final(final.result() or _any_frame(video, decoded.last))
+    with ThumbnailWriter(folder) as thumbnails:
+        writer = ScreenshotWriter(video, fallbacks, pointer, folder, thumbnails)
+        answers = ActionFrames(
+            requests,
+            waits,
+            choose_with=choose_with,
+            writer=writer,
+            scanned=scanned,
+            frame_s=frame_s,
+        )
+        observers: list[FrameObserver[object]] = [scanned, scrolls, answers, final, stop, witness]
+        decoded = show_frames(video, observers, detector, pointer, (fallbacks, waits))
+        answered = answers.result()
+        writer.write_final(final.result() or _any_frame(video, decoded.last))
     return DecodeResult(
         answered.screenshots,
         answered.waits,

@@ -149,11 +149,12 @@ def _leave_out_pointers(changed: Mask, pointers: Sequence[Point], scale: float) 
 
 def _leave_out_flickering(changed: Mask, flickering: Cells | None) -> None:
     """Clear the cells that always change."""
-    if flickering is not None:
+    if flickering is not None and flickering.any():
         side = BLOCK // DETAIL_STEP
-        for row, column in np.argwhere(flickering).tolist():
-            top, left = row * side, column * side
-            changed[top : top + side, left : left + side] = 0
+        rows, columns = (int(samples) for samples in changed.shape)
+        cells = flickering[: -(-rows // side), : -(-columns // side)]
+        covered = np.repeat(np.repeat(cells, side, axis=0), side, axis=1)[:rows, :columns]
+        changed[: covered.shape[0], : covered.shape[1]][covered] = 0
 
 
 def _parts(mask: Mask, gap: tuple[int, int]) -> Iterator[tuple[tuple[slice, slice], Mask]]:
@@ -164,7 +165,9 @@ def _parts(mask: Mask, gap: tuple[int, int]) -> Iterator[tuple[tuple[slice, slic
         return
     mask = mask[first_row : first_row + rows_down, first_column : first_column + columns_across]
     joined = cv2.dilate(mask, np.ones((2 * down + 1, 2 * across + 1), np.uint8))
-    count, labels, stats, _ = cv2.connectedComponentsWithStats(joined, connectivity=8)
+    count, labels, stats, _ = cv2.connectedComponentsWithStats(
+        joined, connectivity=8, ltype=cv2.CV_16U
+    )
     for label in range(1, count):
         left, top, width, height, _ = stats[label].tolist()
         whole = (slice(top, top + height), slice(left, left + width))

@@ -18,12 +18,14 @@ from demo_pipeline.observation.frames.screenshots import (
     read_evidence,
     read_frames,
 )
+from demo_pipeline.observation.frames.thumbnails import THUMBNAILS_FILE, THUMBNAILS_SCHEMA
 from demo_pipeline.problems import Problem
 
 
 def check_screenshot_files(folder: Path, actions_folder: Path) -> list[Problem]:
     """frames.parquet fits its schema and names, for each action, a PNG of the canvas's size."""
     problems = schema_problems(folder / FRAMES_FILE, FRAMES_SCHEMA)
+    problems += schema_problems(folder / THUMBNAILS_FILE, THUMBNAILS_SCHEMA)
     try:
         read_evidence(folder)
     except (OSError, ValidationError) as error:

@@ -17,6 +17,7 @@ from demo_pipeline.observation.frames.frame_requests import (
 )
 from demo_pipeline.observation.frames.recorded_video import RecordedVideo
 from demo_pipeline.observation.frames.request_progress import RequestProgress
+from demo_pipeline.observation.frames.thumbnails import ThumbnailWriter
 from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Frame
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 
@@ -50,15 +51,22 @@ class ScreenshotWriter:
         fallbacks: the frames of requests without a candidate.
         pointer: where the pointer is.
         folder: to write into.
+        thumbnails: takes the thumbnail of each screenshot.
     """
 
     def __init__(
-        self, video: RecordedVideo, fallbacks: FallbackFrames, pointer: VideoPointer, folder: Path
+        self,
+        video: RecordedVideo,
+        fallbacks: FallbackFrames,
+        pointer: VideoPointer,
+        folder: Path,
+        thumbnails: ThumbnailWriter,
     ) -> None:
         self._video = video
         self._fallbacks = fallbacks
         self._pointer = pointer
         self._folder = folder
+        self._thumbnails = thumbnails
         self._png = PngWriter()
         self._max_stale_s = max(MAX_STALE_S, MAX_STALE_FRAMES * video.frame_s)
 
@@ -80,7 +88,9 @@ class ScreenshotWriter:
         if canvas is None:
             return Screenshot(request.action_index, UNKNOWN_SCALE_REASON)
         name = f"{request.action_index:03d}.png"
-        self._png.write(self._folder / name, canvas.fit(frame.rgb()))
+        picture = canvas.fit(frame.rgb())
+        self._png.write(self._folder / name, picture)
+        self._thumbnails.add(request.action_index, picture)
         aimed = request if at_target else without_box(request)
         leak, unavoidable, distance = self._pointer.leak(aimed, frame.time)
         return Screenshot(

@@ -89,7 +89,7 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     out: Path,
     settings: ObservationSettings,
 ) -> dict[str, Any]:
-    """Calibrate, decode the wanted frames once; write PNGs, frames.parquet, evidence.json.
+    """Calibrate, decode the wanted frames once; write PNGs, their thumbnails and two tables.
 
     The first stretch of the video is read twice, once for the calibration. Returns a summary.
     """

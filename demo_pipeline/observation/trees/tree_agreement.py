@@ -76,35 +76,6 @@ def doings_before(action: Action, earlier: Sequence[Action], scan_begin_ms: floa
     return Doings(edited, (last.x, last.y))
 
 
-def tree_agreement(
-    tree: StepTree,
-    since: SinceScanEvidence | None,
-    doings: Doings,
-    previous: Callable[[], StepTree | None],
-) -> Agreement:
-    """Whether a tree agrees with the screenshot.
-
-    A scan takes time. When the screen was that of the screenshot only as it began, or only as it
-    ended, the tree itself tells what it saw: whether it has anything there that the scan before
-    does not have.
-
-    Args:
-        tree: of the step.
-        since: what changed between its scan and the screenshot; None: not compared.
-        doings: of the person in that time.
-        previous: gives the tree of the scan before; None without one.
-    """
-    if not tree.says_something or since is None or since.began is None:
-        return Agreement.UNKNOWN
-    compared = _Compared(tree, doings)
-    began, ended = since.began, since.began if since.ended is None else since.ended
-    at_begin, at_end = list(compared.differences(began)), list(compared.differences(ended))
-    if bool(at_begin) == bool(at_end):
-        return Agreement.DIFFERS if at_begin else Agreement.AGREES
-    news = _has_news(tree, previous(), at_begin or at_end)
-    return Agreement.AGREES if news == bool(at_begin) else Agreement.DIFFERS
-
-
 def _has_news(tree: StepTree, previous: StepTree | None, places: Sequence[ChangedBox]) -> bool:
     """Whether a tree has other elements in some places than the tree of the scan before."""
     if previous is None:
@@ -125,33 +96,96 @@ def _elements_in(tree: StepTree, places: Sequence[ChangedBox]) -> set[tuple[obje
     }
 
 
-class _Compared:
-    """The boxes of a tree's elements on the video, by what a change there means."""
+@dataclass(frozen=True)
+class _TreeBoxes:
+    """The boxes of a tree's visible elements on the video, by what a change there means.
 
-    def __init__(self, tree: StepTree, doings: Doings) -> None:
-        boxes = _video_boxes(tree)
-        shown = [
-            node
-            for node in range(len(tree))
-            if boxes[node, 2] * boxes[node, 3] > 0 and "hidden" not in tree.states_at(node)
-        ]
+    Attributes:
+        own: of elements whose own content changes, without the large text inputs.
+        large_inputs: of text areas in which a menu has room.
+        named_nodes: positions of the elements whose name is on the screen.
+        named: their boxes.
+        windows: of windows and dialogs.
+    """
+
+    own: Boxes
+    large_inputs: Boxes
+    named_nodes: Sequence[int]
+    named: Boxes
+    windows: Boxes
+
+    @classmethod
+    def of(cls, tree: StepTree) -> "_TreeBoxes":
+        """The boxes of a tree."""
+        boxes, roles, states = _video_boxes(tree), tree.roles, tree.states
+        area = boxes[:, 2] * boxes[:, 3]
+        shown = [node for node in np.flatnonzero(area > 0).tolist() if "hidden" not in states[node]]
         limit = LARGE_INPUT_SHARE * tree.canvas.video_width * tree.canvas.video_height
-        own = [node for node in shown if tree.role_at(node) in OWN_CONTENT]
-        large = [
-            node
-            for node in own
-            if tree.role_at(node) in TEXT_INPUTS and boxes[node, 2] * boxes[node, 3] > limit
-        ]
-        named = [
-            node
-            for node in shown
-            if tree.raws[node].name and tree.role_at(node) not in _SHOWS_NO_NAME
-        ]
-        self._own = boxes[sorted(set(own) - set(large))]
-        self._large_inputs = boxes[large]
-        self._named = boxes[named]
-        self._windows = boxes[[node for node in shown if tree.role_at(node) in WINDOWS]]
-        self._pressed = boxes[_at_point(tree, named, doings)]
+        own = [node for node in shown if roles[node] in OWN_CONTENT]
+        large = {node for node in own if roles[node] in TEXT_INPUTS and area[node] > limit}
+        raws = tree.raws
+        named = [node for node in shown if raws[node].name and roles[node] not in _SHOWS_NO_NAME]
+        return cls(
+            boxes[[node for node in own if node not in large]],
+            boxes[sorted(large)],
+            named,
+            boxes[named],
+            boxes[[node for node in shown if roles[node] in WINDOWS]],
+        )
+
+
+class TreeComparison:
+    """Compares trees with screenshots; steps with the tree of the step before share its boxes."""
+
+    def __init__(self) -> None:
+        self._last: tuple[StepTree, _TreeBoxes] | None = None
+
+    def agreement(
+        self,
+        tree: StepTree,
+        since: SinceScanEvidence | None,
+        doings: Doings,
+        previous: Callable[[], StepTree | None],
+    ) -> Agreement:
+        """Whether a tree agrees with the screenshot.
+
+        A scan takes time. When the screen was that of the screenshot only as it began, or only as
+        it ended, the tree itself tells what it saw: whether it has anything there that the scan
+        before does not have.
+
+        Args:
+            tree: of the step.
+            since: what changed between its scan and the screenshot; None: not compared.
+            doings: of the person in that time.
+            previous: gives the tree of the scan before; None without one.
+        """
+        if not tree.says_something or since is None or since.began is None:
+            return Agreement.UNKNOWN
+        began, ended = since.began, since.began if since.ended is None else since.ended
+        if not (began.panels or began.regions or ended.panels or ended.regions):
+            return Agreement.AGREES
+        compared = _Compared(self._boxes(tree), _at_point(tree, self._boxes(tree), doings), doings)
+        at_begin, at_end = list(compared.differences(began)), list(compared.differences(ended))
+        if bool(at_begin) == bool(at_end):
+            return Agreement.DIFFERS if at_begin else Agreement.AGREES
+        news = _has_news(tree, previous(), at_begin or at_end)
+        return Agreement.AGREES if news == bool(at_begin) else Agreement.DIFFERS
+
+    def _boxes(self, tree: StepTree) -> _TreeBoxes:
+        if self._last is None or self._last[0] is not tree:
+            self._last = (tree, _TreeBoxes.of(tree))
+        return self._last[1]
+
+
+class _Compared:
+    """The boxes of a tree's elements, compared with changes of the screen."""
+
+    def __init__(self, boxes: _TreeBoxes, pressed: Sequence[int], doings: Doings) -> None:
+        self._own = boxes.own
+        self._large_inputs = boxes.large_inputs
+        self._named = boxes.named
+        self._windows = boxes.windows
+        self._pressed = boxes.named[list(pressed)]
         self._edited = doings.edited
 
     def differences(self, changes: ChangesEvidence) -> Iterator[ChangedBox]:
@@ -180,14 +214,14 @@ class _Compared:
         return bool(((height >= least) & (width >= COVERED_PX)).any())
 
 
-def _at_point(tree: StepTree, nodes: Sequence[int], doings: Doings) -> list[int]:
-    """The nodes that were pressed just before."""
+def _at_point(tree: StepTree, boxes: _TreeBoxes, doings: Doings) -> list[int]:
+    """Which of the named elements were pressed just before: numbers of rows of `boxes.named`."""
     if doings.pressed is None:
         return []
     x, y = doings.pressed
     return [
-        node
-        for node in nodes
+        number
+        for number, node in enumerate(boxes.named_nodes)
         if (box := tree.box(node)) is not None
         and box[0] <= x < box[0] + box[2]
         and box[1] <= y < box[1] + box[3]

@@ -33,8 +33,8 @@ from demo_pipeline.observation.trees.scans import (
 from demo_pipeline.observation.trees.step_tree import Element, StepTree, map_tree
 from demo_pipeline.observation.trees.tree_agreement import (
     Agreement,
+    TreeComparison,
     doings_before,
-    tree_agreement,
 )
 from demo_pipeline.problems import DemonstrationError
 
@@ -174,6 +174,7 @@ class _Comparison:
 
     def __init__(self, reader: TreeReader, evidence: Evidence) -> None:
         self._reader = reader
+        self._trees = TreeComparison()
         self._since = {since.action_index: since for since in evidence.since_scan}
 
     def agreement(
@@ -195,7 +196,7 @@ class _Comparison:
             return before if before.readable else None
 
         doings = doings_before(action, earlier, scan.begin_ms)
-        return tree_agreement(tree, since, doings, tree_before)
+        return self._trees.agreement(tree, since, doings, tree_before)
 
 
 def _log_decisions(rows: Sequence[TreeRow]) -> None:

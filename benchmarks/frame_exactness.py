@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 import cv2
 
-from demo_pipeline.observation.frames.video_frames import Span, decode_spans
+from demo_pipeline.observation.frames.forward_reader import decode_spans
+from demo_pipeline.observation.frames.video_frames import Span
 from demo_pipeline.recording.video_probe import scan_packets
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))

@@ -159,7 +159,7 @@ class _Search:
 
     def add_changes(self, changes: ChangeMap, stretches: Sequence[Span]) -> None:
         """Decode stretches of video and add what changes in them."""
-        for frame in self.video.frames(stretches):
+        for frame in self.video.look(stretches):
             changes.add(frame)
 
     def pictured_clock(

@@ -143,7 +143,7 @@ class _Hits:
     def share(self) -> tuple[float, int]:
         """(share of the moves that the pictures confirm, moves)."""
         count = len(self.hits)
-        return (float(self.hits.mean()), count) if count else (0.0, 0)
+        return (float(np.count_nonzero(self.hits) / count), count) if count else (0.0, 0)
 
     def between(self, first: int, last: int) -> tuple[float, int]:
         """The same over the intervals first <= i < last."""

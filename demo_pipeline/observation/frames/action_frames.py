@@ -5,7 +5,7 @@ video is. Which pauses were waits is known only at the end: their frames are dec
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from demo_pipeline.observation.frames.frame_choice import FrameChoice, FrameChooser
@@ -43,25 +43,27 @@ class ActionFrames:
 
     Args:
         requests: in the order of the actions.
+        choosers: the rule that chooses the frame of each request.
         waits: tells which pauses were waits.
-        choose_with: makes the rule that chooses the frame of a request.
         writer: writes the screenshot of an answered request.
         scanned: compares an answered request with its scan; sees each frame before this observer.
         frame_s: usual distance of two frames, seconds.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - what the observer works with, in the order of use
         self,
         requests: Sequence[FrameRequest],
+        choosers: Sequence[FrameChooser],
         waits: WaitObserver,
-        *,
-        choose_with: Callable[[FrameRequest], FrameChooser],
         writer: ScreenshotWriter,
         scanned: ScanComparison,
         frame_s: float,
     ) -> None:
         self._requests = requests
-        progresses = [RequestProgress(request, choose_with(request)) for request in requests]
+        progresses = [
+            RequestProgress(request, chooser)
+            for request, chooser in zip(requests, choosers, strict=True)
+        ]
         self._unanswered = deque(progresses)
         self._open = deque(one for one in progresses if not one.request.pause)
         self._waits = waits

@@ -149,19 +149,12 @@ def run_decode_pass(
     waits = WaitObserver(intervals, video.times, pointer)
     final = _final_frame(video, clock, actions, recorder_stop)
     stop = StopEffect(recorder_stop.possible, clock, float(video.times[-1]))
-    witness = PointerWitness(
-        pointer, calibration.canvas, seen_before=calibration.scale_method == "pixels"
-    )
+    is_seen = calibration.scale_method == "pixels"
+    witness = PointerWitness(pointer, calibration.canvas, seen_before=is_seen)
     with ThumbnailWriter(folder) as thumbnails:
         writer = ScreenshotWriter(video, fallbacks, pointer, folder, thumbnails)
-        answers = ActionFrames(
-            requests,
-            waits,
-            choose_with=choose_with,
-            writer=writer,
-            scanned=scanned,
-            frame_s=frame_s,
-        )
+        choosers = [choose_with(request) for request in requests]
+        answers = ActionFrames(requests, choosers, waits, writer, scanned, frame_s)
         observers: list[FrameObserver[object]] = [scanned, scrolls, answers, final, stop, witness]
         decoded = show_frames(video, observers, detector, pointer, (fallbacks, waits))
         answered = answers.result()
@@ -204,7 +197,7 @@ def show_frames(
     last: Frame | None = None
     count = 0
     wanted = [span for one in single_frames for span in one.spans]
-    for frame in video.frames(merge_spans([*spans, *wanted], 0.0)):
+    for frame in video.resume(merge_spans([*spans, *wanted], 0.0)):
         count += 1
         for one in single_frames:
             one.see(frame)

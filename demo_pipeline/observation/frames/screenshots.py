@@ -32,6 +32,7 @@ from demo_pipeline.observation.frames.decode_pass import (
 )
 from demo_pipeline.observation.frames.evidence import Evidence, evidence_of
 from demo_pipeline.observation.frames.frame_requests import request_frames
+from demo_pipeline.observation.frames.lookback import Lookback
 from demo_pipeline.observation.frames.pointer_path import PointerPath, PointerTrack
 from demo_pipeline.observation.frames.recorded_video import RecordedVideo
 from demo_pipeline.observation.frames.recorder_actions import without_recorder
@@ -89,28 +90,32 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     out: Path,
     settings: ObservationSettings,
 ) -> dict[str, Any]:
-    """Calibrate, decode the wanted frames once; write PNGs, their thumbnails and two tables.
+    """Calibrate, decode the wanted frames; write PNGs, their thumbnails and two tables.
 
-    The first stretch of the video is read twice, once for the calibration. Returns a summary.
+    What the calibration reads is kept for the decode pass. Returns a summary.
     """
     events, actions = read_events(events_folder), read_actions(actions_folder)
     inputs, meta = inputs_of(events), manifest.parsed_meta()
-    path = PointerPath(inputs)
-    size = (manifest.video.width, manifest.video.height)
-    recorded = RecordedVideo(video, scan_packets(video), size)
-    presses = _presses(actions)
-    calibration = calibrate(
-        recorded, manifest, events=events, path=path, presses=presses, settings=settings
-    )
-    scans = read_logged_scans(events_folder)
+    path, scans = PointerPath(inputs), read_logged_scans(events_folder)
     reader = TreeReader(log, meta.platform)
     stop = RecorderStop(possible_stop(actions, inputs), known_stop_ms(actions_folder, inputs))
-    observation = _Observation(recorded, path, actions, scans, reader, stop, settings, out)
-    calibration, observed = observation.run(calibration)
+    size, packets = (manifest.video.width, manifest.video.height), scan_packets(video)
+    with Lookback(video, packets, size) as lookback:
+        recorded = RecordedVideo(video, packets, size, lookback)
+        calibration = calibrate(
+            recorded,
+            manifest,
+            events=events,
+            path=path,
+            presses=_presses(actions),
+            settings=settings,
+        )
+        observation = _Observation(recorded, path, actions, scans, reader, stop, settings, out)
+        calibration, observed = observation.run(calibration)
     names = unmentioned(settings.recorder_windows, meta)
     control = actions_on_recorder(actions, scans, reader, calibration.canvas, names)
     observed = without_recorder(observed, actions, control, out)
-    rows = [_row(screenshot, recorded.packets) for screenshot in observed.screenshots]
+    rows = [_row(screenshot, packets) for screenshot in observed.screenshots]
     _log_decisions(rows, observed)
     write_rows(out / FRAMES_FILE, rows, FRAMES_SCHEMA)
     dump_json(out / EVIDENCE_FILE, evidence_of(calibration, observed))

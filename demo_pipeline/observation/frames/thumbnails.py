@@ -7,13 +7,13 @@ than forty times as much as reading its thumbnail.
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import cv2
-import numpy as np
 import pyarrow as pa
 
 from demo_pipeline.common.parquet import TableWriter, described_schema, read_table
+from demo_pipeline.common.png import Pixels
 
 THUMBNAILS_FILE = "thumbnails.parquet"
 THUMBNAIL_WIDTH = 480  # pixels
@@ -26,8 +26,6 @@ THUMBNAILS_SCHEMA = described_schema(
         ("jpeg", pa.binary(), False, f"the screenshot as a JPEG of {THUMBNAIL_WIDTH} pixels width"),
     )
 )
-
-Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class ThumbnailWriter:

@@ -52,7 +52,7 @@ def observe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Scree
         opened += 1
         return open_video(*args, **options)
 
-    monkeypatch.setattr(f"{FRAMES}.video_frames.open_video", counted)
+    monkeypatch.setattr(f"{FRAMES}.forward_reader.open_video", counted)
     actions = sorted([*ACTIONS, PAUSE], key=lambda action: action.press_ms)
     path = PointerPath([Input(0, 500, "mouse_move", 300.0, 300.0)])
     video = RecordedVideo(tmp_path / "film.mp4", scan_packets(tmp_path / "film.mp4"))

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from demo_pipeline.observation.frames.video_frames import Span, _ForwardReader, decode_spans
+from demo_pipeline.observation.frames.forward_reader import ForwardReader, decode_spans
+from demo_pipeline.observation.frames.video_frames import Span
 from demo_pipeline.recording.video_probe import PacketScan, open_video, scan_packets
 from demo_pipeline_tests.observation.made import cut_video, turn_video
 from demo_pipeline_tests.simulator.frame_numbers import read_frame_number, stamp
@@ -95,9 +96,9 @@ def test_between_the_spans_only_what_others_are_built_on_is_decoded(tmp_path: Pa
     scan = scan_packets(path)
     last = int(scan.pts[-1])
     with open_video(path) as (container, stream):
-        decoded = list(
-            _ForwardReader(container, stream, scan, [(last, last)])._decoded(int(scan.key_pts[0]))
-        )
+        reader = ForwardReader(container, stream, scan)
+        reader._decode_in([(last, last)])
+        decoded = list(reader._decoded(int(scan.key_pts[0])))
     assert decoded[-1].pts == last
     assert len(decoded) < 0.75 * len(scan.pts)
 

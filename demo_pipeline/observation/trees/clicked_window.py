@@ -7,7 +7,7 @@ a window that opens since may have changed that.
 from collections.abc import Sequence
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
-from demo_pipeline.observation.trees.hit_test import window_of, windows_at
+from demo_pipeline.observation.trees.hit_test import WINDOWS, window_of, windows_at
 from demo_pipeline.observation.trees.step_tree import BoxTuple, Element, StepTree
 
 KEEPS_ORDER = frozenset({"type", "scroll", "pause"})  # actions after which the window stays
@@ -59,4 +59,8 @@ class ClickedWindow:
 
 
 def _windows(tree: StepTree) -> list[int]:
-    return [node for node in range(len(tree)) if window_of(tree, node) == node]
+    return [
+        node
+        for node, role in enumerate(tree.roles)
+        if role in WINDOWS and window_of(tree, node) == node
+    ]

@@ -8,7 +8,7 @@ from demo_pipeline.observation.trees.roles import normalised
 from demo_pipeline.observation.trees.step_tree import BoxTuple, Element, StepTree
 
 _CONTAINERS = frozenset({"desktop", "window"})
-_WINDOWS = frozenset({"window", "dialog"})
+WINDOWS = frozenset({"window", "dialog"})
 _CLIPPING = frozenset(
     {"scrollpane", "viewport", "document", "documentweb", "documentframe", "scrollarea"}
 )
@@ -106,7 +106,7 @@ def windows_at(tree: StepTree, x: float, y: float) -> list[int]:
     return [
         position
         for position in _positions_at(tree, x, y)
-        if tree.role_at(position) in _WINDOWS
+        if tree.role_at(position) in WINDOWS
         and "hidden" not in tree.states_at(position)
         and window_of(tree, position) == position
     ]
@@ -115,7 +115,7 @@ def windows_at(tree: StepTree, x: float, y: float) -> list[int]:
 def window_of(tree: StepTree, position: int) -> int | None:
     """Position of the outermost window around a node, itself included."""
     path = (position, *_ancestors(tree, position))
-    return next((node for node in reversed(path) if tree.role_at(node) in _WINDOWS), None)
+    return next((node for node in reversed(path) if tree.role_at(node) in WINDOWS), None)
 
 
 def _raw_role(tree: StepTree, position: int) -> str:

@@ -16,6 +16,7 @@ from demo_pipeline.observation.frames.evidence import (
     ChangesEvidence,
     SinceScanEvidence,
 )
+from demo_pipeline.observation.trees.hit_test import WINDOWS
 from demo_pipeline.observation.trees.raw_tree import Boxes
 from demo_pipeline.observation.trees.step_tree import StepTree
 
@@ -25,7 +26,6 @@ OWN_CONTENT = frozenset(
         *("slider", "scrollbar", "progressbar", "image", "icon"),
     }
 )
-WINDOWS = frozenset({"window", "dialog"})
 TEXT_INPUTS = frozenset({"textfield", "textarea"})
 _SHOWS_NO_NAME = OWN_CONTENT | {
     *("desktop", "window", "dialog", "panel", "unknown", "toolbar", "menubar", "separator"),

@@ -17,6 +17,7 @@ import dagster as dg
 from demo_pipeline.defs import partitions, reporting
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.exceeded_runs import exceeded_limit, quarantine_exceeded
+from demo_pipeline.defs.home_files import WaitingDemonstration
 from demo_pipeline.defs.jobs import demonstration_job
 from demo_pipeline.defs.run_recovery import (
     close_dead_runs,
@@ -35,7 +36,7 @@ from demo_pipeline.defs.tags import (
     OUTCOME_TAG,
     SUPERSEDED_OUTCOME,
 )
-from demo_pipeline.defs.waiting_runs import WaitingDemonstration, waiting_demonstrations
+from demo_pipeline.defs.waiting_runs import waiting_demonstrations
 from demo_pipeline.defs.worker_pool import QUIET_RUN, RETRY_PAUSES, RetryPause, worker_pool
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE

@@ -20,8 +20,8 @@ from demo_pipeline.defs.worker_pool import (
 )
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
+from demo_pipeline.pipeline.idle_run import dataset_outcome
 from demo_pipeline.pipeline.outcomes import DatasetOutcome
-from demo_pipeline.pipeline.output_sizes import bytes_written
 from demo_pipeline.pipeline.stage_types import DATASETS_JOB
 from demo_pipeline.settings import Settings
 
@@ -93,9 +93,5 @@ def build_datasets(
         if stage.counts and stage.name in paths:
             path = paths[stage.name]
             output = path.removeprefix(f"{store.url}/")
-            version = store.current(output)
-            summary = version.manifest.summary if version else {}
-            counts = {key: summary[key] for key in stage.counts if key in summary}
-            size = bytes_written(store, output) if version else 0
-            outcomes.append(DatasetOutcome(stage.name, path, counts, size))
+            outcomes.append(dataset_outcome(store, stage, output))
     return outcomes, [] if result.success else run_errors(result)

@@ -4,9 +4,11 @@ import json
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +35,17 @@ TASK = {
     "related_apps": ["chrome"],
     "evaluator": {"func": "exact_match"},
 }
+_LOADED = """
+import sys
+from demo_pipeline.cli.app import main
+code = 0
+try:
+    main()
+except SystemExit as ended:
+    code = ended.code or 0
+print(code, sorted({name.partition(".")[0] for name in sys.modules} & {"dagster", "pandas"}),
+      file=sys.stderr)
+"""
 
 
 @dataclass(frozen=True)
@@ -153,6 +166,67 @@ class TestHelp:
 
     def test_version(self, place: Place, command: Command) -> None:
         assert command(place, "--version").out.startswith("demo-pipeline ")
+
+
+class TestWithoutDagster:
+    """Importing Dagster takes longer than what these commands do."""
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            "--help",
+            "--version",
+            "stats",
+            "stats --views",
+            "quarantine",
+            "inspect one",
+            "validate uploads/one",
+            "validate store/sft",
+            "revalidate",
+            "prune",
+            "export copies",
+            "register",
+            "run",
+            "run one --retry",
+        ],
+    )
+    def test_it_is_not_imported(self, copied: Place, words: str) -> None:
+        done = subprocess.run(
+            [sys.executable, "-c", _LOADED, *words.split()],
+            cwd=copied.root,
+            env={**os.environ, **copied.environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.stderr.splitlines()[-1:] == ["0 []"], done.stdout
+
+    def test_a_run_that_a_dead_process_left_open_is_closed_all_the_same(
+        self, copied: Place, command: Command
+    ) -> None:
+        with closing(sqlite3.connect(copied.root / "home/history/runs.db")) as database, database:
+            database.execute(
+                "UPDATE runs SET status = 'STARTED',"
+                " run_body = replace(run_body, '\"SUCCESS\"', '\"STARTED\"')"
+                " WHERE pipeline_name = 'build_datasets'"
+            )
+        answer = command(copied, "run")
+        assert "0 done, 0 quarantined, 2 up to date" in answer.out, answer.err
+        with closing(sqlite3.connect(copied.root / "home/history/runs.db")) as database:
+            statuses = {row[0] for row in database.execute("SELECT status FROM runs")}
+        assert "STARTED" not in statuses
+
+    def test_a_dataset_that_is_gone_is_built_again(self, copied: Place, command: Command) -> None:
+        copied.workspace.store.remove("messages")
+        assert command(copied, "run").code == 0
+        assert copied.workspace.store.current("messages") is not None
+
+    def test_a_new_upload_is_registered(
+        self, copied: Place, command: Command, recording: Path
+    ) -> None:
+        upload(recording, copied.root / "uploads", "three")
+        assert "registered three\n" in command(copied, "register").out
+        assert "4 demonstrations in" in command(copied, "register").out
 
 
 class TestRegister:

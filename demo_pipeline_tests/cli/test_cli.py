@@ -38,14 +38,30 @@ TASK = {
 _LOADED = """
 import sys
 from demo_pipeline.cli.app import main
-code = 0
-try:
-    main()
-except SystemExit as ended:
-    code = ended.code or 0
-print(code, sorted({name.partition(".")[0] for name in sys.modules} & {"dagster", "pandas"}),
-      file=sys.stderr)
+for words in sys.argv[1].splitlines():
+    sys.argv[1:] = words.split()
+    try:
+        main()
+    except SystemExit as ended:
+        loaded = {name.partition(".")[0] for name in sys.modules}
+        print(words, ended.code or 0, *sorted(loaded & {"dagster", "pandas"}), file=sys.stderr)
 """
+_LIGHT = (
+    "--version",
+    "--help",
+    "stats",
+    "stats --views",
+    "quarantine",
+    "inspect one",
+    "validate uploads/one",
+    "validate store/sft",
+    "revalidate",
+    "prune",
+    "export copies",
+    "register",
+    "run",
+    "run one --retry",
+)
 
 
 @dataclass(frozen=True)
@@ -171,35 +187,16 @@ class TestHelp:
 class TestWithoutDagster:
     """Importing Dagster takes longer than what these commands do."""
 
-    @pytest.mark.parametrize(
-        "words",
-        [
-            "--help",
-            "--version",
-            "stats",
-            "stats --views",
-            "quarantine",
-            "inspect one",
-            "validate uploads/one",
-            "validate store/sft",
-            "revalidate",
-            "prune",
-            "export copies",
-            "register",
-            "run",
-            "run one --retry",
-        ],
-    )
-    def test_it_is_not_imported(self, copied: Place, words: str) -> None:
+    def test_it_is_not_imported(self, copied: Place) -> None:
         done = subprocess.run(
-            [sys.executable, "-c", _LOADED, *words.split()],
+            [sys.executable, "-c", _LOADED, "\n".join(_LIGHT)],
             cwd=copied.root,
             env={**os.environ, **copied.environment},
             capture_output=True,
             text=True,
             check=False,
         )
-        assert done.stderr.splitlines()[-1:] == ["0 []"], done.stdout
+        assert done.stderr.splitlines()[-len(_LIGHT) :] == [f"{words} 0" for words in _LIGHT]
 
     def test_a_run_that_a_dead_process_left_open_is_closed_all_the_same(
         self, copied: Place, command: Command

@@ -13,6 +13,8 @@ from pathlib import Path
 
 from benchmarks.child import Spent, spent
 
+_ROOT = Path(__file__).resolve().parents[1]
+
 
 def decode_piece(video: Path, times: int = 1) -> Spent:
     """Every frame, one thread, nothing kept; `times` at once, each in a process."""
@@ -76,6 +78,7 @@ def run_piece(recording: Path, copies: int) -> Spent:
     with tempfile.TemporaryDirectory() as scratch:
         uploads, home = Path(scratch) / "uploads", Path(scratch) / "home"
         home.mkdir()
+        shutil.copy(_ROOT / "dagster.yaml", home)
         for number in range(copies):
             (uploads / f"copy-{number}").mkdir(parents=True)
             for file in recording.iterdir():
@@ -85,7 +88,7 @@ def run_piece(recording: Path, copies: int) -> Spent:
             "DEMO_PIPELINE_UPLOADS": str(uploads),
             "DEMO_PIPELINE_STORE": f"{scratch}/store",
             "DAGSTER_HOME": str(home),
-            "PYTHONPATH": str(Path(__file__).resolve().parents[1]),
+            "PYTHONPATH": str(_ROOT),
         }
         command = [sys.executable, "-m", "demo_pipeline.cli.app", "run", "--workers", str(copies)]
         return spent(

@@ -6,7 +6,7 @@ defs/local_execution.py.
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -136,18 +136,21 @@ def _run(
         return
     require_dagster_home(home)
     from demo_pipeline.defs.local_execution import process, register_uploads
+    from demo_pipeline.defs.local_instance import local_instance
     from demo_pipeline.defs.local_jobs import read_tasks
     from demo_pipeline.pipeline.context import Workspace
 
     workspace = Workspace.open(settings)
     start = time.monotonic()
-    known, _ = register_uploads(workspace)
-    require_known(workspace, ids or (), known)
-    damaged, remake = _verify(workspace, ids, known) if verify else (set[str](), False)
-    failed = read_tasks(settings, _pause, force=force)
-    rebuilt = [key for key in ids or known if force or key in damaged]
-    selection = select_demonstrations(workspace, ids, known, forced=rebuilt, retry=retry)
-    with progress_bar() as progress:
+    with ExitStack() as stack:
+        stack.enter_context(local_instance())
+        known, _ = register_uploads(workspace)
+        require_known(workspace, ids or (), known)
+        damaged, remake = _verify(workspace, ids, known) if verify else (set[str](), False)
+        failed = read_tasks(settings, _pause, force=force)
+        rebuilt = [key for key in ids or known if force or key in damaged]
+        selection = select_demonstrations(workspace, ids, known, forced=rebuilt, retry=retry)
+        progress = stack.enter_context(progress_bar())
         if selection.todo:
             task = progress.add_task("demonstrations", total=len(selection.todo))
             running = process(settings, selection.todo, workers, _pause, forced=rebuilt)

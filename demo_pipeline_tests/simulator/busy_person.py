@@ -170,9 +170,8 @@ class BusyPerson:
             self.button("mousedown", start + 2)
             self.button("mouseup", start + 12)
             if self.random.random() < 0.5:
-                at = {**at, "button": "Right"}
-                self.emit("mousedown", at, start + 16)
-                self.emit("mouseup", at, start + 24)
+                self.emit("mousedown", {**at, "button": "Right"}, start + 16)
+                self.emit("mouseup", {**at, "button": "Right"}, start + 24)
                 self.actions += 1
             window.pressed = (self.pointer[0] - 10, y)
             self.show(lambda: self.screen.draw_window(window))

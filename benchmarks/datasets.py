@@ -2,7 +2,8 @@
 
 Run: `.venv/bin/python benchmarks/datasets.py [--trajectories 2000] [--steps 8]`. Every figure comes
 from a process of its own. All work is also done on a quarter of the trajectories, which shows
-whether memory grows with the data. The CUDAG dataset is built twice and compared.
+whether memory grows with the data. The CUDAG dataset is built twice and compared. At the
+end what one more demonstration costs each dataset of the registry, with its checks and its commit.
 """
 
 import argparse
@@ -27,9 +28,14 @@ from demo_pipeline.datasets.messages import build_messages
 from demo_pipeline.datasets.selection import DatasetTrajectory
 from demo_pipeline.datasets.sft import build_sft
 from demo_pipeline.formats.cudag.validator import validate_cudag
+from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
+from demo_pipeline.pipeline.dataset_stages import DATASET_STAGE_BY_NAME, DATASET_STAGES
+from demo_pipeline.settings import Settings
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from demo_pipeline_tests.datasets.builders import make_trajectory
+from demo_pipeline_tests.datasets.stores import commit_trajectories
 
 SIZE = (64, 36)
 KINDS = (
@@ -126,6 +132,34 @@ def _measure(work: Callable[..., str], arguments: tuple[Path | str | int, ...]) 
     return Cost(time.perf_counter() - wall, time.process_time() - cpu, peak, result)
 
 
+def commit_all(root: Path, count: int) -> Workspace:
+    """A store with the first trajectories as committed outputs."""
+    workspace = Workspace.open(Settings(uploads=str(root), store=str(root / f"store-{count}")))
+    commit_trajectories(workspace, trajectories_of(root, count))
+    return workspace
+
+
+def export_stage(root: Path, name: str, count: int) -> str:
+    """Build one dataset stage of the registry in a store with `count` trajectories."""
+    settings = Settings(uploads=str(root), store=str(root / f"store-{count}"))
+    stage = DATASET_STAGE_BY_NAME[name]
+    result = run_dataset_stage(Workspace.open(settings), stage, force=True)
+    return result.status
+
+
+def report_per_demonstration(root: Path, count: int) -> None:
+    """Print the CPU that each further trajectory costs every dataset stage that reads them."""
+    few, many = max(count // 8, 1), max(count // 2, 2)
+    for number in (few, many):
+        commit_all(root, number)
+    print(f"\n{'cpu ms a trajectory':<22}")
+    for stage in DATASET_STAGES:
+        if stage.reads_trajectories and stage.is_built(Settings()):
+            spent = [measured(export_stage, root, stage.name, number) for number in (few, many)]
+            each = (spent[1].cpu - spent[0].cpu) / (many - few)
+            print(f"{stage.name:<22}{1000 * each:>9.1f}")
+
+
 def costs(root: Path, count: int) -> Iterator[tuple[str, Cost]]:
     """Build and validate CUDAG for a quarter and for all, build it again, then build the others."""
     quarter = max(count // 4, 1)
@@ -151,6 +185,7 @@ def main() -> None:
         print(f"{'':<22}{'wall s':>9}{'cpu s':>9}{'peak MB':>9}")
         for name, cost in costs(root, arguments.trajectories):
             print(f"{name:<22}{cost.wall:>9.2f}{cost.cpu:>9.2f}{cost.peak:>9.0f}  {cost.result}")
+        report_per_demonstration(root, arguments.trajectories)
         same = digest(root / "first") == digest(root / "second")
         print("the same bytes twice" if same else "DIFFERENT BYTES")
     sys.exit(not same)

@@ -1,133 +1,176 @@
-"""Wall and CPU seconds of every stage for one long recording, beside decoding alone.
+"""CPU, wall and memory from a recording to its trajectory and datasets, beside decoding alone.
 
-Run: `.venv/bin/python benchmarks/stages.py [--rounds 3] [--film usual] [--keep DIR]`. The film is
-`light` to decode, which shows the other costs best, or encoded as `usual` for real recordings. The
-recording is made once (some minutes) and reused when `--keep` names the same folder. All figures
-come from one run on one machine; the ratio to the plain decodes before and after, in the same
-round, is what to compare. The memory of a stage is the most that the process had held by its end in
-the first round.
+Run: `.venv/bin/python benchmarks/stages.py [--video busy] [--rounds 3] [--keep DIR]`. Without
+`--video` every kind is measured: `light` and `usual` (a quiet screen, the cheapest encoding and
+that of real recordings), `busy` (windows dragged, long scrolls, hover effects, a clip, hurried
+clicks), `variable` (the same with a variable frame rate) and `large` (the same in 2560x1440).
+Recordings are made once (some minutes each) and reused when `--keep` names the same folder.
+
+Every piece of work runs in a fresh process, so that its memory is its own. In each round it stands
+between two plain decodes of the same video; the ratio to their mean is what to compare, not the
+seconds. `straightforward` is the same work by OpenCV, json and pydantic. `--run` adds the command
+`demo-pipeline run` with the default exports, and two of them at once. `--double` doubles length and
+number of actions instead, twice: the memory has to stay the same.
 """
 
 import argparse
-import resource
 import statistics
 import sys
 import tempfile
-import time
-from collections.abc import Callable
-from multiprocessing import Process
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-import av
-
-from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.demonstration_stages import STAGES
-from demo_pipeline.pipeline.runner import run_stage
-from demo_pipeline.pipeline.stage_types import Stage
-from demo_pipeline.settings import Settings
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from demo_pipeline_tests.simulator.long_recording import light_video, long_recording, usual_video
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+from benchmarks.child import Spent, in_child  # noqa: E402 - after the path
+from benchmarks.pieces import (  # noqa: E402
+    decode_piece,
+    run_piece,
+    stages_piece,
+    straightforward_piece,
+)
+from demo_pipeline_tests.simulator.busy_recording import (  # noqa: E402
+    BusyOptions,
+    busy_recording,
+)
+from demo_pipeline_tests.simulator.long_recording import (  # noqa: E402
+    light_video,
+    long_recording,
+    usual_video,
+)
 
 NAME = "long"
+DECODE, TO_TRAJECTORIES, ALL_STAGES = "plain decode", "to trajectories", "all stages"
+Round = dict[str, Spent]
 
 
-class Cost(NamedTuple):
-    """Seconds of one measured piece of work, and the most memory the process held by its end."""
+def _busy(**options: object) -> Callable[[Path, float, int], object]:
+    def make(dest: Path, minutes: float, actions: int) -> object:
+        return busy_recording(dest, BusyOptions(minutes=minutes, actions=actions, **options))
 
-    wall: float
-    cpu: float
-    peak_mb: float
-
-
-def measured(work: Callable[[], object]) -> Cost:
-    """Run `work` once in this process."""
-    wall, cpu = time.perf_counter(), time.process_time()
-    work()
-    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    return Cost(time.perf_counter() - wall, time.process_time() - cpu, peak_mb)
+    return make
 
 
-def decode(video: Path) -> None:
-    """Every frame, one thread, nothing kept."""
-    with av.open(str(video)) as container:
-        stream = container.streams.video[0]
-        stream.thread_type = "NONE"
-        for _ in container.decode(stream):
-            pass
+VIDEOS: Mapping[str, Callable[[Path, float, int], object]] = {
+    "light": lambda dest, minutes, actions: long_recording(dest, minutes, actions, light_video()),
+    "usual": lambda dest, minutes, actions: long_recording(dest, minutes, actions, usual_video()),
+    "busy": _busy(),
+    "variable": _busy(variable=True),
+    "large": _busy(width=2560, height=1440),
+}
 
 
-def rounds_of(uploads: Path, rounds: int) -> dict[str, list[Cost]]:
-    """Plain decode, each stage, and plain decode again, `rounds` times, each into a fresh store."""
-    costs: dict[str, list[Cost]] = {"plain decode": []}
-    for _ in range(rounds):
-        with tempfile.TemporaryDirectory() as store:
-            settings = Settings(uploads=str(uploads), store=store)
-            workspace = Workspace.open(settings)
-            before = measured(_decoder(uploads))
-            for stage in STAGES:
-                costs.setdefault(stage.name, []).append(measured(_runner(workspace, stage)))
-            after = measured(_decoder(uploads))
-        mean = Cost((before.wall + after.wall) / 2, (before.cpu + after.cpu) / 2, before.peak_mb)
-        costs["plain decode"].append(mean)
-    return costs
+def make_video(kind: str, dest: Path, minutes: float, actions: int) -> None:
+    """Write a recording of a kind; in a child process, whose memory is not counted."""
+    VIDEOS[kind](dest, minutes, actions)
 
 
-def _decoder(uploads: Path) -> Callable[[], object]:
-    return lambda: decode(uploads / NAME / "recording.mp4")
+def measured_round(uploads: Path, *, run: bool) -> Round:
+    """Every piece of work once, between two plain decodes."""
+    video = uploads / NAME / "recording.mp4"
+    found: Round = {}
+    before = in_child(decode_piece, video)
+    with tempfile.TemporaryDirectory() as scratch:
+        store = Path(scratch) / "store"
+        for name, cost in in_child(stages_piece, uploads, store, NAME):
+            if name == "contact_sheets":
+                found[TO_TRAJECTORIES] = _sum(found)
+            found[name] = cost
+        rows = {name: cost for name, cost in found.items() if name != TO_TRAJECTORIES}
+        found[ALL_STAGES] = _sum(rows)
+        found["straightforward"] = in_child(
+            straightforward_piece, uploads / NAME, store, Path(scratch) / "plain"
+        )
+    if run:
+        found["demo-pipeline run"] = in_child(run_piece, uploads / NAME, 1)
+    after = in_child(decode_piece, video)
+    if run:
+        found["two decodes"] = in_child(decode_piece, video, 2)
+        found["two runs"] = in_child(run_piece, uploads / NAME, 2)
+    mean = [(one + other) / 2 for one, other in zip(before, after, strict=True)]
+    return {DECODE: Spent(*mean), **found}
 
 
-def _runner(workspace: Workspace, stage: Stage) -> Callable[[], object]:
-    return lambda: run_stage(workspace, stage, NAME)
+def _sum(found: Round) -> Spent:
+    costs = list(found.values())
+    wall, cpu = sum(cost.wall for cost in costs), sum(cost.cpu for cost in costs)
+    return Spent(wall, cpu, max(cost.peak_mb for cost in costs))
 
 
-def report(costs: dict[str, list[Cost]]) -> None:
-    """Medians over the rounds: seconds, and CPU as a multiple of the round's plain decode.
+def report(kind: str, rounds: Sequence[Round]) -> None:
+    """Print medians: seconds, CPU as a multiple of the round's decodes with its spread, memory."""
+    heads = f"{'wall s':>9}{'cpu s':>9}{'x decode':>10}{'of rounds':>13}{'peak MB':>9}"
+    print(f"\n{kind:<18}{heads}")
+    for name in rounds[0]:
+        costs = [one[name] for one in rounds]
+        ratios = [one[name].cpu / one[DECODE].cpu for one in rounds]
+        wall = statistics.median(cost.wall for cost in costs)
+        cpu = statistics.median(cost.cpu for cost in costs)
+        peak = max(cost.peak_mb for cost in costs)
+        spread = f"{min(ratios):.2f}-{max(ratios):.2f}"
+        ratio = statistics.median(ratios)
+        print(f"{name:<18}{wall:>9.2f}{cpu:>9.2f}{ratio:>10.2f}{spread:>13}{peak:>9.0f}")
+    if "two runs" in rounds[0]:
+        walls = [one["two runs"].wall / one["two decodes"].wall for one in rounds]
+        print(f"two runs at once, wall: {statistics.median(walls):.2f} x two decodes at once")
 
-    Beside that multiple, its least and its largest of any round.
-    """
-    decodes = [cost.cpu for cost in costs["plain decode"]]
-    sums = [0.0] * len(decodes)
-    print(f"{'':<16}{'wall s':>9}{'cpu s':>9}{'x decode':>10}{'of rounds':>13}{'peak MB':>9}")
-    for name, found in costs.items():
-        if name == "contact_sheets":
-            print(_row("to trajectories", sums, decodes))
-        cpu = [cost.cpu for cost in found]
-        if name != "plain decode":
-            sums = [before + more for before, more in zip(sums, cpu, strict=True)]
-        wall = statistics.median(cost.wall for cost in found)
-        print(_row(name, cpu, decodes, f"{wall:.2f}") + f"{found[0].peak_mb:>9.0f}")
-    print(_row("all stages", sums, decodes))
+
+def report_side_by_side(found: Mapping[str, Sequence[Round]]) -> None:
+    """Print the CPU of each piece as a multiple of decoding, one column for each kind of video."""
+    print(f"\n{'x plain decode':<18}" + "".join(f"{kind:>10}" for kind in found))
+    for name in next(iter(found.values()))[0]:
+        ratios = [
+            statistics.median(one[name].cpu / one[DECODE].cpu for one in rounds)
+            for rounds in found.values()
+        ]
+        print(f"{name:<18}" + "".join(f"{ratio:>10.2f}" for ratio in ratios))
+    peaks = [max(one[ALL_STAGES].peak_mb for one in rounds) for rounds in found.values()]
+    print(f"{'peak MB':<18}" + "".join(f"{peak:>10.0f}" for peak in peaks))
 
 
-def _row(name: str, cpu: list[float], decodes: list[float], wall: str = "") -> str:
-    ratios = [one / base for one, base in zip(cpu, decodes, strict=True)]
-    ratio, spread = statistics.median(ratios), f"{min(ratios):.2f}-{max(ratios):.2f}"
-    return f"{name:<16}{wall:>9}{statistics.median(cpu):>9.2f}{ratio:>10.2f}{spread:>13}"
+def report_doubling(kind: str, uploads: Path, minutes: float, actions: int) -> None:
+    """Print the memory of the stages for one, two and four times the length and the actions."""
+    print(f"\n{kind:<10}{'minutes':>9}{'actions':>9}{'x decode':>10}{'peak MB':>9}")
+    for times in (1, 2, 4):
+        folder = uploads / f"{kind}-{times}"
+        _make(kind, folder, minutes * times, actions * times)
+        found = measured_round(folder, run=False)
+        ratio = found[ALL_STAGES].cpu / found[DECODE].cpu
+        columns = f"{minutes * times:>9.1f}{actions * times:>9}{ratio:>10.2f}"
+        print(f"{'':<10}{columns}{found[ALL_STAGES].peak_mb:>9.0f}")
+
+
+def _make(kind: str, uploads: Path, minutes: float, actions: int) -> None:
+    if not (uploads / NAME / "meta.json").is_file():  # written last
+        print(f"making the recording {kind} …", file=sys.stderr)
+        in_child(make_video, kind, uploads / NAME, minutes, actions)
 
 
 def main() -> None:
-    """Make the recording where it is missing, measure, print."""
+    """Make the recordings that are missing, measure, print."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--video", choices=list(VIDEOS), action="append")
     parser.add_argument("--minutes", type=float, default=10)
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--log-mb", type=int, default=100)
+    parser.add_argument("--actions", type=int, default=284)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--film", choices=["light", "usual"], default="light")
-    parser.add_argument("--keep", type=Path, help="where the recording is kept for the next time")
+    parser.add_argument("--run", action="store_true", help="the whole command too")
+    parser.add_argument("--double", action="store_true", help="twice and four times the length")
+    parser.add_argument("--keep", type=Path, help="where recordings are kept for the next time")
     arguments = parser.parse_args()
+    minutes, actions = arguments.minutes, arguments.actions
     with tempfile.TemporaryDirectory() as scratch:
-        uploads = arguments.keep or Path(scratch)
-        if not (uploads / NAME / "recording.mp4").is_file():
-            print("making the recording …", file=sys.stderr)
-            video = usual_video() if arguments.film == "usual" else light_video()
-            amount = (arguments.minutes, arguments.steps, video, arguments.log_mb)
-            # In a process of its own, whose memory is not counted here.
-            maker = Process(target=long_recording, args=(uploads / NAME, *amount))
-            maker.start()
-            maker.join()
-        report(rounds_of(uploads, arguments.rounds))
+        root = arguments.keep or Path(scratch)
+        if arguments.double:
+            for kind in arguments.video or ["busy"]:
+                report_doubling(kind, root, minutes, actions)
+            return
+        found = {}
+        for kind in arguments.video or VIDEOS:
+            _make(kind, root / kind, minutes, actions)
+            rounds = arguments.rounds
+            found[kind] = [measured_round(root / kind, run=arguments.run) for _ in range(rounds)]
+            report(kind, found[kind])
+        report_side_by_side(found)
 
 
 if __name__ == "__main__":

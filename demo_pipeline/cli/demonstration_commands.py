@@ -85,17 +85,21 @@ def _show_incomplete(workspace: "Workspace") -> None:
 
 def _show_waiting() -> None:
     """List what is tried again by itself; nothing when no run was recorded yet."""
+    from demo_pipeline.defs.home_files import waiting_in_home
+
     home = dagster_home()
     if not any((home / name).exists() for name in ("dagster.yaml", "history")):
         return
-    os.environ["DAGSTER_HOME"] = str(home)
-    from demo_pipeline.defs.local_execution import read_waiting
+    waiting = waiting_in_home(home)
+    if waiting is None:  # in another database than files: only Dagster knows how to read it
+        os.environ["DAGSTER_HOME"] = str(home)
+        from demo_pipeline.defs.local_execution import read_waiting
 
-    try:
-        waiting = read_waiting()
-    except Exception as error:  # noqa: BLE001 - the quarantine itself was shown
-        print_error(f"what waits cannot be read: {failure_sentence(error)}")
-        return
+        try:
+            waiting = read_waiting()
+        except Exception as error:  # noqa: BLE001 - the quarantine itself was shown
+            print_error(f"what waits cannot be read: {failure_sentence(error)}")
+            return
     for found in waiting:
         attempts = f" [{found.attempts} attempts]" if found.attempts > 1 else ""
         print_line(f"{found.demonstration} waiting: {found.reason}{attempts}")

@@ -51,11 +51,10 @@ def set_dagster_home() -> Path:
     return home
 
 
-def use_dagster_home() -> None:
-    """Have Dagster record runs in DAGSTER_HOME, by default the checkout, which has to be usable."""
+def require_dagster_home(home: Path) -> None:
+    """End the command unless Dagster can record runs in this folder."""
     from demo_pipeline.defs.instance_check import InstanceError, require_instance
 
-    home = set_dagster_home()
     try:
         require_instance(home)
     except InstanceError as error:

@@ -1,35 +1,35 @@
 """The commands `demo-pipeline register` and `demo-pipeline run`.
 
-Belongs here: which demonstrations a run processes, and its exit code. The runs themselves are
-launched by defs/local_execution.py.
+Belongs here: the steps of a run, and its exit code. The runs themselves are launched by
+defs/local_execution.py.
 """
 
 import time
-from collections.abc import Callable, Collection, Sequence
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import Progress
 
 from demo_pipeline.cli.console import print_error, print_line, progress_bar, report_run
-from demo_pipeline.cli.environment import INVALID, USAGE, usable_settings, use_dagster_home
+from demo_pipeline.cli.environment import (
+    INVALID,
+    require_dagster_home,
+    set_dagster_home,
+    usable_settings,
+)
+from demo_pipeline.cli.idle import find_idle, is_recorded
 from demo_pipeline.cli.interruption import INTERRUPTED, CommandInterrupt, ignore_interrupts
+from demo_pipeline.cli.run_selection import require_known, select_demonstrations, uploaded_ids
 
 if TYPE_CHECKING:
     from demo_pipeline.pipeline.context import Workspace
     from demo_pipeline.pipeline.outcomes import DatasetOutcome, DemonstrationOutcome
     from demo_pipeline.settings import Settings
 
-
-@dataclass(frozen=True)
-class _Selection:
-    """The ids that a run processes, those still in quarantine, and how many are up to date."""
-
-    todo: list[str]
-    quarantined: list[str]
-    up_to_date: int
+_NO_TRAJECTORY = "no trajectory is committed yet: no dataset to build"
 
 
 def register() -> None:
@@ -37,12 +37,17 @@ def register() -> None:
 
     Required once before `dagster asset materialize --partition ID`; `run` does it itself.
     """
-    from demo_pipeline.defs.local_execution import register_uploads
     from demo_pipeline.pipeline.context import Workspace
 
     workspace = Workspace.open(usable_settings())
-    use_dagster_home()
-    ids, new = register_uploads(workspace)
+    home = set_dagster_home()
+    ids = uploaded_ids(workspace)
+    new: list[str] = []
+    if not is_recorded(workspace, home, ids):
+        from demo_pipeline.defs.local_execution import register_uploads
+
+        require_dagster_home(home)
+        ids, new = register_uploads(workspace)
     for key in new:
         print_line(f"registered {key}")
     print_line(f"{len(ids)} demonstrations in {workspace.uploads.url}, {len(new)} newly registered")
@@ -78,11 +83,12 @@ def run(
     `--retry` is given.
     """
     settings = usable_settings()
-    use_dagster_home()
+    home = set_dagster_home()
     done: list[DemonstrationOutcome] = []
     try:
         _run(
             settings,
+            home,
             ids,
             done,
             force=force,
@@ -96,8 +102,25 @@ def run(
         raise typer.Exit(INTERRUPTED) from None
 
 
+def _reported_idle(
+    settings: "Settings", home: Path, ids: Sequence[str] | None, *, retry: bool, strict: bool
+) -> bool:
+    """Report what there is, without Dagster, when a run would build nothing; false otherwise."""
+    start = time.monotonic()
+    found = find_idle(settings, home, ids, retry=retry)
+    if found is None:
+        return False
+    selection, datasets = found
+    if not datasets:
+        print_line(_NO_TRAJECTORY)
+    report_run([], selection.up_to_date, datasets, time.monotonic() - start)
+    _exit([], selection.quarantined, [], strict=strict)
+    return True
+
+
 def _run(
     settings: "Settings",
+    home: Path,
     ids: Sequence[str] | None,
     outcomes: list["DemonstrationOutcome"],
     *,
@@ -108,19 +131,26 @@ def _run(
     workers: int,
 ) -> None:
     """Process and report; `outcomes` has what is done so far, for a person who interrupts it."""
+    again = force or verify
+    if not again and _reported_idle(settings, home, ids, retry=retry, strict=strict):
+        return
+    require_dagster_home(home)
     from demo_pipeline.defs.local_execution import process, register_uploads
+    from demo_pipeline.defs.local_instance import local_instance
     from demo_pipeline.defs.local_jobs import read_tasks
     from demo_pipeline.pipeline.context import Workspace
 
     workspace = Workspace.open(settings)
     start = time.monotonic()
-    known, _ = register_uploads(workspace)
-    _require_known(workspace, ids or (), known)
-    damaged, remake = _verify(workspace, ids, known) if verify else (set[str](), False)
-    failed = read_tasks(settings, _pause, force=force)
-    rebuilt = [key for key in ids or known if force or key in damaged]
-    selection = _select(workspace, ids, known, forced=rebuilt, retry=retry)
-    with progress_bar() as progress:
+    with ExitStack() as stack:
+        stack.enter_context(local_instance())
+        known, _ = register_uploads(workspace)
+        require_known(workspace, ids or (), known)
+        damaged, remake = _verify(workspace, ids, known) if verify else (set[str](), False)
+        failed = read_tasks(settings, _pause, force=force)
+        rebuilt = [key for key in ids or known if force or key in damaged]
+        selection = select_demonstrations(workspace, ids, known, forced=rebuilt, retry=retry)
+        progress = stack.enter_context(progress_bar())
         if selection.todo:
             task = progress.add_task("demonstrations", total=len(selection.todo))
             running = process(settings, selection.todo, workers, _pause, forced=rebuilt)
@@ -173,46 +203,6 @@ def _report_interrupt(outcomes: Sequence["DemonstrationOutcome"]) -> None:
     )
 
 
-def _require_known(workspace: "Workspace", ids: Sequence[str], known: Sequence[str]) -> None:
-    unknown = [key for key in ids if key not in known]
-    if unknown:
-        print_error(f"no recording {', '.join(unknown)} in {workspace.uploads.url}")
-        raise typer.Exit(USAGE)
-
-
-def _select(
-    workspace: "Workspace",
-    ids: Sequence[str] | None,
-    known: Sequence[str],
-    *,
-    forced: Collection[str],
-    retry: bool,
-) -> _Selection:
-    from demo_pipeline.pipeline.quarantine import is_quarantined
-    from demo_pipeline.pipeline.staleness import is_up_to_date
-
-    chosen = list(dict.fromkeys(ids or known))
-    stale = [key for key in chosen if key in forced or not _holds(is_up_to_date, workspace, key)]
-    skip = not (retry or ids)
-    quarantined = [
-        key
-        for key in stale
-        if skip and key not in forced and _holds(is_quarantined, workspace, key)
-    ]
-    todo = [key for key in stale if key not in quarantined]
-    return _Selection(todo, quarantined, len(chosen) - len(stale))
-
-
-def _holds(
-    question: Callable[["Workspace", str], bool], workspace: "Workspace", demonstration: str
-) -> bool:
-    """The answer about one demonstration; no when it cannot be had, since its run reports why."""
-    try:
-        return question(workspace, demonstration)
-    except Exception:  # noqa: BLE001 - the other demonstrations are processed whatever it is
-        return False
-
-
 def _build_datasets(
     workspace: "Workspace",
     progress: Progress,
@@ -225,7 +215,7 @@ def _build_datasets(
     from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
 
     if not workspace.store.outputs(TRAJECTORIES_STAGE.folder):
-        print_line("no trajectory is committed yet: no dataset to build")
+        print_line(_NO_TRAJECTORY)
         return [], []
     task = progress.add_task("datasets", total=1)
     built = build_datasets(workspace.settings, pause, force=force)

@@ -13,8 +13,10 @@ from typing import Any, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from demo_pipeline.common.arrow_start import start_without_pandas
 from demo_pipeline.problems import Problem
 
+start_without_pandas()
 # Arrow's own allocators keep freed memory: 25 MB in a process that has made a recording's tables.
 pa.set_memory_pool(pa.system_memory_pool())
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import dagster as dg
 
+from demo_pipeline.defs.local_instance import local_instance
 from demo_pipeline.pipeline.transient import transient_reason
 
 _PROBE = b"\0" * 4096  # a disk without room for a block cannot record a run
@@ -36,7 +37,7 @@ def require_instance(home: Path) -> None:
             "writable, or set DAGSTER_HOME to another folder"
         ) from None
     try:
-        with dg.DagsterInstance.get() as instance:
+        with local_instance() as instance:
             instance.get_run_ids(limit=1)
     except Exception as error:  # noqa: BLE001 - anything that a file in the folder may cause
         raise InstanceError(_broken(home, error)) from None

@@ -12,12 +12,12 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from typing import Any
 
-import dagster as dg
-
 from demo_pipeline.defs import partitions, reporting
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.exceeded_runs import exceeded_limit, quarantine_exceeded
+from demo_pipeline.defs.home_files import WaitingDemonstration
 from demo_pipeline.defs.jobs import demonstration_job
+from demo_pipeline.defs.local_instance import local_instance
 from demo_pipeline.defs.run_recovery import (
     close_dead_runs,
     heartbeat,
@@ -35,7 +35,7 @@ from demo_pipeline.defs.tags import (
     OUTCOME_TAG,
     SUPERSEDED_OUTCOME,
 )
-from demo_pipeline.defs.waiting_runs import WaitingDemonstration, waiting_demonstrations
+from demo_pipeline.defs.waiting_runs import waiting_demonstrations
 from demo_pipeline.defs.worker_pool import QUIET_RUN, RETRY_PAUSES, RetryPause, worker_pool
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
@@ -56,20 +56,20 @@ def register_uploads(workspace: Workspace) -> tuple[list[str], list[str]]:
     What dead processes left behind is cleared away first.
     """
     ids = [upload.id for upload in workspace.uploads.list_demonstrations()]
-    with dg.DagsterInstance.get() as instance:
+    with local_instance() as instance:
         recover(instance, workspace)
         return ids, partitions.register_partitions(instance, ids)
 
 
 def read_waiting() -> list[WaitingDemonstration]:
     """The demonstrations that something passing stopped, such as a full disk."""
-    with dg.DagsterInstance.get() as instance:
+    with local_instance() as instance:
         return waiting_demonstrations(instance)
 
 
 def close_interrupted_runs() -> None:
     """Close the runs whose processes were ended by Ctrl-C."""
-    with dg.DagsterInstance.get() as instance:
+    with local_instance() as instance:
         close_dead_runs(instance, interrupted=True)
 
 
@@ -158,7 +158,7 @@ def _process_all(
 
 def _died(settings: Settings, demonstration: str) -> DemonstrationOutcome:
     """The outcome of a run whose process died though it was alone in it."""
-    with dg.DagsterInstance.get() as instance:
+    with local_instance() as instance:
         try:
             reason = quarantine_exceeded(instance, Workspace.open(settings), demonstration)
         except Exception as error:  # noqa: BLE001 - the others go on whatever it is
@@ -176,7 +176,7 @@ def _crashed(demonstration: str, error: Exception) -> DemonstrationOutcome:
 
 
 def _close_dead_runs() -> None:
-    with dg.DagsterInstance.get() as instance:
+    with local_instance() as instance:
         close_dead_runs(instance)
 
 
@@ -198,7 +198,7 @@ def _run_stages(settings: Settings, demonstration: str, *, force: bool) -> Demon
     workspace = Workspace.open(settings)
     job = build_defs(settings).resolve_job_def(demonstration_job.name)
     run_id = str(uuid.uuid4())
-    with dg.DagsterInstance.get() as instance, heartbeat(instance):
+    with local_instance() as instance, heartbeat(instance):
         result = job.execute_in_process(
             partition_key=demonstration,
             instance=instance,

@@ -9,6 +9,7 @@ import dagster as dg
 
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.jobs import tasks_job
+from demo_pipeline.defs.local_instance import local_instance
 from demo_pipeline.defs.run_recovery import close_own_run, heartbeat, local_run_tags
 from demo_pipeline.defs.run_results import run_errors, waits_for, was_interrupted
 from demo_pipeline.defs.tags import FORCE_TAG, INTERRUPTED_OUTCOME, OUTCOME_TAG
@@ -20,8 +21,8 @@ from demo_pipeline.defs.worker_pool import (
 )
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
+from demo_pipeline.pipeline.idle_run import dataset_outcome, tasks_unchanged
 from demo_pipeline.pipeline.outcomes import DatasetOutcome
-from demo_pipeline.pipeline.output_sizes import bytes_written
 from demo_pipeline.pipeline.stage_types import DATASETS_JOB
 from demo_pipeline.settings import Settings
 
@@ -33,7 +34,7 @@ def _execute(settings: Settings, job: str, *, force: bool) -> dg.ExecuteInProces
         KeyboardInterrupt: Ctrl-C, which Dagster turns into a failure.
     """
     run_id = str(uuid.uuid4())
-    with dg.DagsterInstance.get() as instance, heartbeat(instance):
+    with local_instance() as instance, heartbeat(instance):
         try:
             with helpers_without_interrupts():  # the heartbeat's thread receives them
                 result = (
@@ -70,9 +71,18 @@ def _execute_patiently(
 
 
 def read_tasks(settings: Settings, pause: RetryPause, *, force: bool) -> list[str]:
-    """Run the asset `osworld_tasks`; returns why it failed, empty when it did not."""
+    """Run the asset `osworld_tasks` unless its files are as they were; returns why it failed."""
+    if not force and _tasks_unchanged(settings):
+        return []
     result = _execute_patiently(settings, tasks_job.name, pause, force=force)
     return [] if result.success else run_errors(result)
+
+
+def _tasks_unchanged(settings: Settings) -> bool:
+    try:
+        return tasks_unchanged(Workspace.open(settings))
+    except Exception:  # noqa: BLE001 - the run reports whatever it is
+        return False
 
 
 def build_datasets(
@@ -93,9 +103,5 @@ def build_datasets(
         if stage.counts and stage.name in paths:
             path = paths[stage.name]
             output = path.removeprefix(f"{store.url}/")
-            version = store.current(output)
-            summary = version.manifest.summary if version else {}
-            counts = {key: summary[key] for key in stage.counts if key in summary}
-            size = bytes_written(store, output) if version else 0
-            outcomes.append(DatasetOutcome(stage.name, path, counts, size))
+            outcomes.append(dataset_outcome(store, stage, output))
     return outcomes, [] if result.success else run_errors(result)

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 
 import dagster as dg
 
-DEMONSTRATIONS = dg.DynamicPartitionsDefinition(name="demonstrations")
+from demo_pipeline.defs.home_files import PARTITIONS_NAME
+
+DEMONSTRATIONS = dg.DynamicPartitionsDefinition(name=PARTITIONS_NAME)
 
 
 def unregistered(instance: dg.DagsterInstance, ids: Iterable[str]) -> list[str]:

@@ -16,6 +16,7 @@ from dataclasses import asdict
 import dagster as dg
 
 from demo_pipeline.common.process_identity import ProcessIdentity, process_start, this_process
+from demo_pipeline.defs.home_files import UNFINISHED
 from demo_pipeline.defs.tags import (
     INTERRUPTED_OUTCOME,
     KILLED_OUTCOME,
@@ -31,16 +32,10 @@ from demo_pipeline.discovery.dead_runs import (
     find_dead_runs,
 )
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.transient import transient_reason
-from demo_pipeline.storage.errors import StorageError
+from demo_pipeline.pipeline.leftovers import clear_leftovers
 
 _LOG = logging.getLogger(__package__)
-_UNFINISHED_STATUSES = [
-    dg.DagsterRunStatus.NOT_STARTED,
-    dg.DagsterRunStatus.STARTING,
-    dg.DagsterRunStatus.STARTED,
-    dg.DagsterRunStatus.CANCELING,
-]
+_UNFINISHED_STATUSES = [dg.DagsterRunStatus(name) for name in UNFINISHED]
 _claimed: list[str] = []  # the run that this process claimed last
 _BEATS, _SIGHTINGS = "demo_pipeline/heartbeat", "demo_pipeline/heartbeats_seen"
 
@@ -87,13 +82,7 @@ def recover(instance: dg.DagsterInstance, workspace: Workspace) -> list[str]:
     Returns:
         One line for each thing that was cleared away.
     """
-    lines = close_dead_runs(instance)
-    for root in (workspace.store, workspace.uploads):
-        try:
-            lines += [f"{name} of a dead process was removed" for name in root.remove_leftovers()]
-        except (OSError, StorageError) as error:  # the next time will do
-            _LOG.warning("leftovers cannot be removed: %s", transient_reason(error))
-    return lines
+    return [*close_dead_runs(instance), *clear_leftovers(workspace)]
 
 
 def close_dead_runs(instance: dg.DagsterInstance, *, interrupted: bool = False) -> list[str]:

@@ -6,10 +6,10 @@ tried again is decided in discovery/.
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 
 import dagster as dg
 
+from demo_pipeline.defs.home_files import WaitingDemonstration
 from demo_pipeline.defs.instance_runs import open_ledger
 from demo_pipeline.defs.tags import OUTCOME_TAG, PARTITION_NAME_TAG, WAITING_OUTCOME, WAITING_TAG
 from demo_pipeline.pipeline.context import Workspace
@@ -18,21 +18,6 @@ from demo_pipeline.problems import Problem
 _LONGEST_REASON = 500  # characters
 _MOST_RUNS = 2000  # that are looked through for demonstrations that wait
 _WAITING_REMEDY = "nothing, if that passes: it is tried again by itself"
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingDemonstration:
-    """A demonstration whose newest run waits.
-
-    Attributes:
-        demonstration: its id.
-        reason: what it waits for, in plain words.
-        attempts: how many of its runs ended so.
-    """
-
-    demonstration: str
-    reason: str
-    attempts: int
 
 
 def waiting_failure(instance: dg.DagsterInstance, run_id: str, reason: str) -> dg.Failure:

@@ -25,7 +25,12 @@ from demo_pipeline.pipeline.context import (
 from demo_pipeline.pipeline.dataset_recipes import dataset_output, dataset_recipe
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGE_BY_NAME, store_views
 from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
-from demo_pipeline.pipeline.export_states import export_states, note_error, note_result
+from demo_pipeline.pipeline.export_states import (
+    export_states,
+    failed_before,
+    note_error,
+    note_result,
+)
 from demo_pipeline.pipeline.stage_types import DatasetStage
 from demo_pipeline.problems import errors
 from demo_pipeline.storage.errors import ChangedOutput, StorageError
@@ -102,18 +107,47 @@ def wanted_recipe(workspace: Workspace, stage: DatasetStage) -> Recipe:
         return dataset_recipe(stage, context, fingerprints)
 
 
+def unchanged_output(
+    workspace: Workspace, stage: DatasetStage, committed: CommittedTrajectories
+) -> str | None:
+    """Name of the stage's output when building it now would change nothing; None otherwise.
+
+    Args:
+        workspace: the roots; nothing is built or written.
+        stage: the stage.
+        committed: the committed trajectories, opened once for many stages.
+
+    Raises:
+        StorageError: the store or the source cannot be read.
+    """
+    store = workspace.store
+    if stage.export is not None and failed_before(store, stage):
+        return None
+    with _opened(workspace, stage, committed) as (context, fingerprints):
+        output, recipe = (
+            dataset_output(stage, context),
+            dataset_recipe(stage, context, fingerprints),
+        )
+        current = store.current(output)
+        same = current is not None and current.manifest.recipe == recipe
+        return output if current and same and store.is_complete(current) else None
+
+
 @contextmanager
 def _opened(
-    workspace: Workspace, stage: DatasetStage
+    workspace: Workspace, stage: DatasetStage, opened: CommittedTrajectories | None = None
 ) -> Iterator[tuple[DatasetContext, dict[str, str]]]:
-    """The stage's inputs, and the fingerprints of those that are not trajectories."""
+    """The stage's inputs, and the fingerprints of those that are not trajectories.
+
+    With the committed trajectories `opened` already, to compare only: nothing is counted.
+    """
     committed = CommittedTrajectories()
     folders: dict[str, Path] = {}
     fingerprints: dict[str, str] = {}
     with ExitStack() as stack:
         for name in stage.inputs:
             if name == TRAJECTORIES_STAGE.name:
-                committed = stack.enter_context(committed_trajectories(workspace))
+                committed = opened or stack.enter_context(committed_trajectories(workspace))
                 continue
             if not DATASET_STAGE_BY_NAME[name].is_built(workspace.settings):
                 continue
@@ -134,7 +168,9 @@ def _opened(
             code_version=stage.code_version,
         )
         if stage.follows_exports:
-            context = replace(context, exports=export_states(workspace, context))
+            context = replace(
+                context, exports=export_states(workspace, context, count=opened is None)
+            )
             states = {f"export: {state.name}": state.fingerprint for state in context.exports}
             fingerprints.update(states)
         yield context, fingerprints

@@ -5,6 +5,7 @@ build failed. Nothing here builds.
 """
 
 import json
+from collections.abc import Mapping
 
 from demo_pipeline.common.json_files import json_bytes
 from demo_pipeline.datasets.exports_table import ExportState
@@ -18,34 +19,44 @@ from demo_pipeline.storage.store.store import Store
 _FOLDER = "failed_exports"
 
 
-def export_states(workspace: Workspace, context: DatasetContext) -> tuple[ExportState, ...]:
+def export_states(
+    workspace: Workspace, context: DatasetContext, *, count: bool = True
+) -> tuple[ExportState, ...]:
     """The state of every training export of the registry.
 
     Args:
         workspace: the store; of a bucket only the files that are counted are downloaded.
         context: the trajectories and settings that an export would be built from now.
+        count: count the records of each trajectory, which no fingerprint needs.
     """
     return tuple(
-        _state(workspace, context, stage, stage.export)
+        _state(workspace, context, stage, stage.export, count=count)
         for stage in training_exports()
         if stage.export is not None
     )
 
 
 def _state(
-    workspace: Workspace, context: DatasetContext, stage: DatasetStage, export: TrainingExport
+    workspace: Workspace,
+    context: DatasetContext,
+    stage: DatasetStage,
+    export: TrainingExport,
+    *,
+    count: bool,
 ) -> ExportState:
     if not stage.is_built(workspace.settings):
         return ExportState(export.name, stage.name, "disabled")
     output = dataset_output(stage, context)
-    reason = _failure(workspace.store, stage)
-    current = workspace.store.current(output)
-    if current is None:
+    reason = failed_before(workspace.store, stage)
+    version = workspace.store.current(output)
+    if version is None:
         return ExportState(
             export.name, stage.name, "failed" if reason else "missing", reason=reason
         )
-    with workspace.store.open_files(output, export.files) as (folder, version):
-        records = export.records(folder)
+    records: Mapping[str, int] = {}
+    if count:
+        with workspace.store.open_files(output, export.files) as (folder, version):
+            records = export.records(folder)
     recipe = version.manifest.recipe
     built = is_present(recipe, dataset_recipe(stage, context, {}))
     return ExportState(
@@ -81,8 +92,8 @@ def _note(store: Store, stage: DatasetStage, reason: str) -> None:
     store.put_document(_document(stage), json_bytes({"reason": reason}))
 
 
-def _failure(store: Store, stage: DatasetStage) -> str:
-    """Why the last build failed; empty when it did not."""
+def failed_before(store: Store, stage: DatasetStage) -> str:
+    """Why the last build of a training export failed; empty when it did not."""
     data = store.get_document(_document(stage))
     return str(json.loads(data)["reason"]) if data else ""
 

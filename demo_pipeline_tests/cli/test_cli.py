@@ -4,9 +4,11 @@ import json
 import os
 import re
 import shutil
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,6 +35,33 @@ TASK = {
     "related_apps": ["chrome"],
     "evaluator": {"func": "exact_match"},
 }
+_LOADED = """
+import sys
+from demo_pipeline.cli.app import main
+for words in sys.argv[1].splitlines():
+    sys.argv[1:] = words.split()
+    try:
+        main()
+    except SystemExit as ended:
+        loaded = {name.partition(".")[0] for name in sys.modules}
+        print(words, ended.code or 0, *sorted(loaded & {"dagster", "pandas"}), file=sys.stderr)
+"""
+_LIGHT = (
+    "--version",
+    "--help",
+    "stats",
+    "stats --views",
+    "quarantine",
+    "inspect one",
+    "validate uploads/one",
+    "validate store/sft",
+    "revalidate",
+    "prune",
+    "export copies",
+    "register",
+    "run",
+    "run one --retry",
+)
 
 
 @dataclass(frozen=True)
@@ -153,6 +182,48 @@ class TestHelp:
 
     def test_version(self, place: Place, command: Command) -> None:
         assert command(place, "--version").out.startswith("demo-pipeline ")
+
+
+class TestWithoutDagster:
+    """Importing Dagster takes longer than what these commands do."""
+
+    def test_it_is_not_imported(self, copied: Place) -> None:
+        done = subprocess.run(
+            [sys.executable, "-c", _LOADED, "\n".join(_LIGHT)],
+            cwd=copied.root,
+            env={**os.environ, **copied.environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.stderr.splitlines()[-len(_LIGHT) :] == [f"{words} 0" for words in _LIGHT]
+
+    def test_a_run_that_a_dead_process_left_open_is_closed_all_the_same(
+        self, copied: Place, command: Command
+    ) -> None:
+        with closing(sqlite3.connect(copied.root / "home/history/runs.db")) as database, database:
+            database.execute(
+                "UPDATE runs SET status = 'STARTED',"
+                " run_body = replace(run_body, '\"SUCCESS\"', '\"STARTED\"')"
+                " WHERE pipeline_name = 'build_datasets'"
+            )
+        answer = command(copied, "run")
+        assert "0 done, 0 quarantined, 2 up to date" in answer.out, answer.err
+        with closing(sqlite3.connect(copied.root / "home/history/runs.db")) as database:
+            statuses = {row[0] for row in database.execute("SELECT status FROM runs")}
+        assert "STARTED" not in statuses
+
+    def test_a_dataset_that_is_gone_is_built_again(self, copied: Place, command: Command) -> None:
+        copied.workspace.store.remove("messages")
+        assert command(copied, "run").code == 0
+        assert copied.workspace.store.current("messages") is not None
+
+    def test_a_new_upload_is_registered(
+        self, copied: Place, command: Command, recording: Path
+    ) -> None:
+        upload(recording, copied.root / "uploads", "three")
+        assert "registered three\n" in command(copied, "register").out
+        assert "4 demonstrations in" in command(copied, "register").out
 
 
 class TestRegister:

@@ -10,7 +10,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from demo_pipeline.cli import run_commands
+from demo_pipeline.cli.run_selection import select_demonstrations
 from demo_pipeline.defs import local_execution, maintenance
 from demo_pipeline.defs.upload_reconciliation import reconcile_uploads
 from demo_pipeline.pipeline.context import Workspace
@@ -98,7 +98,7 @@ def test_the_command_line_selects_and_runs_the_others(
 ) -> None:
     for first in (1, 2, 3):
         failing, _ = with_failing(made.workspace, error, first)
-        chosen = run_commands._select(failing, None, ["a", "bad", "z"], forced=(), retry=True)
+        chosen = select_demonstrations(failing, None, ["a", "bad", "z"], forced=(), retry=True)
         assert chosen.todo == ["a", "bad", "z"]
 
     def one(_: object, key: str, *, force: bool) -> DemonstrationOutcome:

@@ -47,11 +47,13 @@ class DatasetTrajectory:
         id: trajectory_id.
         path: its folder, in the OSWorld-Desktopd layout, or a link to it.
         provenance: its provenance.parquet.
+        content: changes whenever a file of it does; empty: not known.
     """
 
     id: str
     path: Path
     provenance: Path
+    content: str = ""
 
 
 @dataclass(frozen=True, slots=True)

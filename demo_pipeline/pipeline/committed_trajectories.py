@@ -42,7 +42,8 @@ def committed_trajectories(workspace: Workspace) -> Iterator[CommittedTrajectori
             except MissingOutput:
                 left_out["broken"] += 1
                 continue
-            trajectories.append(DatasetTrajectory(key, folder, folder / PROVENANCE_FILE))
+            provenance = folder / PROVENANCE_FILE
+            trajectories.append(DatasetTrajectory(key, folder, provenance, version.content))
             versions[key] = version
         for record in list_quarantine(workspace.store):
             left_out["quarantined"] += record.demonstration not in versions

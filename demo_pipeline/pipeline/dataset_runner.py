@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+from demo_pipeline.datasets.export_parts import KeptParts, using_parts
 from demo_pipeline.pipeline.build_if_stale import BuildResult, build_if_stale
 from demo_pipeline.pipeline.committed_trajectories import (
     committed_trajectories,
@@ -170,14 +171,12 @@ def _build(
     def check(out: Path) -> Sequence[CheckOutcome]:
         return _checked(stage, context, out)
 
-    return build_if_stale(
-        workspace.store,
-        dataset_output(stage, context),
-        dataset_recipe(stage, context, fingerprints),
-        build,
-        check,
-        force=force,
-    )
+    recipe = dataset_recipe(stage, context, fingerprints)
+    parts = KeptParts(workspace.store.parts, stage.name, stage.code_version, recipe.settings)
+    with using_parts(None if force else parts):
+        return build_if_stale(
+            workspace.store, dataset_output(stage, context), recipe, build, check, force=force
+        )
 
 
 def _checked(stage: DatasetStage, context: DatasetContext, out: Path) -> list[CheckOutcome]:

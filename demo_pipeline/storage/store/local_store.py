@@ -26,6 +26,7 @@ from demo_pipeline.storage.store.integrity import (
     verify_version,
 )
 from demo_pipeline.storage.store.layout import CONTENT, MANIFEST, StoreLayout, require_output
+from demo_pipeline.storage.store.part_folder import PartFolder
 from demo_pipeline.storage.store.staging import Staging
 from demo_pipeline.storage.store.version_manifest import (
     CheckOutcome,
@@ -154,6 +155,11 @@ class LocalStore:
     def collect(self, grace_seconds: float, now: float) -> list[str]:
         """See `Store`."""
         return gc.collect_garbage(self._layout, self._disk, grace_seconds, now)
+
+    @property
+    def parts(self) -> PartFolder:
+        """See `Store`."""
+        return PartFolder(self._layout, self._disk)
 
     def remove_leftovers(self) -> list[str]:
         """See `Store`."""

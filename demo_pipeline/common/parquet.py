@@ -176,7 +176,8 @@ def _rows_below(table: pa.Table, limit: int) -> tuple[int, int]:
     if total < limit:
         return table.num_rows, total
     characters = 0
-    for count, row in enumerate(zip(*(length.to_pylist() for length in lengths)), start=1):
+    by_row = zip(*(length.to_pylist() for length in lengths), strict=True)
+    for count, row in enumerate(by_row, start=1):
         characters += sum(row)
         if characters >= limit:
             return count, characters

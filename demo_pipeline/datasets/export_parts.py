@@ -1,7 +1,7 @@
-"""Parts of exports: what a few neighbouring trajectories add to an export, kept for the next build.
+"""Parts of exports: what a few neighbouring trajectories add to one, kept for the next build.
 
-Belongs here: cutting trajectories into parts, the key of a part, and its bytes. What a part holds is
-up to the export; where parts are kept, up to the store.
+Belongs here: cutting trajectories into parts, the key of a part, and its bytes. What a part holds
+is up to the export; where parts are kept, up to the store.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ class Part:
         sizes = {name: len(blob) for name, blob in self.blobs.items()}
         head = json.dumps([self.header, sizes], separators=(",", ":")).encode()
         text = head + b"\n" + body
-        packed = pa.Codec(_CODEC).compress(text, asbytes=True)
+        packed: bytes = pa.Codec(_CODEC).compress(text, asbytes=True)
         return f"{len(text)}\n".encode() + packed
 
     @classmethod

@@ -55,14 +55,14 @@ class HeldRecords:
     schema: pa.Schema
     splits: list[str] = field(default_factory=list)
     lines: list[bytes] = field(default_factory=list)
-    columns: list[list[Any]] = field(default_factory=list)
+    rows: list[list[Any]] = field(default_factory=list)
     links: list[dict[str, Path]] = field(default_factory=list)
 
     def append(self, split: str, line: bytes, row: Mapping[str, Any]) -> None:
         """Add a record."""
         self.splits.append(split)
         self.lines.append(line)
-        self.columns.append([row.get(name) for name in self.schema.names])
+        self.rows.append([row.get(name) for name in self.schema.names])
         self.links.append({})
 
     def segment(self, trajectory: str, folder: Path) -> Segment:
@@ -84,8 +84,9 @@ class HeldRecords:
                 }
                 runs.append(Run(trajectory, self.splits[start], end - start, size, links))
                 start = end
-        columns = list(zip(*self.columns, strict=True)) or [[] for _ in self.schema]
-        return Segment(tuple(runs), b"".join(self.lines), rows_table(columns, self.schema))
+        columns = list(zip(*self.rows, strict=True))
+        rows = rows_table(columns, self.schema) if columns else self.schema.empty_table()
+        return Segment(tuple(runs), b"".join(self.lines), rows)
 
 
 def pack_segments(segments: Sequence[Segment], schema: pa.Schema) -> Part:
@@ -104,12 +105,26 @@ def unpack_segment(part: Part) -> Segment:
 
 def make_links(out: str, folder: str, links: Mapping[str, str]) -> None:
     """Make the files of a run, each once, as hard links; copies where that is refused."""
+    made = ""
     for name, source in links.items():
         place, target = f"{folder}/{source}", f"{out}/{name}"
+        above = target.rpartition("/")[0]
+        if above != made:
+            make_folder(above)
+            made = above
         try:
             os.link(place, target)
         except FileExistsError:
             continue
         except OSError:
-            os.makedirs(target.rpartition("/")[0], exist_ok=True)  # noqa: PTH103 - often, in text
             link_or_copy(Path(place), Path(target))
+
+
+def make_folder(path: str) -> None:
+    """Make a folder, and its parents when they are missing."""
+    try:
+        os.mkdir(path)  # noqa: PTH102 - a hundred thousand times
+    except FileExistsError:
+        return
+    except FileNotFoundError:
+        os.makedirs(path, exist_ok=True)  # noqa: PTH103

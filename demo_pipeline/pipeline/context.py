@@ -17,7 +17,7 @@ from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.settings import Settings
 from demo_pipeline.storage.objects.urls import local_path
 from demo_pipeline.storage.store.store import Store, open_store
-from demo_pipeline.storage.store.version_manifest import Version
+from demo_pipeline.storage.store.version_manifest import Version, VersionName
 from demo_pipeline.storage.uploads.uploads import Uploads, open_uploads
 
 Summary = Mapping[str, Any]
@@ -93,7 +93,7 @@ class CommittedTrajectories:
     """
 
     trajectories: tuple[DatasetTrajectory, ...] = ()
-    versions: Mapping[str, Version] = field(default_factory=dict)
+    versions: Mapping[str, VersionName] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
 
     @property

@@ -159,6 +159,7 @@ def _build(
     def build(staging: Staging) -> Summary:
         if stage.export is not None:
             staging.hardlink_sources.extend(context.committed.versions.values())
+            staging.previous.extend(_previous(workspace, stage, context))
         summary = dict(stage.build(context, staging.path))
         if not stage.reads_trajectories:
             return summary
@@ -177,6 +178,17 @@ def _build(
         return build_if_stale(
             workspace.store, dataset_output(stage, context), recipe, build, check, force=force
         )
+
+
+def _previous(
+    workspace: Workspace, stage: DatasetStage, context: DatasetContext
+) -> Iterator[Version]:
+    """The version that the new one replaces, if it is known."""
+    current = workspace.store.current(dataset_output(stage, context))
+    if current is not None:
+        yield current
+    else:
+        yield from list(context.published.values())[-1:]
 
 
 def _checked(stage: DatasetStage, context: DatasetContext, out: Path) -> list[CheckOutcome]:

@@ -15,6 +15,8 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
+from demo_pipeline.common.known_lines import KnownLines, line_digest
+
 MEAN_SIZE = 16  # trajectories; an added one costs about two parts
 LARGEST_PART = 64 * 2**20  # bytes; a larger one is not kept, since it is made and read in memory
 _CODEC = "zstd"
@@ -26,6 +28,9 @@ class PartStore(Protocol):
 
     def read(self, key: str) -> bytes | None:
         """The bytes that were kept under the key; None when they are gone or damaged."""
+
+    def has(self, key: str) -> bool:
+        """Whether something is kept under the key; it may be damaged."""
 
     def write(self, key: str, data: bytes) -> None:
         """Keep bytes under a key."""
@@ -95,12 +100,14 @@ class KeptParts:
         stage: name of the stage.
         code_version: of the stage.
         settings: fingerprint of the settings that the stage depends on.
+        used: keys of the parts of records that this build has used or made.
     """
 
     store: PartStore
     stage: str
     code_version: str
     settings: str
+    used: list[str] = field(default_factory=list)
 
     def key(self, kind: str, facts: object) -> str:
         """The key of a part of this stage: a hash of everything that it depends on."""
@@ -119,6 +126,31 @@ class KeptParts:
         """Keep a part, unless it is very large."""
         if sum(map(len, part.blobs.values())) <= LARGEST_PART:
             self.store.write(key, part.to_bytes())
+
+    def kept_lines(self) -> KnownLines:
+        """The lines of this build's parts that an earlier check has found valid."""
+        lines: dict[bytes, str] = {}
+        for key in self.used:
+            verdict = self.get(self.key("valid", key))
+            if verdict is not None:
+                digests = bytes.fromhex(verdict.header["digests"])
+                for number, fact in enumerate(verdict.header["facts"]):
+                    lines[digests[16 * number : 16 * number + 16]] = fact
+        return KnownLines(lines)
+
+    def keep_lines(self, known: KnownLines) -> None:
+        """Keep the verdict on every part of this build whose lines are all known to be valid."""
+        valid = known.all
+        for key in self.used:
+            verdict = self.key("valid", key)
+            part = None if self.store.has(verdict) else self.get(key)
+            if part is None:
+                continue
+            lines = part.blobs.get("0.lines", b"").split(b"\n")
+            digests = [line_digest(line) for line in lines if line]
+            facts = [valid[digest] for digest in digests if digest in valid]
+            if len(facts) == len(digests):
+                self.put(verdict, Part({"facts": facts, "digests": b"".join(digests).hex()}))
 
 
 _PARTS: ContextVar[KeptParts | None] = ContextVar("parts", default=None)

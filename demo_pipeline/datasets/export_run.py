@@ -70,6 +70,8 @@ class ExportRun(Generic[RecordT]):
 
     def run(self) -> ExportSummary:
         """Export all trajectories."""
+        if parts := kept_parts():
+            parts.used.clear()
         chosen = self._plan.selection.chosen
         for candidates in cut_into_parts(chosen, [candidate.source.id for candidate in chosen]):
             self._add_part(candidates)
@@ -99,7 +101,9 @@ class ExportRun(Generic[RecordT]):
             kept = self._made_part(candidates)
             if kept is not None:
                 parts.put(key, kept)
+                parts.used.append(key)
             return
+        parts.used.append(key)
         folders = {candidate.source.id: candidate.source.path for candidate in candidates}
         for sink, part in zip(self._sinks, split_part(kept), strict=True):
             sink.add(sink.unpack(part), folders)

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from demo_pipeline.datasets.dataset_stats import Provenance
 from demo_pipeline.datasets.exports_table import ExportState
+from demo_pipeline.datasets.heads import counted_provenance
 from demo_pipeline.datasets.selection import DatasetTrajectory
 from demo_pipeline.datasets.task_matching import NO_CATALOG, TaskMatch
 from demo_pipeline.datasets.views import View
@@ -97,8 +99,11 @@ class CommittedTrajectories:
     left_out: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def provenance(self) -> list[Path]:
-        """The provenance files that exist."""
+    def provenance(self) -> Provenance:
+        """What their statistics are counted from: kept rows, else the files that exist."""
+        kept = counted_provenance(self.trajectories)
+        if kept is not None:
+            return kept
         files = [trajectory.provenance for trajectory in self.trajectories]
         return [file for file in files if file.is_file()]
 

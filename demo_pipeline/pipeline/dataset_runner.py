@@ -50,8 +50,11 @@ def run_dataset_stage(
         MissingOutput: an input that the stage requires has not been built.
         StorageError: the store or the source cannot be read.
     """
+    settings = stage.section(workspace.settings).fingerprint() if stage.section else ""
+    parts = KeptParts(workspace.store.parts, stage.name, stage.code_version, settings)
     try:
-        result = _run(workspace, stage, force=force)
+        with using_parts(None if force else parts):
+            result = _run(workspace, stage, force=force)
     except Exception as error:
         with suppress(StorageError, OSError):
             note_error(workspace.store, stage, error)
@@ -173,11 +176,9 @@ def _build(
         return _checked(stage, context, out)
 
     recipe = dataset_recipe(stage, context, fingerprints)
-    parts = KeptParts(workspace.store.parts, stage.name, stage.code_version, recipe.settings)
-    with using_parts(None if force else parts):
-        return build_if_stale(
-            workspace.store, dataset_output(stage, context), recipe, build, check, force=force
-        )
+    return build_if_stale(
+        workspace.store, dataset_output(stage, context), recipe, build, check, force=force
+    )
 
 
 def _previous(

@@ -45,6 +45,10 @@ class PartFolder:
         path.unlink(missing_ok=True)
         return None
 
+    def has(self, key: str) -> bool:
+        """Whether something is kept under the key; it may be damaged."""
+        return self._path(key).is_file()
+
     def write(self, key: str, data: bytes) -> None:
         """Keep bytes under a key, atomically."""
         path = self._path(key)

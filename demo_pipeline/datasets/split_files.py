@@ -142,15 +142,16 @@ class SplitFiles:
     def add(self, segment: Segment, folders: Mapping[str, Path]) -> None:
         """See `PartSink`."""
         start = row = 0
+        rows: dict[str, list[pa.Table]] = {}
         for run in segment.runs:
-            lines = segment.lines[start : start + run.size]
-            rows = segment.rows.slice(row, run.records)
             for stem in self._stems(run.split):
                 if self._json_lines:
-                    self._lines[stem].write(lines)
-                self._tables[stem].append_table(rows)
+                    self._lines[stem].write(segment.lines[start : start + run.size])
+                rows.setdefault(stem, []).append(segment.rows.slice(row, run.records))
             make_links(str(self._out), str(folders[run.trajectory]), run.links)
             start, row = start + run.size, row + run.records
+        for stem, tables in rows.items():
+            self._tables[stem].append_table(pa.concat_tables(tables).combine_chunks())
 
     def pack(self, segments: Sequence[Segment]) -> Part:
         """See `PartSink`."""

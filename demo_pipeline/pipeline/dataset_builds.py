@@ -87,7 +87,12 @@ def run_cudag(context: DatasetContext, out: Path) -> Summary:
 
 def verify_cudag(_context: DatasetContext, out: Path) -> list[Problem]:
     """The directory against its format; its name is only right once it is published."""
-    return [problem for problem in validate_cudag(out) if problem.code != "directory_name"]
+
+    def check(known: KnownLines) -> list[Problem]:
+        found = validate_cudag(out, known)
+        return [problem for problem in found if problem.code != "directory_name"]
+
+    return _with_known_lines(check)
 
 
 def cudag_directory(context: DatasetContext) -> str:

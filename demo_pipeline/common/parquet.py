@@ -50,6 +50,11 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema)
     write_table(path, pa.Table.from_pylist(rows, schema=schema))
 
 
+def whole_table(path: Path, schema: pa.Schema) -> "TableWriter":
+    """A writer of a single row group, up to a million rows: for tables that are not large."""
+    return TableWriter(path, schema, 2**20, None)
+
+
 class TableWriter:
     """Streams rows into one Parquet file in batches; an error deletes the file.
 

@@ -4,7 +4,6 @@ Belongs here: short functions that the entries of dataset_stages.py name. What a
 is decided in datasets/.
 """
 
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -19,12 +18,12 @@ from demo_pipeline.datasets.card_content import (
 )
 from demo_pipeline.datasets.cudag_config import dataset_directory_name
 from demo_pipeline.datasets.dataset_stats import messages_stats, sft_stats
-from demo_pipeline.datasets.export_parts import kept_parts
 from demo_pipeline.formats.cudag.validator import validate_cudag
 from demo_pipeline.formats.desktopd.sft_folder import validate_sft_folder
 from demo_pipeline.formats.desktopd.validator import validate_dataset
 from demo_pipeline.formats.messages.validator import validate_messages
 from demo_pipeline.pipeline.context import DatasetContext, Summary
+from demo_pipeline.pipeline.kept_verdicts import TrajectoryVerdicts, with_known_lines
 from demo_pipeline.problems import Problem, errors
 
 
@@ -37,9 +36,12 @@ def run_index(context: DatasetContext, out: Path) -> Summary:
     return {**asdict(summary), **summary.leaks.as_dict()}
 
 
-def verify_index(_context: DatasetContext, out: Path) -> list[Problem]:
-    """The folder against the OSWorld-Desktopd format."""
-    return validate_dataset(out)
+def verify_index(context: DatasetContext, out: Path) -> list[Problem]:
+    """The folder against the OSWorld-Desktopd format; unchanged trajectories are not read again."""
+    verdicts = TrajectoryVerdicts(context.committed.trajectories)
+    found = validate_dataset(out, verdicts.known)
+    verdicts.keep()
+    return found
 
 
 def verify_index_leaks(context: DatasetContext, out: Path) -> list[Problem]:
@@ -57,7 +59,7 @@ def run_sft(context: DatasetContext, out: Path) -> Summary:
 
 def verify_sft(context: DatasetContext, out: Path) -> list[Problem]:
     """The samples against their format, and no task in two splits."""
-    found = _with_known_lines(lambda known: validate_sft_folder(out, out, known))
+    found = with_known_lines(lambda known: validate_sft_folder(out, out, known))
     return found if errors(found) else [*found, *sft_stats(out, context.committed.provenance)[1]]
 
 
@@ -71,7 +73,7 @@ def run_messages(context: DatasetContext, out: Path) -> Summary:
 
 def verify_messages(context: DatasetContext, out: Path) -> list[Problem]:
     """The chats against their format, and no task in two splits."""
-    found = _with_known_lines(lambda known: validate_messages(out, known))
+    found = with_known_lines(lambda known: validate_messages(out, known))
     if errors(found):
         return found
     return [*found, *messages_stats(out, context.committed.provenance)[1]]
@@ -92,7 +94,7 @@ def verify_cudag(_context: DatasetContext, out: Path) -> list[Problem]:
         found = validate_cudag(out, known)
         return [problem for problem in found if problem.code != "directory_name"]
 
-    return _with_known_lines(check)
+    return with_known_lines(check)
 
 
 def cudag_directory(context: DatasetContext) -> str:
@@ -108,16 +110,3 @@ def run_quests(context: DatasetContext, out: Path) -> Summary:
 def verify_quests(_context: DatasetContext, out: Path) -> list[Problem]:
     """Every quest against the OSWorld task format."""
     return quests.check_quests(out)
-
-
-def _with_known_lines(check: Callable[[KnownLines], list[Problem]]) -> list[Problem]:
-    """Check only lines that no earlier build has found valid; keep the verdict on the new ones.
-
-    A rebuild that is forced, and `demo-pipeline validate`, check all lines.
-    """
-    parts = kept_parts()
-    known = parts.kept_lines() if parts else KnownLines()
-    found = check(known)
-    if parts and not found:
-        parts.keep_lines(known)
-    return found

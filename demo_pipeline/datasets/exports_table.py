@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.common.json_files import dump_json
-from demo_pipeline.common.parquet import described_schema, write_rows
+from demo_pipeline.common.parquet import described_schema, whole_table
 from demo_pipeline.datasets.export_loop import plan_splits
 from demo_pipeline.datasets.selection import DatasetTrajectory
 from demo_pipeline.datasets.split_files import replace_surrogates
@@ -111,10 +111,10 @@ def write_exports(
         },
     }
     dump_json(out / EXPORTS_FILE, document)
-    table = [
-        {**row, **_export_row(state, row["trajectory_id"])} for row in rows for state in exports
-    ]
-    write_rows(out / EXPORTS_TABLE, table, EXPORTS_SCHEMA)
+    with whole_table(out / EXPORTS_TABLE, EXPORTS_SCHEMA) as table:
+        for row in rows:
+            for state in exports:
+                table.append_row({**row, **_export_row(state, row["trajectory_id"])})
 
 
 def _trajectory_rows(

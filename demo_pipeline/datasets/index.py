@@ -4,7 +4,6 @@ Belongs here: the files that OSWorld-Desktopd defines for many trajectories toge
 trajectories are included; only training exports leave them out.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,30 +13,23 @@ import pyarrow as pa
 
 from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.common.json_files import dump_json
-from demo_pipeline.common.parquet import TableWriter, described_schema, write_rows
+from demo_pipeline.common.parquet import TableWriter, described_schema, whole_table
+from demo_pipeline.datasets.export_parts import cut_into_parts
 from demo_pipeline.datasets.exports_table import ExportState, write_exports
 from demo_pipeline.datasets.hidden_actions import (
     HIDDEN_ACTIONS_FILE,
     HIDDEN_ACTIONS_SCHEMA,
-    HiddenActions,
     HiddenReason,
-    hidden_rows,
 )
-from demo_pipeline.datasets.pointer_leaks import LeakRates, check_leak_rates, leak_rates
-from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA, ProvenanceRow
-from demo_pipeline.datasets.selection import (
-    DatasetTrajectory,
-    load,
-    load_hidden_actions,
-    sorted_by_id,
-)
-from demo_pipeline.datasets.split_files import replace_surrogates
-from demo_pipeline.formats.desktopd.models import Creator, Index, IndexEntry, Metadata
-from demo_pipeline.formats.desktopd.reader import Trajectory
-from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.datasets.index_parts import CountedTrajectories, IndexPart, index_part
+from demo_pipeline.datasets.pointer_leaks import LeakRates, check_leak_rates
+from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA
+from demo_pipeline.datasets.selection import DatasetTrajectory, sorted_by_id
+from demo_pipeline.formats.desktopd.models import Creator, Index, Metadata
+from demo_pipeline.problems import Problem
 from demo_pipeline.settings import TrajectorySettings
 
-STEPS_FILE = "steps.parquet"
+STEPS_FILE, TRAJECTORIES_FILE = "steps.parquet", "trajectories.parquet"
 _REASONS = pa.struct([pa.field(reason, pa.int32(), nullable=False) for reason in HiddenReason])
 TRAJECTORIES_SCHEMA = described_schema(
     (
@@ -101,153 +93,84 @@ def build_index(
         exports: the training exports as they are committed now.
     """
     out.mkdir(parents=True, exist_ok=True)
+    sources = sorted_by_id(trajectories)
     tally = _Tally()
     with (
         TableWriter(out / STEPS_FILE, PROVENANCE_SCHEMA) as steps,
         TableWriter(out / HIDDEN_ACTIONS_FILE, HIDDEN_ACTIONS_SCHEMA) as hidden,
+        whole_table(out / TRAJECTORIES_FILE, TRAJECTORIES_SCHEMA) as rows,
     ):
-        for source in sorted_by_id(trajectories):
-            _index_trajectory(source, tally, steps, hidden)
-    _write_index(out, tally)
+        for some in cut_into_parts(sources, [source.id for source in sources]):
+            part = index_part(some)
+            tally.add(part)
+            steps.append_table(part.steps)
+            hidden.append_table(part.hidden)
+            for row in part.rows:
+                rows.append_row(row)
+    dump_json(out / "index.json", tally.index())
     dump_json(out / "metadata.json", _metadata(tally, settings, created_by))
-    indexed = {entry.id for entry in tally.entries}
+    indexed = {entry["id"] for entry in tally.entries}
     known = [source for source in trajectories if source.id in indexed]
     write_exports(out, exports, known, settings)
     return IndexSummary(
-        trajectories=len(tally.entries),
-        successful=tally.successful,
-        failed=len(tally.entries) - tally.successful,
-        steps=tally.steps,
-        leaks=tally.leaks,
+        trajectories=tally.counted.trajectories,
+        successful=tally.counted.successful,
+        failed=tally.counted.trajectories - tally.counted.successful,
+        steps=tally.counted.steps,
+        leaks=tally.counted.leaks,
         counts=tally.counts(),
         problems=tuple(tally.problems),
         exports={state.name: state.status for state in exports},
     )
 
 
-def _write_index(out: Path, tally: "_Tally") -> None:
-    index = Index(
-        total_trajectories=len(tally.entries),
-        successful=tally.successful,
-        failed=len(tally.entries) - tally.successful,
-        trajectories=tally.entries,
-    )
-    dump_json(out / "index.json", index)
-    write_rows(out / "trajectories.parquet", tally.rows, TRAJECTORIES_SCHEMA)
-
-
 @dataclass(slots=True)
 class _Tally:
-    """The counts over the trajectories so far."""
+    """The entries and the counts over the trajectories so far."""
 
-    entries: list[IndexEntry] = field(default_factory=list)
-    rows: list[dict[str, Any]] = field(default_factory=list)
+    entries: list[dict[str, Any]] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
     unreadable: int = 0
-    actions: Counter[str] = field(default_factory=Counter)
-    applications: Counter[str] = field(default_factory=Counter)
-    platforms: Counter[str] = field(default_factory=Counter)
-    reasons: Counter[str] = field(default_factory=Counter)
-    freshness: Counter[str] = field(default_factory=Counter)
-    hidden: Counter[str] = field(default_factory=Counter)
-    flags: Counter[str] = field(
-        default_factory=lambda: Counter(off_screen=0, missing_frames=0, contaminated=0)
-    )
-    leaks: LeakRates = field(default_factory=LeakRates)
+    counted: CountedTrajectories = field(default_factory=CountedTrajectories)
 
-    @property
-    def steps(self) -> int:
-        return sum(entry.steps for entry in self.entries)
+    def add(self, part: IndexPart) -> None:
+        self.entries += part.entries
+        self.problems += part.problems
+        self.unreadable += part.unreadable
+        self.counted.add(part.counts)
 
-    @property
-    def successful(self) -> int:
-        return sum(entry.success for entry in self.entries)
-
-    @property
-    def complete(self) -> int:
-        return sum(row["complete"] for row in self.rows)
-
-    def add(
-        self, trajectory: Trajectory, rows: Sequence[ProvenanceRow], hidden: HiddenActions
-    ) -> None:
-        task = trajectory.task
-        self.entries.append(
-            IndexEntry(
-                id=trajectory.id,
-                task_id=task.task_id,
-                success=trajectory.result.success,
-                steps=len(trajectory.steps),
-                application=task.application,
-            )
-        )
-        self.rows.append(_trajectory_row(trajectory, hidden))
-        self.hidden.update(hidden.by_reason())
-        self.applications[task.application] += 1
-        self.flags["contaminated"] += task.osworld_task_id is not None
-        self.actions.update(step.action.action_type.value for step in trajectory.steps)
-        self.platforms.update(row["platform"] for row in rows[:1])
-        self.leaks += leak_rates(rows)
-        for row in rows:
-            self.reasons[row["reason_code"]] += 1
-            self.freshness[row["freshness"]] += 1
-            self.flags["off_screen"] += row["off_screen"]
-            self.flags["missing_frames"] += row["pts"] is None
+    def index(self) -> dict[str, Any]:
+        """The content of `index.json`, in the order of `Index`."""
+        counted = self.counted
+        head = Index(
+            total_trajectories=counted.trajectories,
+            successful=counted.successful,
+            failed=counted.trajectories - counted.successful,
+            trajectories=[],
+        ).model_dump(mode="json")
+        return {**head, "trajectories": self.entries}
 
     def counts(self) -> dict[str, Any]:
+        counted, names = self.counted, self.counted.by_name
+        flags = dict.fromkeys(("off_screen", "missing_frames", "contaminated"), 0)
         return {
-            "trajectories": len(self.entries),
-            "successful": self.successful,
-            "failed": len(self.entries) - self.successful,
-            "complete": self.complete,
-            "incomplete": len(self.entries) - self.complete,
+            "trajectories": counted.trajectories,
+            "successful": counted.successful,
+            "failed": counted.trajectories - counted.successful,
+            "complete": counted.complete,
+            "incomplete": counted.trajectories - counted.complete,
             "unreadable": self.unreadable,
-            "steps": self.steps,
-            "hidden_actions": dict(sorted(self.hidden.items())),
-            "actions": dict(sorted(self.actions.items())),
-            "applications": dict(sorted(self.applications.items())),
-            "platforms": dict(sorted(self.platforms.items())),
-            "frame_reasons": dict(sorted(self.reasons.items())),
-            "tree_freshness": dict(sorted(self.freshness.items())),
-            **self.leaks.as_dict(),
-            **self.flags,
+            "steps": counted.steps,
+            "hidden_actions": dict(sorted(names["hidden"].items())),
+            "actions": dict(sorted(names["actions"].items())),
+            "applications": dict(sorted(names["applications"].items())),
+            "platforms": dict(sorted(names["platforms"].items())),
+            "frame_reasons": dict(sorted(names["reasons"].items())),
+            "tree_freshness": dict(sorted(names["freshness"].items())),
+            **counted.leaks.as_dict(),
+            **flags,
+            **names["flags"],
         }
-
-
-def _trajectory_row(trajectory: Trajectory, hidden: HiddenActions) -> dict[str, Any]:
-    """A trajectory as a row of `TRAJECTORIES_SCHEMA`."""
-    task, result = trajectory.task, trajectory.result
-    return {
-        "trajectory_id": trajectory.id,
-        "task_id": replace_surrogates(task.task_id),
-        "osworld_task_id": None
-        if task.osworld_task_id is None
-        else replace_surrogates(task.osworld_task_id),
-        "application": replace_surrogates(task.application),
-        "difficulty": task.difficulty,
-        "success": result.success,
-        "steps": len(trajectory.steps),
-        "completion_time_ms": result.completion_time_ms,
-        "complete": not hidden,
-        "hidden_actions": len(hidden),
-        "hidden_reasons": dict.fromkeys(HiddenReason, 0) | hidden.by_reason(),
-    }
-
-
-def _index_trajectory(
-    source: DatasetTrajectory, tally: _Tally, steps: TableWriter, hidden_table: TableWriter
-) -> None:
-    try:
-        trajectory, by_step = load(source)
-        hidden = load_hidden_actions(source)
-    except DemonstrationError as error:
-        tally.problems.extend(error.problems)
-        tally.unreadable += 1
-        return
-    rows = [by_step[index] for index in sorted(by_step)]
-    tally.add(trajectory, rows, hidden)
-    steps.write(pa.Table.from_pylist(rows, schema=PROVENANCE_SCHEMA))
-    for row in hidden_rows(trajectory.id, hidden.actions):
-        hidden_table.append_row(row)
 
 
 def _metadata(tally: _Tally, settings: DatasetSettings, created_by: tuple[str, str]) -> Metadata:

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from demo_pipeline import __version__
+from demo_pipeline.common.known_lines import KnownLines
 from demo_pipeline.datasets import cudag_build, index, messages, quests, sft
 from demo_pipeline.datasets.card_content import (
     describe_cudag,
@@ -22,6 +23,7 @@ from demo_pipeline.formats.desktopd.sft_folder import validate_sft_folder
 from demo_pipeline.formats.desktopd.validator import validate_dataset
 from demo_pipeline.formats.messages.validator import validate_messages
 from demo_pipeline.pipeline.context import DatasetContext, Summary
+from demo_pipeline.pipeline.kept_verdicts import TrajectoryVerdicts, with_known_lines
 from demo_pipeline.problems import Problem, errors
 
 
@@ -34,9 +36,12 @@ def run_index(context: DatasetContext, out: Path) -> Summary:
     return {**asdict(summary), **summary.leaks.as_dict()}
 
 
-def verify_index(_context: DatasetContext, out: Path) -> list[Problem]:
-    """The folder against the OSWorld-Desktopd format."""
-    return validate_dataset(out)
+def verify_index(context: DatasetContext, out: Path) -> list[Problem]:
+    """The folder against the OSWorld-Desktopd format; unchanged trajectories are not read again."""
+    verdicts = TrajectoryVerdicts(context.committed.trajectories)
+    found = validate_dataset(out, verdicts.known)
+    verdicts.keep()
+    return found
 
 
 def verify_index_leaks(context: DatasetContext, out: Path) -> list[Problem]:
@@ -54,7 +59,7 @@ def run_sft(context: DatasetContext, out: Path) -> Summary:
 
 def verify_sft(context: DatasetContext, out: Path) -> list[Problem]:
     """The samples against their format, and no task in two splits."""
-    found = validate_sft_folder(out, out)
+    found = with_known_lines(lambda known: validate_sft_folder(out, out, known))
     return found if errors(found) else [*found, *sft_stats(out, context.committed.provenance)[1]]
 
 
@@ -68,7 +73,7 @@ def run_messages(context: DatasetContext, out: Path) -> Summary:
 
 def verify_messages(context: DatasetContext, out: Path) -> list[Problem]:
     """The chats against their format, and no task in two splits."""
-    found = validate_messages(out)
+    found = with_known_lines(lambda known: validate_messages(out, known))
     if errors(found):
         return found
     return [*found, *messages_stats(out, context.committed.provenance)[1]]
@@ -84,7 +89,12 @@ def run_cudag(context: DatasetContext, out: Path) -> Summary:
 
 def verify_cudag(_context: DatasetContext, out: Path) -> list[Problem]:
     """The directory against its format; its name is only right once it is published."""
-    return [problem for problem in validate_cudag(out) if problem.code != "directory_name"]
+
+    def check(known: KnownLines) -> list[Problem]:
+        found = validate_cudag(out, known)
+        return [problem for problem in found if problem.code != "directory_name"]
+
+    return with_known_lines(check)
 
 
 def cudag_directory(context: DatasetContext) -> str:

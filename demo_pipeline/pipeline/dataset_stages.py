@@ -50,7 +50,7 @@ INDEX_STAGE = DatasetStage(
     "provenance of all steps in steps.parquet, and links to the exact trajectories. Built after "
     "the training exports: exports.json says which of them hold what of every trajectory.",
     kinds=frozenset({"json", "parquet"}),
-    code_version=EXPORT_LOOP_VERSION,
+    code_version=f"{EXPORT_LOOP_VERSION}.1",
     section=lambda settings: settings.datasets,
     limits={"limits of trajectories": lambda settings: settings.trajectories},
     build=builds.run_index,

@@ -37,9 +37,10 @@ def check_index(path: Path, summaries: Mapping[str, IndexCounts]) -> list[Proble
     index, problems = read_document(Index, path, "index.json")
     if index is None:
         return problems
-    text = decode_text(read_bytes(path, "index.json"), "index.json")
-    lines, columns = line_numbers(text), column_numbers(text)
     faults = [*_counts(index), *_against_folders(index, summaries)]
+    # Only for faults: the lines of many thousand entries need much memory.
+    text = decode_text(read_bytes(path, "index.json"), "index.json") if faults else "{}"
+    lines, columns = line_numbers(text), column_numbers(text)
     problems += [
         Problem(
             code,

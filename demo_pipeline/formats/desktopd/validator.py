@@ -7,7 +7,7 @@ returned, none is raised; links are followed.
 
 import os
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from demo_pipeline.common.deep_json import column_numbers, line_numbers
@@ -33,6 +33,20 @@ _STEP_FILES = {"screenshot.png", "ui_tree.json", "action.json"}
 _TRAJECTORY_FILES = {"task.json", "result.json", "final_screenshot.png", "steps"}
 # additions of this pipeline
 _OUR_FILES = {"manifest.json", "provenance.parquet", "hidden_actions.parquet"}
+
+
+@dataclass(slots=True)
+class KnownTrajectories:
+    """Trajectories without any problem, by id, so that they need not be read again.
+
+    Attributes:
+        valid: found valid before.
+        found: found valid by this validation.
+    """
+
+    valid: Mapping[str, IndexCounts] = field(default_factory=dict)
+    found: dict[str, IndexCounts] = field(default_factory=dict)
+
 
 CheckedTrees = Mapping[FileId, Nodes]
 """Trees that were read before and are valid → their nodes that actions may refer to."""
@@ -198,11 +212,12 @@ def check_png(path: Path, file: str) -> list[Problem]:
 
 
 @reduced_python_gc()
-def validate_dataset(path: Path) -> list[Problem]:
+def validate_dataset(path: Path, known: KnownTrajectories | None = None) -> list[Problem]:
     """The problems of a dataset: its index, its metadata, and every trajectory.
 
     Args:
         path: the folder that contains index.json and trajectories/.
+        known: trajectories that are not read again.
 
     Returns:
         Problems with files relative to `path`.
@@ -213,8 +228,14 @@ def validate_dataset(path: Path) -> list[Problem]:
         ]
     problems: list[Problem] = []
     summaries: dict[str, IndexCounts] = {}
+    known = known or KnownTrajectories()
     for folder in trajectory_folders(path):
+        if folder.name in known.valid:
+            summaries[folder.name] = known.valid[folder.name]
+            continue
         summaries[folder.name], found = _trajectory(folder)
+        if not found:
+            known.found[folder.name] = summaries[folder.name]
         prefix = f"trajectories/{folder.name}/"
         problems += [replace(problem, file=prefix + problem.file) for problem in found]
     return [*_metadata(path), *check_index(path / "index.json", summaries), *problems]

@@ -1,0 +1,76 @@
+"""Verdicts of checks that are kept with the parts, for what has not changed since.
+
+Belongs here: which lines and trajectories a check need not read again. A rebuild that is forced,
+and `demo-pipeline validate`, read all.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from demo_pipeline.common.known_lines import KnownLines
+from demo_pipeline.datasets.export_parts import Part, cut_into_parts, kept_parts
+from demo_pipeline.datasets.selection import DatasetTrajectory, sorted_by_id
+from demo_pipeline.formats.desktopd.index_check import IndexCounts
+from demo_pipeline.formats.desktopd.models import Result, Task
+from demo_pipeline.formats.desktopd.validator import KnownTrajectories
+from demo_pipeline.problems import Problem, errors
+
+
+def with_known_lines(check: Callable[[KnownLines], list[Problem]]) -> list[Problem]:
+    """Check only lines that no earlier build has found valid; keep the verdict on the new ones.
+
+    A verdict depends on the line and on the files that it names, which the part's key stands for.
+    """
+    parts = kept_parts()
+    known = parts.kept_lines() if parts else KnownLines()
+    found = check(known)
+    if parts and not errors(found):
+        parts.keep_lines(known)
+    return found
+
+
+class TrajectoryVerdicts:
+    """The trajectories that an earlier check has found without any problem.
+
+    Args:
+        trajectories: all that are checked.
+
+    Attributes:
+        known: for `validate_dataset`.
+    """
+
+    def __init__(self, trajectories: Sequence[DatasetTrajectory]) -> None:
+        self._trajectories = sorted_by_id(trajectories)
+        self.known = KnownTrajectories(
+            {
+                name: _counts_of(*values)
+                for _, part in self._parts()
+                if part is not None
+                for name, values in part.header["valid"].items()
+            }
+        )
+
+    def keep(self) -> None:
+        """Keep the verdict on every part whose trajectories are all valid."""
+        parts, found = kept_parts(), self.known.found
+        for names, part in self._parts():
+            if parts and part is None and found.keys() >= {name for name, _ in names}:
+                valid = {name: _values_of(found[name]) for name, _ in names}
+                parts.put(parts.shared_key("valid trajectories", names), Part({"valid": valid}))
+
+    def _parts(self) -> Iterator[tuple[list[tuple[str, str]], Part | None]]:
+        """Yield the ids and contents of every part, and its verdict if there is one."""
+        parts = kept_parts()
+        known = [(source.id, source.content) for source in self._trajectories]
+        for names in cut_into_parts(known, [name for name, _ in known]):
+            if parts and all(content for _, content in names):
+                yield names, parts.get(parts.shared_key("valid trajectories", names))
+
+
+def _values_of(counts: IndexCounts) -> tuple[object, ...]:
+    models = (counts.task, counts.result)
+    return (counts.steps, *(model and model.model_dump(mode="json") for model in models))
+
+
+def _counts_of(steps: int, task: dict[str, Any], result: dict[str, Any]) -> IndexCounts:
+    return IndexCounts(steps, Task.model_construct(**task), Result.model_construct(**result))

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, cast
 
 from demo_pipeline.formats.agentnet.pyautogui_code import CLICKS, CodeCall, read_code
+from demo_pipeline.formats.answer_merging import merge_presses
 from demo_pipeline.formats.answers import (
     Answer,
     AnsweredAction,
@@ -82,7 +83,7 @@ def _decoded(
     if any(call.name == "terminate" for call in calls[:-1]):
         raise AnswerFormatError("a call after the end")
     status = calls[-1].status
-    actions = tuple(_repeated(_actions([call for call in calls if not call.status], size)))
+    actions = tuple(merge_presses(_actions([call for call in calls if not call.status], size)))
     return actions, cast('Literal["success", "failure"]', status) if status else None
 
 
@@ -165,34 +166,3 @@ def _click(call: CodeCall, x: int, y: int) -> AnsweredAction | None:
             click = ClickParameters(x=x, y=y, button=cast(Button, button), clicks=times)
             return AnsweredAction(ActionType.CLICK, click)
     return None
-
-
-def _repeated(actions: Iterator[_Done]) -> Iterator[_Done]:
-    """Yield the actions; the same keys one after another are one action with `presses`."""
-    held: AnsweredAction | None = None
-    for action in actions:
-        merged = _merged(held, action)
-        if merged is not None:
-            held = merged
-            continue
-        if held is not None:
-            yield held
-        held = None
-        if isinstance(action, AnsweredAction) and action.action_type is ActionType.HOTKEY:
-            held = action
-        else:
-            yield action
-    if held is not None:
-        yield held
-
-
-def _merged(first: AnsweredAction | None, second: _Done) -> AnsweredAction | None:
-    if first is None or not isinstance(second, AnsweredAction):
-        return None
-    one, other = first.parameters, second.parameters
-    if not isinstance(one, HotkeyParameters) or not isinstance(other, HotkeyParameters):
-        return None
-    if one.keys != other.keys:
-        return None
-    presses = (one.presses or 1) + (other.presses or 1)
-    return AnsweredAction(ActionType.HOTKEY, HotkeyParameters(keys=one.keys, presses=presses))

@@ -173,7 +173,8 @@ def _others(stretch: Stretch, trajectory: Trajectory, row: ProvenanceRow) -> dic
         "domain": replace_surrogates(trajectory.task.application),
         "first_step": first.files.index,
         "last_step": last.files.index,
-        "task_completed": success,
+        # What is cut does not show whether the task was done.
+        "task_completed": success if stretch.final else None,
         "terminate_status": None if success else "failure",
     }
     return {name: value for name, value in known.items() if value is not None}

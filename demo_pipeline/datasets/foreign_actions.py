@@ -159,6 +159,16 @@ def _key_lines(keys: Sequence[str], presses: int) -> Iterator[str]:
         yield f"pyautogui.press({keys[0]!r}{f', presses={presses}' if presses > 1 else ''})"
 
 
+def share_text(x: int, y: int, size: Pixel) -> str:
+    """A place as AgentNet writes its two numbers: `0.5, 0.25`."""
+    return ", ".join(map(repr, _shares(x, y, size)))
+
+
 def _place(x: int, y: int, size: Pixel) -> str:
-    across, down = (round(share, _DIGITS) for share in shares_of(x, y, size))
+    across, down = _shares(x, y, size)
     return f"x={across!r}, y={down!r}"
+
+
+def _shares(x: int, y: int, size: Pixel) -> tuple[float, float]:
+    across, down = shares_of(x, y, size)
+    return round(across, _DIGITS), round(down, _DIGITS)

@@ -37,6 +37,7 @@ from demo_pipeline.formats.pixels import Pixel
 
 LOSSES_FILE = "metadata.json"
 OUTSIDE, TOO_SHORT = "outside_stretch", "too_short"
+UNKNOWN_SYSTEM = "unknown_system"
 STRETCH_EXCLUSIONS = ("off_screen", "missing_frame", *LEAK_EXCLUSIONS, OUTSIDE, TOO_SHORT)
 STRETCH_COLUMNS = ("pts", "leak", "unavoidable", "off_screen", "platform")
 _MEANINGS = {
@@ -47,6 +48,7 @@ _MEANINGS = {
     OUTSIDE: "before or after the longest stretch that can be shown",
     TOO_SHORT: "no stretch of the trajectory has datasets.min_steps steps",
     "split_leak": "another split begins with the same screenshot and task (trajectories)",
+    UNKNOWN_SYSTEM: "the form has no name for the computer's system",
     UNKNOWN_KEY: "the form has no name for a key",
     HELD_KEYS: "the form cannot hold a key during another action",
     CLICKS_OF_BUTTON: "the form has no such clicks of this button",

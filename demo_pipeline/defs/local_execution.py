@@ -14,7 +14,7 @@ from typing import Any
 
 import dagster as dg
 
-from demo_pipeline.defs import partitions, reporting
+from demo_pipeline.defs import partitions
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.exceeded_runs import exceeded_limit, quarantine_exceeded
 from demo_pipeline.defs.jobs import demonstration_job
@@ -221,7 +221,7 @@ def _run_stages(settings: Settings, demonstration: str, *, force: bool) -> Demon
     record = read_quarantine(workspace.store, demonstration)
     if record is None or not only_failed_deliberately(result):
         return DemonstrationOutcome(demonstration, "crashed", reasons=tuple(run_errors(result)))
-    problems = (replace(problem, demonstration="") for problem in reporting.recorded(record))
+    problems = (replace(problem, demonstration="") for problem in record.known_problems())
     reasons = tuple(f"{record.stage}: {problem}" for problem in problems)
     return DemonstrationOutcome(demonstration, "quarantined", reasons=reasons)
 

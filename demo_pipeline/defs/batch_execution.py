@@ -6,16 +6,17 @@ work is done by pipeline/demonstration_pool.py; what the run says at its end is 
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import dagster as dg
 from dagster._core.definitions.data_version import DATA_VERSION_TAG
-from dagster._core.events import AssetMaterializationPlannedData, DagsterEvent
 
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.batch_members import BatchMember, MemberOutcome, note_outcomes
 from demo_pipeline.defs.batch_report import BatchReport
+from demo_pipeline.defs.event_writing import EventWriter
 from demo_pipeline.defs.instance_runs import open_ledger
 from demo_pipeline.defs.tags import FORCE_TAG, SUPERSEDED_OUTCOME, WAITING_OUTCOME
 from demo_pipeline.discovery.decisions import SUPERSEDED_REASON
@@ -62,10 +63,12 @@ class _Known:
     Attributes:
         materialized: stage → its materialized demonstrations, of those in the run.
         planned: whether Dagster itself planned every stage and demonstration.
+        events: gets what is said of single demonstrations.
     """
 
     materialized: dict[str, set[str]]
     planned: bool
+    events: EventWriter
 
 
 def execute_batch(
@@ -92,18 +95,23 @@ def execute_batch(
     tasks = [DemonstrationTask(m.demonstration, m.fingerprint or None, force) for m in members]
     progress = BatchProgress(len(tasks), time.monotonic)
     report = BatchReport(tuple(stages), progress)
-    known = _Known(_materialized(context, stages, members), planned)
+    events = EventWriter(context.instance, context.run, str(context.op_handle))
+    known = _Known(_materialized(context, stages, members), planned, events)
     watcher = watchers.get(context.run.run_id)
     workers = watcher.workers if watcher else workspace.settings.execution.workers
     stopped = watcher.stopped if watcher else threading.Event()
 
     def tick() -> None:
+        events.flush_when_due()
         line = progress.due_line()
         if line is not None:
             context.log.info(line)
 
     names = [stage.name for stage in stages]
-    with DemonstrationPool(workspace, names, min(workers, len(tasks)), stopped) as pool:
+    with (
+        _flushing(events),
+        DemonstrationPool(workspace, names, min(workers, len(tasks)), stopped) as pool,
+    ):
         context.log.info("%d demonstrations, %d processes", len(tasks), min(workers, len(tasks)))
         for found in pool.run(tasks, tick):
             result = _recorded(context, workspace, found)
@@ -118,6 +126,15 @@ def execute_batch(
     context.log.info(progress.last_line())
     note_outcomes(context.instance, context.run.run_id, _outcomes(report))
     return report
+
+
+@contextmanager
+def _flushing(events: EventWriter) -> Iterator[None]:
+    """Write the last events, also of a run that ends early."""
+    try:
+        yield
+    finally:
+        events.flush()
 
 
 def _materialized(
@@ -156,30 +173,26 @@ def _report(
         if made.status == "unchanged" and key in known.materialized[made.stage]:
             continue
         location = f"{workspace.store.url}/{report.folder(made.stage)}/{key}"
-        context.log_event(_materialization(made, key, location))
+        known.events.materialized(_materialization(made, key, location))
     if result.status == "done":
         return
     context.log.warning("%s: %s in %s: %s", key, result.status, result.stage, report.line(result))
     if result.status == "superseded":
         _again(context, workspace, key, SUPERSEDED_REASON)
         metadata = {"outcome": SUPERSEDED_OUTCOME}
-        context.log_event(dg.AssetObservation(result.stage, partition=key, metadata=metadata))
+        known.events.observed(dg.AssetObservation(result.stage, partition=key, metadata=metadata))
         return
     if result.status == "waiting" and known.planned:
         _again(context, workspace, key, WAITING_OUTCOME)
     for name in () if known.planned else report.missing(result):
-        planned = AssetMaterializationPlannedData(dg.AssetKey(name), partition=key)
-        event = DagsterEvent.build_asset_materialization_planned_event(
-            context.run.job_name, str(context.op_handle), planned
-        )
-        context.instance.report_dagster_event(event, context.run.run_id)
+        known.events.planned(name, key)
 
 
 def _materialization(made: StageReport, key: str, location: str) -> dg.AssetMaterialization:
     return dg.AssetMaterialization(
         made.stage,
         partition=key,
-        metadata=reporting.report_metadata(made, location),
+        metadata=reporting.short_metadata(made, location),
         tags={DATA_VERSION_TAG: made.content[:16]},
     )
 

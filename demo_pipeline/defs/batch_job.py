@@ -26,12 +26,12 @@ class BatchConfig(dg.Config):
 
 
 @dg.op(
-    name="process_demonstrations",
+    name="all_stages",
     out={"done": dg.Out(dg.Nothing, is_required=False)},
     description="Takes each demonstration through every stage, in worker processes, and reports "
     "each by itself: one that fails changes nothing for the others.",
 )
-def _process_demonstrations(
+def _all_stages(
     context: dg.OpExecutionContext, config: BatchConfig, workspace: dg.ResourceParam[Workspace]
 ) -> None:
     members = members_of(context.run) or [BatchMember(key) for key in dict.fromkeys(config.ids)]
@@ -75,7 +75,7 @@ def _say_checks(context: dg.OpExecutionContext, report: BatchReport) -> None:
 )
 def _batch_graph() -> None:
     """One step; see its description."""
-    _process_demonstrations()
+    _all_stages()
 
 
 def build_batch_job(workspace: Workspace) -> dg.JobDefinition:

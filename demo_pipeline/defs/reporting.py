@@ -19,6 +19,7 @@ from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.storage.store.version_manifest import CheckOutcome
 
 _SHOWN = 20
+_PLOTTED = ("actions", "steps")  # of a batch: single numbers, which the UI draws over partitions
 
 
 def metadata_of(summary: Mapping[str, Any]) -> dict[str, dg.MetadataValue]:
@@ -62,6 +63,24 @@ def report_metadata(made: StageReport, location: str) -> dict[str, dg.MetadataVa
     entries["files"] = dg.MetadataValue.int(made.files)
     entries["output_bytes"] = dg.MetadataValue.int(made.size)
     return entries
+
+
+def short_metadata(made: StageReport, location: str) -> dict[str, dg.MetadataValue]:
+    """The same in little space, for batches: one entry for the location, one for all the rest."""
+    entries = {
+        "path": dg.MetadataValue.path(location),
+        "summary": dg.MetadataValue.json(
+            {
+                **made.summary,
+                "outcome": made.status,
+                "version": made.version,
+                "files": made.files,
+                "output_bytes": made.size,
+            }
+        ),
+    }
+    plotted = {key: made.summary[key] for key in _PLOTTED if key in made.summary}
+    return entries | metadata_of(plotted)
 
 
 def columns_metadata(schema: pa.Schema | None) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from demo_pipeline.defs import partitions
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.exceeded_runs import exceeded_limit, quarantine_exceeded
 from demo_pipeline.defs.jobs import demonstration_job
+from demo_pipeline.defs.local_batches import are_batched, run_batches
 from demo_pipeline.defs.run_recovery import (
     close_dead_runs,
     heartbeat,
@@ -124,6 +125,9 @@ def _process_all(
 ) -> Iterator[DemonstrationOutcome]:
     """Every demonstration once, and once more alone when a worker died or a stage was stopped."""
     if not ids:
+        return
+    if are_batched(settings, ids):
+        yield from run_batches(settings, ids, workers, forced)
         return
     values = settings.model_dump(mode="json")
     unfinished: list[str] = []

@@ -77,15 +77,17 @@ def execute_batch(
     stages: Sequence[Stage],
     members: Sequence[BatchMember],
     *,
+    step: str,
     planned: bool,
 ) -> BatchReport:
     """Take the demonstrations through the stages; reports each as it ends.
 
     Args:
-        context: of the step that does it.
+        context: of the step.
         workspace: roots and settings.
         stages: to run, in order.
         members: the demonstrations.
+        step: name of the step that does it.
         planned: whether the run is for these partitions by Dagster's own tags.
 
     Raises:
@@ -95,7 +97,7 @@ def execute_batch(
     tasks = [DemonstrationTask(m.demonstration, m.fingerprint or None, force) for m in members]
     progress = BatchProgress(len(tasks), time.monotonic)
     report = BatchReport(tuple(stages), progress)
-    events = EventWriter(context.instance, context.run, str(context.op_handle))
+    events = EventWriter(context.instance, context.run, step)
     known = _Known(_materialized(context, stages, members), planned, events)
     watcher = watchers.get(context.run.run_id)
     workers = watcher.workers if watcher else workspace.settings.execution.workers

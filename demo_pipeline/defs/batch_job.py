@@ -18,6 +18,8 @@ from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.transient import transient_reason
 
+_STEP = "all_stages"
+
 
 class BatchConfig(dg.Config):
     """Ids of the demonstrations to process, for a run that a person launches."""
@@ -26,7 +28,7 @@ class BatchConfig(dg.Config):
 
 
 @dg.op(
-    name="all_stages",
+    name=_STEP,
     out={"done": dg.Out(dg.Nothing, is_required=False)},
     description="Takes each demonstration through every stage, in worker processes, and reports "
     "each by itself: one that fails changes nothing for the others.",
@@ -39,7 +41,7 @@ def _all_stages(
         raise dg.Failure("no demonstration is named; list their `ids`", allow_retries=False)
     claim_run(context.instance, context.run)
     try:
-        report = execute_batch(context, workspace, STAGES, members, planned=False)
+        report = execute_batch(context, workspace, STAGES, members, step=_STEP, planned=False)
     except Exception as error:
         reason = transient_reason(error)
         if reason is None:

@@ -39,7 +39,9 @@ def range_results(
         claim_run(context.instance, context.run)
         stages = _stages_from(context, stage)
         members = [BatchMember(key) for key in keys]
-        _reports[run_id] = execute_batch(context, workspace, stages, members, planned=True)
+        _reports[run_id] = execute_batch(
+            context, workspace, stages, members, step=stage.name, planned=True
+        )
     report = _reports[run_id]
     checks = [
         reporting.check_result(outcome, halts=False) for outcome in report.joint_checks(stage)

@@ -21,3 +21,6 @@ WAITING_TAG = "demo_pipeline/waiting_for"
 KILLED_OUTCOME = "killed"  # the process of a run of the command line ended without a result
 INTERRUPTED_OUTCOME = "interrupted"  # the same by Ctrl-C or a restart of the machine
 PROCESS_TAG = "demo_pipeline/process"  # run id, then the `ProcessIdentity` that executes the run
+BATCH_TAG = "demo_pipeline/batch"  # the demonstrations of a batch run, see batch_members.py
+BATCH_OUTCOMES_TAG = "demo_pipeline/batch_outcomes"  # run id and the members that are not done
+MEMBER_TAG_PREFIX = "demo_pipeline.member"

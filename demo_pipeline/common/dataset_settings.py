@@ -33,9 +33,9 @@ class DatasetSettings(Section):
     }
     UNHASHED: ClassVar[frozenset[str]] = frozenset({"exports"})
 
-    exports: tuple[Literal["sft", "messages", "cudag"], ...] = Field(
-        ("sft", "messages", "cudag"), description="the training exports that are built"
-    )
+    exports: tuple[
+        Literal["sft", "messages", "cudag", "grounding", "transitions", "step_labels"], ...
+    ] = Field(("sft", "messages", "cudag"), description="the training exports that are built")
     name_prefix: str = Field(
         "demonstrations", pattern=NAME_PART, description="`<prefix>--<user>--<timestamp>` (CUDAG)"
     )

@@ -48,6 +48,7 @@ class CardKind:
         files: (name, content) of the files.
         loading: how to load the dataset, as Markdown.
         configs: what `load_dataset` can load.
+        shows_leaks: whether the card has the leak rate.
     """
 
     title: str
@@ -56,6 +57,7 @@ class CardKind:
     files: Sequence[tuple[str, str]]
     loading: str
     configs: Sequence[CardConfig]
+    shows_leaks: bool = True
 
 
 def card_text(
@@ -85,8 +87,7 @@ def card_text(
         _counts(kind, stats, left_out),
         *_hidden(left_out),
         *_tables(kind, stats),
-        "## Screenshots that may show the answer",
-        _leaks(kind, stats, settings),
+        *_leaks(kind, stats, settings),
         "## Files",
         _table(("file", "content"), [(f"`{file}`", content) for file, content in kind.files]),
         "## Loading",
@@ -122,7 +123,8 @@ def _config(config: CardConfig, stats: DatasetStats, root: Path) -> list[str]:
     names = [name for name in stats.splits if name in config.splits]
     names = names if config.splits else ["train"]
     paths = {name: config.path.format(split=name) for name in names}
-    if not paths or (not config.splits and not row_count(root / config.path)):
+    paths = {name: path for name, path in paths.items() if _has_rows(root / path)}
+    if not paths:
         return []
     digest = hashlib.sha256()
     for path in paths.values():
@@ -132,6 +134,10 @@ def _config(config: CardConfig, stats: DatasetStats, root: Path) -> list[str]:
     ]
     described = f'  description: "sha256:{digest.hexdigest()}"'
     return [f"- config_name: {config.name}", described, "  data_files:", *files]
+
+
+def _has_rows(path: Path) -> bool:
+    return path.suffix != ".parquet" or row_count(path) > 0
 
 
 def _yaml(text: str) -> str:
@@ -199,12 +205,15 @@ def _most_frequent(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return [*rows[:_MOST_ROWS], *more]
 
 
-def _leaks(kind: CardKind, stats: DatasetStats, settings: DatasetSettings) -> str:
+def _leaks(kind: CardKind, stats: DatasetStats, settings: DatasetSettings) -> Iterable[str]:
+    if not kind.shows_leaks:
+        return
     avoidable = _leak_use("include_avoidable_leaks", included=settings.include_avoidable_leaks)
     others = _leak_use("include_unavoidable_leaks", included=settings.include_unavoidable_leaks)
     leaks = stats.leaks
     unavoidable = leaks.share(leaks.unavoidable_leaks)
-    return (
+    yield "## Screenshots that may show the answer"
+    yield (
         f"Leak rate: {leaks.share(leaks.leaks):.2%} (in {leaks.leaks} of {leaks.pointer_actions} "
         f"{kind.unit} of pointing actions the screenshot already shows the pointer at its "
         f"target). Unavoidable leak rate: {unavoidable:.2%} (in {leaks.unavoidable_leaks} the "

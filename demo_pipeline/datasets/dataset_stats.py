@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow.parquet as pq
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES
 from demo_pipeline.datasets.pointer_leaks import LeakRates
@@ -121,6 +122,27 @@ def cudag_stats(out: Path, provenance: Sequence[Path]) -> tuple[DatasetStats, li
     columns = f"{{metadata: '{_CUDAG_METADATA}'}}"
     reading = f"read_json({files}, columns = {columns}, format = 'auto', filename = true)"
     return _measure(_CUDAG.format(files=reading), provenance)
+
+
+def table_stats(
+    out: Path, provenance: Sequence[Path], kind: str
+) -> tuple[DatasetStats, list[Problem]]:
+    """The same for an export that is a Parquet file per split.
+
+    Args:
+        out: the folder of the tables, with `trajectory_id`, `application` and maybe `step_index`.
+        provenance: of the trajectories.
+        kind: the column that is counted as kind of action.
+    """
+    files = sorted(out.glob("*.parquet"))
+    columns = set(pq.read_schema(files[0]).names)
+    step = "step_index" if "step_index" in columns else "-1 AS step_index"
+    names = f"trajectory_id, {step}, application, {kind} AS kind"
+    source = _table(files, ", filename = true")
+    return _measure(
+        f"SELECT {names}, parse_filename(filename, true) AS split FROM {source}",  # noqa: S608 - ours
+        provenance,
+    )
 
 
 def index_stats(out: Path) -> DatasetStats:

@@ -12,6 +12,7 @@ from demo_pipeline.datasets.views import OF_SPLIT, View
 from demo_pipeline.pipeline import cudag_directories
 from demo_pipeline.pipeline import dataset_builds as builds
 from demo_pipeline.pipeline import validated_formats as formats
+from demo_pipeline.pipeline.derived_export_stages import DERIVED_STAGES
 from demo_pipeline.pipeline.stage_types import Check, DatasetStage, TrainingExport
 
 EXPORT_LOOP_VERSION = "5"  # of the stages that export trajectories: they share the export loop
@@ -90,4 +91,9 @@ CUDAG_STAGE = DatasetStage(
 )
 
 # In the order in which they are built.
-TRAINING_STAGES: tuple[DatasetStage, ...] = (SFT_STAGE, MESSAGES_STAGE, CUDAG_STAGE)
+TRAINING_STAGES: tuple[DatasetStage, ...] = (
+    SFT_STAGE,
+    MESSAGES_STAGE,
+    CUDAG_STAGE,
+    *DERIVED_STAGES,
+)

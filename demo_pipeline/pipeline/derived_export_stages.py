@@ -1,0 +1,67 @@
+"""The registry of the training exports that are built on request, such as transitions.
+
+Belongs here: entries only, as in dataset_stages.py. `datasets.exports` names those that are built.
+"""
+
+from demo_pipeline.datasets.record_counts import outcome_record_counts, table_record_counts
+from demo_pipeline.datasets.views import OF_SPLIT, View
+from demo_pipeline.pipeline import derived_export_builds as builds
+from demo_pipeline.pipeline import validated_formats as formats
+from demo_pipeline.pipeline.stage_types import Check, DatasetStage, TrainingExport
+
+TRANSITIONS_STAGE = DatasetStage(
+    name="transitions_dataset",
+    output="transitions",
+    description="The screenshot before a step, its action, and the screenshot after it. No "
+    "transition spans an action that no screenshot shows.",
+    kinds=frozenset({"parquet"}),
+    code_version="1",
+    section=lambda settings: settings.datasets,
+    build=builds.run_transitions,
+    checks=(
+        Check(
+            "transitions_schema",
+            "Every row fits the schema; actions parse, both pictures open and differ.",
+            builds.verify_transitions,
+        ),
+    ),
+    export=TrainingExport(name="transitions", files="*.parquet", records=table_record_counts),
+    validated_as=formats.TRANSITIONS_FORMAT,
+    views=(View("transitions", "a transition with its split", "transitions/*.parquet", OF_SPLIT),),
+    counts=("records",),
+)
+
+STEP_LABELS_STAGE = DatasetStage(
+    name="step_labels_dataset",
+    output="step_labels",
+    description="Demonstrations for reward models, in TRL's form of stepwise supervision: a label "
+    "per step of those that did their task, and a label per demonstration of all. Failed "
+    "demonstrations are in this export, and in no other.",
+    kinds=frozenset({"parquet"}),
+    code_version="1",
+    section=lambda settings: settings.datasets,
+    build=builds.run_step_labels,
+    checks=(
+        Check(
+            "step_labels_schema",
+            "Every row fits the schema; labels agree with the outcome, pictures open.",
+            builds.verify_step_labels,
+        ),
+    ),
+    export=TrainingExport(
+        name="step_labels", files="outcome/*.parquet", records=outcome_record_counts
+    ),
+    validated_as=formats.STEP_LABELS_FORMAT,
+    views=(
+        View(
+            "step_labels",
+            "a demonstration with its outcome and split",
+            "step_labels/outcome/*.parquet",
+            OF_SPLIT,
+        ),
+    ),
+    counts=("records",),
+)
+
+# In the order in which they are built.
+DERIVED_STAGES: tuple[DatasetStage, ...] = (TRANSITIONS_STAGE, STEP_LABELS_STAGE)

@@ -84,6 +84,10 @@ class DatasetSettings(Section):
     default_tolerance: int = Field(10, ge=0, description="RU, of a point without a target")
     scroll_tolerance: int = Field(50, ge=0, description="RU, of a scroll")
     drag_tolerance: int = Field(5, ge=0, description="RU, of both ends of a drag")
+    grounding_per_screen: int = Field(10, ge=1, description="grounding: elements of a screenshot")
+    grounding_min_side: int = Field(
+        8, ge=1, description="grounding: pixels; narrower and lower elements are left out"
+    )
     keep_previous: bool = Field(False, description="older CUDAG directories stay published")
 
     @model_validator(mode="after")

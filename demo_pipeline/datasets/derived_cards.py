@@ -29,6 +29,28 @@ def _loading(config: str = "") -> str:
     )
 
 
+GROUNDING = CardKind(
+    title="grounding",
+    about=(
+        "A screenshot, words that name one of its elements (`text`), the element's box "
+        "(`[x1, y1, x2, y2]` in pixels with both ends inside, as ScreenSpot-Pro has it) and its "
+        "centre (`point`). Only screenshots whose accessibility tree was compared with them and "
+        "agrees, and only elements without others inside that are visible as a whole, have a "
+        "name a person can read and are the only ones of their name and role on the screen. Text "
+        "fields are not asked for, nor names that are, have or are part of what the person typed. "
+        "The names come from the accessibility tree; that an element shows its name is not known."
+    ),
+    unit="samples",
+    files=(
+        ("train.parquet, val.parquet, test.parquet", "the rows (held_out.parquet if any)"),
+        ("screenspot/", "the same as task files in ScreenSpot-Pro's form, by split"),
+        ("grounding.schema.json", "the JSON Schema of a row"),
+        ("trajectories/<id>/", "the screenshots whose paths the rows hold"),
+    ),
+    loading=_loading(),
+    configs=(CardConfig("default", "{split}.parquet"),),
+    shows_leaks=False,
+)
 TRANSITIONS = CardKind(
     title="transitions",
     about=(
@@ -79,6 +101,14 @@ STEP_LABELS = CardKind(
     ),
     shows_leaks=False,
 )
+
+
+def describe_grounding(
+    out: Path, settings: DatasetSettings, provenance: Sequence[Path], left_out: Counts
+) -> DatasetStats:
+    """The same for grounding rows; what is counted as kind of action is the role."""
+    stats = table_stats(out, provenance, "role")[0]
+    return write_card(out, GROUNDING, stats, settings, left_out)
 
 
 def describe_transitions(

@@ -9,6 +9,28 @@ from demo_pipeline.pipeline import derived_export_builds as builds
 from demo_pipeline.pipeline import validated_formats as formats
 from demo_pipeline.pipeline.stage_types import Check, DatasetStage, TrainingExport
 
+GROUNDING_STAGE = DatasetStage(
+    name="grounding_dataset",
+    output="grounding",
+    description="A screenshot, words that name one element of it, its box and point: the elements "
+    "of trees that agree with their screenshot, as far as they can be seen and told apart.",
+    kinds=frozenset({"json", "parquet"}),
+    code_version="1",
+    section=lambda settings: settings.datasets,
+    build=builds.run_grounding,
+    checks=(
+        Check(
+            "grounding_schema",
+            "Every row fits the schema; boxes are in their picture, points in their box.",
+            builds.verify_grounding,
+        ),
+    ),
+    export=TrainingExport(name="grounding", files="*.parquet", records=table_record_counts),
+    validated_as=formats.GROUNDING_FORMAT,
+    views=(View("grounding", "a named element and its box", "grounding/*.parquet", OF_SPLIT),),
+    counts=("records",),
+)
+
 TRANSITIONS_STAGE = DatasetStage(
     name="transitions_dataset",
     output="transitions",
@@ -64,4 +86,8 @@ STEP_LABELS_STAGE = DatasetStage(
 )
 
 # In the order in which they are built.
-DERIVED_STAGES: tuple[DatasetStage, ...] = (TRANSITIONS_STAGE, STEP_LABELS_STAGE)
+DERIVED_STAGES: tuple[DatasetStage, ...] = (
+    GROUNDING_STAGE,
+    TRANSITIONS_STAGE,
+    STEP_LABELS_STAGE,
+)

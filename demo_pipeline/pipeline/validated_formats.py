@@ -11,6 +11,8 @@ from demo_pipeline.formats.cudag.validator import validate_cudag, validate_cudag
 from demo_pipeline.formats.desktopd.sft_folder import validate_sft_folder
 from demo_pipeline.formats.desktopd.sft_validator import validate_sft
 from demo_pipeline.formats.desktopd.validator import validate_dataset, validate_trajectory
+from demo_pipeline.formats.grounding.models import GROUNDING_SCHEMA_FILE
+from demo_pipeline.formats.grounding.validator import validate_grounding
 from demo_pipeline.formats.messages.models import SCHEMA_FILE
 from demo_pipeline.formats.messages.validator import validate_messages, validate_messages_file
 from demo_pipeline.formats.osworld.task import validate_task_file
@@ -50,6 +52,10 @@ def _validate_messages(path: Path, _settings: Settings) -> list[Problem]:
 
 def _validate_osworld(path: Path, _settings: Settings) -> list[Problem]:
     return validate_task_folder(path) if path.is_dir() else validate_task_file(path)
+
+
+def _validate_grounding(path: Path, _settings: Settings) -> list[Problem]:
+    return validate_grounding(path)
 
 
 def _validate_transitions(path: Path, _settings: Settings) -> list[Problem]:
@@ -93,6 +99,12 @@ MESSAGES_FORMAT = ValidatedFormat(
     validate=_validate_messages,
     decisive=True,
     line_key="messages",
+)
+GROUNDING_FORMAT = ValidatedFormat(
+    name="grounding",
+    files=(GROUNDING_SCHEMA_FILE,),
+    validate=_validate_grounding,
+    decisive=True,
 )
 TRANSITIONS_FORMAT = ValidatedFormat(
     name="transitions",

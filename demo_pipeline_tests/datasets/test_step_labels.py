@@ -79,7 +79,7 @@ def test_hidden_actions_are_words_before_the_next_step_and_at_the_end(tmp_path: 
     words = "typed text outside the recorded screen"
     assert steps["completions"] == [CLICKED, f"{words}\n{CLICKED}"]
     assert whole["completions"] == [
-        "\n".join([CLICKED, words, CLICKED, "clicked after the recording had ended"])
+        f"{CLICKED}\n{words}\n{CLICKED}\nclicked after the recording had ended"
     ]
 
 

@@ -23,15 +23,13 @@ from demo_pipeline.datasets.export_loop import (
 )
 from demo_pipeline.datasets.grounding_elements import (
     ELEMENT_EXCLUSIONS,
+    ElementLimits,
     GroundingElement,
     choose_elements,
 )
-from demo_pipeline.datasets.grounding_elements import (
-    View as ScreenView,
-)
 from demo_pipeline.datasets.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
 from demo_pipeline.datasets.provenance import ProvenanceRow
-from demo_pipeline.datasets.screen_nodes import Screen, read_screen_nodes
+from demo_pipeline.datasets.screen_nodes import ShownScreen, read_screen_nodes
 from demo_pipeline.datasets.screenspot import ScreenSpotFiles
 from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory
 from demo_pipeline.datasets.split_files import FileRecord, SplitFiles, replace_surrogates
@@ -118,7 +116,7 @@ class GroundingExporter:
             if screen is None:
                 yield Excluded(reason or "unreadable_tree")
                 continue
-            elements, left_out = choose_elements(screen, self._view(row, typed))
+            elements, left_out = choose_elements(screen, self._limits(row, typed))
             yield from map(Excluded, left_out.elements())
             for element in elements:
                 key = (element.text, element.node.box)
@@ -144,12 +142,13 @@ class GroundingExporter:
         age, lead = row["tree_age_ms"], row["lead_ms"]
         return "" if age is not None and lead is not None and age >= lead else "scan_after_frame"
 
-    def _view(self, row: ProvenanceRow, typed: TypedTexts) -> ScreenView:
+    def _limits(self, row: ProvenanceRow, typed: TypedTexts) -> ElementLimits:
         across, down = round(row["pad_x"]), round(row["pad_y"])
         area = (across, down, CANVAS_WIDTH - across, CANVAS_HEIGHT - down)
         settings = self.settings
-        limits = (settings.grounding_min_side, settings.grounding_per_screen)
-        return ScreenView(area, typed, *limits)
+        return ElementLimits(
+            area, typed, settings.grounding_min_side, settings.grounding_per_screen
+        )
 
     def write(self, split: Split, record: FileRecord) -> None:
         """Add a row to the tables and the task file."""
@@ -164,9 +163,9 @@ def _typed(trajectory: Trajectory) -> Iterator[str]:
             yield step.action.parameters.text
 
 
-def _screen(step: StepFiles, row: ProvenanceRow) -> Screen | None:
+def _screen(step: StepFiles, row: ProvenanceRow) -> ShownScreen | None:
     try:
-        return Screen(read_screen_nodes(step.ui_tree), row["platform"])
+        return ShownScreen(read_screen_nodes(step.ui_tree), row["platform"])
     except (JsonFileError, LookupError, TypeError, ValueError, AttributeError):
         return None
 

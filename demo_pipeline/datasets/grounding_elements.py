@@ -14,7 +14,7 @@ from demo_pipeline.datasets.element_names import (
     is_readable,
     name_key,
 )
-from demo_pipeline.datasets.screen_nodes import Box, Screen, ScreenNode
+from demo_pipeline.datasets.screen_nodes import Box, ScreenNode, ShownScreen
 
 # Why an element is not asked for; each has the first reason that holds.
 ELEMENT_EXCLUSIONS = (
@@ -42,29 +42,31 @@ class GroundingElement:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ElementLimits:
     """The part of the canvas that shows the recorded screen, and what limits a choice.
 
     Attributes:
         area: left, top, right and bottom in canvas pixels.
         typed: what was typed in the demonstration.
         min_side: pixels; narrower and lower elements are left out.
-        limit: elements of a screen.
+        most: elements of a screen.
     """
 
     area: Box
     typed: TypedTexts
     min_side: int
-    limit: int
+    most: int
 
 
-def choose_elements(screen: Screen, view: View) -> tuple[list[GroundingElement], Counter[str]]:
+def choose_elements(
+    screen: ShownScreen, limits: ElementLimits
+) -> tuple[list[GroundingElement], Counter[str]]:
     """The elements of a screen that are asked for, in document order, and the others by reason.
 
     Of more than the limit those with the smallest hash of name, role and place are taken, so that
     pictures of the same screen give the same ones.
     """
-    chooser, left_out = _Chooser(screen, view), Counter[str]()
+    chooser, left_out = _Chooser(screen, limits), Counter[str]()
     found: list[GroundingElement] = []
     for position, node in enumerate(screen.nodes):
         if not screen.shown[position] or not node.name.strip():
@@ -73,7 +75,7 @@ def choose_elements(screen: Screen, view: View) -> tuple[list[GroundingElement],
             left_out[reason] += 1
         else:
             found.append(GroundingElement(node, element_text(node.name, node.role)))
-    taken = {element.node.id for element in sorted(found, key=_stable_order)[: view.limit]}
+    taken = {element.node.id for element in sorted(found, key=_stable_order)[: limits.most]}
     left_out["too_many"] += len(found) - len(taken)
     return [element for element in found if element.node.id in taken], left_out
 
@@ -86,8 +88,8 @@ def _stable_order(element: GroundingElement) -> bytes:
 class _Chooser:
     """The rules for one screen."""
 
-    def __init__(self, screen: Screen, view: View) -> None:
-        self._screen, self._view = screen, view
+    def __init__(self, screen: ShownScreen, limits: ElementLimits) -> None:
+        self._screen, self._limits = screen, limits
         self._keys = [name_key(node.name) for node in screen.nodes]
         self._parts = {position for position in range(len(screen.nodes)) if self._is_part(position)}
         self._names = Counter(
@@ -96,7 +98,7 @@ class _Chooser:
             if screen.shown[position]
             and self._keys[position]
             and position not in self._parts
-            and _touch(node.box, view.area)
+            and _touch(node.box, limits.area)
         )
 
     def exclusion(self, position: int) -> str:
@@ -106,7 +108,7 @@ class _Chooser:
             return "other_role"
         if not is_readable(node.name):
             return "unreadable_name"
-        if self._view.typed.may_be(node.name):
+        if self._limits.typed.may_be(node.name):
             return "typed_name"
         return self._shape(position) or self._place(position)
 
@@ -129,12 +131,12 @@ class _Chooser:
 
     def _place(self, position: int) -> str:
         node = self._screen.nodes[position]
-        (left, top, right, bottom), area = node.box, self._view.area
+        (left, top, right, bottom), area = node.box, self._limits.area
         if left < area[0] or top < area[1] or right > area[2] or bottom > area[3]:
             return "outside"
         if self._screen.is_clipped(position):
             return "clipped"
-        if min(right - left, bottom - top) < self._view.min_side:
+        if min(right - left, bottom - top) < self._limits.min_side:
             return "small"
         if (right - left) * (bottom - top) > _LARGEST_SHARE * _size(area):
             return "large"

@@ -74,7 +74,7 @@ def _node(value: Mapping[str, Any], parent: int, end: int) -> ScreenNode:
     )
 
 
-class Screen:
+class ShownScreen:
     """What is where on a screen.
 
     Args:
@@ -197,7 +197,8 @@ class Screen:
 
     @cached_property
     def _windowless(self) -> NDArray[np.bool_]:
-        return ~self._is_window[self._layers]
+        windowless: NDArray[np.bool_] = ~self._is_window[self._layers]
+        return windowless
 
     def _is_behind(self, layer: int, other: int) -> bool:
         """Whether a layer is known to be behind another one."""

@@ -1,5 +1,7 @@
 """Random actions of every type, for tests that write and read an answer."""
 
+from typing import Any
+
 from hypothesis import strategies as st
 
 from demo_pipeline.formats.answers import AnsweredAction
@@ -18,7 +20,8 @@ _WHEEL = {
     "direction": st.sampled_from(["up", "down", "left", "right"]),
     "amount": st.integers(1, 99),
 }
-_FIELDS = {
+_Fields = dict[str, st.SearchStrategy[Any]]
+_FIELDS: dict[ActionType, tuple[_Fields, _Fields]] = {
     ActionType.CLICK: ({**_POINT, "button": _BUTTON}, {**_HELD, "clicks": st.just(3)}),
     ActionType.DOUBLE_CLICK: (_POINT, _HELD),
     ActionType.RIGHT_CLICK: (_POINT, _HELD),

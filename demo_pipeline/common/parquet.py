@@ -186,6 +186,12 @@ def open_rows(path: Path, batch: int) -> Iterator[tuple[int, Iterator[Mapping[st
         yield file.metadata.num_rows, (row for rows in batches for row in rows.to_pylist())
 
 
+def read_schema(path: Path) -> pa.Schema:
+    """The schema of a Parquet file, from its footer."""
+    with pq.ParquetFile(path) as file:
+        return file.schema_arrow
+
+
 def row_count(path: Path) -> int:
     """Number of rows of a Parquet file, from its footer."""
     with pq.ParquetFile(path) as file:

@@ -82,14 +82,16 @@ def card_text(
         f"# {name}: {kind.title}",
         kind.about,
         "## How it was made",
-        _origin(settings),
+        origin_text(settings),
         "## What is in it",
         _counts(kind, stats, left_out),
         *_hidden(left_out),
         *_tables(kind, stats),
         *_leaks(kind, stats, settings),
         "## Files",
-        _table(("file", "content"), [(f"`{file}`", content) for file, content in kind.files]),
+        markdown_table(
+            ("file", "content"), [(f"`{file}`", content) for file, content in kind.files]
+        ),
         "## Loading",
         kind.loading,
         "## License",
@@ -145,7 +147,8 @@ def _yaml(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _origin(settings: DatasetSettings) -> str:
+def origin_text(settings: DatasetSettings) -> str:
+    """How a dataset was made, as Markdown."""
     return (
         f"demo_pipeline {__version__} made this dataset from recordings of people at work: a log "
         "of their input, a video of the screen and scans of the accessibility tree. Input events "
@@ -168,7 +171,7 @@ def _counts(kind: CardKind, stats: DatasetStats, left_out: Mapping[str, Mapping[
             for reason, count in sorted(reasons.items())
         ),
     ]
-    return _table(("item", "count"), rows)
+    return markdown_table(("item", "count"), rows)
 
 
 def _hidden(left_out: Mapping[str, Mapping[str, int]]) -> Iterable[str]:
@@ -188,12 +191,12 @@ def _tables(kind: CardKind, stats: DatasetStats) -> Iterable[str]:
             for name, split in stats.splits.items()
         ]
         yield "### Splits"
-        yield _table(("split", kind.unit, "trajectories", "tasks"), rows)
+        yield markdown_table(("split", kind.unit, "trajectories", "tasks"), rows)
         yield "No task and no trajectory is in two splits; all exports use the same split plan."
     yield "### Actions"
-    yield _table(("action", kind.unit), _most_frequent(stats.actions))
+    yield markdown_table(("action", kind.unit), _most_frequent(stats.actions))
     yield "### Applications"
-    yield _table(("application", "trajectories"), _most_frequent(stats.applications))
+    yield markdown_table(("application", "trajectories"), _most_frequent(stats.applications))
     shown = [name for name in _CHARTS if name != "splits" or stats.splits]
     yield "\n".join(f"![{name}]({CHARTS_FOLDER}/{name}.png)" for name in shown)
 
@@ -236,7 +239,8 @@ def _license(settings: DatasetSettings) -> str:
     return f"`{settings.license}`"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table in Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(_cell(str(cell)) for cell in line) + " |" for line in lines)
 

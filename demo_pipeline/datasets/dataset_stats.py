@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow.parquet as pq
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES
+from demo_pipeline.common.parquet import read_schema
 from demo_pipeline.datasets.pointer_leaks import LeakRates
 from demo_pipeline.problems import Problem
 
@@ -34,6 +34,8 @@ _CUDAG = (
     "SELECT metadata.trajectory_id, metadata.step_index, parse_filename(filename, true) AS split,"
     " metadata.application, metadata.task_type AS kind FROM {files}"
 )
+
+_SPLIT_NAMES = ("train", "val", "test", "held_out")
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +136,9 @@ def table_stats(
         provenance: of the trajectories.
         kind: the column that is counted as kind of action.
     """
-    files = sorted(out.glob("*.parquet"))
-    columns = set(pq.read_schema(files[0]).names)
+    paths = (out / f"{name}.parquet" for name in _SPLIT_NAMES)
+    files = [path for path in paths if path.is_file()]
+    columns = set(read_schema(files[0]).names)
     step = "step_index" if "step_index" in columns else "-1 AS step_index"
     names = f"trajectory_id, {step}, application, {kind} AS kind"
     source = _table(files, ", filename = true")

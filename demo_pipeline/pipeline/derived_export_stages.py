@@ -3,8 +3,10 @@
 Belongs here: entries only, as in dataset_stages.py. `datasets.exports` names those that are built.
 """
 
+from demo_pipeline.datasets.hub_layout import HubTable
 from demo_pipeline.datasets.record_counts import outcome_record_counts, table_record_counts
 from demo_pipeline.datasets.views import OF_SPLIT, View
+from demo_pipeline.formats.step_labels.models import OUTCOME_FOLDER
 from demo_pipeline.pipeline import derived_export_builds as builds
 from demo_pipeline.pipeline import validated_formats as formats
 from demo_pipeline.pipeline.stage_types import Check, DatasetStage, TrainingExport
@@ -25,7 +27,20 @@ GROUNDING_STAGE = DatasetStage(
             builds.verify_grounding,
         ),
     ),
-    export=TrainingExport(name="grounding", files="*.parquet", records=table_record_counts),
+    export=TrainingExport(
+        name="grounding",
+        files="*.parquet",
+        records=table_record_counts,
+        hub_tables=(
+            HubTable(
+                "grounding",
+                "a named element of a screenshot with its box (`[x1, y1, x2, y2]` in pixels, both "
+                "ends inside) and centre",
+                pictures=("image",),
+                task_categories=("image-text-to-text", "zero-shot-object-detection"),
+            ),
+        ),
+    ),
     validated_as=formats.GROUNDING_FORMAT,
     views=(View("grounding", "a named element and its box", "grounding/*.parquet", OF_SPLIT),),
     counts=("records",),
@@ -47,7 +62,18 @@ TRANSITIONS_STAGE = DatasetStage(
             builds.verify_transitions,
         ),
     ),
-    export=TrainingExport(name="transitions", files="*.parquet", records=table_record_counts),
+    export=TrainingExport(
+        name="transitions",
+        files="*.parquet",
+        records=table_record_counts,
+        hub_tables=(
+            HubTable(
+                "transitions",
+                "the screenshot before an action, the action as JSON, and the screenshot after it",
+                pictures=("before", "after"),
+            ),
+        ),
+    ),
     validated_as=formats.TRANSITIONS_FORMAT,
     views=(View("transitions", "a transition with its split", "transitions/*.parquet", OF_SPLIT),),
     counts=("records",),
@@ -71,7 +97,27 @@ STEP_LABELS_STAGE = DatasetStage(
         ),
     ),
     export=TrainingExport(
-        name="step_labels", files="outcome/*.parquet", records=outcome_record_counts
+        name="step_labels",
+        files="outcome/*.parquet",
+        records=outcome_record_counts,
+        hub_tables=(
+            HubTable(
+                "step_labels",
+                "a demonstration that did its task, as TRL's stepwise supervision: all labels are "
+                "true, which says that the task could still be done after the step; without "
+                "pictures",
+                without=("images",),
+                task_categories=("text-classification",),
+            ),
+            HubTable(
+                "outcome_labels",
+                "a demonstration, also one that failed, with one label: whether its task was done; "
+                "without pictures",
+                folder=OUTCOME_FOLDER,
+                without=("images",),
+                task_categories=("text-classification",),
+            ),
+        ),
     ),
     validated_as=formats.STEP_LABELS_FORMAT,
     views=(

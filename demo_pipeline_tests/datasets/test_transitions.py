@@ -12,26 +12,9 @@ from demo_pipeline.datasets.selection import DatasetTrajectory
 from demo_pipeline.datasets.transitions import build_transitions
 from demo_pipeline.formats.transitions.validator import validate_transitions
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, snapshot
+from demo_pipeline_tests.datasets.seen_screens import timed
 
 WAIT: tuple[str, dict[str, Any]] = ("wait", {"seconds": 2.5})
-SECOND = 1000
-
-
-def timed(count: int, **changes: Any) -> dict[int, dict[str, Any]]:
-    """Provenance of steps that follow each other every second; `changes`: key_step=value."""
-    rows: dict[int, dict[str, Any]] = {
-        index: {
-            "press_ms": index * SECOND,
-            "end_ms": index * SECOND + 80,
-            "lead_ms": 120.0,
-            "pts": index + 1.5,
-        }
-        for index in range(count)
-    }
-    for name, value in changes.items():
-        key, _, index = name.rpartition("_")
-        rows[int(index)][key] = value
-    return rows
 
 
 def build(

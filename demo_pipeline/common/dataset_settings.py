@@ -14,6 +14,17 @@ _CALLS_ARE_TEXT = (
     "calls are the text of the turn; most chat templates and loaders drop structured ones, and"
     " leave nothing to learn"
 )
+ExportName = Literal[
+    "sft",
+    "messages",
+    "cudag",
+    "cua_lite",
+    "agentnet",
+    "atif",
+    "grounding",
+    "transitions",
+    "step_labels",
+]
 NAME_PART = r"^[A-Za-z0-9_][A-Za-z0-9._]*(-[A-Za-z0-9._]+)*$"  # no `--`, which joins the parts
 
 
@@ -33,9 +44,9 @@ class DatasetSettings(Section):
     }
     UNHASHED: ClassVar[frozenset[str]] = frozenset({"exports"})
 
-    exports: tuple[
-        Literal["sft", "messages", "cudag", "grounding", "transitions", "step_labels"], ...
-    ] = Field(("sft", "messages", "cudag"), description="the training exports that are built")
+    exports: tuple[ExportName, ...] = Field(
+        ("sft", "messages", "cudag"), description="the training exports that are built"
+    )
     name_prefix: str = Field(
         "demonstrations", pattern=NAME_PART, description="`<prefix>--<user>--<timestamp>` (CUDAG)"
     )

@@ -44,6 +44,7 @@ GROUNDING = CardKind(
     files=(
         ("train.parquet, val.parquet, test.parquet", "the rows (held_out.parquet if any)"),
         ("screenspot/", "the same as task files in ScreenSpot-Pro's form, by split"),
+        ("cua_lite/", "the same in CUA-Lite's form, as points and as boxes from 0 to 1000"),
         ("grounding.schema.json", "the JSON Schema of a row"),
         ("trajectories/<id>/", "the screenshots whose paths the rows hold"),
     ),

@@ -1,7 +1,8 @@
 """Exports grounding rows: a screenshot, words that name one of its elements, and where it is.
 
-Belongs here: which steps have a tree that says what their screenshot shows, the rows, and the task
-files in ScreenSpot-Pro's form. Which elements are asked for is decided in `grounding_elements`.
+Belongs here: which steps have a tree that says what their screenshot shows, and the rows.
+Which elements are asked for is decided in `grounding_elements`; other forms of the rows are in
+`screenspot` and `grounding_lite`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ from demo_pipeline.datasets.grounding_elements import (
     GroundingElement,
     choose_elements,
 )
+from demo_pipeline.datasets.grounding_lite import LiteGroundingFiles
 from demo_pipeline.datasets.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
 from demo_pipeline.datasets.provenance import ProvenanceRow
 from demo_pipeline.datasets.screen_nodes import ShownScreen, read_screen_nodes
@@ -71,7 +73,7 @@ _REPEATED = "repeated"  # the same element was asked for at an earlier step
 def build_grounding(
     trajectories: Sequence[DatasetTrajectory], out: Path, settings: DatasetSettings
 ) -> ExportSummary:
-    """Write `<split>.parquet`, `screenspot/<split>.json`, the schema of a row, and screenshots.
+    """Write `<split>.parquet`, `screenspot/`, `cua_lite/`, the schema of a row, and screenshots.
 
     Args:
         trajectories: committed and valid ones, in any order.
@@ -82,7 +84,8 @@ def build_grounding(
     with ExitStack() as stack:
         files = stack.enter_context(SplitFiles(out, GROUNDING_SCHEMA, json_lines=False))
         entries = stack.enter_context(ScreenSpotFiles(out))
-        summary = export_records(plan, GroundingExporter(files, entries, settings))
+        lite = stack.enter_context(LiteGroundingFiles(out, settings.name_prefix))
+        summary = export_records(plan, GroundingExporter(files, entries, lite, settings))
     dump_json(out / GROUNDING_SCHEMA_FILE, GroundingRow.model_json_schema())
     return summary
 
@@ -100,6 +103,7 @@ class GroundingExporter:
     instruction_in_prompt: ClassVar[bool] = False
     files: SplitFiles
     entries: ScreenSpotFiles
+    lite: LiteGroundingFiles
     settings: DatasetSettings
     _seen: set[tuple[str, tuple[int, ...]]] = field(default_factory=set)
 
@@ -151,9 +155,10 @@ class GroundingExporter:
         )
 
     def write(self, split: Split, record: FileRecord) -> None:
-        """Add a row to the tables and the task file."""
+        """Add a row in every form."""
         self.files.write(split, record.line, record.row)
         self.entries.write(split, record.row)
+        self.lite.write(split, record.row, record.screenshot)
         self.files.link_files(record.files)
 
 

@@ -1,14 +1,23 @@
-"""What a model answers when it is asked where an element is, in pixels of the screenshot.
+"""What a model answers when it is asked where an element is, and the click that it means.
 
-Belongs here: the texts of a point `[x, y]`, of a box `[x1, y1, x2, y2]` and of a refusal `null`,
-and the inverse: a click there.
+Belongs here: the texts of a point `[x, y]`, of a box `[x1, y1, x2, y2]` and of a refusal `null` in
+pixels of the screenshot, the arguments of CUA-Lite's calls `point` and `bbox`, and their inverses.
 """
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from demo_pipeline.common.json_files import JsonFileError, parse_json
-from demo_pipeline.formats.answers import Answer, AnsweredAction, AnswerFormatError
+from demo_pipeline.formats.answers import (
+    Answer,
+    AnsweredAction,
+    AnswerFormatError,
+    ForeignAction,
+)
+from demo_pipeline.formats.cua_lite.decoder import decode_cua_lite_answer
+from demo_pipeline.formats.cua_lite.models import BBOX, POINT
+from demo_pipeline.formats.cudag.models import to_ru
 from demo_pipeline.formats.desktopd.step_actions import ClickParameters
 from demo_pipeline.formats.desktopd.vocabulary import ActionType
 from demo_pipeline.formats.grounding.models import InclusiveBox
@@ -47,6 +56,36 @@ def decode_point_text(text: str, size: tuple[int, int]) -> Answer:
         raise AnswerFormatError("a box that ends before it begins")
     x, y = math.floor((left + right) / 2), math.floor((top + bottom) / 2)
     return Answer((AnsweredAction(ActionType.CLICK, ClickParameters(x=x, y=y)),))
+
+
+def lite_point(point: tuple[int, int], size: tuple[int, int]) -> list[int]:
+    """A point as the coordinate of CUA-Lite's `point`, 0 to 1000 on each axis."""
+    return list(to_ru(*point, size))
+
+
+def lite_box(box: InclusiveBox, size: tuple[int, int]) -> list[int]:
+    """A box as the coordinate of CUA-Lite's `bbox`, 0 to 1000 on each axis."""
+    return [*to_ru(box[0], box[1], size), *to_ru(box[2], box[3], size)]
+
+
+def decode_lite_grounding(text: str, size: tuple[int, int]) -> Answer:
+    """The left click that an answer in CUA-Lite's form means: a `point`, a `bbox` or a `computer`.
+
+    Raises:
+        AnswerFormatError: as `decode_cua_lite_answer`; also for more than one place.
+    """
+    answer = decode_cua_lite_answer(text, size)
+    places = [
+        action.point
+        for action in answer.actions
+        if isinstance(action, ForeignAction) and action.name in {POINT, BBOX}
+    ]
+    if not places:
+        return answer
+    if len(answer.actions) > 1 or places[0] is None:
+        raise AnswerFormatError("more than one place")
+    x, y = map(round, places[0])
+    return replace(answer, actions=(AnsweredAction(ActionType.CLICK, ClickParameters(x=x, y=y)),))
 
 
 def _is_finite(value: Any) -> bool:

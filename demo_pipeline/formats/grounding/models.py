@@ -12,6 +12,7 @@ from demo_pipeline.formats.base_model import Document
 
 GROUNDING_SCHEMA_FILE = "grounding.schema.json"
 SCREENSPOT_FOLDER = "screenspot"
+LITE_FOLDER = "cua_lite"  # the root of the rows in CUA-Lite's form
 
 Pixel = Annotated[int, Field(ge=0)]
 InclusiveBox = tuple[int, int, int, int]

@@ -1,6 +1,7 @@
 """Validating a grounding export: its rows, and what a model of a row cannot express.
 
-Also the task files in ScreenSpot-Pro's form, which must have an entry for every row.
+Also the task files in ScreenSpot-Pro's form, which must have an entry for every row, and the rows
+in CUA-Lite's form.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,9 +12,11 @@ from demo_pipeline.common.image_header import ImageInfo
 from demo_pipeline.common.json_files import JsonFileError, load_json
 from demo_pipeline.common.parquet import open_rows
 from demo_pipeline.formats.base_model import check, limited
+from demo_pipeline.formats.cua_lite.validator import validate_cua_lite
 from demo_pipeline.formats.desktopd.reader import json_problem
 from demo_pipeline.formats.desktopd.vocabulary import Role
 from demo_pipeline.formats.grounding.models import (
+    LITE_FOLDER,
     SCREENSPOT_FOLDER,
     GroundingRow,
     ScreenSpotEntry,
@@ -39,7 +42,7 @@ def validate_grounding(root: Path) -> list[Problem]:
     for split in (*REQUIRED_SPLITS, *OPTIONAL_SPLITS):
         if (root / f"{split}.parquet").is_file():
             problems += limited(list(_entry_problems(root, split)))
-    return problems
+    return [*problems, *validate_cua_lite(root / LITE_FOLDER)]
 
 
 def _faults(row: GroundingRow, sizes: Sequence[ImageInfo]) -> Iterator[Fault]:

@@ -14,7 +14,7 @@ from demo_pipeline.datasets.element_names import (
     is_readable,
     name_key,
 )
-from demo_pipeline.datasets.screen_nodes import Box, ScreenNode, ShownScreen
+from demo_pipeline.datasets.screen_nodes import EdgeBox, ScreenNode, ShownScreen
 
 # Why an element is not asked for; each has the first reason that holds.
 ELEMENT_EXCLUSIONS = (
@@ -52,7 +52,7 @@ class ElementLimits:
         most: elements of a screen.
     """
 
-    area: Box
+    area: EdgeBox
     typed: TypedTexts
     min_side: int
     most: int
@@ -146,9 +146,9 @@ class _Chooser:
         return "covered" if self._screen.is_covered(position) else ""
 
 
-def _size(box: Box) -> int:
+def _size(box: EdgeBox) -> int:
     return (box[2] - box[0]) * (box[3] - box[1])
 
 
-def _touch(box: Box, area: Box) -> bool:
+def _touch(box: EdgeBox, area: EdgeBox) -> bool:
     return box[0] < area[2] and area[0] < box[2] and box[1] < area[3] and area[1] < box[3]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from demo_pipeline.common.json_files import load_json
 
-Box = tuple[int, int, int, int]
+EdgeBox = tuple[int, int, int, int]
 """Left, top, right and bottom in canvas pixels; right and bottom are outside."""
 
 _WINDOWS = frozenset({"window", "dialog"})
@@ -39,7 +39,7 @@ class ScreenNode:
     role: str
     name: str
     states: frozenset[str]
-    box: Box
+    box: EdgeBox
     parent: int
     end: int
 
@@ -144,13 +144,13 @@ class ShownScreen:
         )
 
     @cached_property
-    def _popups(self) -> list[tuple[int, Box]]:
+    def _popups(self) -> list[tuple[int, EdgeBox]]:
         """The open menus: what each belongs to, and the area that it may cover.
 
         The items tell of a menu, where they are outside of what they belong to. The menu is as wide
         as that or wider.
         """
-        areas: dict[int, Box] = {}
+        areas: dict[int, EdgeBox] = {}
         for position, node in enumerate(self.nodes):
             owner = self._owner(position) if self.shown[position] else -1
             if owner >= 0 and self.is_clipped(position):
@@ -166,12 +166,12 @@ class ShownScreen:
         found = [other for other in around if self.nodes[other].role in owners]
         return found[-1] if found else -1
 
-    def _widened(self, box: Box, owner: int) -> Box:
+    def _widened(self, box: EdgeBox, owner: int) -> EdgeBox:
         left, _, right, _ = self.nodes[owner].box
         has_area = self.shown[owner] and self.nodes[owner].role != "menubar"
         return (min(box[0], left), box[1], max(box[2], right), box[3]) if has_area else box
 
-    def _is_under(self, position: int, owner: int, box: Box) -> bool:
+    def _is_under(self, position: int, owner: int, box: EdgeBox) -> bool:
         if owner <= position < self.nodes[owner].end:
             return False
         left, top, right, bottom = self.nodes[position].box
@@ -214,7 +214,7 @@ class ShownScreen:
         )
 
 
-def _union(first: Box, second: Box) -> Box:
+def _union(first: EdgeBox, second: EdgeBox) -> EdgeBox:
     return (
         min(first[0], second[0]),
         min(first[1], second[1]),

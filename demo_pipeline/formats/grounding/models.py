@@ -14,7 +14,7 @@ GROUNDING_SCHEMA_FILE = "grounding.schema.json"
 SCREENSPOT_FOLDER = "screenspot"
 LITE_FOLDER = "cua_lite"  # the root of the rows in CUA-Lite's form
 
-Pixel = Annotated[int, Field(ge=0)]
+_Pixels = Annotated[int, Field(ge=0)]
 InclusiveBox = tuple[int, int, int, int]
 
 
@@ -28,9 +28,11 @@ class GroundingRow(Document):
     platform: str = Field(description="windows, macos, linux")
     text: str = Field(min_length=1, description="names the element, as in `the Save button`")
     role: str = Field(description="OSWorld-Desktopd role")
-    box: list[Pixel] = Field(min_length=4, max_length=4, description="[x1, y1, x2, y2], inclusive")
-    point: list[Pixel] = Field(min_length=2, max_length=2, description="[x, y], the centre")
-    image_size: list[Pixel] = Field(min_length=2, max_length=2, description="[width, height]")
+    box: list[_Pixels] = Field(
+        min_length=4, max_length=4, description="[x1, y1, x2, y2], inclusive"
+    )
+    point: list[_Pixels] = Field(min_length=2, max_length=2, description="[x, y], the centre")
+    image_size: list[_Pixels] = Field(min_length=2, max_length=2, description="[width, height]")
     image: str = Field(description="screenshot: a path below the folder")
 
 
@@ -39,8 +41,8 @@ class ScreenSpotEntry(Document):
 
     id: str
     img_filename: str
-    img_size: list[Pixel]
-    bbox: list[Pixel]
+    img_size: list[_Pixels]
+    bbox: list[_Pixels]
     instruction: str
     platform: str
     application: str

@@ -37,7 +37,7 @@ from demo_pipeline.formats.pixels import Pixel
 
 LOSSES_FILE = "metadata.json"
 OUTSIDE, TOO_SHORT = "outside_stretch", "too_short"
-UNKNOWN_SYSTEM = "unknown_system"
+UNKNOWN_SYSTEM, NO_STEPS = "unknown_system", "no_steps"
 STRETCH_EXCLUSIONS = ("off_screen", "missing_frame", *LEAK_EXCLUSIONS, OUTSIDE, TOO_SHORT)
 STRETCH_COLUMNS = ("pts", "leak", "unavoidable", "off_screen", "platform")
 _MEANINGS = {
@@ -48,6 +48,7 @@ _MEANINGS = {
     OUTSIDE: "before or after the longest stretch that can be shown",
     TOO_SHORT: "no stretch of the trajectory has datasets.min_steps steps",
     "split_leak": "another split begins with the same screenshot and task (trajectories)",
+    NO_STEPS: "no step of the trajectory can be shown (trajectories)",
     UNKNOWN_SYSTEM: "the form has no name for the computer's system",
     UNKNOWN_KEY: "the form has no name for a key",
     HELD_KEYS: "the form cannot hold a key during another action",
@@ -118,7 +119,7 @@ def longest_stretch(
     for step in trajectory.steps:
         if candidate.hidden.before(step.index):
             runs.append([])
-        said = _said(step, rows[step.index], settings, encode)
+        said = said_step(step, rows[step.index], settings, encode)
         if isinstance(said, SaidStep):
             runs[-1].append(said)
         else:
@@ -137,7 +138,7 @@ def longest_stretch(
     )
 
 
-def _said(
+def said_step(
     step: StepFiles, row: ProvenanceRow, settings: DatasetSettings, encode: ActionEncoder
 ) -> SaidStep | str:
     """The step in the form, or why it cannot be shown."""

@@ -15,6 +15,7 @@ from demo_pipeline.pipeline import dataset_builds as builds
 from demo_pipeline.pipeline import validated_formats as formats
 from demo_pipeline.pipeline.derived_export_stages import DERIVED_STAGES
 from demo_pipeline.pipeline.stage_types import Check, DatasetStage, TrainingExport
+from demo_pipeline.pipeline.trajectory_export_stages import TRAJECTORY_STAGES
 
 EXPORT_LOOP_VERSION = "5"  # of the stages that export trajectories: they share the export loop
 
@@ -120,5 +121,6 @@ TRAINING_STAGES: tuple[DatasetStage, ...] = (
     SFT_STAGE,
     MESSAGES_STAGE,
     CUDAG_STAGE,
+    *TRAJECTORY_STAGES,
     *DERIVED_STAGES,
 )

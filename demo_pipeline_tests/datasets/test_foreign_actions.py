@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from demo_pipeline.datasets.atif import atif_call
 from demo_pipeline.datasets.foreign_actions import (
     AGENTNET_LOSSES,
     LITE_LOSSES,
@@ -20,6 +21,7 @@ from demo_pipeline.datasets.foreign_actions import (
 )
 from demo_pipeline.formats.agentnet.decoder import decode_code
 from demo_pipeline.formats.answers import Answer, AnsweredAction
+from demo_pipeline.formats.atif.decoder import decode_atif_answer
 from demo_pipeline.formats.cua_lite.decoder import decode_cua_lite_answer
 from demo_pipeline.formats.cua_lite.models import ComputerArguments
 from demo_pipeline.formats.desktopd.step_actions import PARAMETERS, StepAction, points
@@ -165,6 +167,15 @@ def test_agentnet_says_the_same_again(step: tuple[AnsweredAction, tuple[int, int
     read = only(decode_code(code, size))
     assert agentnet_code(read, size) == code
     assert_same(action, read, (0, 0))  # a ten-thousandth is less than half a pixel
+
+
+@given(steps())
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+def test_atif_says_the_same_again(step: tuple[AnsweredAction, tuple[int, int]]) -> None:
+    action, size = step
+    call = atif_call(action, size)
+    read = only(decode_atif_answer(json.dumps([call]), size))
+    assert (read, atif_call(read, size)) == (action, call)
 
 
 def action_of(kind: ActionType, **parameters: Any) -> AnsweredAction:

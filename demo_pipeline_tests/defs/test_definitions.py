@@ -19,6 +19,8 @@ DATASETS = [
     "sft_samples",
     "messages_dataset",
     "cudag_dataset",
+    *("cua_lite_dataset", "agentnet_dataset", "atif_trajectories"),
+    *("grounding_dataset", "transitions_dataset", "step_labels_dataset"),
     "trajectory_index",
     "osworld_quests",
 ]

@@ -3,6 +3,11 @@
 import datasets
 from reported import cudag, lines_of, places, row
 
+HUB = {
+    **{name: name for name in ("sft", "messages", "grounding", "transitions", "step_labels")},
+    "outcome_labels": "step_labels/outcome",
+}
+
 
 def count(folder: str, config: str) -> int:
     """Samples of a configuration, over its splits."""
@@ -10,6 +15,12 @@ def count(folder: str, config: str) -> int:
     for rows in loaded.values():
         rows[0]
     return sum(len(rows) for rows in loaded.values())
+
+
+def streamed(folder: str, config: str) -> int:
+    """The same, row by row; every picture is decoded."""
+    splits = datasets.load_dataset(folder, config, streaming=True)
+    return sum(1 for rows in splits.values() for _ in rows)
 
 
 def main() -> None:
@@ -24,6 +35,12 @@ def main() -> None:
     row("sft", samples, count(str(export / "sft"), "default"))
     row("messages (tables)", chats, count(str(export / "messages"), "default"))
     row("messages/prompt_completion", chats, count(str(export / "messages"), "prompt_completion"))
+    hub = str(export / "hub")
+    for config, folder in HUB.items():
+        before = count(
+            str(export / folder.partition("/")[0]), "outcome" if "/" in folder else "default"
+        )
+        row(f"hub layout ({config}), streamed", before, streamed(hub, config))
     row("cudag", records, count(str(root), "default"))
     row("cudag (test)", tests, count(str(root), "test"))
 

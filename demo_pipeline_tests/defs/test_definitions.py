@@ -19,10 +19,12 @@ DATASETS = [
     "sft_samples",
     "messages_dataset",
     "cudag_dataset",
-    *("cua_lite_dataset", "agentnet_dataset", "atif_trajectories"),
-    *("grounding_dataset", "transitions_dataset", "step_labels_dataset"),
     "trajectory_index",
     "osworld_quests",
+]
+ON_REQUEST = [  # in the job when `datasets.exports` names them
+    *("cua_lite_dataset", "agentnet_dataset", "atif_trajectories"),
+    *("grounding_dataset", "transitions_dataset", "step_labels_dataset"),
 ]
 STATISTICS = "dataset_statistics"
 GROUPS = {
@@ -37,7 +39,7 @@ GROUPS = {
     SHEETS: "trajectories",
     "osworld_tasks": "datasets",
     STATISTICS: "datasets",
-    **dict.fromkeys(DATASETS, "datasets"),
+    **dict.fromkeys([*DATASETS, *ON_REQUEST], "datasets"),
 }
 
 

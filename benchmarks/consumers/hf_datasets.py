@@ -1,6 +1,7 @@
 """Hugging Face datasets: every configuration of every card, and the JSON Lines where it can."""
 
 import datasets
+from pyarrow.parquet import read_metadata
 from reported import cudag, lines_of, places, row
 
 HUB = {
@@ -23,6 +24,12 @@ def streamed(folder: str, config: str) -> int:
     return sum(1 for rows in splits.values() for _ in rows)
 
 
+def streamed_files(folder: str, pattern: str) -> int:
+    """Rows of tables that are read as a stream."""
+    loaded = datasets.load_dataset(folder, data_files={"all": pattern}, streaming=True)
+    return sum(1 for _ in loaded["all"])
+
+
 def main() -> None:
     """Load all of them."""
     export, _ = places()
@@ -43,6 +50,8 @@ def main() -> None:
         row(f"hub layout ({config}), streamed", before, streamed(hub, config))
     row("cudag", records, count(str(root), "default"))
     row("cudag (test)", tests, count(str(root), "test"))
+    rows = sum(read_metadata(path).num_rows for path in (export / "cua_lite").rglob("*.parquet"))
+    row("cua_lite, streamed", rows, streamed_files(str(export / "cua_lite"), "**/*.parquet"))
 
 
 if __name__ == "__main__":

@@ -13,10 +13,13 @@ from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
 from demo_pipeline.pipeline.stage_types import DatasetStage
 from demo_pipeline.pipeline.validation import validate
 from demo_pipeline.problems import Problem, errors
+from demo_pipeline.settings import Settings
 from demo_pipeline_tests.defs.bench import Bench, bench, failures, materialized, values, verdicts
 from demo_pipeline_tests.uploads import upload
 
-EXPORTERS = [stage for stage in DATASET_STAGES if stage.reads_trajectories]
+EXPORTERS = [
+    stage for stage in DATASET_STAGES if stage.reads_trajectories and stage.is_built(Settings())
+]
 PROBLEM = Problem("seen", "index.json", "does not fit", line=7, remedy="look at it")
 
 

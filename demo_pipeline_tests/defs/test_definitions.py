@@ -88,7 +88,11 @@ def test_lineage_runs_from_the_recording_to_the_datasets(specs: dict[str, dg.Ass
     for place, name in enumerate(CHAIN):
         assert parents[name] - {"osworld_tasks"} <= set(CHAIN[:place])
         assert parents[name] or name == "raw_recordings"
-    assert {name for name, of in parents.items() if "trajectories" in of} == {*DATASETS, SHEETS}
+    assert {name for name, of in parents.items() if "trajectories" in of} == {
+        *DATASETS,
+        *ON_REQUEST,
+        SHEETS,
+    }
     assert [name for name, of in parents.items() if SHEETS in of] == []
     assert {name for name, of in parents.items() if "osworld_tasks" in of} == {"trajectories"}
     assert parents["osworld_tasks"] == set()

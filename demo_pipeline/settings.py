@@ -21,6 +21,7 @@ from pydantic_settings import (
 )
 
 from demo_pipeline.common.dataset_settings import DatasetSettings
+from demo_pipeline.common.hub_settings import HubSettings
 from demo_pipeline.common.settings_section import PREFIX, Section, refused_names
 
 CONFIG_VARIABLE = f"{PREFIX}CONFIG"  # the only variable with the prefix that is not a setting
@@ -189,6 +190,7 @@ class Settings(BaseSettings):
     observation: ObservationSettings = ObservationSettings()
     trajectories: TrajectorySettings = TrajectorySettings()
     datasets: DatasetSettings = DatasetSettings()
+    hub: HubSettings = HubSettings()
     discovery: DiscoverySettings = DiscoverySettings()
     execution: ExecutionSettings = ExecutionSettings()
 

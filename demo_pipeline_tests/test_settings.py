@@ -71,6 +71,7 @@ ADDED: dict[type[Section], set[str]] = {
         *("include_avoidable_leaks", "include_unavoidable_leaks", "max_hidden_share", "min_steps"),
         *("exports", "sft_trees"),
         *("action_line", "embed_images"),
+        *("grounding_per_screen", "grounding_min_side"),
     },
 }
 RECORDED_DATASETS = "5fdc6a75edac11b5155723ee111e9c8d2c26367f15e80b46b64a36668c4b91fb"

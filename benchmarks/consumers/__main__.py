@@ -20,7 +20,10 @@ from reported import rows_in
 HERE = Path(__file__).resolve().parent
 # The wheels of torchvision and torchaudio fit this PyTorch; no processor-only ones are on PyPI.
 TORCH = ("torch==2.11.0", "torchvision==0.26.0", "torchaudio==2.11.0", "pillow")
-EXPORTS = ("sft", "messages", "cudag", "cua_lite", "agentnet", "atif")
+EXPORTS = (
+    *("sft", "messages", "cudag", "cua_lite", "agentnet", "atif"),
+    *("grounding", "transitions", "step_labels"),
+)
 VARIANTS = {"embedded": "EMBED_IMAGES", "action_line": "ACTION_LINE"}
 
 
@@ -124,6 +127,11 @@ def make_exports(scratch: Path) -> Path:
         shutil.copyfile(HERE.parents[1] / "dagster.yaml", f"{work}/dagster.yaml")
         run([*program, "run"], **own)
         run([*program, "export", str(export)], **own)
+        named = {
+            "DEMO_PIPELINE_DATASETS__LICENSE": "other",
+            "DEMO_PIPELINE_HUB__LANGUAGE": '["en"]',
+        }
+        run([*program, "export", "--hub-layout", str(export / "hub")], **own, **named)
         for name, setting in VARIANTS.items():
             chosen = own | {f"DEMO_PIPELINE_DATASETS__{setting}": "true"}
             run([*program, "run"], **chosen)

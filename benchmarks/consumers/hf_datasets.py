@@ -4,6 +4,11 @@ import datasets
 from pyarrow.parquet import read_metadata
 from reported import cudag, lines_of, places, row
 
+HUB = {
+    **{name: name for name in ("sft", "messages", "grounding", "transitions", "step_labels")},
+    "outcome_labels": "step_labels/outcome",
+}
+
 
 def count(folder: str, config: str) -> int:
     """Samples of a configuration, over its splits."""
@@ -13,7 +18,13 @@ def count(folder: str, config: str) -> int:
     return sum(len(rows) for rows in loaded.values())
 
 
-def streamed(folder: str, pattern: str) -> int:
+def streamed(folder: str, config: str) -> int:
+    """The same, row by row; every picture is decoded."""
+    splits = datasets.load_dataset(folder, config, streaming=True)
+    return sum(1 for rows in splits.values() for _ in rows)
+
+
+def streamed_files(folder: str, pattern: str) -> int:
     """Rows of tables that are read as a stream."""
     loaded = datasets.load_dataset(folder, data_files={"all": pattern}, streaming=True)
     return sum(1 for _ in loaded["all"])
@@ -31,10 +42,16 @@ def main() -> None:
     row("sft", samples, count(str(export / "sft"), "default"))
     row("messages (tables)", chats, count(str(export / "messages"), "default"))
     row("messages/prompt_completion", chats, count(str(export / "messages"), "prompt_completion"))
+    hub = str(export / "hub")
+    for config, folder in HUB.items():
+        before = count(
+            str(export / folder.partition("/")[0]), "outcome" if "/" in folder else "default"
+        )
+        row(f"hub layout ({config}), streamed", before, streamed(hub, config))
     row("cudag", records, count(str(root), "default"))
     row("cudag (test)", tests, count(str(root), "test"))
     rows = sum(read_metadata(path).num_rows for path in (export / "cua_lite").rglob("*.parquet"))
-    row("cua_lite, streamed", rows, streamed(str(export / "cua_lite"), "**/*.parquet"))
+    row("cua_lite, streamed", rows, streamed_files(str(export / "cua_lite"), "**/*.parquet"))
 
 
 if __name__ == "__main__":

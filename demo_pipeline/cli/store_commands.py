@@ -6,16 +6,26 @@ Belongs here: their arguments, output and exit codes.
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from demo_pipeline.cli.console import byte_text, print_line
 from demo_pipeline.cli.environment import INVALID, OK, usable_settings
 
+if TYPE_CHECKING:
+    from demo_pipeline.pipeline.context import Workspace
+
 
 def export(
     dest: Annotated[Path, typer.Argument(help="A directory that is empty or does not exist.")],
+    *,
+    hub_layout: Annotated[
+        bool,
+        typer.Option(
+            help="One dataset for the Hugging Face Hub instead: pictures in Parquet shards, a card."
+        ),
+    ] = False,
 ) -> None:
     """Copy the datasets to a directory, as plain files, completely or not at all.
 
@@ -27,6 +37,9 @@ def export(
     from demo_pipeline.pipeline.export import export_datasets
 
     settings = usable_settings()
+    if hub_layout:
+        _export_hub_layout(Workspace.open(settings), dest)
+        return
     disabled = [stage.output for stage in training_exports() if not stage.is_built(settings)]
     copied = export_datasets(Workspace.open(settings).store, dest, disabled)
     written: Counter[str] = Counter()
@@ -35,6 +48,16 @@ def export(
         written[name.partition("/")[0]] += size
     sizes = ", ".join(f"{name} {byte_text(size)}" for name, size in written.items())
     print_line(f"written: {sizes}")
+
+
+def _export_hub_layout(workspace: "Workspace", dest: Path) -> None:
+    from demo_pipeline.pipeline.hub_export import export_hub_layout
+
+    for config in export_hub_layout(workspace, dest):
+        rows = ", ".join(f"{split} {count}" for split, count in config.rows.items())
+        size = byte_text(sum(config.sizes.values()))
+        print_line(f"{config.table.config}: {rows or 'no row, not listed'} ({size})")
+    print_line(f"to share it: hf upload NAME {dest} --repo-type dataset")
 
 
 def revalidate() -> None:

@@ -14,6 +14,17 @@ _CALLS_ARE_TEXT = (
     "calls are the text of the turn; most chat templates and loaders drop structured ones, and"
     " leave nothing to learn"
 )
+ExportName = Literal[
+    "sft",
+    "messages",
+    "cudag",
+    "cua_lite",
+    "agentnet",
+    "atif",
+    "grounding",
+    "transitions",
+    "step_labels",
+]
 NAME_PART = r"^[A-Za-z0-9_][A-Za-z0-9._]*(-[A-Za-z0-9._]+)*$"  # no `--`, which joins the parts
 
 
@@ -33,8 +44,8 @@ class DatasetSettings(Section):
     }
     UNHASHED: ClassVar[frozenset[str]] = frozenset({"exports"})
 
-    exports: tuple[Literal["sft", "messages", "cudag", "cua_lite", "agentnet", "atif"], ...] = (
-        Field(("sft", "messages", "cudag"), description="the training exports that are built")
+    exports: tuple[ExportName, ...] = Field(
+        ("sft", "messages", "cudag"), description="the training exports that are built"
     )
     name_prefix: str = Field(
         "demonstrations", pattern=NAME_PART, description="`<prefix>--<user>--<timestamp>` (CUDAG)"
@@ -84,6 +95,10 @@ class DatasetSettings(Section):
     default_tolerance: int = Field(10, ge=0, description="RU, of a point without a target")
     scroll_tolerance: int = Field(50, ge=0, description="RU, of a scroll")
     drag_tolerance: int = Field(5, ge=0, description="RU, of both ends of a drag")
+    grounding_per_screen: int = Field(10, ge=1, description="grounding: elements of a screenshot")
+    grounding_min_side: int = Field(
+        8, ge=1, description="grounding: pixels; narrower and lower elements are left out"
+    )
     keep_previous: bool = Field(False, description="older CUDAG directories stay published")
 
     @model_validator(mode="after")

@@ -177,7 +177,7 @@ CUDAG = CardKind(
 def describe_index(out: Path, settings: DatasetSettings) -> DatasetStats:
     """Write the card and the charts of a trajectory dataset; returns what is in it."""
     left_out = {"actions": hidden_action_counts(out / HIDDEN_ACTIONS_FILE)}
-    return _describe(out, INDEX, index_stats(out), settings, left_out)
+    return write_card(out, INDEX, index_stats(out), settings, left_out)
 
 
 def describe_sft(
@@ -191,21 +191,23 @@ def describe_sft(
         provenance: provenance.parquet of the trajectories that it was made from.
         left_out: see `ExportSummary.left_out`.
     """
-    return _describe(out, SFT, sft_stats(out, provenance)[0], settings, left_out)
+    return write_card(out, SFT, sft_stats(out, provenance)[0], settings, left_out)
 
 
 def describe_messages(
     out: Path, settings: DatasetSettings, provenance: Provenance, left_out: Counts
 ) -> DatasetStats:
     """The same for messages; arguments as for `describe_sft`."""
-    return _describe(out, MESSAGES, messages_stats(out, provenance)[0], settings, left_out)
+    return write_card(out, MESSAGES, messages_stats(out, provenance)[0], settings, left_out)
 
 
 def describe_cudag(
     out: Path, settings: DatasetSettings, provenance: Provenance, left_out: Counts
 ) -> DatasetStats:
     """The same for a CUDAG dataset; arguments as for `describe_sft`."""
-    return _describe(out, cudag_card(settings), cudag_stats(out, provenance)[0], settings, left_out)
+    return write_card(
+        out, cudag_card(settings), cudag_stats(out, provenance)[0], settings, left_out
+    )
 
 
 def cudag_card(settings: DatasetSettings) -> CardKind:
@@ -213,9 +215,10 @@ def cudag_card(settings: DatasetSettings) -> CardKind:
     return replace(CUDAG, about=f"{CUDAG.about} In scroll actions {scroll_rule(settings)}.")
 
 
-def _describe(
+def write_card(
     out: Path, kind: CardKind, stats: DatasetStats, settings: DatasetSettings, left_out: Counts
 ) -> DatasetStats:
+    """Write a card and its charts; returns what is in the dataset."""
     write_charts(out, stats)
     (out / CARD).write_text(card_text(kind, stats, settings, left_out, out), encoding="utf-8")
     return stats

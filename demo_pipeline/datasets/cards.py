@@ -48,6 +48,7 @@ class CardKind:
         files: (name, content) of the files.
         loading: how to load the dataset, as Markdown.
         configs: what `load_dataset` can load.
+        shows_leaks: whether the card has the leak rate.
     """
 
     title: str
@@ -56,6 +57,7 @@ class CardKind:
     files: Sequence[tuple[str, str]]
     loading: str
     configs: Sequence[CardConfig]
+    shows_leaks: bool = True
 
 
 def card_text(
@@ -80,15 +82,16 @@ def card_text(
         f"# {name}: {kind.title}",
         kind.about,
         "## How it was made",
-        _origin(settings),
+        origin_text(settings),
         "## What is in it",
         _counts(kind, stats, left_out),
         *_hidden(left_out),
         *_tables(kind, stats),
-        "## Screenshots that may show the answer",
-        _leaks(kind, stats, settings),
+        *_leaks(kind, stats, settings),
         "## Files",
-        _table(("file", "content"), [(f"`{file}`", content) for file, content in kind.files]),
+        markdown_table(
+            ("file", "content"), [(f"`{file}`", content) for file, content in kind.files]
+        ),
         "## Loading",
         kind.loading,
         "## License",
@@ -122,7 +125,8 @@ def _config(config: CardConfig, stats: DatasetStats, root: Path) -> list[str]:
     names = [name for name in stats.splits if name in config.splits]
     names = names if config.splits else ["train"]
     paths = {name: config.path.format(split=name) for name in names}
-    if not paths or (not config.splits and not row_count(root / config.path)):
+    paths = {name: path for name, path in paths.items() if _has_rows(root / path)}
+    if not paths:
         return []
     digest = hashlib.sha256()
     for path in paths.values():
@@ -134,12 +138,17 @@ def _config(config: CardConfig, stats: DatasetStats, root: Path) -> list[str]:
     return [f"- config_name: {config.name}", described, "  data_files:", *files]
 
 
+def _has_rows(path: Path) -> bool:
+    return path.suffix != ".parquet" or row_count(path) > 0
+
+
 def _yaml(text: str) -> str:
     """A JSON string is a YAML string."""
     return json.dumps(text, ensure_ascii=False)
 
 
-def _origin(settings: DatasetSettings) -> str:
+def origin_text(settings: DatasetSettings) -> str:
+    """How a dataset was made, as Markdown."""
     return (
         f"demo_pipeline {__version__} made this dataset from recordings of people at work: a log "
         "of their input, a video of the screen and scans of the accessibility tree. Input events "
@@ -162,7 +171,7 @@ def _counts(kind: CardKind, stats: DatasetStats, left_out: Mapping[str, Mapping[
             for reason, count in sorted(reasons.items())
         ),
     ]
-    return _table(("item", "count"), rows)
+    return markdown_table(("item", "count"), rows)
 
 
 def _hidden(left_out: Mapping[str, Mapping[str, int]]) -> Iterable[str]:
@@ -182,12 +191,12 @@ def _tables(kind: CardKind, stats: DatasetStats) -> Iterable[str]:
             for name, split in stats.splits.items()
         ]
         yield "### Splits"
-        yield _table(("split", kind.unit, "trajectories", "tasks"), rows)
+        yield markdown_table(("split", kind.unit, "trajectories", "tasks"), rows)
         yield "No task and no trajectory is in two splits; all exports use the same split plan."
     yield "### Actions"
-    yield _table(("action", kind.unit), _most_frequent(stats.actions))
+    yield markdown_table(("action", kind.unit), _most_frequent(stats.actions))
     yield "### Applications"
-    yield _table(("application", "trajectories"), _most_frequent(stats.applications))
+    yield markdown_table(("application", "trajectories"), _most_frequent(stats.applications))
     shown = [name for name in _CHARTS if name != "splits" or stats.splits]
     yield "\n".join(f"![{name}]({CHARTS_FOLDER}/{name}.png)" for name in shown)
 
@@ -199,12 +208,15 @@ def _most_frequent(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     return [*rows[:_MOST_ROWS], *more]
 
 
-def _leaks(kind: CardKind, stats: DatasetStats, settings: DatasetSettings) -> str:
+def _leaks(kind: CardKind, stats: DatasetStats, settings: DatasetSettings) -> Iterable[str]:
+    if not kind.shows_leaks:
+        return
     avoidable = _leak_use("include_avoidable_leaks", included=settings.include_avoidable_leaks)
     others = _leak_use("include_unavoidable_leaks", included=settings.include_unavoidable_leaks)
     leaks = stats.leaks
     unavoidable = leaks.share(leaks.unavoidable_leaks)
-    return (
+    yield "## Screenshots that may show the answer"
+    yield (
         f"Leak rate: {leaks.share(leaks.leaks):.2%} (in {leaks.leaks} of {leaks.pointer_actions} "
         f"{kind.unit} of pointing actions the screenshot already shows the pointer at its "
         f"target). Unavoidable leak rate: {unavoidable:.2%} (in {leaks.unavoidable_leaks} the "
@@ -227,7 +239,8 @@ def _license(settings: DatasetSettings) -> str:
     return f"`{settings.license}`"
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table in Markdown."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(_cell(str(cell)) for cell in line) + " |" for line in lines)
 

@@ -14,6 +14,7 @@ import duckdb
 import pyarrow as pa
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES
+from demo_pipeline.common.parquet import read_schema
 from demo_pipeline.datasets.pointer_leaks import LeakRates
 from demo_pipeline.problems import Problem
 
@@ -34,6 +35,8 @@ _CUDAG = (
     "SELECT metadata.trajectory_id, metadata.step_index, parse_filename(filename, true) AS split,"
     " metadata.application, metadata.task_type AS kind FROM {files}"
 )
+
+_SPLIT_NAMES = ("train", "val", "test", "held_out")
 
 
 Provenance: TypeAlias = Sequence[Path] | pa.Table
@@ -126,6 +129,28 @@ def cudag_stats(out: Path, provenance: Provenance) -> tuple[DatasetStats, list[P
     columns = f"{{metadata: '{_CUDAG_METADATA}'}}"
     reading = f"read_json({files}, columns = {columns}, format = 'auto', filename = true)"
     return _measure(_CUDAG.format(files=reading), provenance)
+
+
+def table_stats(
+    out: Path, provenance: Sequence[Path], kind: str
+) -> tuple[DatasetStats, list[Problem]]:
+    """The same for an export that is a Parquet file per split.
+
+    Args:
+        out: the folder of the tables, with `trajectory_id`, `application` and maybe `step_index`.
+        provenance: of the trajectories.
+        kind: the column that is counted as kind of action.
+    """
+    paths = (out / f"{name}.parquet" for name in _SPLIT_NAMES)
+    files = [path for path in paths if path.is_file()]
+    columns = set(read_schema(files[0]).names)
+    step = "step_index" if "step_index" in columns else "-1 AS step_index"
+    names = f"trajectory_id, {step}, application, {kind} AS kind"
+    source = _table(files, ", filename = true")
+    return _measure(
+        f"SELECT {names}, parse_filename(filename, true) AS split FROM {source}",  # noqa: S608 - ours
+        provenance,
+    )
 
 
 def index_stats(out: Path) -> DatasetStats:

@@ -4,7 +4,6 @@ Belongs here: what a line and the rows hold. The format is described in `formats
 rows differ from the line, in docs/trainers.md.
 """
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 
 from demo_pipeline.common.dataset_settings import DatasetSettings
+from demo_pipeline.common.hub_features import PICTURE, with_hub_features
 from demo_pipeline.common.json_files import dump_json
 from demo_pipeline.datasets.cudag_records import (
     DRAFT_EXCLUSIONS,
@@ -38,7 +38,6 @@ from demo_pipeline.formats.messages.models import SCHEMA_FILE, committed_schema
 PROMPT_COMPLETION = "prompt_completion"  # the folder of TRL's rows
 _PICTURES_IN_MEMORY = 16  # rows; a PNG of the canvas is about 0.7 MB
 _TURNS = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
-_PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
 _IDENTITY = (
     ("id", pa.string()),
     ("trajectory_id", pa.string()),
@@ -59,25 +58,9 @@ def prompt_completion_schema(settings: DatasetSettings) -> pa.Schema:
 
 
 def _table_schema(chat: Sequence[tuple[str, pa.DataType]], settings: DatasetSettings) -> pa.Schema:
-    picture = _PICTURE if settings.embed_images else pa.string()
+    picture = PICTURE if settings.embed_images else pa.string()
     schema = pa.schema([*_IDENTITY, *chat, ("images", pa.list_(picture))])
-    if not settings.embed_images:
-        return schema
-    # `datasets` decodes pictures only if this names them as pictures.
-    features = {field.name: _feature(field.type) for field in schema}
-    note = json.dumps({"info": {"features": features}})
-    return schema.with_metadata({"huggingface": note})
-
-
-def _feature(kind: pa.DataType) -> dict[str, Any]:
-    """A type of Arrow as `datasets` writes it into a schema."""
-    if kind == _PICTURE:
-        return {"_type": "Image"}
-    if pa.types.is_list(kind):
-        return {"feature": _feature(kind.value_type), "_type": "List"}
-    if pa.types.is_struct(kind):
-        return {field.name: _feature(field.type) for field in kind}
-    return {"dtype": str(kind), "_type": "Value"}
+    return with_hub_features(schema) if settings.embed_images else schema
 
 
 def build_messages(

@@ -240,7 +240,12 @@ def grounding_prompt(action: StepAction) -> str:
     name = " ".join(target.name.split()) if target else ""
     if target is None or not verb or not name:
         return ""
-    return f"{verb} the {name} {_ROLE_WORDS.get(target.role, target.role.value)}"
+    return f"{verb} the {name} {role_word(target.role)}"
+
+
+def role_word(role: Role) -> str:
+    """A role in words, as in `menu item`."""
+    return _ROLE_WORDS.get(role, role.value)
 
 
 def _verb(action: StepAction) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from demo_pipeline.datasets.dataset_stats import engine, quoted
 from demo_pipeline.datasets.splits import Split
+from demo_pipeline.formats.step_labels.models import OUTCOME_FOLDER
 
 _MESSAGES_COLUMNS = "{trajectory_id: 'VARCHAR'}"
 _CUDAG_FILES = ("train.jsonl", "val.jsonl", "held_out.jsonl", "test/test.json")
@@ -25,6 +26,17 @@ def messages_record_counts(folder: Path) -> Mapping[str, int]:
     files = quoted([path for path in paths if path.is_file()])
     reading = f"read_json({files}, columns = {_MESSAGES_COLUMNS}, format = 'newline_delimited')"
     return _counts(f"trajectory_id AS id FROM {reading}")
+
+
+def table_record_counts(folder: Path) -> Mapping[str, int]:
+    """Of an export that is a Parquet file per split."""
+    files = quoted(sorted(folder.glob("*.parquet")))
+    return _counts(f"trajectory_id AS id FROM read_parquet({files})")
+
+
+def outcome_record_counts(folder: Path) -> Mapping[str, int]:
+    """Of a step labels export: one record per demonstration."""
+    return table_record_counts(folder / OUTCOME_FOLDER)
 
 
 def cudag_record_counts(folder: Path) -> Mapping[str, int]:

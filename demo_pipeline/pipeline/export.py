@@ -6,7 +6,8 @@ Belongs here: `demo-pipeline export`. The registries of stages say which outputs
 import os
 import secrets
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from demo_pipeline.common.hardlinks import FileId, file_id, link_or_copy
@@ -47,17 +48,29 @@ def export_datasets(store: Store, dest: Path, disabled: Collection[str] = ()) ->
     names = [name for prefix in wanted for name in store.outputs(prefix)]
     if not names:
         raise MissingOutput(INDEX_STAGE.output)
-    dest = dest.resolve()
-    _require_empty(dest)
-    disk = Disk()
-    draft = dest.with_name(f".{dest.name}.{secrets.token_hex(8)}")
     copier = _Copier()
     sizes: dict[str, int] = {}
-    try:
+    with folder_draft(dest) as draft:
         for name in names:
             before = copier.written
             _copy(store, name, draft / name, copier)
             sizes[name] = copier.written - before
+    return sizes
+
+
+@contextmanager
+def folder_draft(dest: Path) -> Iterator[Path]:
+    """A folder to write into, which becomes `dest` when the body ends without an error.
+
+    Raises:
+        StorageError: `dest` is not empty, or a file could not be written.
+    """
+    dest = dest.resolve()
+    _require_empty(dest)
+    disk = Disk()
+    draft = dest.with_name(f".{dest.name}.{secrets.token_hex(8)}")
+    try:
+        yield draft
         disk.sync_tree(draft)
         disk.replace(draft, dest)
     except (OSError, shutil.Error) as error:
@@ -65,7 +78,6 @@ def export_datasets(store: Store, dest: Path, disabled: Collection[str] = ()) ->
         raise StorageError(f"{dest}: nothing was exported: {reason}") from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-    return sizes
 
 
 class _Copier:
@@ -102,11 +114,20 @@ class _Copier:
         return self._files[identity]
 
 
-def _copy(store: Store, name: str, target: Path, copier: _Copier) -> None:
+def require_undamaged(store: Store, name: str) -> None:
+    """Compare an output with its manifest.
+
+    Raises:
+        StorageError: a file was changed.
+    """
     damages = store.verify(name)
     if damages:
         first = damage_problem(damages[0])
         raise StorageError(f"nothing was exported: {first} ({len(damages)} problems in all)")
+
+
+def _copy(store: Store, name: str, target: Path, copier: _Copier) -> None:
+    require_undamaged(store, name)
     with store.open(name) as (content, _):
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copytree(content, target, copy_function=copier)

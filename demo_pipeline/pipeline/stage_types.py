@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 import pyarrow as pa
 
 from demo_pipeline.common.settings_section import Section
+from demo_pipeline.datasets.hub_layout import HubTable
 from demo_pipeline.datasets.views import View
 from demo_pipeline.pipeline.context import DatasetContext, StageContext, Summary, Workspace
 from demo_pipeline.problems import Problem
@@ -126,11 +127,13 @@ class TrainingExport:
         name: in `datasets.exports`.
         files: glob pattern of the files that `records` reads, below the output.
         records: trajectory → number of its records, from the output's folder.
+        hub_tables: its tables in the layout for the Hugging Face Hub; empty: it has none.
     """
 
     name: str
     files: str
     records: Callable[[Path], Mapping[str, int]]
+    hub_tables: tuple[HubTable, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

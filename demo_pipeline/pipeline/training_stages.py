@@ -3,6 +3,7 @@
 Belongs here: entries only, as in dataset_stages.py.
 """
 
+from demo_pipeline.datasets.hub_layout import HubTable
 from demo_pipeline.datasets.record_counts import (
     cudag_record_counts,
     messages_record_counts,
@@ -12,6 +13,7 @@ from demo_pipeline.datasets.views import OF_SPLIT, View
 from demo_pipeline.pipeline import cudag_directories
 from demo_pipeline.pipeline import dataset_builds as builds
 from demo_pipeline.pipeline import validated_formats as formats
+from demo_pipeline.pipeline.derived_export_stages import DERIVED_STAGES
 from demo_pipeline.pipeline.stage_types import Check, DatasetStage, TrainingExport
 from demo_pipeline.pipeline.trajectory_export_stages import TRAJECTORY_STAGES
 
@@ -34,7 +36,20 @@ SFT_STAGE = DatasetStage(
             builds.verify_sft,
         ),
     ),
-    export=TrainingExport(name="sft", files="samples.parquet", records=sft_record_counts),
+    export=TrainingExport(
+        name="sft",
+        files="samples.parquet",
+        records=sft_record_counts,
+        hub_tables=(
+            HubTable(
+                "sft",
+                "a step: instruction, screenshot, tree and earlier actions, with the action that "
+                "the person took (OSWorld-Desktopd's SFT samples; nested values are JSON text)",
+                pictures=("screenshot",),
+                trees=("ui_tree",),
+            ),
+        ),
+    ),
     validated_as=formats.SFT_FORMAT,
     views=(View("sft", "an SFT sample with its split", "sft/samples.parquet"),),
     counts=("records",),
@@ -56,7 +71,18 @@ MESSAGES_STAGE = DatasetStage(
             builds.verify_messages,
         ),
     ),
-    export=TrainingExport(name="messages", files="*.jsonl", records=messages_record_counts),
+    export=TrainingExport(
+        name="messages",
+        files="*.jsonl",
+        records=messages_record_counts,
+        hub_tables=(
+            HubTable(
+                "messages",
+                "a step as a chat: `messages` and `images`; the answer is calls of `computer_use`",
+                pictures=("images",),
+            ),
+        ),
+    ),
     validated_as=formats.MESSAGES_FORMAT,
     views=(View("messages", "a chat record with its split", "messages/*.parquet", OF_SPLIT),),
     counts=("records",),
@@ -96,4 +122,5 @@ TRAINING_STAGES: tuple[DatasetStage, ...] = (
     MESSAGES_STAGE,
     CUDAG_STAGE,
     *TRAJECTORY_STAGES,
+    *DERIVED_STAGES,
 )

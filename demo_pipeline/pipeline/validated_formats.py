@@ -11,11 +11,17 @@ from demo_pipeline.formats.cudag.validator import validate_cudag, validate_cudag
 from demo_pipeline.formats.desktopd.sft_folder import validate_sft_folder
 from demo_pipeline.formats.desktopd.sft_validator import validate_sft
 from demo_pipeline.formats.desktopd.validator import validate_dataset, validate_trajectory
+from demo_pipeline.formats.grounding.models import GROUNDING_SCHEMA_FILE
+from demo_pipeline.formats.grounding.validator import validate_grounding
 from demo_pipeline.formats.messages.models import SCHEMA_FILE
 from demo_pipeline.formats.messages.validator import validate_messages, validate_messages_file
 from demo_pipeline.formats.osworld.task import validate_task_file
 from demo_pipeline.formats.osworld.task_files import is_task_folder
 from demo_pipeline.formats.osworld.task_folder import validate_task_folder
+from demo_pipeline.formats.step_labels.models import STEP_LABELS_SCHEMA_FILE
+from demo_pipeline.formats.step_labels.validator import validate_step_labels
+from demo_pipeline.formats.transitions.models import TRANSITIONS_SCHEMA_FILE
+from demo_pipeline.formats.transitions.validator import validate_transitions
 from demo_pipeline.pipeline.recording_validation import validate_recording
 from demo_pipeline.pipeline.stage_types import ValidatedFormat
 from demo_pipeline.problems import Problem
@@ -46,6 +52,18 @@ def _validate_messages(path: Path, _settings: Settings) -> list[Problem]:
 
 def _validate_osworld(path: Path, _settings: Settings) -> list[Problem]:
     return validate_task_folder(path) if path.is_dir() else validate_task_file(path)
+
+
+def _validate_grounding(path: Path, _settings: Settings) -> list[Problem]:
+    return validate_grounding(path)
+
+
+def _validate_transitions(path: Path, _settings: Settings) -> list[Problem]:
+    return validate_transitions(path)
+
+
+def _validate_step_labels(path: Path, _settings: Settings) -> list[Problem]:
+    return validate_step_labels(path)
 
 
 RECORDING_FORMAT = ValidatedFormat(
@@ -81,6 +99,24 @@ MESSAGES_FORMAT = ValidatedFormat(
     validate=_validate_messages,
     decisive=True,
     line_key="messages",
+)
+GROUNDING_FORMAT = ValidatedFormat(
+    name="grounding",
+    files=(GROUNDING_SCHEMA_FILE,),
+    validate=_validate_grounding,
+    decisive=True,
+)
+TRANSITIONS_FORMAT = ValidatedFormat(
+    name="transitions",
+    files=(TRANSITIONS_SCHEMA_FILE,),
+    validate=_validate_transitions,
+    decisive=True,
+)
+STEP_LABELS_FORMAT = ValidatedFormat(
+    name="step_labels",
+    files=(STEP_LABELS_SCHEMA_FILE,),
+    validate=_validate_step_labels,
+    decisive=True,
 )
 OSWORLD_FORMAT = ValidatedFormat(
     name="osworld",

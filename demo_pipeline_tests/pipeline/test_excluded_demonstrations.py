@@ -12,9 +12,11 @@ from demo_pipeline.datasets.selection import DatasetTrajectory
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, INDEX_STAGE, training_exports
+from demo_pipeline.pipeline.derived_export_stages import STEP_LABELS_STAGE
 from demo_pipeline.pipeline.export import export_datasets
 from demo_pipeline.settings import Settings
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
+from demo_pipeline_tests.datasets.seen_screens import element, make_seen
 from demo_pipeline_tests.datasets.stores import commit_trajectories, every_file
 
 TYPING = ("type", {"text": "typed words"})
@@ -23,8 +25,9 @@ ABORTED = {"status": "aborted", "reason": ""}
 
 def demonstrations(root: Path) -> tuple[list[DatasetTrajectory], list[DatasetTrajectory]]:
     """Those that take part, and those that do not."""
+    save = element("button", "Save", (100, 200, 80, 31))
     good = [
-        make_trajectory(root, f"good{n}", [CLICK, TYPING], instruction=f"Task {n}", shade=10 * n)
+        make_seen(root, f"good{n}", [CLICK, TYPING], save, instruction=f"Task {n}", shade=10 * n)
         for n in range(6)
     ]
     bad: dict[str, dict[str, Any]] = {
@@ -92,18 +95,28 @@ def test_nothing_of_an_excluded_demonstration_is_in_any_training_export(
         if path.is_file()
     }
     for output in outputs:
+        if output == STEP_LABELS_STAGE.output:  # the one export that failed ones take part in
+            continue
         with workspace.store.open(output) as (folder, _):
             assert_free(every_file(folder), hashes, tmp_path / "scratch")
         assert_free(every_file(tmp_path / "exported" / output), hashes, tmp_path / "scratch")
+    with workspace.store.open(STEP_LABELS_STAGE.output) as (folder, _):
+        found = every_file(folder)
+    assert_free(found, set(), tmp_path / "scratch", ("zzbenchmark", "zzaborted"))
     assert_indexed(workspace, excluded)
 
 
-def assert_free(files: dict[str, bytes], excluded: set[str], scratch: Path) -> None:
-    assert any("good0" in path for path in files)
+def assert_free(
+    files: dict[str, bytes],
+    excluded: set[str],
+    scratch: Path,
+    words: tuple[str, ...] = ("zzbenchmark", "zzfailed", "zzaborted"),
+) -> None:
+    assert any("good0" in path + readable(path, data, scratch) for path, data in files.items())
     for path, data in files.items():
         assert hashlib.sha256(data).hexdigest() not in excluded, path
         text = path + readable(path, data, scratch)
-        for word in ("zzbenchmark", "zzfailed", "zzaborted"):
+        for word in words:
             assert word not in text, path
 
 

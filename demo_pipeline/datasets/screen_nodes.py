@@ -1,0 +1,240 @@
+"""The nodes of a ui_tree.json as arrays, and which of them can be seen.
+
+Belongs here: reading a tree, what is inside what, and what covers what. Where a tree does not say
+which of two windows is in front, both cover each other.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from demo_pipeline.common.json_files import load_json
+
+EdgeBox = tuple[int, int, int, int]
+"""Left, top, right and bottom in canvas pixels; right and bottom are outside."""
+
+_WINDOWS = frozenset({"window", "dialog"})
+_CONTAINERS = frozenset(
+    {
+        *("desktop", "panel", "unknown", "toolbar", "menubar", "statusbar", "taskbar"),
+        *("tabpanel", "listbox", "treeview", "table", "separator"),
+    }
+)
+_MENUS = frozenset({"menu", "menuitem", "menubar", "combobox"})
+_FRONT_TO_BACK = frozenset({"windows", "macos"})  # platforms whose trees list windows in order
+_COVERED_SHARE = 0.25  # of an element's box; neighbours overlap by less
+_ROUNDING_PX = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenNode:
+    """One node; `parent` is a position, -1 for the root; `end`: after its last descendant."""
+
+    id: str
+    role: str
+    name: str
+    states: frozenset[str]
+    box: EdgeBox
+    parent: int
+    end: int
+
+
+def read_screen_nodes(path: Path) -> list[ScreenNode]:
+    """The nodes of a ui_tree.json in document order, the root first.
+
+    Raises:
+        JsonFileError, KeyError, TypeError, AttributeError: it is no tree.
+    """
+    values: list[tuple[Mapping[str, Any], int]] = []
+    pending = [(load_json(path)["root"], -1)]
+    while pending:
+        value, parent = pending.pop()
+        here = len(values)
+        values.append((value, parent))
+        pending += ((child, here) for child in reversed(value.get("children") or ()))
+    ends = list(range(1, len(values) + 1))
+    for position in range(len(values) - 1, 0, -1):
+        parent = values[position][1]
+        ends[parent] = max(ends[parent], ends[position])
+    return [_node(value, parent, end) for (value, parent), end in zip(values, ends, strict=True)]
+
+
+def _node(value: Mapping[str, Any], parent: int, end: int) -> ScreenNode:
+    bounds = value["bounds"]
+    x, y = int(bounds["x"]), int(bounds["y"])
+    box = (x, y, x + int(bounds["width"]), y + int(bounds["height"]))
+    states = frozenset(map(str, value.get("states") or ()))
+    return ScreenNode(
+        str(value["id"]), str(value["role"]), str(value["name"]), states, box, parent, end
+    )
+
+
+class ShownScreen:
+    """What is where on a screen.
+
+    Args:
+        nodes: of its tree.
+        platform: windows, macos or linux; decides what the order of windows means.
+    """
+
+    def __init__(self, nodes: list[ScreenNode], platform: str) -> None:
+        self.nodes, self._platform = nodes, platform
+        self._boxes = np.array([node.box for node in nodes], np.int64).reshape(-1, 4)
+        self._order = np.arange(len(nodes))
+        self._end = np.array([node.end for node in nodes], np.int64)
+        size = self._boxes[:, 2:] - self._boxes[:, :2]
+        hidden = np.array(["hidden" in node.states for node in nodes], bool)
+        for position, node in enumerate(nodes):  # what is in a hidden node is hidden
+            hidden[position] |= node.parent >= 0 and hidden[node.parent]
+        self.shown: NDArray[np.bool_] = (size > 0).all(axis=1) & ~hidden
+        self._layers = np.array(_layers(nodes))
+        self._containers = np.array([node.role in _CONTAINERS for node in nodes], bool)
+        self._is_window = np.array([node.role in _WINDOWS for node in nodes], bool)
+
+    def ancestors(self, position: int) -> Iterator[int]:
+        """Positions of the nodes around a node, the nearest first."""
+        position = self.nodes[position].parent
+        while position >= 0:
+            yield position
+            position = self.nodes[position].parent
+
+    def descendants(self, position: int) -> range:
+        """Positions of all nodes inside a node."""
+        return range(position + 1, self.nodes[position].end)
+
+    def is_clipped(self, position: int) -> bool:
+        """Whether a node sticks out of a node around it that has an area."""
+        left, top, right, bottom = self.nodes[position].box
+        for around in self.ancestors(position):
+            x0, y0, x1, y1 = self.nodes[around].box
+            if x1 <= x0 or y1 <= y0:
+                continue
+            inside = x0 - _ROUNDING_PX <= left and right <= x1 + _ROUNDING_PX
+            if not (inside and y0 - _ROUNDING_PX <= top and bottom <= y1 + _ROUNDING_PX):
+                return True
+        return False
+
+    def is_covered(self, position: int) -> bool:
+        """Whether another node may be on top of a node.
+
+        Of the same window: a node over a quarter of it or over its centre, unless it is a container
+        that the tree lists before; and an open menu that touches it. Of another: a window over any
+        part of it, or a node without a window, unless it is known to be behind.
+        """
+        if any(self._is_under(position, owner, box) for owner, box in self._popups):
+            return True
+        related = (self._order <= position) & (self._end > position)
+        related |= (self._order >= position) & (self._order < self._end[position])
+        others = self.shown & ~related
+        shared = self._shared(position)
+        own = self._layers == self._layers[position]
+        on_top = others & own & self._over(position, shared)
+        if (on_top & ((self._order > position) | ~self._containers)).any():
+            return True
+        touching = others & ~own & (shared > 0)
+        over = touching & (self._is_window | (~self._containers & self._windowless))
+        return any(
+            not self._is_behind(layer, self._layers[position])
+            for layer in np.unique(self._layers[over]).tolist()
+        )
+
+    @cached_property
+    def _popups(self) -> list[tuple[int, EdgeBox]]:
+        """The open menus: what each belongs to, and the area that it may cover.
+
+        The items tell of a menu, where they are outside of what they belong to. The menu is as wide
+        as that or wider.
+        """
+        areas: dict[int, EdgeBox] = {}
+        for position, node in enumerate(self.nodes):
+            owner = self._owner(position) if self.shown[position] else -1
+            if owner >= 0 and self.is_clipped(position):
+                areas[owner] = _union(areas.get(owner, node.box), node.box)
+        return [(owner, self._widened(box, owner)) for owner, box in areas.items()]
+
+    def _owner(self, position: int) -> int:
+        """The menu or combo box that an item belongs to; -1 for any other node."""
+        if self.nodes[position].role not in {"menuitem", "menu", "listitem"}:
+            return -1
+        owners = {"combobox"} if self.nodes[position].role == "listitem" else _MENUS
+        around = self.ancestors(position)
+        found = [other for other in around if self.nodes[other].role in owners]
+        return found[-1] if found else -1
+
+    def _widened(self, box: EdgeBox, owner: int) -> EdgeBox:
+        left, _, right, _ = self.nodes[owner].box
+        has_area = self.shown[owner] and self.nodes[owner].role != "menubar"
+        return (min(box[0], left), box[1], max(box[2], right), box[3]) if has_area else box
+
+    def _is_under(self, position: int, owner: int, box: EdgeBox) -> bool:
+        if owner <= position < self.nodes[owner].end:
+            return False
+        left, top, right, bottom = self.nodes[position].box
+        return left < box[2] and box[0] < right and top < box[3] and box[1] < bottom
+
+    def _shared(self, position: int) -> NDArray[np.int64]:
+        """Pixels that each node shares with a node."""
+        box = self._boxes[position]
+        first = np.maximum(self._boxes[:, :2], box[:2])
+        last = np.minimum(self._boxes[:, 2:], box[2:])
+        size = np.maximum(last - first, 0)
+        shared: NDArray[np.int64] = size[:, 0] * size[:, 1]
+        return shared
+
+    def _over(self, position: int, shared: NDArray[np.int64]) -> NDArray[np.bool_]:
+        left, top, right, bottom = self.nodes[position].box
+        x, y = (left + right - 1) // 2, (top + bottom - 1) // 2
+        x0, y0, x1, y1 = self._boxes.T
+        centre = (x0 <= x) & (x < x1) & (y0 <= y) & (y < y1)
+        large = shared >= _COVERED_SHARE * (right - left) * (bottom - top)
+        over: NDArray[np.bool_] = centre | large
+        return over
+
+    @cached_property
+    def _windowless(self) -> NDArray[np.bool_]:
+        windowless: NDArray[np.bool_] = ~self._is_window[self._layers]
+        return windowless
+
+    def _is_behind(self, layer: int, other: int) -> bool:
+        """Whether a layer is known to be behind another one."""
+        roles = {self.nodes[layer].role, self.nodes[other].role}
+        if self._platform in _FRONT_TO_BACK and "dialog" not in roles:
+            return other < layer
+        return self._has_focus(other) and not self._has_focus(layer)
+
+    def _has_focus(self, layer: int) -> bool:
+        return any(
+            self.shown[node] and self.nodes[node].states & {"focused", "active"}
+            for node in (layer, *self.descendants(layer))
+        )
+
+
+def _union(first: EdgeBox, second: EdgeBox) -> EdgeBox:
+    return (
+        min(first[0], second[0]),
+        min(first[1], second[1]),
+        max(first[2], second[2]),
+        max(first[3], second[3]),
+    )
+
+
+def _layers(nodes: list[ScreenNode]) -> list[int]:
+    """Of each node the outermost window around it, or without one its outermost node.
+
+    Desktops do not count: they hold everything.
+    """
+    windows, tops = [-1] * len(nodes), [-1] * len(nodes)
+    for position, node in enumerate(nodes):
+        parent = node.parent
+        above = (windows[parent], tops[parent]) if parent >= 0 else (-1, -1)
+        is_window, is_desktop = node.role in _WINDOWS, node.role == "desktop"
+        windows[position] = above[0] if above[0] >= 0 or not is_window else position
+        tops[position] = above[1] if above[1] >= 0 or is_desktop else position
+    return [
+        max(window if window >= 0 else top, 0) for window, top in zip(windows, tops, strict=True)
+    ]

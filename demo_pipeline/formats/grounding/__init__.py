@@ -1,0 +1,1 @@
+"""Grounding: a screenshot, words that name one element, and where it is."""

@@ -1,0 +1,1 @@
+"""Transitions: the screen before an action, the action, and the screen after it."""

@@ -1,0 +1,22 @@
+"""Changing one row of a table, for tests of what a validator finds."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+
+def change_row(path: Path, number: int, **changes: Any) -> None:
+    """Give some columns of a row other values; types follow from the values."""
+    rows = pq.read_table(path).to_pylist()
+    rows[number] |= changes
+    path.unlink()
+    pq.write_table(pa.Table.from_pylist(rows), path)
+
+
+def drop_column(path: Path, name: str) -> None:
+    """Write a table again without a column."""
+    table = pq.read_table(path)
+    path.unlink()
+    pq.write_table(table.drop_columns([name]), path)

@@ -87,19 +87,21 @@ def _named(action: AnsweredAction | ForeignAction, size: tuple[int, int]) -> lis
     return [BenchAction(kind)]
 
 
-def score_bench(truth: Sequence[BenchAction], answer: Sequence[BenchAction]) -> float:
+Options = Sequence[Sequence[BenchAction]]
+"""The true actions of a step, then every alternative; the one with the best score counts."""
+
+
+def score_bench(options: Options, answer: Sequence[BenchAction]) -> float:
     """The score of the first state of their script, 0 to 1."""
-    return _score(truth, answer, revised=False)
+    return max(_score(truth, answer, revised=False) for truth in options)
 
 
-def score_bench_revised(truth: Sequence[BenchAction], answer: Sequence[BenchAction]) -> float:
+def score_bench_revised(options: Options, answer: Sequence[BenchAction]) -> float:
     """The score of the revised script: scrolls, the order of keys and surplus actions count."""
-    return _score(truth, answer, revised=True)
+    return max(_score(truth, answer, revised=True) for truth in options)
 
 
-def _score(
-    truth: Sequence[BenchAction], answer: Sequence[BenchAction], *, revised: bool
-) -> float:
+def _score(truth: Sequence[BenchAction], answer: Sequence[BenchAction], *, revised: bool) -> float:
     if not truth or not answer:
         return 0.0
     truth, answer = _joined(truth, _KEYS), _joined(answer, {"press"})
@@ -192,12 +194,12 @@ def _sign(value: Any) -> int:
 
 def score_step_bench(step: TrueStep, answer: Answer) -> float:
     """A step under the first state of their script."""
-    return score_bench(bench_truth(step), bench_answer(answer, step.size))
+    return score_bench([bench_truth(step)], bench_answer(answer, step.size))
 
 
 def score_step_bench_revised(step: TrueStep, answer: Answer) -> float:
     """A step under the revised script."""
-    return score_bench_revised(bench_truth(step), bench_answer(answer, step.size))
+    return score_bench_revised([bench_truth(step)], bench_answer(answer, step.size))
 
 
 def as_ground_truth(action: BenchAction) -> Mapping[str, Any]:

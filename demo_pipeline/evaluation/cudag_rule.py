@@ -49,15 +49,11 @@ def _same_words(given: AnsweredAction | ForeignAction, wanted: AnsweredAction) -
     return True
 
 
-def _near(
-    given: AnsweredAction | ForeignAction, wanted: AnsweredAction, step: TrueStep
-) -> bool:
+def _near(given: AnsweredAction | ForeignAction, wanted: AnsweredAction, step: TrueStep) -> bool:
     goal, point = places(wanted)[-1:], places(given)[-1:]
     if not goal:
         return True
     if not point:
         return False
     there, here = to_ru(*goal[0], step.size), to_ru(*point[0], step.size)
-    return all(
-        abs(a - b) <= limit for a, b, limit in zip(there, here, step.tolerance, strict=True)
-    )
+    return all(abs(a - b) <= limit for a, b, limit in zip(there, here, step.tolerance, strict=True))

@@ -123,12 +123,14 @@ def read_predictions(path: Path, known: Collection[str]) -> Iterator[Predictions
 
         found = Predictions(fetch)
         for place, line in _lines(file):
-            if line is not None and not line.strip():
+            if line is None:
+                found.unusable[_TOO_LONG] += 1
+            elif not line.strip():
                 continue
             found.lines += 1
+            if line is None:
+                continue
             try:
-                if line is None:
-                    raise UnusableAnswer(_TOO_LONG)
                 parsed = parse_line(line)
             except UnusableAnswer as error:
                 found.unusable[str(error)] += 1
@@ -156,7 +158,9 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
         yield place, None
 
 
-def rows_as_predictions(rows: Iterable[tuple[Any, Any, Any]], known: Collection[str]) -> Predictions:
+def rows_as_predictions(
+    rows: Iterable[tuple[Any, Any, Any]], known: Collection[str]
+) -> Predictions:
     """The answers in rows of trajectory id, step index and response, as a table has them."""
     texts: list[AnswerLine] = []
     found = Predictions(texts.__getitem__)

@@ -42,6 +42,7 @@ SCORES_SCHEMA = described_schema(
 )
 STEPS_SCHEMA = described_schema(
     (
+        ("preset", pa.string(), False, "the rule"),
         ("trajectory_id", pa.string(), False, "demonstration id"),
         ("step_index", pa.int32(), False, "0-based; the number of steps for the closing terminate"),
         ("task", pa.string(), False, "task group"),
@@ -149,8 +150,8 @@ class ScoreColumns:
         chosen, hits = scores[judged], np.frombuffer(self._grounded[number], np.float32)
         hits = hits[judged & ~np.isnan(hits)]
         task, length = self._array("task")[judged], len(self._names["task"])
-        sums = np.bincount(task, weights=chosen, minlength=length)
-        counts = np.bincount(task, minlength=length).astype(float)
+        sums = np.bincount(task, weights=chosen, minlength=length).astype(np.float64)
+        counts = np.bincount(task, minlength=length).astype(np.float64)
         trajectory = self._array("trajectory")[judged]
         per = np.bincount(trajectory)
         means = np.bincount(trajectory, weights=chosen)[per > 0] / per[per > 0]

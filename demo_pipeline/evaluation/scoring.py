@@ -5,7 +5,7 @@ of their own.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,9 +15,14 @@ from demo_pipeline.evaluation.baselines import (
     MOST_FREQUENT,
     guessed_kind,
 )
-from demo_pipeline.evaluation.predictions import MISSING, Predictions, UnusableAnswer
+from demo_pipeline.evaluation.predictions import (
+    MISSING,
+    UNKNOWN,
+    Predictions,
+    UnusableAnswer,
+)
 from demo_pipeline.evaluation.presets import Preset
-from demo_pipeline.evaluation.score_tables import RIGHT, ScoreColumns
+from demo_pipeline.evaluation.score_tables import ALL, RIGHT, ScoreColumns
 from demo_pipeline.evaluation.true_steps import (
     TERMINATE,
     TrueStep,
@@ -52,17 +57,15 @@ class ScoreReport:
     """What an evaluation found. None of it quotes an answer.
 
     Attributes:
-        preset: the rule.
-        rows: of `SCORES_SCHEMA`.
+        rows: of `SCORES_SCHEMA`, rule by rule.
         steps: how many were asked about.
         answered: how many of them have an answer, usable or not.
         lines: how many lines the predictions have.
         unusable_steps: reason → number of steps without a usable answer.
         unusable_lines: reason → number of lines that belong to no step.
-        failures: some of the steps that were answered wrong.
+        failures: some of the steps that were answered wrong under the first rule.
     """
 
-    preset: Preset
     rows: list[dict[str, Any]]
     steps: int
     answered: int
@@ -71,9 +74,12 @@ class ScoreReport:
     unusable_lines: Mapping[str, int]
     failures: tuple[FailedStep, ...] = field(default=(), repr=False)
 
-    def row(self, answers: str = PREDICTIONS) -> Mapping[str, Any]:
-        """The row over all steps."""
-        return next(row for row in self.rows if row["answers"] == answers)
+    def row(self, preset: str, answers: str = PREDICTIONS) -> Mapping[str, Any]:
+        """The row of a rule over all steps."""
+        wanted = (preset, answers, ALL)
+        return next(
+            row for row in self.rows if (row["preset"], row["answers"], row["dimension"]) == wanted
+        )
 
 
 @dataclass(slots=True)
@@ -81,24 +87,26 @@ class Scorer:
     """Scores steps one after the other; see `ScoreReport`.
 
     Attributes:
-        preset: the rule.
+        presets: the rules.
         decode: the form of the answers.
         predictions: the answers.
-        keep: is called with a row of `STEPS_SCHEMA` for every step; None: nobody wants them.
+        keep: is called with a row of `STEPS_SCHEMA` for every step and rule; None: nobody wants
+            them.
     """
 
-    preset: Preset
+    presets: Sequence[Preset]
     decode: AnswerDecoder
     predictions: Predictions
     keep: Callable[[Mapping[str, Any]], None] | None = None
-    _columns: ScoreColumns = field(init=False)
+    _columns: list[ScoreColumns] = field(init=False)
     _reasons: Counter[str] = field(default_factory=Counter)
     _steps: int = 0
     _before: TrueStep | None = None
     _failures: list[FailedStep] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self._columns = ScoreColumns((PREDICTIONS, *BASELINES, *GUESSED_KINDS))
+        names = (PREDICTIONS, *BASELINES, *GUESSED_KINDS)
+        self._columns = [ScoreColumns(names) for _ in self.presets]
 
     def add(self, step: TrueStep) -> None:
         """Score the answers to a step; steps come by trajectory, in order."""
@@ -107,10 +115,11 @@ class Scorer:
             before = None
         self._before, self._steps = step, self._steps + 1
         answer, reason = self._predicted(step)
+        if reason:
+            self._reasons[reason] += 1
         answers: list[Answer | None] = [answer]
         answers += [baseline(step, before) for baseline in BASELINES.values()]
         answers += [guessed_kind(kind, step) for kind in GUESSED_KINDS]
-        scores = [self._score(step, given) for given in answers]
         grounded = [_grounded(step, given) for given in answers]
         labels = {
             "task": step.task,
@@ -120,38 +129,32 @@ class Scorer:
             "platform": step.platform,
             "difficulty": step.difficulty,
         }
-        self._columns.append(labels, scores, grounded)
-        if reason:
-            self._reasons[reason] += 1
-        if scores[0] is not None and scores[0] < RIGHT:
-            self._note_failure(FailedStep(step, answer, reason))
-        if self.keep:
-            self.keep(
-                {
-                    **{name: labels[name] for name in labels if name != "trajectory"},
-                    "trajectory_id": step.trajectory_id,
-                    "step_index": step.step_index,
-                    "answered_type": None if answer is None else _answered_kind(answer),
-                    "score": scores[0],
-                    "grounded": grounded[0],
-                    "reason": reason,
-                }
-            )
+        known = {
+            **{name: labels[name] for name in labels if name != "trajectory"},
+            "trajectory_id": step.trajectory_id,
+            "step_index": step.step_index,
+            "answered_type": None if answer is None else _answered_kind(answer),
+            "grounded": grounded[0],
+            "reason": reason,
+        }
+        for number, (preset, columns) in enumerate(zip(self.presets, self._columns, strict=True)):
+            scores = [_score(preset, step, given) for given in answers]
+            columns.append(labels, scores, grounded)
+            if not number and scores[0] is not None and scores[0] < RIGHT:
+                self._note_failure(FailedStep(step, answer, reason))
+            if self.keep:
+                self.keep({**known, "preset": preset.name, "score": scores[0]})
 
     def report(self, seed: int = 0) -> ScoreReport:
         """What was found, once every step was added."""
-        shown = {PREDICTIONS: 0}
-        shown |= {name: number for number, name in enumerate(BASELINES, start=1)}
-        kinds = self._columns.count("action_type")
-        if kinds:
-            kind = max(GUESSED_KINDS, key=lambda name: kinds.get(name, 0))
-            shown[MOST_FREQUENT] = self._columns.answerers.index(kind)
         lines = Counter(self.predictions.unusable)
         if others := self.predictions.unasked():
-            lines["unknown step"] += others
+            lines[UNKNOWN] += others
+        rows: list[dict[str, Any]] = []
+        for preset, columns in zip(self.presets, self._columns, strict=True):
+            rows += columns.rows(preset.name, _shown(columns), seed) if self._steps else ()
         return ScoreReport(
-            preset=self.preset,
-            rows=list(self._columns.rows(self.preset.name, shown, seed)) if self._steps else [],
+            rows=rows,
             steps=self._steps,
             answered=self._steps - self._reasons[MISSING],
             lines=self.predictions.lines,
@@ -171,15 +174,25 @@ class Scorer:
             return None, error.reason
         return answer, None
 
-    def _score(self, step: TrueStep, answer: Answer | None) -> float | None:
-        score = self.preset.score(step, answer or Answer(()))
-        return score if answer is not None or score is None else 0.0
-
     def _note_failure(self, failed: FailedStep) -> None:
         if len(self._failures) == _MOST_FAILURES:
             return
         if sum(known.step.kind == failed.step.kind for known in self._failures) < _OF_A_KIND:
             self._failures.append(failed)
+
+
+def _score(preset: Preset, step: TrueStep, answer: Answer | None) -> float | None:
+    """What an answer is worth; no usable answer is worth nothing where the rule judges the step."""
+    score = preset.score(step, answer or Answer(()))
+    return score if answer is not None or score is None else 0.0
+
+
+def _shown(columns: ScoreColumns) -> dict[str, int]:
+    """The answerers of the tables: of the guesses only the most frequent type."""
+    shown = {name: number for number, name in enumerate((PREDICTIONS, *BASELINES))}
+    kinds = columns.count("action_type")
+    kind = max(GUESSED_KINDS, key=lambda name: kinds.get(name, 0))
+    return {**shown, MOST_FREQUENT: columns.answerers.index(kind)}
 
 
 def _grounded(step: TrueStep, answer: Answer | None) -> bool | None:

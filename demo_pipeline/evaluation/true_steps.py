@@ -153,7 +153,9 @@ class _TrueStepExporter:
             if isinstance(draft, Excluded):
                 yield draft
             else:
-                step = _true_step(draft, steps.get(draft.metadata.step_index), task, trajectory, rows)
+                step = _true_step(
+                    draft, steps.get(draft.metadata.step_index), task, trajectory, rows
+                )
                 yield StepRecord(step, draft, candidate, trajectory)
 
     def write(self, split: Split, record: StepRecord) -> None:

@@ -60,7 +60,8 @@ def answer_blocks(text: str) -> tuple[str, list[str]]:
     start = text.find(_OPEN)
     if start < 0:
         raise AnswerFormatError("no tool call")
-    thought, blocks = text[:start].strip(), []
+    thought = text[:start].strip()
+    blocks: list[str] = []
     while start >= 0:
         end = text.find(_CLOSE, start)
         if end < 0:
@@ -148,29 +149,31 @@ def _action(
     call: ToolCall, point: ImagePixels | None, wheel: WheelRule
 ) -> AnsweredAction | ForeignAction:
     """One call that is an action by itself."""
+    if point is None:
+        return _unplaced(call)
+    if call.action in ("scroll", "hscroll"):
+        return _scroll(call, point, wheel)
+    at = {"x": point[0], "y": point[1]}
+    match call.action:
+        case "left_click" | "middle_click":
+            return _known(ActionType.CLICK, **at, button=call.action.removesuffix("_click"))
+        case "triple_click":
+            return _known(ActionType.CLICK, **at, clicks=3)
+        case "right_click" | "double_click":
+            return _known(ActionType(call.action), **at)
+    return ForeignAction(call.action, (float(point[0]), float(point[1])))
+
+
+def _unplaced(call: ToolCall) -> AnsweredAction | ForeignAction:
+    """The action of a call without a coordinate."""
     if call.action == "type":
         return _known(ActionType.TYPE, text=call.arguments["text"])
     if call.action == "wait" and 0 < call.arguments["time"] <= _LONGEST_WAIT:
         return _known(ActionType.WAIT, seconds=float(call.arguments["time"]))
-    if point is None:
-        return ForeignAction(call.action)
-    x, y = point
-    match call.action:
-        case "left_click" | "middle_click":
-            button = call.action.removesuffix("_click")
-            return _known(ActionType.CLICK, x=x, y=y, button=button)
-        case "triple_click":
-            return _known(ActionType.CLICK, x=x, y=y, clicks=3)
-        case "right_click" | "double_click":
-            return _known(ActionType(call.action), x=x, y=y)
-        case "scroll" | "hscroll":
-            return _scroll(call, point, wheel)
-    return ForeignAction(call.action, (float(x), float(y)))
+    return ForeignAction(call.action)
 
 
-def _scroll(
-    call: ToolCall, point: ImagePixels, wheel: WheelRule
-) -> AnsweredAction | ForeignAction:
+def _scroll(call: ToolCall, point: ImagePixels, wheel: WheelRule) -> AnsweredAction | ForeignAction:
     units = call.arguments["pixels"]
     if abs(units) > _MOST_WHEEL_UNITS:
         raise AnswerFormatError("a scroll is out of range")
@@ -189,7 +192,9 @@ def _pixel(call: ToolCall, size: ImagePixels) -> ImagePixels | None:
     pair = call.arguments.get("coordinate")
     if pair is None:
         return None
-    x, y = (min(round(part / RU_MAX * side), side - 1) for part, side in zip(pair, size, strict=True))
+    x, y = (
+        min(round(part / RU_MAX * side), side - 1) for part, side in zip(pair, size, strict=True)
+    )
     return x, y
 
 

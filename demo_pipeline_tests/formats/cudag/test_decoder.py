@@ -1,6 +1,7 @@
 """What a model answers in tool calls is read as our actions, and never as more than it says."""
 
 import json
+from contextlib import suppress
 
 import pytest
 from hypothesis import given, settings
@@ -8,7 +9,8 @@ from hypothesis import strategies as st
 
 from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.datasets.cudag_actions import tool_calls
-from demo_pipeline.formats.answers import AnswerFormatError, ForeignAction
+from demo_pipeline.evaluation.true_steps import places
+from demo_pipeline.formats.answers import AnsweredAction, AnswerFormatError, ForeignAction
 from demo_pipeline.formats.cudag.decoder import WheelRule, cudag_decoder
 from demo_pipeline.formats.cudag.tool_calls import render_tool_calls
 from demo_pipeline.formats.desktopd.step_actions import PARAMETERS, StepAction
@@ -26,9 +28,7 @@ ACTIONS = st.one_of(
         st.just("click"),
         st.fixed_dictionaries({**AT, "button": st.sampled_from(["left", "middle"])}),
     ),
-    st.tuples(
-        st.just("click"), st.fixed_dictionaries({**AT, "clicks": st.just(3)})
-    ),
+    st.tuples(st.just("click"), st.fixed_dictionaries({**AT, "clicks": st.just(3)})),
     st.tuples(st.sampled_from(["double_click", "right_click"]), st.fixed_dictionaries(AT)),
     st.tuples(st.just("type"), st.fixed_dictionaries({"text": TEXTS})),
     st.tuples(
@@ -67,7 +67,9 @@ def written(action, chosen):
 
 
 @given(
-    action=ACTIONS, sign=st.sampled_from(["up", "down"]), unit=st.sampled_from(["pixels", "notches"])
+    action=ACTIONS,
+    sign=st.sampled_from(["up", "down"]),
+    unit=st.sampled_from(["pixels", "notches"]),
 )
 @settings(max_examples=150, deadline=None)
 def test_reading_and_writing_again_gives_the_same_text(action, sign, unit):
@@ -76,14 +78,15 @@ def test_reading_and_writing_again_gives_the_same_text(action, sign, unit):
     text = written(step(*action), chosen)
     for decode in (cudag_decoder(wheel), messages_decoder(wheel)):
         (read,) = decode(text, SIZE).actions
+        assert isinstance(read, AnsweredAction)
         assert read.action_type == action[0]
         again = step(read.action_type, read.parameters.members())
         assert written(again, chosen) == text
 
 
 def test_the_line_of_words_is_the_thought():
-    call = '<tool_call>{"name": "computer_use", "arguments": {"action": "terminate", "status": "success"}}</tool_call>'
-    answer = messages_decoder(WHEEL)(f"Action: End the task.\n{call}", SIZE)
+    text = f"Action: End the task.\n{call(action='terminate', status='success')}"
+    answer = messages_decoder(WHEEL)(text, SIZE)
     assert (answer.actions, answer.status, answer.thought) == ((), "success", "End the task.")
 
 
@@ -103,7 +106,7 @@ def test_a_pointer_that_only_moves_and_a_drag_without_start_are_none_of_our_acti
 
 def test_fractions_of_units_are_rounded():
     (read,) = cudag_decoder(WHEEL)(call(action="left_click", coordinate=[500.4, 2.0]), SIZE).actions
-    assert (read.parameters.x, read.parameters.y) == (960, 2)
+    assert places(read) == ((960, 2),)
 
 
 NO_CALL = "no tool call"
@@ -144,7 +147,5 @@ def test_what_the_form_does_not_allow_has_a_reason_that_quotes_nothing(text, rea
 @settings(max_examples=100, deadline=None)
 def test_any_text_is_read_or_refused(text):
     for answer in (text, f"<tool_call>{text}</tool_call>", "{" + text):
-        try:
-            cudag_decoder(WHEEL)(answer, SIZE)
-        except AnswerFormatError as error:
-            assert len(error.reason) < 60
+        with suppress(AnswerFormatError):
+            assert cudag_decoder(WHEEL)(answer, SIZE).actions is not None

@@ -67,10 +67,10 @@ class ScoreColumns:
     """
 
     answerers: Sequence[str]
-    _codes: dict[str, array[int]] = field(default_factory=dict)
+    _codes: dict[str, "array[int]"] = field(default_factory=dict)
     _names: dict[str, dict[str, int]] = field(default_factory=dict)
-    _scores: list[array[float]] = field(default_factory=list)
-    _grounded: list[array[float]] = field(default_factory=list)
+    _scores: list["array[float]"] = field(default_factory=list)
+    _grounded: list["array[float]"] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         names = ("task", "trajectory", *DIMENSIONS)

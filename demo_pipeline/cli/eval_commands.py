@@ -67,6 +67,23 @@ def write_requests(
     print_line("they hold screens and typed text; the file is readable by you alone")
 
 
+@eval_app.command("truth")
+def write_truth(
+    dest: Annotated[Path, typer.Argument(help="The file to write (JSON Lines, mode 0600).")],
+    *,
+    form: Annotated[str, typer.Option(help=_FORM)] = "messages",
+    split: Annotated[str, typer.Option(help=_SPLIT)] = "test",
+) -> None:
+    """Write what a model that is always right would answer, to try the scoring without a model."""
+    from demo_pipeline.pipeline.context import Workspace
+    from demo_pipeline.pipeline.evaluations import Evaluation, write_right_answers
+
+    with _explained():
+        asked = Evaluation(form=form, split=split)
+        number = write_right_answers(Workspace.open(usable_settings()), dest, asked)
+    print_line(f"{dest}: {number} right answers, form {form}, split {split}")
+
+
 @eval_app.command("run")
 def run_endpoint(
     requests: Annotated[Path, typer.Argument(help="A file of `demo-pipeline eval requests`.")],
@@ -148,23 +165,42 @@ def score(
         print_line(json.dumps({**report_summary(report, asked), "scores": report.rows}))
         return
     for name in asked.presets:
-        out.print(_table(name, [row for row in report.rows if row["preset"] == name]))
+        rows = [row for row in report.rows if row["preset"] == name]
+        out.print(_summary_table(name, [row for row in rows if row["dimension"] == "all"]))
+        out.print(_group_table(name, rows))
     _print_counts(report, split)
 
 
-def _table(preset: str, rows: Sequence[dict[str, Any]]) -> Table:
-    table = Table(title=f"Preset {preset}", title_justify="left")
-    for name in ("steps of", "answers"):
-        table.add_column(name, overflow="fold")
-    for name in ("steps", "score", "95 %", "per trajectory", "success", "grounding", "prefix"):
+def _summary_table(preset: str, rows: Sequence[dict[str, Any]]) -> Table:
+    """A row per answerer, over all steps."""
+    table = Table(title=f"{preset}: all steps", title_justify="left")
+    table.add_column("answers", overflow="fold")
+    for name in ("score", "95 %", "per trajectory", "full", "in target", "prefix"):
         table.add_column(name, justify="right")
     for row in rows:
-        place = row["value"] if row["dimension"] == "all" else f"{row['dimension']} {row['value']}"
         interval = "" if row["low"] is None else f"{row['low']:.3f}-{row['high']:.3f}"
         names = ("trajectory_score", "success", "grounding", "prefix_share")
         shares = [_share(row.get(name)) for name in names]
-        head = (escape(place), row["answers"], str(row["steps"]), _share(row["score"]))
-        table.add_row(*head, interval, *shares)
+        table.add_row(row["answers"], _share(row["score"]), interval, *shares)
+    return table
+
+
+def _group_table(preset: str, rows: Sequence[dict[str, Any]]) -> Table:
+    """A row per group of steps, a column per answerer."""
+    table = Table(title=f"{preset}: scores of groups of steps", title_justify="left")
+    names = list(dict.fromkeys(row["answers"] for row in rows))
+    table.add_column("steps of", no_wrap=True)
+    table.add_column("steps", justify="right")
+    for name in names:
+        table.add_column(name, justify="right", overflow="fold")
+    groups: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["dimension"], row["value"]), {})[row["answers"]] = row
+    for (dimension, value), group in groups.items():
+        place = "all" if dimension == "all" else f"{dimension.removeprefix('action_')} {value}"
+        steps = str(max(row["steps"] for row in group.values()))
+        scores = [_share(group[name]["score"]) for name in names]
+        table.add_row(escape(place), steps, *scores)
     return table
 
 

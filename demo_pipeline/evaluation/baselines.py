@@ -44,13 +44,13 @@ def truth(step: TrueStep, _before: TrueStep | None = None) -> Answer:
 
 
 BASELINES: Mapping[str, Baseline] = {
-    "always the centre": always_centre,
-    "repeat the last action": repeat_last,
-    "true action at the screen's centre": true_action_at_centre,
-    "true action at the target's centre": true_action_at_target,
+    "screen centre": always_centre,
+    "last action": repeat_last,
+    "true, at centre": true_action_at_centre,
+    "true, at target": true_action_at_target,
     "truth": truth,
 }
-MOST_FREQUENT = "most frequent type"
+MOST_FREQUENT = "frequent type"
 
 _GUESSES: Mapping[str, tuple[ActionType, Mapping[str, Any]]] = {
     "left_click": (ActionType.CLICK, {"button": "left"}),

@@ -66,6 +66,7 @@ class Endpoint:
     pause: float = 1.0
     sleep: Callable[[float], None] = time.sleep
     _local: threading.local = field(default_factory=threading.local, repr=False)
+    _open: set[http.client.HTTPConnection] = field(default_factory=set, repr=False)
 
     def __post_init__(self) -> None:
         parts = urlsplit(self.url)
@@ -117,6 +118,12 @@ class Endpoint:
             self.sleep(min(max(backoff, after), _LONGEST_PAUSE))
         return Reply(0, None, "no attempt")
 
+    def close(self) -> None:
+        """Close the connections of all threads; none may be asking."""
+        while self._open:
+            self._open.pop().close()
+        self._local = threading.local()
+
     def _once(self, data: bytes) -> tuple[Reply, float]:
         """One attempt, and the seconds that the server asks to wait."""
         headers = {"Content-Type": "application/json"}
@@ -157,12 +164,14 @@ class Endpoint:
         else:
             new = http.client.HTTPConnection(self.host, parts.port, timeout=self.timeout)
         self._local.connection = new
+        self._open.add(new)
         return new
 
     def _close(self) -> None:
         held = getattr(self._local, "connection", None)
         if held is not None:
             held.close()
+            self._open.discard(held)
             self._local.connection = None
 
 

@@ -13,8 +13,6 @@ from typing import Any, BinaryIO, Literal
 from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.common.hardlinks import link_or_copy
 from demo_pipeline.common.json_files import json_bytes
-from demo_pipeline.datasets.prompts import system_prompt
-from demo_pipeline.datasets.split_files import replace_surrogates
 from demo_pipeline.evaluation.predictions import batch_key
 from demo_pipeline.evaluation.true_steps import StepRecord
 
@@ -37,22 +35,6 @@ class Question:
 
 
 QuestionForm = Callable[[StepRecord, DatasetSettings], Question]
-
-
-def _of_record(record: StepRecord, settings: DatasetSettings, *, action_line: bool) -> Question:
-    words = replace_surrogates(record.draft.prompt)
-    parts = [{"type": "image", "image": record.screenshot}, {"type": "text", "text": words}]
-    system = system_prompt(settings, action_line=action_line)
-    return Question(system, [{"role": "user", "content": parts}])
-
-
-QUESTION_FORMS: Mapping[str, QuestionForm] = {
-    "messages": lambda record, settings: _of_record(
-        record, settings, action_line=settings.action_line
-    ),
-    "qwen3vl": lambda record, settings: _of_record(record, settings, action_line=True),
-    "cudag": lambda record, settings: _of_record(record, settings, action_line=False),
-}
 
 
 @dataclass(slots=True)

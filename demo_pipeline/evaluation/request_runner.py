@@ -7,6 +7,7 @@ run ended. Results are appended line by line and synced, so that a kill costs wh
 import os
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -92,7 +93,7 @@ def run_requests(
         reply = endpoint.ask(_body(line["body"], model, requests.parent))
         return _result(line["custom_id"], reply)
 
-    with private_log(results) as log, ThreadPoolExecutor(max_workers=at_once) as pool:
+    with closing(endpoint), private_log(results) as log, ThreadPoolExecutor(at_once) as pool:
         pending: set[Future[Mapping[str, Any]]] = set()
         try:
             for _, line in _requests(requests):

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from demo_pipeline.common.json_files import dump_json
+from demo_pipeline.common.json_files import dump_json, json_bytes
 from demo_pipeline.common.parquet import TableWriter, write_rows
 from demo_pipeline.datasets.export_loop import ExportPlan, plan_export
 from demo_pipeline.datasets.splits import Split
@@ -21,7 +21,7 @@ from demo_pipeline.evaluation.predictions import (
 )
 from demo_pipeline.evaluation.presets import PRESETS
 from demo_pipeline.evaluation.private_files import private_file
-from demo_pipeline.evaluation.request_lines import QUESTION_FORMS, ImageForm, RequestWriter
+from demo_pipeline.evaluation.request_lines import ImageForm, RequestWriter
 from demo_pipeline.evaluation.score_tables import SCORES_SCHEMA, STEPS_SCHEMA
 from demo_pipeline.evaluation.scoring import Scorer, ScoreReport
 from demo_pipeline.evaluation.true_steps import StepRecord, each_true_step
@@ -98,7 +98,7 @@ def write_evaluation_requests(
     with private_file(out) as file:
         writer = RequestWriter(
             out=file,
-            form=QUESTION_FORMS[asked.form],
+            form=ANSWER_FORMS[asked.form].question,
             settings=workspace.settings.datasets,
             model=model,
             system=system,
@@ -110,6 +110,33 @@ def write_evaluation_requests(
         if not writer.written:
             raise _no_step(asked)
     return writer.written
+
+
+def write_right_answers(workspace: Workspace, out: Path, asked: Evaluation) -> int:
+    """Write what a model that is always right answers, mode 0600; returns the number of lines.
+
+    Raises:
+        EvaluationError: the split holds no step.
+    """
+    right, number = ANSWER_FORMS[asked.form].right, 0
+
+    def add(record: StepRecord) -> None:
+        nonlocal number
+        number += 1
+        step = record.step
+        line = {
+            "trajectory_id": step.trajectory_id,
+            "step_index": step.step_index,
+            "response": right(record, workspace.settings.datasets),
+        }
+        file.write(json_bytes(line, compact=True))
+
+    with private_file(out) as file:
+        with _planned(workspace) as plan:
+            _each_step(workspace, plan, asked, add)
+        if not number:
+            raise _no_step(asked)
+    return number
 
 
 def score_file(
@@ -169,7 +196,7 @@ def _score(
     out: Path | None,
 ) -> ScoreReport:
     presets = [PRESETS[name] for name in asked.presets]
-    decode = ANSWER_FORMS[asked.form](workspace.settings.datasets)
+    decode = ANSWER_FORMS[asked.form].decoder(workspace.settings.datasets)
     scorer = Scorer(presets, decode, predictions)
     if out is None:
         _each_step(workspace, plan, asked, lambda record: scorer.add(record.step))

@@ -12,7 +12,7 @@ from demo_pipeline.evaluation.predictions import (
     rows_as_predictions,
 )
 
-SECRET = "hunter2"
+TYPED = "hunter2"
 KNOWN = {"demo"}
 
 
@@ -61,7 +61,7 @@ def test_calls_that_a_server_took_out_of_the_text_are_put_back(tmp_path):
 UNUSABLE = [
     (b"{", "not JSON"),
     (b'{"trajectory_id": "demo", "step_index": NaN, "response": "x"}', "not JSON"),
-    (b"\xff\xfe" + SECRET.encode(), "not UTF-8"),
+    (b"\xff\xfe" + TYPED.encode(), "not UTF-8"),
     (b"[" * 100_000, "not JSON"),
     (b'["x"]', "not an object"),
     (b'{"response": "x"}', "no key"),
@@ -69,18 +69,18 @@ UNUSABLE = [
     (b'{"custom_id": "demo/-1"}', "no key"),
     (b'{"custom_id": "demo/99999999999999999999"}', "no key"),
     (b'{"custom_id": 3}', "a key of the wrong type"),
-    (plain("0", SECRET), "a key of the wrong type"),
-    (plain(True, SECRET), "a key of the wrong type"),
-    (plain(0.5, SECRET), "a key of the wrong type"),
-    (plain(0, SECRET, trajectory=7), "a key of the wrong type"),
+    (plain("0", TYPED), "a key of the wrong type"),
+    (plain(True, TYPED), "a key of the wrong type"),
+    (plain(0.5, TYPED), "a key of the wrong type"),
+    (plain(0, TYPED, trajectory=7), "a key of the wrong type"),
     (plain(0, None), "the response is not text"),
-    (plain(0, {"text": SECRET}), "the response is not text"),
+    (plain(0, {"text": TYPED}), "the response is not text"),
     (batch(0, {"content": 5}), "the response is not text"),
     (batch(0, {"content": None, "tool_calls": [3]}), "the response is not text"),
     (b'{"custom_id": "demo/0", "response": {"status_code": 200, "body": {}}}', None),
-    (plain(0, SECRET, trajectory="other"), "unknown step"),
-    (plain(-1, SECRET), "unknown step"),
-    (plain(10**12, SECRET), "unknown step"),
+    (plain(0, TYPED, trajectory="other"), "unknown step"),
+    (plain(-1, TYPED), "unknown step"),
+    (plain(10**12, TYPED), "unknown step"),
     (b'{"trajectory_id": "demo", "x": "' + b"y" * 10_000_000 + b'"}', "too long"),
 ]
 
@@ -102,7 +102,7 @@ def test_a_step_that_is_answered_twice_has_no_answer(tmp_path):
 
 def test_a_request_that_failed_and_was_sent_again_counts_by_its_answer(tmp_path):
     failed = batch(0, {"content": ""}, status=500)
-    refused = batch(1, {"content": "x"}, error={"code": "400", "message": SECRET})
+    refused = batch(1, {"content": "x"}, error={"code": "400", "message": TYPED})
     for lines in ((failed, plain(0, "a"), refused), (refused, plain(0, "a"), failed)):
         with read(tmp_path, *lines) as found:
             assert outcome(found, 0) == "a"
@@ -123,7 +123,12 @@ def test_what_nobody_asked_for_is_known(tmp_path):
 
 
 def test_rows_of_a_table_are_read_alike():
-    rows = [("demo", 0, "a"), ("demo", float("nan"), "b"), (None, 1, "c"), ("demo", 2, float("nan"))]
+    rows = [
+        ("demo", 0, "a"),
+        ("demo", float("nan"), "b"),
+        (None, 1, "c"),
+        ("demo", 2, float("nan")),
+    ]
     found = rows_as_predictions([*rows, ("demo", 3, "d"), ("demo", 3, "d")], KNOWN)
     assert outcome(found, 0) == "a"
     assert outcome(found, 3) == "unusable: doubled"

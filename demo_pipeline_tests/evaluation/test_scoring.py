@@ -14,7 +14,7 @@ from demo_pipeline.evaluation.true_steps import action_kind
 from demo_pipeline.formats.answers import Answer, AnswerFormatError, ForeignAction
 from demo_pipeline_tests.evaluation.steps import DONE, EVERY_ACTION, answer, made_step
 
-SECRET = "hunter2"
+TYPED = "hunter2"
 CLICK = answer("click", x=500, y=300)
 BOX = (400.0, 200.0, 200.0, 150.0)
 
@@ -22,7 +22,7 @@ BOX = (400.0, 200.0, 200.0, 150.0)
 def decode(text, _size):
     """A form of the tests: the number of an action, a name, or nonsense."""
     if text == "wave":
-        return Answer((ForeignAction(SECRET),))
+        return Answer((ForeignAction(TYPED),))
     if not text.isdigit():
         raise AnswerFormatError("nonsense")
     return EVERY_ACTION[int(text)]
@@ -42,7 +42,7 @@ def steps_of(trajectory, count, **known):
 
 def test_right_answers_have_one_and_everything_else_is_counted_by_reason():
     steps = steps_of("a", 6)
-    rows = [("a", 0, "0"), ("a", 1, "0"), ("a", 2, SECRET), ("a", 3, "3"), ("a", 3, "3")]
+    rows = [("a", 0, "0"), ("a", 1, "0"), ("a", 2, TYPED), ("a", 3, "3"), ("a", 3, "3")]
     rows += [("a", 4, "wave"), ("a", 9, "1"), ("b", 0, "0")]
     kept = []
     report = score(steps, rows, keep=kept.append)
@@ -53,7 +53,7 @@ def test_right_answers_have_one_and_everything_else_is_counted_by_reason():
     assert (report.steps, report.answered, report.lines) == (6, 5, 8)
     kinds = [row["answered_type"] for row in kept]
     assert kinds == ["left_click", "left_click", None, None, "other", None]
-    assert SECRET not in json.dumps([kept, report.rows, repr(report)])
+    assert TYPED not in json.dumps([kept, report.rows, repr(report)])
 
 
 def test_the_table_has_every_dimension_and_every_baseline():
@@ -65,7 +65,7 @@ def test_the_table_has_every_dimension_and_every_baseline():
     assert ("platform", "linux") in places
     assert ("action_type", "middle_click") in places
     names = {row["answers"] for row in report.rows}
-    assert names == {PREDICTIONS, *BASELINES, "most frequent type"}
+    assert names == {PREDICTIONS, *BASELINES, "frequent type"}
     assert len(report.rows) == 2 * len(places) * len(names)
     assert report.row("strict", "truth")["score"] == 1
     assert report.row("agentnetbench", "truth")["score"] == 3 / 5  # two middle clicks
@@ -120,20 +120,23 @@ def test_whole_tasks_are_drawn():
 def test_baselines_answer_what_they_say():
     before, step = made_step(answer("type", text="x")), made_step(CLICK, 1, box=BOX)
     answers = {name: baseline(step, before) for name, baseline in BASELINES.items()}
-    assert answers["always the centre"] == answer("click", x=500, y=500)
-    assert answers["repeat the last action"] == before.answer
-    assert answers["true action at the screen's centre"] == answer("click", x=500, y=500)
-    assert answers["true action at the target's centre"] == answer("click", x=500, y=275)
+    assert answers["screen centre"] == answer("click", x=500, y=500)
+    assert answers["last action"] == before.answer
+    assert answers["true, at centre"] == answer("click", x=500, y=500)
+    assert answers["true, at target"] == answer("click", x=500, y=275)
     assert answers["truth"] == CLICK
     drag = made_step(answer("drag", start_x=1, start_y=2, end_x=3, end_y=4), box=BOX)
-    moved = BASELINES["true action at the target's centre"](drag, None)
+    moved = BASELINES["true, at target"](drag, None)
     assert moved == answer("drag", start_x=500, start_y=275, end_x=3, end_y=4)
 
 
 def test_the_last_action_is_repeated_within_a_trajectory_only():
-    steps = [made_step(answer("type", text="x"), 0, "a"), made_step(answer("type", text="x"), 0, "b")]
+    steps = [
+        made_step(answer("type", text="x"), 0, "a"),
+        made_step(answer("type", text="x"), 0, "b"),
+    ]
     steps.append(made_step(answer("type", text="x"), 1, "b"))
-    assert score(steps, []).row("strict", "repeat the last action")["score"] == 1 / 3
+    assert score(steps, []).row("strict", "last action")["score"] == 1 / 3
 
 
 def test_every_kind_can_be_guessed_and_the_most_frequent_one_is():
@@ -141,7 +144,7 @@ def test_every_kind_can_be_guessed_and_the_most_frequent_one_is():
         guess = guessed_kind(kind, made_step(CLICK))
         assert [action_kind(action) for action in guess.actions] in ([kind], [])
     steps = [made_step(DONE, n) for n in range(3)] + [made_step(CLICK, 3)]
-    assert score(steps, []).row("strict", "most frequent type")["score"] == 3 / 4
+    assert score(steps, []).row("strict", "frequent type")["score"] == 3 / 4
 
 
 def test_some_failures_of_every_kind_are_kept_for_people_to_look_at():

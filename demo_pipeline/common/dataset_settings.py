@@ -33,7 +33,7 @@ class DatasetSettings(Section):
     }
     UNHASHED: ClassVar[frozenset[str]] = frozenset({"exports"})
 
-    exports: tuple[Literal["sft", "messages", "cudag"], ...] = Field(
+    exports: tuple[Literal["sft", "messages", "cudag", "agentnetbench"], ...] = Field(
         ("sft", "messages", "cudag"), description="the training exports that are built"
     )
     name_prefix: str = Field(

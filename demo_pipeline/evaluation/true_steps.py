@@ -25,6 +25,7 @@ from demo_pipeline.formats.desktopd.reader import StepFiles, Trajectory
 from demo_pipeline.formats.desktopd.step_actions import ClickParameters, DragParameters, Parameters
 from demo_pipeline.formats.desktopd.vocabulary import ActionType
 
+OTHER_SPLIT = "other_split"
 TERMINATE = "terminate"  # the kind of the last step, which ends the task
 Box = tuple[float, float, float, float]
 Point = tuple[float, float]
@@ -135,7 +136,7 @@ class _TrueStepExporter:
     """Hands on the records of some splits instead of writing them."""
 
     unit: ClassVar[str] = "steps"
-    exclusions: ClassVar[Sequence[str]] = DRAFT_EXCLUSIONS
+    exclusions: ClassVar[Sequence[str]] = (*DRAFT_EXCLUSIONS, OTHER_SPLIT)
     provenance_columns: ClassVar[Sequence[str]] = (*PROVENANCE_COLUMNS, "platform")
     settings: DatasetSettings
     tasks: Mapping[str, str]
@@ -158,10 +159,12 @@ class _TrueStepExporter:
                 )
                 yield StepRecord(step, draft, candidate, trajectory)
 
-    def write(self, split: Split, record: StepRecord) -> None:
+    def write(self, split: Split, record: StepRecord) -> Excluded | None:
         """Hand on a record of a wanted split."""
-        if split in self.splits:
-            self.receive(record)
+        if split not in self.splits:
+            return Excluded(OTHER_SPLIT)
+        self.receive(record)
+        return None
 
 
 def each_true_step(

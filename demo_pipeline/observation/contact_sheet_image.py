@@ -40,7 +40,7 @@ class Tile:
         screenshot: its PNG.
         heading: the number and the type of the step.
         caption: a short line about the screenshot; never what was typed.
-        action: is drawn on the screenshot.
+        action: is drawn on the screenshot; None: nothing is.
         box: (x, y, width, height) of the target on the canvas.
         leak: the kind of pointer leak in the screenshot; empty without a leak.
     """
@@ -48,7 +48,7 @@ class Tile:
     screenshot: Path
     heading: str
     caption: str
-    action: StepAction
+    action: StepAction | None
     box: tuple[int, int, int, int] | None = None
     leak: Literal["", "LEAK", "UNAVOIDABLE"] = ""
 
@@ -123,5 +123,6 @@ def _frame(tile: Tile, width: int) -> Picture:
         place_label(dark, "the screenshot cannot be read", [], 0.42)
         return dark
     small: Picture = cv2.resize(raw, (width, height), interpolation=cv2.INTER_AREA)
-    draw_action(small, tile.action, width / CANVAS_WIDTH, tile.box)
+    if tile.action is not None:
+        draw_action(small, tile.action, width / CANVAS_WIDTH, tile.box)
     return small

@@ -106,9 +106,7 @@ AGENTNETBENCH_STAGE = DatasetStage(
             builds.verify_agentnetbench,
         ),
     ),
-    export=TrainingExport(
-        name="agentnetbench", files="tasks/*.json", records=agentnetbench_counts
-    ),
+    export=TrainingExport(name="agentnetbench", files="tasks/*.json", records=agentnetbench_counts),
     counts=("records",),
 )
 

@@ -19,10 +19,12 @@ DATASETS = [
     "sft_samples",
     "messages_dataset",
     "cudag_dataset",
+    "agentnetbench",
     "trajectory_index",
     "osworld_quests",
 ]
 STATISTICS = "dataset_statistics"
+SCORES = "evaluation_scores"  # a partition per folder of predictions
 GROUPS = {
     "demonstration_catalog": "recording",
     "quarantine": "recording",
@@ -35,6 +37,7 @@ GROUPS = {
     SHEETS: "trajectories",
     "osworld_tasks": "datasets",
     STATISTICS: "datasets",
+    SCORES: "datasets",
     **dict.fromkeys(DATASETS, "datasets"),
 }
 
@@ -71,10 +74,11 @@ def test_only_the_stages_of_a_demonstration_are_partitioned(
     specs: dict[str, dg.AssetSpec],
 ) -> None:
     partitioned = {name for name, spec in specs.items() if spec.partitions_def is not None}
-    assert partitioned == {*CHAIN, SHEETS}
-    assert {spec.partitions_def for name, spec in specs.items() if name in partitioned} == {
+    assert partitioned == {*CHAIN, SHEETS, SCORES}
+    assert {specs[name].partitions_def for name in partitioned - {SCORES}} == {
         dg.DynamicPartitionsDefinition(name="demonstrations")
     }
+    assert specs[SCORES].partitions_def == dg.DynamicPartitionsDefinition(name="evaluations")
 
 
 def test_lineage_runs_from_the_recording_to_the_datasets(specs: dict[str, dg.AssetSpec]) -> None:
@@ -84,7 +88,8 @@ def test_lineage_runs_from_the_recording_to_the_datasets(specs: dict[str, dg.Ass
     for place, name in enumerate(CHAIN):
         assert parents[name] - {"osworld_tasks"} <= set(CHAIN[:place])
         assert parents[name] or name == "raw_recordings"
-    assert {name for name, of in parents.items() if "trajectories" in of} == {*DATASETS, SHEETS}
+    made_of_them = {name for name, of in parents.items() if "trajectories" in of}
+    assert made_of_them == {*DATASETS, SHEETS, SCORES}
     assert [name for name, of in parents.items() if SHEETS in of] == []
     assert {name for name, of in parents.items() if "osworld_tasks" in of} == {"trajectories"}
     assert parents["osworld_tasks"] == set()
@@ -95,7 +100,7 @@ def test_parquet_assets_show_their_columns_with_types_and_meaning(
     specs: dict[str, dg.AssetSpec],
 ) -> None:
     shown = {name for name, spec in specs.items() if "dagster/column_schema" in spec.metadata}
-    assert shown == set(CHAIN) - {"raw_recordings"} | {"osworld_tasks", "quarantine"}
+    assert shown == set(CHAIN) - {"raw_recordings"} | {"osworld_tasks", "quarantine", SCORES}
     columns = specs["actions"].metadata["dagster/column_schema"].columns
     assert [column.name for column in columns] == ACTIONS_SCHEMA.names
     assert all(column.description and column.type for column in columns)

@@ -126,7 +126,8 @@ notebook: setup-dev
 	@$(BIN)/python -m demo_pipeline_tests.notebook
 
 property: setup-dev
-	@PROPERTY_EXAMPLES=$(PROPERTY_EXAMPLES) $(BIN)/python -m pytest demo_pipeline_tests/actions/test_property.py
+	@PROPERTY_EXAMPLES=$(PROPERTY_EXAMPLES) $(BIN)/python -m pytest demo_pipeline_tests/actions/test_property.py \
+		demo_pipeline_tests/datasets/test_foreign_actions.py
 
 fuzz: setup-dev
 	@$(BIN)/python benchmarks/fuzz.py

@@ -16,6 +16,8 @@ _CALLS_ARE_TEXT = (
 )
 NAME_PART = r"^[A-Za-z0-9_][A-Za-z0-9._]*(-[A-Za-z0-9._]+)*$"  # no `--`, which joins the parts
 
+ExportName = Literal["sft", "messages", "cudag", "cua_lite", "agentnet", "atif", "agentnetbench"]
+
 
 class DatasetSettings(Section):
     """How trajectories become training files."""
@@ -33,7 +35,7 @@ class DatasetSettings(Section):
     }
     UNHASHED: ClassVar[frozenset[str]] = frozenset({"exports"})
 
-    exports: tuple[Literal["sft", "messages", "cudag", "agentnetbench"], ...] = Field(
+    exports: tuple[ExportName, ...] = Field(
         ("sft", "messages", "cudag"), description="the training exports that are built"
     )
     name_prefix: str = Field(

@@ -184,14 +184,17 @@ _UNSEEN: Mapping[str, str] = {
 
 
 def hidden_line(number: int, action: HiddenAction) -> str:
-    """A hidden action as `1. clicked outside the recorded screen`: never where, never what text.
+    """A hidden action as `1. clicked outside the recorded screen`; `number`: from 1."""
+    return f"{number}. {hidden_words(action)}"
 
-    Args:
-        number: number of the line, from 1.
-        action: the action; a type or reason that is not known is put in general words.
+
+def hidden_words(action: HiddenAction) -> str:
+    """A hidden action as `clicked outside the recorded screen`: never where, never what text.
+
+    A type or reason that is not known is put in general words.
     """
     done = _DONE.get(action.action_type, "acted")
-    return f"{number}. {done} {_UNSEEN.get(action.reason, 'out of sight')}"
+    return f"{done} {_UNSEEN.get(action.reason, 'out of sight')}"
 
 
 def _repeated(calls: Sequence[ToolCall]) -> Iterator[tuple[ToolCall, int]]:

@@ -52,13 +52,13 @@ class BenchAction:
 
 
 def bench_answer(answer: Answer, size: tuple[int, int]) -> list[BenchAction]:
-    """An answer in their form; a drag is two actions, keys without a chord are `press`."""
+    """An answer in their form: drags and scrolls begin with a move, one key is a `press`."""
     found = [part for action in answer.actions for part in _named(action, size)]
     return [*found, BenchAction("terminate", answer.status)] if answer.status else found
 
 
 def bench_truth(step: TrueStep) -> list[BenchAction]:
-    """What the person did in their form; the target's box is at the start of a drag."""
+    """What the person did in their form; the target's box is that of the first action."""
     parts = bench_answer(step.answer, step.size)
     if step.box is None or not parts or parts[0].name.lower() not in _PLACED:
         return parts
@@ -83,7 +83,8 @@ def _named(action: AnsweredAction | ForeignAction, size: tuple[int, int]) -> lis
             return [BenchAction(name, list(keys) * (presses or 1))]
         case ScrollParameters(direction=direction, amount=amount):
             name = "scroll" if direction in ("up", "down") else "hscroll"
-            return [BenchAction(name, amount if direction in ("up", "right") else -amount)]
+            turned = BenchAction(name, amount if direction in ("up", "right") else -amount)
+            return [BenchAction("moveTo", points[0]), turned]
     return [BenchAction(kind)]
 
 

@@ -16,6 +16,7 @@ from demo_pipeline.datasets.export_loop import ExportSummary, plan_export
 from demo_pipeline.datasets.selection import DatasetTrajectory
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.evaluation.agentnetbench import as_ground_truth, bench_truth
+from demo_pipeline.evaluation.opencua_questions import answer_code
 from demo_pipeline.evaluation.true_steps import StepRecord, each_true_step
 from demo_pipeline.problems import Problem
 
@@ -24,10 +25,10 @@ _SYSTEMS = {"windows": "Windows", "macos": "Darwin", "linux": "Ubuntu"}
 _README = """# AgentNetBench files of the test split
 
 `tasks/` and `images/` are what `--data` and `--image_dir` of OpenCUA's
-`evaluation/agentnetbench/run.py` read. A step has one action, with the target's box where it is
-known, and no alternative: a demonstration shows one way. The words in `inner_monologue` are made by
-a template. The script has no rule for waits, sideways scrolls and the middle button, and gives them
-0 whatever is answered.
+`evaluation/agentnetbench/run.py` read. A step is one action of a person, with the target's box where it is
+known, and no alternative: a demonstration shows one way. Drags and scrolls begin with a move. The
+words in `inner_monologue` are made by a template. The script has no rule for waits and the middle
+button, and gives them 0 whatever is answered.
 """
 
 
@@ -69,7 +70,7 @@ class _TaskWriter:
             {
                 "step_num": step.step_index,
                 "image": image,
-                "action": "",
+                "action": answer_code(record),
                 "milestone": False,
                 "inner_monologue": {
                     "observation": "",

@@ -10,10 +10,12 @@ from functools import partial
 from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.datasets.prompts import system_prompt, units_per_notch
 from demo_pipeline.datasets.split_files import replace_surrogates
+from demo_pipeline.evaluation.opencua_questions import answer_opencua, ask_opencua
 from demo_pipeline.evaluation.request_lines import Question, QuestionForm
 from demo_pipeline.evaluation.true_steps import StepRecord
+from demo_pipeline.formats.agentnet.decoder import decode_agentnet_answer
 from demo_pipeline.formats.answers import AnswerDecoder
-from demo_pipeline.formats.cudag.decoder import WheelRule, cudag_decoder
+from demo_pipeline.formats.cudag.decoder import WheelUnits, cudag_decoder
 from demo_pipeline.formats.cudag.tool_calls import render_tool_calls
 from demo_pipeline.formats.messages.decoder import messages_decoder
 
@@ -33,9 +35,9 @@ class AnswerForm:
     decoder: Callable[[DatasetSettings], AnswerDecoder]
 
 
-def wheel_rule(settings: DatasetSettings) -> WheelRule:
+def wheel_units(settings: DatasetSettings) -> WheelUnits:
     """What `pixels` mean in the prompts that these settings give."""
-    return WheelRule(settings.cudag_scroll_sign, max(1, units_per_notch(settings)))
+    return WheelUnits(settings.cudag_scroll_sign, max(1, units_per_notch(settings)))
 
 
 def _question(
@@ -53,15 +55,16 @@ def _calls(record: StepRecord, _settings: DatasetSettings) -> str:
 
 
 ANSWER_FORMS: Mapping[str, AnswerForm] = {
-    "messages": AnswerForm(_question, _calls, lambda known: messages_decoder(wheel_rule(known))),
+    "messages": AnswerForm(_question, _calls, lambda known: messages_decoder(wheel_units(known))),
     "qwen3vl": AnswerForm(
         partial(_question, action_line=True),
         _calls,
-        lambda known: messages_decoder(wheel_rule(known)),
+        lambda known: messages_decoder(wheel_units(known)),
     ),
     "cudag": AnswerForm(
         partial(_question, action_line=False),
         _calls,
-        lambda known: cudag_decoder(wheel_rule(known)),
+        lambda known: cudag_decoder(wheel_units(known)),
     ),
+    "opencua": AnswerForm(ask_opencua, answer_opencua, lambda _known: decode_agentnet_answer),
 }

@@ -10,10 +10,10 @@ RESAMPLES = 1000
 _AT_ONCE = 50  # resamples in memory
 _PERCENT = (2.5, 97.5)
 
-Floats = NDArray[np.float64]
+FloatTable = NDArray[np.float64]
 
 
-def bootstrap_intervals(sums: Floats, counts: Floats, seed: int = 0) -> Floats:
+def bootstrap_intervals(sums: FloatTable, counts: FloatTable, seed: int = 0) -> FloatTable:
     """The 95 % intervals of several means over the same tasks.
 
     Args:

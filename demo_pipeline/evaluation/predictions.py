@@ -19,7 +19,7 @@ LONGEST_ANSWER = 200_000  # characters; models end earlier
 _LONGEST_LINE = 4 * 2**20  # bytes; batch results repeat ids and counts
 _MOST_STEPS = 1_000_000
 DOUBLED, FAILED, MISSING = "doubled", "the request failed", "missing"
-UNKNOWN = "unknown step"
+UNKNOWN_STEP = "unknown step"
 _TOO_LONG = "too long"
 StepKey = tuple[str, int]
 
@@ -61,7 +61,7 @@ class Predictions:
             known: the trajectories that are asked about; other steps are counted and forgotten.
         """
         if line.key[0] not in known or not 0 <= line.key[1] < _MOST_STEPS:
-            self.unusable[UNKNOWN] += 1
+            self.unusable[UNKNOWN_STEP] += 1
         elif line.text is None:
             self._refused.setdefault(line.key, FAILED)
         elif line.key in self._places:

@@ -36,8 +36,7 @@ class Preset:
 
 
 _PASSED_OVER = (
-    "its script has no rule for waits, sideways scrolls and the middle button: they have 0 whatever"
-    " is answered"
+    "its script has no rule for waits and the middle button: they have 0 whatever is answered"
 )
 _OWN_PLACE = "a place that the person chose outside the target's box is wrong"
 

@@ -14,10 +14,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from demo_pipeline.common.parquet import described_schema
-from demo_pipeline.evaluation.bootstrap import Floats, bootstrap_intervals
+from demo_pipeline.evaluation.bootstrap import FloatTable, bootstrap_intervals
 
 RIGHT = 1 - 1e-9
-ALL = "all"
+ALL_STEPS = "all"
 DIMENSIONS = ("action_type", "application", "platform", "difficulty")
 _GROUPS_AT_ONCE = 8
 
@@ -113,7 +113,7 @@ class ScoreColumns:
             shown: name in the table → number of the answerer.
             seed: of the bootstrap.
         """
-        groups: list[tuple[str, str, int | None]] = [(ALL, ALL, None)]
+        groups: list[tuple[str, str, int | None]] = [(ALL_STEPS, ALL_STEPS, None)]
         for dimension in DIMENSIONS:
             known = sorted(self._names[dimension].items())
             groups += [(dimension, name, code) for name, code in known]
@@ -144,7 +144,7 @@ class ScoreColumns:
 
     def _row(
         self, number: int, mask: NDArray[np.bool_] | np.bool_
-    ) -> tuple[dict[str, Any], Floats, Floats]:
+    ) -> tuple[dict[str, Any], FloatTable, FloatTable]:
         scores = np.frombuffer(self._scores[number], np.float64)
         judged = mask & ~np.isnan(scores)
         chosen, hits = scores[judged], np.frombuffer(self._grounded[number], np.float32)

@@ -17,12 +17,12 @@ from demo_pipeline.evaluation.baselines import (
 )
 from demo_pipeline.evaluation.predictions import (
     MISSING,
-    UNKNOWN,
+    UNKNOWN_STEP,
     Predictions,
     UnusableAnswer,
 )
 from demo_pipeline.evaluation.presets import Preset
-from demo_pipeline.evaluation.score_tables import ALL, RIGHT, ScoreColumns
+from demo_pipeline.evaluation.score_tables import ALL_STEPS, RIGHT, ScoreColumns
 from demo_pipeline.evaluation.true_steps import (
     TERMINATE,
     TrueStep,
@@ -40,6 +40,7 @@ from demo_pipeline.formats.answers import (
 
 PREDICTIONS = "predictions"
 _OTHER = "other"
+_UNREADABLE = "cannot be read"
 _MOST_FAILURES, _OF_A_KIND = 24, 4
 
 
@@ -76,7 +77,7 @@ class ScoreReport:
 
     def row(self, preset: str, answers: str = PREDICTIONS) -> Mapping[str, Any]:
         """The row of a rule over all steps."""
-        wanted = (preset, answers, ALL)
+        wanted = (preset, answers, ALL_STEPS)
         return next(
             row for row in self.rows if (row["preset"], row["answers"], row["dimension"]) == wanted
         )
@@ -149,7 +150,7 @@ class Scorer:
         """What was found, once every step was added."""
         lines = Counter(self.predictions.unusable)
         if others := self.predictions.unasked():
-            lines[UNKNOWN] += others
+            lines[UNKNOWN_STEP] += others
         rows: list[dict[str, Any]] = []
         for preset, columns in zip(self.presets, self._columns, strict=True):
             rows += columns.rows(preset.name, _shown(columns), seed) if self._steps else ()
@@ -172,6 +173,8 @@ class Scorer:
             return None, str(error)
         except AnswerFormatError as error:
             return None, error.reason
+        except (ValueError, OverflowError, RecursionError):
+            return None, _UNREADABLE  # of no decoder known; an answer must never end a run
         return answer, None
 
     def _note_failure(self, failed: FailedStep) -> None:

@@ -6,7 +6,7 @@ Belongs here: the rule. Published rules give much for the type alone; this one g
 import unicodedata
 from collections.abc import Sequence
 
-from demo_pipeline.evaluation.true_steps import Point, TrueStep, action_kind, in_box, places
+from demo_pipeline.evaluation.true_steps import ScreenPoint, TrueStep, action_kind, in_box, places
 from demo_pipeline.formats.answers import Answer, AnsweredAction
 from demo_pipeline.formats.desktopd.step_actions import (
     DragParameters,
@@ -24,7 +24,7 @@ def score_step_strict(step: TrueStep, answer: Answer) -> float:
 
     The type with button and number of clicks; held modifiers; the place in the target's box, or
     within 1 % of the screen's sides where the target is not known; both ends of a drag within 1 %;
-    the text after `normalised`; keys in their order, as often; the direction of a scroll, and its
+    the text after `normalised_text`; keys in their order, as often; the direction of a scroll, and its
     amount within a notch; a wait as a wait, however long; the status at the end.
     """
     if step.action is None:
@@ -39,7 +39,7 @@ def score_step_strict(step: TrueStep, answer: Answer) -> float:
     return float(_same_words(given, wanted) and _right_place(given, wanted, step))
 
 
-def normalised(text: str) -> str:
+def normalised_text(text: str) -> str:
     """Unicode's composed form, line ends as line feeds, without one line end at the end."""
     plain = unicodedata.normalize("NFC", text).replace("\r\n", "\n").replace("\r", "\n")
     return plain.removesuffix("\n")
@@ -52,7 +52,7 @@ def _modifiers(action: AnsweredAction) -> list[str]:
 def _same_words(given: AnsweredAction, wanted: AnsweredAction) -> bool:
     match given.parameters, wanted.parameters:
         case TypeParameters(text=text), TypeParameters(text=right):
-            return normalised(text) == normalised(right)
+            return normalised_text(text) == normalised_text(right)
         case HotkeyParameters(keys=keys, presses=presses), HotkeyParameters() as right:
             same = _lower(keys) == _lower(right.keys)
             return same and (presses or 1) == (right.presses or 1)
@@ -74,7 +74,7 @@ def _right_place(given: AnsweredAction, wanted: AnsweredAction, step: TrueStep) 
     return all(_near(*pair, step.size) for pair in zip(points, goals, strict=True))
 
 
-def _near(point: Point, goal: Point, size: tuple[int, int]) -> bool:
+def _near(point: ScreenPoint, goal: ScreenPoint, size: tuple[int, int]) -> bool:
     return all(
         abs(here - there) <= NEAR * side
         for here, there, side in zip(point, goal, size, strict=True)

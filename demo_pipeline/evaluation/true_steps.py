@@ -28,7 +28,7 @@ from demo_pipeline.formats.desktopd.vocabulary import ActionType
 OTHER_SPLIT = "other_split"
 TERMINATE = "terminate"  # the kind of the last step, which ends the task
 Box = tuple[float, float, float, float]
-Point = tuple[float, float]
+ScreenPoint = tuple[float, float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def action_kind(action: AnsweredAction | ForeignAction) -> str:
     return action.action_type.value
 
 
-def places(action: AnsweredAction | ForeignAction) -> tuple[Point, ...]:
+def places(action: AnsweredAction | ForeignAction) -> tuple[ScreenPoint, ...]:
     """The points of an action, pixels: none, one, or both ends of a drag."""
     if isinstance(action, ForeignAction):
         return () if action.point is None else (action.point,)
@@ -99,13 +99,13 @@ def places(action: AnsweredAction | ForeignAction) -> tuple[Point, ...]:
     return () if x is None or y is None else ((x, y),)
 
 
-def first_place(answer: Answer) -> Point | None:
+def first_place(answer: Answer) -> ScreenPoint | None:
     """Where the first action of an answer is; None when it has no place."""
     found = places(answer.actions[0]) if answer.actions else ()
     return found[0] if found else None
 
 
-def in_box(point: Point, box: Box) -> bool:
+def in_box(point: ScreenPoint, box: Box) -> bool:
     """Whether a point is in a box or on its edge."""
     left, top, width, height = box
     return left <= point[0] <= left + width and top <= point[1] <= top + height

@@ -14,7 +14,7 @@ from typing import Any
 from demo_pipeline.common.json_files import JsonFileError, load_json
 from demo_pipeline.evaluation.evaluation_pictures import failures_sheet
 from demo_pipeline.evaluation.private_files import readable_by_others
-from demo_pipeline.evaluation.score_tables import ALL
+from demo_pipeline.evaluation.score_tables import ALL_STEPS
 from demo_pipeline.evaluation.scoring import ScoreReport
 from demo_pipeline.pipeline.build_if_stale import BuildResult, build_if_stale
 from demo_pipeline.pipeline.committed_trajectories import committed_trajectories
@@ -189,7 +189,7 @@ def _evaluation(value: Any) -> Evaluation:
 
 def _summary(report: ScoreReport, asked: Evaluation) -> dict[str, Any]:
     """What the manifest keeps: counts, and the rows over all steps."""
-    rows = [row for row in report.rows if row["dimension"] == ALL]
+    rows = [row for row in report.rows if row["dimension"] == ALL_STEPS]
     headline = report.row(asked.presets[0])
     return {
         **report_summary(report, asked),

@@ -30,7 +30,7 @@ from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.storage.errors import StorageError
 
 ANY_SPLIT = "any"
-SPLITS = (*(split.value for split in Split), ANY_SPLIT)
+EVALUATION_SPLITS = (*(split.value for split in Split), ANY_SPLIT)
 SCORES_FILE, STEP_SCORES_FILE, REPORT_SUMMARY = "scores.parquet", "steps.parquet", "summary.json"
 DEFAULT_FORM, DEFAULT_SPLIT, DEFAULT_PRESETS = "messages", "test", ("strict", "agentnetbench")
 PredictionRows = Iterable[tuple[Any, Any, Any]]
@@ -58,7 +58,7 @@ class Evaluation:
 
     def __post_init__(self) -> None:
         _known("form", [self.form], ANSWER_FORMS)
-        _known("split", [self.split], SPLITS)
+        _known("split", [self.split], EVALUATION_SPLITS)
         _known("preset", self.presets, PRESETS)
         if not self.presets:
             raise EvaluationError(f"no preset is named; choose from {', '.join(PRESETS)}")

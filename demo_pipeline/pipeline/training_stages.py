@@ -14,6 +14,7 @@ from demo_pipeline.pipeline import cudag_directories
 from demo_pipeline.pipeline import dataset_builds as builds
 from demo_pipeline.pipeline import validated_formats as formats
 from demo_pipeline.pipeline.stage_types import Check, DatasetStage, TrainingExport
+from demo_pipeline.pipeline.trajectory_export_stages import TRAJECTORY_STAGES
 
 EXPORT_LOOP_VERSION = "5"  # of the stages that export trajectories: they share the export loop
 
@@ -115,5 +116,6 @@ TRAINING_STAGES: tuple[DatasetStage, ...] = (
     SFT_STAGE,
     MESSAGES_STAGE,
     CUDAG_STAGE,
+    *TRAJECTORY_STAGES,
     AGENTNETBENCH_STAGE,
 )

@@ -120,9 +120,9 @@ def test_our_actions_in_their_form():
     assert bench_answer(answer("hotkey", keys=["down"], presses=2), size) == [press("down", "down")]
     assert bench_answer(answer("hotkey", keys=["ctrl", "c"]), size) == [hotkey("ctrl", "c")]
     down = answer("scroll", x=5, y=5, direction="down", amount=2)
-    assert bench_answer(down, size) == [scroll(-2)]
+    assert bench_answer(down, size) == [move(0.005, 0.01), scroll(-2)]
     right = answer("scroll", x=5, y=5, direction="right", amount=2)
-    assert bench_answer(right, size) == [BenchAction("hscroll", 2)]
+    assert bench_answer(right, size)[1:] == [BenchAction("hscroll", 2)]
     assert bench_answer(DONE, size) == [SUCCESS]
 
 

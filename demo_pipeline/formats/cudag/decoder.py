@@ -29,19 +29,19 @@ _LONGEST_WAIT = 86_400  # seconds
 
 
 @dataclass(frozen=True, slots=True)
-class WheelRule:
+class WheelUnits:
     """What `pixels` of a scroll mean: the direction of positive ones, and how many a notch is."""
 
     positive: Literal["up", "down"] = "up"
     units_per_notch: int = 100
 
 
-def cudag_decoder(wheel: WheelRule) -> AnswerDecoder:
+def cudag_decoder(wheel: WheelUnits) -> AnswerDecoder:
     """The decoder of answers in the form of CUDAG records; a bare JSON call is accepted too."""
     return partial(_decode_cudag, wheel=wheel)
 
 
-def _decode_cudag(text: str, size: ImagePixels, *, wheel: WheelRule) -> Answer:
+def _decode_cudag(text: str, size: ImagePixels, *, wheel: WheelUnits) -> Answer:
     stripped = text.strip()
     if stripped.startswith("{"):
         return decode_calls([stripped], "", size, wheel)
@@ -74,7 +74,7 @@ def answer_blocks(text: str) -> tuple[str, list[str]]:
 
 
 def decode_calls(
-    blocks: Sequence[str], thought: str, size: ImagePixels, wheel: WheelRule
+    blocks: Sequence[str], thought: str, size: ImagePixels, wheel: WheelUnits
 ) -> Answer:
     """The answer that calls make together.
 
@@ -125,7 +125,7 @@ def _rounded(arguments: dict[str, Any]) -> Any:
 
 
 def _actions(
-    calls: Sequence[ToolCall], size: ImagePixels, wheel: WheelRule
+    calls: Sequence[ToolCall], size: ImagePixels, wheel: WheelUnits
 ) -> Iterator[AnsweredAction | ForeignAction]:
     runs = [(call, sum(1 for _ in run)) for call, run in groupby(calls)]
     moved: ImagePixels | None = None
@@ -146,7 +146,7 @@ def _actions(
 
 
 def _action(
-    call: ToolCall, point: ImagePixels | None, wheel: WheelRule
+    call: ToolCall, point: ImagePixels | None, wheel: WheelUnits
 ) -> AnsweredAction | ForeignAction:
     """One call that is an action by itself."""
     if point is None:
@@ -173,7 +173,9 @@ def _unplaced(call: ToolCall) -> AnsweredAction | ForeignAction:
     return ForeignAction(call.action)
 
 
-def _scroll(call: ToolCall, point: ImagePixels, wheel: WheelRule) -> AnsweredAction | ForeignAction:
+def _scroll(
+    call: ToolCall, point: ImagePixels, wheel: WheelUnits
+) -> AnsweredAction | ForeignAction:
     units = call.arguments["pixels"]
     if abs(units) > _MOST_WHEEL_UNITS:
         raise AnswerFormatError("a scroll is out of range")

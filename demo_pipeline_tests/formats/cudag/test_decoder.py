@@ -11,14 +11,14 @@ from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.datasets.cudag_actions import tool_calls
 from demo_pipeline.evaluation.true_steps import places
 from demo_pipeline.formats.answers import AnsweredAction, AnswerFormatError, ForeignAction
-from demo_pipeline.formats.cudag.decoder import WheelRule, cudag_decoder
+from demo_pipeline.formats.cudag.decoder import WheelUnits, cudag_decoder
 from demo_pipeline.formats.cudag.tool_calls import render_tool_calls
 from demo_pipeline.formats.desktopd.step_actions import PARAMETERS, StepAction
 from demo_pipeline.formats.desktopd.vocabulary import ActionType
 from demo_pipeline.formats.messages.decoder import messages_decoder
 
 SIZE = (1920, 1080)
-WHEEL = WheelRule("up", 100)
+WHEEL = WheelUnits("up", 100)
 X, Y = st.integers(0, 1919), st.integers(0, 1079)
 AT = {"x": X, "y": Y}
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
@@ -74,7 +74,7 @@ def written(action, chosen):
 @settings(max_examples=150, deadline=None)
 def test_reading_and_writing_again_gives_the_same_text(action, sign, unit):
     chosen = DatasetSettings(cudag_scroll_sign=sign, cudag_scroll_unit=unit)
-    wheel = WheelRule(sign, 1 if unit == "notches" else 100)
+    wheel = WheelUnits(sign, 1 if unit == "notches" else 100)
     text = written(step(*action), chosen)
     for decode in (cudag_decoder(wheel), messages_decoder(wheel)):
         (read,) = decode(text, SIZE).actions

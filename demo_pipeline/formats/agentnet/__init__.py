@@ -1,0 +1,1 @@
+"""Tasks of AgentNet: one line a trajectory, each action as pyautogui code."""

@@ -25,10 +25,10 @@ _SYSTEMS = {"windows": "Windows", "macos": "Darwin", "linux": "Ubuntu"}
 _README = """# AgentNetBench files of the test split
 
 `tasks/` and `images/` are what `--data` and `--image_dir` of OpenCUA's
-`evaluation/agentnetbench/run.py` read. A step is one action of a person, with the target's box where it is
-known, and no alternative: a demonstration shows one way. Drags and scrolls begin with a move. The
-words in `inner_monologue` are made by a template. The script has no rule for waits and the middle
-button, and gives them 0 whatever is answered.
+`evaluation/agentnetbench/run.py` read. A step is one action of a person, with the target's box
+where it is known, and has no alternative: a demonstration shows one way. Drags and scrolls begin
+with a move. The words in `inner_monologue` are made by a template. The script has no rule for waits
+and the middle button, and gives them 0 whatever is answered.
 """
 
 

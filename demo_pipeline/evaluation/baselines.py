@@ -6,7 +6,7 @@ Belongs here: what each baseline answers. They stand beside the predictions in e
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from demo_pipeline.evaluation.true_steps import TERMINATE, Box, ScreenPoint, TrueStep
+from demo_pipeline.evaluation.true_steps import TERMINATE, ScreenPoint, TargetBox, TrueStep
 from demo_pipeline.formats.answers import Answer, AnsweredAction
 from demo_pipeline.formats.desktopd.step_actions import PARAMETERS, DragParameters
 from demo_pipeline.formats.desktopd.vocabulary import ActionType
@@ -78,7 +78,7 @@ def guessed_kind(kind: str, step: TrueStep) -> Answer:
     return Answer((_action(action_type, {**values, **known}),))
 
 
-def _middle(box: Box) -> ScreenPoint:
+def _middle(box: TargetBox) -> ScreenPoint:
     left, top, width, height = box
     return int(left + width / 2), int(top + height / 2)
 

@@ -24,8 +24,8 @@ def score_step_strict(step: TrueStep, answer: Answer) -> float:
 
     The type with button and number of clicks; held modifiers; the place in the target's box, or
     within 1 % of the screen's sides where the target is not known; both ends of a drag within 1 %;
-    the text after `normalised_text`; keys in their order, as often; the direction of a scroll, and its
-    amount within a notch; a wait as a wait, however long; the status at the end.
+    the text after `normalised_text`; keys in their order, as often; the direction of a scroll, and
+    its amount within a notch; a wait as a wait, however long; the status at the end.
     """
     if step.action is None:
         return float(not answer.actions and answer.status == step.answer.status)

@@ -27,7 +27,7 @@ from demo_pipeline.formats.desktopd.vocabulary import ActionType
 
 OTHER_SPLIT = "other_split"
 TERMINATE = "terminate"  # the kind of the last step, which ends the task
-Box = tuple[float, float, float, float]
+TargetBox = tuple[float, float, float, float]
 ScreenPoint = tuple[float, float]
 
 
@@ -58,7 +58,7 @@ class TrueStep:
     difficulty: str
     size: tuple[int, int]
     answer: Answer
-    box: Box | None = None
+    box: TargetBox | None = None
     tolerance: tuple[int, int] = (0, 0)
     reasoning: str = ""
     screenshot: Path = Path()
@@ -105,7 +105,7 @@ def first_place(answer: Answer) -> ScreenPoint | None:
     return found[0] if found else None
 
 
-def in_box(point: ScreenPoint, box: Box) -> bool:
+def in_box(point: ScreenPoint, box: TargetBox) -> bool:
     """Whether a point is in a box or on its edge."""
     left, top, width, height = box
     return left <= point[0] <= left + width and top <= point[1] <= top + height
@@ -218,6 +218,6 @@ def _true_step(
     )
 
 
-def _box(row: ProvenanceRow) -> Box | None:
+def _box(row: ProvenanceRow) -> TargetBox | None:
     left, top, width, height = (row[f"target_{part}"] for part in ("x", "y", "width", "height"))
     return None if None in (left, top, width, height) else (left, top, width, height)

@@ -21,7 +21,7 @@ from demo_pipeline.formats.cudag.tool_calls import RU_MAX, ToolCall, call_faults
 from demo_pipeline.formats.desktopd.step_actions import PARAMETERS
 from demo_pipeline.formats.desktopd.vocabulary import ActionType
 
-ImagePixels = tuple[int, int]
+PixelPair = tuple[int, int]
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
 _MOST_CALLS = 1000  # of one answer; a step is one action
 _MOST_WHEEL_UNITS = 1_000_000
@@ -41,7 +41,7 @@ def cudag_decoder(wheel: WheelUnits) -> AnswerDecoder:
     return partial(_decode_cudag, wheel=wheel)
 
 
-def _decode_cudag(text: str, size: ImagePixels, *, wheel: WheelUnits) -> Answer:
+def _decode_cudag(text: str, size: PixelPair, *, wheel: WheelUnits) -> Answer:
     stripped = text.strip()
     if stripped.startswith("{"):
         return decode_calls([stripped], "", size, wheel)
@@ -73,9 +73,7 @@ def answer_blocks(text: str) -> tuple[str, list[str]]:
     return thought, blocks
 
 
-def decode_calls(
-    blocks: Sequence[str], thought: str, size: ImagePixels, wheel: WheelUnits
-) -> Answer:
+def decode_calls(blocks: Sequence[str], thought: str, size: PixelPair, wheel: WheelUnits) -> Answer:
     """The answer that calls make together.
 
     `mouse_move` and then `left_click_drag` is a drag; the same keys several times in a row are one
@@ -125,10 +123,10 @@ def _rounded(arguments: dict[str, Any]) -> Any:
 
 
 def _actions(
-    calls: Sequence[ToolCall], size: ImagePixels, wheel: WheelUnits
+    calls: Sequence[ToolCall], size: PixelPair, wheel: WheelUnits
 ) -> Iterator[AnsweredAction | ForeignAction]:
     runs = [(call, sum(1 for _ in run)) for call, run in groupby(calls)]
-    moved: ImagePixels | None = None
+    moved: PixelPair | None = None
     for number, (call, times) in enumerate(runs):
         following = runs[number + 1][0].action if number + 1 < len(runs) else ""
         point = _pixel(call, size)
@@ -146,7 +144,7 @@ def _actions(
 
 
 def _action(
-    call: ToolCall, point: ImagePixels | None, wheel: WheelUnits
+    call: ToolCall, point: PixelPair | None, wheel: WheelUnits
 ) -> AnsweredAction | ForeignAction:
     """One call that is an action by itself."""
     if point is None:
@@ -173,9 +171,7 @@ def _unplaced(call: ToolCall) -> AnsweredAction | ForeignAction:
     return ForeignAction(call.action)
 
 
-def _scroll(
-    call: ToolCall, point: ImagePixels, wheel: WheelUnits
-) -> AnsweredAction | ForeignAction:
+def _scroll(call: ToolCall, point: PixelPair, wheel: WheelUnits) -> AnsweredAction | ForeignAction:
     units = call.arguments["pixels"]
     if abs(units) > _MOST_WHEEL_UNITS:
         raise AnswerFormatError("a scroll is out of range")
@@ -189,7 +185,7 @@ def _scroll(
     return _known(ActionType.SCROLL, x=point[0], y=point[1], direction=direction, amount=amount)
 
 
-def _pixel(call: ToolCall, size: ImagePixels) -> ImagePixels | None:
+def _pixel(call: ToolCall, size: PixelPair) -> PixelPair | None:
     """The pixel of a call's coordinate; None without one."""
     pair = call.arguments.get("coordinate")
     if pair is None:

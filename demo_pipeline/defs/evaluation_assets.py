@@ -60,7 +60,7 @@ def evaluation_scores(
     """Score one folder of predictions."""
     result = _scored(context, workspace)
     pictures = _pictures(context, workspace, result)
-    summary = dict(result.summary)
+    summary: dict[str, Any] = dict(result.summary)
     rows = [{key: _short(row[key]) for key in _SHOWN} for row in summary.pop("rows", [])]
     location = f"{workspace.store.url}/{result.output}"
     return dg.MaterializeResult(

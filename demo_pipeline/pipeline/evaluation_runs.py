@@ -179,7 +179,7 @@ def _evaluation(value: Any) -> Evaluation:
         raise EvaluationError("must be an object with form, split, presets and seed, or some")
     presets, seed = value.get("presets", DEFAULT_PRESETS), value.get("seed", 0)
     form, split = value.get("form", DEFAULT_FORM), value.get("split", DEFAULT_SPLIT)
-    names = presets if isinstance(presets, list | tuple) else [None]
+    names: list[Any] = list(presets) if isinstance(presets, list | tuple) else [None]
     if not all(isinstance(name, str) for name in (form, split, *names)):
         raise EvaluationError("form and split must be names, presets a list of names")
     if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:

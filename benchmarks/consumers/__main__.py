@@ -6,6 +6,7 @@ docs/trainers.md.
 """
 
 import argparse
+import json
 import os
 import shutil
 import subprocess
@@ -19,6 +20,7 @@ from reported import rows_in
 HERE = Path(__file__).resolve().parent
 # The wheels of torchvision and torchaudio fit this PyTorch; no processor-only ones are on PyPI.
 TORCH = ("torch==2.11.0", "torchvision==0.26.0", "torchaudio==2.11.0", "pillow")
+EXPORTS = ("sft", "messages", "cudag", "cua_lite", "agentnet", "atif")
 VARIANTS = {"embedded": "EMBED_IMAGES", "action_line": "ACTION_LINE"}
 
 
@@ -51,6 +53,7 @@ CONSUMERS = (
         for version in ("4.0.0", "4.8.4", "5.2.0")
         for packages in [(f"datasets=={version}", "pillow")]
     ),
+    Consumer("atif 1.8.0", "atif_reader.py", 20, ("atif==1.8.0",), model=False, torch=False),
     Consumer("qwen-agent 0.0.34", "qwen_agent_parser.py", 155,
         ("qwen-agent==0.0.34", "soundfile", "python-dateutil", "tqdm"), model=False, torch=False),
     Consumer("TRL 1.16.0", "trl_training.py", 585,
@@ -117,7 +120,7 @@ def make_exports(scratch: Path) -> Path:
     program = [sys.executable, "-m", "demo_pipeline.cli.app"]
     with tempfile.TemporaryDirectory(dir=scratch) as work:
         own = {"DEMO_PIPELINE_STORE": f"{work}/store", "DEMO_PIPELINE_CACHE": f"{work}/cache"}
-        own |= {"DAGSTER_HOME": work}
+        own |= {"DAGSTER_HOME": work, "DEMO_PIPELINE_DATASETS__EXPORTS": json.dumps(EXPORTS)}
         shutil.copyfile(HERE.parents[1] / "dagster.yaml", f"{work}/dagster.yaml")
         run([*program, "run"], **own)
         run([*program, "export", str(export)], **own)

@@ -1,6 +1,7 @@
 """Hugging Face datasets: every configuration of every card, and the JSON Lines where it can."""
 
 import datasets
+from pyarrow.parquet import read_metadata
 from reported import cudag, lines_of, places, row
 
 
@@ -10,6 +11,12 @@ def count(folder: str, config: str) -> int:
     for rows in loaded.values():
         rows[0]
     return sum(len(rows) for rows in loaded.values())
+
+
+def streamed(folder: str, pattern: str) -> int:
+    """Rows of tables that are read as a stream."""
+    loaded = datasets.load_dataset(folder, data_files={"all": pattern}, streaming=True)
+    return sum(1 for _ in loaded["all"])
 
 
 def main() -> None:
@@ -26,6 +33,8 @@ def main() -> None:
     row("messages/prompt_completion", chats, count(str(export / "messages"), "prompt_completion"))
     row("cudag", records, count(str(root), "default"))
     row("cudag (test)", tests, count(str(root), "test"))
+    rows = sum(read_metadata(path).num_rows for path in (export / "cua_lite").rglob("*.parquet"))
+    row("cua_lite, streamed", rows, streamed(str(export / "cua_lite"), "**/*.parquet"))
 
 
 if __name__ == "__main__":

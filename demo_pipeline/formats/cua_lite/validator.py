@@ -4,7 +4,7 @@ Belongs here: files. What one row must hold is in row_rules.py.
 """
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -77,7 +77,7 @@ def _table_problems(table: Path, dataset: Path, seen: _Seen) -> Iterator[Problem
         return
     try:
         columns = pq.read_schema(table)
-        if columns.names != list(LITE_COLUMNS) or columns.types != LITE_SCHEMA.types:
+        if columns.names != list(LITE_COLUMNS) or not _are_texts(columns.types):
             message = "the columns must be images (list of text), messages and metadata (text)"
             yield Problem("columns", file, message, remedy=_REMEDY)
             return
@@ -88,6 +88,14 @@ def _table_problems(table: Path, dataset: Path, seen: _Seen) -> Iterator[Problem
         raise_system_trouble(error)
         message = f"cannot be read as Parquet: {type(error).__name__}"
         yield Problem("unreadable_table", file, message, remedy=_REMEDY)
+
+
+def _are_texts(kinds: Sequence[pa.DataType]) -> bool:
+    """Whether the first column is a list of text, and the others are text, of any width."""
+    first, *others = kinds
+    is_list = pa.types.is_list(first) or pa.types.is_large_list(first)
+    plain = [first.value_type if is_list else pa.null(), *others]
+    return all(pa.types.is_string(kind) or pa.types.is_large_string(kind) for kind in plain)
 
 
 def _is_known(parts: tuple[str, ...]) -> bool:

@@ -313,6 +313,12 @@ class TestFiles:
         write(root, GOOD, schema=LITE_SCHEMA.append(pa.field("split", pa.string())))
         assert codes(root) == ["columns", "unused_image"]
 
+    def test_wider_texts_are_texts_too(self, root: Path) -> None:
+        wide = pa.large_string()
+        names = {"images": pa.list_(wide), "messages": wide, "metadata": wide}
+        write(root, GOOD, schema=pa.schema(names))
+        assert validate_cua_lite(root) == []
+
     def test_an_image_with_another_content(self, root: Path) -> None:
         write(root, GOOD)
         (root / GOOD["images"][1]).write_bytes(PICTURES[0])

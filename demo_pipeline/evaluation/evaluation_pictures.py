@@ -56,9 +56,8 @@ def _said(answer: Answer | None) -> str:
     if answer is None or not answer.actions:
         return "the task ended" if answer and answer.status else "nothing"
     first = answer.actions[0]
-    known = isinstance(first, AnsweredAction)
-    more = f" and {len(answer.actions) - 1} more" if len(answer.actions) > 1 else ""
-    return (first.action_type.value if known else "no action of ours") + more
+    said = first.action_type.value if isinstance(first, AnsweredAction) else "no action of ours"
+    return said + (f" and {len(answer.actions) - 1} more" if len(answer.actions) > 1 else "")
 
 
 def history_chart(title: str, scores: Sequence[tuple[str, float]]) -> bytes:

@@ -19,10 +19,12 @@ DATASETS = [
     "sft_samples",
     "messages_dataset",
     "cudag_dataset",
+    *("cua_lite_dataset", "agentnet_dataset", "atif_trajectories"),
     "agentnetbench",
     "trajectory_index",
     "osworld_quests",
 ]
+ON_REQUEST = {stage.name for stage in DATASET_STAGES if not stage.is_built(Settings())}
 STATISTICS = "dataset_statistics"
 SCORES = "evaluation_scores"  # a partition per folder of predictions
 GROUPS = {
@@ -128,14 +130,16 @@ def test_jobs_cover_the_chain_the_datasets_and_the_catalog(definitions: dg.Defin
             "register_uploads",
             "read_osworld_tasks",
             "report_quarantine",
+            "score_evaluation",
         )
     }
     assert steps == {
         "process_demonstration": {*CHAIN, SHEETS},
-        "build_datasets": {*DATASETS, STATISTICS},
+        "build_datasets": {*DATASETS, STATISTICS} - ON_REQUEST,
         "register_uploads": {"demonstration_catalog"},
         "read_osworld_tasks": {"osworld_tasks"},
         "report_quarantine": {"quarantine"},
+        "score_evaluation": {SCORES},
     }
 
 
@@ -147,6 +151,7 @@ def test_the_sensors_are_on_and_the_schedule_is_off(
         "tasks_changed",
         "new_uploads",
         "rebuild_datasets",
+        "new_evaluations",
         "quarantine_failures",
         "quarantine_changed",
     }

@@ -33,7 +33,7 @@ def write(tmp_path, *requests):
 
 
 def endpoint(url, **known):
-    pauses = []
+    pauses: list[float] = []
     return Endpoint(url, **known, sleep=pauses.append), pauses
 
 

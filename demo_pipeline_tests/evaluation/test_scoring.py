@@ -1,6 +1,7 @@
 """Scores of predictions and baselines: tables, intervals, prefixes, and what is counted."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,7 +45,7 @@ def test_right_answers_have_one_and_everything_else_is_counted_by_reason():
     steps = steps_of("a", 6)
     rows = [("a", 0, "0"), ("a", 1, "0"), ("a", 2, TYPED), ("a", 3, "3"), ("a", 3, "3")]
     rows += [("a", 4, "wave"), ("a", 9, "1"), ("b", 0, "0")]
-    kept = []
+    kept: list[Any] = []
     report = score(steps, rows, keep=kept.append)
     row = report.row("strict")
     assert (row["steps"], row["score"], row["success"]) == (6, 1 / 6, 1 / 6)

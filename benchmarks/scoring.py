@@ -88,7 +88,7 @@ def measure(size: int, predictions: Path, out: Path) -> None:
     start = time.process_time()
     with (
         read_predictions(predictions, known) as found,
-        TableWriter(out / "steps.parquet", STEPS_SCHEMA) as writer,
+        TableWriter(out / "steps.parquet", STEPS_SCHEMA, batch_rows=4096) as writer,
     ):
         presets = [PRESETS["strict"], PRESETS["agentnetbench"]]
         decode = ANSWER_FORMS["messages"].decoder(SETTINGS)

@@ -20,6 +20,7 @@ RIGHT = 1 - 1e-9
 ALL_STEPS = "all"
 DIMENSIONS = ("action_type", "application", "platform", "difficulty")
 _GROUPS_AT_ONCE = 8
+_NO_PLACE = -1  # beside 0 and 1 of steps whose point is outside and inside the target's box
 
 SCORES_SCHEMA = described_schema(
     (
@@ -70,14 +71,14 @@ class ScoreColumns:
     _codes: dict[str, "array[int]"] = field(default_factory=dict)
     _names: dict[str, dict[str, int]] = field(default_factory=dict)
     _scores: list["array[float]"] = field(default_factory=list)
-    _grounded: list["array[float]"] = field(default_factory=list)
+    _grounded: list["array[int]"] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         names = ("task", "trajectory", *DIMENSIONS)
         self._codes = {name: array("i") for name in names}
         self._names = {name: {} for name in names}
         self._scores = [array("d") for _ in self.answerers]
-        self._grounded = [array("f") for _ in self.answerers]
+        self._grounded = [array("b") for _ in self.answerers]
 
     def append(
         self,
@@ -98,7 +99,7 @@ class ScoreColumns:
         for column, score in zip(self._scores, scores, strict=True):
             column.append(np.nan if score is None else score)
         for column, hit in zip(self._grounded, grounded, strict=True):
-            column.append(np.nan if hit is None else hit)
+            column.append(_NO_PLACE if hit is None else hit)
 
     def count(self, dimension: str) -> Mapping[str, int]:
         """Value of a dimension → number of steps, in the order of their names."""
@@ -147,8 +148,8 @@ class ScoreColumns:
     ) -> tuple[dict[str, Any], FloatTable, FloatTable]:
         scores = np.frombuffer(self._scores[number], np.float64)
         judged = mask & ~np.isnan(scores)
-        chosen, hits = scores[judged], np.frombuffer(self._grounded[number], np.float32)
-        hits = hits[judged & ~np.isnan(hits)]
+        chosen, hits = scores[judged], np.frombuffer(self._grounded[number], np.int8)
+        hits = hits[judged & (hits != _NO_PLACE)]
         task, length = self._array("task")[judged], len(self._names["task"])
         sums = np.bincount(task, weights=chosen, minlength=length).astype(np.float64)
         counts = np.bincount(task, minlength=length).astype(np.float64)

@@ -33,6 +33,7 @@ ANY_SPLIT = "any"
 EVALUATION_SPLITS = (*(split.value for split in Split), ANY_SPLIT)
 SCORES_FILE, STEP_SCORES_FILE, REPORT_SUMMARY = "scores.parquet", "steps.parquet", "summary.json"
 DEFAULT_FORM, DEFAULT_SPLIT, DEFAULT_PRESETS = "messages", "test", ("strict", "agentnetbench")
+_ROWS = 4096  # of the table of steps in memory
 PredictionRows = Iterable[tuple[Any, Any, Any]]
 
 
@@ -203,7 +204,7 @@ def _score(
         report = scorer.report(asked.seed)
     else:
         out.mkdir(parents=True, exist_ok=True)
-        with TableWriter(out / STEP_SCORES_FILE, STEPS_SCHEMA) as writer:
+        with TableWriter(out / STEP_SCORES_FILE, STEPS_SCHEMA, batch_rows=_ROWS) as writer:
             scorer.keep = writer.append_row
             _each_step(workspace, plan, asked, lambda record: scorer.add(record.step))
         report = scorer.report(asked.seed)

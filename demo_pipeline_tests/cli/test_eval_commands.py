@@ -6,8 +6,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from demo_pipeline.cli.app import app
 from demo_pipeline.evaluation.answer_forms import ANSWER_FORMS

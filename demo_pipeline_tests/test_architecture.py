@@ -20,6 +20,7 @@ MAY_IMPORT = {
     "actions": BELOW | {"formats", "recording"},
     "observation": BELOW | {"formats", "recording", "actions"},
     "datasets": BELOW | {"formats", "recording", "actions", "observation"},
+    "evaluation": BELOW | {"formats", "recording", "actions", "observation", "datasets"},
     "storage": BELOW,
     "discovery": BELOW | {"storage"},
 }

@@ -1,7 +1,11 @@
 """The pages agree with the code, with each other and with the files that they name."""
 
 import json
+import os
 import re
+import shlex
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,6 +121,7 @@ class TestCommands:
     @pytest.mark.parametrize("page", named(ACTUAL))
     def test_every_command_exists(self, page: Path) -> None:
         commands = {command.name for command in app.registered_commands}
+        commands |= {group.name for group in app.registered_groups}
         used = re.findall(r"demo-pipeline(?: -{1,2}[a-z]+)* ([a-z]+)", text_of(page))
         assert set(used) <= commands
 
@@ -178,6 +183,30 @@ class TestExamples:
         assert blocks
         for block in blocks:
             exec(compile(block, "page", "exec"), {})  # noqa: S102 - our own pages
+
+    def test_the_first_commands_of_scoring_end_in_a_table(
+        self, store: Path, tmp_path: Path
+    ) -> None:
+        """As a person runs them; `make demo` has made the store."""
+        block = code_blocks(DOCS / "evaluation.md", "bash")[0].replace(" data/", f" {tmp_path}/")
+        first, *commands = block.splitlines()
+        assert first == "make demo"
+        assert len(commands) == 3
+        for command in commands:
+            name, *arguments = shlex.split(command)
+            assert name == ".venv/bin/demo-pipeline"
+            done = subprocess.run(
+                [sys.executable, "-m", "demo_pipeline.cli.app", *arguments],
+                env={**os.environ, "DEMO_PIPELINE_STORE": str(store), "COLUMNS": "120"},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, done.stderr
+        assert "strict: all steps" in done.stdout
+        assert re.search(r"predictions\W+1\.000", done.stdout)
+        assert re.search(r"screen centre\W+0\.0", done.stdout)
+        assert "history teacher-forced" in done.stdout
 
     def test_the_queries_of_the_pages_run(self, store: Path) -> None:
         pattern = r'(?:stats |sql\()"(SELECT [^"]+)"'

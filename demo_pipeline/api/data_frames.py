@@ -13,6 +13,7 @@ from demo_pipeline.actions.action_tables import ACTIONS_SCHEMA
 from demo_pipeline.common.parquet import column_descriptions
 from demo_pipeline.datasets.index import TRAJECTORIES_SCHEMA
 from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA
+from demo_pipeline.evaluation.score_tables import SCORES_SCHEMA
 from demo_pipeline.recording.event_tables import EVENTS_SCHEMA
 
 FRAME_SCHEMAS: Mapping[str, pa.Schema] = {
@@ -20,6 +21,7 @@ FRAME_SCHEMAS: Mapping[str, pa.Schema] = {
     "steps": PROVENANCE_SCHEMA,
     "actions": ACTIONS_SCHEMA,
     "events": EVENTS_SCHEMA,
+    "scores": SCORES_SCHEMA,
 }
 # Without these a null would turn whole numbers into fractions, and truth values and texts into
 # objects.
@@ -50,7 +52,7 @@ def described_columns(name: str) -> pd.DataFrame:
     """The columns of a table, one per row: column, type, nullable, description with the unit.
 
     Args:
-        name: trajectories, steps, actions or events.
+        name: trajectories, steps, actions, events or scores.
 
     Raises:
         ValueError: there is no table with this name.

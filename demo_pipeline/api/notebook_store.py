@@ -4,19 +4,29 @@ Belongs here: the names that `import demo_pipeline as dp` gives. Everything is f
 are written by the pipeline.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
+import pyarrow as pa
 
 from demo_pipeline.api.data_frames import FRAME_SCHEMAS, data_frame, described_columns
 from demo_pipeline.api.loaded_trajectory import LoadedStep, LoadedTrajectory, load_trajectory
 from demo_pipeline.api.sql_frames import query_frame
 from demo_pipeline.common.parquet import read_table
+from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_stages import INDEX_STAGE
 from demo_pipeline.pipeline.demonstration_stages import (
     ACTIONS_STAGE,
     EVENTS_STAGE,
     TRAJECTORIES_STAGE,
+)
+from demo_pipeline.pipeline.evaluations import (
+    DEFAULT_FORM,
+    DEFAULT_SPLIT,
+    Evaluation,
+    score_rows,
 )
 from demo_pipeline.pipeline.rebuild import storage_message
 from demo_pipeline.settings import Settings
@@ -112,9 +122,40 @@ class NotebookStore:
         except OutputError as error:
             raise StorageError(storage_message(error)) from None
 
+    def score(
+        self,
+        frame: pd.DataFrame,
+        preset: str | Sequence[str] = "strict",
+        *,
+        form: str = DEFAULT_FORM,
+        split: str = DEFAULT_SPLIT,
+        seed: int = 0,
+    ) -> pd.DataFrame:
+        """Scores of a model's answers, beside baselines; `columns("scores")` describes the columns.
+
+        Args:
+            frame: a row per answer, with `trajectory_id`, `step_index` and `response`.
+            preset: the rule, or several: see docs/evaluation.md.
+            form: in which the model was asked.
+            split: whose steps were asked about; `any`: all.
+            seed: of the bootstrap.
+
+        Raises:
+            ValueError: a column is missing.
+            StorageError: there is no such rule, form or split, or the split holds no step.
+        """
+        names = ("trajectory_id", "step_index", "response")
+        if missing := [name for name in names if name not in frame.columns]:
+            raise ValueError(f"the frame has no column {', '.join(missing)}")
+        presets = (preset,) if isinstance(preset, str) else tuple(preset)
+        workspace = replace(Workspace.open(Settings()), store=self._store)
+        rows = frame[list(names)].itertuples(index=False, name=None)
+        report = score_rows(workspace, rows, Evaluation(form, split, presets, seed))
+        return data_frame(pa.Table.from_pylist(report.rows, schema=FRAME_SCHEMAS["scores"]))
+
     @staticmethod
     def columns(table: str) -> pd.DataFrame:
-        """What the columns of `trajectories`, `steps`, `actions` or `events` mean, with units.
+        """What the columns of `trajectories`, `steps`, … or `scores` mean, with units.
 
         Raises:
             ValueError: another name.

@@ -13,6 +13,7 @@ from demo_pipeline import __version__
 from demo_pipeline.cli import (
     demonstration_commands,
     doctor_command,
+    eval_commands,
     run_commands,
     stats_command,
     store_commands,
@@ -85,6 +86,7 @@ app.command("stats")(stats_command.stats)
 app.command("export")(store_commands.export)
 app.command("revalidate")(store_commands.revalidate)
 app.command("prune")(store_commands.prune)
+app.add_typer(eval_commands.eval_app, name="eval")
 
 if __name__ == "__main__":
     main()

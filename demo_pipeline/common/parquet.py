@@ -4,8 +4,7 @@ Belongs here: the compression settings and everything that opens a Parquet file.
 columns of a table; the module that writes the table declares them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -228,19 +227,6 @@ def read_table(
         for field in fields
     ]
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
-
-
-@contextmanager
-def open_rows(path: Path, batch: int) -> Iterator[tuple[int, Iterator[Mapping[str, Any]]]]:
-    """The number of rows, and all rows one after the other, of which `batch` are in memory.
-
-    Raises:
-        OSError: the file cannot be read.
-        pyarrow.ArrowException: it is no Parquet file.
-    """
-    with pq.ParquetFile(path) as file:
-        batches = file.iter_batches(batch)
-        yield file.metadata.num_rows, (row for rows in batches for row in rows.to_pylist())
 
 
 def read_schema(path: Path) -> pa.Schema:

@@ -12,7 +12,8 @@ from typing import Any
 import pyarrow as pa
 
 from demo_pipeline.common.hub_features import PICTURE, with_hub_features
-from demo_pipeline.common.parquet import open_rows, read_schema
+from demo_pipeline.common.parquet import read_schema
+from demo_pipeline.common.parquet_rows import open_rows
 from demo_pipeline.common.parquet_shards import ShardWriter
 from demo_pipeline.datasets.splits import Split
 

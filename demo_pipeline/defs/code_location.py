@@ -9,6 +9,11 @@ from demo_pipeline.defs.dataset_assets import build_dataset_assets
 from demo_pipeline.defs.dataset_sensor import build_rebuild_datasets
 from demo_pipeline.defs.demonstration_assets import build_demonstration_assets
 from demo_pipeline.defs.demonstration_catalog import demonstration_catalog
+from demo_pipeline.defs.evaluation_assets import (
+    build_new_evaluations,
+    evaluation_job,
+    evaluation_scores,
+)
 from demo_pipeline.defs.failure_sensor import quarantine_changed, quarantine_failures
 from demo_pipeline.defs.jobs import ASSET_JOBS, build_datasets_job
 from demo_pipeline.defs.maintenance import MAINTENANCE_JOBS, weekly_prune
@@ -50,13 +55,21 @@ def build_defs(
             demonstration_catalog,
             *build_demonstration_assets(settings.execution.partitions_per_run),
             *build_dataset_assets(),
+            evaluation_scores,
         ],
-        jobs=[*ASSET_JOBS, batch_job, build_datasets_job(settings), *MAINTENANCE_JOBS],
+        jobs=[
+            *ASSET_JOBS,
+            batch_job,
+            build_datasets_job(settings),
+            evaluation_job,
+            *MAINTENANCE_JOBS,
+        ],
         schedules=[weekly_prune],
         sensors=[
             build_tasks_changed(seconds),
             build_new_uploads(seconds, batch_job),
             build_rebuild_datasets(seconds),
+            build_new_evaluations(seconds),
             quarantine_failures,
             quarantine_changed,
             *extra_sensors,

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from demo_pipeline.common.image_header import ImageInfo, probe_image
 from demo_pipeline.common.json_files import JsonFileError, read_bytes
-from demo_pipeline.common.parquet import open_rows
+from demo_pipeline.common.parquet_rows import open_rows
 from demo_pipeline.common.system_errors import raise_system_trouble
 from demo_pipeline.formats.base_model import Document, check, limited
 from demo_pipeline.problems import Problem

@@ -40,7 +40,7 @@ class Tile:
         screenshot: its PNG.
         heading: the number and the type of the step.
         caption: a short line about the screenshot; never what was typed.
-        action: is drawn on the screenshot.
+        action: is drawn on the screenshot; None: nothing is.
         box: (x, y, width, height) of the target on the canvas.
         leak: the kind of pointer leak in the screenshot; empty without a leak.
         thumbnail: the screenshot as a small JPEG, which is read instead; None: there is none.
@@ -49,7 +49,7 @@ class Tile:
     screenshot: Path
     heading: str
     caption: str
-    action: StepAction
+    action: StepAction | None
     box: tuple[int, int, int, int] | None = None
     leak: Literal["", "LEAK", "UNAVOIDABLE"] = ""
     thumbnail: bytes | None = None
@@ -127,7 +127,8 @@ def _frame(tile: Tile, width: int) -> Picture:
     small = raw
     if raw.shape[:2] != (height, width):
         small = cv2.resize(raw, (width, height), interpolation=cv2.INTER_AREA)
-    draw_action(small, tile.action, width / CANVAS_WIDTH, tile.box)
+    if tile.action is not None:
+        draw_action(small, tile.action, width / CANVAS_WIDTH, tile.box)
     return small
 
 

@@ -18,6 +18,10 @@ from demo_pipeline.datasets.card_content import (
 )
 from demo_pipeline.datasets.cudag_config import dataset_directory_name
 from demo_pipeline.datasets.dataset_stats import messages_stats, sft_stats
+from demo_pipeline.evaluation.agentnetbench_files import (
+    build_agentnetbench,
+    check_agentnetbench,
+)
 from demo_pipeline.formats.cudag.validator import validate_cudag
 from demo_pipeline.formats.desktopd.sft_folder import validate_sft_folder
 from demo_pipeline.formats.desktopd.validator import validate_dataset
@@ -100,6 +104,17 @@ def verify_cudag(_context: DatasetContext, out: Path) -> list[Problem]:
 def cudag_directory(context: DatasetContext) -> str:
     """Name of the CUDAG directory, `<prefix>--<user>--<timestamp>`."""
     return dataset_directory_name(context.committed.trajectories, context.settings.datasets)
+
+
+def run_agentnetbench(context: DatasetContext, out: Path) -> Summary:
+    """The test split as AgentNetBench's files."""
+    committed, settings = context.committed, context.settings.datasets
+    return build_agentnetbench(committed.trajectories, out, settings).as_dict()
+
+
+def verify_agentnetbench(_context: DatasetContext, out: Path) -> list[Problem]:
+    """The files against AgentNetBench's form."""
+    return check_agentnetbench(out)
 
 
 def run_quests(context: DatasetContext, out: Path) -> Summary:

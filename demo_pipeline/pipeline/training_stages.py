@@ -10,6 +10,7 @@ from demo_pipeline.datasets.record_counts import (
     sft_record_counts,
 )
 from demo_pipeline.datasets.views import OF_SPLIT, View
+from demo_pipeline.evaluation.agentnetbench_files import agentnetbench_counts
 from demo_pipeline.pipeline import cudag_directories
 from demo_pipeline.pipeline import dataset_builds as builds
 from demo_pipeline.pipeline import validated_formats as formats
@@ -116,6 +117,26 @@ CUDAG_STAGE = DatasetStage(
     counts=("records",),
 )
 
+AGENTNETBENCH_STAGE = DatasetStage(
+    name="agentnetbench",
+    output="agentnetbench",
+    description="The test split in AgentNetBench's own form, a file per trajectory with the true "
+    "actions and their targets' boxes, so that its script can score a model on it.",
+    kinds=frozenset({"json"}),
+    code_version=EXPORT_LOOP_VERSION,
+    section=lambda settings: settings.datasets,
+    build=builds.run_agentnetbench,
+    checks=(
+        Check(
+            "agentnetbench_files",
+            "Every task has its keys, pictures, true actions and boxes.",
+            builds.verify_agentnetbench,
+        ),
+    ),
+    export=TrainingExport(name="agentnetbench", files="tasks/*.json", records=agentnetbench_counts),
+    counts=("records",),
+)
+
 # In the order in which they are built.
 TRAINING_STAGES: tuple[DatasetStage, ...] = (
     SFT_STAGE,
@@ -123,4 +144,5 @@ TRAINING_STAGES: tuple[DatasetStage, ...] = (
     CUDAG_STAGE,
     *TRAJECTORY_STAGES,
     *DERIVED_STAGES,
+    AGENTNETBENCH_STAGE,
 )

@@ -97,6 +97,34 @@ class TestImport:
             _ = dp.no_such_name
 
 
+def answers(trajectory: str = "first", response: str = "nothing") -> pd.DataFrame:
+    """An answer to the first step."""
+    row = {"trajectory_id": trajectory, "step_index": 0, "response": response, "note": "x"}
+    return pd.DataFrame([row])
+
+
+class TestScores:
+    def test_answers_are_scored_beside_baselines(self, local: dp.NotebookStore) -> None:
+        first = local.trajectory("first").steps[0].action.parameters
+        x, y = (round(part) for part in (first.x / 1.92, first.y / 1.08))  # type: ignore[attr-defined]
+        arguments = f'{{"action": "left_click", "coordinate": [{x}, {y}]}}'
+        text = f'<tool_call>{{"name": "computer_use", "arguments": {arguments}}}</tool_call>'
+        scores = local.score(answers(response=text), ["strict", "agentnetbench"], split="any")
+        everything = scores.query("dimension == 'all' and preset == 'strict'").set_index("answers")
+        steps = everything["steps"]["predictions"]
+        assert everything["score"]["predictions"] == pytest.approx(1 / steps)
+        assert everything["score"]["truth"] == 1
+        assert set(scores["preset"]) == {"strict", "agentnetbench"}
+
+    def test_what_cannot_be_scored_is_refused(self, local: dp.NotebookStore) -> None:
+        with pytest.raises(ValueError, match="no column response"):
+            local.score(answers().drop(columns="response"))
+        with pytest.raises(StorageError, match="there is no such preset"):
+            local.score(answers(), "nice")
+        with pytest.raises(StorageError, match="no step is in the split held_out"):
+            local.score(answers(), split="held_out")
+
+
 class TestTables:
     def test_their_columns_are_those_that_are_described(self, local: dp.NotebookStore) -> None:
         frames = {
@@ -104,6 +132,7 @@ class TestTables:
             "steps": local.steps(),
             "actions": local.actions("first"),
             "events": local.events("first"),
+            "scores": local.score(answers(), split="any"),
         }
         assert set(frames) == set(FRAME_SCHEMAS)
         for name, frame in frames.items():

@@ -19,14 +19,14 @@ DATASETS = [
     "sft_samples",
     "messages_dataset",
     "cudag_dataset",
+    *("cua_lite_dataset", "agentnet_dataset", "atif_trajectories"),
+    "agentnetbench",
     "trajectory_index",
     "osworld_quests",
 ]
-ON_REQUEST = [  # in the job when `datasets.exports` names them
-    *("cua_lite_dataset", "agentnet_dataset", "atif_trajectories"),
-    *("grounding_dataset", "transitions_dataset", "step_labels_dataset"),
-]
+ON_REQUEST = {stage.name for stage in DATASET_STAGES if not stage.is_built(Settings())}
 STATISTICS = "dataset_statistics"
+SCORES = "evaluation_scores"  # a partition per folder of predictions
 GROUPS = {
     "demonstration_catalog": "recording",
     "quarantine": "recording",
@@ -39,6 +39,7 @@ GROUPS = {
     SHEETS: "trajectories",
     "osworld_tasks": "datasets",
     STATISTICS: "datasets",
+    SCORES: "datasets",
     **dict.fromkeys([*DATASETS, *ON_REQUEST], "datasets"),
 }
 
@@ -75,10 +76,11 @@ def test_only_the_stages_of_a_demonstration_are_partitioned(
     specs: dict[str, dg.AssetSpec],
 ) -> None:
     partitioned = {name for name, spec in specs.items() if spec.partitions_def is not None}
-    assert partitioned == {*CHAIN, SHEETS}
-    assert {spec.partitions_def for name, spec in specs.items() if name in partitioned} == {
+    assert partitioned == {*CHAIN, SHEETS, SCORES}
+    assert {specs[name].partitions_def for name in partitioned - {SCORES}} == {
         dg.DynamicPartitionsDefinition(name="demonstrations")
     }
+    assert specs[SCORES].partitions_def == dg.DynamicPartitionsDefinition(name="evaluations")
 
 
 def test_lineage_runs_from_the_recording_to_the_datasets(specs: dict[str, dg.AssetSpec]) -> None:
@@ -88,11 +90,8 @@ def test_lineage_runs_from_the_recording_to_the_datasets(specs: dict[str, dg.Ass
     for place, name in enumerate(CHAIN):
         assert parents[name] - {"osworld_tasks"} <= set(CHAIN[:place])
         assert parents[name] or name == "raw_recordings"
-    assert {name for name, of in parents.items() if "trajectories" in of} == {
-        *DATASETS,
-        *ON_REQUEST,
-        SHEETS,
-    }
+    made_of_them = {name for name, of in parents.items() if "trajectories" in of}
+    assert made_of_them == {*DATASETS, *ON_REQUEST, SHEETS, SCORES}
     assert [name for name, of in parents.items() if SHEETS in of] == []
     assert {name for name, of in parents.items() if "osworld_tasks" in of} == {"trajectories"}
     assert parents["osworld_tasks"] == set()
@@ -103,7 +102,7 @@ def test_parquet_assets_show_their_columns_with_types_and_meaning(
     specs: dict[str, dg.AssetSpec],
 ) -> None:
     shown = {name for name, spec in specs.items() if "dagster/column_schema" in spec.metadata}
-    assert shown == set(CHAIN) - {"raw_recordings"} | {"osworld_tasks", "quarantine"}
+    assert shown == set(CHAIN) - {"raw_recordings"} | {"osworld_tasks", "quarantine", SCORES}
     columns = specs["actions"].metadata["dagster/column_schema"].columns
     assert [column.name for column in columns] == ACTIONS_SCHEMA.names
     assert all(column.description and column.type for column in columns)
@@ -131,14 +130,16 @@ def test_jobs_cover_the_chain_the_datasets_and_the_catalog(definitions: dg.Defin
             "register_uploads",
             "read_osworld_tasks",
             "report_quarantine",
+            "score_evaluation",
         )
     }
     assert steps == {
         "process_demonstration": {*CHAIN, SHEETS},
-        "build_datasets": {*DATASETS, STATISTICS},
+        "build_datasets": {*DATASETS, STATISTICS} - ON_REQUEST,
         "register_uploads": {"demonstration_catalog"},
         "read_osworld_tasks": {"osworld_tasks"},
         "report_quarantine": {"quarantine"},
+        "score_evaluation": {SCORES},
     }
 
 
@@ -150,6 +151,7 @@ def test_the_sensors_are_on_and_the_schedule_is_off(
         "tasks_changed",
         "new_uploads",
         "rebuild_datasets",
+        "new_evaluations",
         "quarantine_failures",
         "quarantine_changed",
     }

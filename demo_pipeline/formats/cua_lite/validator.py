@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from demo_pipeline.common.image_header import probe_image
-from demo_pipeline.common.parquet import open_rows
+from demo_pipeline.common.parquet_rows import open_rows
 from demo_pipeline.common.system_errors import raise_system_trouble
 from demo_pipeline.formats.base_model import limited
 from demo_pipeline.formats.cua_lite.models import (

@@ -10,7 +10,7 @@ from typing import Any
 
 from demo_pipeline.common.image_header import ImageInfo
 from demo_pipeline.common.json_files import JsonFileError, load_json
-from demo_pipeline.common.parquet import open_rows
+from demo_pipeline.common.parquet_rows import open_rows
 from demo_pipeline.formats.base_model import check, limited
 from demo_pipeline.formats.cua_lite.validator import validate_cua_lite
 from demo_pipeline.formats.desktopd.reader import json_problem

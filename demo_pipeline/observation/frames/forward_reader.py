@@ -26,7 +26,7 @@ from demo_pipeline.recording.video_probe import (
 
 _B = int(PictureType.B)
 _LATEST = 2**62  # PTS; no frame is later
-Stretch = tuple[int, int]
+PtsRange = tuple[int, int]
 """First and last PTS of frames, both included."""
 
 
@@ -57,7 +57,7 @@ def decode_spans(
 def decode_stretches(
     path: Path,
     packets: PacketScan,
-    wanted: Sequence[Stretch],
+    wanted: Sequence[PtsRange],
     size: tuple[int, int] | None = None,
 ) -> Iterator[Frame]:
     """As `decode_spans`, for stretches of PTS."""
@@ -75,7 +75,7 @@ def open_forward_reader(
         yield ForwardReader(container, stream, packets, size)
 
 
-def wanted_stretches(packets: PacketScan, spans: Sequence[Span]) -> list[Stretch]:
+def wanted_stretches(packets: PacketScan, spans: Sequence[Span]) -> list[PtsRange]:
     """The first and last PTS in each span that holds a frame, whatever the rounding of its ends."""
     found = []
     for span in spans:
@@ -106,13 +106,13 @@ class ForwardReader:
         self._edges: list[int] = []
         self._low, self._high = math.inf, -math.inf
 
-    def stretches(self, wanted: Sequence[Stretch]) -> Iterator[Frame]:
+    def stretches(self, wanted: Sequence[PtsRange]) -> Iterator[Frame]:
         """Frames of ascending, disjoint stretches after those that were read before."""
         self._decode_in(wanted)
         for first, last in wanted:
             yield from self.frames(first, last)
 
-    def read_on(self, stretch: Stretch) -> Iterator[Frame]:
+    def read_on(self, stretch: PtsRange) -> Iterator[Frame]:
         """Frames of a stretch, of which any frame may follow later.
 
         Those after it that the decoder has already taken in are not skipped.
@@ -120,7 +120,7 @@ class ForwardReader:
         self._decode_in([(stretch[0], _LATEST)])
         yield from self.frames(*stretch)
 
-    def _decode_in(self, wanted: Sequence[Stretch]) -> None:
+    def _decode_in(self, wanted: Sequence[PtsRange]) -> None:
         """Skip frames outside of these stretches that no other frame refers to."""
         self._edges = [edge for first, last in wanted for edge in (first, last + 1)]
         self._low, self._high = math.inf, -math.inf

@@ -12,7 +12,7 @@ from typing import Self
 
 from demo_pipeline.observation.frames.forward_reader import (
     ForwardReader,
-    Stretch,
+    PtsRange,
     decode_spans,
     decode_stretches,
     open_forward_reader,
@@ -77,7 +77,7 @@ class Lookback:
                 else:
                     yield from decode_spans(self._path, self._packets, [span], self._size)
 
-    def _is_next(self, stretch: Stretch) -> bool:
+    def _is_next(self, stretch: PtsRange) -> bool:
         """Whether a stretch comes soon enough after what was read."""
         if self._first is None:
             return True
@@ -89,7 +89,7 @@ class Lookback:
         stretch = wanted_stretches(self._packets, [span])
         return bool(stretch) and self._is_next(stretch[0]) and stretch[0][0] == frame.pts
 
-    def _read_on(self, stretch: Stretch) -> Iterator[Frame]:
+    def _read_on(self, stretch: PtsRange) -> Iterator[Frame]:
         """Read up to the end of a stretch, and keep everything on the way."""
         if self._reader is None:
             forward = open_forward_reader(self._path, self._packets, self._size)
@@ -124,7 +124,7 @@ class Lookback:
 class _Membership:
     """Whether PTS, asked for in ascending order, are in ascending stretches."""
 
-    def __init__(self, stretches: Sequence[Stretch]) -> None:
+    def __init__(self, stretches: Sequence[PtsRange]) -> None:
         self._ahead = list(reversed(stretches))
 
     def has(self, pts: int) -> bool:
@@ -133,7 +133,7 @@ class _Membership:
         return bool(self._ahead) and self._ahead[-1][0] <= pts
 
 
-def _between(stretches: Sequence[Stretch], first: int | None, last: int | None) -> list[Stretch]:
+def _between(stretches: Sequence[PtsRange], first: int | None, last: int | None) -> list[PtsRange]:
     """The parts of stretches from one PTS to another; None: without a bound."""
     clipped = [
         (low if first is None else max(low, first), high if last is None else min(high, last))

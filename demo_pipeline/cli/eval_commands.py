@@ -1,0 +1,240 @@
+"""The commands `demo-pipeline eval requests`, `eval run` and `eval score`.
+
+Belongs here: their arguments, output and exit codes. Nothing printed quotes a request or an answer.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.markup import escape
+from rich.table import Table
+
+from demo_pipeline.cli.console import out, print_error, print_line, progress_bar
+from demo_pipeline.cli.environment import INVALID, OK, USAGE, usable_settings
+
+if TYPE_CHECKING:
+    from demo_pipeline.evaluation.scoring import ScoreReport
+
+eval_app = typer.Typer(
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    help="Ask a model about the steps of a split, and score its answers.",
+)
+
+_FORM = "How a model is asked and answers: messages, qwen3vl, cudag or opencua."
+_SPLIT = "Whose steps: test, val, train, held_out, or any."
+
+
+@eval_app.command("requests")
+def write_requests(
+    dest: Annotated[Path, typer.Argument(help="The file to write (JSON Lines, mode 0600).")],
+    *,
+    form: Annotated[str, typer.Option(help=_FORM)] = "messages",
+    split: Annotated[str, typer.Option(help=_SPLIT)] = "test",
+    model: Annotated[str, typer.Option(help="The model's name in every request.")] = "model",
+    images: Annotated[
+        str, typer.Option(help="`data`: inside the lines; `path`: files in <DEST>_images.")
+    ] = "data",
+    system_prompt: Annotated[
+        Path | None, typer.Option(help="A file with the system prompt, instead of the form's own.")
+    ] = None,
+) -> None:
+    """Write a request for every step of a split, in the OpenAI batch form.
+
+    vLLM's `run-batch` and hosted endpoints read it. The history in every request is what the person
+    did before (teacher-forced), as in the datasets.
+    """
+    from demo_pipeline.pipeline.context import Workspace
+    from demo_pipeline.pipeline.evaluations import Evaluation, write_evaluation_requests
+
+    with _explained():
+        if images not in ("data", "path"):
+            raise ValueError("--images is data or path")
+        number = write_evaluation_requests(
+            Workspace.open(usable_settings()),
+            dest,
+            Evaluation(form=form, split=split),
+            model=model,
+            system=system_prompt.read_text(encoding="utf-8") if system_prompt else None,
+            images="data" if images == "data" else "path",
+        )
+    print_line(f"{dest}: {number} requests, form {form}, split {split}, history teacher-forced")
+    print_line("they hold screens and typed text; the file is readable by you alone")
+
+
+@eval_app.command("truth")
+def write_truth(
+    dest: Annotated[Path, typer.Argument(help="The file to write (JSON Lines, mode 0600).")],
+    *,
+    form: Annotated[str, typer.Option(help=_FORM)] = "messages",
+    split: Annotated[str, typer.Option(help=_SPLIT)] = "test",
+) -> None:
+    """Write what a model that is always right would answer, to try the scoring without a model."""
+    from demo_pipeline.pipeline.context import Workspace
+    from demo_pipeline.pipeline.evaluations import Evaluation, write_right_answers
+
+    with _explained():
+        asked = Evaluation(form=form, split=split)
+        number = write_right_answers(Workspace.open(usable_settings()), dest, asked)
+    print_line(f"{dest}: {number} right answers, form {form}, split {split}")
+
+
+@eval_app.command("run")
+def run_endpoint(
+    requests: Annotated[Path, typer.Argument(help="A file of `demo-pipeline eval requests`.")],
+    dest: Annotated[Path, typer.Argument(help="The predictions; an earlier run goes on.")],
+    *,
+    endpoint: Annotated[str, typer.Option(help="A server's base URL that ends in /v1.")],
+    model: Annotated[str, typer.Option(help="The model's name at the server.")],
+    at_once: Annotated[int, typer.Option(min=1, max=256, help="Requests under way.")] = 4,
+    attempts: Annotated[int, typer.Option(min=1, max=20, help="Of a request, at most.")] = 5,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds without an answer.")] = 600,
+    yes: Annotated[bool, typer.Option("--yes", help="Send them to another host.")] = False,
+) -> None:
+    """Send requests to an OpenAI-compatible server and keep its answers.
+
+    The key is read from `OPENAI_API_KEY` alone. Hosts other than this machine need `--yes`.
+    Redirects and proxies are not used.
+    """
+    from demo_pipeline.evaluation.endpoint import KEY_VARIABLE, Endpoint, EndpointError
+    from demo_pipeline.evaluation.request_runner import count_requests, run_requests
+
+    with _explained((ValueError, EndpointError)):
+        key = os.environ.get(KEY_VARIABLE, "")
+        server = Endpoint(endpoint, key, attempts=attempts, timeout=timeout)
+        total, before = count_requests(requests, dest)
+        print_line(f"{server.url}: {total} requests, {before} answered before")
+        if not server.is_loopback and not yes:
+            raise ValueError(
+                f"{server.host} is another host, and requests hold screens and typed text; give "
+                "--yes to send them there"
+            )
+        with progress_bar() as bar:
+            task = bar.add_task("answers", total=total - before)
+            counts = run_requests(
+                requests,
+                dest,
+                server,
+                model,
+                at_once=at_once,
+                on_answer=lambda: bar.advance(task),
+            )
+    print_line(
+        f"{dest}: {counts.answered} answered, {counts.failed} failed, {counts.before} before"
+    )
+    raise typer.Exit(INVALID if counts.failed else OK)
+
+
+@eval_app.command("score")
+def score(
+    predictions: Annotated[Path, typer.Argument(help="Plain JSON Lines, or batch results.")],
+    *,
+    preset: Annotated[
+        list[str] | None,
+        typer.Option(help="A rule; more than once for several. Default: strict, agentnetbench."),
+    ] = None,
+    form: Annotated[str, typer.Option(help=_FORM)] = "messages",
+    split: Annotated[str, typer.Option(help=_SPLIT)] = "test",
+    dest: Annotated[
+        Path | None, typer.Option("--out", help="A folder for the tables as Parquet.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the bootstrap.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
+) -> None:
+    """Score predictions, beside baselines that need no model."""
+    from demo_pipeline.evaluation.private_files import readable_by_others
+    from demo_pipeline.pipeline.context import Workspace
+    from demo_pipeline.pipeline.evaluations import (
+        DEFAULT_PRESETS,
+        Evaluation,
+        report_summary,
+        score_file,
+    )
+
+    with _explained():
+        asked = Evaluation(form, split, tuple(preset or DEFAULT_PRESETS), seed)
+        if predictions.is_file() and readable_by_others(predictions):
+            print_error(f"{predictions}: others can read it; `chmod 600` keeps answers private")
+        report = score_file(Workspace.open(usable_settings()), predictions, asked, dest)
+    if as_json:
+        print_line(json.dumps({**report_summary(report, asked), "scores": report.rows}))
+        return
+    for name in asked.presets:
+        rows = [row for row in report.rows if row["preset"] == name]
+        out.print(_summary_table(name, [row for row in rows if row["dimension"] == "all"]))
+        out.print(_group_table(name, rows))
+    _print_counts(report, split)
+
+
+def _summary_table(preset: str, rows: Sequence[dict[str, Any]]) -> Table:
+    """A row per answerer, over all steps."""
+    table = Table(title=f"{preset}: all steps", title_justify="left")
+    table.add_column("answers", overflow="fold")
+    for name in ("score", "95 %", "per trajectory", "full", "in target", "prefix"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        interval = "" if row["low"] is None else f"{row['low']:.3f}-{row['high']:.3f}"
+        names = ("trajectory_score", "success", "grounding", "prefix_share")
+        shares = [_share(row.get(name)) for name in names]
+        table.add_row(row["answers"], _share(row["score"]), interval, *shares)
+    return table
+
+
+def _group_table(preset: str, rows: Sequence[dict[str, Any]]) -> Table:
+    """A row per group of steps, a column per answerer."""
+    table = Table(title=f"{preset}: scores of groups of steps", title_justify="left")
+    names = list(dict.fromkeys(row["answers"] for row in rows))
+    table.add_column("steps of", no_wrap=True)
+    table.add_column("steps", justify="right")
+    for name in names:
+        table.add_column(name, justify="right", overflow="fold")
+    groups: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault((row["dimension"], row["value"]), {})[row["answers"]] = row
+    for (dimension, value), group in groups.items():
+        place = "all" if dimension == "all" else f"{dimension.removeprefix('action_')} {value}"
+        steps = str(max(row["steps"] for row in group.values()))
+        scores = [_share(group[name]["score"]) for name in names]
+        table.add_row(escape(place), steps, *scores)
+    return table
+
+
+def _share(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
+
+
+def _print_counts(report: "ScoreReport", split: str) -> None:
+    unusable = sum(report.unusable_steps.values())
+    print_line(
+        f"split {split}: {report.steps} steps, {report.answered} answered, {unusable} without a "
+        f"usable answer; {report.lines} lines; history teacher-forced"
+    )
+    for reason, number in report.unusable_steps.items():
+        print_line(f"  {number} steps: {reason}")
+    for reason, number in report.unusable_lines.items():
+        print_line(f"  {number} lines: {reason}")
+
+
+@contextmanager
+def _explained(kinds: tuple[type[Exception], ...] = (ValueError,)) -> Iterator[None]:
+    """End the command with a plain reason."""
+    from demo_pipeline.pipeline.rebuild import storage_message
+    from demo_pipeline.storage.errors import StorageError
+
+    try:
+        yield
+    except StorageError as error:
+        message = storage_message(error)
+    except kinds as error:
+        message = str(error)
+    except OSError as error:
+        message = f"{error.filename}: {error.strerror}"
+    else:
+        return
+    print_error(f"demo-pipeline: {message}")
+    raise typer.Exit(USAGE)

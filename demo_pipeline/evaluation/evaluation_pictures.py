@@ -1,0 +1,91 @@
+"""Pictures of an evaluation: steps that were answered wrong, and scores over time.
+
+Belongs here: what they show. Neither shows what was typed or what a model wrote.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+
+import cv2
+import numpy as np
+
+from demo_pipeline.evaluation.scoring import FailedStep
+from demo_pipeline.evaluation.true_steps import TrueStep
+from demo_pipeline.formats.answers import Answer, AnsweredAction
+from demo_pipeline.formats.desktopd.step_actions import StepAction
+from demo_pipeline.observation.contact_sheet_image import Tile, contact_sheet, encode_jpeg
+from demo_pipeline.observation.overlay import DARK, GREEN, RED, WHITE, Picture, write
+
+_COLUMNS, _TILE_WIDTH = 2, 480
+_WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 640, 240, 46, 34, 24
+_MOST_POINTS = 60
+
+
+def failures_sheet(failures: Sequence[FailedStep], quality: int = 80) -> bytes:
+    """A JPEG with a row for each failed step: what the person did, and what was answered."""
+    tiles = [tile for failed in failures for tile in _row(failed)]
+    title = "what the person did | what was answered" if tiles else "no step was answered wrong"
+    return encode_jpeg(contact_sheet(tiles, _COLUMNS, _TILE_WIDTH, title), quality)
+
+
+def _row(failed: FailedStep) -> tuple[Tile, Tile]:
+    step, box = failed.step, failed.step.box
+    name = f"{step.trajectory_id} {step.step_index}"
+    around = None if box is None else tuple(round(part) for part in box)
+    left, top, width, height = around or (0, 0, 0, 0)
+    known = None if around is None else (left, top, width, height)
+    right = Tile(step.screenshot, name, step.kind, _drawn(step, step.answer), known)
+    caption = failed.reason or _said(failed.answer)
+    return right, Tile(step.screenshot, name, caption, _drawn(step, failed.answer), known)
+
+
+def _drawn(step: TrueStep, answer: Answer | None) -> StepAction | None:
+    """The first action of an answer; None for what cannot be drawn."""
+    first = answer.actions[0] if answer and answer.actions else None
+    if not isinstance(first, AnsweredAction):
+        return None
+    return StepAction(
+        step_index=step.step_index,
+        action_type=first.action_type,
+        parameters=first.parameters,
+        reasoning="",
+    )
+
+
+def _said(answer: Answer | None) -> str:
+    if answer is None or not answer.actions:
+        return "the task ended" if answer and answer.status else "nothing"
+    first = answer.actions[0]
+    said = first.action_type.value if isinstance(first, AnsweredAction) else "no action of ours"
+    return said + (f" and {len(answer.actions) - 1} more" if len(answer.actions) > 1 else "")
+
+
+def history_chart(title: str, scores: Sequence[tuple[str, float]]) -> bytes:
+    """A PNG with a point for each score from 0 to 1, oldest first.
+
+    Args:
+        title: text above.
+        scores: name of the evaluation → score; only the newest are shown.
+    """
+    shown = list(scores)[-_MOST_POINTS:]
+    picture: Picture = np.full((_HEIGHT, _WIDTH, 3), WHITE, np.uint8)
+    write(picture, title, (12, 20), 0.5, DARK)
+    high = _HEIGHT - _TOP - _BOTTOM
+    for share in (0.0, 0.5, 1.0):
+        y = _TOP + round((1 - share) * high)
+        cv2.line(picture, (_LEFT, y), (_WIDTH - 12, y), (225, 225, 225), 1)
+        write(picture, f"{share:.1f}", (12, y + 4), 0.4, DARK)
+    step = (_WIDTH - _LEFT - 40) / max(1, len(shown) - 1)
+    points = [
+        (_LEFT + 14 + round(number * step), _TOP + round((1 - score) * high))
+        for number, (_, score) in enumerate(shown)
+    ]
+    for start, end in pairwise(points):
+        cv2.line(picture, start, end, GREEN, 1, cv2.LINE_AA)
+    for point in points:
+        cv2.circle(picture, point, 3, RED, cv2.FILLED, cv2.LINE_AA)
+    if shown:
+        write(picture, f"{shown[0][0][:24]}", (_LEFT, _HEIGHT - 8), 0.4, DARK)
+        name, score = shown[-1]
+        write(picture, f"{name[:24]}: {score:.3f}", (_WIDTH - 250, _HEIGHT - 8), 0.4, DARK)
+    return bytes(cv2.imencode(".png", picture, [cv2.IMWRITE_PNG_COMPRESSION, 9])[1])

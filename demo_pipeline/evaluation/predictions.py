@@ -1,0 +1,263 @@
+"""Reading what a model answered: plain JSON Lines, or the results of an OpenAI batch.
+
+Belongs here: finding the answer of a step, and counting by reason what cannot be used. Answers may
+hold what people typed: nothing here puts a word of them into a message. A file is read twice, and
+only the places of its lines are kept.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from demo_pipeline.common.json_files import JsonFileError, json_bytes, parse_json
+from demo_pipeline.formats.cudag.tool_calls import is_int
+
+LONGEST_ANSWER = 200_000  # characters; models end earlier
+_LONGEST_LINE = 4 * 2**20  # bytes; batch results repeat ids and counts
+_MOST_STEPS = 1_000_000
+DOUBLED, FAILED, MISSING = "doubled", "the request failed", "missing"
+UNKNOWN_STEP = "unknown step"
+_TOO_LONG = "too long"
+StepKey = tuple[str, int]
+
+
+class UnusableAnswer(ValueError):  # noqa: N818 - the name states what is wrong
+    """A line, or an answer in it, that cannot be used; the text is one of a few fixed reasons."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLine:
+    """The key and text of one line; `text` is None when the request failed."""
+
+    key: StepKey
+    text: str | None
+
+
+@dataclass(slots=True)
+class Predictions:
+    """The answers of a model by step.
+
+    Attributes:
+        unusable: reason → number of lines that belong to no step.
+        lines: number of lines.
+    """
+
+    fetch: Callable[[int], AnswerLine]
+    unusable: Counter[str] = field(default_factory=Counter)
+    lines: int = 0
+    _places: dict[StepKey, int] = field(default_factory=dict)
+    _refused: dict[StepKey, str] = field(default_factory=dict)
+    _asked: int = 0
+
+    def note(self, place: int, line: AnswerLine, known: Collection[str]) -> None:
+        """Remember where the answer of a step is.
+
+        Args:
+            place: what `fetch` needs.
+            line: the key and text found there.
+            known: the trajectories that are asked about; other steps are counted and forgotten.
+        """
+        if line.key[0] not in known or not 0 <= line.key[1] < _MOST_STEPS:
+            self.unusable[UNKNOWN_STEP] += 1
+        elif line.text is None:
+            self._refused.setdefault(line.key, FAILED)
+        elif line.key in self._places:
+            self._refused[line.key] = DOUBLED
+        else:
+            self._places[line.key] = place
+
+    def refuse(self, key: StepKey, reason: str) -> None:
+        """Remember that the line of a step cannot be used."""
+        self._refused[key] = reason
+
+    def answer(self, key: StepKey) -> str:
+        """The answer of a step. Every step may be asked for once.
+
+        Raises:
+            UnusableAnswer: there is none, there are several, or it cannot be used.
+        """
+        place, refused = self._places.get(key), self._refused.get(key)
+        self._asked += place is not None
+        if refused and (refused != FAILED or place is None):
+            raise UnusableAnswer(refused)
+        if place is None:
+            raise UnusableAnswer(MISSING)
+        text = self.fetch(place).text
+        if text is None:
+            raise UnusableAnswer(FAILED)
+        return text
+
+    def unasked(self) -> int:
+        """How many answered steps nobody asked for."""
+        return len(self._places) - self._asked
+
+
+def batch_key(key: StepKey) -> str:
+    """The `custom_id` of a step in a batch."""
+    return f"{key[0]}/{key[1]}"
+
+
+@contextmanager
+def read_predictions(path: Path, known: Collection[str]) -> Iterator[Predictions]:
+    """The answers in a file, while it is open.
+
+    A line is `{"trajectory_id", "step_index", "response"}`, or a result of an OpenAI batch whose
+    `custom_id` is `<trajectory_id>/<step_index>`. A request that failed and was sent again counts
+    by its answer.
+
+    Args:
+        path: the file.
+        known: the trajectories that are asked about.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    with path.open("rb") as file:
+
+        def fetch(place: int) -> AnswerLine:
+            file.seek(place)
+            return parse_line(file.readline(_LONGEST_LINE))
+
+        found = Predictions(fetch)
+        for place, line in _lines(file):
+            if line is None:
+                found.unusable[_TOO_LONG] += 1
+            elif not line.strip():
+                continue
+            found.lines += 1
+            if line is None:
+                continue
+            try:
+                parsed = parse_line(line)
+            except UnusableAnswer as error:
+                found.unusable[str(error)] += 1
+                continue
+            if parsed.text is not None and len(parsed.text) > LONGEST_ANSWER:
+                found.note(place, AnswerLine(parsed.key, None), known)
+                found.refuse(parsed.key, _TOO_LONG)
+            else:
+                found.note(place, parsed, known)
+        yield found
+
+
+def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
+    """Yield the offset and bytes of every line; None for one that is too long to hold."""
+    while True:
+        place = file.tell()
+        line = file.readline(_LONGEST_LINE)
+        if not line:
+            return
+        if len(line) < _LONGEST_LINE or line.endswith(b"\n"):
+            yield place, line
+            continue
+        while line and not line.endswith(b"\n"):
+            line = file.readline(_LONGEST_LINE)
+        yield place, None
+
+
+def rows_as_predictions(
+    rows: Iterable[tuple[Any, Any, Any]], known: Collection[str]
+) -> Predictions:
+    """The answers in rows of trajectory id, step index and response, as a table has them."""
+    texts: list[AnswerLine] = []
+    found = Predictions(texts.__getitem__)
+    for trajectory, step, text in rows:
+        found.lines += 1
+        try:
+            line = AnswerLine(_key(trajectory, step), _text(text))
+        except UnusableAnswer as error:
+            found.unusable[str(error)] += 1
+            continue
+        found.note(len(texts), line, known)
+        texts.append(line)
+    return found
+
+
+def parse_line(line: bytes) -> AnswerLine:
+    """The key and text of one line of either form.
+
+    Raises:
+        UnusableAnswer: it is not JSON, or lacks its key or text.
+    """
+    try:
+        value = parse_json(line, "predictions")
+    except JsonFileError as error:
+        reason = "not UTF-8" if "UTF-8" in error.message else "not JSON"
+        raise UnusableAnswer(reason) from None
+    if not isinstance(value, dict):
+        raise UnusableAnswer("not an object")
+    if "custom_id" in value:
+        return AnswerLine(_custom_key(value["custom_id"]), _batch_text(value))
+    if "trajectory_id" not in value or "step_index" not in value:
+        raise UnusableAnswer("no key")
+    return AnswerLine(
+        _key(value["trajectory_id"], value["step_index"]), _text(value.get("response"))
+    )
+
+
+def _key(trajectory: Any, step: Any) -> StepKey:
+    if isinstance(step, float) and step.is_integer():
+        step = int(step)
+    if not isinstance(trajectory, str) or not is_int(step):
+        raise UnusableAnswer("a key of the wrong type")
+    return trajectory, step
+
+
+def _custom_key(value: Any) -> StepKey:
+    if not isinstance(value, str):
+        raise UnusableAnswer("a key of the wrong type")
+    trajectory, _, step = value.rpartition("/")
+    if not trajectory or not step.isascii() or not step.isdigit() or len(step) > 9:
+        raise UnusableAnswer("no key")
+    return trajectory, int(step)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise UnusableAnswer("the response is not text")
+    return value
+
+
+def _batch_text(value: Mapping[str, Any]) -> str | None:
+    """The words of the first choice; None when the request failed."""
+    response = value.get("response")
+    if value.get("error") or not isinstance(response, dict):
+        return None
+    body = response.get("body")
+    if response.get("status_code") != 200 or not isinstance(body, dict):
+        return None
+    try:
+        return _message_text(body["choices"][0]["message"])
+    except UnusableAnswer:
+        raise
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError):
+        raise UnusableAnswer("the response is not text") from None
+
+
+def _message_text(message: Mapping[str, Any]) -> str:
+    """The content, and calls that the server took out of it, as they were written."""
+    content, calls = message.get("content"), message.get("tool_calls") or []
+    if isinstance(content, list):
+        content = "".join(part["text"] for part in content if part.get("type") == "text")
+    texts = [_text(content)] if content is not None or not calls else []
+    for call in calls:
+        arguments = call["function"]["arguments"]
+        arguments = _arguments(arguments) if isinstance(arguments, str) else arguments
+        texts.append(_written_call(call["function"]["name"], arguments))
+    return "\n".join(texts)
+
+
+def _arguments(text: str) -> Any:
+    """The arguments of a structured call, which servers send as JSON text."""
+    try:
+        return parse_json(text, "tool call")
+    except JsonFileError:
+        raise UnusableAnswer("a tool call is not JSON") from None
+
+
+def _written_call(name: Any, arguments: Any) -> str:
+    value = {"name": name, "arguments": arguments}
+    return f"<tool_call>\n{json_bytes(value, compact=True).decode().strip()}\n</tool_call>"

@@ -1,0 +1,223 @@
+"""The steps that a model is asked about, with the answer that counts as right.
+
+Belongs here: choosing them by the loop of the training exports, so that they are the steps of the
+datasets. Not here: how an answer is judged.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar
+
+from demo_pipeline.common.dataset_settings import DatasetSettings
+from demo_pipeline.datasets.cudag_records import (
+    DRAFT_EXCLUSIONS,
+    PROVENANCE_COLUMNS,
+    RecordDraft,
+    record_drafts,
+)
+from demo_pipeline.datasets.export_loop import Excluded, ExportPlan, ExportSummary, export_records
+from demo_pipeline.datasets.provenance import ProvenanceRow
+from demo_pipeline.datasets.selection import Candidate
+from demo_pipeline.datasets.splits import Split
+from demo_pipeline.formats.answers import Answer, AnsweredAction, ForeignAction
+from demo_pipeline.formats.desktopd.reader import StepFiles, Trajectory
+from demo_pipeline.formats.desktopd.step_actions import ClickParameters, DragParameters, Parameters
+from demo_pipeline.formats.desktopd.vocabulary import ActionType
+
+OTHER_SPLIT = "other_split"
+TERMINATE = "terminate"  # the kind of the last step, which ends the task
+TargetBox = tuple[float, float, float, float]
+ScreenPoint = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class TrueStep:
+    """A step with its right answer.
+
+    Attributes:
+        trajectory_id: demonstration id.
+        step_index: 0-based; the number of steps for the closing `terminate`.
+        task: the task group; demonstrations of the same task are in one group.
+        application: normalised name.
+        platform: windows, macos, linux.
+        difficulty: easy, medium, hard.
+        size: width and height of the screenshot, pixels.
+        answer: what the person did: one action, or a status and no action.
+        box: left, top, width and height of the target, pixels; None: not known.
+        tolerance: of the CUDAG record, RU (1000 per axis).
+        reasoning: the sentence of the step.
+        screenshot: the PNG.
+    """
+
+    trajectory_id: str
+    step_index: int
+    task: str
+    application: str
+    platform: str
+    difficulty: str
+    size: tuple[int, int]
+    answer: Answer
+    box: TargetBox | None = None
+    tolerance: tuple[int, int] = (0, 0)
+    reasoning: str = ""
+    screenshot: Path = Path()
+
+    @property
+    def action(self) -> AnsweredAction | None:
+        """What the person did; None for the step that ends the task."""
+        first = self.answer.actions[0] if self.answer.actions else None
+        return first if isinstance(first, AnsweredAction) else None
+
+    @property
+    def kind(self) -> str:
+        """What the person did, in one word; see `action_kind`."""
+        return action_kind(self.action) if self.action else TERMINATE
+
+
+def action_kind(action: AnsweredAction | ForeignAction) -> str:
+    """`left_click`, `triple_click`, `scroll` and so on; of a foreign action its own name.
+
+    A click with the right button and a `right_click` are the same.
+    """
+    if isinstance(action, ForeignAction):
+        return action.name
+    if action.action_type is ActionType.CLICK and isinstance(action.parameters, ClickParameters):
+        triple = action.parameters.clicks == 3 and action.parameters.button == "left"
+        return "triple_click" if triple else f"{action.parameters.button}_click"
+    return action.action_type.value
+
+
+def places(action: AnsweredAction | ForeignAction) -> tuple[ScreenPoint, ...]:
+    """The points of an action, pixels: none, one, or both ends of a drag."""
+    if isinstance(action, ForeignAction):
+        return () if action.point is None else (action.point,)
+    parameters: Parameters = action.parameters
+    if isinstance(parameters, DragParameters):
+        return (parameters.start_x, parameters.start_y), (parameters.end_x, parameters.end_y)
+    x, y = getattr(parameters, "x", None), getattr(parameters, "y", None)
+    return () if x is None or y is None else ((x, y),)
+
+
+def first_place(answer: Answer) -> ScreenPoint | None:
+    """Where the first action of an answer is; None when it has no place."""
+    found = places(answer.actions[0]) if answer.actions else ()
+    return found[0] if found else None
+
+
+def in_box(point: ScreenPoint, box: TargetBox) -> bool:
+    """Whether a point is in a box or on its edge."""
+    left, top, width, height = box
+    return left <= point[0] <= left + width and top <= point[1] <= top + height
+
+
+@dataclass(frozen=True, slots=True)
+class StepRecord:
+    """A true step and the record that the training exports make of it; see `ExportRecord`."""
+
+    step: TrueStep
+    draft: RecordDraft
+    candidate: Candidate
+    trajectory: Trajectory
+
+    @property
+    def prompt(self) -> str:
+        """What is asked about the screenshot."""
+        return self.draft.prompt
+
+    @property
+    def screenshot(self) -> Path:
+        """The PNG in the trajectory."""
+        return self.draft.screenshot
+
+
+@dataclass(frozen=True, slots=True)
+class _TrueStepExporter:
+    """Hands on the records of some splits instead of writing them."""
+
+    unit: ClassVar[str] = "steps"
+    exclusions: ClassVar[Sequence[str]] = (*DRAFT_EXCLUSIONS, OTHER_SPLIT)
+    provenance_columns: ClassVar[Sequence[str]] = (*PROVENANCE_COLUMNS, "platform")
+    settings: DatasetSettings
+    tasks: Mapping[str, str]
+    splits: Collection[Split]
+    receive: Callable[[StepRecord], None]
+    instruction_in_prompt: bool = field(default=True)
+
+    def records(
+        self, candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]
+    ) -> Iterator[StepRecord | Excluded]:
+        """Yield a record of every step that the exports of steps write."""
+        steps = {step.index: step for step in trajectory.steps}
+        task = self.tasks[candidate.source.id]
+        for draft in record_drafts(trajectory, rows, candidate.hidden, self.settings):
+            if isinstance(draft, Excluded):
+                yield draft
+            else:
+                step = _true_step(
+                    draft, steps.get(draft.metadata.step_index), task, trajectory, rows
+                )
+                yield StepRecord(step, draft, candidate, trajectory)
+
+    def write(self, split: Split, record: StepRecord) -> Excluded | None:
+        """Hand on a record of a wanted split."""
+        if split not in self.splits:
+            return Excluded(OTHER_SPLIT)
+        self.receive(record)
+        return None
+
+
+def each_true_step(
+    plan: ExportPlan,
+    settings: DatasetSettings,
+    splits: Collection[Split],
+    receive: Callable[[StepRecord], None],
+) -> ExportSummary:
+    """Call `receive` with every step of the splits, by trajectory id and step.
+
+    They are the steps that the messages export and the CUDAG dataset hold. One trajectory is in
+    memory at a time.
+
+    Args:
+        plan: see `plan_export`.
+        settings: what takes part.
+        splits: those whose steps are wanted.
+        receive: is called with each.
+    """
+    by_step = settings.prompt_style != "grounding"
+    exporter = _TrueStepExporter(settings, plan.splits.members, splits, receive, by_step)
+    return export_records(plan, exporter)
+
+
+def _true_step(
+    draft: RecordDraft,
+    files: StepFiles | None,
+    task: str,
+    trajectory: Trajectory,
+    rows: Mapping[int, ProvenanceRow],
+) -> TrueStep:
+    known = draft.metadata
+    row = rows.get(known.step_index) or (rows[min(rows)] if rows else {})
+    answer, box = Answer((), draft.calls[-1].arguments.get("status")), None
+    if files is not None:
+        action = AnsweredAction(files.action.action_type, files.action.parameters)
+        answer, box = Answer((action,)), _box(row)
+    return TrueStep(
+        trajectory_id=trajectory.id,
+        step_index=known.step_index,
+        task=task,
+        application=trajectory.task.application,
+        platform=str(row.get("platform") or "unknown"),
+        difficulty=str(trajectory.task.difficulty),
+        size=known.image_size,
+        answer=answer,
+        box=box,
+        tolerance=known.tolerance,
+        reasoning=known.reasoning,
+        screenshot=draft.screenshot,
+    )
+
+
+def _box(row: ProvenanceRow) -> TargetBox | None:
+    left, top, width, height = (row[f"target_{part}"] for part in ("x", "y", "width", "height"))
+    return None if None in (left, top, width, height) else (left, top, width, height)

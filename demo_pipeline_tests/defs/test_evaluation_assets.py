@@ -1,0 +1,162 @@
+"""Predictions that were put into the store become scores, once, and say nothing of their words."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo_pipeline.pipeline.evaluation_runs import list_evaluations
+from demo_pipeline.pipeline.evaluations import Evaluation, write_right_answers
+from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
+from demo_pipeline_tests.datasets.stores import commit_trajectories
+from demo_pipeline_tests.defs.bench import (
+    Bench,
+    Result,
+    bench,
+    launched,
+    materialized,
+    ticked,
+    values,
+    verdicts,
+)
+
+TYPED = "hunter2"
+ANSWERED = "sw0rdfish"
+JOB = "score_evaluation"
+BOX = {"target_x": 900, "target_y": 500, "target_width": 100, "target_height": 80}
+
+
+def make_bench(root: Path, **execution: Any) -> Iterator[Bench]:
+    with bench(root, **execution) as made:
+        actions = [CLICK, ("type", {"text": TYPED})]
+        made_of = [
+            make_trajectory(
+                root, f"demo{n}", actions, rows={0: BOX}, shade=n, instruction=f"Do {n}"
+            )
+            for n in range(3)
+        ]
+        commit_trajectories(made.workspace, made_of)
+        yield made
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Bench]:
+    yield from make_bench(tmp_path)
+
+
+def drop(made: Bench, name: str, *, wrong: bool = False, **asked: Any) -> Path:
+    """Right answers to every step, or to all but the first, in a folder of the store."""
+    folder = Path(made.settings.store) / "evaluations" / name
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "predictions.jsonl"
+    write_right_answers(made.workspace, path, Evaluation(split="any"))
+    if wrong:
+        lines = path.read_text().splitlines()
+        first = {**json.loads(lines[0]), "response": ANSWERED}
+        path.write_text("\n".join([json.dumps(first), *lines[1:], lines[-1]]))
+    (folder / "evaluation.json").write_text(json.dumps({"split": "any", **asked}))
+    return path
+
+
+def score(made: Bench, name: str) -> Result:
+    (request,) = ticked(made, "new_evaluations").requests
+    assert request.partition_key == name
+    return launched(made, request, JOB)
+
+
+def shown(result: Result, name: str) -> dict[str, Any]:
+    return values(materialized(result)["evaluation_scores", name])
+
+
+def test_right_answers_have_full_scores_and_pass_the_checks(made: Bench) -> None:
+    drop(made, "perfect")
+    result = score(made, "perfect")
+    assert result.success
+    values = shown(result, "perfect")
+    assert (values["score"], values["steps"], values["outcome"]) == (1.0, 9, "made")
+    assert "data:image/png" in values["history"]
+    assert "data:image/jpeg" in values["failures"]
+    assert {name for name, verdict in verdicts(result).items() if verdict.passed} == {
+        "coverage",
+        "private",
+    }
+    with made.workspace.store.open("evaluation_scores/perfect") as (folder, _):
+        names = {path.name for path in folder.iterdir()}
+    assert names == {"scores.parquet", "steps.parquet", "summary.json", "failures.jpg"}
+
+
+def test_what_is_missing_is_in_the_check_and_no_word_is_anywhere(made: Bench) -> None:
+    path = drop(made, "bad", wrong=True)
+    path.chmod(0o644)
+    result = score(made, "bad")
+    assert result.success
+    assert shown(result, "bad")["score"] == 7 / 9
+    found = verdicts(result)
+    assert not found["coverage"].passed
+    assert not found["private"].passed
+    text = str(found["coverage"].metadata["found"].value)
+    assert "1 steps: no tool call" in text
+    assert "1 steps: doubled" in text
+    events = "".join(str(event) for event in made.instance.all_logs(result.run_id))
+    assert TYPED not in events
+    assert ANSWERED not in events
+    kept = b"".join(data for _, files in made.files().items() for data in files.values())
+    assert ANSWERED.encode() not in kept
+
+
+def test_each_change_is_scored_once(made: Bench) -> None:
+    drop(made, "first")
+    first = ticked(made, "new_evaluations")
+    assert first.keys == ["first"]
+    assert ticked(made, "new_evaluations", first.cursor).keys == []
+    path = drop(made, "second", wrong=True)
+    second = ticked(made, "new_evaluations", first.cursor)
+    assert second.keys == ["second"]
+    path.write_text(path.read_text() + "\n{}\n")
+    os.utime(path, (1, 1))
+    assert ticked(made, "new_evaluations", second.cursor).keys == ["second"]
+    assert launched(made, first.requests[0], JOB).success
+    again = launched(made, first.requests[0], JOB)
+    assert shown(again, "first")["outcome"] == "unchanged"
+
+
+def test_only_folders_with_predictions_and_a_safe_name_count(made: Bench) -> None:
+    assert list_evaluations(made.workspace) == []
+    folder = Path(made.settings.store) / "evaluations"
+    (folder / "empty").mkdir(parents=True)
+    (folder / "a name").mkdir()
+    (folder / "a name" / "predictions.jsonl").write_text("")
+    assert list_evaluations(made.workspace) == []
+    assert "no new or changed predictions" in ticked(made, "new_evaluations").skipped
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        ({"presets": ["nice"]}, "there is no such preset"),
+        ({"form": 3}, "form and split must be names"),
+        ({"split": "held_out"}, "no step is in the split held_out"),
+        ({"wish": TYPED}, "must be an object with form"),
+        ({"seed": -1}, "seed must be a whole number"),
+    ],
+)
+def test_a_wish_that_cannot_be_met_fails_with_a_plain_reason(
+    made: Bench, asked: dict[str, Any], reason: str
+) -> None:
+    drop(made, "odd", **asked)
+    result = score(made, "odd")
+    assert not result.success
+    events = "".join(str(event) for event in made.instance.all_logs(result.run_id))
+    assert reason in events
+    assert TYPED not in events
+
+
+def test_screens_stay_out_of_the_event_log_when_they_have_to(tmp_path: Path) -> None:
+    for made in make_bench(tmp_path, contact_sheets_in_ui=False):
+        drop(made, "perfect")
+        values = shown(score(made, "perfect"), "perfect")
+        assert "failures" not in values
+        assert "history" in values

@@ -1,0 +1,1 @@
+"""Tests of scoring: rules, predictions, tables, requests and the endpoint."""

@@ -1,0 +1,80 @@
+"""A small server that answers chats in OpenAI's form, and fails as real ones do."""
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+Behaviour = Callable[[dict[str, Any], int], tuple[int, Any]]
+"""The body of a request, and how many came before → status and body; None: hang up."""
+
+
+def echo(body: dict[str, Any], _number: int) -> tuple[int, Any]:
+    """Answer with the words of the last message."""
+    parts = body["messages"][-1]["content"]
+    words = "".join(part.get("text", "") for part in parts)
+    return 200, {"choices": [{"message": {"role": "assistant", "content": words}}]}
+
+
+@dataclass
+class FakeServer:
+    """What the server was sent."""
+
+    url: str
+    bodies: list[dict[str, Any]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+    at_once: int = 0
+    most_at_once: int = 0
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+@contextmanager
+def fake_server(behave: Behaviour = echo) -> Iterator[FakeServer]:
+    """A server on a free port of this machine."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            with seen.lock:
+                number = len(seen.bodies)
+                seen.bodies.append(body)
+                seen.headers.append(dict(self.headers))
+                seen.paths.append(self.path)
+                seen.at_once += 1
+                seen.most_at_once = max(seen.most_at_once, seen.at_once)
+            try:
+                status, answer = behave(body, number)
+            finally:
+                with seen.lock:
+                    seen.at_once -= 1
+            if answer is None:
+                self.close_connection = True
+                return
+            data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+            self.send_response(status)
+            if 300 <= status < 400:
+                self.send_header("Location", "http://example.invalid/")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_args: Any) -> None:
+            """Say nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    seen = FakeServer(f"http://127.0.0.1:{server.server_port}/v1")
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    try:
+        yield seen
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

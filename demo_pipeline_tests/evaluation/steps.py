@@ -1,0 +1,47 @@
+"""Made steps and answers for the tests of scoring."""
+
+from typing import Any
+
+from demo_pipeline.evaluation.true_steps import TrueStep
+from demo_pipeline.formats.answers import Answer, AnsweredAction
+from demo_pipeline.formats.desktopd.step_actions import PARAMETERS
+from demo_pipeline.formats.desktopd.vocabulary import ActionType
+
+SIZE = (1000, 1000)
+
+
+def act(kind: str, **parameters: Any) -> AnsweredAction:
+    action_type = ActionType(kind)
+    return AnsweredAction(action_type, PARAMETERS[action_type].model_validate(parameters))
+
+
+def answer(kind: str, **parameters: Any) -> Answer:
+    return Answer((act(kind, **parameters),))
+
+
+def made_step(right: Answer, index: int = 0, trajectory: str = "demo", **known: Any) -> TrueStep:
+    labels = {"application": "chrome", "platform": "linux", "difficulty": "easy", "size": SIZE}
+    return TrueStep(
+        trajectory_id=trajectory,
+        step_index=index,
+        answer=right,
+        **{"task": f"task of {trajectory}", **labels, **known},
+    )
+
+
+DONE = Answer((), "success")
+EVERY_ACTION = (
+    answer("click", x=500, y=300),
+    answer("click", x=500, y=300, button="middle"),
+    answer("click", x=500, y=300, clicks=3),
+    answer("right_click", x=10, y=20),
+    answer("double_click", x=0, y=0),
+    answer("drag", start_x=100, start_y=200, end_x=900, end_y=540),
+    answer("scroll", x=500, y=540, direction="up", amount=3),
+    answer("scroll", x=500, y=540, direction="left", amount=1),
+    answer("type", text="google.com"),
+    answer("hotkey", keys=["ctrl", "c"]),
+    answer("hotkey", keys=["down"], presses=3),
+    answer("wait", seconds=2.5),
+    DONE,
+)

@@ -1,0 +1,148 @@
+"""Predictions of any quality are read; what cannot be used is counted and is never right."""
+
+import json
+
+import pytest
+
+from demo_pipeline.evaluation.predictions import (
+    LONGEST_ANSWER,
+    UnusableAnswer,
+    batch_key,
+    read_predictions,
+    rows_as_predictions,
+)
+
+TYPED = "hunter2"
+KNOWN = {"demo"}
+
+
+def plain(step, response, trajectory="demo"):
+    value = {"trajectory_id": trajectory, "step_index": step, "response": response}
+    return json.dumps(value).encode()
+
+
+def batch(step, message, status=200, error=None, trajectory="demo"):
+    body = {"choices": [{"message": message}]}
+    response = {"status_code": status, "request_id": "r", "body": body}
+    value = {"custom_id": f"{trajectory}/{step}", "response": response, "error": error}
+    return json.dumps(value).encode()
+
+
+def read(tmp_path, *lines):
+    path = tmp_path / "predictions.jsonl"
+    path.write_bytes(b"\n".join(lines) + b"\n")
+    return read_predictions(path, KNOWN)
+
+
+def outcome(found, step):
+    try:
+        return found.answer(("demo", step))
+    except UnusableAnswer as error:
+        return f"unusable: {error}"
+
+
+def test_both_forms_may_be_in_one_file(tmp_path):
+    lines = [plain(0, "a"), b"", batch(1, {"content": "b"}), plain(2.0, "c")]
+    lines.append(batch(3, {"content": [{"type": "text", "text": "d"}]}))
+    with read(tmp_path, *lines) as found:
+        assert [outcome(found, step) for step in range(4)] == ["a", "b", "c", "d"]
+        assert (found.lines, found.unusable, found.unasked()) == (4, {}, 0)
+
+
+def test_calls_that_a_server_took_out_of_the_text_are_put_back(tmp_path):
+    arguments = '{"action": "wait", "time": 1}'
+    call = {"function": {"name": "computer_use", "arguments": arguments}}
+    with read(tmp_path, batch(0, {"content": None, "tool_calls": [call]})) as found:
+        text = found.answer(("demo", 0))
+    assert text.startswith("<tool_call>\n")
+    assert json.loads(text.split("\n")[1])["arguments"]["time"] == 1
+
+
+UNUSABLE = [
+    (b"{", "not JSON"),
+    (b'{"trajectory_id": "demo", "step_index": NaN, "response": "x"}', "not JSON"),
+    (b"\xff\xfe" + TYPED.encode(), "not UTF-8"),
+    (b"[" * 100_000, "not JSON"),
+    (b'["x"]', "not an object"),
+    (b'{"response": "x"}', "no key"),
+    (b'{"custom_id": "demo", "response": null}', "no key"),
+    (b'{"custom_id": "demo/-1"}', "no key"),
+    (b'{"custom_id": "demo/99999999999999999999"}', "no key"),
+    (b'{"custom_id": 3}', "a key of the wrong type"),
+    (plain("0", TYPED), "a key of the wrong type"),
+    (plain(True, TYPED), "a key of the wrong type"),
+    (plain(0.5, TYPED), "a key of the wrong type"),
+    (plain(0, TYPED, trajectory=7), "a key of the wrong type"),
+    (plain(0, None), "the response is not text"),
+    (plain(0, {"text": TYPED}), "the response is not text"),
+    (batch(0, {"content": 5}), "the response is not text"),
+    (batch(0, {"content": None, "tool_calls": [3]}), "the response is not text"),
+    (b'{"custom_id": "demo/0", "response": {"status_code": 200, "body": {}}}', None),
+    (plain(0, TYPED, trajectory="other"), "unknown step"),
+    (plain(-1, TYPED), "unknown step"),
+    (plain(10**12, TYPED), "unknown step"),
+    (b'{"trajectory_id": "demo", "x": "' + b"y" * 10_000_000 + b'"}', "too long"),
+]
+
+
+@pytest.mark.parametrize(("line", "reason"), UNUSABLE, ids=range(len(UNUSABLE)))
+def test_a_line_that_cannot_be_used_is_counted_by_reason(tmp_path, line, reason):
+    with read(tmp_path, line, plain(1, "good")) as found:
+        assert found.unusable == {reason or "the response is not text": 1}
+        assert outcome(found, 0) == "unusable: missing"
+        assert outcome(found, 1) == "good"
+        assert found.lines == 2
+
+
+def test_a_step_that_is_answered_twice_has_no_answer(tmp_path):
+    with read(tmp_path, plain(0, "a"), plain(0, "a"), plain(1, "b")) as found:
+        assert outcome(found, 0) == "unusable: doubled"
+        assert outcome(found, 1) == "b"
+
+
+def test_a_request_that_failed_and_was_sent_again_counts_by_its_answer(tmp_path):
+    failed = batch(0, {"content": ""}, status=500)
+    refused = batch(1, {"content": "x"}, error={"code": "400", "message": TYPED})
+    for lines in ((failed, plain(0, "a"), refused), (refused, plain(0, "a"), failed)):
+        with read(tmp_path, *lines) as found:
+            assert outcome(found, 0) == "a"
+            assert outcome(found, 1) == "unusable: the request failed"
+
+
+def test_an_answer_of_ten_megabytes_is_too_long(tmp_path):
+    with read(tmp_path, plain(0, "x" * (LONGEST_ANSWER + 1)), plain(1, "y" * 10**7)) as found:
+        assert outcome(found, 0) == "unusable: too long"
+        assert outcome(found, 1) == "unusable: missing"
+        assert found.unusable == {"too long": 1}
+
+
+def test_what_nobody_asked_for_is_known(tmp_path):
+    with read(tmp_path, plain(0, "a"), plain(99, "b")) as found:
+        outcome(found, 0)
+        assert found.unasked() == 1
+
+
+def test_rows_of_a_table_are_read_alike():
+    rows = [
+        ("demo", 0, "a"),
+        ("demo", float("nan"), "b"),
+        (None, 1, "c"),
+        ("demo", 2, float("nan")),
+    ]
+    found = rows_as_predictions([*rows, ("demo", 3, "d"), ("demo", 3, "d")], KNOWN)
+    assert outcome(found, 0) == "a"
+    assert outcome(found, 3) == "unusable: doubled"
+    assert found.unusable == {"a key of the wrong type": 2, "the response is not text": 1}
+    assert found.lines == 6
+
+
+def test_the_key_of_a_batch_is_read_back(tmp_path):
+    key = ("a.b-c_d", 12)
+    line = json.dumps({"custom_id": batch_key(key), "response": None}).encode()
+    path = tmp_path / "predictions.jsonl"
+    path.write_bytes(line)
+    with (
+        read_predictions(path, {"a.b-c_d"}) as found,
+        pytest.raises(UnusableAnswer, match="the request failed"),
+    ):
+        found.answer(key)

@@ -1,0 +1,183 @@
+"""Sending requests: repeated, resumed, bounded, and never to a host that was not named."""
+
+import json
+import stat
+import time
+
+import pytest
+
+from demo_pipeline.evaluation.endpoint import Endpoint, EndpointError
+from demo_pipeline.evaluation.predictions import read_predictions
+from demo_pipeline.evaluation.request_runner import (
+    RequestFileError,
+    answered_ids,
+    count_requests,
+    run_requests,
+)
+from demo_pipeline_tests.datasets.builders import picture
+from demo_pipeline_tests.evaluation.fake_server import echo, fake_server
+
+TYPED = "hunter2"
+
+
+def ask(number, words=TYPED):
+    content = [{"type": "text", "text": words}]
+    body = {"model": "model", "messages": [{"role": "user", "content": content}]}
+    return {"custom_id": f"demo/{number}", "method": "POST", "url": "/v1/chat", "body": body}
+
+
+def write(tmp_path, *requests):
+    path = tmp_path / "requests.jsonl"
+    path.write_text("".join(json.dumps(request) + "\n" for request in requests))
+    return path, tmp_path / "answers.jsonl"
+
+
+def endpoint(url, **known):
+    pauses: list[float] = []
+    return Endpoint(url, **known, sleep=pauses.append), pauses
+
+
+def test_answers_are_kept_privately_and_can_be_scored(tmp_path):
+    requests, results = write(tmp_path, *(ask(n, f"words {n}") for n in range(5)))
+    assert count_requests(requests, results) == (5, 0)
+    with fake_server() as server:
+        counts = run_requests(requests, results, endpoint(server.url, key="k")[0], "qwen")
+    assert (counts.requests, counts.answered, counts.failed) == (5, 5, 0)
+    assert stat.S_IMODE(results.stat().st_mode) == 0o600
+    assert {body["model"] for body in server.bodies} == {"qwen"}
+    assert set(server.paths) == {"/v1/chat/completions"}
+    assert {headers["Authorization"] for headers in server.headers} == {"Bearer k"}
+    with read_predictions(results, {"demo"}) as found:
+        assert [found.answer(("demo", n)) for n in range(5)] == [f"words {n}" for n in range(5)]
+
+
+def test_a_second_run_sends_only_what_has_no_answer(tmp_path):
+    requests, results = write(tmp_path, *(ask(n) for n in range(4)))
+
+    def half(body, number):
+        return echo(body, number) if number % 2 else (500, {"error": TYPED})
+
+    with fake_server(half) as server:
+        one_by_one = endpoint(server.url, attempts=1)[0]
+        counts = run_requests(requests, results, one_by_one, "qwen", at_once=1)
+    assert (counts.answered, counts.failed) == (2, 2)
+    errors = [json.loads(line)["error"] for line in results.read_text().splitlines()]
+    assert TYPED not in json.dumps(errors)
+    with results.open("ab") as file:
+        file.write(b'{"custom_id": "demo/0", "resp')  # a kill in the middle of a line
+    assert count_requests(requests, results) == (4, 2)
+    with fake_server() as server:
+        counts = run_requests(requests, results, endpoint(server.url)[0], "qwen")
+    assert (counts.before, counts.answered, len(server.bodies)) == (2, 2, 2)
+    assert answered_ids(results) == {f"demo/{n}" for n in range(4)}
+    with read_predictions(results, {"demo"}) as found:
+        assert not found.unusable
+        assert [found.answer(("demo", n)) for n in range(4)] == [TYPED] * 4
+
+
+@pytest.mark.parametrize("failure", [(503, {}), (429, {}), (200, None)], ids=str)
+def test_failures_that_may_pass_are_tried_again_with_longer_pauses(tmp_path, failure):
+    requests, results = write(tmp_path, ask(0))
+    with fake_server(lambda body, n: failure if n < 3 else echo(body, n)) as server:
+        host, pauses = endpoint(server.url)
+        counts = run_requests(requests, results, host, "qwen")
+    assert counts.answered == 1
+    assert len(pauses) == 3
+    assert 0.5 <= pauses[0] <= 1
+    assert 2 <= pauses[2] <= 4
+
+
+@pytest.mark.parametrize("answer", [(200, b"{"), (200, b'{"a": NaN}'), (400, {"error": "x"})])
+def test_what_does_not_pass_is_a_failed_request(tmp_path, answer):
+    requests, results = write(tmp_path, ask(0))
+    with fake_server(lambda *_: answer) as server:
+        host, pauses = endpoint(server.url)
+        assert run_requests(requests, results, host, "qwen").failed == 1
+    assert pauses == []
+
+
+@pytest.mark.parametrize("status", [401, 404, 302])
+def test_a_server_that_refuses_everything_ends_the_run(tmp_path, status):
+    requests, results = write(tmp_path, *(ask(n) for n in range(50)))
+    with fake_server(lambda *_: (status, {"error": TYPED})) as server:
+        with pytest.raises(EndpointError) as caught:
+            run_requests(requests, results, endpoint(server.url, key="k-e-y")[0], "qwen", at_once=2)
+        assert len(server.bodies) <= 4
+    assert "127.0.0.1" in str(caught.value)
+    assert TYPED not in str(caught.value)
+    assert "k-e-y" not in str(caught.value) + repr(endpoint(server.url, key="k-e-y")[0])
+
+
+def test_no_more_requests_than_allowed_are_under_way(tmp_path):
+    requests, results = write(tmp_path, *(ask(n) for n in range(12)))
+
+    def slow(body, number):
+        time.sleep(0.02)
+        return echo(body, number)
+
+    with fake_server(slow) as server:
+        run_requests(requests, results, endpoint(server.url)[0], "qwen", at_once=3)
+    assert server.most_at_once == 3
+
+
+def test_pictures_beside_the_requests_are_sent_inside_and_no_other_file(tmp_path):
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "a.png").write_bytes(picture(1))
+
+    def showing(place):
+        part = {"type": "image_url", "image_url": {"url": place.resolve().as_uri()}}
+        request = ask(0)
+        request["body"]["messages"][0]["content"].append(part)
+        return request
+
+    requests, results = write(folder, showing(folder / "a.png"))
+    with fake_server() as server:
+        run_requests(requests, results, endpoint(server.url)[0], "qwen")
+    url = server.bodies[0]["messages"][0]["content"][1]["image_url"]["url"]
+    assert url.startswith("data:image/png;base64,")
+    (tmp_path / "outside.png").write_bytes(picture(1))
+    (folder / "typed.png").write_text(TYPED)
+    (folder / "link.png").symlink_to(tmp_path / "outside.png")
+    for name in ("../outside.png", "typed.png", "link.png"):
+        requests, _ = write(folder, showing(folder / name))
+        with fake_server() as server, pytest.raises(RequestFileError):
+            run_requests(requests, tmp_path / name[-9:], endpoint(server.url)[0], "qwen")
+        assert server.bodies == []
+
+
+def test_a_file_that_holds_no_requests_is_refused_with_its_line(tmp_path):
+    requests, results = write(tmp_path, ask(0), {"text": TYPED})
+    with pytest.raises(RequestFileError, match=r"requests\.jsonl:2: not a request"):
+        count_requests(requests, results)
+
+
+@pytest.mark.parametrize(
+    ("url", "here"),
+    [
+        ("http://localhost:8000/v1", True),
+        ("http://127.3.2.1/v1", True),
+        ("http://[::1]:80/v1", True),
+        ("https://localhost.example.org/v1", False),
+        ("https://127.0.0.1.example.org/v1", False),
+        ("http://10.0.0.2/v1", False),
+        ("http://0.0.0.0/v1", False),
+    ],
+)
+def test_only_this_machine_is_loopback(url, here):
+    assert Endpoint(url).is_loopback is here
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["ftp://localhost", "localhost:8000", "http://", "http://me:pw@localhost/v1", "http://a:b/v1"],
+)
+def test_an_endpoint_that_cannot_be_used_is_refused(url):
+    with pytest.raises(EndpointError) as caught:
+        Endpoint(url)
+    assert "pw" not in str(caught.value)
+
+
+def test_a_key_is_not_sent_in_the_clear():
+    with pytest.raises(EndpointError, match="https"):
+        Endpoint("http://example.org/v1", "key")

@@ -1,0 +1,156 @@
+"""Scores of predictions and baselines: tables, intervals, prefixes, and what is counted."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from demo_pipeline.evaluation.baselines import BASELINES, GUESSED_KINDS, guessed_kind
+from demo_pipeline.evaluation.bootstrap import bootstrap_intervals
+from demo_pipeline.evaluation.predictions import rows_as_predictions
+from demo_pipeline.evaluation.presets import PRESETS
+from demo_pipeline.evaluation.scoring import PREDICTIONS, Scorer
+from demo_pipeline.evaluation.true_steps import action_kind
+from demo_pipeline.formats.answers import Answer, AnswerFormatError, ForeignAction
+from demo_pipeline_tests.evaluation.steps import DONE, EVERY_ACTION, answer, made_step
+
+TYPED = "hunter2"
+CLICK = answer("click", x=500, y=300)
+BOX = (400.0, 200.0, 200.0, 150.0)
+
+
+def decode(text, _size):
+    """A form of the tests: the number of an action, a name, or nonsense."""
+    if text == "wave":
+        return Answer((ForeignAction(TYPED),))
+    if not text.isdigit():
+        raise AnswerFormatError("nonsense")
+    return EVERY_ACTION[int(text)]
+
+
+def score(steps, rows, presets=("strict",), keep=None):
+    predictions = rows_as_predictions(rows, {step.trajectory_id for step in steps})
+    scorer = Scorer([PRESETS[name] for name in presets], decode, predictions, keep)
+    for step in steps:
+        scorer.add(step)
+    return scorer.report()
+
+
+def steps_of(trajectory, count, **known):
+    return [made_step(EVERY_ACTION[n], n, trajectory, **known) for n in range(count)]
+
+
+def test_right_answers_have_one_and_everything_else_is_counted_by_reason():
+    steps = steps_of("a", 6)
+    rows = [("a", 0, "0"), ("a", 1, "0"), ("a", 2, TYPED), ("a", 3, "3"), ("a", 3, "3")]
+    rows += [("a", 4, "wave"), ("a", 9, "1"), ("b", 0, "0")]
+    kept: list[Any] = []
+    report = score(steps, rows, keep=kept.append)
+    row = report.row("strict")
+    assert (row["steps"], row["score"], row["success"]) == (6, 1 / 6, 1 / 6)
+    assert report.unusable_steps == {"doubled": 1, "missing": 1, "nonsense": 1}
+    assert report.unusable_lines == {"unknown step": 2}
+    assert (report.steps, report.answered, report.lines) == (6, 5, 8)
+    kinds = [row["answered_type"] for row in kept]
+    assert kinds == ["left_click", "left_click", None, None, "other", None]
+    assert TYPED not in json.dumps([kept, report.rows, repr(report)])
+
+
+def test_the_table_has_every_dimension_and_every_baseline():
+    steps = [*steps_of("a", 3, application="gimp"), *steps_of("b", 2, difficulty="hard")]
+    report = score(steps, [], ("strict", "agentnetbench"))
+    places = {(row["dimension"], row["value"]) for row in report.rows}
+    assert ("application", "gimp") in places
+    assert ("difficulty", "hard") in places
+    assert ("platform", "linux") in places
+    assert ("action_type", "middle_click") in places
+    names = {row["answers"] for row in report.rows}
+    assert names == {PREDICTIONS, *BASELINES, "frequent type"}
+    assert len(report.rows) == 2 * len(places) * len(names)
+    assert report.row("strict", "truth")["score"] == 1
+    assert report.row("agentnetbench", "truth")["score"] == 3 / 5  # two middle clicks
+
+
+def test_prefixes_end_at_the_first_wrong_step_of_each_trajectory():
+    steps = [*steps_of("a", 4), *steps_of("b", 2), *steps_of("c", 2)]
+    rows = [("a", 0, "0"), ("a", 1, "1"), ("a", 3, "3"), ("b", 0, "0"), ("b", 1, "1")]
+    row = score(steps, rows).row("strict")
+    assert row["prefix_steps"] == pytest.approx((2 + 2 + 0) / 3)
+    assert row["prefix_share"] == pytest.approx((0.5 + 1 + 0) / 3)
+    assert row["trajectory_score"] == pytest.approx((0.75 + 1 + 0) / 3)
+    assert row["score"] == 5 / 8
+
+
+def test_grounding_counts_points_in_the_target_whatever_else_is_answered():
+    steps = [made_step(CLICK, n, box=BOX) for n in range(3)]
+    steps += [made_step(CLICK, 3), made_step(answer("type", text="x"), 4, box=BOX)]
+    rows = [("demo", 0, "1"), ("demo", 1, "3"), ("demo", 3, "0"), ("demo", 4, "8")]
+    row = score(steps, rows).row("strict")
+    assert (row["grounding"], row["grounded_steps"]) == (pytest.approx(1 / 3), 3)
+
+
+def test_steps_that_a_rule_does_not_judge_are_left_out():
+    steps = [made_step(CLICK, 0, box=BOX), made_step(answer("type", text="x"), 1, box=BOX)]
+    row = score(steps, [("demo", 0, "0")], ("screenspot",)).row("screenspot")
+    assert (row["steps"], row["score"], row["prefix_share"]) == (1, 1, 1)
+    typing = score(steps[1:], [], ("screenspot",)).row("screenspot")
+    assert (typing["steps"], typing["score"], typing["low"]) == (0, None, None)
+
+
+def test_intervals_are_over_tasks_and_the_same_every_time():
+    steps = [step for n in range(8) for step in steps_of(f"t{n}", 2)]
+    rows = [(f"t{n}", step, str(step)) for n in range(4) for step in range(2)]
+    rows_twice = [score(steps, rows).row("strict") for _ in range(2)]
+    assert rows_twice[0] == rows_twice[1]
+    low, high = rows_twice[0]["low"], rows_twice[0]["high"]
+    assert 0 < low < 0.5 < high < 1
+    one_task = [step for n in range(8) for step in steps_of(f"t{n}", 2, task="same")]
+    assert score(one_task, rows).row("strict")["low"] is None
+
+
+def test_whole_tasks_are_drawn():
+    """Ten tasks of one outcome each are as uncertain as ten draws, however many steps they have."""
+    right = np.array([1.0] * 5 + [0.0] * 5)[:, None]
+    few = bootstrap_intervals(right, np.ones((10, 1)))
+    many = bootstrap_intervals(right * 100, np.full((10, 1), 100.0))
+    assert few.tolist() == many.tolist()
+    assert few[0].tolist() == pytest.approx([0.2, 0.8])
+
+
+def test_baselines_answer_what_they_say():
+    before, step = made_step(answer("type", text="x")), made_step(CLICK, 1, box=BOX)
+    answers = {name: baseline(step, before) for name, baseline in BASELINES.items()}
+    assert answers["screen centre"] == answer("click", x=500, y=500)
+    assert answers["last action"] == before.answer
+    assert answers["true, at centre"] == answer("click", x=500, y=500)
+    assert answers["true, at target"] == answer("click", x=500, y=275)
+    assert answers["truth"] == CLICK
+    drag = made_step(answer("drag", start_x=1, start_y=2, end_x=3, end_y=4), box=BOX)
+    moved = BASELINES["true, at target"](drag, None)
+    assert moved == answer("drag", start_x=500, start_y=275, end_x=3, end_y=4)
+
+
+def test_the_last_action_is_repeated_within_a_trajectory_only():
+    steps = [
+        made_step(answer("type", text="x"), 0, "a"),
+        made_step(answer("type", text="x"), 0, "b"),
+    ]
+    steps.append(made_step(answer("type", text="x"), 1, "b"))
+    assert score(steps, []).row("strict", "last action")["score"] == 1 / 3
+
+
+def test_every_kind_can_be_guessed_and_the_most_frequent_one_is():
+    for kind in GUESSED_KINDS:
+        guess = guessed_kind(kind, made_step(CLICK))
+        assert [action_kind(action) for action in guess.actions] in ([kind], [])
+    steps = [made_step(DONE, n) for n in range(3)] + [made_step(CLICK, 3)]
+    assert score(steps, []).row("strict", "frequent type")["score"] == 3 / 4
+
+
+def test_some_failures_of_every_kind_are_kept_for_people_to_look_at():
+    steps = [made_step(CLICK, n) for n in range(9)] + [made_step(DONE, 9)]
+    failures = score(steps, [("demo", 0, "5")]).failures
+    assert [failed.step.step_index for failed in failures] == [0, 1, 2, 3, 9]
+    assert failures[0].answer == EVERY_ACTION[5]
+    assert failures[1].reason == "missing"

@@ -50,13 +50,13 @@ class Run:
 
 
 @contextmanager
-def dagster_home(folder: Path) -> Iterator[dg.DagsterInstance]:
-    """The instance of a new folder with this checkout's dagster.yaml.
+def dagster_home(folder: Path, config: str = "dagster.yaml") -> Iterator[dg.DagsterInstance]:
+    """The instance of a new folder with a dagster.yaml of this checkout.
 
     Its databases exist before any process could create them.
     """
     folder.mkdir(parents=True)
-    shutil.copyfile(ROOT / "dagster.yaml", folder / "dagster.yaml")
+    shutil.copyfile(ROOT / config, folder / "dagster.yaml")
     with dg.DagsterInstance.from_config(str(folder)) as instance:
         yield instance
 

@@ -93,9 +93,13 @@ def runs_of(instance: dg.DagsterInstance) -> list[Run]:
 
 
 def wait_for(
-    process: subprocess.Popen[bytes], done: Callable[[], bool], what: str, seconds: float
+    process: subprocess.Popen[bytes],
+    done: Callable[[], bool],
+    what: str,
+    seconds: float,
+    pause: float = 0.25,
 ) -> None:
-    """Return when it is `done`.
+    """Return when it is `done`, which is asked every `pause` seconds.
 
     Raises:
         TimeoutError: it took too long, or the process ended before.
@@ -106,7 +110,7 @@ def wait_for(
             raise TimeoutError(f"{what}: the process ended with {process.returncode}; see {LOG}")
         if time.monotonic() > end:
             raise TimeoutError(f"{what}: not within {seconds:.0f} s")
-        time.sleep(0.25)
+        time.sleep(pause)
 
 
 def _run(run: dg.DagsterRun) -> Run:

@@ -28,7 +28,7 @@ import dagster as dg
 from demo_pipeline.cli.console import print_line
 from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.dataset_stages import TASKS_STAGE
+from demo_pipeline.pipeline.dataset_stages import QUARANTINE_STAGE, TASKS_STAGE
 from demo_pipeline.pipeline.quarantine import list_quarantine
 from demo_pipeline.settings import Settings
 from demo_pipeline_tests.defs.daemon import LOG, ROOT, dagster_home, dagster_process, wait_for
@@ -45,6 +45,7 @@ from demo_pipeline_tests.uploads import upload
 
 RECORDINGS = ROOT / "data" / "recordings"
 _START_SECONDS = 300.0  # until the first job on Ray is done
+_PAUSE = 1.0
 _DAEMON = ("dagster-daemon", "run", "-w", "workspace.yaml")
 _SETTINGS = {
     "DEMO_PIPELINE_DISCOVERY__STABLE_SECONDS": "86400",  # the backfill processes them, no sensor
@@ -80,8 +81,8 @@ def main() -> int:
     if sys.platform != "linux":
         print_line("make ray needs Linux: it reads /proc")
         return 1
-    for name in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(name, lambda *_: sys.exit(1))
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, lambda *_: sys.exit(1))
     for name in list(os.environ):
         if name.startswith(("DEMO_PIPELINE_", "RAY_", "DAGSTER_")):
             del os.environ[name]
@@ -169,7 +170,7 @@ def _on_ray(stack: ExitStack, folder: Path, meter: CpuMeter, chosen: argparse.Na
         start = time.monotonic()
         launched = launch_backfill(home)
         backfill = Backfill(instance, workspace, launched, chosen.demonstrations)
-        wait_for(daemon, backfill.step, "the backfill", chosen.minutes * 60)
+        wait_for(daemon, backfill.step, "the backfill", chosen.minutes * 60, _PAUSE)
     except (TimeoutError, RuntimeError):
         print_line((home / LOG).read_text(errors="replace")[-5000:])
         raise
@@ -187,7 +188,8 @@ def _command(home: Path, *arguments: str) -> None:
 def _outcome(wall: float, cpu: Counter[str]) -> Outcome:
     workspace = Workspace.open(Settings())
     store = workspace.store
-    versions = {name: store.current(name) for name in store.outputs()}
+    names = set(store.outputs()) - {QUARANTINE_STAGE.output}  # only the daemon writes it
+    versions = {name: store.current(name) for name in names}
     published = {name: version.content for name, version in versions.items() if version}
     records = list_quarantine(store)
     return Outcome(wall, cpu, published, tuple(record.demonstration for record in records))
@@ -202,7 +204,8 @@ def _print_runs(instance: dg.DagsterInstance, backfill: Backfill) -> None:
     for kill in backfill.kills:
         events = instance.all_logs(kill.run_id, of_type=dg.DagsterEventType.RUN_FAILURE)
         noticed = events[0].timestamp - kill.at if events else float("nan")
-        message = events[0].user_message if events else "nobody noticed"
+        event = events[0].dagster_event if events else None
+        message = (event.message if event else None) or "nobody said why"
         again = backfill.retry_of(kill)
         result = again.dagster_run.status.value.lower() if again else "not run again"
         print_line(f"killed {kill.kind}: noticed after {noticed:.0f} s; run again: {result}")

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sysconfig
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -64,7 +65,7 @@ class Backfill:
     kills: list[Kill] = field(default_factory=list)
     _reported: float = 0.0
 
-    def runs(self) -> list[dg.RunRecord]:
+    def runs(self) -> Sequence[dg.RunRecord]:
         """Its runs in the order of their requests, with those that Dagster launched again."""
         filters = dg.RunsFilter(tags={BACKFILL_ID_TAG: self.id})
         return self.instance.get_run_records(filters, ascending=True)
@@ -89,13 +90,13 @@ class Backfill:
                 return record
         return None
 
-    def _report(self, done: int, runs: list[dg.RunRecord]) -> None:
+    def _report(self, done: int, runs: Sequence[dg.RunRecord]) -> None:
         if time.monotonic() - self._reported >= _REPORT_SECONDS:
             self._reported = time.monotonic()
             ended = sum(run.dagster_run.status in _ENDED for run in runs)
             print_line(f"  {done} of {self.expected} trajectories, {ended} of {len(runs)} runs")
 
-    def _kill(self, kind: str, runs: list[dg.RunRecord]) -> None:
+    def _kill(self, kind: str, runs: Sequence[dg.RunRecord]) -> None:
         """Kill once a run has written some of its outputs, and not all."""
         for record in runs:
             run = record.dagster_run

@@ -19,7 +19,7 @@ from typing import NamedTuple
 _PR_SET_CHILD_SUBREAPER = 36
 _TICKS = os.sysconf("SC_CLK_TCK")
 _LEAVE = 20.0  # seconds that a process has to end by itself
-_SAMPLE = 0.5  # seconds between two looks; a process can use so much more than was seen
+_SAMPLE = 1.0  # seconds between two looks; a process can use so much more than was seen
 _KINDS = {  # what a command line contains; the first that fits, of a process or its ancestors
     "runs": ("dagster api execute_run", "demo-pipeline run"),
     "Dagster's daemon": ("dagster-daemon", "dagster api grpc", "dagster code-server"),

@@ -9,6 +9,7 @@ import secrets
 import shutil
 import signal
 import subprocess
+import sys
 import sysconfig
 import tempfile
 import time
@@ -25,6 +26,9 @@ from demo_pipeline_tests.simulator.s3_server import free_ports
 _START_SECONDS = 90.0
 _OBJECT_STORE_BYTES = 100_000_000  # runs keep nothing in it
 _HEAD_LOG = "ray-head.log"
+_RENAME = (
+    "import os, socket, sys; socket.sethostname('ray-node'); os.execv(sys.argv[1], sys.argv[1:])"
+)
 
 
 class MissingProgramError(Exception):
@@ -60,8 +64,8 @@ def postgres_server() -> Iterator[str]:
         initdb = (programs / "initdb", "-D", data, "-U", "dagster", "--pwfile", word)
         options = ("-A", "scram-sha-256", "-E", "UTF8", "--locale=C", "--no-sync")
         _run(*initdb, *options, cwd=folder, **(user or {}))
-        server = [programs / "postgres", "-D", data, "-p", str(port), "-k", folder]
-        process = subprocess.Popen(
+        server = [str(programs / "postgres"), "-D", str(data), "-p", str(port), "-k", folder]
+        process: subprocess.Popen[bytes] = subprocess.Popen(
             (*server, "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off"),
             cwd=folder,
             stdout=subprocess.DEVNULL,
@@ -81,7 +85,8 @@ def postgres_server() -> Iterator[str]:
 def ray_head(folder: Path, cpus: int) -> Iterator[str]:
     """A Ray head that runs as many jobs as it has `cpus`; yields the URL of its Jobs API.
 
-    Its jobs have the environment of this process.
+    Its jobs have the environment of this process, and another host name where the system allows
+    that: then processes of runs are those of another machine for everybody else.
 
     Args:
         folder: a new folder with a short path, for Ray's files.
@@ -94,11 +99,12 @@ def ray_head(folder: Path, cpus: int) -> Iterator[str]:
     command += ["--dashboard-host=127.0.0.1", f"--dashboard-port={dashboard}"]
     command += [f"--num-cpus={cpus}", f"--object-store-memory={_OBJECT_STORE_BYTES}"]
     command += [f"--ray-client-server-port={client}", f"--metrics-export-port={metrics}"]
+    command += ["--min-worker-port=0", "--max-worker-port=0"]  # any; else 10,002 to 19,999
     command += [f"--dashboard-agent-listen-port={agent}", f"--dashboard-agent-grpc-port={grpc}"]
     with (folder / _HEAD_LOG).open("wb") as log:
         scripts = f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ.get('PATH', '')}"
         process = subprocess.Popen(
-            command,
+            (*_under_another_name(), *command),
             cwd=folder,
             env={**os.environ, "PATH": scripts},  # the command of a job is `dagster`
             stdout=log,
@@ -107,7 +113,11 @@ def ray_head(folder: Path, cpus: int) -> Iterator[str]:
         )
         url = f"http://127.0.0.1:{dashboard}"
         with running(process, signal.SIGTERM):
-            _wait_until(lambda: _answers(f"{url}/api/jobs/"), process, "Ray")
+            try:
+                _wait_until(lambda: _answers(f"{url}/api/jobs/"), process, "Ray")
+            except RuntimeError as error:
+                said = (folder / _HEAD_LOG).read_text(errors="replace")[-2000:]
+                raise RuntimeError(f"{error}:\n{said}") from None
             yield url
 
 
@@ -128,6 +138,17 @@ def _unprivileged_user() -> dict[str, Any] | None:
     known = {entry.pw_name: entry for entry in pwd.getpwall()}
     entry = known.get("postgres") or known["nobody"]
     return {"user": entry.pw_uid, "group": entry.pw_gid, "extra_groups": []}
+
+
+def _under_another_name() -> list[str]:
+    """The words before a command that give it another host name; none where that is refused."""
+    namespace = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    words = ["unshare", *namespace, "--uts", sys.executable, "-c", _RENAME]
+    try:
+        tried = subprocess.run((*words, "/bin/true"), check=False, capture_output=True)
+    except OSError:
+        return []
+    return words if tried.returncode == 0 else []
 
 
 def _script(name: str) -> str:
@@ -156,6 +177,8 @@ def _answers(url: str) -> bool:
 def _wait_until(ready: Callable[[], bool], process: subprocess.Popen[bytes], name: str) -> None:
     end = time.monotonic() + _START_SECONDS
     while not ready():
-        if process.poll() is not None or time.monotonic() > end:
+        if process.poll() is not None:
+            raise RuntimeError(f"{name} ended with {process.returncode} instead of starting")
+        if time.monotonic() > end:
             raise RuntimeError(f"{name} did not start within {_START_SECONDS:.0f} s")
         time.sleep(0.3)

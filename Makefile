@@ -41,7 +41,7 @@ help:
 	@echo '  make simulate       60,000 simulated uploads, with kills and a lost ledger (some minutes)'
 	@echo '  make consumers      hand the datasets to TRL, LLaMA-Factory, Axolotl, ms-swift … (10 GB of packages)'
 	@echo '  make faults         kill and disturb the command line 150 times, mix in 60 bad uploads (an hour)'
-	@echo '  make ray            a backfill on a local Ray head, Postgres and S3, with workers killed (10 minutes)'
+	@echo '  make ray            a backfill on a local Ray head, Postgres and S3, with workers killed (some minutes)'
 	@echo '  make lint           ruff (rules and format) and mypy'
 	@echo '  make lock           write requirements.lock from constraints.txt'
 	@echo '  make setup          install into $(VENV)/'

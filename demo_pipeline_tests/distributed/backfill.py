@@ -17,6 +17,7 @@ from pathlib import Path
 
 import dagster as dg
 from dagster._core.storage.tags import (
+    ASSET_PARTITION_RANGE_END_TAG,
     ASSET_PARTITION_RANGE_START_TAG,
     BACKFILL_ID_TAG,
     PARENT_RUN_ID_TAG,
@@ -25,6 +26,7 @@ from dagster._core.storage.tags import (
 from demo_pipeline.cli.console import print_line
 from demo_pipeline.common.process_identity import ProcessIdentity
 from demo_pipeline.defs.freshness import progress
+from demo_pipeline.defs.partitions import DEMONSTRATIONS
 from demo_pipeline.defs.tags import PARTITION_NAME_TAG, PROCESS_TAG
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.demonstration_stages import STAGES, TRAJECTORIES_STAGE
@@ -115,11 +117,22 @@ class Backfill:
                 return
 
     def _is_midway(self, run: dg.DagsterRun) -> bool:
-        tags = run.tags
-        key = tags.get(ASSET_PARTITION_RANGE_START_TAG) or tags.get(PARTITION_NAME_TAG, "")
+        """Whether a run has published something, and not everything."""
+        keys = self._demonstrations(run)
         early, last = STAGES[1], STAGES[-1]
         current = self.workspace.store.current
-        return current(early.output(key)) is not None and current(last.output(key)) is None
+        return any(current(early.output(key)) for key in keys) and not all(
+            current(last.output(key)) for key in keys
+        )
+
+    def _demonstrations(self, run: dg.DagsterRun) -> list[str]:
+        """Those of a run of one partition, or of a range of partitions."""
+        one = run.tags.get(PARTITION_NAME_TAG)
+        if one is not None:
+            return [one]
+        known = list(self.instance.get_dynamic_partitions(DEMONSTRATIONS.name or ""))
+        first = known.index(run.tags[ASSET_PARTITION_RANGE_START_TAG])
+        return known[first : known.index(run.tags[ASSET_PARTITION_RANGE_END_TAG]) + 1]
 
 
 def ray_worker_of(pid: int) -> int | None:

@@ -159,7 +159,12 @@ class ExecutionSettings(Section):
     workers: int = Field(
         default_factory=lambda: max(1, os.cpu_count() or 1), description="processes; one per core"
     )
-    partitions_per_run: int = Field(1, description="of a backfill; 1: own check results for each")
+    partitions_per_run: int = Field(
+        100, ge=1, description="of a backfill or batch, at most; 1: own check results for each"
+    )
+    batch_from: int = Field(
+        8, ge=2, description="demonstrations at once that share runs; fewer get a run each"
+    )
     contact_sheets_in_ui: bool = Field(True, description="false keeps screens out of the event log")
 
 

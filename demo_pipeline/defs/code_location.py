@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import dagster as dg
 
+from demo_pipeline.defs.batch_job import build_batch_job
 from demo_pipeline.defs.dataset_assets import build_dataset_assets
 from demo_pipeline.defs.dataset_sensor import build_rebuild_datasets
 from demo_pipeline.defs.demonstration_assets import build_demonstration_assets
@@ -42,22 +43,24 @@ def build_defs(
             `dagster.make_email_on_run_failure_sensor` does the same by mail.
     """
     seconds = settings.discovery.interval_seconds
+    workspace = Workspace.open(settings)
+    batch_job = build_batch_job(workspace)
     return dg.Definitions(
         assets=[
             demonstration_catalog,
             *build_demonstration_assets(settings.execution.partitions_per_run),
             *build_dataset_assets(),
         ],
-        jobs=[*ASSET_JOBS, build_datasets_job(settings), *MAINTENANCE_JOBS],
+        jobs=[*ASSET_JOBS, batch_job, build_datasets_job(settings), *MAINTENANCE_JOBS],
         schedules=[weekly_prune],
         sensors=[
             build_tasks_changed(seconds),
-            build_new_uploads(seconds),
+            build_new_uploads(seconds, batch_job),
             build_rebuild_datasets(seconds),
             quarantine_failures,
             quarantine_changed,
             *extra_sensors,
         ],
-        resources={"workspace": Workspace.open(settings)},
+        resources={"workspace": workspace},
         executor=dg.in_process_executor,
     )

@@ -14,7 +14,6 @@ import dagster as dg
 from demo_pipeline.datasets.charts import read_charts
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.asset_additions import ADDITIONS, Addition
-from demo_pipeline.defs.error_redaction import redacted_errors
 from demo_pipeline.defs.freshness import SEEN, latest_trajectory
 from demo_pipeline.defs.run_log import package_log
 from demo_pipeline.defs.run_recovery import claim_run
@@ -25,6 +24,7 @@ from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, training_exports, upstream
 from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
+from demo_pipeline.pipeline.error_redaction import redacted_errors
 from demo_pipeline.pipeline.output_sizes import bytes_written
 from demo_pipeline.pipeline.rebuild import storage_message
 from demo_pipeline.pipeline.stage_types import DatasetStage

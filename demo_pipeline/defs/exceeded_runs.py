@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from demo_pipeline.defs.tags import EXCEEDED_TAG, FINGERPRINT_TAG, PARTITION_NAME_TAG
+from demo_pipeline.defs.batch_members import launched_for, records_of
+from demo_pipeline.defs.tags import EXCEEDED_TAG, PARTITION_NAME_TAG
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.crash_quarantine import record_crash
 from demo_pipeline.pipeline.stage_limits import EarlierAttempts
@@ -57,9 +58,8 @@ def quarantine_exceeded(
     Returns:
         The reason, None when its newest run did not end so.
     """
-    filters = dg.RunsFilter(tags={PARTITION_NAME_TAG: demonstration})
-    runs = instance.get_runs(filters, limit=1)
-    limit = exceeded_limit(runs[0]) if runs else None
+    records = records_of(instance, demonstration, 1)
+    limit = exceeded_limit(records[0].dagster_run) if records else None
     if limit is None:
         return None
     record_crash(workspace, demonstration, limit.stage, f"it {limit.reason}")
@@ -71,7 +71,7 @@ def _run_before(instance: dg.DagsterInstance, run: dg.DagsterRun) -> dg.DagsterR
     key = run.tags.get(PARTITION_NAME_TAG)
     if key is None:
         return None
-    newest = instance.get_runs(dg.RunsFilter(tags={PARTITION_NAME_TAG: key}), limit=2)
+    newest = [record.dagster_run for record in records_of(instance, key, 2)]
     others = [other for other in newest if other.run_id != run.run_id]
-    same = others and others[0].tags.get(FINGERPRINT_TAG) == run.tags.get(FINGERPRINT_TAG)
+    same = others and launched_for(others[0], key) == launched_for(run, key)
     return others[0] if same else None

@@ -9,6 +9,7 @@ import time
 
 import dagster as dg
 
+from demo_pipeline.defs.batch_members import records_of
 from demo_pipeline.defs.exceeded_runs import exceeded_limit
 from demo_pipeline.defs.freshness import STATE_TAG, attempts, unfinished
 from demo_pipeline.defs.jobs import demonstration_job, quarantine_job
@@ -99,8 +100,8 @@ def _needs_no_record(instance: dg.DagsterInstance, run: dg.DagsterRun, key: str)
         return f"{key}: the failure of run {run.run_id} is already recorded"
     if run.tags.get(WILL_RETRY_TAG) == "true":
         return f"Dagster retries run {run.run_id}"
-    newest = instance.get_run_ids(dg.RunsFilter(tags={PARTITION_NAME_TAG: key}), limit=1)
-    if newest and newest[0] != run.run_id:
+    newest = records_of(instance, key, 1)
+    if newest and newest[0].dagster_run.run_id != run.run_id:
         return f"{key}: a newer run than {run.run_id} exists"
     return None
 

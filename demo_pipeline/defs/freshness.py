@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import dagster as dg
 
-from demo_pipeline.defs.jobs import demonstration_job
+from demo_pipeline.defs.jobs import DEMONSTRATION_JOBS
 from demo_pipeline.defs.tags import OUTCOME_TAG, WAITING_OUTCOME
 from demo_pipeline.discovery.retry_pauses import retry_pause
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
@@ -105,7 +105,7 @@ def progress(instance: dg.DagsterInstance, settings: Settings) -> Progress:
         latest=latest,
         built=built,
         waiting_since=_first_after(instance, built) if latest > built else 0.0,
-        processing=unfinished(instance, (demonstration_job.name, _MANUAL_JOB)),
+        processing=unfinished(instance, (*DEMONSTRATION_JOBS, _MANUAL_JOB)),
         building=unfinished(instance, (DATASETS_JOB,)),
         attempts=attempts(instance, DATASETS_JOB, str(latest)),
     )

@@ -13,14 +13,22 @@ from typing import Literal
 
 import dagster as dg
 
-from demo_pipeline.defs.jobs import demonstration_job
+from demo_pipeline.defs.batch_members import (
+    demonstrations_of,
+    has_run_key,
+    is_waiting,
+    launched_for,
+    noted_outcomes,
+    records_of,
+)
+from demo_pipeline.defs.jobs import DEMONSTRATION_JOBS
 from demo_pipeline.defs.tags import (
+    BATCH_TAG,
     FINGERPRINT_TAG,
     INTERRUPTED_OUTCOME,
     KILLED_OUTCOME,
     OUTCOME_TAG,
     PARTITION_NAME_TAG,
-    RUN_KEY_TAG,
     SUPERSEDED_OUTCOME,
     WAITING_OUTCOME,
     WAITING_TAG,
@@ -44,6 +52,7 @@ _NOTED_OUTCOMES = {
     KILLED_OUTCOME: RunOutcome.LOST,
     INTERRUPTED_OUTCOME: RunOutcome.LOST,
 }
+_MEMBER_OUTCOMES = {"superseded": RunOutcome.SUPERSEDED, "waiting": RunOutcome.WAITING}
 _NOT_LOST = {SUPERSEDED_OUTCOME, WAITING_OUTCOME, INTERRUPTED_OUTCOME}  # they cost no attempt
 _FAILED = (dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED)
 _LAST = dg.AssetKey(STAGES[-1].name)
@@ -71,12 +80,14 @@ class InstanceRuns:
         records = _newest(self._instance, id)
         if not records:
             return None
-        fingerprint = records[-1].dagster_run.tags[FINGERPRINT_TAG]
+        launch = records[-1].dagster_run
+        fingerprint = launched_for(launch, id) or ""
         outcome = self._outcome(id, records[-1])
         if outcome in {RunOutcome.LOST, RunOutcome.WAITING}:
             outcome = _manual_outcome(records[:-1]) or outcome
         if outcome is RunOutcome.WAITING:
-            reason = records[-1].dagster_run.tags.get(WAITING_TAG, "")
+            noted = (noted_outcomes(launch) or {}).get(id)
+            reason = noted.reason if noted else launch.tags.get(WAITING_TAG, "")
             return Launch(fingerprint, outcome, waits=self._waits(id, fingerprint), reason=reason)
         lost = self._lost(id, fingerprint) if outcome is RunOutcome.LOST else 0
         return Launch(fingerprint, outcome, lost)
@@ -84,11 +95,12 @@ class InstanceRuns:
     def times(self, id: str, fingerprint: str) -> int:  # noqa: A002
         """Number of runs of this partition with this fingerprint, including Dagster's retries."""
         tags = {PARTITION_NAME_TAG: id, FINGERPRINT_TAG: fingerprint}
-        return self._instance.get_runs_count(dg.RunsFilter(tags=tags))
+        alone = self._instance.get_runs_count(dg.RunsFilter(tags=tags))
+        return alone + sum(BATCH_TAG in r.dagster_run.tags for r in self._same(id, fingerprint))
 
     def has_run(self, run_key: str) -> bool:
         """Whether a run with this key exists."""
-        return bool(self._instance.get_run_ids(dg.RunsFilter(tags={RUN_KEY_TAG: run_key}), limit=1))
+        return has_run_key(self._instance, run_key)
 
     def recent_waits(self) -> int:
         """Number of runs that ended waiting within the last hour."""
@@ -110,16 +122,21 @@ class InstanceRuns:
 
     def failed(self) -> set[str]:
         """Partitions with a run that failed or was cancelled."""
-        filters = dg.RunsFilter(job_name=demonstration_job.name, statuses=_FAILED)
         keys: set[str] = set()
-        cursor = None
-        while records := self._instance.get_run_records(filters, limit=_PAGE, cursor=cursor):
-            keys |= {record.dagster_run.tags.get(PARTITION_NAME_TAG, "") for record in records}
-            cursor = records[-1].dagster_run.run_id
-        return keys - {""}
+        for job in DEMONSTRATION_JOBS:
+            filters = dg.RunsFilter(job_name=job, statuses=_FAILED)
+            cursor = None
+            while records := self._instance.get_run_records(filters, limit=_PAGE, cursor=cursor):
+                for run in (record.dagster_run for record in records):
+                    noted = noted_outcomes(run)
+                    keys.update(demonstrations_of(run) if noted is None else noted)
+                cursor = records[-1].dagster_run.run_id
+        return keys
 
     def _outcome(self, demonstration: str, record: dg.RunRecord) -> RunOutcome:
         run = record.dagster_run
+        if BATCH_TAG in run.tags:
+            return self._member_outcome(demonstration, run)
         if run.tags.get(OUTCOME_TAG) == SUPERSEDED_OUTCOME:
             return RunOutcome.SUPERSEDED
         if run.status is dg.DagsterRunStatus.FAILURE:
@@ -140,20 +157,46 @@ class InstanceRuns:
         ended = record.end_time or record.update_timestamp.timestamp()
         return RunOutcome.LIVE if time.time() - ended < FAILURE_GRACE_SECONDS else RunOutcome.LOST
 
+    def _member_outcome(self, demonstration: str, run: dg.DagsterRun) -> RunOutcome:
+        noted = noted_outcomes(run)
+        if noted is not None and demonstration not in noted:
+            return RunOutcome.ENDED
+        if noted is not None and noted[demonstration].status in _MEMBER_OUTCOMES:
+            return _MEMBER_OUTCOMES[noted[demonstration].status]
+        if noted is None and (not run.is_finished or run.tags.get(WILL_RETRY_TAG) == "true"):
+            return RunOutcome.LIVE
+        if self._is_built_by(demonstration, run):
+            return RunOutcome.ENDED
+        if read_quarantine(self._store, demonstration) is not None:
+            return RunOutcome.ENDED
+        return _NOTED_OUTCOMES.get(run.tags.get(OUTCOME_TAG, ""), RunOutcome.LOST)
+
+    def _is_built_by(self, demonstration: str, run: dg.DagsterRun) -> bool:
+        """Whether a run came to the last stage of a demonstration."""
+        wanted = dg.AssetRecordsFilter(asset_key=_LAST, asset_partitions=[demonstration])
+        records = self._instance.fetch_materializations(wanted, limit=1).records
+        return bool(records) and records[0].run_id == run.run_id
+
+    def _same(self, demonstration: str, fingerprint: str) -> list[dg.RunRecord]:
+        """The newest runs for one upload, newest first."""
+        records = records_of(self._instance, demonstration, _NEWEST_RUNS)
+        return [r for r in records if launched_for(r.dagster_run, demonstration) == fingerprint]
+
     def _lost(self, demonstration: str, fingerprint: str) -> int:
-        tags = {PARTITION_NAME_TAG: demonstration, FINGERPRINT_TAG: fingerprint}
-        ended = self._instance.get_runs(
-            dg.RunsFilter(tags=tags, statuses=_FAILED), limit=_NEWEST_RUNS
-        )
-        return sum(
-            run.tags.get(WILL_RETRY_TAG) != "true" and run.tags.get(OUTCOME_TAG) not in _NOT_LOST
-            for run in ended
-        )
+        runs = [record.dagster_run for record in self._same(demonstration, fingerprint)]
+        return sum(run.status in _FAILED and self._was_lost(demonstration, run) for run in runs)
+
+    def _was_lost(self, demonstration: str, run: dg.DagsterRun) -> bool:
+        if run.tags.get(WILL_RETRY_TAG) == "true":
+            return False
+        if BATCH_TAG not in run.tags:
+            return run.tags.get(OUTCOME_TAG) not in _NOT_LOST
+        interrupted = run.tags.get(OUTCOME_TAG) == INTERRUPTED_OUTCOME
+        return not interrupted and self._member_outcome(demonstration, run) is RunOutcome.LOST
 
     def _waits(self, demonstration: str, fingerprint: str) -> int:
-        tags = {PARTITION_NAME_TAG: demonstration, FINGERPRINT_TAG: fingerprint}
-        runs = self._instance.get_runs(dg.RunsFilter(tags=tags), limit=_NEWEST_RUNS)
-        return sum(1 for _ in takewhile(_is_waiting, runs))
+        runs = (record.dagster_run for record in self._same(demonstration, fingerprint))
+        return sum(1 for _ in takewhile(lambda run: is_waiting(run, demonstration), runs))
 
     def _ends(self, kind: _Kind, after: int) -> tuple[list[str], int]:
         """(ids of runs with such an event, number of the last event not to be read again)."""
@@ -171,13 +214,9 @@ class InstanceRuns:
     def _partitions(self, run_ids: list[str]) -> set[str]:
         if not run_ids:
             return set()
-        filters = dg.RunsFilter(run_ids=run_ids, job_name=demonstration_job.name)
-        runs = self._instance.get_runs(filters)
-        return {run.tags[PARTITION_NAME_TAG] for run in runs if PARTITION_NAME_TAG in run.tags}
-
-
-def _is_waiting(run: dg.DagsterRun) -> bool:
-    return run.tags.get(OUTCOME_TAG) == WAITING_OUTCOME and not run.is_success
+        runs = self._instance.get_runs(dg.RunsFilter(run_ids=run_ids))
+        ours = [run for run in runs if run.job_name in DEMONSTRATION_JOBS]
+        return {key for run in ours for key in demonstrations_of(run)}
 
 
 def newest_launch(instance: dg.DagsterInstance, demonstration: str) -> dg.DagsterRun | None:
@@ -188,10 +227,9 @@ def newest_launch(instance: dg.DagsterInstance, demonstration: str) -> dg.Dagste
 
 def _newest(instance: dg.DagsterInstance, demonstration: str) -> list[dg.RunRecord]:
     """The newest runs, up to the first that has a fingerprint; empty without such a run."""
-    filters = dg.RunsFilter(tags={PARTITION_NAME_TAG: demonstration})
-    records = list(instance.get_run_records(filters, limit=_NEWEST_RUNS))
+    records = records_of(instance, demonstration, _NEWEST_RUNS)
     for index, record in enumerate(records):
-        if FINGERPRINT_TAG in record.dagster_run.tags:
+        if launched_for(record.dagster_run, demonstration) is not None:
             return records[: index + 1]
     return []
 

@@ -33,6 +33,9 @@ demonstration_job = dg.define_asset_job(
     description="Processes one demonstration from its uploaded files to its contact sheets.",
 )
 
+BATCH_JOB = "process_batch"  # many demonstrations in one run, see batch_job.py
+DEMONSTRATION_JOBS = (demonstration_job.name, BATCH_JOB)
+
 catalog_job = dg.define_asset_job(
     "register_uploads",
     selection=["demonstration_catalog"],

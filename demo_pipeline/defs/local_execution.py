@@ -14,10 +14,11 @@ from typing import Any
 
 import dagster as dg
 
-from demo_pipeline.defs import partitions, reporting
+from demo_pipeline.defs import partitions
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.exceeded_runs import exceeded_limit, quarantine_exceeded
 from demo_pipeline.defs.jobs import demonstration_job
+from demo_pipeline.defs.local_batches import are_batched, run_batches
 from demo_pipeline.defs.run_recovery import (
     close_dead_runs,
     heartbeat,
@@ -125,6 +126,9 @@ def _process_all(
     """Every demonstration once, and once more alone when a worker died or a stage was stopped."""
     if not ids:
         return
+    if are_batched(settings, ids):
+        yield from run_batches(settings, ids, workers, forced)
+        return
     values = settings.model_dump(mode="json")
     unfinished: list[str] = []
     with worker_pool(max(1, min(workers, len(ids)))) as pool:
@@ -221,7 +225,7 @@ def _run_stages(settings: Settings, demonstration: str, *, force: bool) -> Demon
     record = read_quarantine(workspace.store, demonstration)
     if record is None or not only_failed_deliberately(result):
         return DemonstrationOutcome(demonstration, "crashed", reasons=tuple(run_errors(result)))
-    problems = (replace(problem, demonstration="") for problem in reporting.recorded(record))
+    problems = (replace(problem, demonstration="") for problem in record.known_problems())
     reasons = tuple(f"{record.stage}: {problem}" for problem in problems)
     return DemonstrationOutcome(demonstration, "quarantined", reasons=reasons)
 

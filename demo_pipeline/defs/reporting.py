@@ -13,12 +13,13 @@ import pyarrow as pa
 
 from demo_pipeline.common.parquet import column_descriptions
 from demo_pipeline.pipeline.build_if_stale import BuildResult
-from demo_pipeline.pipeline.quarantine import QuarantineRecord
+from demo_pipeline.pipeline.demonstration_run import StageReport
 from demo_pipeline.pipeline.stage_types import Check
 from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.storage.store.version_manifest import CheckOutcome
 
 _SHOWN = 20
+_PLOTTED = ("actions", "steps")  # of a batch: single numbers, which the UI draws over partitions
 
 
 def metadata_of(summary: Mapping[str, Any]) -> dict[str, dg.MetadataValue]:
@@ -44,15 +45,42 @@ def _value(value: Any) -> dg.MetadataValue:
 
 def result_metadata(result: BuildResult, location: str) -> dict[str, dg.MetadataValue]:
     """The summary, location, version, number of files and size in bytes of an output."""
+    made = StageReport.of("", result)
+    if made is not None:
+        return report_metadata(made, location)
     entries = metadata_of(result.summary)
     entries["path"] = dg.MetadataValue.path(location)
     entries["outcome"] = dg.MetadataValue.text(result.status)
-    if result.version is not None:
-        entries["version"] = dg.MetadataValue.text(result.version.id)
-        entries["files"] = dg.MetadataValue.int(len(result.version.manifest.files))
-        size = sum(file.size for file in result.version.manifest.files)
-        entries["output_bytes"] = dg.MetadataValue.int(size)
     return entries
+
+
+def report_metadata(made: StageReport, location: str) -> dict[str, dg.MetadataValue]:
+    """The same entries for an output that a worker process built."""
+    entries = metadata_of(made.summary)
+    entries["path"] = dg.MetadataValue.path(location)
+    entries["outcome"] = dg.MetadataValue.text(made.status)
+    entries["version"] = dg.MetadataValue.text(made.version)
+    entries["files"] = dg.MetadataValue.int(made.files)
+    entries["output_bytes"] = dg.MetadataValue.int(made.size)
+    return entries
+
+
+def short_metadata(made: StageReport, location: str) -> dict[str, dg.MetadataValue]:
+    """The same in little space, for batches: one entry for the location, one for all the rest."""
+    entries = {
+        "path": dg.MetadataValue.path(location),
+        "summary": dg.MetadataValue.json(
+            {
+                **made.summary,
+                "outcome": made.status,
+                "version": made.version,
+                "files": made.files,
+                "output_bytes": made.size,
+            }
+        ),
+    }
+    plotted = {key: made.summary[key] for key in _PLOTTED if key in made.summary}
+    return entries | metadata_of(plotted)
 
 
 def columns_metadata(schema: pa.Schema | None) -> dict[str, Any]:
@@ -165,13 +193,6 @@ def failure(problems: Iterable[Problem], stage: str, demonstration: str) -> dg.F
         },
         allow_retries=False,
     )
-
-
-def recorded(record: QuarantineRecord) -> list[Problem]:
-    """The problems of a quarantine record."""
-    return [
-        Problem.from_dict(values, demonstration=record.demonstration) for values in record.problems
-    ]
 
 
 def errors_first(problems: Sequence[Problem]) -> list[Problem]:

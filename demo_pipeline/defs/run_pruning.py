@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 
 import dagster as dg
 
+from demo_pipeline.defs.batch_members import demonstrations_of, records_of
 from demo_pipeline.defs.demonstration_catalog import CATALOG_ASSET
 from demo_pipeline.defs.instance_runs import newest_launch
-from demo_pipeline.defs.tags import PARTITION_NAME_TAG
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
 from demo_pipeline.pipeline.demonstration_stages import STAGES
 
@@ -42,10 +42,10 @@ def prune_runs(instance: dg.DagsterInstance, before: float) -> list[str]:
     partitions: set[str] = set()
     deleted = []
     for run in list(_old_runs(instance, before)):
-        key = run.tags.get(PARTITION_NAME_TAG)
-        if key is not None and key not in partitions:
-            partitions.add(key)
-            kept |= set(_newest(instance, key))
+        for key in demonstrations_of(run):
+            if key not in partitions:
+                partitions.add(key)
+                kept |= set(_newest(instance, key))
         if run.run_id not in kept:
             instance.delete_run(run.run_id)
             deleted.append(run.run_id)
@@ -62,8 +62,7 @@ def _old_runs(instance: dg.DagsterInstance, before: float) -> Iterator[dg.Dagste
 
 
 def _newest(instance: dg.DagsterInstance, partition: str) -> Iterator[str]:
-    filters = dg.RunsFilter(tags={PARTITION_NAME_TAG: partition})
-    yield from instance.get_run_ids(filters, limit=1)
+    yield from (record.dagster_run.run_id for record in records_of(instance, partition, 1))
     launch = newest_launch(instance, partition)
     if launch is not None:
         yield launch.run_id

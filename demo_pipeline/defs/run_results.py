@@ -8,8 +8,8 @@ from typing import Any
 
 import dagster as dg
 
-from demo_pipeline.defs import error_redaction
 from demo_pipeline.defs.waiting_runs import waiting_reason
+from demo_pipeline.pipeline import error_redaction
 
 _OURS = ("demo_pipeline.problems.", "demo_pipeline.storage.", f"{error_redaction.__name__}.")
 _BY_CTRL_C = {"DagsterExecutionInterruptedError", "KeyboardInterrupt"}

@@ -12,12 +12,15 @@ from dagster._core.storage.tags import (
 )
 
 __all__ = [
+    "BATCH_OUTCOMES_TAG",
+    "BATCH_TAG",
     "EXCEEDED_TAG",
     "FINGERPRINT_TAG",
     "FORCE_TAG",
     "INTERRUPTED_OUTCOME",
     "KILLED_OUTCOME",
     "MAX_RETRIES_TAG",
+    "MEMBER_TAG_PREFIX",
     "OUTCOME_TAG",
     "OWNERS",
     "PARTITION_NAME_TAG",
@@ -43,3 +46,6 @@ WAITING_TAG = "demo_pipeline/waiting_for"
 KILLED_OUTCOME = "killed"  # the process of a run of the command line ended without a result
 INTERRUPTED_OUTCOME = "interrupted"  # the same by Ctrl-C or a restart of the machine
 PROCESS_TAG = "demo_pipeline/process"  # run id, then the `ProcessIdentity` that executes the run
+BATCH_TAG = "demo_pipeline/batch"  # the demonstrations of a batch run, see batch_members.py
+BATCH_OUTCOMES_TAG = "demo_pipeline/batch_outcomes"  # run id and the members that are not done
+MEMBER_TAG_PREFIX = "demo_pipeline.member"

@@ -10,14 +10,16 @@ from dataclasses import dataclass
 
 import dagster as dg
 
-from demo_pipeline.defs.instance_runs import open_ledger
-from demo_pipeline.defs.tags import OUTCOME_TAG, PARTITION_NAME_TAG, WAITING_OUTCOME, WAITING_TAG
-from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.problems import Problem
+from demo_pipeline.defs.batch_members import (
+    demonstrations_of,
+    is_waiting,
+    noted_outcomes,
+    records_of,
+)
+from demo_pipeline.defs.tags import OUTCOME_TAG, WAITING_OUTCOME, WAITING_TAG
 
 _LONGEST_REASON = 500  # characters
 _MOST_RUNS = 2000  # that are looked through for demonstrations that wait
-_WAITING_REMEDY = "nothing, if that passes: it is tried again by itself"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,24 +67,15 @@ def waiting_reason(step_failure: object) -> str | None:
     return None if entry is None else str(entry.value)
 
 
-def wait_in_batch(
-    instance: dg.DagsterInstance, workspace: Workspace, demonstration: str, reason: str
-) -> list[Problem]:
-    """Request a run of its own for one demonstration of a batch; returns why it is not done."""
-    with suppress(Exception), open_ledger(instance, workspace) as ledger:
-        ledger.request_rerun(demonstration, WAITING_OUTCOME)
-    return [Problem(WAITING_OUTCOME, ".", f"is waiting: {reason}", remedy=_WAITING_REMEDY)]
-
-
 def waiting_demonstrations(instance: dg.DagsterInstance) -> list[WaitingDemonstration]:
     """The demonstrations whose newest run waits, sorted by id."""
     found: dict[str, list[str]] = {}
     for run in instance.get_runs(
         dg.RunsFilter(tags={OUTCOME_TAG: WAITING_OUTCOME}), limit=_MOST_RUNS
     ):
-        key = run.tags.get(PARTITION_NAME_TAG)
-        if key is not None and not run.is_success:
-            found.setdefault(key, []).append(run.run_id)
+        for key in demonstrations_of(run):
+            if is_waiting(run, key):
+                found.setdefault(key, []).append(run.run_id)
     return sorted(_newest_waiting(instance, found), key=lambda waiting: waiting.demonstration)
 
 
@@ -90,7 +83,8 @@ def _newest_waiting(
     instance: dg.DagsterInstance, found: dict[str, list[str]]
 ) -> Iterator[WaitingDemonstration]:
     for key, ids in found.items():
-        newest = instance.get_runs(dg.RunsFilter(tags={PARTITION_NAME_TAG: key}), limit=1)
+        newest = [record.dagster_run for record in records_of(instance, key, 1)]
         if newest and newest[0].run_id == ids[0]:
-            reason = newest[0].tags.get(WAITING_TAG, "")
+            noted = (noted_outcomes(newest[0]) or {}).get(key)
+            reason = noted.reason if noted else newest[0].tags.get(WAITING_TAG, "")
             yield WaitingDemonstration(key, reason, len(ids))

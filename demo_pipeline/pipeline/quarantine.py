@@ -58,6 +58,12 @@ class QuarantineRecord(BaseModel):
         attempts = earlier.attempts + 1 if same else 1
         return self.model_copy(update={"attempts": attempts, "sequence": earlier.sequence + 1})
 
+    def known_problems(self) -> list[Problem]:
+        """The problems, each of this demonstration."""
+        return [
+            Problem.from_dict(values, demonstration=self.demonstration) for values in self.problems
+        ]
+
 
 def problem_dicts(problems: Iterable[Problem]) -> list[dict[str, JsonValue]]:
     """Problems in the form that a record stores."""

@@ -1,54 +1,110 @@
-"""Several demonstrations in one run, a bad one in the middle."""
+"""Several demonstrations in one run, a bad one in the middle: of a range, and of any ids."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import dagster as dg
 import pytest
+from dagster._core.storage.partition_status_cache import get_and_update_asset_status_cache_value
 
+from demo_pipeline.defs.batch_members import BatchMember, batch_tags
+from demo_pipeline.defs.partitions import DEMONSTRATIONS
 from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.quarantine import list_quarantine
-from demo_pipeline_tests.defs.bench import Bench, Result, bench, failures, materialized, verdicts
+from demo_pipeline_tests.defs.bench import Bench, Result, bench, failures, materialized
 from demo_pipeline_tests.defs.bench import values as shown
 from demo_pipeline_tests.uploads import spoil_log, tear_meta, upload
 
 KEYS = ["one", "three", "two"]
+GOOD = {"one", "two"}
+FIRST = "raw_recordings"
 
 
 @dataclass(frozen=True)
 class Batch:
     bench: Bench
     result: Result
-    datasets: Result
 
 
-@pytest.fixture(scope="module")
-def batch(tmp_path_factory: pytest.TempPathFactory, recording: Path) -> Iterator[Batch]:
-    with bench(tmp_path_factory.mktemp("batch"), partitions_per_run=25) as made:
+def of_any_ids(made: Bench, keys: list[str]) -> Result:
+    made.catalogue()
+    return made.run("process_batch", None, **batch_tags([BatchMember(key) for key in keys]))
+
+
+@pytest.fixture(scope="module", params=["range", "ids"])
+def batch(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, recording: Path
+) -> Iterator[Batch]:
+    root = tmp_path_factory.mktemp("batch")
+    with bench(root, kept=True, partitions_per_run=25, workers=2) as made:
         for key in KEYS:
             upload(recording, made.uploads, key)
         spoil_log(made.uploads / "three")
         assert made.run("register_uploads").success
-        yield Batch(made, made.process_range("one", "two"), made.run("build_datasets"))
+        ranged = request.param == "range"
+        yield Batch(made, made.process_range("one", "two") if ranged else of_any_ids(made, KEYS))
 
 
-def test_the_good_demonstrations_get_trajectories_in_the_same_run(batch: Batch) -> None:
-    assert batch.result.success
-    trajectories = batch.bench.workspace.store.outputs("trajectories")
-    assert trajectories == ["trajectories/one", "trajectories/two"]
+def states(instance: dg.DagsterInstance, asset: str) -> tuple[set[str], set[str]]:
+    """(materialized partitions, failed partitions) as the UI shows them."""
+    found = get_and_update_asset_status_cache_value(instance, dg.AssetKey(asset), DEMONSTRATIONS)
+    assert found is not None
+    made = found.deserialize_materialized_partition_subsets(DEMONSTRATIONS)
+    failed = found.deserialize_failed_partition_subsets(DEMONSTRATIONS)
+    return set(made.get_partition_keys()), set(failed.get_partition_keys())
+
+
+def verdicts(batch: Batch) -> dict[str, dg.AssetCheckEvaluation]:
+    """Check → its evaluation, as it is kept."""
+    kind = dg.DagsterEventType.ASSET_CHECK_EVALUATION
+    entries = batch.bench.instance.all_logs(batch.result.run_id, of_type=kind)
+    events = [entry.get_dagster_event().asset_check_evaluation_data for entry in entries]
+    return {evaluation.check_name: evaluation for evaluation in events}
+
+
+def materialization(batch: Batch, asset: str, key: str) -> dg.AssetMaterialization:
+    wanted = dg.AssetRecordsFilter(asset_key=dg.AssetKey(asset), asset_partitions=[key])
+    [record] = batch.bench.instance.fetch_materializations(wanted, limit=5).records
+    assert record.asset_materialization is not None
+    return record.asset_materialization
+
+
+def test_the_good_demonstrations_get_everything_in_the_same_run(batch: Batch) -> None:
+    store = batch.bench.workspace.store
+    assert store.outputs("contact_sheets") == ["contact_sheets/one", "contact_sheets/two"]
+    for stage in STAGES[1:]:
+        assert batch.bench.instance.get_materialized_partitions(dg.AssetKey(stage.name)) == GOOD
+
+
+def test_the_bad_one_is_shown_as_failed_from_its_stage_on(batch: Batch) -> None:
+    assert states(batch.bench.instance, FIRST) == (set(KEYS), set())
+    for stage in STAGES[1:]:
+        assert states(batch.bench.instance, stage.name) == (GOOD, {"three"})
+
+
+def test_the_run_fails_at_its_end_and_says_how_many_are_done(batch: Batch) -> None:
+    assert not batch.result.success
+    [said] = failures(batch.result).values()
+    assert "2 of 3 demonstrations done, 1 failed" in said.description
+    assert "failed in events: three: input_log.jsonl:1" in said.description
+    assert {name: said.metadata[name].value for name in ("done", "failed")} == {
+        "done": 2,
+        "failed": 1,
+    }
 
 
 def test_the_bad_one_is_quarantined_once_with_the_reason_that_was_found_first(
     batch: Batch,
 ) -> None:
     [record] = list_quarantine(batch.bench.workspace.store)
-    assert (record.demonstration, record.stage) == ("three", "events")
+    assert (record.demonstration, record.stage, record.attempts) == ("three", "events", 1)
     assert record.problems[0]["line"] == 1
 
 
 def test_the_bad_one_is_named_by_the_checks_of_every_stage_from_there_on(batch: Batch) -> None:
-    found = verdicts(batch.result)
+    found = verdicts(batch)
+    assert set(found) == {check.name for stage in STAGES for check in stage.checks}
     failed = {name for name, verdict in found.items() if not verdict.passed}
     later = {check.name for stage in STAGES[1:] for check in stage.checks}
     assert failed == later
@@ -57,20 +113,42 @@ def test_the_bad_one_is_named_by_the_checks_of_every_stage_from_there_on(batch: 
         assert not found[name].blocking or found[name].severity.value == "WARN"
 
 
-def test_each_partition_has_metadata_of_its_own(batch: Batch) -> None:
-    made = materialized(batch.result)
-    steps: dict[str, Any] = {key: shown(made["trajectories", key]) for key in KEYS}
-    assert steps["one"]["steps"] == steps["two"]["steps"] == 3
-    assert steps["one"]["path"].endswith("trajectories/one")
-    assert steps["three"]["outcome"] == "quarantined"
-    assert "input_log.jsonl:1" in steps["three"]["found"]
+def test_each_partition_has_metadata_and_a_version_of_its_own(batch: Batch) -> None:
+    for key in sorted(GOOD):
+        made = materialization(batch, "trajectories", key)
+        assert shown(made)["steps"] == 3
+        assert shown(made)["path"].endswith(f"trajectories/{key}")
+        current = batch.bench.workspace.store.current(f"trajectories/{key}")
+        assert current is not None
+        assert shown(made)["summary"]["version"] == current.id
+        assert (made.tags or {})["dagster/data_version"] == current.content[:16]
+
+
+def test_the_log_says_how_far_it_is(batch: Batch) -> None:
+    entries = batch.bench.instance.all_logs(batch.result.run_id)
+    said = [entry.user_message for entry in entries if entry.dagster_event is None]
+    assert "3 demonstrations, 2 processes" in said
+    assert any(line.startswith("three: failed in events: ") for line in said)
+    assert any(line.startswith("2 of 3 demonstrations done, 1 failed, ") for line in said)
 
 
 def test_the_datasets_are_built_without_the_bad_one(batch: Batch) -> None:
-    assert batch.datasets.success
-    index = shown(materialized(batch.datasets)["trajectory_index", None])
+    datasets = batch.bench.run("build_datasets")
+    assert datasets.success
+    index = shown(materialized(datasets)["trajectory_index", None])
     assert index["trajectories"] == 2
     assert index["left_out"]["quarantined"] == 1
+
+
+def test_a_second_run_builds_and_reports_only_what_is_not_up_to_date(batch: Batch) -> None:
+    before = batch.bench.files()
+    again = of_any_ids(batch.bench, ["one", "two"])
+    assert again.success
+    entries = batch.bench.instance.all_logs(again.run_id)
+    said = [entry.user_message for entry in entries if entry.dagster_event is None]
+    assert any(line.startswith("2 of 2 demonstrations done (2 up to date), ") for line in said)
+    assert batch.bench.files() == before
+    assert materialization(batch, "trajectories", "one")  # still the only one
 
 
 def test_a_batch_of_only_bad_ones_fails(tmp_path: Path, recording: Path) -> None:
@@ -79,25 +157,21 @@ def test_a_batch_of_only_bad_ones_fails(tmp_path: Path, recording: Path) -> None
             tear_meta(upload(recording, made.uploads, key))
         assert made.run("register_uploads").success
         result = made.process_range("one", "two")
-        assert set(failures(result)) == {"raw_recordings"}
-        description = failures(result)["raw_recordings"].description
+        assert set(failures(result)) == {FIRST}
+        description = failures(result)[FIRST].description
         assert "one: meta.json:" in description
         assert "two: meta.json:" in description
-        assert materialized(result) == {}
+        assert made.instance.get_materialized_partitions(dg.AssetKey(FIRST)) == set()
 
 
-def test_a_reversed_range_fails_with_an_explanation(batch: Batch) -> None:
-    result = batch.bench.process_range("two", "one")
-    assert "in the order of their registration" in failures(result)["raw_recordings"].description
-    assert materialized(result) == {}
-
-
-def test_a_range_also_runs_where_backfills_are_one_at_a_time(
-    tmp_path: Path, recording: Path
-) -> None:
+def test_a_reversed_range_fails_with_an_explanation(tmp_path: Path) -> None:
     with bench(tmp_path) as made:
-        for key in ("one", "two"):
-            upload(recording, made.uploads, key)
-        assert made.run("register_uploads").success
-        assert made.process_range("one", "two").success
-        assert len(made.workspace.store.outputs("trajectories")) == 2
+        made.instance.add_dynamic_partitions("demonstrations", ["one", "two"])
+        result = made.process_range("two", "one")
+        assert "in the order of their registration" in failures(result)[FIRST].description
+
+
+def test_a_batch_without_ids_says_where_to_name_them(tmp_path: Path) -> None:
+    with bench(tmp_path) as made:
+        [said] = failures(made.run("process_batch")).values()
+        assert "list their `ids`" in said.description

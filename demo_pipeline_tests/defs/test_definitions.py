@@ -148,7 +148,8 @@ def test_the_sensors_are_on_and_the_schedule_is_off(
     for sensor in sensors.values():
         assert isinstance(sensor, dg.SensorDefinition)
         assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
-    assert definitions.resolve_sensor_def("new_uploads").job.name == "process_demonstration"
+    launched = [job.name for job in definitions.resolve_sensor_def("new_uploads").jobs]
+    assert launched == ["process_demonstration", "process_batch"]
     assert definitions.resolve_sensor_def("rebuild_datasets").job_name == "build_datasets"
     schedule = definitions.resolve_schedule_def("prune_history_weekly")
     assert schedule.default_status is dg.DefaultScheduleStatus.STOPPED

@@ -3,7 +3,7 @@
 import pytest
 from dagster._utils.error import serializable_error_info_from_exc_info
 
-from demo_pipeline.defs.error_redaction import redacted_errors
+from demo_pipeline.pipeline.error_redaction import redacted_errors
 from demo_pipeline.storage.errors import MissingOutput
 
 

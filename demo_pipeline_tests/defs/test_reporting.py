@@ -1,6 +1,5 @@
 """What the UI shows of problems."""
 
-from demo_pipeline.defs import reporting
 from demo_pipeline.pipeline.quarantine import QuarantineRecord, problem_dicts
 from demo_pipeline.problems import Problem, Severity
 
@@ -15,7 +14,7 @@ def test_a_quarantine_record_gives_back_every_field_of_its_problems() -> None:
         tool_version="1",
         problems=[*problem_dicts([problem]), {"code": 5}],
     )
-    first, second = reporting.recorded(record)
+    first, second = record.known_problems()
     assert first == Problem.from_dict(problem.as_dict(), demonstration="d1")
     assert (first.line, first.byte, first.severity) == (3, 7, "warning")
     assert (second.demonstration, second.code, second.severity) == ("d1", "", "error")

@@ -1,6 +1,6 @@
 """Reporting defects of the code without their messages, which may quote typed text.
 
-Belongs here: what of an exception may enter the event log, which is never purged.
+Belongs here: what of an exception may enter logs, records and the event log, which is never purged.
 """
 
 from collections.abc import Iterator

@@ -1,0 +1,218 @@
+"""A batch run: many demonstrations in one run of Dagster, each reported by itself.
+
+Belongs here: running them in a pool of worker processes, and what is reported while they run. The
+work is done by pipeline/demonstration_pool.py; what the run says at its end is in batch_report.py.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import dagster as dg
+from dagster._core.definitions.data_version import DATA_VERSION_TAG
+
+from demo_pipeline.defs import reporting
+from demo_pipeline.defs.batch_members import BatchMember, MemberOutcome, note_outcomes
+from demo_pipeline.defs.batch_report import BatchReport
+from demo_pipeline.defs.event_writing import EventWriter
+from demo_pipeline.defs.instance_runs import open_ledger
+from demo_pipeline.defs.tags import FORCE_TAG, SUPERSEDED_OUTCOME, WAITING_OUTCOME
+from demo_pipeline.discovery.decisions import SUPERSEDED_REASON
+from demo_pipeline.pipeline.batch_progress import BatchProgress
+from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.pipeline.crash_quarantine import record_crash
+from demo_pipeline.pipeline.demonstration_pool import DemonstrationPool
+from demo_pipeline.pipeline.demonstration_run import (
+    DemonstrationResult,
+    DemonstrationTask,
+    StageReport,
+)
+from demo_pipeline.pipeline.stage_types import Stage
+from demo_pipeline.storage.errors import StorageError
+
+Context = dg.AssetExecutionContext | dg.OpExecutionContext
+_MATERIALIZATION = dg.DagsterEventType.ASSET_MATERIALIZATION
+_LONGEST_REASON = 500  # characters
+
+
+@dataclass(frozen=True)
+class BatchWatcher:
+    """Who waits for the results of a batch run in the process that executes it.
+
+    Attributes:
+        tell: gets every result as it comes.
+        stopped: ends the run when it is set.
+        workers: number of processes.
+    """
+
+    tell: Callable[[DemonstrationResult], None]
+    workers: int
+    stopped: threading.Event = field(default_factory=threading.Event)
+
+
+watchers: dict[str, BatchWatcher] = {}
+"""Run id → who waits for the results of that run in this process."""
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What the instance knew when the run began.
+
+    Attributes:
+        materialized: stage → its materialized demonstrations, of those in the run.
+        planned: whether Dagster itself planned every stage and demonstration.
+        events: gets what is said of single demonstrations.
+    """
+
+    materialized: dict[str, set[str]]
+    planned: bool
+    events: EventWriter
+
+
+def execute_batch(
+    context: Context,
+    workspace: Workspace,
+    stages: Sequence[Stage],
+    members: Sequence[BatchMember],
+    *,
+    step: str,
+    planned: bool,
+) -> BatchReport:
+    """Take the demonstrations through the stages; reports each as it ends.
+
+    Args:
+        context: of the step.
+        workspace: roots and settings.
+        stages: to run, in order.
+        members: the demonstrations.
+        step: name of the step that does it.
+        planned: whether the run is for these partitions by Dagster's own tags.
+
+    Raises:
+        KeyboardInterrupt: the watcher stopped it.
+    """
+    force = context.run.tags.get(FORCE_TAG) == "true"
+    tasks = [DemonstrationTask(m.demonstration, m.fingerprint or None, force) for m in members]
+    progress = BatchProgress(len(tasks), time.monotonic)
+    report = BatchReport(tuple(stages), progress)
+    events = EventWriter(context.instance, context.run, step)
+    known = _Known(_materialized(context, stages, members), planned, events)
+    watcher = watchers.get(context.run.run_id)
+    workers = watcher.workers if watcher else workspace.settings.execution.workers
+    stopped = watcher.stopped if watcher else threading.Event()
+
+    def tick() -> None:
+        events.flush_when_due()
+        line = progress.due_line()
+        if line is not None:
+            context.log.info(line)
+
+    names = [stage.name for stage in stages]
+    with (
+        _flushing(events),
+        DemonstrationPool(workspace, names, min(workers, len(tasks)), stopped) as pool,
+    ):
+        context.log.info("%d demonstrations, %d processes", len(tasks), min(workers, len(tasks)))
+        for found in pool.run(tasks, tick):
+            result = _recorded(context, workspace, found)
+            progress.add(result)
+            report.add(result)
+            _report(context, workspace, report, result, known)
+            if watcher is not None:
+                watcher.tell(result)
+            tick()
+    if stopped.is_set():
+        raise KeyboardInterrupt
+    context.log.info(progress.last_line())
+    note_outcomes(context.instance, context.run.run_id, _outcomes(report))
+    return report
+
+
+@contextmanager
+def _flushing(events: EventWriter) -> Iterator[None]:
+    """Write the last events, also of a run that ends early."""
+    try:
+        yield
+    finally:
+        events.flush()
+
+
+def _materialized(
+    context: Context, stages: Sequence[Stage], members: Sequence[BatchMember]
+) -> dict[str, set[str]]:
+    ids = {member.demonstration for member in members}
+    latest = context.instance.get_latest_storage_id_by_partition
+    keys = {stage.name: dg.AssetKey(stage.name) for stage in stages}
+    return {name: set(latest(key, _MATERIALIZATION, ids)) for name, key in keys.items()}
+
+
+def _recorded(
+    context: Context, workspace: Workspace, result: DemonstrationResult
+) -> DemonstrationResult:
+    """The result; a crash in a run that Dagster launched is quarantined first."""
+    if result.status != "crashed" or context.run.remote_job_origin is None:
+        return result
+    cause = result.reason.partition(":")[0]
+    try:
+        record_crash(workspace, result.demonstration, result.stage, cause)
+    except (StorageError, OSError) as error:  # discovery requests another run
+        context.log.warning("%s cannot be quarantined: %s", result.demonstration, error)
+    return result
+
+
+def _report(
+    context: Context,
+    workspace: Workspace,
+    report: BatchReport,
+    result: DemonstrationResult,
+    known: _Known,
+) -> None:
+    """Say what became of one demonstration, where people look for it."""
+    key = result.demonstration
+    for made in result.stages:
+        if made.status == "unchanged" and key in known.materialized[made.stage]:
+            continue
+        location = f"{workspace.store.url}/{report.folder(made.stage)}/{key}"
+        known.events.materialized(_materialization(made, key, location))
+    if result.status == "done":
+        return
+    context.log.warning("%s: %s in %s: %s", key, result.status, result.stage, report.line(result))
+    if result.status == "superseded":
+        _again(context, workspace, key, SUPERSEDED_REASON)
+        metadata = {"outcome": SUPERSEDED_OUTCOME}
+        known.events.observed(dg.AssetObservation(result.stage, partition=key, metadata=metadata))
+        return
+    if result.status == "waiting" and known.planned:
+        _again(context, workspace, key, WAITING_OUTCOME)
+    for name in () if known.planned else report.missing(result):
+        known.events.planned(name, key)
+
+
+def _materialization(made: StageReport, key: str, location: str) -> dg.AssetMaterialization:
+    return dg.AssetMaterialization(
+        made.stage,
+        partition=key,
+        metadata=reporting.short_metadata(made, location),
+        tags={DATA_VERSION_TAG: made.content[:16]},
+    )
+
+
+def _again(context: Context, workspace: Workspace, key: str, reason: str) -> None:
+    """Have discovery look at a demonstration again; when that fails, its next sweep does."""
+    try:
+        with open_ledger(context.instance, workspace) as ledger:
+            ledger.request_rerun(key, reason)
+    except Exception as error:  # noqa: BLE001 - the other demonstrations go on
+        context.log.warning("%s cannot be requested again: %s", key, type(error).__name__)
+
+
+def _outcomes(report: BatchReport) -> dict[str, MemberOutcome]:
+    return {
+        result.demonstration: MemberOutcome(
+            result.status, result.reason[:_LONGEST_REASON] if result.status == "waiting" else ""
+        )
+        for result in report.results
+        if result.status != "done"
+    }

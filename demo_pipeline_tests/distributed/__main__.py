@@ -60,13 +60,13 @@ class Outcome:
     Attributes:
         wall: seconds.
         cpu: seconds, by what they were spent on.
-        published: output → fingerprint of its content.
+        published: output → (fingerprint of its content, hashes of its files by path).
         quarantined: ids.
     """
 
     wall: float
     cpu: Counter[str]
-    published: dict[str, str]
+    published: dict[str, tuple[str, dict[str, str]]]
     quarantined: tuple[str, ...]
 
 
@@ -112,6 +112,7 @@ def _exercise(folder: Path, chosen: argparse.Namespace) -> int:
         _upload_copies(folder / "copies", chosen.demonstrations)
         one = _one_machine(folder / "single" / "home", meter)
         _configure(folder / "cache", uploads, store, chosen.batch)
+        os.environ["DEMO_PIPELINE_EXECUTION__WORKERS"] = "1"  # num_cpus of deploy/ray/dagster.yaml
         many = _on_ray(stack, folder, meter, chosen)
     return _compare(one, many)
 
@@ -190,7 +191,11 @@ def _outcome(wall: float, cpu: Counter[str]) -> Outcome:
     store = workspace.store
     names = set(store.outputs()) - {QUARANTINE_STAGE.output}  # only the daemon writes it
     versions = {name: store.current(name) for name in names}
-    published = {name: version.content for name, version in versions.items() if version}
+    published = {
+        name: (version.content, {entry.path: entry.sha256 for entry in version.manifest.files})
+        for name, version in versions.items()
+        if version
+    }
     records = list_quarantine(store)
     return Outcome(wall, cpu, published, tuple(record.demonstration for record in records))
 
@@ -222,14 +227,15 @@ def _compare(one: Outcome, many: Outcome) -> int:
     names = {*one.published, *many.published}
     differing = sorted(n for n in names if one.published.get(n) != many.published.get(n))
     for name in differing:
-        ours, theirs = one.published.get(name), many.published.get(name)
-        print_line(f"DIFFERENT: {name}: {ours} on one machine, {theirs} on Ray")
+        files = [outcome.published.get(name, ("", {}))[1] for outcome in (one, many)]
+        paths = sorted(p for p in {*files[0], *files[1]} if files[0].get(p) != files[1].get(p))
+        print_line(f"DIFFERENT: {name}: {', '.join(paths)}")
     problems = [f"quarantined: {many.quarantined}"] if many.quarantined != one.quarantined else []
     for problem in problems:
         print_line(f"FAILED: {problem}")
     if differing or problems:
         return 1
-    lines = "".join(f"{name} {one.published[name]}\n" for name in sorted(names))
+    lines = "".join(f"{name} {one.published[name][0]}\n" for name in sorted(names))
     digest = hashlib.sha256(lines.encode()).hexdigest()
     print_line(f"the same outputs in both stores: SHA-256 over all {digest[:16]}")
     return 0

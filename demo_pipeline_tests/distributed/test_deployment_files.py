@@ -103,7 +103,10 @@ class TestKubernetes:
         launcher = values["runLauncher"]["config"]["k8sRunLauncher"]
         limit = launcher["resources"]["limits"]["memory"]
         assert limit.endswith("Gi")
-        assert int(limit[:-2]) * 2**30 > LimitSettings().max_memory_bytes
+        [deployment] = values["dagster-user-deployments"]["deployments"]
+        workers = deployment["env"]["DEMO_PIPELINE_EXECUTION__WORKERS"]
+        assert workers == launcher["resources"]["requests"]["cpu"]
+        assert int(limit[:-2]) * 2**30 > int(workers) * LimitSettings().max_memory_bytes
 
     def test_the_image_has_what_its_commands_need(self) -> None:
         text = (KUBERNETES / "Dockerfile").read_text()

@@ -21,7 +21,7 @@ STALE := $(shell [ ! -e $(VENV) ] || { [ -e $(BIN)/python ] && { [ ! -e $(BIN)/d
 PROPERTY_EXAMPLES ?= 3000
 CONSUMERS ?= /tmp/consumers
 
-.PHONY: help setup setup-dev demo demo-s3 ui test fast lock golden code-versions docs notebook property fuzz simulate consumers faults lint clean clean-store
+.PHONY: help setup setup-dev demo demo-s3 ui test fast lock golden code-versions docs notebook property fuzz simulate consumers faults ray lint clean clean-store
 
 help:
 	@echo 'First commands'
@@ -41,6 +41,7 @@ help:
 	@echo '  make simulate       60,000 simulated uploads, with kills and a lost ledger (some minutes)'
 	@echo '  make consumers      hand the datasets to TRL, LLaMA-Factory, Axolotl, ms-swift … (10 GB of packages)'
 	@echo '  make faults         kill and disturb the command line 150 times, mix in 60 bad uploads (an hour)'
+	@echo '  make ray            a backfill on a local Ray head, Postgres and S3, with workers killed (some minutes)'
 	@echo '  make lint           ruff (rules and format) and mypy'
 	@echo '  make lock           write requirements.lock from constraints.txt'
 	@echo '  make setup          install into $(VENV)/'
@@ -80,6 +81,11 @@ $(VENV)/.installed-dev: $(PINNED) | $(VENV)/bin/python
 	@echo 'Installing demo_pipeline with its tests into $(VENV)/ (some minutes the first time)'
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
 	@touch $(VENV)/.installed $@
+
+$(VENV)/.installed-ray: $(VENV)/.installed-dev
+	@echo 'Installing Ray and its Dagster launcher into $(VENV)/'
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,ray]'
+	@touch $@
 
 demo: setup
 	@$(AT_HOME) $(BIN)/demo-pipeline run
@@ -144,6 +150,9 @@ faults: setup-dev
 	@$(BIN)/python -m demo_pipeline_tests.faults $(FAULTS)
 	@for form in '' --bucket --daemon '--bucket --daemon'; do \
 	  $(BIN)/python -m demo_pipeline_tests.faults.bad_uploads $$form || exit 1; done
+
+ray: $(VENV)/.installed-ray
+	@$(BIN)/python -m demo_pipeline_tests.distributed $(RAY)
 
 lint: setup-dev
 	@$(BIN)/ruff check

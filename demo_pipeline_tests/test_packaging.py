@@ -27,7 +27,15 @@ import demo_pipeline
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 WORKSPACE = yaml.safe_load((ROOT / "workspace.yaml").read_text())
-SOURCES = ("demo_pipeline", "demo_pipeline_tests", "benchmarks", "docs", "examples", ".ci")
+SOURCES = (
+    "demo_pipeline",
+    "demo_pipeline_tests",
+    "benchmarks",
+    "deploy",
+    "docs",
+    "examples",
+    ".ci",
+)
 TEXTS = {".ipynb", ".md", ".py", ".toml", ".txt", ".yaml", ".yml", ".json", ".sh", ""}
 FORBIDDEN = {
     "a path of one machine": re.compile(r"(?<![\w.])/(home|root|work|Users)/\w"),

@@ -31,7 +31,7 @@ SECTIONS = {
 }
 _LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
 _PATH = re.compile(
-    r"`((?:demo_pipeline|demo_pipeline_tests|benchmarks|docs|examples|data)/[\w./-]+)`"
+    r"`((?:demo_pipeline|demo_pipeline_tests|benchmarks|deploy|docs|examples|data)/[\w./-]+)`"
 )
 _BUILT = ("data/store", "data/.cache")  # what a run writes
 

@@ -50,13 +50,13 @@ class Run:
 
 
 @contextmanager
-def dagster_home(folder: Path) -> Iterator[dg.DagsterInstance]:
-    """The instance of a new folder with this checkout's dagster.yaml.
+def dagster_home(folder: Path, config: str = "dagster.yaml") -> Iterator[dg.DagsterInstance]:
+    """The instance of a new folder with a dagster.yaml of this checkout.
 
     Its databases exist before any process could create them.
     """
     folder.mkdir(parents=True)
-    shutil.copyfile(ROOT / "dagster.yaml", folder / "dagster.yaml")
+    shutil.copyfile(ROOT / config, folder / "dagster.yaml")
     with dg.DagsterInstance.from_config(str(folder)) as instance:
         yield instance
 
@@ -93,9 +93,13 @@ def runs_of(instance: dg.DagsterInstance) -> list[Run]:
 
 
 def wait_for(
-    process: subprocess.Popen[bytes], done: Callable[[], bool], what: str, seconds: float
+    process: subprocess.Popen[bytes],
+    done: Callable[[], bool],
+    what: str,
+    seconds: float,
+    pause: float = 0.25,
 ) -> None:
-    """Return when it is `done`.
+    """Return when it is `done`, which is asked every `pause` seconds.
 
     Raises:
         TimeoutError: it took too long, or the process ended before.
@@ -106,7 +110,7 @@ def wait_for(
             raise TimeoutError(f"{what}: the process ended with {process.returncode}; see {LOG}")
         if time.monotonic() > end:
             raise TimeoutError(f"{what}: not within {seconds:.0f} s")
-        time.sleep(0.25)
+        time.sleep(pause)
 
 
 def _run(run: dg.DagsterRun) -> Run:

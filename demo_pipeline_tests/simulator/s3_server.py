@@ -87,7 +87,7 @@ def seaweed_server(
     """SeaweedFS in its own process, with its data in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     names = ("master.port", "volume.port", "filer.port", "s3.port", "admin.port", "metricsPort")
-    ports = _free_ports(len(names))
+    ports = free_ports(len(names))
     command = [
         f"{sysconfig.get_path('scripts')}/weed",
         "mini",
@@ -144,7 +144,7 @@ def _remove_sockets(ports: list[int]) -> None:
             path.unlink(missing_ok=True)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     """Ports that are free now and whose gRPC ports (10,000 higher) are free too."""
     found: list[int] = []
     candidates = iter(_PORTS[secrets.randbelow(len(_PORTS) - 1000) :])

@@ -1,0 +1,245 @@
+"""`make ray`: a backfill on Ray ends with the same outputs as one machine, though workers die.
+
+It starts SeaweedFS, Postgres, a Ray head and Dagster's daemon on the loopback interface, with
+random credentials. The sample recordings and copies of them are uploaded; `demo-pipeline run` makes
+everything of them in a folder; the same is made by a backfill in which every run is a Ray job, into
+a bucket. A Ray worker and the process of a run are killed meanwhile. At the end everything that was
+started is ended, and the folder that it wrote to is deleted.
+"""
+
+import argparse
+import hashlib
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import dagster as dg
+
+from demo_pipeline.cli.console import print_line
+from demo_pipeline.common.recording_files import RECORDING_FILES
+from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.pipeline.dataset_stages import QUARANTINE_STAGE, TASKS_STAGE
+from demo_pipeline.pipeline.quarantine import list_quarantine
+from demo_pipeline.settings import Settings
+from demo_pipeline_tests.defs.daemon import LOG, ROOT, dagster_home, dagster_process, wait_for
+from demo_pipeline_tests.distributed.backfill import Backfill, launch_backfill
+from demo_pipeline_tests.distributed.processes import CpuMeter, adopt_orphans, end_descendants
+from demo_pipeline_tests.distributed.services import (
+    MissingProgramError,
+    postgres_server,
+    ray_head,
+    require_programs,
+)
+from demo_pipeline_tests.simulator.s3_server import seaweed_server
+from demo_pipeline_tests.uploads import upload
+
+RECORDINGS = ROOT / "data" / "recordings"
+_START_SECONDS = 300.0  # until the first job on Ray is done
+_PAUSE = 1.0
+_DAEMON = ("dagster-daemon", "run", "-w", "workspace.yaml")
+_SETTINGS = {
+    "DEMO_PIPELINE_DISCOVERY__STABLE_SECONDS": "86400",  # the backfill processes them, no sensor
+    "DEMO_PIPELINE_DISCOVERY__INTERVAL_SECONDS": "10",
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one way of processing cost and made.
+
+    Attributes:
+        wall: seconds.
+        cpu: seconds, by what they were spent on.
+        published: output → (fingerprint of its content, hashes of its files by path).
+        quarantined: ids.
+    """
+
+    wall: float
+    cpu: Counter[str]
+    published: dict[str, tuple[str, dict[str, str]]]
+    quarantined: tuple[str, ...]
+
+
+def main() -> int:
+    """Run the exercise; the exit code is 0 when both ways made the same, else 1."""
+    parser = argparse.ArgumentParser(prog="make ray", description=__doc__)
+    parser.add_argument("--demonstrations", type=int, default=24)
+    parser.add_argument("--batch", type=int, default=4, help="demonstrations per run")
+    parser.add_argument("--slots", type=int, default=2, help="Ray jobs at once; dagster.yaml: 2")
+    parser.add_argument("--minutes", type=float, default=30, help="at most, for the backfill")
+    arguments = parser.parse_args()
+    if sys.platform != "linux":
+        print_line("make ray needs Linux: it reads /proc")
+        return 1
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, lambda *_: sys.exit(1))
+    for name in list(os.environ):
+        if name.startswith(("DEMO_PIPELINE_", "RAY_", "DAGSTER_")):
+            del os.environ[name]
+    adopt_orphans()
+    try:
+        require_programs()
+        with tempfile.TemporaryDirectory(prefix="ray-") as folder:
+            try:
+                return _exercise(Path(folder), arguments)
+            finally:
+                for title in end_descendants():
+                    print_line(f"ended by force: {title[:100]}")
+    except MissingProgramError as error:
+        print_line(str(error))
+        return 1
+
+
+def _exercise(folder: Path, chosen: argparse.Namespace) -> int:
+    meter = CpuMeter()
+    with ExitStack() as stack:
+        stack.callback(meter.stop)
+        keys = f"ray-{secrets.token_hex(8)}", secrets.token_urlsafe(30)
+        server = stack.enter_context(seaweed_server(folder / "s3", *keys))
+        stack.enter_context(server.connected())
+        uploads, store = server.make_bucket("uploads"), server.make_bucket("store")
+        _configure(folder / "single", uploads, str(folder / "single" / "store"), chosen.batch)
+        _upload_copies(folder / "copies", chosen.demonstrations)
+        one = _one_machine(folder / "single" / "home", meter)
+        _configure(folder / "cache", uploads, store, chosen.batch)
+        os.environ["DEMO_PIPELINE_EXECUTION__WORKERS"] = "1"  # num_cpus of deploy/ray/dagster.yaml
+        many = _on_ray(stack, folder, meter, chosen)
+    return _compare(one, many)
+
+
+def _configure(folder: Path, uploads: str, store: str, batch: int) -> None:
+    """Set the settings of this process and its children."""
+    os.environ |= _SETTINGS | {
+        "DEMO_PIPELINE_CONFIG": str(folder / "none.toml"),
+        "DEMO_PIPELINE_UPLOADS": uploads,
+        "DEMO_PIPELINE_STORE": store,
+        "DEMO_PIPELINE_CACHE": str(folder / "cache"),
+        "DEMO_PIPELINE_EXECUTION__PARTITIONS_PER_RUN": str(batch),
+    }
+
+
+def _upload_copies(folder: Path, count: int) -> None:
+    """Upload the sample recordings, and copies with ids and tasks of their own."""
+    samples = sorted(path.parent for path in RECORDINGS.glob("2*/recording.mp4"))
+    folders = samples[:count]
+    for number in range(count - len(folders)):
+        sample = samples[number % len(samples)]
+        folders.append(upload(sample, folder, f"20260401_{number:06d}"))
+    objects = Workspace.open(Settings()).uploads.objects
+    for source in folders:
+        for file in RECORDING_FILES:
+            objects.put(f"{source.name}/{file}", source / file)
+    shutil.rmtree(folder, ignore_errors=True)
+    print_line(f"uploaded {len(folders)} demonstrations")
+
+
+def _one_machine(home: Path, meter: CpuMeter) -> Outcome:
+    """Process everything with the command line, with Dagster embedded."""
+    home.mkdir(parents=True)
+    shutil.copyfile(ROOT / "dagster.yaml", home / "dagster.yaml")
+    print_line("one machine: demo-pipeline run")
+    before, start = meter.seconds(), time.monotonic()
+    _command(home, "run")
+    return _outcome(time.monotonic() - start, meter.seconds() - before)
+
+
+def _on_ray(stack: ExitStack, folder: Path, meter: CpuMeter, chosen: argparse.Namespace) -> Outcome:
+    """Process everything with a backfill whose runs are Ray jobs, and kill two of them."""
+    before = meter.seconds()
+    os.environ["DAGSTER_POSTGRES_URL"] = stack.enter_context(postgres_server())
+    api = stack.enter_context(ray_head(folder / "ray", chosen.slots))
+    os.environ["RAY_API_SERVER_ADDRESS"] = api
+    home = folder / "home"
+    instance = stack.enter_context(dagster_home(home, "deploy/ray/dagster.yaml"))
+    daemon = stack.enter_context(dagster_process(_DAEMON, home))
+    workspace = Workspace.open(Settings())
+    print_line(f"Ray: a head with {chosen.slots} slots, Postgres, SeaweedFS, Dagster's daemon")
+    _command(home, "register")
+    try:
+        tasks = TASKS_STAGE.output
+        wait_for(daemon, lambda: workspace.store.current(tasks) is not None, tasks, _START_SECONDS)
+        start = time.monotonic()
+        launched = launch_backfill(home)
+        backfill = Backfill(instance, workspace, launched, chosen.demonstrations)
+        wait_for(daemon, backfill.step, "the backfill", chosen.minutes * 60, _PAUSE)
+    except (TimeoutError, RuntimeError):
+        print_line((home / LOG).read_text(errors="replace")[-5000:])
+        raise
+    wall, cpu = time.monotonic() - start, meter.seconds() - before
+    _print_runs(instance, backfill)
+    return _outcome(wall, cpu)
+
+
+def _command(home: Path, *arguments: str) -> None:
+    script = f"{sysconfig.get_path('scripts')}/demo-pipeline"
+    environment = {**os.environ, "DAGSTER_HOME": str(home)}
+    subprocess.run((script, *arguments), check=True, cwd=ROOT, env=environment)
+
+
+def _outcome(wall: float, cpu: Counter[str]) -> Outcome:
+    workspace = Workspace.open(Settings())
+    store = workspace.store
+    names = set(store.outputs()) - {QUARANTINE_STAGE.output}  # only the daemon writes it
+    versions = {name: store.current(name) for name in names}
+    published = {
+        name: (version.content, {entry.path: entry.sha256 for entry in version.manifest.files})
+        for name, version in versions.items()
+        if version
+    }
+    records = list_quarantine(store)
+    return Outcome(wall, cpu, published, tuple(record.demonstration for record in records))
+
+
+def _print_runs(instance: dg.DagsterInstance, backfill: Backfill) -> None:
+    """Print how the runs ended, and who noticed those that were killed."""
+    runs = backfill.runs()
+    states = Counter(record.dagster_run.status.value.lower() for record in runs)
+    every = instance.get_runs_count()
+    print_line(f"runs of the backfill: {dict(states)}; {every} Ray jobs with those of the sensors")
+    for kill in backfill.kills:
+        events = instance.all_logs(kill.run_id, of_type=dg.DagsterEventType.RUN_FAILURE)
+        noticed = events[0].timestamp - kill.at if events else float("nan")
+        event = events[0].dagster_event if events else None
+        message = (event.message if event else None) or "nobody said why"
+        again = backfill.retry_of(kill)
+        result = again.dagster_run.status.value.lower() if again else "not run again"
+        print_line(f"killed {kill.kind}: noticed after {noticed:.0f} s; run again: {result}")
+        print_line(f"  {' '.join(message.split())[:200]}")
+
+
+def _compare(one: Outcome, many: Outcome) -> int:
+    """Print both outcomes; returns the exit code."""
+    print_line(f"{'':22}{'one machine':>12}{'Ray':>8}")
+    print_line(f"{'wall seconds':22}{one.wall:12.0f}{many.wall:8.0f}")
+    for kind in sorted({*one.cpu, *many.cpu}):
+        print_line(f"{'CPU s: ' + kind:22}{one.cpu[kind]:12}{many.cpu[kind]:8}")
+    print_line(f"{'outputs':22}{len(one.published):12}{len(many.published):8}")
+    names = {*one.published, *many.published}
+    differing = sorted(n for n in names if one.published.get(n) != many.published.get(n))
+    for name in differing:
+        files = [outcome.published.get(name, ("", {}))[1] for outcome in (one, many)]
+        paths = sorted(p for p in {*files[0], *files[1]} if files[0].get(p) != files[1].get(p))
+        print_line(f"DIFFERENT: {name}: {', '.join(paths)}")
+    problems = [f"quarantined: {many.quarantined}"] if many.quarantined != one.quarantined else []
+    for problem in problems:
+        print_line(f"FAILED: {problem}")
+    if differing or problems:
+        return 1
+    lines = "".join(f"{name} {one.published[name][0]}\n" for name in sorted(names))
+    digest = hashlib.sha256(lines.encode()).hexdigest()
+    print_line(f"the same outputs in both stores: SHA-256 over all {digest[:16]}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+"""One backfill over all demonstrations: launching it, killing what executes it, and its runs.
+
+Belongs here: asking Dagster and the store. What is killed is named by the tag that a run's process
+writes on its run.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sysconfig
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import dagster as dg
+from dagster._core.storage.tags import (
+    ASSET_PARTITION_RANGE_END_TAG,
+    ASSET_PARTITION_RANGE_START_TAG,
+    BACKFILL_ID_TAG,
+    PARENT_RUN_ID_TAG,
+)
+
+from demo_pipeline.cli.console import print_line
+from demo_pipeline.common.process_identity import ProcessIdentity
+from demo_pipeline.defs.freshness import progress
+from demo_pipeline.defs.partitions import DEMONSTRATIONS
+from demo_pipeline.defs.tags import PARTITION_NAME_TAG, PROCESS_TAG
+from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.pipeline.demonstration_stages import STAGES, TRAJECTORIES_STAGE
+from demo_pipeline_tests.defs.daemon import ROOT
+from demo_pipeline_tests.distributed.processes import process_states, title_of
+
+KILLS = ("a Ray worker", "the process of a run")
+_MUTATION = """
+mutation ($backfillParams: LaunchBackfillParams!) {
+  launchPartitionBackfill(backfillParams: $backfillParams) {
+    __typename
+    ... on LaunchBackfillSuccess { backfillId }
+    ... on PythonError { message }
+  }
+}
+"""
+_REPORT_SECONDS = 15.0
+_ENDED = {dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.DagsterRunStatus.CANCELED}
+
+
+@dataclass(frozen=True)
+class Kill:
+    """A process that was killed with the run that it executed; `at` in epoch seconds."""
+
+    kind: str
+    run_id: str
+    at: float
+
+
+@dataclass
+class Backfill:
+    """A launched backfill. `expected` is the number of its demonstrations."""
+
+    instance: dg.DagsterInstance
+    workspace: Workspace
+    id: str
+    expected: int
+    kills: list[Kill] = field(default_factory=list)
+    _reported: float = 0.0
+
+    def runs(self) -> Sequence[dg.RunRecord]:
+        """Its runs in the order of their requests, with those that Dagster launched again."""
+        filters = dg.RunsFilter(tags={BACKFILL_ID_TAG: self.id})
+        return self.instance.get_run_records(filters, ascending=True)
+
+    def step(self) -> bool:
+        """Kill what is to be killed now; returns whether everything is built."""
+        done = len(self.workspace.store.outputs(TRAJECTORIES_STAGE.folder))
+        runs = self.runs()
+        self._report(done, runs)
+        if len(self.kills) < len(KILLS) and done * 4 >= self.expected * len(self.kills):
+            self._kill(KILLS[len(self.kills)], runs)
+        backfill = self.instance.get_backfill(self.id)
+        state = progress(self.instance, self.workspace.settings)
+        finished = backfill is not None and backfill.status.value.startswith(("COMPLETED", "FAIL"))
+        built = 0 < state.latest <= state.built and not state.building
+        return finished and built and all(run.dagster_run.status in _ENDED for run in runs)
+
+    def retry_of(self, kill: Kill) -> dg.RunRecord | None:
+        """The run that Dagster launched instead of a killed one."""
+        for record in self.runs():
+            if record.dagster_run.tags.get(PARENT_RUN_ID_TAG) == kill.run_id:
+                return record
+        return None
+
+    def _report(self, done: int, runs: Sequence[dg.RunRecord]) -> None:
+        if time.monotonic() - self._reported >= _REPORT_SECONDS:
+            self._reported = time.monotonic()
+            ended = sum(run.dagster_run.status in _ENDED for run in runs)
+            print_line(f"  {done} of {self.expected} trajectories, {ended} of {len(runs)} runs")
+
+    def _kill(self, kind: str, runs: Sequence[dg.RunRecord]) -> None:
+        """Kill once a run has written some of its outputs, and not all."""
+        for record in runs:
+            run = record.dagster_run
+            run_id, _, identity = run.tags.get(PROCESS_TAG, "").partition(" ")
+            process = ProcessIdentity.parse(identity)
+            if run.status is not dg.DagsterRunStatus.STARTED or process is None:
+                continue
+            if run_id != run.run_id or not self._is_midway(run):
+                continue
+            pid = process.pid if kind == KILLS[1] else ray_worker_of(process.pid)
+            if pid is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+                    self.kills.append(Kill(kind, run.run_id, time.time()))
+                    print_line(f"  killed {kind}, which had run {run.run_id[:8]}")
+                return
+
+    def _is_midway(self, run: dg.DagsterRun) -> bool:
+        """Whether a run has published something, and not everything."""
+        keys = self._demonstrations(run)
+        early, last = STAGES[1], STAGES[-1]
+        current = self.workspace.store.current
+        return any(current(early.output(key)) for key in keys) and not all(
+            current(last.output(key)) for key in keys
+        )
+
+    def _demonstrations(self, run: dg.DagsterRun) -> list[str]:
+        """Those of a run of one partition, or of a range of partitions."""
+        one = run.tags.get(PARTITION_NAME_TAG)
+        if one is not None:
+            return [one]
+        known = list(self.instance.get_dynamic_partitions(DEMONSTRATIONS.name or ""))
+        first = known.index(run.tags[ASSET_PARTITION_RANGE_START_TAG])
+        return known[first : known.index(run.tags[ASSET_PARTITION_RANGE_END_TAG]) + 1]
+
+
+def ray_worker_of(pid: int) -> int | None:
+    """The Ray worker that started the process of a run; None when it has ended."""
+    states = process_states()
+    while pid in states:
+        if title_of(pid).startswith("ray::"):
+            return pid
+        pid = states[pid].parent
+    return None
+
+
+def launch_backfill(home: Path) -> str:
+    """Launch every stage for every partition, as the UI does; returns the backfill's id.
+
+    Raises:
+        RuntimeError: Dagster refused it.
+    """
+    selection = [{"path": [stage.name]} for stage in STAGES]
+    values = {"backfillParams": {"assetSelection": selection, "allPartitions": True}}
+    script = f"{sysconfig.get_path('scripts')}/dagster-graphql"
+    command = (script, "-w", "workspace.yaml", "-t", _MUTATION, "-v", json.dumps(values))
+    environment = {**os.environ, "DAGSTER_HOME": str(home)}
+    answer = home / "backfill.json"
+    done = subprocess.run(
+        (*command, "-o", str(answer)), cwd=ROOT, env=environment, check=False, capture_output=True
+    )
+    if done.returncode or not answer.exists():
+        raise RuntimeError(f"the backfill was not launched: {done.stderr.decode()[-2000:]}")
+    result = json.loads(answer.read_text())
+    launched = (result.get("data") or {}).get("launchPartitionBackfill", {})
+    if "backfillId" not in launched:
+        raise RuntimeError(f"the backfill was refused: {json.dumps(result)[:2000]}")
+    return str(launched["backfillId"])

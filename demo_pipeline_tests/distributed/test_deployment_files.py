@@ -1,0 +1,128 @@
+"""The files below deploy/ fit the code, Dagster and the pages about them; nothing is started."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from dagster._config import validate_config
+from dagster._core.instance.config import dagster_instance_config_schema
+
+from demo_pipeline.common.settings_section import PREFIX
+from demo_pipeline.settings import LimitSettings, Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+KUBERNETES = ROOT / "deploy" / "kubernetes"
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+PAGES = {name: (ROOT / "docs" / f"{name}.md").read_text() for name in ("ray", "kubernetes")}
+DISTRIBUTED_ONLY = {"storage", "run_launcher", "compute_logs"}
+
+
+def parsed(path: str) -> dict:
+    return yaml.safe_load((ROOT / path).read_text())
+
+
+def variables(node: object) -> set[str]:
+    """The names of all variables that a dagster.yaml takes values from."""
+    if isinstance(node, list):
+        return set().union(*map(variables, node))
+    if not isinstance(node, dict):
+        return set()
+    if set(node) == {"env"}:
+        return {node["env"]}
+    return set().union(*map(variables, node.values()))
+
+
+def module_of_the_code_location() -> str:
+    [location] = parsed("workspace.yaml")["load_from"]
+    return location["python_module"]["module_name"]
+
+
+class TestRay:
+    def test_dagster_takes_its_configuration(self) -> None:
+        config = parsed("deploy/ray/dagster.yaml")
+        result = validate_config(dagster_instance_config_schema(), config)
+        assert result.success, result.errors
+
+    def test_it_differs_from_one_machine_in_where_runs_and_events_are(self) -> None:
+        one, many = parsed("dagster.yaml"), parsed("deploy/ray/dagster.yaml")
+        one["run_monitoring"]["poll_interval_seconds"] = 20  # a node is lost more often
+        assert set(many) >= DISTRIBUTED_ONLY
+        assert {name: many[name] for name in many if name not in DISTRIBUTED_ONLY} == one
+
+    def test_secrets_come_from_variables_that_the_page_names(self) -> None:
+        config = parsed("deploy/ray/dagster.yaml")
+        names = variables(config)
+        assert names == {"DAGSTER_POSTGRES_URL", "RAY_API_SERVER_ADDRESS"}
+        assert [name for name in names if name not in PAGES["ray"]] == []
+        assert "env_vars" not in config["run_launcher"]["config"]["ray"]  # Ray would show them
+
+    def test_jobs_go_to_every_node(self) -> None:
+        ray = parsed("deploy/ray/dagster.yaml")["run_launcher"]["config"]["ray"]
+        assert ray["num_cpus"] == 1
+
+
+class TestKubernetes:
+    def test_the_page_says_that_it_was_not_run(self) -> None:
+        assert "has not been run" in PAGES["kubernetes"].split("\n\n")[1]
+        assert "Not run" in (KUBERNETES / "values.yaml").read_text().split("\n\n")[0]
+
+    def test_the_variables_are_settings(self) -> None:
+        [deployment] = parsed("deploy/kubernetes/values.yaml")["dagster-user-deployments"][
+            "deployments"
+        ]
+        ours = {name for name in deployment["env"] if name.startswith(PREFIX)}
+        ours |= set(re.findall(rf"{PREFIX}\w+", (KUBERNETES / "Dockerfile").read_text()))
+        for name in ours:
+            node: object = Settings()
+            for part in name.removeprefix(PREFIX).lower().split("__"):
+                assert hasattr(node, part), name
+                node = getattr(node, part)
+        assert all(isinstance(value, str) for value in deployment["env"].values())
+
+    def test_the_secrets_are_those_that_the_page_creates(self) -> None:
+        values = parsed("deploy/kubernetes/values.yaml")
+        [deployment] = values["dagster-user-deployments"]["deployments"]
+        named = {entry["name"] for entry in deployment["envSecrets"]}
+        named.add(values["global"]["postgresqlSecretName"])
+        assert named == set(re.findall(r"create secret generic ([\w-]+)", PAGES["kubernetes"]))
+        assert "postgresqlPassword" not in values["postgresql"]
+
+    def test_its_runs_are_watched_and_limited_as_on_one_machine(self) -> None:
+        daemon = parsed("deploy/kubernetes/values.yaml")["dagsterDaemon"]
+        one = parsed("dagster.yaml")
+        assert snake(daemon["runMonitoring"]) == one["run_monitoring"]
+        assert snake(daemon["runRetries"]) == one["run_retries"]
+        queue = daemon["runCoordinator"]["config"]["queuedRunCoordinator"]
+        limits = one["concurrency"]["runs"]["tag_concurrency_limits"]
+        assert queue["tagConcurrencyLimits"] == limits
+
+    def test_a_pod_has_more_memory_than_a_stage_may_use(self) -> None:
+        values = parsed("deploy/kubernetes/values.yaml")
+        launcher = values["runLauncher"]["config"]["k8sRunLauncher"]
+        limit = launcher["resources"]["limits"]["memory"]
+        assert limit.endswith("Gi")
+        [deployment] = values["dagster-user-deployments"]["deployments"]
+        workers = deployment["env"]["DEMO_PIPELINE_EXECUTION__WORKERS"]
+        assert workers == launcher["resources"]["requests"]["cpu"]
+        assert int(limit[:-2]) * 2**30 > int(workers) * LimitSettings().max_memory_bytes
+
+    def test_the_image_has_what_its_commands_need(self) -> None:
+        text = (KUBERNETES / "Dockerfile").read_text()
+        ignored = (KUBERNETES / "Dockerfile.dockerignore").read_text().splitlines()
+        lines = re.findall(r"^COPY (.+) \S+$", text, re.MULTILINE)
+        copied = [word for line in lines for word in line.split()]
+        assert copied
+        assert [name for name in copied if not (ROOT / name).exists()] == []
+        assert {name for name in copied if f"!{name}" not in ignored} == set()
+        assert set(re.findall(r'"\.\[(\w+)\]"', text)) <= set(EXTRAS)
+
+    @pytest.mark.parametrize("file", ["Dockerfile", "values.yaml"])
+    def test_it_serves_the_code_location_of_the_workspace(self, file: str) -> None:
+        assert f'"-m", "{module_of_the_code_location()}"' in (KUBERNETES / file).read_text()
+
+
+def snake(values: dict) -> dict:
+    """`maxRetries` → `max_retries`."""
+    return {re.sub(r"([A-Z])", lambda m: f"_{m[1].lower()}", name): v for name, v in values.items()}

@@ -12,7 +12,19 @@ import pyarrow.parquet as pq
 
 
 @contextmanager
-def open_rows(
+def open_rows(path: Path, batch: int) -> Iterator[tuple[int, Iterator[Mapping[str, Any]]]]:
+    """The number of rows, and all rows one after the other, of which `batch` are in memory.
+
+    Raises:
+        OSError: the file cannot be read.
+        pyarrow.ArrowException: it is no Parquet file.
+    """
+    with open_chosen_rows(path, batch) as (count, rows):
+        yield count, (row for row in rows if row is not None)
+
+
+@contextmanager
+def open_chosen_rows(
     path: Path, batch: int, numbers: Container[int] | None = None
 ) -> Iterator[tuple[int, Iterator[Mapping[str, Any] | None]]]:
     """The number of rows, and all rows one after the other, of which `batch` are in memory.

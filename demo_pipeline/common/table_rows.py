@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from demo_pipeline.common.json_files import JsonFileError, parse_json
-from demo_pipeline.common.parquet_rows import open_rows
+from demo_pipeline.common.parquet_rows import open_chosen_rows
 from demo_pipeline.common.system_errors import raise_system_trouble
 from demo_pipeline.problems import Problem
 
@@ -42,7 +42,7 @@ def table_problems(
     try:
         with (
             lines.open("rb") as source,
-            open_rows(table, _ROWS_IN_MEMORY, numbers) as (total, rows),
+            open_chosen_rows(table, _ROWS_IN_MEMORY, numbers) as (total, rows),
         ):
             written = (line for line in source if line.strip())
             for count, row in enumerate(rows, start=1):

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from demo_pipeline.common.parquet import read_table
 from demo_pipeline.datasets.provenance import read_provenance
 from demo_pipeline.formats.atif.models import ATIF_LIST
 from demo_pipeline.formats.cua_lite.models import LITE_ROOT
@@ -40,7 +40,7 @@ def cua_lite_places(folder: Path) -> Iterator[Place]:
     """Yield the place of every row; it is the name of the dataset and CUA-Lite's split."""
     for table in sorted((folder / LITE_ROOT).glob("*/*/*/*/*.parquet")):
         name = f"{table.relative_to(folder / LITE_ROOT).parts[0]} {table.parent.name}"
-        for text in pq.read_table(table, columns=["metadata"])["metadata"].to_pylist():
+        for text in read_table(table, columns=["metadata"])["metadata"].to_pylist():
             yield json.loads(text)["others"]["id"], name
 
 

@@ -10,9 +10,9 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from demo_pipeline.common.image_header import probe_image
+from demo_pipeline.common.parquet import read_schema
 from demo_pipeline.common.parquet_rows import open_rows
 from demo_pipeline.common.system_errors import raise_system_trouble
 from demo_pipeline.formats.base_model import limited
@@ -76,7 +76,7 @@ def _table_problems(table: Path, dataset: Path, seen: _Seen) -> Iterator[Problem
         yield Problem("layout", file, message, remedy=_REMEDY)
         return
     try:
-        columns = pq.read_schema(table)
+        columns = read_schema(table)
         if columns.names != list(LITE_COLUMNS) or not _are_texts(columns.types):
             message = "the columns must be images (list of text), messages and metadata (text)"
             yield Problem("columns", file, message, remedy=_REMEDY)

@@ -161,7 +161,7 @@ def _record(stretch: Stretch, trajectory: Trajectory, row: ProvenanceRow) -> Fil
         words = sentence(step.files.action, [f"({place})" for place in places])
         image = f"{name}_{step.files.index}.png"
         files[image] = step.files.screenshot
-        steps.append((image, replace_surrogates(step.said), words or "Go on."))
+        steps.append((image, replace_surrogates(step.said), words))
     if stretch.final is not None:
         image = f"{name}_{stretch.steps[-1].files.index + 1}.png"
         files[image] = stretch.final

@@ -63,6 +63,14 @@ def test_a_step_has_its_screenshot_and_its_sentence(tmp_path: Path) -> None:
     assert (shown / "demo_1.png").samefile(demo.path / "final_screenshot.png")
 
 
+def test_a_step_without_a_sentence_gets_no_invented_one(tmp_path: Path) -> None:
+    demo = make_trajectory(tmp_path, "demo", [CLICK])
+    action = demo.path / "steps/000/action.json"
+    action.write_text(action.read_text().replace("Step 0 of the work", ""))
+    [line] = build(tmp_path, demo)
+    assert line["traj"][0]["value"]["action"] == ""
+
+
 def test_the_thought_generator_gets_the_code_alone(tmp_path: Path) -> None:
     [line] = build(tmp_path, make_trajectory(tmp_path, "demo", [CLICK]))
     [code_only] = read_lines(tmp_path / "out/code_only/train.jsonl")

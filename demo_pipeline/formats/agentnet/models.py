@@ -52,7 +52,7 @@ class StepValue(AgentNetDocument):
         {"observation", "thought", "reflection", "last_step_correct", "last_step_redundant"}
     )
     code: Text
-    action: Text
+    action: str
     observation: str | None = None
     thought: str | None = None
     reflection: str | None = None

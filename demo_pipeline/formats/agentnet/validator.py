@@ -6,6 +6,7 @@ than the form's calls is an error.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import zip_longest
 from pathlib import Path
 
 from demo_pipeline.common.image_header import probe_image
@@ -55,36 +56,38 @@ def validate_agentnet(root: Path) -> list[Problem]:
         if len(absent) == 2 and name in _EXTRA:
             continue
         problems += [_problem("missing_file", file, "the file is missing") for file in absent]
-        if absent:
-            continue
-        tasks, found = _tasks(root, full, AgentNetTask)
-        problems += found
-        for line, task in tasks:
-            problems += _task_problems(task, (full, line), seen)
-        codes, found = _tasks(root, short, CodeTask)
-        problems += found
-        problems += _pair_problems(tasks, codes, short)
+        if not absent:
+            problems += _split_problems(full, short, seen)
     problems += _system_problems(seen)
     return [*problems, *_unused_images(seen)]
 
 
-def _tasks(
-    root: Path, file: str, model: type[DocumentT]
-) -> tuple[list[tuple[int, DocumentT]], list[Problem]]:
-    """Line number and model of every line that fits, and the problems of the others."""
-    models: list[tuple[int, DocumentT]] = []
-    problems: list[Problem] = []
-    with (root / file).open("rb") as stream:
-        for number, line in enumerate(stream, start=1):
-            try:
-                value = parse_json(line, file)
-            except JsonFileError as error:
-                problems.append(replace(json_problem(error), line=number))
-                continue
-            task, found = check(model, value, file, line=number)
-            problems += found
-            models += [(number, task)] if task else []
-    return models, problems
+def _split_problems(full: str, short: str, seen: _Seen) -> Iterator[Problem]:
+    """Yield the problems of a split; of each file one line is in memory."""
+    with (seen.root / full).open("rb") as tasks, (seen.root / short).open("rb") as codes:
+        for number, (line, code) in enumerate(zip_longest(tasks, codes), start=1):
+            task, found = _parsed(AgentNetTask, line, full, number)
+            yield from found
+            if task is not None:
+                yield from _task_problems(task, (full, number), seen)
+            written, found = _parsed(CodeTask, code, short, number)
+            yield from found
+            if (_as_code(task) if task else None) != (written.model_dump() if written else None):
+                message = "is not the line of the full form with only the code"
+                yield _problem("forms_differ", short, message, number)
+
+
+def _parsed(
+    model: type[DocumentT], line: bytes | None, file: str, number: int
+) -> tuple[DocumentT | None, list[Problem]]:
+    """The model of a line, or the problems; None: there is no such line."""
+    if line is None:
+        return None, []
+    try:
+        value = parse_json(line, file)
+    except JsonFileError as error:
+        return None, [replace(json_problem(error), line=number)]
+    return check(model, value, file, line=number)
 
 
 def _problem(code: str, file: str, message: str, line: int | None = None) -> Problem:
@@ -154,18 +157,6 @@ def _file_fault(path: Path) -> str:
     return ""
 
 
-def _pair_problems(
-    tasks: Sequence[tuple[int, AgentNetTask]], codes: Sequence[tuple[int, CodeTask]], file: str
-) -> Iterator[Problem]:
-    """Yield a problem when the two forms do not say the same."""
-    shown = {line: _as_code(task) for line, task in tasks}
-    written = {line: task.model_dump() for line, task in codes}
-    for line in sorted(shown.keys() | written.keys()):
-        if shown.get(line) != written.get(line):
-            message = "is not the line of the full form with only the code"
-            yield _problem("forms_differ", file, message, line)
-
-
 def _as_code(task: AgentNetTask) -> dict[str, object]:
     steps = [{"image": step.image, "value": {"code": step.value.code}} for step in task.traj]
     return {"task_id": task.task_id, "instruction": task.instruction, "traj": steps}
@@ -176,12 +167,19 @@ def _system_problems(seen: _Seen) -> Iterator[Problem]:
     if not (seen.root / AGENTNET_META).is_file():
         yield _problem("missing_file", AGENTNET_META, "the file is missing")
         return
-    systems, problems = _tasks(seen.root, AGENTNET_META, AgentNetSystem)
-    yield from problems
-    named = [system.task_id for _, system in systems]
-    if len(set(named)) < len(named):
-        yield _problem("duplicate_id", AGENTNET_META, "a task is named twice")
-    if set(named) != set(seen.tasks) and not problems:
+    named: set[str] = set()
+    complete = True
+    with (seen.root / AGENTNET_META).open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            system, found = _parsed(AgentNetSystem, line, AGENTNET_META, number)
+            yield from found
+            if system is None:
+                complete = False
+                continue
+            if system.task_id in named:
+                yield _problem("duplicate_id", AGENTNET_META, "a task is named twice", number)
+            named.add(system.task_id)
+    if named != set(seen.tasks) and complete:
         yield _problem("systems", AGENTNET_META, "does not name exactly the tasks of the lines")
 
 

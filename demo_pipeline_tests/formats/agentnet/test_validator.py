@@ -208,6 +208,11 @@ class TestFiles:
         (root / "meta_data_merged.jsonl").write_text(json.dumps(line) + "\n")
         assert found(root) == {code}
 
+    def test_a_computer_named_twice(self, root: Path) -> None:
+        write(root, GOOD)
+        (root / "meta_data_merged.jsonl").write_text((json.dumps(SYSTEM) + "\n") * 2)
+        assert found(root) == {"duplicate_id"}
+
     @pytest.mark.parametrize("name", ["train", "code_only/test", "meta_data_merged"])
     def test_a_missing_file(self, root: Path, name: str) -> None:
         write(root, GOOD)

@@ -59,7 +59,7 @@ class Exporter(Protocol[RecordT]):
 
     @property
     def unit(self) -> str:
-        """What the summary calls a record: `samples` or `records`."""
+        """What the summary counts: `samples`, `records`, or `steps` of whole trajectories."""
 
     @property
     def exclusions(self) -> Sequence[str]:

@@ -5,7 +5,6 @@ none of them is by default.
 """
 
 from demo_pipeline.datasets import trajectory_places as places
-from demo_pipeline.datasets.views import View
 from demo_pipeline.pipeline import trajectory_export_builds as builds
 from demo_pipeline.pipeline import trajectory_formats as formats
 from demo_pipeline.pipeline.stage_types import Check, DatasetStage, TrainingExport
@@ -31,9 +30,6 @@ CUA_LITE_STAGE = DatasetStage(
         name="cua_lite", files="cua-lite/*.parquet", records=places.cua_lite_record_counts
     ),
     validated_as=formats.CUA_LITE_FORMAT,
-    views=(
-        View("cua_lite", "a trajectory in CUA-Lite's form", "cua_lite/cua-lite/*/*/*/*/*.parquet"),
-    ),
     counts=("records", "steps"),
 )
 

@@ -5,7 +5,6 @@ Belongs here: entries only, as in dataset_stages.py. `datasets.exports` names th
 
 from demo_pipeline.datasets.hub_layout import HubTable
 from demo_pipeline.datasets.record_counts import outcome_record_counts, table_record_counts
-from demo_pipeline.datasets.views import OF_SPLIT, View
 from demo_pipeline.formats.step_labels.models import OUTCOME_FOLDER
 from demo_pipeline.pipeline import derived_export_builds as builds
 from demo_pipeline.pipeline import validated_formats as formats
@@ -42,7 +41,6 @@ GROUNDING_STAGE = DatasetStage(
         ),
     ),
     validated_as=formats.GROUNDING_FORMAT,
-    views=(View("grounding", "a named element and its box", "grounding/*.parquet", OF_SPLIT),),
     counts=("records",),
 )
 
@@ -75,7 +73,6 @@ TRANSITIONS_STAGE = DatasetStage(
         ),
     ),
     validated_as=formats.TRANSITIONS_FORMAT,
-    views=(View("transitions", "a transition with its split", "transitions/*.parquet", OF_SPLIT),),
     counts=("records",),
 )
 
@@ -120,14 +117,6 @@ STEP_LABELS_STAGE = DatasetStage(
         ),
     ),
     validated_as=formats.STEP_LABELS_FORMAT,
-    views=(
-        View(
-            "step_labels",
-            "a demonstration with its outcome and split",
-            "step_labels/outcome/*.parquet",
-            OF_SPLIT,
-        ),
-    ),
     counts=("records",),
 )
 

@@ -418,6 +418,22 @@ class TestExport:
         assert answer.code == 2
         assert "is not empty" in answer.err
 
+    def test_the_layout_for_the_hub_needs_a_license_and_says_how_to_share_it(
+        self, ran: Ran, command: Command, tmp_path: Path
+    ) -> None:
+        dest = tmp_path / "out"
+        refused = command(ran.place, "export", "--hub-layout", str(dest))
+        assert refused.code == 2
+        assert "DEMO_PIPELINE_DATASETS__LICENSE" in refused.err
+        assert not dest.exists()
+        named = {"DEMO_PIPELINE_HUB__LANGUAGE": '["en"]'}
+        license_ = {"DEMO_PIPELINE_DATASETS__LICENSE": "cc-by-4.0"}
+        answer = command(ran.place, "export", "--hub-layout", str(dest), **named, **license_)
+        assert answer.code == 0
+        assert f"hf upload NAME {dest} --repo-type dataset" in answer.out
+        assert {path.name for path in dest.iterdir()} == {"README.md", "data"}
+        assert {path.name for path in (dest / "data").iterdir()} == {"sft", "messages"}
+
     def test_an_export_without_outputs_is_reported(
         self, place: Place, command: Command, tmp_path: Path
     ) -> None:

@@ -134,7 +134,10 @@ def unchanged_output(
         )
         current = store.current(output)
         same = current is not None and current.manifest.recipe == recipe
-        return output if current and same and store.is_complete(current) else None
+        if current is None or not same or not store.is_complete(current):
+            return None
+        _LOG.info("%s: %s is unchanged", stage.name, output)
+        return output
 
 
 @contextmanager

@@ -162,7 +162,8 @@ def _build(
     def build(staging: Staging) -> Summary:
         if stage.export is not None:
             staging.hardlink_sources.extend(context.committed.versions.values())
-            staging.previous.extend(_previous(workspace, stage, context))
+            if not force:
+                staging.previous.extend(_previous(workspace, stage, context))
         summary = dict(stage.build(context, staging.path))
         if not stage.reads_trajectories:
             return summary

@@ -217,3 +217,8 @@ def test_garbage_collection_removes_unused_parts(root: Path) -> None:
     workspace.store.collect(3600, now + 7200)
     assert not any(parts.glob("*/*"))
     build_and_compare(workspace, ("sft_samples",))
+
+
+def test_a_build_does_without_parts_that_cannot_be_kept(root: Path) -> None:
+    (root / "store" / ".parts").write_text("no folder")
+    build_and_compare(open_workspace(root), ("sft_samples",))

@@ -94,8 +94,8 @@ class StoreLayout:
 
     def link_target(self, path: Path, output: str, version: str) -> str:
         """The text of a link at `path`, in a staged directory or a version, to another version."""
-        up = "../" * (len(path.relative_to(self.root).parts) - 1)
-        return f"{up}{self.version(output, version).relative_to(self.root).as_posix()}/{CONTENT}"
+        up = "../" * str(path)[len(str(self.root)) + 1 :].count("/")
+        return f"{up}{self.versions.name}/{output}/{version}/{CONTENT}"
 
     def links(self, folder: str) -> Iterator[str]:
         """Paths of the links at or below `folder` (empty: the root), hidden ones left out."""

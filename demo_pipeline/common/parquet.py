@@ -235,6 +235,16 @@ def read_schema(path: Path) -> pa.Schema:
         return file.schema_arrow
 
 
+def open_parquet(path: Path) -> pq.ParquetFile:
+    """An open file, for reading some of its row groups; it is a context manager.
+
+    Raises:
+        OSError: the file cannot be read.
+        pyarrow.ArrowException: it is no Parquet file.
+    """
+    return pq.ParquetFile(path)
+
+
 def row_count(path: Path) -> int:
     """Number of rows of a Parquet file, from its footer."""
     with pq.ParquetFile(path) as file:

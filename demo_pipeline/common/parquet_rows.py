@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
+from demo_pipeline.common.parquet import open_parquet
 
 
 @contextmanager
@@ -39,12 +39,12 @@ def open_chosen_rows(
         OSError: the file cannot be read.
         pyarrow.ArrowException: it is no Parquet file.
     """
-    with pq.ParquetFile(path) as file:
+    with open_parquet(path) as file:
         yield file.metadata.num_rows, _wanted_rows(file, batch, numbers)
 
 
 def _wanted_rows(
-    file: pq.ParquetFile, batch: int, numbers: Container[int] | None
+    file: Any, batch: int, numbers: Container[int] | None
 ) -> Iterator[Mapping[str, Any] | None]:
     first = 1
     for group in range(file.metadata.num_row_groups):

@@ -55,10 +55,8 @@ def run_dataset_stage(
         MissingOutput: an input that the stage requires has not been built.
         StorageError: the store or the source cannot be read.
     """
-    settings = stage.section(workspace.settings).fingerprint() if stage.section else ""
-    parts = KeptParts(workspace.store.parts, stage.name, stage.code_version, settings)
     try:
-        with using_parts(None if force else parts):
+        with using_parts(None if force else _parts(workspace, stage)):
             result = _run(workspace, stage, force=force)
     except Exception as error:
         with suppress(StorageError, OSError):
@@ -107,8 +105,14 @@ def wanted_recipe(workspace: Workspace, stage: DatasetStage) -> Recipe:
     Raises:
         StorageError: the store or the source cannot be read.
     """
-    with _opened(workspace, stage) as (context, fingerprints):
-        return dataset_recipe(stage, context, fingerprints)
+    with using_parts(_parts(workspace, stage)), _opened(workspace, stage) as opened:
+        return dataset_recipe(stage, *opened)
+
+
+def _parts(workspace: Workspace, stage: DatasetStage) -> KeptParts:
+    """The parts that a build of the stage keeps and uses."""
+    settings = stage.section(workspace.settings).fingerprint() if stage.section else ""
+    return KeptParts(workspace.store.parts, stage.name, stage.code_version, settings)
 
 
 def unchanged_output(
@@ -201,7 +205,8 @@ def _build(
     def build(staging: Staging) -> Summary:
         if stage.export is not None:
             staging.hardlink_sources.extend(context.committed.versions.values())
-            staging.previous.extend(_previous(workspace, stage, context))
+            if not force:
+                staging.previous.extend(_previous(workspace, stage, context))
         summary = dict(stage.build(context, staging.path))
         if not stage.reads_trajectories:
             return summary

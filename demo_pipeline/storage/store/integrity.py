@@ -77,11 +77,12 @@ def has_all_files(layout: StoreLayout, version: Version) -> bool:
 def is_linked(path: Path, layout: StoreLayout, link: LinkEntry) -> bool:
     """Whether `path` is a link to the content of that version, and the version exists."""
     try:
-        text = str(path.readlink())
+        text = os.readlink(path)  # noqa: PTH115 - for every trajectory
     except OSError:  # missing, or not a link
         return False
-    manifest = layout.version(link.output, link.version) / MANIFEST
-    return text == layout.link_target(path, link.output, link.version) and manifest.is_file()
+    manifest = f"{layout.root}/{layout.versions.name}/{link.output}/{link.version}/{MANIFEST}"
+    same = text == layout.link_target(path, link.output, link.version)
+    return same and os.path.isfile(manifest)  # noqa: PTH113
 
 
 def walk_files(content: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:

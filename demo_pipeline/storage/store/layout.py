@@ -70,16 +70,15 @@ class StoreLayout:
 
     def pointer_target(self, output: str, version: str) -> str:
         """The text of the pointer of `output` when `version` is published."""
-        target = self.version(output, version) / CONTENT
-        return os.path.relpath(target, self.pointer(output).parent)
+        return f"{'../' * output.count('/')}{self.versions.name}/{output}/{version}/{CONTENT}"
 
     def published_version(self, output: str) -> str | None:
         """The version that the pointer leads to, even a missing one; None without a pointer."""
         try:
-            text = str(self.pointer(output).readlink())
+            text = os.readlink(f"{self.root}/{output}")  # noqa: PTH115 - for every trajectory
         except OSError:  # missing, or not a link
             return None
-        version = Path(text).parent.name
+        version = text.removesuffix(f"/{CONTENT}").rpartition("/")[2]
         return version if text == self.pointer_target(output, version) else None
 
     def other_case(self, output: str) -> str | None:
@@ -95,8 +94,8 @@ class StoreLayout:
 
     def link_target(self, path: Path, output: str, version: str) -> str:
         """The text of a link at `path`, in a staged directory or a version, to another version."""
-        up = "../" * (len(path.relative_to(self.root).parts) - 1)
-        return f"{up}{self.version(output, version).relative_to(self.root).as_posix()}/{CONTENT}"
+        up = "../" * str(path)[len(str(self.root)) + 1 :].count("/")
+        return f"{up}{self.versions.name}/{output}/{version}/{CONTENT}"
 
     def links(self, folder: str) -> Iterator[str]:
         """Paths of the links at or below `folder` (empty: the root), hidden ones left out."""

@@ -5,8 +5,10 @@ folder may be removed at any time; then the next build makes every part anew.
 """
 
 import hashlib
+import logging
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from demo_pipeline.storage.store.disk import Disk
@@ -14,6 +16,7 @@ from demo_pipeline.storage.store.layout import StoreLayout
 
 _DIGEST = 32  # bytes of SHA-256 before the data
 _TOUCH_SECONDS = 3600.0
+_LOG = logging.getLogger(__package__)
 
 
 class PartFolder:
@@ -35,14 +38,16 @@ class PartFolder:
         path = self._path(key)
         try:
             stored = path.read_bytes()
+        except OSError:
+            return None
+        with suppress(OSError):
             if time.time() - path.stat().st_mtime > _TOUCH_SECONDS:
                 os.utime(path)
-        except FileNotFoundError:
-            return None
         data = stored[_DIGEST:]
         if hashlib.sha256(data).digest() == stored[:_DIGEST]:
             return data
-        path.unlink(missing_ok=True)
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
         return None
 
     def has(self, key: str) -> bool:
@@ -50,17 +55,19 @@ class PartFolder:
         return self._path(key).is_file()
 
     def write(self, key: str, data: bytes) -> None:
-        """Keep bytes under a key, atomically."""
-        path = self._path(key)
-        draft = self._layout.draft()
-        self._disk.make_folders(draft.parent)
-        self._disk.make_folders(path.parent)
+        """Keep bytes under a key, atomically; not when the folder cannot be written to."""
+        path, draft = self._path(key), self._layout.draft()
         try:
+            self._disk.make_folders(draft.parent)
+            self._disk.make_folders(path.parent)
             # Not synced: a part that a power cut tears is found by its hash.
             draft.write_bytes(hashlib.sha256(data).digest() + data)
             draft.replace(path)
+        except OSError as error:
+            _LOG.debug("a part is not kept: %s", type(error).__name__)
         finally:
-            draft.unlink(missing_ok=True)
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
 
     def collect(self, before: float) -> None:
         """Remove the parts that were last used before a time, epoch seconds."""

@@ -188,7 +188,8 @@ def _report(
         known.events.materialized(_materialization(made, key, location))
     if result.status == "done":
         return
-    context.log.warning("%s: %s in %s: %s", key, result.status, result.stage, report.line(result))
+    why = report.line(result).removeprefix(f"{key}: ")
+    context.log.warning("%s: %s in %s: %s", key, result.status, result.stage, why)
     if result.status == "superseded":
         _again(context, workspace, key, SUPERSEDED_REASON)
         metadata = {"outcome": SUPERSEDED_OUTCOME}

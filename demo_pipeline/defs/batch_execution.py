@@ -32,7 +32,7 @@ from demo_pipeline.pipeline.demonstration_run import (
 from demo_pipeline.pipeline.stage_types import Stage
 from demo_pipeline.storage.errors import StorageError
 
-Context = dg.AssetExecutionContext | dg.OpExecutionContext
+_Context = dg.AssetExecutionContext | dg.OpExecutionContext
 _MATERIALIZATION = dg.DagsterEventType.ASSET_MATERIALIZATION
 _LONGEST_REASON = 500  # characters
 
@@ -72,7 +72,7 @@ class _Known:
 
 
 def execute_batch(
-    context: Context,
+    context: _Context,
     workspace: Workspace,
     stages: Sequence[Stage],
     members: Sequence[BatchMember],
@@ -99,25 +99,38 @@ def execute_batch(
     report = BatchReport(tuple(stages), progress)
     events = EventWriter(context.instance, context.run, step)
     known = _Known(_materialized(context, stages, members), planned, events)
+    with _flushing(events):
+        _work(context, workspace, tasks, report, known)
+    context.log.info(progress.last_line())
+    note_outcomes(context.instance, context.run.run_id, _outcomes(report))
+    return report
+
+
+def _work(
+    context: _Context,
+    workspace: Workspace,
+    tasks: Sequence[DemonstrationTask],
+    report: BatchReport,
+    known: _Known,
+) -> None:
+    """Hand the demonstrations to worker processes, and report the results as they come."""
     watcher = watchers.get(context.run.run_id)
     workers = watcher.workers if watcher else workspace.settings.execution.workers
+    workers = min(workers, len(tasks))
     stopped = watcher.stopped if watcher else threading.Event()
 
     def tick() -> None:
-        events.flush_when_due()
-        line = progress.due_line()
+        known.events.flush_when_due()
+        line = report.progress.due_line()
         if line is not None:
             context.log.info(line)
 
-    names = [stage.name for stage in stages]
-    with (
-        _flushing(events),
-        DemonstrationPool(workspace, names, min(workers, len(tasks)), stopped) as pool,
-    ):
-        context.log.info("%d demonstrations, %d processes", len(tasks), min(workers, len(tasks)))
+    names = [stage.name for stage in report.stages]
+    context.log.info("%d demonstrations, %d processes", len(tasks), workers)
+    with DemonstrationPool(workspace, names, workers, stopped) as pool:
         for found in pool.run(tasks, tick):
             result = _recorded(context, workspace, found)
-            progress.add(result)
+            report.progress.add(result)
             report.add(result)
             _report(context, workspace, report, result, known)
             if watcher is not None:
@@ -125,9 +138,6 @@ def execute_batch(
             tick()
     if stopped.is_set():
         raise KeyboardInterrupt
-    context.log.info(progress.last_line())
-    note_outcomes(context.instance, context.run.run_id, _outcomes(report))
-    return report
 
 
 @contextmanager
@@ -140,7 +150,7 @@ def _flushing(events: EventWriter) -> Iterator[None]:
 
 
 def _materialized(
-    context: Context, stages: Sequence[Stage], members: Sequence[BatchMember]
+    context: _Context, stages: Sequence[Stage], members: Sequence[BatchMember]
 ) -> dict[str, set[str]]:
     ids = {member.demonstration for member in members}
     latest = context.instance.get_latest_storage_id_by_partition
@@ -149,7 +159,7 @@ def _materialized(
 
 
 def _recorded(
-    context: Context, workspace: Workspace, result: DemonstrationResult
+    context: _Context, workspace: Workspace, result: DemonstrationResult
 ) -> DemonstrationResult:
     """The result; a crash in a run that Dagster launched is quarantined first."""
     if result.status != "crashed" or context.run.remote_job_origin is None:
@@ -163,7 +173,7 @@ def _recorded(
 
 
 def _report(
-    context: Context,
+    context: _Context,
     workspace: Workspace,
     report: BatchReport,
     result: DemonstrationResult,
@@ -178,7 +188,8 @@ def _report(
         known.events.materialized(_materialization(made, key, location))
     if result.status == "done":
         return
-    context.log.warning("%s: %s in %s: %s", key, result.status, result.stage, report.line(result))
+    why = report.line(result).removeprefix(f"{key}: ")
+    context.log.warning("%s: %s in %s: %s", key, result.status, result.stage, why)
     if result.status == "superseded":
         _again(context, workspace, key, SUPERSEDED_REASON)
         metadata = {"outcome": SUPERSEDED_OUTCOME}
@@ -199,7 +210,7 @@ def _materialization(made: StageReport, key: str, location: str) -> dg.AssetMate
     )
 
 
-def _again(context: Context, workspace: Workspace, key: str, reason: str) -> None:
+def _again(context: _Context, workspace: Workspace, key: str, reason: str) -> None:
     """Have discovery look at a demonstration again; when that fails, its next sweep does."""
     try:
         with open_ledger(context.instance, workspace) as ledger:

@@ -31,7 +31,7 @@ _NO_CATALOG = (
     "tasks_changed launches the job read_osworld_tasks"
 )
 
-T = TypeVar("T")
+_T = TypeVar("_T")
 _TRIED_BEFORE = {RunOutcome.LOST, RunOutcome.WAITING}
 
 
@@ -98,7 +98,7 @@ def run_requests(
             yield _batch_request(part) if len(part) > 1 else _run_request(part[0])
 
 
-def batched(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
+def batched(items: Sequence[_T], size: int) -> Iterator[Sequence[_T]]:
     """The items in order, at most `size` at a time."""
     for start in range(0, len(items), size):
         yield items[start : start + size]

@@ -36,7 +36,7 @@ def case(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, recording: Path
 ) -> Iterator[Case]:
     spoil, stage, where = BREAKING[request.param]
-    with bench(tmp_path_factory.mktemp("bad")) as made:
+    with bench(tmp_path_factory.mktemp("bad"), partitions_per_run=1) as made:
         folder = upload(recording, made.uploads, "bad")
         spoil(folder)
         result = made.process("bad")

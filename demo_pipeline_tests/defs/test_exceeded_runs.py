@@ -105,13 +105,6 @@ class TestInARun:
         process_as_listed(slow)
         assert newest(slow.instance).tags[OUTCOME_TAG] == "waiting"
 
-    def test_a_run_of_several_decides_about_none(self, slow: Bench) -> None:
-        register_partitions(slow.instance, ["one", "two"])
-        process_as_listed(slow)
-        slow.process_range("one", "two")
-        assert read_quarantine(slow.workspace.store, "one") is None
-        assert exceeded_limit(newest(slow.instance)) is None
-
 
 def test_the_command_line_tries_it_alone_at_once(
     made: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -1,0 +1,209 @@
+"""Many uploads at once share runs, and each of them keeps its own history."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import dagster as dg
+import pytest
+
+from demo_pipeline.common.recording_files import RECORDING_FILES
+from demo_pipeline.defs.batch_members import (
+    MemberOutcome,
+    demonstrations_of,
+    members_of,
+    note_outcomes,
+)
+from demo_pipeline.defs.event_writing import EventWriter
+from demo_pipeline.defs.instance_runs import InstanceRuns, ledger_path
+from demo_pipeline.defs.tags import OUTCOME_TAG, REASON_TAG, RUN_KEY_TAG, WILL_RETRY_TAG
+from demo_pipeline.defs.upload_reconciliation import reconcile_uploads
+from demo_pipeline.defs.waiting_runs import waiting_demonstrations
+from demo_pipeline.discovery.retry_pauses import FIRST_PAUSE_SECONDS
+from demo_pipeline.discovery.run_history import RunOutcome
+from demo_pipeline.pipeline.crash_quarantine import record_crash
+from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint
+from demo_pipeline_tests.defs.bench import Bench, bench, failures, ticked
+from demo_pipeline_tests.uploads import spoil_log, upload
+
+KEYS = ("a", "b", "c", "d")
+
+
+@pytest.fixture
+def made(tmp_path: Path) -> Iterator[Bench]:
+    with bench(tmp_path, kept=True, batch_from=3, partitions_per_run=10) as one:
+        yield one
+
+
+def arrive(made: Bench, *names: str) -> None:
+    """Uploads of which only the files' names matter."""
+    for name in names:
+        (made.uploads / name).mkdir(exist_ok=True)
+        for file in RECORDING_FILES:
+            (made.uploads / name / file).write_bytes(b"x")
+
+
+def requested(made: Bench) -> list[dg.RunRequest]:
+    """The requests of the first of three ticks that has some."""
+    looks = [ticked(made, "new_uploads").requests for _ in range(3)]
+    return next((list(found) for found in looks if found), [])
+
+
+def created(
+    made: Bench, request: dg.RunRequest, status: dg.DagsterRunStatus = dg.DagsterRunStatus.STARTED
+) -> dg.DagsterRun:
+    """The run that the daemon makes of a request."""
+    assert request.job_name is not None
+    job = made.definitions.resolve_job_def(request.job_name)
+    tags = {**request.tags, RUN_KEY_TAG: str(request.run_key)}
+    return made.instance.create_run_for_job(job, tags=tags, status=status)
+
+
+def outcome(made: Bench, key: str) -> RunOutcome:
+    last = InstanceRuns(made.instance, made.workspace.store).last(key)
+    assert last is not None
+    assert last.fingerprint == upload_listing_fingerprint(made.workspace.uploads, key)
+    return last.outcome
+
+
+def later(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    then = time.time() + seconds
+    monkeypatch.setattr(time, "time", lambda: then)
+
+
+class TestRequests:
+    def test_a_few_uploads_get_a_run_each(self, made: Bench) -> None:
+        arrive(made, "a", "b")
+        found = requested(made)
+        assert [request.partition_key for request in found] == ["a", "b"]
+        assert {request.job_name for request in found} == {"process_demonstration"}
+
+    def test_many_uploads_share_one_run_that_names_each_upload(self, made: Bench) -> None:
+        arrive(made, *KEYS)
+        [request] = requested(made)
+        assert (request.job_name, request.partition_key) == ("process_batch", None)
+        assert request.tags[REASON_TAG] == "new"
+        members = members_of(created(made, request))
+        assert [member.demonstration for member in members] == list(KEYS)
+        for member in members:
+            listed = str(upload_listing_fingerprint(made.workspace.uploads, member.demonstration))
+            assert member.fingerprint == listed
+            assert member.run_key == f"{member.demonstration}@{listed[:16]}"
+
+    def test_no_run_is_for_more_than_the_settings_say(self, tmp_path: Path) -> None:
+        with bench(tmp_path, batch_from=3, partitions_per_run=2) as made:
+            arrive(made, *KEYS, "e")
+            found = requested(made)
+            assert [request.partition_key for request in found] == [None, None, "e"]
+
+    def test_with_one_partition_a_run_nothing_is_shared(self, tmp_path: Path) -> None:
+        with bench(tmp_path, batch_from=2, partitions_per_run=1) as made:
+            arrive(made, *KEYS)
+            assert [request.partition_key for request in requested(made)] == list(KEYS)
+
+    def test_what_is_launched_is_not_requested_again_also_without_the_ledger(
+        self, made: Bench
+    ) -> None:
+        arrive(made, *KEYS)
+        [request] = requested(made)
+        [again] = requested(made)
+        assert again.run_key == request.run_key
+        created(made, request)
+        assert requested(made) == []
+        for file in ledger_path(made.instance, made.workspace).parent.iterdir():
+            file.unlink()
+        assert requested(made) == []
+        arrive(made, "e")
+        assert [one.partition_key for one in requested(made)] == ["e"]
+
+
+class TestOutcomes:
+    @pytest.fixture(autouse=True)
+    def _launch(self, made: Bench) -> None:
+        arrive(made, *KEYS)
+        [request] = requested(made)
+        self.run = created(made, request)
+        assert requested(made) == []
+
+    def test_each_member_has_the_outcome_that_the_run_noted(self, made: Bench) -> None:
+        assert {outcome(made, key) for key in KEYS} == {RunOutcome.LIVE}
+        record_crash(made.workspace, "d", "events", "MemoryError")
+        noted = {
+            "b": MemberOutcome("superseded"),
+            "c": MemberOutcome("waiting", "No space left on device"),
+            "d": MemberOutcome("failed"),
+        }
+        note_outcomes(made.instance, self.run.run_id, noted)
+        made.instance.report_run_failed(self.run)
+        wanted = (RunOutcome.ENDED, RunOutcome.SUPERSEDED, RunOutcome.WAITING, RunOutcome.ENDED)
+        assert tuple(outcome(made, key) for key in KEYS) == wanted
+        [waiting] = waiting_demonstrations(made.instance)
+        assert (waiting.demonstration, waiting.reason) == ("c", "No space left on device")
+        assert InstanceRuns(made.instance, made.workspace.store).failed() == {"b", "c", "d"}
+
+    def test_one_that_waits_is_requested_again_after_its_pause(
+        self, made: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        note_outcomes(made.instance, self.run.run_id, {"c": MemberOutcome("waiting", "full")})
+        made.instance.report_run_failed(self.run)
+        assert requested(made) == []
+        later(monkeypatch, FIRST_PAUSE_SECONDS + 1)
+        [again] = requested(made)
+        assert (again.partition_key, again.tags[REASON_TAG]) == ("c", "waiting")
+
+    @pytest.mark.parametrize("canceled", [True, False])
+    def test_after_a_lost_run_only_what_it_had_not_done_is_requested(
+        self, made: Bench, *, canceled: bool
+    ) -> None:
+        event = dg.AssetMaterialization("contact_sheets", partition="a")
+        _report(made, self.run, event)
+        if canceled:
+            made.instance.report_run_canceled(self.run)
+        else:
+            made.instance.report_run_failed(self.run)
+        [again] = requested(made)
+        assert demonstrations_of(created(made, again)) == ["b", "c", "d"]
+        assert again.tags[REASON_TAG] == "lost"
+        assert again.tags["dagster/priority"] == "-1"
+
+    def test_a_run_that_dagster_retries_still_lives(self, made: Bench) -> None:
+        made.instance.add_run_tags(self.run.run_id, {WILL_RETRY_TAG: "true"})
+        made.instance.report_run_failed(self.run)
+        assert {outcome(made, key) for key in KEYS} == {RunOutcome.LIVE}
+
+    def test_no_upload_is_lost_in_the_accounting(self, made: Bench) -> None:
+        noted = dict.fromkeys(KEYS, MemberOutcome("waiting", "full"))
+        note_outcomes(made.instance, self.run.run_id, noted)
+        made.instance.report_run_failed(self.run)
+        counts = reconcile_uploads(made.instance, made.workspace)
+        assert counts.balanced
+        assert (counts.listed, counts.pending) == (4, 4)
+
+
+def _report(made: Bench, run: dg.DagsterRun, event: dg.AssetMaterialization) -> None:
+    writer = EventWriter(made.instance, run, "all_stages")
+    writer.materialized(event)
+    writer.flush()
+
+
+def test_a_run_notes_what_became_of_each_member(made: Bench, recording: Path) -> None:
+    for key in ("a", "b", "c"):
+        upload(recording, made.uploads, key)
+    spoil_log(made.uploads / "b")
+    made.catalogue()
+    [request] = requested(made)
+    (made.uploads / "c" / "meta.json").touch()  # after it was listed
+    result = made.run("process_batch", None, **request.tags)
+    assert "1 of 3 demonstrations done, 1 failed, 1 superseded" in (
+        failures(result)["all_stages"].description
+    )
+    run = made.instance.get_run_by_id(result.run_id)
+    assert run is not None
+    assert OUTCOME_TAG not in run.tags
+    runs = InstanceRuns(made.instance, made.workspace.store)
+    outcomes = {key: runs.last(key) for key in ("a", "b", "c")}
+    assert {key: last.outcome.value for key, last in outcomes.items() if last is not None} == {
+        "a": "ended",
+        "b": "ended",
+        "c": "superseded",
+    }

@@ -75,7 +75,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="make ray", description=__doc__)
     parser.add_argument("--demonstrations", type=int, default=24)
     parser.add_argument("--batch", type=int, default=4, help="demonstrations per run")
-    parser.add_argument("--slots", type=int, default=2, help="Ray jobs at once; dagster.yaml: 2")
+    parser.add_argument("--slots", type=int, default=3, help="Ray jobs at once; dagster.yaml: 3")
     parser.add_argument("--minutes", type=float, default=30, help="at most, for the backfill")
     arguments = parser.parse_args()
     if sys.platform != "linux":

@@ -98,8 +98,8 @@ class ScoreColumns:
             self._codes[name].append(known.setdefault(value, len(known)))
         for column, score in zip(self._scores, scores, strict=True):
             column.append(np.nan if score is None else score)
-        for column, hit in zip(self._grounded, grounded, strict=True):
-            column.append(_NO_PLACE if hit is None else hit)
+        for hits, hit in zip(self._grounded, grounded, strict=True):
+            hits.append(_NO_PLACE if hit is None else hit)
 
     def count(self, dimension: str) -> Mapping[str, int]:
         """Value of a dimension → number of steps, in the order of their names."""

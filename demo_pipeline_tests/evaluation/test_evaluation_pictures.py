@@ -17,7 +17,9 @@ from demo_pipeline_tests.evaluation.steps import EVERY_ACTION, answer, made_step
 
 
 def size(data):
-    return cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR).shape[:2]
+    decoded = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
+    assert decoded is not None
+    return decoded.shape[:2]
 
 
 def made(tmp_path: Path):

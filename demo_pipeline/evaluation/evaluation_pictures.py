@@ -13,10 +13,11 @@ from demo_pipeline.evaluation.scoring import FailedStep
 from demo_pipeline.evaluation.true_steps import TrueStep
 from demo_pipeline.formats.answers import Answer, AnsweredAction
 from demo_pipeline.formats.desktopd.step_actions import StepAction
+from demo_pipeline.formats.desktopd.vocabulary import is_canonical_key
 from demo_pipeline.observation.contact_sheet_image import Tile, contact_sheet, encode_jpeg
 from demo_pipeline.observation.overlay import DARK, GREEN, RED, WHITE, Picture, write
 
-_COLUMNS, _TILE_WIDTH = 2, 480
+_COLUMNS, _TILE_WIDTH, _PREVIEW_WIDTH, _PREVIEWED = 2, 480, 240, 4
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 640, 240, 46, 34, 24
 _MOST_POINTS = 60
 
@@ -26,6 +27,12 @@ def failures_sheet(failures: Sequence[FailedStep], quality: int = 80) -> bytes:
     tiles = [tile for failed in failures for tile in _row(failed)]
     title = "what the person did | what was answered" if tiles else "no step was answered wrong"
     return encode_jpeg(contact_sheet(tiles, _COLUMNS, _TILE_WIDTH, title), quality)
+
+
+def failures_preview(failures: Sequence[FailedStep]) -> bytes:
+    """The same of the first failures, small enough for the event log."""
+    tiles = [tile for failed in failures[:_PREVIEWED] for tile in _row(failed)]
+    return encode_jpeg(contact_sheet(tiles, _COLUMNS, _PREVIEW_WIDTH))
 
 
 def _row(failed: FailedStep) -> tuple[Tile, Tile]:
@@ -42,7 +49,7 @@ def _row(failed: FailedStep) -> tuple[Tile, Tile]:
 def _drawn(step: TrueStep, answer: Answer | None) -> StepAction | None:
     """The first action of an answer; None for what cannot be drawn."""
     first = answer.actions[0] if answer and answer.actions else None
-    if not isinstance(first, AnsweredAction):
+    if not isinstance(first, AnsweredAction) or not _has_known_keys(first):
         return None
     return StepAction(
         step_index=step.step_index,
@@ -50,6 +57,13 @@ def _drawn(step: TrueStep, answer: Answer | None) -> StepAction | None:
         parameters=first.parameters,
         reasoning="",
     )
+
+
+def _has_known_keys(action: AnsweredAction) -> bool:
+    """Whether every key is one: a model may write any words as a key, and labels show keys."""
+    known = action.parameters.members()
+    keys = [*(known.get("keys") or ()), *(known.get("modifiers") or ())]
+    return all(map(is_canonical_key, keys))
 
 
 def _said(answer: Answer | None) -> str:

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from demo_pipeline.common.json_files import JsonFileError, load_json
-from demo_pipeline.evaluation.evaluation_pictures import failures_sheet
+from demo_pipeline.evaluation.evaluation_pictures import failures_preview, failures_sheet
 from demo_pipeline.evaluation.private_files import readable_by_others
 from demo_pipeline.evaluation.score_tables import ALL_STEPS
 from demo_pipeline.evaluation.scoring import ScoreReport
@@ -40,7 +40,7 @@ from demo_pipeline.storage.store.version_manifest import CheckOutcome, Recipe
 
 EVALUATIONS_FOLDER, EVALUATION_OUTPUT = "evaluations", "evaluation_scores"
 PREDICTIONS_FILE, EVALUATION_FILE = "predictions.jsonl", "evaluation.json"
-FAILURES_FILE = "failures.jpg"
+FAILURES_FILE, PREVIEW_FILE = "failures.jpg", "failures_preview.jpg"
 EVALUATION_CODE_VERSION = "1"
 COVERAGE, PRIVATE = "coverage", "private"
 
@@ -141,6 +141,7 @@ def run_evaluation(workspace: Workspace, name: str, *, force: bool = False) -> B
             os.chmod(predictions, 0o600)  # noqa: PTH101 - the copy is this process's own
             report = score_file(workspace, predictions, asked, staging.path)
             (staging.path / FAILURES_FILE).write_bytes(failures_sheet(report.failures))
+            (staging.path / PREVIEW_FILE).write_bytes(failures_preview(report.failures))
             return _summary(report, asked)
 
         def check(out: Path) -> Sequence[CheckOutcome]:

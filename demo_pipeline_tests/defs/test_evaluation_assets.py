@@ -79,13 +79,15 @@ def test_right_answers_have_full_scores_and_pass_the_checks(made: Bench) -> None
     assert (values["score"], values["steps"], values["outcome"]) == (1.0, 9, "made")
     assert "data:image/png" in values["history"]
     assert "data:image/jpeg" in values["failures"]
+    assert len(values["failures"]) < 60_000  # the event log is never purged
     assert {name for name, verdict in verdicts(result).items() if verdict.passed} == {
         "coverage",
         "private",
     }
     with made.workspace.store.open("evaluation_scores/perfect") as (folder, _):
         names = {path.name for path in folder.iterdir()}
-    assert names == {"scores.parquet", "steps.parquet", "summary.json", "failures.jpg"}
+    pictures = {"failures.jpg", "failures_preview.jpg"}
+    assert names == {"scores.parquet", "steps.parquet", "summary.json", *pictures}
 
 
 def test_what_is_missing_is_in_the_check_and_no_word_is_anywhere(made: Bench) -> None:

@@ -1,0 +1,97 @@
+"""The test split in AgentNetBench's own form."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from demo_pipeline.common.dataset_settings import DatasetSettings
+from demo_pipeline.evaluation.agentnetbench import BenchAction, score_bench
+from demo_pipeline.evaluation.agentnetbench_files import (
+    agentnetbench_counts,
+    build_agentnetbench,
+    check_agentnetbench,
+)
+from demo_pipeline_tests.datasets.builders import TABLE, make_trajectory, snapshot
+
+TEST = DatasetSettings(train_ratio=0, val_ratio=0, test_ratio=1)
+BOX = {"target_x": 480, "target_y": 270, "target_width": 96, "target_height": 54}
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    made = [make_trajectory(tmp_path, f"demo{n}", TABLE, rows={0: BOX}, shade=n) for n in (1, 2)]
+    build_agentnetbench(made, tmp_path / "out", TEST)
+    return tmp_path / "out"
+
+
+def steps(out: Path, name: str = "demo1") -> list[dict]:
+    return json.loads((out / "tasks" / f"{name}.json").read_text())["steps"]
+
+
+def click(task: dict) -> dict:
+    return task["steps"][0]["ground_truth_actions"][0]
+
+
+def value(action: dict) -> object:
+    params = action["params"]
+    if "position" in params:
+        return params["position"]["x"], params["position"]["y"]
+    return next(iter(params.values()), None)
+
+
+def test_every_step_has_its_picture_and_true_actions(out: Path) -> None:
+    assert check_agentnetbench(out) == []
+    assert agentnetbench_counts(out) == {"demo1": 14, "demo2": 14}
+    first = steps(out)[0]
+    assert first["ground_truth_actions"] == [
+        {
+            "type": "click",
+            "params": {"position": {"x": 500 / 1920, "y": 300 / 1080}},
+            "metadata": {"bboxes": [{"category_id": 1, "rel_bbox": [0.25, 0.25, 0.05, 0.05]}]},
+        }
+    ]
+    assert first["action"].startswith("pyautogui.click(x=0.26")
+    names = [[action["type"] for action in step["ground_truth_actions"]] for step in steps(out)]
+    assert names[5:8] == [["moveTo", "dragTo"], ["moveTo", "scroll"], ["moveTo", "scroll"]]
+    assert names[10:] == [["write"], ["hotkey"], ["wait"], ["terminate"]]
+
+
+def test_the_truth_of_the_files_has_full_scores_where_there_is_a_rule(out: Path) -> None:
+    scores = {}
+    for step in steps(out):
+        truth = [BenchAction(part["type"], value(part)) for part in step["ground_truth_actions"]]
+        scores[truth[0].name] = score_bench([truth], truth)
+    assert {name for name, score in scores.items() if score == 0} == {"middleClick", "wait"}
+    assert {score for score in scores.values() if score} == {1}
+
+
+def test_only_the_test_split_is_written_and_always_the_same(tmp_path: Path) -> None:
+    made = [make_trajectory(tmp_path, f"demo{n}", shade=n, instruction=str(n)) for n in range(6)]
+    halves = DatasetSettings(train_ratio=0.5, val_ratio=0, test_ratio=0.5)
+    summary = build_agentnetbench(made, tmp_path / "a", halves)
+    build_agentnetbench(made[::-1], tmp_path / "b", halves)
+    assert snapshot(tmp_path / "a") == snapshot(tmp_path / "b")
+    written = len(list((tmp_path / "a" / "tasks").iterdir()))
+    assert 0 < written < 6
+    assert summary.records == {"train": 0, "val": 0, "test": 2 * written, "held_out": 0}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda task: task.pop("steps"), "has not the keys"),
+        (lambda task: task["steps"][0].update(image="none.png"), "the image cannot be read"),
+        (lambda task: task["steps"][0].update(ground_truth_actions=[]), "there is no true action"),
+        (lambda task: click(task)["params"]["position"].update(x=2), "a position is outside"),
+        (lambda task: click(task)["metadata"]["bboxes"][0].update(rel_bbox=[1]), "a box is not"),
+    ],
+)
+def test_a_damaged_file_is_named(out: Path, change, message: str) -> None:
+    path = out / "tasks" / "demo1.json"
+    task = json.loads(path.read_text())
+    change(task)
+    path.write_text(json.dumps(task))
+    (problem,) = check_agentnetbench(out)
+    assert problem.file == "tasks/demo1.json"
+    assert message in problem.message

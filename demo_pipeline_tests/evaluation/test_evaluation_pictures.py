@@ -1,0 +1,57 @@
+"""Pictures of failures show what was done and answered, and no words."""
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from demo_pipeline.evaluation.evaluation_pictures import (
+    failures_preview,
+    failures_sheet,
+    history_chart,
+)
+from demo_pipeline.evaluation.scoring import FailedStep
+from demo_pipeline.formats.answers import Answer, ForeignAction
+from demo_pipeline_tests.datasets.builders import picture
+from demo_pipeline_tests.evaluation.steps import EVERY_ACTION, answer, made_step
+
+
+def size(data):
+    decoded = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
+    assert decoded is not None
+    return decoded.shape[:2]
+
+
+def made(tmp_path: Path):
+    path = tmp_path / "screen.png"
+    path.write_bytes(picture(1))
+    return made_step(answer("click", x=5, y=5), screenshot=path, box=(1.0, 1.0, 9.0, 9.0))
+
+
+def test_a_failure_is_a_row_of_what_was_done_and_answered(tmp_path):
+    step = made(tmp_path)
+    answers = [*EVERY_ACTION, Answer((ForeignAction("x"),)), Answer(()), None]
+    failures = [FailedStep(step, given, None if given else "missing") for given in answers]
+    height, width = size(failures_sheet(failures))
+    assert width == 2 * 480
+    assert height > len(failures) * 270
+    assert size(failures_preview(failures))[1] == 2 * 240
+    assert size(failures_preview([]))
+
+
+def test_words_that_a_model_writes_as_keys_are_not_drawn(tmp_path):
+    """They would be in the label; known names of keys are."""
+    step = made(tmp_path)
+    sheets = [
+        failures_sheet([FailedStep(step, answer("hotkey", keys=keys), None)])
+        for keys in (["hunter2"], ["sw0rdfish"], ["ctrl", "c"], ["ctrl", "v"])
+    ]
+    assert sheets[0] == sheets[1]
+    assert len({sheets[0], sheets[2], sheets[3]}) == 3
+
+
+def test_the_history_is_the_same_picture_for_the_same_scores():
+    scores = [("a", 0.0), ("b", 1.0)]
+    assert history_chart("Scores", scores) == history_chart("Scores", scores)
+    assert history_chart("Scores", scores) != history_chart("Scores", scores[::-1])
+    assert size(history_chart("Scores", [])) == (240, 640)

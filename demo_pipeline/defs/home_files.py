@@ -51,6 +51,11 @@ _CLAIMED = f"""
     SELECT 1 FROM runs JOIN run_tags USING (run_id)
     WHERE run_tags.key = ? AND runs.status IN ({", ".join("?" * len(UNFINISHED))}) LIMIT 1
 """  # noqa: S608 - question marks only
+# What waits in runs over many demonstrations stands in other tags, which only Dagster's way reads.
+_BATCHED = """
+    SELECT 1 FROM run_tags WHERE key LIKE 'demo_pipeline/batch%'
+    AND EXISTS (SELECT 1 FROM run_tags WHERE key = ? AND value = ?) LIMIT 1
+"""
 # Every run of a demonstration that waits or waited, newest first: its status, whether it waits.
 _WAITING = """
     SELECT names.value, runs.status != 'SUCCESS' AND outcomes.value IS NOT NULL, reasons.value
@@ -104,7 +109,7 @@ def waiting_in_home(home: Path) -> list[WaitingDemonstration] | None:
     outcome = (OUTCOME_TAG, WAITING_OUTCOME)
     values = (*outcome, WAITING_TAG, PARTITION_NAME_TAG, *outcome)
     rows = _rows(home / "history/runs.db", _WAITING, values)
-    if rows is None:
+    if rows is None or _rows(home / "history/runs.db", _BATCHED, outcome) != []:
         return None
     runs: dict[str, list[tuple[bool, str]]] = {}
     for key, waits, reason in rows:

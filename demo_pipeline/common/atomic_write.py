@@ -4,6 +4,7 @@ Belongs here: the one way to write a file atomically. Every call is announced to
 happens, so that a test can end the process at any of them.
 """
 
+import ctypes
 import os
 import secrets
 from collections.abc import Callable, Iterator
@@ -78,3 +79,22 @@ def sync(path: Path, hook: Hook = no_hook) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def sync_file_system(path: Path, hook: Hook = no_hook) -> bool:
+    """Force everything on the file system of `path` to the disk, by one call.
+
+    Returns:
+        False where the system has no such call; nothing is synced then.
+    """
+    call = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if call is None:
+        return False
+    hook("fsync", path)
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        if call(handle) != 0:
+            raise OSError(ctypes.get_errno(), "the file system cannot be synced")
+    finally:
+        os.close(handle)
+    return True

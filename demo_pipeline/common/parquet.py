@@ -4,8 +4,7 @@ Belongs here: the compression settings and everything that opens a Parquet file.
 columns of a table; the module that writes the table declares them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -76,6 +75,8 @@ class TableWriter:
         self._path, self._schema = path, schema
         self._batch_rows, self._batch_characters = batch_rows, batch_characters
         self._columns: list[list[Any]] = [[] for _ in schema.names]
+        self._tables: list[pa.Table] = []
+        self._held = 0
         self._characters = 0
         self._writer = pq.ParquetWriter(path, schema, **_COMPRESSION)
         self.rows = 0
@@ -117,23 +118,71 @@ class TableWriter:
             if isinstance(value, str):
                 self._characters += len(value)
         self.rows += 1
-        if len(self._columns[0]) >= self._batch_rows or self._many_characters():
+        self._held += 1
+        self._flush_when_full()
+
+    def append_table(self, table: pa.Table) -> None:
+        """Add rows; they form the same row groups as if they were added one by one."""
+        while table.num_rows:
+            count = min(table.num_rows, self._batch_rows - self._held)
+            characters = 0
+            if self._batch_characters is not None:
+                count, characters = _rows_below(
+                    table.slice(0, count), self._batch_characters - self._characters
+                )
+            self._hold_columns()
+            self._tables.append(table.slice(0, count))
+            self.rows += count
+            self._held += count
+            self._characters += characters
+            self._flush_when_full()
+            table = table.slice(count)
+
+    def _flush_when_full(self) -> None:
+        limit = self._batch_characters
+        if self._held >= self._batch_rows or (limit is not None and self._characters >= limit):
             self._flush()
 
-    def _many_characters(self) -> bool:
-        limit = self._batch_characters
-        return limit is not None and self._characters >= limit
+    def _hold_columns(self) -> None:
+        """Make a table of the rows that were added one by one."""
+        if self._columns[0]:
+            self._tables.append(rows_table(self._columns, self._schema))
+            self._columns = [[] for _ in self._columns]
 
     def _flush(self) -> None:
-        if not self._columns[0]:
+        self._hold_columns()
+        if not self._tables:
             return
-        arrays = [
-            pa.array(values, type=field.type)
-            for values, field in zip(self._columns, self._schema, strict=True)
-        ]
-        self._writer.write_table(pa.Table.from_arrays(arrays, schema=self._schema))
-        self._columns = [[] for _ in self._columns]
-        self._characters = 0
+        # Of one chunk, so that pages do not depend on how the rows came.
+        table = pa.concat_tables(self._tables).combine_chunks()
+        self._writer.write_table(table)
+        self._tables, self._held, self._characters = [], 0, 0
+
+
+def rows_table(columns: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
+    """A table of the values of its columns, in the schema's order."""
+    arrays = [
+        pa.array(values, type=field.type) for values, field in zip(columns, schema, strict=True)
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _rows_below(table: pa.Table, limit: int) -> tuple[int, int]:
+    """How many rows reach a number of characters of text, or all, and their characters."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - only for tables of text
+
+    texts = [column for column in table.columns if pa.types.is_string(column.type)]
+    lengths = [pc.fill_null(pc.utf8_length(column), 0) for column in texts]
+    total = sum(pc.sum(length).as_py() or 0 for length in lengths)
+    if total < limit:
+        return table.num_rows, total
+    characters = 0
+    by_row = zip(*(length.to_pylist() for length in lengths), strict=True)
+    for count, row in enumerate(by_row, start=1):
+        characters += sum(row)
+        if characters >= limit:
+            return count, characters
+    return table.num_rows, characters
 
 
 def read_table(
@@ -173,19 +222,6 @@ def read_table(
         for field in fields
     ]
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
-
-
-@contextmanager
-def open_rows(path: Path, batch: int) -> Iterator[tuple[int, Iterator[Mapping[str, Any]]]]:
-    """The number of rows, and all rows one after the other, of which `batch` are in memory.
-
-    Raises:
-        OSError: the file cannot be read.
-        pyarrow.ArrowException: it is no Parquet file.
-    """
-    with pq.ParquetFile(path) as file:
-        batches = file.iter_batches(batch)
-        yield file.metadata.num_rows, (row for rows in batches for row in rows.to_pylist())
 
 
 def row_count(path: Path) -> int:

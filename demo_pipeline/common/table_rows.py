@@ -3,14 +3,14 @@
 Belongs here: reading both side by side. Which columns must agree is the caller's.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from demo_pipeline.common.json_files import JsonFileError, parse_json
-from demo_pipeline.common.parquet import open_rows
+from demo_pipeline.common.parquet_rows import open_rows
 from demo_pipeline.common.system_errors import raise_system_trouble
 from demo_pipeline.problems import Problem
 
@@ -22,13 +22,16 @@ Differing = Callable[[Any, Mapping[str, Any]], Iterator[str]]
 """From a parsed line and its row to the names of the columns that differ."""
 
 
-def table_problems(lines: Path, table: Path, differing: Differing) -> list[Problem]:
+def table_problems(
+    lines: Path, table: Path, differing: Differing, numbers: Container[int] | None = None
+) -> list[Problem]:
     """Where a table has not the records of a file of lines, one row a line in the same order.
 
     Args:
         lines: a JSON Lines file.
         table: a Parquet file; when it is missing there are no problems.
         differing: compares a line with its row.
+        numbers: of the lines that are compared, from 1; None: all.
 
     Returns:
         Problems of the table, with the number of the line; at most 20 of rows.
@@ -37,13 +40,17 @@ def table_problems(lines: Path, table: Path, differing: Differing) -> list[Probl
         return []
     problems: list[Problem] = []
     try:
-        with lines.open("rb") as source, open_rows(table, _ROWS_IN_MEMORY) as (total, rows):
+        with (
+            lines.open("rb") as source,
+            open_rows(table, _ROWS_IN_MEMORY, numbers) as (total, rows),
+        ):
             written = (line for line in source if line.strip())
             for count, row in enumerate(rows, start=1):
                 line = next(written, None)
                 if line is None or len(problems) >= _MOST_PROBLEMS:
                     break
-                problems += _row_problems(table.name, count, line, row, differing)
+                if row is not None:
+                    problems += _row_problems(table.name, count, line, row, differing)
         expected = _count_lines(lines)
     except (OSError, pa.ArrowException) as error:
         raise_system_trouble(error)

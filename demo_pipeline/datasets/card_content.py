@@ -3,7 +3,7 @@
 Belongs here: what differs between the datasets. The parts that all cards share are in `cards`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from demo_pipeline.datasets.cards import CARD, CardConfig, CardKind, card_text
 from demo_pipeline.datasets.charts import write_charts
 from demo_pipeline.datasets.dataset_stats import (
     DatasetStats,
+    Provenance,
     cudag_stats,
     hidden_action_counts,
     index_stats,
@@ -180,7 +181,7 @@ def describe_index(out: Path, settings: DatasetSettings) -> DatasetStats:
 
 
 def describe_sft(
-    out: Path, settings: DatasetSettings, provenance: Sequence[Path], left_out: Counts
+    out: Path, settings: DatasetSettings, provenance: Provenance, left_out: Counts
 ) -> DatasetStats:
     """The same for SFT samples.
 
@@ -194,14 +195,14 @@ def describe_sft(
 
 
 def describe_messages(
-    out: Path, settings: DatasetSettings, provenance: Sequence[Path], left_out: Counts
+    out: Path, settings: DatasetSettings, provenance: Provenance, left_out: Counts
 ) -> DatasetStats:
     """The same for messages; arguments as for `describe_sft`."""
     return _describe(out, MESSAGES, messages_stats(out, provenance)[0], settings, left_out)
 
 
 def describe_cudag(
-    out: Path, settings: DatasetSettings, provenance: Sequence[Path], left_out: Counts
+    out: Path, settings: DatasetSettings, provenance: Provenance, left_out: Counts
 ) -> DatasetStats:
     """The same for a CUDAG dataset; arguments as for `describe_sft`."""
     return _describe(out, cudag_card(settings), cudag_stats(out, provenance)[0], settings, left_out)

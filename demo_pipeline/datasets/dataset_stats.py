@@ -8,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import duckdb
+import pyarrow as pa
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES
 from demo_pipeline.datasets.pointer_leaks import LeakRates
@@ -33,6 +34,10 @@ _CUDAG = (
     "SELECT metadata.trajectory_id, metadata.step_index, parse_filename(filename, true) AS split,"
     " metadata.application, metadata.task_type AS kind FROM {files}"
 )
+
+
+Provenance: TypeAlias = Sequence[Path] | pa.Table
+"""The provenance tables of trajectories, or their rows with the columns that are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,18 +108,18 @@ def _table(paths: Sequence[Path], options: str = "") -> str:
     return f"read_parquet({quoted(paths)}{options})"
 
 
-def sft_stats(out: Path, provenance: Sequence[Path]) -> tuple[DatasetStats, list[Problem]]:
+def sft_stats(out: Path, provenance: Provenance) -> tuple[DatasetStats, list[Problem]]:
     """The numbers of `samples.parquet`, and a problem for every task in two splits."""
     return _measure(_SFT.format(files=_table([out / "samples.parquet"])), provenance)
 
 
-def messages_stats(out: Path, provenance: Sequence[Path]) -> tuple[DatasetStats, list[Problem]]:
+def messages_stats(out: Path, provenance: Provenance) -> tuple[DatasetStats, list[Problem]]:
     """The same for the Parquet files of a messages export."""
     files = sorted(out.glob("*.parquet"))
     return _measure(_MESSAGES.format(files=_table(files, ", filename = true")), provenance)
 
 
-def cudag_stats(out: Path, provenance: Sequence[Path]) -> tuple[DatasetStats, list[Problem]]:
+def cudag_stats(out: Path, provenance: Provenance) -> tuple[DatasetStats, list[Problem]]:
     """The same for the JSON files of a CUDAG dataset."""
     names = ("train.jsonl", "val.jsonl", "held_out.jsonl", "test/test.json")
     files = quoted([out / name for name in names if (out / name).is_file()])
@@ -138,7 +143,7 @@ def hidden_action_counts(table: Path) -> dict[str, int]:
     return dict(rows)
 
 
-def _measure(samples: str, provenance: Sequence[Path]) -> tuple[DatasetStats, list[Problem]]:
+def _measure(samples: str, provenance: Provenance) -> tuple[DatasetStats, list[Problem]]:
     with engine() as sql:
         sql.execute(f"CREATE TABLE samples AS {samples}")
         _read_provenance(sql, provenance)
@@ -160,13 +165,17 @@ def _measure(samples: str, provenance: Sequence[Path]) -> tuple[DatasetStats, li
     return stats, [_task_in_two_splits(str(group), str(splits)) for group, splits in shared]
 
 
-def _read_provenance(sql: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
+def _read_provenance(sql: duckdb.DuckDBPyConnection, provenance: Provenance) -> None:
     """Fill the table `provenance`; files that cannot be read are skipped."""
     sql.execute(_NO_PROVENANCE)
+    if isinstance(provenance, pa.Table):
+        sql.register("kept", provenance)
+        sql.execute("INSERT INTO provenance BY NAME SELECT * FROM kept")
+        return
     try:
-        _insert(sql, paths)
+        _insert(sql, provenance)
     except duckdb.Error:
-        for path in paths:
+        for path in provenance:
             with suppress(duckdb.Error):
                 _insert(sql, [path])
 

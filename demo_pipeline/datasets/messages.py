@@ -126,6 +126,11 @@ class MessagesExporter:
     settings: DatasetSettings
 
     @property
+    def sinks(self) -> Sequence[SplitFiles]:
+        """See `export_loop.PartedExporter`; embedded pictures are not kept a second time."""
+        return () if self.settings.embed_images else (self.chats, self.pairs)
+
+    @property
     def instruction_in_prompt(self) -> bool:
         """False when the prompt names the target instead."""
         return self.settings.prompt_style != "grounding"

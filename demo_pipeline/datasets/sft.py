@@ -104,6 +104,11 @@ class SftExporter:
     files: SplitFiles
     settings: DatasetSettings
 
+    @property
+    def sinks(self) -> Sequence[SplitFiles]:
+        """See `export_loop.PartedExporter`."""
+        return (self.files,)
+
     def records(
         self, candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]
     ) -> Iterator[FileRecord | Excluded]:

@@ -5,18 +5,26 @@ exporter.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TextIO
+from typing import Any, BinaryIO, Self
 
 import pyarrow as pa
 
 from demo_pipeline.common import deep_json
 from demo_pipeline.common.hardlinks import link_or_copy
 from demo_pipeline.common.parquet import TableWriter
+from demo_pipeline.datasets.export_parts import Part
+from demo_pipeline.datasets.split_segments import (
+    HeldRecords,
+    Segment,
+    make_links,
+    pack_segments,
+    unpack_segment,
+)
 from demo_pipeline.datasets.splits import Split
 
 ALWAYS_WRITTEN = (Split.TRAIN, Split.VAL, Split.TEST)
@@ -84,7 +92,8 @@ class SplitFiles:
         self._json_lines, self._rows_in_memory = json_lines, rows_in_memory
         self._stack = ExitStack()
         self._tables: dict[str, TableWriter] = {}
-        self._lines: dict[str, TextIO] = {}
+        self._lines: dict[str, BinaryIO] = {}
+        self._held: HeldRecords | None = None
 
     def __enter__(self) -> Self:
         self._out.mkdir(parents=True, exist_ok=True)
@@ -95,8 +104,7 @@ class SplitFiles:
     def _open(self, stem: str) -> None:
         if self._json_lines:
             path = self._out / f"{stem}.jsonl"
-            file = path.open("w", encoding="utf-8", errors="replace", newline="\n")
-            self._lines[stem] = self._stack.enter_context(file)
+            self._lines[stem] = self._stack.enter_context(path.open("wb"))
         table = TableWriter(
             self._out / f"{stem}.parquet",
             self._schema,
@@ -107,16 +115,57 @@ class SplitFiles:
 
     def write(self, split: Split, line: Mapping[str, Any], row: Mapping[str, Any]) -> None:
         """Add a record: `line` to the JSON Lines, `row` to the tables."""
+        text = json_text(line) + "\n" if self._json_lines else ""
+        if self._held is not None:
+            self._held.append(split.value, text.encode("utf-8", "replace"), row)
+            return
+        for stem in self._stems(split):
+            if self._json_lines:
+                self._lines[stem].write(text.encode("utf-8", "replace"))
+            self._tables[stem].append_row(row)
+
+    def _stems(self, split: str) -> tuple[str, ...]:
+        """The files that a record of a split is written to."""
         if split not in self._tables:
             self._open(split)
-        text = json_text(line) + "\n"
-        for stem in (split, *([self._combined] if self._combined else [])):
-            if self._json_lines:
-                self._lines[stem].write(text)
-            self._tables[stem].append_row(row)
+        return (split, self._combined) if self._combined else (split,)
+
+    def hold(self) -> None:
+        """See `PartSink`."""
+        self._held = HeldRecords(self._schema)
+
+    def take(self, trajectory: str, folder: Path) -> Segment:
+        """See `PartSink`."""
+        held, self._held = self._held or HeldRecords(self._schema), None
+        return held.segment(trajectory, folder)
+
+    def add(self, segment: Segment, folders: Mapping[str, Path]) -> None:
+        """See `PartSink`."""
+        start = row = 0
+        rows: dict[str, list[pa.Table]] = {}
+        for run in segment.runs:
+            for stem in self._stems(run.split):
+                if self._json_lines:
+                    self._lines[stem].write(segment.lines[start : start + run.size])
+                rows.setdefault(stem, []).append(segment.rows.slice(row, run.records))
+            make_links(str(self._out), str(folders[run.trajectory]), run.links)
+            start, row = start + run.size, row + run.records
+        for stem, tables in rows.items():
+            self._tables[stem].append_table(pa.concat_tables(tables).combine_chunks())
+
+    def pack(self, segments: Sequence[Segment]) -> Part:
+        """See `PartSink`."""
+        return pack_segments(segments, self._schema)
+
+    def unpack(self, part: Part) -> Segment:
+        """See `PartSink`."""
+        return unpack_segment(part)
 
     def link_files(self, files: Mapping[str, Path]) -> None:
         """Make the files that a record names (`FileRecord.files`), each once, as hard links."""
+        if self._held is not None:
+            self._held.links[-1].update(files)
+            return
         for name, source in files.items():
             path = self._out / name
             if not path.exists():

@@ -16,7 +16,7 @@ from demo_pipeline.pipeline.quarantine import list_quarantine
 from demo_pipeline.problems import DemonstrationError, errors
 from demo_pipeline.storage.errors import MissingOutput
 from demo_pipeline.storage.ids import is_former_id, safe_id
-from demo_pipeline.storage.store.version_manifest import Version
+from demo_pipeline.storage.store.version_manifest import VersionName
 
 
 @contextmanager
@@ -28,7 +28,7 @@ def committed_trajectories(workspace: Workspace) -> Iterator[CommittedTrajectori
     A quarantined demonstration whose last good trajectory is still committed is included with it.
     """
     trajectories: list[DatasetTrajectory] = []
-    versions: dict[str, Version] = {}
+    versions: dict[str, VersionName] = {}
     left_out: Counter[str] = Counter(broken=0, quarantined=0)
     with ExitStack() as stack:
         outputs = workspace.store.outputs(TRAJECTORIES_STAGE.folder)
@@ -42,8 +42,9 @@ def committed_trajectories(workspace: Workspace) -> Iterator[CommittedTrajectori
             except MissingOutput:
                 left_out["broken"] += 1
                 continue
-            trajectories.append(DatasetTrajectory(key, folder, folder / PROVENANCE_FILE))
-            versions[key] = version
+            provenance = folder / PROVENANCE_FILE
+            trajectories.append(DatasetTrajectory(key, folder, provenance, version.content))
+            versions[key] = version.name
         for record in list_quarantine(workspace.store):
             left_out["quarantined"] += record.demonstration not in versions
         yield CommittedTrajectories(tuple(trajectories), versions, left_out)

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from demo_pipeline.datasets.dataset_stats import Provenance
 from demo_pipeline.datasets.exports_table import ExportState
+from demo_pipeline.datasets.heads import counted_provenance
 from demo_pipeline.datasets.selection import DatasetTrajectory
 from demo_pipeline.datasets.task_matching import NO_CATALOG, TaskMatch
 from demo_pipeline.datasets.views import View
@@ -17,7 +19,7 @@ from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.settings import Settings
 from demo_pipeline.storage.objects.urls import local_path
 from demo_pipeline.storage.store.store import Store, open_store
-from demo_pipeline.storage.store.version_manifest import Version
+from demo_pipeline.storage.store.version_manifest import Version, VersionName
 from demo_pipeline.storage.uploads.uploads import Uploads, open_uploads
 
 Summary = Mapping[str, Any]
@@ -93,12 +95,15 @@ class CommittedTrajectories:
     """
 
     trajectories: tuple[DatasetTrajectory, ...] = ()
-    versions: Mapping[str, Version] = field(default_factory=dict)
+    versions: Mapping[str, VersionName] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def provenance(self) -> list[Path]:
-        """The provenance files that exist."""
+    def provenance(self) -> Provenance:
+        """What their statistics are counted from: kept rows, else the files that exist."""
+        kept = counted_provenance(self.trajectories)
+        if kept is not None:
+            return kept
         files = [trajectory.provenance for trajectory in self.trajectories]
         return [file for file in files if file.is_file()]
 

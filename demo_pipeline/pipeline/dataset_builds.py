@@ -4,10 +4,12 @@ Belongs here: short functions that the entries of dataset_stages.py name. What a
 is decided in datasets/.
 """
 
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 from demo_pipeline import __version__
+from demo_pipeline.common.known_lines import KnownLines
 from demo_pipeline.datasets import cudag_build, index, messages, quests, sft
 from demo_pipeline.datasets.card_content import (
     describe_cudag,
@@ -17,6 +19,7 @@ from demo_pipeline.datasets.card_content import (
 )
 from demo_pipeline.datasets.cudag_config import dataset_directory_name
 from demo_pipeline.datasets.dataset_stats import messages_stats, sft_stats
+from demo_pipeline.datasets.export_parts import kept_parts
 from demo_pipeline.formats.cudag.validator import validate_cudag
 from demo_pipeline.formats.desktopd.sft_folder import validate_sft_folder
 from demo_pipeline.formats.desktopd.validator import validate_dataset
@@ -54,7 +57,7 @@ def run_sft(context: DatasetContext, out: Path) -> Summary:
 
 def verify_sft(context: DatasetContext, out: Path) -> list[Problem]:
     """The samples against their format, and no task in two splits."""
-    found = validate_sft_folder(out, out)
+    found = _with_known_lines(lambda known: validate_sft_folder(out, out, known))
     return found if errors(found) else [*found, *sft_stats(out, context.committed.provenance)[1]]
 
 
@@ -68,7 +71,7 @@ def run_messages(context: DatasetContext, out: Path) -> Summary:
 
 def verify_messages(context: DatasetContext, out: Path) -> list[Problem]:
     """The chats against their format, and no task in two splits."""
-    found = validate_messages(out)
+    found = _with_known_lines(lambda known: validate_messages(out, known))
     if errors(found):
         return found
     return [*found, *messages_stats(out, context.committed.provenance)[1]]
@@ -84,7 +87,12 @@ def run_cudag(context: DatasetContext, out: Path) -> Summary:
 
 def verify_cudag(_context: DatasetContext, out: Path) -> list[Problem]:
     """The directory against its format; its name is only right once it is published."""
-    return [problem for problem in validate_cudag(out) if problem.code != "directory_name"]
+
+    def check(known: KnownLines) -> list[Problem]:
+        found = validate_cudag(out, known)
+        return [problem for problem in found if problem.code != "directory_name"]
+
+    return _with_known_lines(check)
 
 
 def cudag_directory(context: DatasetContext) -> str:
@@ -100,3 +108,16 @@ def run_quests(context: DatasetContext, out: Path) -> Summary:
 def verify_quests(_context: DatasetContext, out: Path) -> list[Problem]:
     """Every quest against the OSWorld task format."""
     return quests.check_quests(out)
+
+
+def _with_known_lines(check: Callable[[KnownLines], list[Problem]]) -> list[Problem]:
+    """Check only lines that no earlier build has found valid; keep the verdict on the new ones.
+
+    A rebuild that is forced, and `demo-pipeline validate`, check all lines.
+    """
+    parts = kept_parts()
+    known = parts.kept_lines() if parts else KnownLines()
+    found = check(known)
+    if parts and not found:
+        parts.keep_lines(known)
+    return found

@@ -10,6 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
+from demo_pipeline.datasets.export_parts import KeptParts, using_parts
 from demo_pipeline.pipeline.build_if_stale import BuildResult, build_if_stale
 from demo_pipeline.pipeline.committed_trajectories import (
     committed_trajectories,
@@ -54,8 +55,11 @@ def run_dataset_stage(
         MissingOutput: an input that the stage requires has not been built.
         StorageError: the store or the source cannot be read.
     """
+    settings = stage.section(workspace.settings).fingerprint() if stage.section else ""
+    parts = KeptParts(workspace.store.parts, stage.name, stage.code_version, settings)
     try:
-        result = _run(workspace, stage, force=force)
+        with using_parts(None if force else parts):
+            result = _run(workspace, stage, force=force)
     except Exception as error:
         with suppress(StorageError, OSError):
             note_error(workspace.store, stage, error)
@@ -194,6 +198,7 @@ def _build(
     def build(staging: Staging) -> Summary:
         if stage.export is not None:
             staging.hardlink_sources.extend(context.committed.versions.values())
+            staging.previous.extend(_previous(workspace, stage, context))
         summary = dict(stage.build(context, staging.path))
         if not stage.reads_trajectories:
             return summary
@@ -206,14 +211,21 @@ def _build(
     def check(out: Path) -> Sequence[CheckOutcome]:
         return _checked(stage, context, out)
 
+    recipe = dataset_recipe(stage, context, fingerprints)
     return build_if_stale(
-        workspace.store,
-        dataset_output(stage, context),
-        dataset_recipe(stage, context, fingerprints),
-        build,
-        check,
-        force=force,
+        workspace.store, dataset_output(stage, context), recipe, build, check, force=force
     )
+
+
+def _previous(
+    workspace: Workspace, stage: DatasetStage, context: DatasetContext
+) -> Iterator[Version]:
+    """The version that the new one replaces, if it is known."""
+    current = workspace.store.current(dataset_output(stage, context))
+    if current is not None:
+        yield current
+    else:
+        yield from list(context.published.values())[-1:]
 
 
 def _checked(stage: DatasetStage, context: DatasetContext, out: Path) -> list[CheckOutcome]:

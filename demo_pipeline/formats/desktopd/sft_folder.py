@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline.common.json_files import JsonFileError, parse_json
+from demo_pipeline.common.known_lines import KnownLines
 from demo_pipeline.common.table_rows import table_problems
 from demo_pipeline.formats.desktopd.sft_validator import SftReader, validate_sft
 from demo_pipeline.problems import Problem
@@ -21,7 +22,9 @@ _PLAIN = ("instruction", "screenshot", "ui_tree", "reasoning")
 _JSON = ("history", "action")
 
 
-def validate_sft_folder(root: Path, dataset: Path | None = None) -> list[Problem]:
+def validate_sft_folder(
+    root: Path, dataset: Path | None = None, known: KnownLines | None = None
+) -> list[Problem]:
     """The problems of a folder of samples.
 
     `samples.jsonl` is the union of the splits, if there are any, and a Parquet file has the samples
@@ -30,13 +33,14 @@ def validate_sft_folder(root: Path, dataset: Path | None = None) -> list[Problem
     Args:
         root: the folder.
         dataset: the dataset that paths in samples are relative to, as for `validate_sft`.
+        known: lines that were found valid before, with their rows and the files that they name.
     """
     stems = (SAMPLES_STEM, *SPLIT_STEMS, HELD_OUT_STEM)
     present = [stem for stem in stems if (root / f"{stem}.jsonl").is_file()]
     if not present:
         return validate_sft(root / f"{SAMPLES_STEM}.jsonl", dataset)
     problems: list[Problem] = []
-    reader = SftReader(root / f"{present[0]}.jsonl", dataset)
+    reader = SftReader(root / f"{present[0]}.jsonl", dataset, known)
     for stem in present:
         problems += reader.read(root / f"{stem}.jsonl", new=stem == SAMPLES_STEM)
     splits = [stem for stem in present if stem != SAMPLES_STEM]
@@ -47,7 +51,8 @@ def validate_sft_folder(root: Path, dataset: Path | None = None) -> list[Problem
     if any((root / f"{stem}.parquet").is_file() for stem in stems):
         problems += _missing(root, present, ".parquet")
         for stem in present:
-            problems += table_problems(root / f"{stem}.jsonl", root / f"{stem}.parquet", _differing)
+            lines, table = root / f"{stem}.jsonl", root / f"{stem}.parquet"
+            problems += table_problems(lines, table, _differing, reader.fresh[lines.name])
     return problems
 
 

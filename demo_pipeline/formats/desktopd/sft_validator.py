@@ -6,7 +6,6 @@ trajectory that they were made of (sample_sources.py).
 
 import base64
 import binascii
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -14,6 +13,7 @@ from typing import Any
 
 from demo_pipeline.common.image_header import probe_image
 from demo_pipeline.common.json_files import JsonFileError, load_json, parse_json
+from demo_pipeline.common.known_lines import KnownLines, line_digest
 from demo_pipeline.formats.base_model import check, limited
 from demo_pipeline.formats.desktopd.models import SftSample
 from demo_pipeline.formats.desktopd.reader import json_problem, screenshot_fault
@@ -60,9 +60,17 @@ class SftReader:
     Args:
         path: the first file.
         root: as for `validate_sft`.
+        known: lines that are not read again.
+
+    Attributes:
+        fresh: file → numbers of the lines that were not known before.
     """
 
-    def __init__(self, path: Path, root: Path | None = None) -> None:
+    def __init__(
+        self, path: Path, root: Path | None = None, known: KnownLines | None = None
+    ) -> None:
+        self._known = known or KnownLines()
+        self.fresh: dict[str, set[int]] = {}
         self._root = root or _dataset_near(path)
         self._unsaid = self._root is None
         self._lines: dict[bytes, int] = {}  # digest of a sample → its line in the first file
@@ -82,14 +90,20 @@ class SftReader:
             problems.append(Problem("no_dataset", path.name, message, severity=Severity.WARNING))
             self._unsaid = False
         sources, compared = SampleSources(self._root), bool(self._lines)
+        fresh = self.fresh.setdefault(path.name, set())
         with path.open("rb") as stream:
             for number, line in enumerate(stream, start=1):
                 position = _Position(path.name, number, self._root, sources)
-                digest = hashlib.blake2b(line.strip(), digest_size=16).digest()
+                digest = line_digest(line)
                 if not new:
                     problems += self._split_problems(digest, position, compared=compared)
-                if digest not in self._lines:
-                    problems += _line_problems(line, position)
+                if self._known.fact(digest) is None:
+                    fresh.add(number)
+                    if digest not in self._lines:
+                        found = _line_problems(line, position)
+                        problems += found
+                        if not found:
+                            self._known.found[digest] = ""
                 if new:
                     self._lines.setdefault(digest, number)
         return problems

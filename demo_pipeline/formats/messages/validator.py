@@ -10,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from demo_pipeline.common.image_header import probe_image
 from demo_pipeline.common.json_files import JsonFileError, parse_json, read_bytes
+from demo_pipeline.common.known_lines import KnownLines, line_digest
 from demo_pipeline.common.table_rows import table_problems
 from demo_pipeline.formats.base_model import check
 from demo_pipeline.formats.cudag.tool_calls import (
@@ -43,23 +44,26 @@ class _Position:
 
     root: Path
     sources: RecordSources
+    known: KnownLines
     file: str = ""
     line: int = 0
     ids: dict[str, str] = field(default_factory=dict)
+    fresh: set[int] = field(default_factory=set)
 
     def problem(self, code: str, message: str, remedy: str) -> Problem:
         return Problem(code, self.file, message, self.line, remedy=remedy)
 
 
-def validate_messages(root: Path) -> list[Problem]:
+def validate_messages(root: Path, known: KnownLines | None = None) -> list[Problem]:
     """The problems of a messages export, with line numbers: of its lines and of its tables.
 
     Args:
         root: the folder with `train.jsonl`, `val.jsonl`, `test.jsonl`, the same as Parquet if it
             has any, and the images.
+        known: lines that were found valid before, with their rows and the files that they name.
     """
     problems: list[Problem] = []
-    position = _Position(root, RecordSources(root))
+    position = _Position(root, RecordSources(root), known or KnownLines())
     present = [name for name in (*REQUIRED, *OPTIONAL) if (root / name).is_file()]
     tables = {name: Path(name).with_suffix(".parquet").name for name in present}
     has_tables = any((root / table).is_file() for table in tables.values())
@@ -71,7 +75,7 @@ def validate_messages(root: Path) -> list[Problem]:
         if has_tables:
             table = root / tables[name]
             problems += [] if table.is_file() else [_missing(table.name)]
-            problems += table_problems(root / name, table, differing_columns)
+            problems += table_problems(root / name, table, differing_columns, position.fresh)
     return problems
 
 
@@ -79,7 +83,7 @@ def validate_messages_file(path: Path) -> list[Problem]:
     """The problems of one file of lines; images and trajectories are in its folder."""
     if not path.is_file():
         return [_missing(path.name)]
-    position = _Position(path.parent, RecordSources(path.parent))
+    position = _Position(path.parent, RecordSources(path.parent), KnownLines())
     problems = _file_problems(path, position)
     if position.line:
         return problems
@@ -94,34 +98,45 @@ def _missing(name: str) -> Problem:
 
 def _file_problems(path: Path, position: _Position) -> list[Problem]:
     problems: list[Problem] = []
+    position.fresh = set()
     with path.open("rb") as stream:
         for number, line in enumerate(stream, start=1):
             position.file, position.line = path.name, number
-            problems += _line_problems(line, position)
+            digest = line_digest(line)
+            record_id = position.known.fact(digest)
+            if record_id is not None:
+                problems += _id_problems(record_id, position)
+                continue
+            position.fresh.add(number)
+            record_id, found = _line_problems(line, position)
+            problems += found
+            if record_id is not None and not found:
+                position.known.found[digest] = record_id
     return problems
 
 
-def _line_problems(line: bytes, position: _Position) -> list[Problem]:
+def _line_problems(line: bytes, position: _Position) -> tuple[str | None, list[Problem]]:
+    """The record's id, if it is one, and its problems."""
     if not line.strip():
-        return [position.problem("blank_line", "the line is blank", "remove it")]
+        return None, [position.problem("blank_line", "the line is blank", "remove it")]
     try:
         value = parse_json(line, position.file)
     except JsonFileError as error:
-        return [replace(json_problem(error), line=position.line)]
+        return None, [replace(json_problem(error), line=position.line)]
     record, problems = check(MessagesRecord, value, position.file, line=position.line)
     if record is None:
-        return problems
-    problems += _id_problems(record, position)
+        return None, problems
+    problems += _id_problems(record.id, position)
     problems += _role_problems(record, position)
     problems += _image_problems(record, position)
     problems += _call_problems(record, position)
     problems += (position.problem(*fault) for fault in record_faults(record, position.sources))
-    return problems
+    return record.id, problems
 
 
-def _id_problems(record: MessagesRecord, position: _Position) -> Iterator[Problem]:
+def _id_problems(record_id: str, position: _Position) -> Iterator[Problem]:
     here = f"{position.file}:{position.line}"
-    if (first := position.ids.setdefault(record.id, here)) != here:
+    if (first := position.ids.setdefault(record_id, here)) != here:
         yield position.problem(
             "duplicate_id", f"id: is not unique, first at {first}", "change one of the ids"
         )

@@ -31,6 +31,7 @@ from demo_pipeline.storage.store.bucket_versions import (
 from demo_pipeline.storage.store.integrity import OutputDamage, missing_output_damage
 from demo_pipeline.storage.store.layout import is_document, require_output
 from demo_pipeline.storage.store.local_cache import LocalCache
+from demo_pipeline.storage.store.part_folder import PartFolder
 from demo_pipeline.storage.store.staging import Staging
 from demo_pipeline.storage.store.version_manifest import CheckOutcome, LinkEntry, Recipe, Version
 
@@ -132,6 +133,11 @@ class BucketStore:
         """See `Store`: ages are by the bucket's clock there, by this machine's in the cache."""
         removed, current = collect_bucket_garbage(self._objects, self._cache, grace_seconds, now)
         return removed + self._cache.prune(current, grace_seconds, now)
+
+    @property
+    def parts(self) -> PartFolder:
+        """See `Store`: in the local cache."""
+        return self._cache.local.parts
 
     def remove_leftovers(self) -> list[str]:
         """See `Store`: in the local cache; a bucket never has unfinished files."""

@@ -7,7 +7,7 @@ process at any of them. What is written is decided by the store.
 import fcntl
 import os
 import shutil
-from collections.abc import Container, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -18,10 +18,12 @@ from demo_pipeline.common.atomic_write import (
     no_hook,
     replace_synced,
     sync,
+    sync_file_system,
     synced_file,
 )
-from demo_pipeline.common.hardlinks import FileId, file_id
 from demo_pipeline.storage.errors import StorageError
+
+_MANY = 1000  # calls that are replaced by one for the file system
 
 
 class Disk:
@@ -61,13 +63,30 @@ class Disk:
         """Force a file's bytes, or a folder's list of names, to the disk."""
         sync(path, self._hook)
 
-    def sync_tree(self, path: Path, synced: Container[FileId] = ()) -> None:
-        """Sync every folder and regular file under `path` except `synced` files, deepest first."""
+    def sync_tree(self, path: Path) -> None:
+        """Sync every folder and regular file under `path`, deepest first."""
         for folder, _, files in os.walk(path, topdown=False):
             for name in sorted(files):
                 file = Path(folder, name)
-                if not file.is_symlink() and file_id(file) not in synced:
+                if not file.is_symlink():
                     self.sync(file)
+            self.sync(Path(folder))
+
+    def sync_staged(self, path: Path, content: str, files: Sequence[str], folders: int) -> None:
+        """Sync some files of a staged directory, and all of its folders.
+
+        Args:
+            path: the directory.
+            content: name of the folder in it that `files` are relative to.
+            files: those that were not synced before.
+            folders: number of folders; when there are very many, the whole file system is synced
+                in one call instead.
+        """
+        if len(files) + folders > _MANY and sync_file_system(path, self._hook):
+            return
+        for name in sorted(files):
+            self.sync(path / content / name)
+        for folder, _, _ in os.walk(path, topdown=False):
             self.sync(Path(folder))
 
     def replace(self, source: Path, target: Path) -> None:

@@ -17,10 +17,11 @@ from demo_pipeline.storage.store.layout import (
     is_version_id,
     owner_of,
 )
+from demo_pipeline.storage.store.part_folder import PartFolder
 
 
 def collect_garbage(layout: StoreLayout, disk: Disk, grace_seconds: float, now: float) -> list[str]:
-    """Remove unneeded versions and abandoned staging, both older than the grace period.
+    """Remove unneeded versions, abandoned staging and unused parts, older than the grace period.
 
     A version is needed while a pointer leads to it, for the grace period after the last pointer
     did, and while a needed version links to it.
@@ -30,6 +31,7 @@ def collect_garbage(layout: StoreLayout, disk: Disk, grace_seconds: float, now: 
         relative to the store.
     """
     before = now - grace_seconds
+    PartFolder(layout, disk).collect(before)
     versions = sorted(_versions(layout))
     needed = _needed(layout, versions, before)
     removed = [

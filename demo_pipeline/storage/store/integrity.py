@@ -5,15 +5,13 @@ Belongs here: reading versions back and naming their damage. Nothing here writes
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from demo_pipeline.common.hardlinks import FileId, file_id
 from demo_pipeline.common.hashing import read_digest
-from demo_pipeline.storage.errors import ChangedOutput, StorageError
 from demo_pipeline.storage.store.layout import CONTENT, MANIFEST, StoreLayout
 from demo_pipeline.storage.store.version_manifest import (
     FileEntry,
@@ -65,7 +63,8 @@ def parse_version(data: bytes, output: str, version: str) -> Version | None:
 def has_all_files(layout: StoreLayout, version: Version) -> bool:
     """Whether every file exists in its size and every link leads to an existing version."""
     content = layout.version(version.output, version.id) / CONTENT
-    sized = all(_size(content / file.path) == file.size for file in version.manifest.files)
+    top = f"{content}/"
+    sized = all(_size(top + file.path) == file.size for file in version.manifest.files)
     return (
         content.is_dir()
         and sized
@@ -96,66 +95,6 @@ def walk_files(content: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
                     folders.append((f"{prefix}{entry.name}/", Path(entry.path)))
                 else:
                     yield f"{prefix}{entry.name}", entry
-
-
-@dataclass(frozen=True, slots=True)
-class CommittedFile:
-    """A file of a committed version; it was synced to the disk by that commit."""
-
-    output: str
-    file: FileEntry
-
-
-def committed_files(
-    layout: StoreLayout, versions: Iterable[Version]
-) -> dict[FileId, CommittedFile]:
-    """The files of committed versions, by device and inode."""
-    files: dict[FileId, CommittedFile] = {}
-    for version in versions:
-        content = layout.version(version.output, version.id) / CONTENT
-        for file in version.manifest.files:
-            identity = file_id(content / file.path)
-            if identity is not None:
-                files[identity] = CommittedFile(version.output, file)
-    return files
-
-
-def describe_files(
-    output: str, content: Path, linked: Iterable[str], committed: Mapping[FileId, CommittedFile]
-) -> list[FileEntry]:
-    """Size and digest of every file of a staged directory, sorted by path.
-
-    Args:
-        output: its name, for error messages.
-        content: the staged directory.
-        linked: paths of its links to other versions.
-        committed: files that may be hard-linked in the directory.
-
-    Raises:
-        ChangedOutput: a `committed` file differs from its version's manifest.
-        StorageError: an entry is neither a plain file nor one of the `linked` paths, or has a name
-            that is not Unicode.
-    """
-    expected = set(linked)
-    files: list[FileEntry] = []
-    for path, entry in walk_files(content):
-        if entry.is_symlink() and path in expected:
-            expected.discard(path)
-        elif entry.is_file(follow_symlinks=False) and _is_unicode(path):
-            status = entry.stat(follow_symlinks=False)
-            sha256 = read_digest(Path(entry.path)).sha256
-            files.append(FileEntry(path=path, size=status.st_size, sha256=sha256))
-            known = committed.get((status.st_dev, status.st_ino))
-            if known is not None and known.file.sha256 != sha256:
-                raise ChangedOutput(known.output, ascii(known.file.path)[1:-1])
-        else:
-            raise StorageError(
-                f"{output}: {path!r} is not a plain file with a Unicode name; "
-                "write a copy, or link a version with `Staging.link`"
-            )
-    if expected:
-        raise StorageError(f"{output}: the link {min(expected)!r} was removed after it was created")
-    return sorted(files, key=lambda file: file.path)
 
 
 def verify_version(
@@ -218,18 +157,10 @@ def _unexpected(version: Version, content: Path) -> list[OutputDamage]:
     ]
 
 
-def _size(path: Path) -> int | None:
+def _size(path: Path | str) -> int | None:
     """Bytes of a plain file, None for anything else."""
     try:
-        status = path.lstat()
+        status = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
     return status.st_size if stat.S_ISREG(status.st_mode) else None
-
-
-def _is_unicode(path: str) -> bool:
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -43,6 +43,11 @@ class StoreLayout:
         """The folder of everything unfinished or about to be removed; its entries are hidden."""
         return self.root / ".staging"
 
+    @property
+    def parts(self) -> Path:
+        """The folder of parts that builds keep for the next build."""
+        return self.root / ".parts"
+
     def pointer(self, output: str) -> Path:
         """The symbolic link through which readers see the published version."""
         return self.root / output

@@ -17,8 +17,6 @@ from demo_pipeline.storage.store.disk import Disk
 from demo_pipeline.storage.store.install import install_version, publish, unpublish
 from demo_pipeline.storage.store.integrity import (
     OutputDamage,
-    committed_files,
-    describe_files,
     has_all_files,
     is_linked,
     load_version,
@@ -26,6 +24,8 @@ from demo_pipeline.storage.store.integrity import (
     verify_version,
 )
 from demo_pipeline.storage.store.layout import CONTENT, MANIFEST, StoreLayout, require_output
+from demo_pipeline.storage.store.part_folder import PartFolder
+from demo_pipeline.storage.store.staged_files import describe_files
 from demo_pipeline.storage.store.staging import Staging
 from demo_pipeline.storage.store.version_manifest import (
     CheckOutcome,
@@ -108,15 +108,14 @@ class LocalStore:
             raise StorageError(
                 f"{output}: this staged directory was committed or removed; stage again"
             )
-        synced = committed_files(self._layout, staging.hardlink_sources)
-        files = describe_files(output, staging.path, staging.links, synced)
+        files = describe_files(self._layout, staging)
         manifest = make_manifest(
-            output, recipe, files=files, links=staging.links, summary=summary, checks=checks
+            output, recipe, files=files.entries, links=staging.links, summary=summary, checks=checks
         )
         data = manifest.to_bytes()
         version = Version(version_id(data), Manifest.model_validate_json(data))
         self._disk.write(staging.directory / MANIFEST, data)
-        self._disk.sync_tree(staging.directory, synced=synced)
+        self._disk.sync_staged(staging.directory, CONTENT, files.unsynced, files.folders)
         with self._disk.lock(self._layout.lock(output)):
             self._require_free(output)
             self._require_links(staging)
@@ -154,6 +153,11 @@ class LocalStore:
     def collect(self, grace_seconds: float, now: float) -> list[str]:
         """See `Store`."""
         return gc.collect_garbage(self._layout, self._disk, grace_seconds, now)
+
+    @property
+    def parts(self) -> PartFolder:
+        """See `Store`."""
+        return PartFolder(self._layout, self._disk)
 
     def remove_leftovers(self) -> list[str]:
         """See `Store`."""

@@ -8,7 +8,7 @@ from pathlib import Path, PurePosixPath
 
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.store.layout import CONTENT, StoreLayout
-from demo_pipeline.storage.store.version_manifest import LinkEntry, Version
+from demo_pipeline.storage.store.version_manifest import LinkEntry, Version, VersionName
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,20 +22,23 @@ class Staging:
         links: path under `path` → the version linked there.
         hardlink_sources: versions whose files may be hard-linked under `path`; they are synced
             already. A commit refuses a file that differs from its version's manifest.
+        previous: versions whose files are not read again where they are hard-linked under the same
+            path and were not written to since.
     """
 
     output: str
     layout: StoreLayout
     directory: Path
     links: dict[str, LinkEntry] = field(default_factory=dict)
-    hardlink_sources: list[Version] = field(default_factory=list)
+    hardlink_sources: list[Version | VersionName] = field(default_factory=list)
+    previous: list[Version] = field(default_factory=list)
 
     @property
     def path(self) -> Path:
         """The folder to write into."""
         return self.directory / CONTENT
 
-    def link(self, relative_path: str, version: Version) -> None:
+    def link(self, relative_path: str, version: Version | VersionName) -> None:
         """Link `relative_path` to the content of another version.
 
         The link is readable at once and after the commit.

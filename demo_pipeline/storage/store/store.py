@@ -16,6 +16,7 @@ from demo_pipeline.storage.objects.urls import is_bucket, local_path
 from demo_pipeline.storage.store.bucket_store import BucketStore
 from demo_pipeline.storage.store.integrity import OutputDamage
 from demo_pipeline.storage.store.local_store import LocalStore
+from demo_pipeline.storage.store.part_folder import PartFolder
 from demo_pipeline.storage.store.staging import Staging
 from demo_pipeline.storage.store.version_manifest import CheckOutcome, Recipe, Version
 
@@ -103,6 +104,11 @@ class Store(Protocol):
         Returns:
             Names of what was removed.
         """
+        ...
+
+    @property
+    def parts(self) -> PartFolder:
+        """Parts of exports that builds keep; on this machine, also of a bucket."""
         ...
 
     def remove_leftovers(self) -> list[str]:

@@ -8,7 +8,8 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from json.encoder import encode_basestring, encode_basestring_ascii
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
@@ -57,9 +58,12 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
-class FileEntry(_Frozen):
+@dataclass(frozen=True, slots=True)
+class FileEntry:
     """One file: `/`-separated path under `content/`, bytes, hex digest."""
 
+    # Not a model: a dataset has hundreds of thousands of files.
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
     path: str
     size: int
     sha256: str
@@ -70,6 +74,15 @@ class LinkEntry(_Frozen):
 
     output: str
     version: str
+
+
+_NO_FILES = '\n "files": []'
+
+
+def _file_text(file: FileEntry) -> str:
+    """An entry as `json.dumps` writes it in a list at the top."""
+    path = encode_basestring(file.path)
+    return f'  {{\n   "path": {path},\n   "sha256": "{file.sha256}",\n   "size": {file.size}\n  }}'
 
 
 class Manifest(_Frozen):
@@ -102,9 +115,23 @@ class Manifest(_Frozen):
 
     def to_bytes(self) -> bytes:
         """The file's bytes: keys sorted, one line per entry, the same for the same manifest."""
-        values = self.model_dump(mode="json")
+        values = {**self.model_dump(mode="json", exclude={"files"}), "files": []}
         text = json.dumps(values, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=1)
+        if self.files:
+            # `json` indents in Python, which takes seconds for all files of a dataset.
+            head, _, tail = text.partition(_NO_FILES)
+            entries = ",\n".join(map(_file_text, self.files))
+            text = f"{head}{_NO_FILES[:-1]}\n{entries}\n ]{tail}"
         return f"{text}\n".encode()
+
+
+@dataclass(frozen=True, slots=True)
+class VersionName:
+    """A committed version without its manifest: many thousands fit into memory."""
+
+    output: str
+    id: str
+    content: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +152,11 @@ class Version:
         return self.manifest.output
 
     @property
+    def name(self) -> VersionName:
+        """The version without its manifest."""
+        return VersionName(self.output, self.id, self.content)
+
+    @property
     def content(self) -> str:
         """Fingerprint of the content: a later stage's recipe names it as its input."""
         return self.manifest.content
@@ -137,10 +169,13 @@ def version_id(data: bytes) -> str:
 
 def content_fingerprint(files: Sequence[FileEntry], links: Mapping[str, LinkEntry]) -> str:
     """SHA-256 over the sorted (path, digest) pairs and the sorted (path, output, version) links."""
-    rows: list[list[str]] = [["file", entry.path, entry.sha256] for entry in files]
-    rows += [["link", path, link.output, link.version] for path, link in links.items()]
-    text = "".join(f"{json.dumps(row)}\n" for row in sorted(rows))
-    return hashlib.sha256(text.encode()).hexdigest()
+    digest = hashlib.sha256()
+    for path, sha256 in sorted((entry.path, entry.sha256) for entry in files):
+        row = f'["file", {encode_basestring_ascii(path)}, "{sha256}"]\n'
+        digest.update(row.encode())
+    for path, link in sorted(links.items()):
+        digest.update(f"{json.dumps(['link', path, link.output, link.version])}\n".encode())
+    return digest.hexdigest()
 
 
 def make_manifest(

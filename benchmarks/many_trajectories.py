@@ -1,0 +1,203 @@
+"""Measures the datasets over many trajectories, and what one added demonstration costs.
+
+Run: `.venv/bin/python benchmarks/many_trajectories.py [--sizes 500,2000,10000] [--steps 14]`.
+One sample recording is processed once; the others are clones of it, with ids and tasks of their
+own and hard links to its pictures. Every figure comes from a process of its own.
+"""
+
+import argparse
+import multiprocessing
+import os
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from demo_pipeline.common.hashing import file_digest
+from demo_pipeline.common.json_files import dump_json, load_json
+from demo_pipeline.common.parquet import write_table
+from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA, read_provenance
+from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
+from demo_pipeline.pipeline.dataset_stages import DATASET_STAGE_BY_NAME
+from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
+from demo_pipeline.settings import Settings
+from demo_pipeline.storage.store.layout import CONTENT, MANIFEST, StoreLayout
+from demo_pipeline.storage.store.version_manifest import (
+    FileEntry,
+    Recipe,
+    make_manifest,
+    version_id,
+)
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from demo_pipeline_tests.sample_workspace import open_workspace, run_all_stages
+
+SAMPLE = Path(__file__).resolve().parents[1] / "data" / "recordings" / "20260105_090000"
+STAGES = (
+    *("sft_samples", "messages_dataset", "cudag_dataset"),
+    *("trajectory_index", "dataset_statistics"),
+)
+CLONES_OF_A_FILE = 500  # hard links of one file; ext4 allows 65,000, and each dataset makes more
+
+
+class Cost(NamedTuple):
+    """What a task took: wall and CPU seconds, peak megabytes, and its result."""
+
+    wall: float
+    cpu: float
+    peak: float
+    result: str
+
+
+def process_sample(root: Path, steps: int) -> Path:
+    """Process the sample and keep its first steps; returns the trajectory's folder."""
+    (root / "uploads").mkdir(parents=True)
+    shutil.copytree(SAMPLE, root / "uploads" / SAMPLE.name)
+    workspace = open_workspace(root)
+    run_all_stages(workspace, SAMPLE.name)
+    folder = root / "trajectory"
+    with workspace.store.open(TRAJECTORIES_STAGE.output(SAMPLE.name)) as (made, _):
+        shutil.copytree(made, folder)
+    for step in sorted((folder / "steps").iterdir())[steps:]:
+        shutil.rmtree(step)
+    rows = read_provenance(folder / "provenance.parquet")[:steps]
+    write_provenance(folder, rows)
+    dump_json(folder / "result.json", {**load_json(folder / "result.json"), "total_steps": steps})
+    return folder
+
+
+def write_provenance(folder: Path, rows: Sequence[dict[str, Any]]) -> None:
+    """Write `provenance.parquet` anew."""
+    table = pa.Table.from_pylist(list(rows), schema=PROVENANCE_SCHEMA)
+    (folder / "provenance.parquet").unlink(missing_ok=True)
+    write_table(folder / "provenance.parquet", table)
+
+
+def commit_clones(root: Path, sample: Path, numbers: Sequence[int]) -> None:
+    """Commit clones of the sample as trajectories of a task each, without waiting for the disk."""
+    layout = StoreLayout((root / "store").absolute())
+    rows = read_provenance(sample / "provenance.parquet")
+    known: dict[str, FileEntry] = {}
+    for path in sample.rglob("*"):
+        if path.is_file():
+            name = path.relative_to(sample).as_posix()
+            known[name] = FileEntry(path=name, **file_digest(path)._asdict())
+    for number in numbers:
+        pictures = root / "pictures" / str(number // CLONES_OF_A_FILE)
+        if not pictures.exists():
+            shutil.copytree(sample, pictures)
+        draft = root / "draft"
+        shutil.copytree(pictures, draft / CONTENT, copy_function=link_picture)
+        identity = {"trajectory_id": f"demo_{number:06d}", "split_group": f"task_{number}"}
+        write_provenance(draft / CONTENT, [{**row, **identity} for row in rows])
+        task = load_json(sample / "task.json")
+        task |= {"task_id": f"task_{number}", "instruction": f"{task['instruction']} {number}"}
+        dump_json(draft / CONTENT / "task.json", task)
+        result = load_json(sample / "result.json")
+        dump_json(
+            draft / CONTENT / "result.json",
+            {**result, "trajectory_id": identity["trajectory_id"]},
+        )
+        install_clone(layout, draft, identity["trajectory_id"], known)
+
+
+def install_clone(
+    layout: StoreLayout, draft: Path, name: str, known: Mapping[str, FileEntry]
+) -> None:
+    """Publish a drafted clone; only the files that differ from the sample are read."""
+    own = ("provenance.parquet", "task.json", "result.json")
+    changed = {
+        file: FileEntry(path=file, **file_digest(draft / CONTENT / file)._asdict()) for file in own
+    }
+    output = TRAJECTORIES_STAGE.output(name)
+    manifest = make_manifest(
+        output,
+        Recipe(TRAJECTORIES_STAGE.name, "clone", "", {}),
+        files=list({**known, **changed}.values()),
+        links={},
+        summary={},
+        checks=(),
+    )
+    data = manifest.to_bytes()
+    (draft / MANIFEST).write_bytes(data)
+    place = layout.version(output, version_id(data))
+    place.parent.mkdir(parents=True)
+    draft.rename(place)
+    layout.pointer(output).parent.mkdir(parents=True, exist_ok=True)
+    layout.pointer(output).symlink_to(layout.pointer_target(output, place.name))
+
+
+def link_picture(source: str, target: str) -> None:
+    """A hard link of a picture, a copy of any other file."""
+    (os.link if source.endswith(".png") else shutil.copyfile)(source, target)
+
+
+def build(root: Path, stage: str) -> str:
+    """Build one dataset from what is committed."""
+    places = {name: str(root / name) for name in ("uploads", "store", "cache")}
+    workspace = Workspace.open(Settings(**places, osworld_tasks=str(root / "tasks")))
+    return run_dataset_stage(workspace, DATASET_STAGE_BY_NAME[stage]).status
+
+
+def measured(work: Callable[..., str], *arguments: Path | str) -> Cost:
+    """Run a task in a process of its own and measure it."""
+    spawned = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=spawned) as pool:
+        return pool.submit(_measure, work, arguments).result()
+
+
+def _measure(work: Callable[..., str], arguments: tuple[Path | str, ...]) -> Cost:
+    wall, cpu = time.perf_counter(), time.process_time()
+    result = work(*arguments)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return Cost(time.perf_counter() - wall, time.process_time() - cpu, peak, result)
+
+
+def measure_size(root: Path, sample: Path, size: int, stages: Sequence[str]) -> None:
+    """Build from this many trajectories, then again from one more, and print both."""
+    place = root / str(size)
+    commit_clones(place, sample, range(size))
+    full = {stage: measured(build, place, stage) for stage in stages}
+    commit_clones(place, sample, [size])
+    for stage, first in full.items():
+        again = measured(build, place, stage)
+        share = again.cpu / first.cpu
+        print(
+            f"{size:>7} {stage:<20}{first.cpu:>9.1f}{1000 * first.cpu / size:>9.2f}"
+            f"{first.peak:>8.0f}{again.cpu:>9.1f}{again.peak:>8.0f}{share:>8.1%}"
+            f"  {first.result}, {again.result}",
+            flush=True,
+        )
+    shutil.rmtree(place)
+
+
+def main() -> None:
+    """Make the trajectories, measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--sizes", default="500,2000,10000")
+    parser.add_argument("--steps", type=int, default=14)
+    parser.add_argument("--stages", default=",".join(STAGES))
+    parser.add_argument("--scratch", type=Path, help="folder for the stores; default: temporary")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=arguments.scratch) as scratch:
+        root = Path(scratch)
+        print("processing the sample …", file=sys.stderr)
+        sample = process_sample(root / "sample", arguments.steps)
+        print(
+            f"{'':>7} {'':<20}{'all cpu s':>9}{'ms each':>9}{'peak MB':>8}"
+            f"{'one more':>9}{'peak MB':>8}{'share':>8}"
+        )
+        for size in map(int, arguments.sizes.split(",")):
+            measure_size(root, sample, size, arguments.stages.split(","))
+
+
+if __name__ == "__main__":
+    main()

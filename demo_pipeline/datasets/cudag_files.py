@@ -1,0 +1,214 @@
+"""The files of a CUDAG dataset that hold its records, and their images.
+
+Belongs here: opening, filling and closing them, and what a kept part has of them. What a record
+holds is decided in `cudag_records`.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from demo_pipeline.common.dataset_settings import DatasetSettings
+from demo_pipeline.datasets.cudag_images import (
+    annotate,
+    image_suffix,
+    link_or_copy_png,
+    write_training_image,
+)
+from demo_pipeline.datasets.cudag_records import RecordDraft
+from demo_pipeline.datasets.export_parts import Part
+from demo_pipeline.datasets.split_segments import make_links
+from demo_pipeline.datasets.splits import Split
+from demo_pipeline.formats.cudag.sidecars import TEST_RECORDS
+from demo_pipeline.formats.cudag.tool_calls import render_tool_calls
+
+_FILES = {Split.TEST: "test/test.json", Split.TRAIN: "train.jsonl", Split.VAL: "val.jsonl"}
+
+
+@dataclass(slots=True)
+class CudagSegment:
+    """What one trajectory, or a part of several, adds to a dataset.
+
+    Attributes:
+        lines: split and the bytes of its lines, in order.
+        tests: entries of `test.json`.
+        test_lines: bytes of `test/records.jsonl`.
+        images: trajectory → image below the dataset → screenshot below the trajectory's folder.
+        made: path of an image that is no screenshot → its bytes; None: the file is there already.
+        made_bytes: size of these files.
+        tasks: records by task type.
+        escaped: escaped markers in prompts and in tool calls.
+    """
+
+    lines: list[tuple[str, bytes]] = field(default_factory=list)
+    tests: list[str] = field(default_factory=list)
+    test_lines: bytes = b""
+    images: dict[str, dict[str, str]] = field(default_factory=dict)
+    made: dict[str, bytes | None] = field(default_factory=dict)
+    made_bytes: int = 0
+    tasks: Counter[str] = field(default_factory=Counter)
+    escaped: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def size(self) -> int:
+        """Its bytes, about, with those of the images that are no screenshots."""
+        return sum(len(data) for _, data in self.lines) + len(self.test_lines) + self.made_bytes
+
+
+class CudagFiles:
+    """The open files, and the counts that the configuration shows.
+
+    Args:
+        out: the dataset's directory, with its folders.
+        settings: the settings that it is made with.
+        stack: closes the files.
+
+    Attributes:
+        tasks: records by task type.
+        escaped: escaped markers in prompts and in tool calls.
+        splits: those that have a file.
+    """
+
+    def __init__(self, out: Path, settings: DatasetSettings, stack: ExitStack) -> None:
+        self._out, self._settings, self._stack = out, settings, stack
+        self._files = {split.value: self._open(name) for split, name in _FILES.items()}
+        self._test_records = self._open(TEST_RECORDS)
+        self._tests = 0
+        self._held = CudagSegment()
+        self._sources: dict[str, Path] = {}
+        self.tasks: Counter[str] = Counter()
+        self.escaped: Counter[str] = Counter(prompts=0, tool_calls=0)
+
+    def _open(self, name: str) -> BinaryIO:
+        return self._stack.enter_context((self._out / name).open("wb"))
+
+    @property
+    def splits(self) -> set[Split]:
+        """The splits that have a file."""
+        return {Split(name) for name in self._files}
+
+    def count_prompt_markers(self, count: int) -> None:
+        """Count markers that were escaped in the instruction of a trajectory."""
+        self._held.escaped["prompts"] += count
+
+    def write(self, split: Split, draft: RecordDraft) -> bool:
+        """Add a record and its image; False when the screenshot cannot be decoded."""
+        if split is Split.TEST:
+            self._write_test(draft)
+        elif not self._write_record(draft, split):
+            return False
+        self._held.tasks[draft.metadata.task_type] += 1
+        self._held.escaped["prompts"] += draft.markers
+        self._held.escaped["tool_calls"] += render_tool_calls(draft.calls)[1]
+        return True
+
+    def _write_record(self, draft: RecordDraft, split: Split) -> bool:
+        suffix = image_suffix(self._settings)
+        name = f"images/{draft.id}{suffix}"
+        if not write_training_image(draft.screenshot, self._out / name, self._settings):
+            return False
+        self._note_image(name, draft, is_made=suffix != ".png")
+        line = draft.training_record(suffix).line() + "\n"
+        self._held.lines.append((split.value, _encoded(line)))
+        return True
+
+    def _write_test(self, draft: RecordDraft) -> None:
+        entry = json.dumps(draft.test().model_dump(mode="json"), ensure_ascii=False)
+        self._held.tests.append(entry)
+        self._held.test_lines += _encoded(draft.training_record(folder="test/").line() + "\n")
+        name = f"test/images/{draft.id}.png"
+        image = self._out / name
+        link_or_copy_png(draft.screenshot, image, copy=self._settings.image_mode == "copy")
+        self._note_image(name, draft, is_made=False)
+        if draft.metadata.has_coordinate:
+            annotated = f"test/annotated/{draft.id}_annotated.png"
+            if annotate(image, self._out / annotated, draft.metadata):
+                self._note_image(annotated, draft, is_made=True)
+
+    def _note_image(self, name: str, draft: RecordDraft, *, is_made: bool) -> None:
+        if is_made or self._settings.image_mode == "copy":
+            self._held.made[name] = None
+        else:
+            self._sources[name] = draft.screenshot
+
+    def end_tests(self) -> None:
+        """End the array of tests."""
+        self._files[Split.TEST].write(b"\n]\n" if self._tests else b"[]\n")
+
+    def hold(self) -> None:
+        """See `PartSink`; images are written at once."""
+        self._held, self._sources = CudagSegment(), {}
+
+    def take(self, trajectory: str, folder: Path) -> CudagSegment:
+        """See `PartSink`."""
+        top = len(str(folder)) + 1
+        images = {name: str(source)[top:] for name, source in self._sources.items()}
+        self._held.images[trajectory] = images
+        self._held.made_bytes = sum((self._out / name).stat().st_size for name in self._held.made)
+        return self._held
+
+    def add(self, segment: CudagSegment, folders: Mapping[str, Path]) -> None:
+        """See `PartSink`."""
+        for split, lines in segment.lines:
+            if split not in self._files:
+                self._files[split] = self._open(f"{split}.jsonl")
+            self._files[split].write(lines)
+        for entry in segment.tests:
+            self._files[Split.TEST].write(_encoded((",\n" if self._tests else "[\n") + entry))
+            self._tests += 1
+        self._test_records.write(segment.test_lines)
+        self.tasks.update(segment.tasks)
+        self.escaped.update(segment.escaped)
+        for name, data in segment.made.items():
+            if data is not None:
+                (self._out / name).write_bytes(data)
+        if segment is not self._held:
+            for trajectory, images in segment.images.items():
+                make_links(str(self._out), str(folders[trajectory]), images)
+
+    def pack(self, segments: Sequence[CudagSegment]) -> Part:
+        """See `PartSink`."""
+        lines = [run for segment in segments for run in segment.lines]
+        header: dict[str, Any] = {
+            "lines": [(split, len(data)) for split, data in lines],
+            "tests": [entry for segment in segments for entry in segment.tests],
+            "images": {key: value for one in segments for key, value in one.images.items()},
+            "tasks": sum((segment.tasks for segment in segments), Counter()),
+            "escaped": sum((segment.escaped for segment in segments), Counter()),
+        }
+        blobs = {
+            "lines": b"".join(data for _, data in lines),
+            "test_lines": b"".join(segment.test_lines for segment in segments),
+        }
+        for segment in segments:
+            blobs |= {f"image {name}": (self._out / name).read_bytes() for name in segment.made}
+        return Part(header, blobs)
+
+    def unpack(self, part: Part) -> CudagSegment:
+        """See `PartSink`."""
+        lines, start = [], 0
+        for split, size in part.header["lines"]:
+            lines.append((split, part.blobs["lines"][start : start + size]))
+            start += size
+        return CudagSegment(
+            lines=lines,
+            tests=part.header["tests"],
+            test_lines=part.blobs["test_lines"],
+            images=part.header["images"],
+            made={
+                name.partition(" ")[2]: data
+                for name, data in part.blobs.items()
+                if name.startswith("image ")
+            },
+            tasks=Counter(part.header["tasks"]),
+            escaped=Counter(part.header["escaped"]),
+        )
+
+
+def _encoded(text: str) -> bytes:
+    # Lone surrogates, which no trainer's JSON reader accepts, become "?".
+    return text.encode("utf-8", "replace")

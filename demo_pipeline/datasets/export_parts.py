@@ -1,0 +1,229 @@
+"""Parts of exports: what a few neighbouring trajectories add to one, kept for the next build.
+
+Belongs here: cutting trajectories into parts, the key of a part, and its bytes. What a part holds
+is up to the export; where parts are kept, up to the store.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import pyarrow as pa
+
+from demo_pipeline.common.known_lines import KnownLines, line_digest
+
+MEAN_SIZE = 16  # trajectories; an added one costs about two parts
+LARGEST_PART = 64 * 2**20  # bytes; a larger one is not kept, since it is made and read in memory
+_CODEC = "zstd"
+_Item = TypeVar("_Item")
+
+
+class PartStore(Protocol):
+    """Keeps parts by key. It may forget any of them, and gives no damaged one."""
+
+    def read(self, key: str) -> bytes | None:
+        """The bytes that were kept under the key; None when they are gone or damaged."""
+
+    def has(self, key: str) -> bool:
+        """Whether something is kept under the key; it may be damaged."""
+
+    def write(self, key: str, data: bytes) -> None:
+        """Keep bytes under a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """JSON values and named bytes."""
+
+    header: Mapping[str, Any]
+    blobs: Mapping[str, bytes] = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        """The part as it is kept; equal parts give equal bytes."""
+        body = b"".join(self.blobs.values())
+        sizes = {name: len(blob) for name, blob in self.blobs.items()}
+        head = json.dumps([self.header, sizes], separators=(",", ":")).encode()
+        text = head + b"\n" + body
+        packed: bytes = pa.Codec(_CODEC).compress(text, asbytes=True)
+        return f"{len(text)}\n".encode() + packed
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Part":
+        """The part that `to_bytes` wrote."""
+        size, _, packed = data.partition(b"\n")
+        text = pa.Codec(_CODEC).decompress(packed, int(size), asbytes=True)
+        head, _, body = text.partition(b"\n")
+        header, sizes = json.loads(head)
+        blobs, start = {}, 0
+        for name, length in sizes.items():
+            blobs[name] = body[start : start + length]
+            start += length
+        return cls(header, blobs)
+
+
+SegmentT = TypeVar("SegmentT")
+
+
+class PartSink(Protocol[SegmentT]):
+    """Where an exporter writes records so that they can be kept in parts.
+
+    Everything that `Exporter.write` changes has to be in a sink: for a kept part only `add` runs.
+    """
+
+    def hold(self) -> None:
+        """Write nothing until `take`."""
+
+    def take(self, trajectory: str, folder: Path) -> SegmentT:
+        """What would have been written since `hold`: the records of one trajectory."""
+
+    def add(self, segment: SegmentT, folders: Mapping[str, Path]) -> None:
+        """Write a segment; `folders` are those of its trajectories, by id."""
+
+    def pack(self, segments: Sequence[SegmentT]) -> Part:
+        """Successive segments as a part."""
+
+    def unpack(self, part: Part) -> SegmentT:
+        """What `pack` packed, as one segment."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptParts:
+    """The parts of one dataset stage.
+
+    Attributes:
+        store: where they are kept.
+        stage: name of the stage.
+        code_version: of the stage.
+        settings: fingerprint of the settings that the stage depends on.
+        used: keys of the parts of records that this build has used or made.
+    """
+
+    store: PartStore
+    stage: str
+    code_version: str
+    settings: str
+    used: list[str] = field(default_factory=list)
+
+    def key(self, kind: str, facts: object) -> str:
+        """The key of a part of this stage: a hash of everything that it depends on."""
+        return _digest([kind, self.stage, self.code_version, self.settings, facts])
+
+    def shared_key(self, kind: str, facts: object) -> str:
+        """The key of a part that depends on neither stage nor settings."""
+        return _digest([kind, "", self.code_version, "", facts])
+
+    def get(self, key: str) -> Part | None:
+        """The part with this key, if it is kept."""
+        data = self.store.read(key)
+        return Part.from_bytes(data) if data is not None else None
+
+    def put(self, key: str, part: Part) -> None:
+        """Keep a part, unless it is very large."""
+        if sum(map(len, part.blobs.values())) <= LARGEST_PART:
+            self.store.write(key, part.to_bytes())
+
+    def kept_lines(self) -> KnownLines:
+        """The lines of this build's parts that an earlier check has found valid."""
+        lines: dict[bytes, str] = {}
+        for key in self.used:
+            verdict = self.get(self.key("valid", key))
+            if verdict is not None:
+                digests = bytes.fromhex(verdict.header["digests"])
+                for number, fact in enumerate(verdict.header["facts"]):
+                    lines[digests[16 * number : 16 * number + 16]] = fact
+        return KnownLines(lines)
+
+    def keep_lines(self, known: KnownLines) -> None:
+        """Keep the verdict on every part of this build whose lines are all known to be valid."""
+        valid = known.all
+        for key in self.used:
+            verdict = self.key("valid", key)
+            part = None if self.store.has(verdict) else self.get(key)
+            if part is None:
+                continue
+            lines = part.blobs.get("0.lines", b"").split(b"\n")
+            digests = [line_digest(line) for line in lines if line]
+            facts = [valid[digest] for digest in digests if digest in valid]
+            if len(facts) == len(digests):
+                self.put(verdict, Part({"facts": facts, "digests": b"".join(digests).hex()}))
+
+
+_PARTS: ContextVar[KeptParts | None] = ContextVar("parts", default=None)
+
+
+def kept_parts() -> KeptParts | None:
+    """The parts that the running build may use; None: it makes everything anew."""
+    return _PARTS.get()
+
+
+@contextmanager
+def using_parts(parts: KeptParts | None) -> Iterator[None]:
+    """Let builds and checks inside the context use kept parts; their results are the same."""
+    token = _PARTS.set(parts)
+    try:
+        yield
+    finally:
+        _PARTS.reset(token)
+
+
+def cut_into_parts(items: Iterable[_Item], ids: Sequence[str]) -> Iterator[list[_Item]]:
+    """Cut items into parts of `MEAN_SIZE` on average.
+
+    A part ends with an id whose hash says so. An item that is added or removed therefore changes
+    its own part and at most the one after it, however many there are.
+
+    Args:
+        items: in the order of their ids.
+        ids: of the items.
+    """
+    part: list[_Item] = []
+    for item, name in zip(items, ids, strict=True):
+        part.append(item)
+        if hashlib.sha256(name.encode()).digest()[0] < 256 // MEAN_SIZE:
+            yield part
+            part = []
+    if part:
+        yield part
+
+
+def join_parts(header: Mapping[str, Any], parts: Sequence[Part]) -> Part:
+    """Several parts as one, with a header of its own."""
+    blobs = {
+        f"{number}.{name}": blob
+        for number, part in enumerate(parts)
+        for name, blob in part.blobs.items()
+    }
+    return Part({**header, "parts": [part.header for part in parts]}, blobs)
+
+
+def split_part(part: Part) -> list[Part]:
+    """The parts that `join_parts` joined."""
+    found = [Part(header, {}) for header in part.header["parts"]]
+    blobs: list[dict[str, bytes]] = [{} for _ in found]
+    for key, blob in part.blobs.items():
+        number, _, name = key.partition(".")
+        blobs[int(number)][name] = blob
+    return [Part(one.header, own) for one, own in zip(found, blobs, strict=True)]
+
+
+def table_bytes(table: pa.Table) -> bytes:
+    """A table as Arrow's stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+    return bytes(sink.getvalue())
+
+
+def table_of(data: bytes) -> pa.Table:
+    """The table that `table_bytes` wrote."""
+    with pa.ipc.open_stream(data) as reader:
+        return reader.read_all()
+
+
+def _digest(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()

@@ -1,0 +1,130 @@
+"""What one trajectory, or a part of several, adds to the files of `SplitFiles`.
+
+Belongs here: holding it in memory, and its form in a kept part.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from demo_pipeline.common.hardlinks import link_or_copy
+from demo_pipeline.common.parquet import rows_table
+from demo_pipeline.datasets.export_parts import Part, table_bytes, table_of
+
+
+class Run(NamedTuple):
+    """Successive records of one trajectory in one split.
+
+    Attributes:
+        trajectory: id.
+        split: name.
+        records: how many.
+        size: bytes of their lines.
+        links: path below the export's folder → path below the trajectory's.
+    """
+
+    trajectory: str
+    split: str
+    records: int
+    size: int
+    links: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The runs, their lines one after the other, and their rows."""
+
+    runs: tuple[Run, ...]
+    lines: bytes
+    rows: pa.Table
+
+    @property
+    def size(self) -> int:
+        """Its bytes, about."""
+        return len(self.lines) + int(self.rows.nbytes)
+
+
+@dataclass(slots=True)
+class HeldRecords:
+    """The records of one trajectory, until they become a segment."""
+
+    schema: pa.Schema
+    splits: list[str] = field(default_factory=list)
+    lines: list[bytes] = field(default_factory=list)
+    rows: list[list[Any]] = field(default_factory=list)
+    links: list[dict[str, Path]] = field(default_factory=list)
+
+    def append(self, split: str, line: bytes, row: Mapping[str, Any]) -> None:
+        """Add a record."""
+        self.splits.append(split)
+        self.lines.append(line)
+        self.rows.append([row.get(name) for name in self.schema.names])
+        self.links.append({})
+
+    def segment(self, trajectory: str, folder: Path) -> Segment:
+        """The records as a segment.
+
+        Args:
+            trajectory: its id.
+            folder: of the trajectory, which all linked files are in.
+        """
+        runs: list[Run] = []
+        start, top = 0, len(str(folder)) + 1
+        for end in range(1, len(self.splits) + 1):
+            if end == len(self.splits) or self.splits[end] != self.splits[start]:
+                size = sum(map(len, self.lines[start:end]))
+                links = {
+                    name: str(source)[top:]
+                    for files in self.links[start:end]
+                    for name, source in files.items()
+                }
+                runs.append(Run(trajectory, self.splits[start], end - start, size, links))
+                start = end
+        columns = list(zip(*self.rows, strict=True))
+        rows = rows_table(columns, self.schema) if columns else self.schema.empty_table()
+        return Segment(tuple(runs), b"".join(self.lines), rows)
+
+
+def pack_segments(segments: Sequence[Segment], schema: pa.Schema) -> Part:
+    """Segments as one part."""
+    rows = pa.concat_tables([schema.empty_table(), *(segment.rows for segment in segments)])
+    header = {"runs": [list(run) for segment in segments for run in segment.runs]}
+    lines = b"".join(segment.lines for segment in segments)
+    return Part(header, {"lines": lines, "rows": table_bytes(rows)})
+
+
+def unpack_segment(part: Part) -> Segment:
+    """The segment that a part holds."""
+    runs = tuple(Run(*values) for values in part.header["runs"])
+    return Segment(runs, part.blobs["lines"], table_of(part.blobs["rows"]))
+
+
+def make_links(out: str, folder: str, links: Mapping[str, str]) -> None:
+    """Make the files of a run, each once, as hard links; copies where that is refused."""
+    made = ""
+    for name, source in links.items():
+        place, target = f"{folder}/{source}", f"{out}/{name}"
+        above = target.rpartition("/")[0]
+        if above != made:
+            make_folder(above)
+            made = above
+        try:
+            os.link(place, target)
+        except FileExistsError:
+            continue
+        except OSError:
+            link_or_copy(Path(place), Path(target))
+
+
+def make_folder(path: str) -> None:
+    """Make a folder, and its parents when they are missing."""
+    try:
+        os.mkdir(path)  # noqa: PTH102 - a hundred thousand times
+    except FileExistsError:
+        return
+    except FileNotFoundError:
+        os.makedirs(path, exist_ok=True)  # noqa: PTH103

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from demo_pipeline.common.deep_json import column_numbers, line_numbers
 from demo_pipeline.common.hardlinks import FileId, file_id
-from demo_pipeline.common.image_header import probe_image
+from demo_pipeline.common.image_header import probe_image_file
 from demo_pipeline.common.json_files import JsonFileError, decode_text, read_bytes
 from demo_pipeline.common.python_gc import reduced_python_gc
+from demo_pipeline.common.system_errors import raise_system_trouble
 from demo_pipeline.formats.base_model import line_of
 from demo_pipeline.formats.desktopd.index_check import IndexCounts, check_index
 from demo_pipeline.formats.desktopd.models import Metadata, Result, Task
@@ -191,9 +192,11 @@ def _tree(path: Path, file: str, checked: CheckedTrees) -> tuple[Nodes | None, l
 def check_png(path: Path, file: str) -> list[Problem]:
     """The problems of a screenshot, which must be a complete PNG of 1920x1080 pixels."""
     try:
-        info = probe_image(read_bytes(path, file))
-    except JsonFileError as error:
-        return [json_problem(error, exists=path.is_file())]
+        info = probe_image_file(path)
+    except OSError as error:
+        raise_system_trouble(error)
+        unreadable = JsonFileError(file, None, f"cannot be read: {error.strerror}")
+        return [json_problem(unreadable, exists=path.is_file())]
     except ValueError as error:
         return [Problem("invalid_png", file, str(error), remedy="write the screenshot again")]
     if info.kind != "png":

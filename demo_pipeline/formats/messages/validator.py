@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
-from demo_pipeline.common.image_header import probe_image
-from demo_pipeline.common.json_files import JsonFileError, parse_json, read_bytes
+from demo_pipeline.common.image_header import probe_image_file
+from demo_pipeline.common.json_files import JsonFileError, parse_json
 from demo_pipeline.common.known_lines import KnownLines, line_digest
+from demo_pipeline.common.system_errors import raise_system_trouble
 from demo_pipeline.common.table_rows import table_problems
 from demo_pipeline.formats.base_model import check
 from demo_pipeline.formats.cudag.tool_calls import (
@@ -174,9 +175,10 @@ def _image_fault(text: str, root: Path) -> str:
     if not text or parts.is_absolute() or ".." in parts.parts or "\\" in text or "\0" in text:
         return "is not a path below the folder"
     try:
-        probe_image(read_bytes(root / text, parts.name))
-    except JsonFileError as error:
-        return error.message
+        probe_image_file(root / text)
+    except OSError as error:
+        raise_system_trouble(error)
+        return f"cannot be read: {error.strerror}"
     except ValueError as error:
         return str(error)
     return ""

@@ -1,12 +1,14 @@
 """Describing the files of a staged directory: sizes and digests for its manifest.
 
 Belongs here: which files have to be read and synced. A file that is hard-linked from a committed
-version was synced by that commit; one that the version before has under the same path was read.
+version was synced and read by that commit, and is read again only when something wrote to it since;
+one that the version before has under the same path was read by that commit.
 """
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import NamedTuple
 
 from demo_pipeline.common.hardlinks import FileId, file_id
@@ -38,6 +40,14 @@ class StagedFiles:
 class _CommittedFile(NamedTuple):
     output: str
     file: FileEntry
+    read_after: float  # epoch seconds; the commit read every file later than that
+
+
+class _Linked(NamedTuple):
+    path: str
+    identity: FileId
+    size: int
+    written: float  # epoch seconds
 
 
 def describe_files(layout: StoreLayout, staging: Staging) -> StagedFiles:
@@ -50,7 +60,7 @@ def describe_files(layout: StoreLayout, staging: Staging) -> StagedFiles:
             not Unicode.
     """
     found, before = StagedFiles(), _Previous.of(layout, staging.previous)
-    linked, expected, folder = list[tuple[str, FileId]](), set(staging.links), ""
+    linked, expected, folder = list[_Linked](), set(staging.links), ""
     for path, entry in walk_files(staging.path):
         if entry.is_symlink() and path in expected:
             expected.discard(path)
@@ -68,7 +78,8 @@ def describe_files(layout: StoreLayout, staging: Staging) -> StagedFiles:
         if known:
             found.entries.append(known)
         elif status.st_nlink > 1 and staging.hardlink_sources:
-            linked.append((path, (status.st_dev, status.st_ino)))
+            identity = (status.st_dev, status.st_ino)
+            linked.append(_Linked(path, identity, status.st_size, status.st_mtime))
         else:
             found.entries.append(_described(staging, path))
             found.unsynced.append(path)
@@ -86,22 +97,25 @@ def _described(staging: Staging, path: str) -> FileEntry:
 
 
 def _describe_linked(
-    layout: StoreLayout, staging: Staging, linked: list[tuple[str, FileId]], found: StagedFiles
+    layout: StoreLayout, staging: Staging, linked: list[_Linked], found: StagedFiles
 ) -> None:
-    """Describe hard links that have to be read, and compare them with their versions."""
+    """Describe hard links by their versions; those that were written to since are compared."""
     committed: dict[FileId, _CommittedFile] = {}
-    wanted = {identity for _, identity in linked}
+    wanted = {link.identity for link in linked}
     for sources in _likely_first(staging):
         if wanted:
             committed |= _committed_files(layout, sources, wanted)
             wanted -= committed.keys()
-    for path, identity in linked:
-        described = _described(staging, path)
-        found.entries.append(described)
-        known = committed.get(identity)
+    for link in linked:
+        known = committed.get(link.identity)
         if known is None:
-            found.unsynced.append(path)
-        elif known.file.sha256 != described.sha256:
+            found.unsynced.append(link.path)
+        elif known.file.size == link.size and link.written < known.read_after:
+            found.entries.append(FileEntry(link.path, known.file.size, known.file.sha256))
+            continue
+        described = _described(staging, link.path)
+        found.entries.append(described)
+        if known is not None and known.file.sha256 != described.sha256:
             raise ChangedOutput(known.output, ascii(known.file.path)[1:-1])
 
 
@@ -120,11 +134,23 @@ def _committed_files(
     for version in versions:
         loaded = load_version(layout, version.output, version.id)
         content = layout.version(version.output, version.id) / CONTENT
+        read_after = _read_after(content)
         for file in loaded.manifest.files if loaded else ():
             identity = file_id(content / file.path)
             if identity in wanted:
-                files[identity] = _CommittedFile(version.output, file)
+                files[identity] = _CommittedFile(version.output, file, read_after)
     return files
+
+
+def _read_after(content: Path) -> float:
+    """A time before a commit read the files of a version; 0 when it cannot be known.
+
+    The folder got its last entry before its files were read for the manifest.
+    """
+    try:
+        return content.stat().st_mtime - _CLOCK_SECONDS
+    except OSError:
+        return 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +164,7 @@ class _Previous:
         files: dict[str, tuple[FileEntry, str, float]] = {}
         for version in versions:
             content = layout.version(version.output, version.id) / CONTENT
-            try:
-                # The folder got its last entry before its files were read for the manifest.
-                read_after = content.stat().st_mtime - _CLOCK_SECONDS
-            except OSError:
-                continue
+            read_after = _read_after(content)
             top = f"{content}/"
             files |= {file.path: (file, top, read_after) for file in version.manifest.files}
         return cls(files)

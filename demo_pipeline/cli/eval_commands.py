@@ -102,7 +102,7 @@ def run_endpoint(
     Redirects and proxies are not used.
     """
     from demo_pipeline.evaluation.endpoint import KEY_VARIABLE, Endpoint, EndpointError
-    from demo_pipeline.evaluation.request_runner import count_requests, run_requests
+    from demo_pipeline.evaluation.request_runner import count_requests, send_requests
 
     with _explained((ValueError, EndpointError)):
         key = os.environ.get(KEY_VARIABLE, "")
@@ -116,7 +116,7 @@ def run_endpoint(
             )
         with progress_bar() as bar:
             task = bar.add_task("answers", total=total - before)
-            counts = run_requests(
+            counts = send_requests(
                 requests,
                 dest,
                 server,

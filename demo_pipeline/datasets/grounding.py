@@ -32,7 +32,7 @@ from demo_pipeline.datasets.grounding_lite import LiteGroundingFiles
 from demo_pipeline.datasets.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
 from demo_pipeline.datasets.provenance import ProvenanceRow
 from demo_pipeline.datasets.screen_nodes import ShownScreen, read_screen_nodes
-from demo_pipeline.datasets.screenspot import ScreenSpotFiles
+from demo_pipeline.datasets.screenspot_tasks import ScreenSpotFiles
 from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory
 from demo_pipeline.datasets.split_files import FileRecord, SplitFiles, replace_surrogates
 from demo_pipeline.datasets.splits import Split

@@ -49,7 +49,7 @@ def build_defs(
     """
     seconds = settings.discovery.interval_seconds
     workspace = Workspace.open(settings)
-    batch_job = build_batch_job(workspace)
+    batch_job, datasets_job = build_batch_job(workspace), build_datasets_job(settings)
     return dg.Definitions(
         assets=[
             demonstration_catalog,
@@ -57,13 +57,7 @@ def build_defs(
             *build_dataset_assets(),
             evaluation_scores,
         ],
-        jobs=[
-            *ASSET_JOBS,
-            batch_job,
-            build_datasets_job(settings),
-            evaluation_job,
-            *MAINTENANCE_JOBS,
-        ],
+        jobs=[*ASSET_JOBS, batch_job, datasets_job, evaluation_job, *MAINTENANCE_JOBS],
         schedules=[weekly_prune],
         sensors=[
             build_tasks_changed(seconds),

@@ -11,12 +11,11 @@ from contextlib import suppress
 from dataclasses import replace
 from queue import SimpleQueue
 
-import dagster as dg
-
 from demo_pipeline.defs.batch_execution import BatchWatcher, watchers
 from demo_pipeline.defs.batch_members import BatchMember, batch_tags
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.jobs import BATCH_JOB
+from demo_pipeline.defs.local_instance import local_instance
 from demo_pipeline.defs.run_recovery import close_own_run, heartbeat, local_run_tags
 from demo_pipeline.defs.run_results import run_errors, waits_for
 from demo_pipeline.defs.tags import FORCE_TAG, INTERRUPTED_OUTCOME, OUTCOME_TAG
@@ -95,7 +94,7 @@ class _LocalRun:
         """End the run now; its worker processes are killed, which is safe."""
         self._watcher.stopped.set()
         self.end()
-        with suppress(Exception), dg.DagsterInstance.get() as instance:
+        with suppress(Exception), local_instance() as instance:
             instance.add_run_tags(self._run_id, {OUTCOME_TAG: INTERRUPTED_OUTCOME})
             close_own_run(instance, self._run_id)
 
@@ -114,7 +113,7 @@ class _LocalRun:
         tags = batch_tags([BatchMember(key, listed[key]) for key in self._ids])
         tags |= {FORCE_TAG: str(self._force).lower(), **local_run_tags(self._run_id)}
         job = build_defs(self._settings).resolve_job_def(BATCH_JOB)
-        with dg.DagsterInstance.get() as instance, heartbeat(instance):
+        with local_instance() as instance, heartbeat(instance):
             result = job.execute_in_process(
                 instance=instance,
                 run_config=QUIET_RUN,

@@ -64,7 +64,7 @@ def answered_ids(results: Path) -> set[str]:
     return found
 
 
-def run_requests(
+def send_requests(
     requests: Path,
     results: Path,
     endpoint: Endpoint,

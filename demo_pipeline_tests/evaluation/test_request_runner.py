@@ -12,7 +12,7 @@ from demo_pipeline.evaluation.request_runner import (
     RequestFileError,
     answered_ids,
     count_requests,
-    run_requests,
+    send_requests,
 )
 from demo_pipeline_tests.datasets.builders import picture
 from demo_pipeline_tests.evaluation.fake_server import echo, fake_server
@@ -41,7 +41,7 @@ def test_answers_are_kept_privately_and_can_be_scored(tmp_path):
     requests, results = write(tmp_path, *(ask(n, f"words {n}") for n in range(5)))
     assert count_requests(requests, results) == (5, 0)
     with fake_server() as server:
-        counts = run_requests(requests, results, endpoint(server.url, key="k")[0], "qwen")
+        counts = send_requests(requests, results, endpoint(server.url, key="k")[0], "qwen")
     assert (counts.requests, counts.answered, counts.failed) == (5, 5, 0)
     assert stat.S_IMODE(results.stat().st_mode) == 0o600
     assert {body["model"] for body in server.bodies} == {"qwen"}
@@ -59,7 +59,7 @@ def test_a_second_run_sends_only_what_has_no_answer(tmp_path):
 
     with fake_server(half) as server:
         one_by_one = endpoint(server.url, attempts=1)[0]
-        counts = run_requests(requests, results, one_by_one, "qwen", at_once=1)
+        counts = send_requests(requests, results, one_by_one, "qwen", at_once=1)
     assert (counts.answered, counts.failed) == (2, 2)
     errors = [json.loads(line)["error"] for line in results.read_text().splitlines()]
     assert TYPED not in json.dumps(errors)
@@ -67,7 +67,7 @@ def test_a_second_run_sends_only_what_has_no_answer(tmp_path):
         file.write(b'{"custom_id": "demo/0", "resp')  # a kill in the middle of a line
     assert count_requests(requests, results) == (4, 2)
     with fake_server() as server:
-        counts = run_requests(requests, results, endpoint(server.url)[0], "qwen")
+        counts = send_requests(requests, results, endpoint(server.url)[0], "qwen")
     assert (counts.before, counts.answered, len(server.bodies)) == (2, 2, 2)
     assert answered_ids(results) == {f"demo/{n}" for n in range(4)}
     with read_predictions(results, {"demo"}) as found:
@@ -80,7 +80,7 @@ def test_failures_that_may_pass_are_tried_again_with_longer_pauses(tmp_path, fai
     requests, results = write(tmp_path, ask(0))
     with fake_server(lambda body, n: failure if n < 3 else echo(body, n)) as server:
         host, pauses = endpoint(server.url)
-        counts = run_requests(requests, results, host, "qwen")
+        counts = send_requests(requests, results, host, "qwen")
     assert counts.answered == 1
     assert len(pauses) == 3
     assert 0.5 <= pauses[0] <= 1
@@ -92,7 +92,7 @@ def test_what_does_not_pass_is_a_failed_request(tmp_path, answer):
     requests, results = write(tmp_path, ask(0))
     with fake_server(lambda *_: answer) as server:
         host, pauses = endpoint(server.url)
-        assert run_requests(requests, results, host, "qwen").failed == 1
+        assert send_requests(requests, results, host, "qwen").failed == 1
     assert pauses == []
 
 
@@ -101,7 +101,9 @@ def test_a_server_that_refuses_everything_ends_the_run(tmp_path, status):
     requests, results = write(tmp_path, *(ask(n) for n in range(50)))
     with fake_server(lambda *_: (status, {"error": TYPED})) as server:
         with pytest.raises(EndpointError) as caught:
-            run_requests(requests, results, endpoint(server.url, key="k-e-y")[0], "qwen", at_once=2)
+            send_requests(
+                requests, results, endpoint(server.url, key="k-e-y")[0], "qwen", at_once=2
+            )
         assert len(server.bodies) <= 4
     assert "127.0.0.1" in str(caught.value)
     assert TYPED not in str(caught.value)
@@ -116,7 +118,7 @@ def test_no_more_requests_than_allowed_are_under_way(tmp_path):
         return echo(body, number)
 
     with fake_server(slow) as server:
-        run_requests(requests, results, endpoint(server.url)[0], "qwen", at_once=3)
+        send_requests(requests, results, endpoint(server.url)[0], "qwen", at_once=3)
     assert server.most_at_once == 3
 
 
@@ -133,7 +135,7 @@ def test_pictures_beside_the_requests_are_sent_inside_and_no_other_file(tmp_path
 
     requests, results = write(folder, showing(folder / "a.png"))
     with fake_server() as server:
-        run_requests(requests, results, endpoint(server.url)[0], "qwen")
+        send_requests(requests, results, endpoint(server.url)[0], "qwen")
     url = server.bodies[0]["messages"][0]["content"][1]["image_url"]["url"]
     assert url.startswith("data:image/png;base64,")
     (tmp_path / "outside.png").write_bytes(picture(1))
@@ -142,7 +144,7 @@ def test_pictures_beside_the_requests_are_sent_inside_and_no_other_file(tmp_path
     for name in ("../outside.png", "typed.png", "link.png"):
         requests, _ = write(folder, showing(folder / name))
         with fake_server() as server, pytest.raises(RequestFileError):
-            run_requests(requests, tmp_path / name[-9:], endpoint(server.url)[0], "qwen")
+            send_requests(requests, tmp_path / name[-9:], endpoint(server.url)[0], "qwen")
         assert server.bodies == []
 
 

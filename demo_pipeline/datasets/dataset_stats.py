@@ -131,9 +131,7 @@ def cudag_stats(out: Path, provenance: Provenance) -> tuple[DatasetStats, list[P
     return _measure(_CUDAG.format(files=reading), provenance)
 
 
-def table_stats(
-    out: Path, provenance: Sequence[Path], kind: str
-) -> tuple[DatasetStats, list[Problem]]:
+def table_stats(out: Path, provenance: Provenance, kind: str) -> tuple[DatasetStats, list[Problem]]:
     """The same for an export that is a Parquet file per split.
 
     Args:

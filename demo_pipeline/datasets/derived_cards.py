@@ -3,13 +3,12 @@
 Belongs here: their texts. The parts that all cards share are in `cards`.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.datasets.card_content import Counts, write_card
 from demo_pipeline.datasets.cards import CardConfig, CardKind
-from demo_pipeline.datasets.dataset_stats import DatasetStats, table_stats
+from demo_pipeline.datasets.dataset_stats import DatasetStats, Provenance, table_stats
 from demo_pipeline.formats.step_labels.models import OUTCOME_FOLDER
 
 _PICTURES = (
@@ -105,7 +104,7 @@ STEP_LABELS = CardKind(
 
 
 def describe_grounding(
-    out: Path, settings: DatasetSettings, provenance: Sequence[Path], left_out: Counts
+    out: Path, settings: DatasetSettings, provenance: Provenance, left_out: Counts
 ) -> DatasetStats:
     """The same for grounding rows; what is counted as kind of action is the role."""
     stats = table_stats(out, provenance, "role")[0]
@@ -113,7 +112,7 @@ def describe_grounding(
 
 
 def describe_transitions(
-    out: Path, settings: DatasetSettings, provenance: Sequence[Path], left_out: Counts
+    out: Path, settings: DatasetSettings, provenance: Provenance, left_out: Counts
 ) -> DatasetStats:
     """Write the card and the charts; arguments as for `card_content.describe_sft`."""
     stats = table_stats(out, provenance, "action_type")[0]
@@ -121,7 +120,7 @@ def describe_transitions(
 
 
 def describe_step_labels(
-    out: Path, settings: DatasetSettings, provenance: Sequence[Path], left_out: Counts
+    out: Path, settings: DatasetSettings, provenance: Provenance, left_out: Counts
 ) -> DatasetStats:
     """The same for labels; what is counted as kind of action is the outcome."""
     stats = table_stats(out / OUTCOME_FOLDER, provenance, "outcome")[0]

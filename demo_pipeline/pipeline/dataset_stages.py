@@ -50,7 +50,7 @@ INDEX_STAGE = DatasetStage(
     "provenance of all steps in steps.parquet, and links to the exact trajectories. Built after "
     "the training exports: exports.json says which of them hold what of every trajectory.",
     kinds=frozenset({"json", "parquet"}),
-    code_version=f"{EXPORT_LOOP_VERSION}.1",
+    code_version=EXPORT_LOOP_VERSION,
     section=lambda settings: settings.datasets,
     limits={"limits of trajectories": lambda settings: settings.trajectories},
     build=builds.run_index,
@@ -105,7 +105,7 @@ STATISTICS_STAGE = DatasetStage(
     description="Tables about the datasets, by SQL over their Parquet files, and the views for "
     "querying the store; the same as `demo-pipeline stats`.",
     kinds=frozenset({"duckdb"}),
-    code_version="4",
+    code_version="5",
     inputs=("trajectory_index", "sft_samples", "messages_dataset"),
     build=dataset_statistics.run_statistics,
     checks=(

@@ -4,11 +4,11 @@ Belongs here: `demo-pipeline export --hub-layout`. What the files hold is decide
 datasets/hub_layout.py and datasets/hub_card.py.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from demo_pipeline.datasets.cards import CARD
-from demo_pipeline.datasets.dataset_stats import SplitStats, table_stats
+from demo_pipeline.datasets.dataset_stats import Provenance, SplitStats, table_stats
 from demo_pipeline.datasets.hub_card import hub_card
 from demo_pipeline.datasets.hub_layout import HubConfig, write_hub_config
 from demo_pipeline.pipeline.committed_trajectories import committed_trajectories
@@ -71,7 +71,7 @@ def _require_named(settings: Settings) -> None:
 
 
 def _write(
-    workspace: Workspace, stage: DatasetStage, draft: Path, provenance: Sequence[Path]
+    workspace: Workspace, stage: DatasetStage, draft: Path, provenance: Provenance
 ) -> tuple[list[HubConfig], dict[str, Mapping[str, SplitStats]]]:
     tables = stage.export.hub_tables if stage.export else ()
     if workspace.store.current(stage.output) is None:

@@ -55,4 +55,5 @@ def verify_atif(context: DatasetContext, out: Path) -> list[Problem]:
 
 
 def _torn(context: DatasetContext, found: Iterator[places.Place]) -> list[Problem]:
-    return places.torn_task_problems(found, context.committed.provenance, LOSSES_FILE)
+    provenance = [trajectory.provenance for trajectory in context.committed.trajectories]
+    return places.torn_task_problems(found, provenance, LOSSES_FILE)

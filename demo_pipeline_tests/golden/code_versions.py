@@ -14,13 +14,26 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from demo_pipeline.pipeline import dataset_stages, demonstration_stages
+from demo_pipeline.pipeline import (
+    dataset_stages,
+    demonstration_stages,
+    derived_export_stages,
+    training_stages,
+    trajectory_export_stages,
+)
 from demo_pipeline.pipeline.stage_types import DatasetStage, Stage
 from demo_pipeline_tests.golden.outputs import GOLDEN
 from demo_pipeline_tests.golden.stage_code import CodeClosure
 
 RECORD_FILE = GOLDEN / "code_versions.json"
 COMMAND = "`make code-versions`"
+_REGISTRIES = (
+    demonstration_stages,
+    dataset_stages,
+    training_stages,
+    trajectory_export_stages,
+    derived_export_stages,
+)
 
 
 @dataclass(frozen=True)
@@ -120,7 +133,7 @@ def _next(record: StageRecord) -> str:
 @cache
 def entry(stage: str) -> str:
     """Where the stage's entry stands, `path:line`."""
-    for module in (demonstration_stages, dataset_stages):
+    for module in _REGISTRIES:
         path = Path(str(module.__file__))
         for node in ast.walk(ast.parse(path.read_bytes())):
             if isinstance(node, ast.Call) and _names(node, stage):

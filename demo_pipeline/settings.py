@@ -54,7 +54,7 @@ class LimitSettings(Section):
     max_log_lines: int = Field(5_000_000, gt=0, description="a 125 Hz mouse, 6 hours: 2.7 million")
     max_actions: int = Field(10_000, gt=0, description="each costs 22 ms and 70 kB (measured)")
     min_video_side: int = Field(64, ge=1, description="pixels; less shows no screen to work on")
-    max_memory_bytes: int = Field(4 * 2**30, ge=2**28, description="resident; usual: 0.6 GB")
+    max_memory_bytes: int = Field(4 * 2**30, ge=2**28, description="resident; usual: 0.25 GB")
     cpu_seconds: float = Field(300, gt=0, description="that a stage may use, besides the next two")
     cpu_seconds_per_video_second: float = Field(4, ge=0, description="1080p needs 0.02, 8K 1")
     cpu_seconds_per_action: float = Field(2, ge=0, description="0.1 is needed (measured)")

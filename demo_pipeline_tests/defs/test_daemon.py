@@ -144,7 +144,7 @@ class TestWhileTheDaemonRuns:
         assert found["daemon"].message.startswith("running")
         assert found["waiting"].values["accepted"] == 1
         sensors = [finding for check, finding in found.items() if check.startswith("sensor ")]
-        assert len(sensors) == 5
+        assert len(sensors) == 6
         assert all("last evaluated at" in finding.message for finding in sensors)
 
     def test_no_secret_is_in_what_dagster_keeps(self, stories: dict[str, Story], kind: str) -> None:

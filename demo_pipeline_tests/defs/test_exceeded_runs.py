@@ -30,7 +30,7 @@ from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint
 from demo_pipeline_tests.defs.bench import Bench, bench
 from demo_pipeline_tests.uploads import upload
 
-LITTLE = 2**28  # bytes; Python with the packages of `screenshots` takes more
+LITTLE = 0.05  # seconds; `screenshots` takes more
 WORDS = "events needs more than 0.2 s of CPU time (limits.cpu_seconds)"
 
 
@@ -113,11 +113,13 @@ def test_the_command_line_tries_it_alone_at_once(
     register_uploads(made.workspace)
     pauses: list[str] = []
     made.catalogue()
-    limits = LimitSettings(max_memory_bytes=LITTLE)
+    limits = LimitSettings(
+        cpu_seconds=LITTLE, cpu_seconds_per_video_second=0, cpu_seconds_per_action=0
+    )
     settings = made.settings.model_copy(update={"limits": limits})
     outcomes = list(process(settings, ["one"], 2, lambda reason, _: pauses.append(reason)))
     assert [(found.demonstration, found.status) for found in outcomes] == [("one", "quarantined")]
-    assert "needs more than 0.25 GB of memory" in outcomes[0].reasons[0]
+    assert "needs more than 0.05 s of CPU time" in outcomes[0].reasons[0]
     assert "also alone in a process" in outcomes[0].reasons[0]
     assert pauses == []
 

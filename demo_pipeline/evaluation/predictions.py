@@ -48,7 +48,7 @@ class Predictions:
     fetch: Callable[[int], AnswerLine]
     unusable: Counter[str] = field(default_factory=Counter)
     lines: int = 0
-    _places: dict[StepKey, int] = field(default_factory=dict)
+    _places: dict[str, dict[int, int]] = field(default_factory=dict)  # by trajectory, by step
     _refused: dict[StepKey, str] = field(default_factory=dict)
     _asked: int = 0
 
@@ -60,14 +60,13 @@ class Predictions:
             line: the key and text found there.
             known: the trajectories that are asked about; other steps are counted and forgotten.
         """
-        if line.key[0] not in known or not 0 <= line.key[1] < _MOST_STEPS:
+        trajectory, step = line.key
+        if trajectory not in known or not 0 <= step < _MOST_STEPS:
             self.unusable[UNKNOWN_STEP] += 1
         elif line.text is None:
             self._refused.setdefault(line.key, FAILED)
-        elif line.key in self._places:
+        elif self._places.setdefault(trajectory, {}).setdefault(step, place) != place:
             self._refused[line.key] = DOUBLED
-        else:
-            self._places[line.key] = place
 
     def refuse(self, key: StepKey, reason: str) -> None:
         """Remember that the line of a step cannot be used."""
@@ -79,7 +78,7 @@ class Predictions:
         Raises:
             UnusableAnswer: there is none, there are several, or it cannot be used.
         """
-        place, refused = self._places.get(key), self._refused.get(key)
+        place, refused = self._places.get(key[0], {}).get(key[1]), self._refused.get(key)
         self._asked += place is not None
         if refused and (refused != FAILED or place is None):
             raise UnusableAnswer(refused)
@@ -92,7 +91,7 @@ class Predictions:
 
     def unasked(self) -> int:
         """How many answered steps nobody asked for."""
-        return len(self._places) - self._asked
+        return sum(len(places) for places in self._places.values()) - self._asked
 
 
 def batch_key(key: StepKey) -> str:

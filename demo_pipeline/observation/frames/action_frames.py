@@ -5,7 +5,7 @@ video is. Which pauses were waits is known only at the end: their frames are dec
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from demo_pipeline.observation.frames.frame_choice import FrameChoice, FrameChooser
@@ -13,6 +13,7 @@ from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.frame_requests import SPAN_MARGIN_FRAMES, FrameRequest
 from demo_pipeline.observation.frames.request_progress import RequestProgress
 from demo_pipeline.observation.frames.scan_frames import ScanComparison
+from demo_pipeline.observation.frames.scan_pictures import ActionPictures
 from demo_pipeline.observation.frames.screenshot_writer import (
     PAUSE_REASON,
     Screenshot,
@@ -43,7 +44,7 @@ class ActionFrames:
 
     Args:
         requests: in the order of the actions.
-        choosers: the rule that chooses the frame of each request.
+        choosers: the rule that chooses the frame of each request; read once and not kept.
         waits: tells which pauses were waits.
         writer: writes the screenshot of an answered request.
         scanned: compares an answered request with its scan; sees each frame before this observer.
@@ -53,7 +54,7 @@ class ActionFrames:
     def __init__(  # noqa: PLR0917 - what the observer works with, in the order of use
         self,
         requests: Sequence[FrameRequest],
-        choosers: Sequence[FrameChooser],
+        choosers: Iterable[FrameChooser],
         waits: WaitObserver,
         writer: ScreenshotWriter,
         scanned: ScanComparison,
@@ -71,7 +72,7 @@ class ActionFrames:
         self._scanned = scanned
         self._margin_s = SPAN_MARGIN_FRAMES * frame_s
         self._screenshots: dict[int, Screenshot] = {}
-        self._pauses: dict[int, tuple[RequestProgress, FrameChoice]] = {}
+        self._pauses: dict[int, tuple[RequestProgress, FrameChoice, ActionPictures | None]] = {}
         self._large_changes: list[float] = []
 
     @property
@@ -110,21 +111,23 @@ class ActionFrames:
     def _answer(self, progress: RequestProgress) -> None:
         """Write the screenshot; a target that was redrawn since its scan is no place of leaks.
 
-        A pause is compared in its turn and written when it may be a wait.
+        A pause is compared and written when it may be a wait.
         """
-        choice = self._writer.choose(progress)
-        redrawn = self._scanned.compare(progress.request, choice.frame, progress.latest)
-        if progress.request.pause:
-            self._pauses[progress.request.action_index] = progress, choice
+        choice, request = self._writer.choose(progress), progress.request
+        pictures = self._scanned.pictures(request, choice.frame, progress.latest)
+        if request.pause:
+            self._pauses[request.action_index] = progress, choice, pictures
             return
+        redrawn = self._scanned.compare(request, pictures)
         self._open.remove(progress)
         screenshot = self._writer.write(progress, choice, at_target=not redrawn)
-        self._screenshots[progress.request.action_index] = screenshot
+        self._screenshots[request.action_index] = screenshot
 
     def _settle_pause(self, index: int) -> None:
         """Write the screenshot of a pause that may have been a wait, and let go of its frame."""
-        progress, choice = self._pauses.pop(index)
+        progress, choice, pictures = self._pauses.pop(index)
         if self._waits.may_be_wait(index):
+            self._scanned.compare(progress.request, pictures)
             self._screenshots[index] = self._writer.write(progress, choice)
 
     def _leave_out_pause(self, index: int) -> None:

@@ -153,7 +153,7 @@ def run_decode_pass(
     witness = PointerWitness(pointer, calibration.canvas, seen_before=is_seen)
     with ThumbnailWriter(folder) as thumbnails:
         writer = ScreenshotWriter(video, fallbacks, pointer, folder, thumbnails)
-        choosers = [choose_with(request) for request in requests]
+        choosers = map(choose_with, requests)  # no list: it would keep the frames of each
         answers = ActionFrames(requests, choosers, waits, writer, scanned, frame_s)
         observers: list[FrameObserver[object]] = [scanned, scrolls, answers, final, stop, witness]
         decoded = show_frames(video, observers, detector, pointer, (fallbacks, waits))

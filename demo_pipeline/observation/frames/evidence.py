@@ -203,7 +203,7 @@ def evidence_of(calibration: Calibration, observed: DecodeResult) -> Evidence:
                 began=_changes_evidence(since.began),
                 ended=_changes_evidence(since.ended),
             )
-            for index, since in observed.scanned.since_scan.items()
+            for index, since in sorted(observed.scanned.since_scan.items())
         ),
         recorder_control=tuple(observed.recorder_control),
         parts=tuple(_part_evidence(part) for part in calibration.parts or ()),

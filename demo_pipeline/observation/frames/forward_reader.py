@@ -72,7 +72,11 @@ def open_forward_reader(
     """Open a video for reading forwards, and close it. Arguments as of `decode_spans`."""
     limit = {} if size is None else {"max_pixels": most_pixels(size)}
     with open_video(path, **limit) as (container, stream):
-        yield ForwardReader(container, stream, packets, size)
+        reader = ForwardReader(container, stream, packets, size)
+        try:
+            yield reader
+        finally:
+            reader.close()
 
 
 def wanted_stretches(packets: PacketScan, spans: Sequence[Span]) -> list[PtsRange]:
@@ -105,6 +109,11 @@ class ForwardReader:
         self._ahead: Any = None
         self._edges: list[int] = []
         self._low, self._high = math.inf, -math.inf
+
+    def close(self) -> None:
+        """Let go of the decoder; it and this reader would else keep each other, and its frames."""
+        self._pictures, self._ahead = iter(()), None
+        self._container = self._stream = None
 
     def stretches(self, wanted: Sequence[PtsRange]) -> Iterator[Frame]:
         """Frames of ascending, disjoint stretches after those that were read before."""

@@ -25,14 +25,15 @@ Plane = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 class _Patch(NamedTuple):
-    """A rectangle of one plane; `packed`: the bytes are deflated."""
+    """A rectangle of one plane, and where its pixels are; `packed`: they are deflated."""
 
     plane: int
     top: int
     left: int
     rows: int
     columns: int
-    data: bytes
+    start: int
+    stop: int
     packed: bool
 
 
@@ -70,6 +71,8 @@ class FrameArchive:
         self.is_open = True
         self._limit, self._most_bytes = limit, most_bytes
         self._kept: deque[_Kept] = deque()
+        # One block: thousands of small ones would scatter the memory of the decoder's pictures.
+        self._store: Plane = np.empty(limit, np.uint8)
         self._bytes = 0
         self._last: list[Plane] = []
         self._example: Any = None
@@ -88,19 +91,32 @@ class FrameArchive:
             return
         planes = [_rows(plane) for plane in picture.planes]
         before: Sequence[Plane | None] = self._last or [None] * len(planes)
-        patches = [
-            patch
-            for number, (old, new) in enumerate(zip(before, planes, strict=True))
-            for patch in _patches(number, old, new)
-        ]
-        self._bytes += sum(len(patch.data) for patch in patches)
-        is_costly = len(self) >= _TRIAL and self._bytes > self._most_bytes * len(self)
-        if self._bytes > self._limit or is_costly:
+        patches: list[_Patch] = []
+        for number, (old, new) in enumerate(zip(before, planes, strict=True)):
+            for top, left, pixels in _changes(old, new):
+                if (patch := self._stored(number, top, left, pixels)) is None:
+                    self.drop()
+                    return
+                patches.append(patch)
+        if len(self) >= _TRIAL and self._bytes > self._most_bytes * len(self):
             self.drop()
             return
         self._last = planes  # views that keep the decoder's picture
         self._example = picture
         self._kept.append(_Kept(frame.pts, frame.time, frame.is_key, patches))
+
+    def _stored(self, plane: int, top: int, left: int, pixels: Plane) -> _Patch | None:
+        """Store a rectangle; None when there is no room."""
+        data, packed = pixels.tobytes(), False
+        if len(data) >= _LEAST_PACKED:
+            data, packed = isal_zlib.compress(data, 0), True
+        start, stop = self._bytes, self._bytes + len(data)
+        if stop > self._limit:
+            return None
+        self._store[start:stop] = np.frombuffer(data, np.uint8)
+        self._bytes = stop
+        rows, columns = pixels.shape
+        return _Patch(plane, top, left, rows, columns, start, stop, packed)
 
     def _fits(self, picture: Any) -> bool:
         if picture.format.name != KEPT_FORMAT or rotation(picture):
@@ -115,6 +131,7 @@ class FrameArchive:
         self.is_open = False
         self._kept.clear()
         self._last, self._example = [], None
+        self._store = np.empty(0, np.uint8)
 
     def take(self, is_wanted: Callable[[int], bool]) -> Iterator[Frame]:
         """Yield the frames whose PTS are wanted; none of them can be taken again."""
@@ -124,24 +141,24 @@ class FrameArchive:
         while self._kept:
             kept = self._kept.popleft()
             for patch in kept.patches:
-                _apply(patch, planes)
+                _apply(patch, self._store, planes)
                 picture = None
             if is_wanted(kept.pts):
                 picture = picture or _picture(planes, example)  # frames that look the same share it
                 yield KeptFrame(kept.pts, kept.time, picture, kept.is_key)
-        self._example = None
+        self.drop()
 
 
 def _rows(plane: Any) -> Plane:
     return np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)[: plane.height]
 
 
-def _patches(number: int, old: Plane | None, new: Plane) -> Iterator[_Patch]:
-    """Yield what differs from one plane to the next, a rectangle for each band of rows."""
+def _changes(old: Plane | None, new: Plane) -> Iterator[tuple[int, int, Plane]]:
+    """Yield what differs from one plane to the next: top, left, and the pixels of a rectangle."""
     rows, columns = new.shape
     if old is None:
         for top in range(0, rows, _BAND):
-            yield _patch(number, top, 0, new[top : top + _BAND])
+            yield top, 0, new[top : top + _BAND]
         return
     words: Any = old.view(np.uint64) != new.view(np.uint64)
     if not words.any():
@@ -152,19 +169,13 @@ def _patches(number: int, old: Plane | None, new: Plane) -> Iterator[_Patch]:
         first = top * _BAND
         changed = np.flatnonzero(words[first : first + _BAND].any(axis=0))
         left, right = int(changed[0]) * _WORD, (int(changed[-1]) + 1) * _WORD
-        yield _patch(number, first, left, new[first : first + _BAND, left : min(right, columns)])
+        yield first, left, new[first : first + _BAND, left : min(right, columns)]
 
 
-def _patch(number: int, top: int, left: int, pixels: Plane) -> _Patch:
-    data, packed = pixels.tobytes(), False
-    if len(data) >= _LEAST_PACKED:
-        data, packed = isal_zlib.compress(data, 0), True
-    rows, columns = pixels.shape
-    return _Patch(number, top, left, rows, columns, data, packed)
-
-
-def _apply(patch: _Patch, planes: list[Plane]) -> None:
-    data = isal_zlib.decompress(patch.data) if patch.packed else patch.data
+def _apply(patch: _Patch, store: Plane, planes: list[Plane]) -> None:
+    data = store[patch.start : patch.stop].tobytes()
+    if patch.packed:
+        data = isal_zlib.decompress(data)
     pixels = np.frombuffer(data, np.uint8).reshape(patch.rows, patch.columns)
     place = planes[patch.plane][patch.top : patch.top + patch.rows]
     place[:, patch.left : patch.left + patch.columns] = pixels

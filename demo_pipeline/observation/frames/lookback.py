@@ -59,6 +59,7 @@ class Lookback:
         trace: TracebackType | None,
     ) -> None:
         self._archive.drop()
+        self._reader = self._latest = None
         self._open.close()
 
     @property

@@ -1,13 +1,11 @@
 """The screen as each accessibility scan found it, compared with the screen before the action.
 
-Belongs here: the frames shown when scans began and ended, and what changed from them to the
-screenshot: at the target, and anywhere.
+Belongs here: what changed from the frames shown when a scan began and ended to the screenshot: at
+the target, and anywhere. Those frames are kept in scan_pictures.py.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-
-import numpy as np
 
 from demo_pipeline.observation.frames.change_detection import ChangeDetector
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
@@ -18,13 +16,13 @@ from demo_pipeline.observation.frames.picture_changes import (
     shaded_areas,
 )
 from demo_pipeline.observation.frames.pointer_path import Floats, PixelBox
+from demo_pipeline.observation.frames.scan_pictures import ActionPictures, ScanFrames
 from demo_pipeline.observation.frames.screen_picture import (
     DETAIL_STEP,
     ScreenPicture,
     screen_picture,
 )
 from demo_pipeline.observation.frames.video_frames import (
-    TIME_TOLERANCE_S,
     Frame,
     Span,
 )
@@ -36,54 +34,6 @@ HIGHLIGHT_PARTS = 4  # an area this many times smaller than an element is no hig
 BEYOND_PX = 8  # pixels that a highlight or its shadow may reach beyond its element
 NEAR_POINTER_PX = 64  # pixels; what lights up around the pointer is partly behind its picture
 LARGE_ELEMENT_SHARE = 0.05  # of the picture; a larger element is compared around the press only
-
-
-class ScanFrames:
-    """Keeps the frames shown when scans began and ended, until they are no longer asked for.
-
-    The frame shown at a moment is the last one no later, however old: a video with a variable
-    frame rate has none while nothing changes.
-
-    Args:
-        requests: in the order in which their frames will be asked for.
-        times: (frames,) times of all frames of the video, ascending seconds.
-    """
-
-    def __init__(self, requests: Sequence[FrameRequest], times: Floats) -> None:
-        self._times = times
-        moments = [
-            moment
-            for request in requests
-            if request.scan is not None
-            for moment in (request.scan.began, request.scan.ended)
-        ]
-        shown = {time for moment in moments if (time := self._shown(moment)) is not None}
-        self._due = sorted(shown, reverse=True)
-        self._kept: dict[float, ScreenPicture] = {}
-        self.spans = [Span(time, time) for time in sorted(shown)]
-
-    def _shown(self, moment: float) -> float | None:
-        """Time of the frame shown at a moment; None before the video."""
-        position = int(np.searchsorted(self._times, moment + TIME_TOLERANCE_S, side="right")) - 1
-        return float(self._times[position]) if position >= 0 else None
-
-    def see(self, frame: Frame) -> None:
-        """Take the next frame in presentation order."""
-        while self._due and self._due[-1] <= frame.time + TIME_TOLERANCE_S:
-            due = self._due.pop()
-            if abs(due - frame.time) <= TIME_TOLERANCE_S:
-                self._kept[due] = screen_picture(frame)
-
-    def frame_at(self, moment: float) -> ScreenPicture | None:
-        """The frame shown at a moment; None when it did not decode."""
-        shown = self._shown(moment)
-        return None if shown is None else self._kept.get(shown)
-
-    def forget(self, moment: float) -> None:
-        """Drop the frames that were no longer shown at a moment."""
-        shown = self._shown(moment)
-        if shown is not None:
-            self._kept = {time: kept for time, kept in self._kept.items() if time >= shown}
 
 
 @dataclass(frozen=True)
@@ -148,10 +98,12 @@ class ScanComparison:
         """Take the next frame."""
         self._frames.see(diff.frame)
 
-    def compare(self, request: FrameRequest, frame: Frame | None, latest: Frame | None) -> bool:
-        """Compare the screen before an action with its scan's; requests come in order.
+    def pictures(
+        self, request: FrameRequest, frame: Frame | None, latest: Frame | None
+    ) -> ActionPictures | None:
+        """The pictures of an action and of its scan; requests come in order.
 
-        Returns whether the target was certainly redrawn.
+        None when there is nothing to compare.
 
         Args:
             request: of the action.
@@ -160,12 +112,26 @@ class ScanComparison:
         """
         scan = request.scan
         if scan is None or frame is None:
-            return False
+            return None
         self._frames.forget(scan.began)
         first, last = self._frames.frame_at(scan.began), self._frames.frame_at(scan.ended)
         if first is None and last is None:
-            return False
+            return None
         shot = screen_picture(frame)
+        at_press = shot
+        if request.element is not None and latest is not None and latest.time > frame.time:
+            at_press = screen_picture(latest)
+        return ActionPictures(first, last, shot, at_press)
+
+    def compare(self, request: FrameRequest, pictures: ActionPictures | None) -> bool:
+        """Compare the screen before an action with its scan's.
+
+        Returns whether the target was certainly redrawn.
+        """
+        scan = request.scan
+        if scan is None or pictures is None:
+            return False
+        first, last, shot, at_press = pictures
         began = self._changes(first, shot)
         ended = began if last is first else self._changes(last, shot)
         index = request.action_index
@@ -174,9 +140,6 @@ class ScanComparison:
         )
         if request.element is None or request.point is None or first is None or began is None:
             return False
-        at_press = shot
-        if latest is not None and latest.time > frame.time:
-            at_press = screen_picture(latest)
         redrawn = _at_target(began, request, shot) or self._opened(request, first, shot, at_press)
         self._found.redrawn[index] = redrawn
         return redrawn

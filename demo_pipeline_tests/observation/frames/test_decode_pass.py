@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
+from weakref import WeakSet
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from demo_pipeline.actions.inputs import Input
 from demo_pipeline.observation.calibration.calibrate import Calibration
 from demo_pipeline.observation.calibration.canvas import fit_canvas
 from demo_pipeline.observation.calibration.clock import Clock
-from demo_pipeline.observation.frames.decode_pass import run_decode_pass
+from demo_pipeline.observation.frames.decode_pass import DecodeResult, run_decode_pass
 from demo_pipeline.observation.frames.frame_choice import (
     BeforeFrameChooser,
     FrameChoice,
@@ -67,22 +69,55 @@ def observe(
     choose_with: Callable[[FrameRequest], FrameChooser] = BeforeFrameChooser,
 ) -> tuple[Screenshot, list[float]]:
     """The screenshot of the second click, and when much of the screen changed."""
+    observed = run(path, out, ACTIONS, choose_with)
+    return observed.screenshots[1], list(observed.large_changes)
+
+
+def run(
+    path: Path,
+    out: Path,
+    actions: list[Action],
+    choose_with: Callable[[FrameRequest], FrameChooser] = BeforeFrameChooser,
+) -> DecodeResult:
     out.mkdir()
     settings = ObservationSettings()
     requests = request_frames(
-        ACTIONS, {}, PATH, calibration=CALIBRATION, frame_s=1 / FPS, settings=settings
+        actions, {}, PATH, calibration=CALIBRATION, frame_s=1 / FPS, settings=settings
     )
     video = RecordedVideo(path, scan_packets(path))
-    observed = run_decode_pass(
+    return run_decode_pass(
         video,
         requests,
         calibration=CALIBRATION,
         path=PATH,
-        actions=ACTIONS,
+        actions=actions,
         folder=out,
         choose_with=choose_with,
     )
-    return observed.screenshots[1], list(observed.large_changes)
+
+
+class Noting(BeforeFrameChooser):
+    """Notes how many of the frames that any chooser saw are still kept."""
+
+    kept: ClassVar[WeakSet[Frame]] = WeakSet()
+    most: ClassVar[int] = 0
+
+    def see(self, frame: Frame, *, changed: bool, large: bool) -> None:
+        Noting.kept.add(frame)
+        Noting.most = max(Noting.most, len(Noting.kept))
+        super().see(frame, changed=changed, large=large)
+
+
+def test_the_frames_of_answered_requests_are_not_kept(tmp_path: Path) -> None:
+    film(tmp_path / "film.mp4", None)
+    presses = range(600, 5800, 250)
+    actions = [
+        Action("click", press, press + 60, [], number, 300.0, 600.0)
+        for number, press in enumerate(presses)
+    ]
+    observed = run(tmp_path / "film.mp4", tmp_path / "out", actions, Noting)
+    assert len([one for one in observed.screenshots if one.file]) == len(presses)
+    assert 0 < Noting.most < len(presses) / 2
 
 
 @pytest.mark.parametrize(

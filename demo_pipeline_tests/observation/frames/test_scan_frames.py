@@ -12,7 +12,8 @@ from demo_pipeline.observation.frames.change_detection import ChangeDetector
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.frame_requests import FrameRequest, ScanTimes
 from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath
-from demo_pipeline.observation.frames.scan_frames import ScanComparison, ScanFrames
+from demo_pipeline.observation.frames.scan_frames import ScanComparison
+from demo_pipeline.observation.frames.scan_pictures import ScanFrames
 from demo_pipeline.observation.frames.video_frames import Frame, Span
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 
@@ -105,7 +106,7 @@ def is_redrawn(lit: PixelBox) -> bool:
     comparison = ScanComparison([AIMED], times, ChangeDetector(None), pointer, enabled=True)
     for before, frame in zip([None, *frames], frames, strict=False):
         comparison.see(FrameDiff(before, frame, times, ChangeDetector(None), pointer))
-    return comparison.compare(AIMED, frames[1], frames[2])
+    return comparison.compare(AIMED, comparison.pictures(AIMED, frames[1], frames[2]))
 
 
 @pytest.mark.parametrize(

@@ -92,10 +92,10 @@ def measure(size: int, predictions: Path, out: Path) -> None:
     ):
         presets = [PRESETS["strict"], PRESETS["agentnetbench"]]
         decode = ANSWER_FORMS["messages"].decoder(SETTINGS)
-        scorer = Scorer(presets, decode, found, writer.append_row)
-        for number in range(size):
-            scorer.add(true_step(number))
-        report = scorer.report()
+        with Scorer(presets, decode, found, writer.append_row) as scorer:
+            for number in range(size):
+                scorer.add(true_step(number))
+            report = scorer.report()
     write_rows(out / "scores.parquet", report.rows, SCORES_SCHEMA)
     seconds = time.process_time() - start
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

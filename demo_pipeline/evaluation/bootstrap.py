@@ -1,39 +1,94 @@
 """Intervals of means by resampling whole tasks.
 
-Belongs here: the one function. Steps of a task are not independent, so tasks are drawn, not steps.
+Belongs here: the draws, and the intervals that they give. Steps of a task are not independent, so
+tasks are drawn, not steps. The draws are kept in a file: every group of steps needs all of them.
 """
+
+from collections.abc import Iterator, Sequence
+from tempfile import TemporaryFile
+from types import TracebackType
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 RESAMPLES = 1000
 _AT_ONCE = 50  # resamples in memory
+_CELLS_AT_ONCE = 2**16  # resamples times tasks in memory
 _PERCENT = (2.5, 97.5)
 
 FloatTable = NDArray[np.float64]
+TaskSums = tuple[NDArray[np.int64], FloatTable, FloatTable]
+"""Of a group of steps: the numbers of n tasks, and for some means what the steps of each task add
+up to and how many count, (means, n) each."""
 
 
-def bootstrap_intervals(sums: FloatTable, counts: FloatTable, seed: int = 0) -> FloatTable:
-    """The 95 % intervals of several means over the same tasks.
+class TaskDraws:
+    """Draws of tasks; the same seed gives the same. A context manager, which deletes its file.
 
     Args:
-        sums: (tasks, means): what the steps of a task add up to.
-        counts: (tasks, means): how many steps of the task count.
-        seed: of the draws; the same seed gives the same numbers.
-
-    Returns:
-        (means, 2): low and high; NaN where fewer than two tasks have a step that counts.
+        tasks: their number.
+        seed: of the draws.
     """
-    tasks, means = sums.shape
-    draws = np.full((RESAMPLES, means), np.nan)
-    rng = np.random.default_rng(seed)
-    for start in range(0, RESAMPLES if tasks > 1 else 0, _AT_ONCE):
-        times = rng.multinomial(tasks, np.full(tasks, 1 / tasks), size=_AT_ONCE).astype(float)
-        total = times @ counts
-        known = total > 0
-        draws[start : start + _AT_ONCE][known] = (times @ sums)[known] / total[known]
-    intervals = np.full((means, 2), np.nan)
-    usable = (counts > 0).sum(axis=0) > 1
-    if tasks > 1 and usable.any():
-        intervals[usable] = np.nanpercentile(draws[:, usable], _PERCENT, axis=0).T
+
+    def __init__(self, tasks: int, seed: int = 0) -> None:
+        self._tasks = tasks
+        self._rows = max(1, min(_AT_ONCE, _CELLS_AT_ONCE // max(1, tasks)))
+        self._file = TemporaryFile()  # noqa: SIM115 - `__exit__` closes it
+        rng = np.random.default_rng(seed)
+        for count in self._batches():
+            times = rng.multinomial(tasks, np.full(tasks, 1 / tasks), size=count)
+            self._file.write(times.astype(np.uint16).tobytes())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    def intervals(self, groups: Sequence[TaskSums]) -> list[FloatTable]:
+        """The 95 % intervals of the means of several groups of steps.
+
+        Args:
+            groups: their sums by task.
+
+        Returns:
+            For each group (means, 2): low and high; NaN where fewer than two tasks have a step that
+            counts.
+        """
+        draws = [np.full((RESAMPLES, len(counts)), np.nan) for _, _, counts in groups]
+        self._file.seek(0)
+        start = 0
+        for count in self._batches():
+            data = self._file.read(2 * count * self._tasks)
+            times = np.frombuffer(data, np.uint16).reshape(count, self._tasks).astype(np.float64)
+            for drawn, (tasks, sums, counts) in zip(draws, groups, strict=True):
+                weights = times if len(tasks) == self._tasks else times[:, tasks]
+                total = weights @ counts.T
+                known = total > 0
+                drawn[start : start + count][known] = (weights @ sums.T)[known] / total[known]
+            start += count
+        return [
+            _percentiles(drawn, (counts > 0).sum(axis=1) > 1)
+            for drawn, (_, _, counts) in zip(draws, groups, strict=True)
+        ]
+
+    def _batches(self) -> Iterator[int]:
+        """How many resamples are in memory at a time; none when there is nothing to draw from."""
+        for start in range(0, RESAMPLES if self._tasks > 1 else 0, self._rows):
+            yield min(self._rows, RESAMPLES - start)
+
+
+def _percentiles(draws: FloatTable, usable: NDArray[np.bool_]) -> FloatTable:
+    """Low and high of each column of draws, where it is usable; a NaN in it is passed over."""
+    intervals = np.full((draws.shape[1], 2), np.nan)
+    whole = usable & ~np.isnan(draws).any(axis=0)
+    for columns, percentile in ((whole, np.percentile), (usable & ~whole, np.nanpercentile)):
+        if columns.any():
+            intervals[columns] = percentile(draws[:, columns], _PERCENT, axis=0).T
     return intervals

@@ -2,7 +2,7 @@
 
 Belongs here: finding the answer of a step, and counting by reason what cannot be used. Answers may
 hold what people typed: nothing here puts a word of them into a message. A file is read twice, and
-only the places of its lines are kept.
+only the places of its lines are kept, outside memory.
 """
 
 from collections import Counter
@@ -13,15 +13,14 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from demo_pipeline.common.json_files import JsonFileError, json_bytes, parse_json
+from demo_pipeline.evaluation.answer_places import FAILED, AnswerPlaces, StepKey
 from demo_pipeline.formats.cudag.tool_calls import is_int
 
 LONGEST_ANSWER = 200_000  # characters; models end earlier
 _LONGEST_LINE = 4 * 2**20  # bytes; batch results repeat ids and counts
 _MOST_STEPS = 1_000_000
-DOUBLED, FAILED, MISSING = "doubled", "the request failed", "missing"
-UNKNOWN_STEP = "unknown step"
+MISSING, UNKNOWN_STEP = "missing", "unknown step"
 _TOO_LONG = "too long"
-StepKey = tuple[str, int]
 
 
 class UnusableAnswer(ValueError):  # noqa: N818 - the name states what is wrong
@@ -41,36 +40,31 @@ class Predictions:
     """The answers of a model by step.
 
     Attributes:
+        fetch: the answer at a place that `add` was given; None: the request failed.
+        places: where the answers are.
+        known: the trajectories that are asked about; other steps are counted and forgotten.
         unusable: reason → number of lines that belong to no step.
         lines: number of lines.
     """
 
-    fetch: Callable[[int], AnswerLine]
+    fetch: Callable[[int], str | None]
+    places: AnswerPlaces
+    known: Collection[str]
     unusable: Counter[str] = field(default_factory=Counter)
     lines: int = 0
-    _places: dict[str, dict[int, int]] = field(default_factory=dict)  # by trajectory, by step
-    _refused: dict[StepKey, str] = field(default_factory=dict)
     _asked: int = 0
 
-    def note(self, place: int, line: AnswerLine, known: Collection[str]) -> None:
-        """Remember where the answer of a step is.
-
-        Args:
-            place: what `fetch` needs.
-            line: the key and text found there.
-            known: the trajectories that are asked about; other steps are counted and forgotten.
-        """
+    def add(self, place: int, line: AnswerLine) -> None:
+        """Remember where the answer of a step is."""
         trajectory, step = line.key
-        if trajectory not in known or not 0 <= step < _MOST_STEPS:
+        if trajectory not in self.known or not 0 <= step < _MOST_STEPS:
             self.unusable[UNKNOWN_STEP] += 1
         elif line.text is None:
-            self._refused.setdefault(line.key, FAILED)
-        elif self._places.setdefault(trajectory, {}).setdefault(step, place) != place:
-            self._refused[line.key] = DOUBLED
-
-    def refuse(self, key: StepKey, reason: str) -> None:
-        """Remember that the line of a step cannot be used."""
-        self._refused[key] = reason
+            self.places.note_failed(line.key)
+        elif len(line.text) > LONGEST_ANSWER:
+            self.places.refuse(line.key, _TOO_LONG)
+        else:
+            self.places.note(line.key, place)
 
     def answer(self, key: StepKey) -> str:
         """The answer of a step. Every step may be asked for once.
@@ -78,20 +72,19 @@ class Predictions:
         Raises:
             UnusableAnswer: there is none, there are several, or it cannot be used.
         """
-        place, refused = self._places.get(key[0], {}).get(key[1]), self._refused.get(key)
-        self._asked += place is not None
-        if refused and (refused != FAILED or place is None):
-            raise UnusableAnswer(refused)
-        if place is None:
+        found = self.places.find(key)
+        if found is None:
             raise UnusableAnswer(MISSING)
-        text = self.fetch(place).text
+        self._asked += 1
+        place, reason = found
+        text = None if reason or place is None else self.fetch(place)
         if text is None:
-            raise UnusableAnswer(FAILED)
+            raise UnusableAnswer(reason or FAILED)
         return text
 
     def unasked(self) -> int:
-        """How many answered steps nobody asked for."""
-        return sum(len(places) for places in self._places.values()) - self._asked
+        """How many steps with a line nobody asked for."""
+        return len(self.places) - self._asked
 
 
 def batch_key(key: StepKey) -> str:
@@ -114,13 +107,13 @@ def read_predictions(path: Path, known: Collection[str]) -> Iterator[Predictions
     Raises:
         OSError: the file cannot be read.
     """
-    with path.open("rb") as file:
+    with path.open("rb") as file, AnswerPlaces() as places:
 
-        def fetch(place: int) -> AnswerLine:
+        def fetch(place: int) -> str | None:
             file.seek(place)
-            return parse_line(file.readline(_LONGEST_LINE))
+            return parse_line(file.readline(_LONGEST_LINE)).text
 
-        found = Predictions(fetch)
+        found = Predictions(fetch, places, known)
         for place, line in _lines(file):
             if line is None:
                 found.unusable[_TOO_LONG] += 1
@@ -130,15 +123,9 @@ def read_predictions(path: Path, known: Collection[str]) -> Iterator[Predictions
             if line is None:
                 continue
             try:
-                parsed = parse_line(line)
+                found.add(place, parse_line(line))
             except UnusableAnswer as error:
                 found.unusable[str(error)] += 1
-                continue
-            if parsed.text is not None and len(parsed.text) > LONGEST_ANSWER:
-                found.note(place, AnswerLine(parsed.key, None), known)
-                found.refuse(parsed.key, _TOO_LONG)
-            else:
-                found.note(place, parsed, known)
         yield found
 
 
@@ -157,22 +144,23 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, bytes | None]]:
         yield place, None
 
 
+@contextmanager
 def rows_as_predictions(
     rows: Iterable[tuple[Any, Any, Any]], known: Collection[str]
-) -> Predictions:
+) -> Iterator[Predictions]:
     """The answers in rows of trajectory id, step index and response, as a table has them."""
-    texts: list[AnswerLine] = []
-    found = Predictions(texts.__getitem__)
-    for trajectory, step, text in rows:
-        found.lines += 1
-        try:
-            line = AnswerLine(_key(trajectory, step), _text(text))
-        except UnusableAnswer as error:
-            found.unusable[str(error)] += 1
-            continue
-        found.note(len(texts), line, known)
-        texts.append(line)
-    return found
+    texts: list[str] = []
+    with AnswerPlaces() as places:
+        found = Predictions(texts.__getitem__, places, known)
+        for trajectory, step, text in rows:
+            found.lines += 1
+            try:
+                found.add(len(texts), AnswerLine(_key(trajectory, step), _text(text)))
+            except UnusableAnswer as error:
+                found.unusable[str(error)] += 1
+            else:
+                texts.append(text)
+        yield found
 
 
 def parse_line(line: bytes) -> AnswerLine:

@@ -7,7 +7,8 @@ of their own.
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from demo_pipeline.evaluation.baselines import (
     BASELINES,
@@ -15,6 +16,7 @@ from demo_pipeline.evaluation.baselines import (
     MOST_FREQUENT,
     guessed_kind,
 )
+from demo_pipeline.evaluation.group_sums import ALL_STEPS, RIGHT
 from demo_pipeline.evaluation.predictions import (
     MISSING,
     UNKNOWN_STEP,
@@ -22,7 +24,8 @@ from demo_pipeline.evaluation.predictions import (
     UnusableAnswer,
 )
 from demo_pipeline.evaluation.presets import Preset
-from demo_pipeline.evaluation.score_tables import ALL_STEPS, RIGHT, ScoreColumns
+from demo_pipeline.evaluation.score_file import ScoreFile
+from demo_pipeline.evaluation.score_tables import score_table
 from demo_pipeline.evaluation.true_steps import (
     TERMINATE,
     TrueStep,
@@ -42,6 +45,7 @@ PREDICTIONS = "predictions"
 _OTHER = "other"
 _UNREADABLE = "cannot be read"
 _MOST_FAILURES, _OF_A_KIND = 24, 4
+_ANSWERERS = (PREDICTIONS, *BASELINES, *GUESSED_KINDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,7 @@ class ScoreReport:
 
 @dataclass(slots=True)
 class Scorer:
-    """Scores steps one after the other; see `ScoreReport`.
+    """Scores steps one after the other; see `ScoreReport`. A context manager.
 
     Attributes:
         presets: the rules.
@@ -99,15 +103,26 @@ class Scorer:
     decode: AnswerDecoder
     predictions: Predictions
     keep: Callable[[Mapping[str, Any]], None] | None = None
-    _columns: list[ScoreColumns] = field(init=False)
+    _scores: ScoreFile = field(init=False)
+    _kinds: Counter[str] = field(default_factory=Counter)
     _reasons: Counter[str] = field(default_factory=Counter)
     _steps: int = 0
     _before: TrueStep | None = None
     _failures: list[FailedStep] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        names = (PREDICTIONS, *BASELINES, *GUESSED_KINDS)
-        self._columns = [ScoreColumns(names) for _ in self.presets]
+        self._scores = ScoreFile(len(_ANSWERERS), len(self.presets))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._scores.__exit__(kind, error, trace)
 
     def add(self, step: TrueStep) -> None:
         """Score the answers to a step; steps come by trajectory, in order."""
@@ -115,6 +130,7 @@ class Scorer:
         if before is not None and before.trajectory_id != step.trajectory_id:
             before = None
         self._before, self._steps = step, self._steps + 1
+        self._kinds[step.kind] += 1
         answer, reason = self._predicted(step)
         if reason:
             self._reasons[reason] += 1
@@ -138,24 +154,23 @@ class Scorer:
             "grounded": grounded[0],
             "reason": reason,
         }
-        for number, (preset, columns) in enumerate(zip(self.presets, self._columns, strict=True)):
-            scores = [_score(preset, step, given) for given in answers]
-            columns.append(labels, scores, grounded)
-            if not number and scores[0] is not None and scores[0] < RIGHT:
-                self._note_failure(FailedStep(step, answer, reason))
-            if self.keep:
-                self.keep({**known, "preset": preset.name, "score": scores[0]})
+        scores = [[_score(preset, step, given) for given in answers] for preset in self.presets]
+        self._scores.append(labels, grounded, scores)
+        if scores[0][0] is not None and scores[0][0] < RIGHT:
+            self._note_failure(FailedStep(step, answer, reason))
+        if self.keep:
+            for preset, given in zip(self.presets, scores, strict=True):
+                self.keep({**known, "preset": preset.name, "score": given[0]})
 
     def report(self, seed: int = 0) -> ScoreReport:
         """What was found, once every step was added."""
         lines = Counter(self.predictions.unusable)
         if others := self.predictions.unasked():
             lines[UNKNOWN_STEP] += others
-        rows: list[dict[str, Any]] = []
-        for preset, columns in zip(self.presets, self._columns, strict=True):
-            rows += columns.rows(preset.name, _shown(columns), seed) if self._steps else ()
+        names = [preset.name for preset in self.presets]
+        table = score_table(self._scores, names, self._shown(), seed) if self._steps else ()
         return ScoreReport(
-            rows=rows,
+            rows=list(table),
             steps=self._steps,
             answered=self._steps - self._reasons[MISSING],
             lines=self.predictions.lines,
@@ -177,6 +192,12 @@ class Scorer:
             return None, _UNREADABLE  # of no decoder known; an answer must never end a run
         return answer, None
 
+    def _shown(self) -> dict[str, int]:
+        """The answerers of the tables: of the guesses only the most frequent type."""
+        shown = {name: number for number, name in enumerate((PREDICTIONS, *BASELINES))}
+        kind = max(GUESSED_KINDS, key=lambda name: self._kinds[name])
+        return {**shown, MOST_FREQUENT: _ANSWERERS.index(kind)}
+
     def _note_failure(self, failed: FailedStep) -> None:
         if len(self._failures) == _MOST_FAILURES:
             return
@@ -188,14 +209,6 @@ def _score(preset: Preset, step: TrueStep, answer: Answer | None) -> float | Non
     """What an answer is worth; no usable answer is worth nothing where the rule judges the step."""
     score = preset.score(step, answer or Answer(()))
     return score if answer is not None or score is None else 0.0
-
-
-def _shown(columns: ScoreColumns) -> dict[str, int]:
-    """The answerers of the tables: of the guesses only the most frequent type."""
-    shown = {name: number for number, name in enumerate((PREDICTIONS, *BASELINES))}
-    kinds = columns.count("action_type")
-    kind = max(GUESSED_KINDS, key=lambda name: kinds.get(name, 0))
-    return {**shown, MOST_FREQUENT: columns.answerers.index(kind)}
 
 
 def _grounded(step: TrueStep, answer: Answer | None) -> bool | None:

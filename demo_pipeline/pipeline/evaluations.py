@@ -169,7 +169,8 @@ def score_rows(workspace: Workspace, rows: PredictionRows, asked: Evaluation) ->
     """
     with _planned(workspace) as plan:
         known = {candidate.source.id for candidate in plan.selection.chosen}
-        return _score(workspace, plan, rows_as_predictions(rows, known), asked, None)
+        with rows_as_predictions(rows, known) as found:
+            return _score(workspace, plan, found, asked, None)
 
 
 @contextmanager
@@ -198,16 +199,16 @@ def _score(
 ) -> ScoreReport:
     presets = [PRESETS[name] for name in asked.presets]
     decode = ANSWER_FORMS[asked.form].decoder(workspace.settings.datasets)
-    scorer = Scorer(presets, decode, predictions)
-    if out is None:
-        _each_step(workspace, plan, asked, lambda record: scorer.add(record.step))
-        report = scorer.report(asked.seed)
-    else:
-        out.mkdir(parents=True, exist_ok=True)
-        with TableWriter(out / STEP_SCORES_FILE, STEPS_SCHEMA, batch_rows=_ROWS) as writer:
-            scorer.keep = writer.append_row
+    with Scorer(presets, decode, predictions) as scorer:
+        if out is None:
             _each_step(workspace, plan, asked, lambda record: scorer.add(record.step))
+        else:
+            out.mkdir(parents=True, exist_ok=True)
+            with TableWriter(out / STEP_SCORES_FILE, STEPS_SCHEMA, batch_rows=_ROWS) as writer:
+                scorer.keep = writer.append_row
+                _each_step(workspace, plan, asked, lambda record: scorer.add(record.step))
         report = scorer.report(asked.seed)
+    if out is not None:
         write_rows(out / SCORES_FILE, report.rows, SCORES_SCHEMA)
         dump_json(out / REPORT_SUMMARY, report_summary(report, asked))
     if not report.steps:

@@ -129,11 +129,13 @@ def test_rows_of_a_table_are_read_alike():
         (None, 1, "c"),
         ("demo", 2, float("nan")),
     ]
-    found = rows_as_predictions([*rows, ("demo", 3, "d"), ("demo", 3, "d")], KNOWN)
-    assert outcome(found, 0) == "a"
-    assert outcome(found, 3) == "unusable: doubled"
-    assert found.unusable == {"a key of the wrong type": 2, "the response is not text": 1}
-    assert found.lines == 6
+    rows += [("demo", 3, "d"), ("demo", 3, "d"), ("demo", 4, "x" * (LONGEST_ANSWER + 1))]
+    with rows_as_predictions(rows, KNOWN) as found:
+        assert outcome(found, 0) == "a"
+        assert outcome(found, 3) == "unusable: doubled"
+        assert outcome(found, 4) == "unusable: too long"
+        assert found.unusable == {"a key of the wrong type": 2, "the response is not text": 1}
+        assert found.lines == 7
 
 
 def test_the_key_of_a_batch_is_read_back(tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from demo_pipeline.evaluation.baselines import BASELINES, GUESSED_KINDS, guessed_kind
-from demo_pipeline.evaluation.bootstrap import bootstrap_intervals
+from demo_pipeline.evaluation.bootstrap import TaskDraws
 from demo_pipeline.evaluation.predictions import rows_as_predictions
 from demo_pipeline.evaluation.presets import PRESETS
 from demo_pipeline.evaluation.scoring import PREDICTIONS, Scorer
@@ -30,11 +30,14 @@ def decode(text, _size):
 
 
 def score(steps, rows, presets=("strict",), keep=None):
-    predictions = rows_as_predictions(rows, {step.trajectory_id for step in steps})
-    scorer = Scorer([PRESETS[name] for name in presets], decode, predictions, keep)
-    for step in steps:
-        scorer.add(step)
-    return scorer.report()
+    rules = [PRESETS[name] for name in presets]
+    with (
+        rows_as_predictions(rows, {step.trajectory_id for step in steps}) as predictions,
+        Scorer(rules, decode, predictions, keep) as scorer,
+    ):
+        for step in steps:
+            scorer.add(step)
+        return scorer.report()
 
 
 def steps_of(trajectory, count, **known):
@@ -111,9 +114,11 @@ def test_intervals_are_over_tasks_and_the_same_every_time():
 
 def test_whole_tasks_are_drawn():
     """Ten tasks of one outcome each are as uncertain as ten draws, however many steps they have."""
-    right = np.array([1.0] * 5 + [0.0] * 5)[:, None]
-    few = bootstrap_intervals(right, np.ones((10, 1)))
-    many = bootstrap_intervals(right * 100, np.full((10, 1), 100.0))
+    right, every = np.array([[1.0] * 5 + [0.0] * 5]), np.arange(10)
+    with TaskDraws(10) as draws:
+        few, many = draws.intervals(
+            [(every, right, np.ones((1, 10))), (every, right * 100, np.full((1, 10), 100.0))]
+        )
     assert few.tolist() == many.tolist()
     assert few[0].tolist() == pytest.approx([0.2, 0.8])
 

@@ -1,0 +1,116 @@
+"""Memory of scoring does not grow with the predictions, and blocks do not change a number."""
+
+import json
+import tracemalloc
+
+import pytest
+
+from demo_pipeline.evaluation import score_file, score_tables
+from demo_pipeline.evaluation.predictions import read_predictions
+from demo_pipeline.evaluation.score_file import DIMENSIONS, ScoreFile
+from demo_pipeline.evaluation.score_tables import score_table
+
+KINDS = ("left_click", "type", "scroll")
+
+
+def label(number):
+    """Trajectories of seven steps, three to a task that are far apart, and one application each."""
+    trajectory = number // 7
+    return {
+        "task": f"task {trajectory % 11}",
+        "trajectory": f"demo{trajectory}",
+        "action_type": KINDS[number * number % 3],
+        "application": f"application {trajectory % 5}",
+        "platform": "linux",
+        "difficulty": ("easy", "hard")[trajectory % 2],
+    }
+
+
+def given(number):
+    """Scores of two answerers under two rules; some steps are not judged."""
+    first, second = (number * 37 % 10) / 9, float(number % 3 == 0)
+    return [[first, 1.0], [None if number % 4 else second, None]]
+
+
+def add_steps(scores, count):
+    for number in range(count):
+        scores.append(label(number), [number % 2 == 0, None], given(number))
+
+
+def rows(count=33 * 7):
+    with ScoreFile(2, 2) as scores:
+        add_steps(scores, count)
+        return list(score_table(scores, ["a", "b"], {"model": 0, "truth": 1}, seed=1))
+
+
+def expected(preset, answerer, dimension, value):
+    """The means of a group, step after step."""
+    steps = [
+        (label(n)["trajectory"], score)
+        for n in range(33 * 7)
+        if dimension == "all" or label(n)[dimension] == value
+        if (score := given(n)[preset][answerer]) is not None
+    ]
+    by_trajectory: dict[str, list[float]] = {}
+    for trajectory, score in steps:
+        by_trajectory.setdefault(trajectory, []).append(score)
+    means = [sum(scores) / len(scores) for scores in by_trajectory.values()]
+    if not steps:
+        return 0, None, None, None
+    full = sum(score >= 1 for _, score in steps) / len(steps)
+    mean = sum(score for _, score in steps) / len(steps)
+    return len(steps), mean, sum(means) / len(means), full
+
+
+def test_every_row_has_the_numbers_of_its_steps():
+    found = rows()
+    assert {row["dimension"] for row in found} == {"all", *DIMENSIONS}
+    for row in found:
+        place = ("ab".index(row["preset"]), ("model", "truth").index(row["answers"]))
+        steps, score, trajectory_score, success = expected(*place, row["dimension"], row["value"])
+        assert row["steps"] == steps
+        assert row["score"] == pytest.approx(score)
+        assert row["trajectory_score"] == pytest.approx(trajectory_score)
+        assert row["success"] == pytest.approx(success)
+        assert (row["low"] is None) == (row["high"] is None) == (row["tasks"] < 2)
+    hits = [row["grounding"] for row in found if row["dimension"] == "all"]
+    assert hits == [pytest.approx(116 / 231), None, 1.0, None]
+
+
+def test_the_size_of_a_block_changes_no_row(monkeypatch):
+    whole = rows()
+    monkeypatch.setattr(score_file, "_BLOCK_STEPS", 10)
+    monkeypatch.setattr(score_tables, "_GROUPS_AT_ONCE", 2)
+    monkeypatch.setattr(score_tables, "_CELLS_AT_ONCE", 12)
+    for row, again in zip(whole, rows(), strict=True):
+        assert row == pytest.approx(again)
+
+
+def held(call):
+    """What Python holds at most while it runs, bytes."""
+    tracemalloc.start()
+    try:
+        call()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_scores_of_more_steps_need_no_more_memory():
+    rows(7)  # imports
+    few, many = (held(lambda steps=steps: rows(steps)) for steps in (6_000, 24_000))
+    assert many - few < 18_000 * 10  # numbers of two answerers and rules, and labels, are 58 bytes
+
+
+def test_places_of_more_predictions_need_no_more_memory(tmp_path):
+    path = tmp_path / "predictions.jsonl"
+    with path.open("w") as file:
+        for number in range(20_000):
+            key = {"trajectory_id": "demo", "step_index": number}
+            file.write(json.dumps({**key, "response": "x"}) + "\n")
+
+    def read():
+        with read_predictions(path, {"demo"}) as found:
+            assert found.answer(("demo", 19_999)) == "x"
+
+    assert held(read) < 20_000 * 10

@@ -105,13 +105,16 @@ def score_bench_revised(options: Options, answer: Sequence[BenchAction]) -> floa
 def _score(truth: Sequence[BenchAction], answer: Sequence[BenchAction], *, revised: bool) -> float:
     if not truth or not answer:
         return 0.0
+    first = answer[0].name.lower()
+    if all(action.name.lower() != first for action in truth):
+        return 0.0
     truth, answer = _joined(truth, _KEYS), _joined(answer, {"press"})
     surplus = min(1.0, len(truth) / len(answer)) if revised else 1.0
     if truth[0].name == "terminate":
         same = answer[0].name == "terminate" and answer[0].value == truth[0].value
         return surplus if same else 0.0
     names = [action.name.lower() for action in truth]
-    if answer[0].name.lower() not in names:
+    if first not in names:
         return 0.0
     sums: dict[str, float] = {}
     for number, (name, action) in enumerate(zip(names, truth, strict=True)):

@@ -4,6 +4,7 @@ Belongs here: what each baseline answers. They stand beside the predictions in e
 """
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from demo_pipeline.evaluation.true_steps import TERMINATE, ScreenPoint, TargetBox, TrueStep
@@ -69,10 +70,15 @@ GUESSED_KINDS = (*_GUESSES, TERMINATE)
 
 def guessed_kind(kind: str, step: TrueStep) -> Answer:
     """An action of a kind without knowing more: at the centre, no text, Enter, one notch down."""
+    return _guess(kind, step.size)
+
+
+@lru_cache(maxsize=256)  # a store has few sizes of screens
+def _guess(kind: str, size: tuple[int, int]) -> Answer:
     if kind == TERMINATE:
         return Answer((), "success")
     action_type, known = _GUESSES[kind]
-    x, y = _middle((0, 0, *step.size))
+    x, y = _middle((0, 0, *size))
     names = PARAMETERS[action_type].model_fields
     values = {name: x if name.endswith("x") else y for name in names if name[-1] in "xy"}
     return Answer((_action(action_type, {**values, **known}),))

@@ -109,6 +109,7 @@ class Scorer:
     _steps: int = 0
     _before: TrueStep | None = None
     _failures: list[FailedStep] = field(default_factory=list)
+    _failed_kinds: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self._scores = ScoreFile(len(_ANSWERERS), len(self.presets))
@@ -137,7 +138,9 @@ class Scorer:
         answers: list[Answer | None] = [answer]
         answers += [baseline(step, before) for baseline in BASELINES.values()]
         answers += [guessed_kind(kind, step) for kind in GUESSED_KINDS]
-        grounded = [_grounded(step, given) for given in answers]
+        distinct = {id(given): given for given in answers}  # baselines often answer the same
+        hits = {key: _grounded(step, given) for key, given in distinct.items()}
+        grounded = [hits[id(given)] for given in answers]
         labels = {
             "task": step.task,
             "trajectory": step.trajectory_id,
@@ -154,7 +157,10 @@ class Scorer:
             "grounded": grounded[0],
             "reason": reason,
         }
-        scores = [[_score(preset, step, given) for given in answers] for preset in self.presets]
+        scores = []
+        for preset in self.presets:
+            values = {key: _score(preset, step, given) for key, given in distinct.items()}
+            scores.append([values[id(given)] for given in answers])
         self._scores.append(labels, grounded, scores)
         if scores[0][0] is not None and scores[0][0] < RIGHT:
             self._note_failure(FailedStep(step, answer, reason))
@@ -199,9 +205,9 @@ class Scorer:
         return {**shown, MOST_FREQUENT: _ANSWERERS.index(kind)}
 
     def _note_failure(self, failed: FailedStep) -> None:
-        if len(self._failures) == _MOST_FAILURES:
-            return
-        if sum(known.step.kind == failed.step.kind for known in self._failures) < _OF_A_KIND:
+        kind = failed.step.kind
+        if len(self._failures) < _MOST_FAILURES and self._failed_kinds[kind] < _OF_A_KIND:
+            self._failed_kinds[kind] += 1
             self._failures.append(failed)
 
 

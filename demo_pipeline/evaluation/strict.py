@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from demo_pipeline.evaluation.true_steps import ScreenPoint, TrueStep, action_kind, in_box, places
 from demo_pipeline.formats.answers import Answer, AnsweredAction
 from demo_pipeline.formats.desktopd.step_actions import (
+    ClickParameters,
     DragParameters,
     HotkeyParameters,
+    PointParameters,
     ScrollParameters,
     TypeParameters,
 )
@@ -46,7 +48,10 @@ def normalised_text(text: str) -> str:
 
 
 def _modifiers(action: AnsweredAction) -> list[str]:
-    return sorted(getattr(action.parameters, "modifiers", None) or ())
+    match action.parameters:
+        case PointParameters() | ClickParameters() | ScrollParameters() | DragParameters() as held:
+            return sorted(held.modifiers or ())
+    return []
 
 
 def _same_words(given: AnsweredAction, wanted: AnsweredAction) -> bool:

@@ -22,7 +22,13 @@ from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.formats.answers import Answer, AnsweredAction, ForeignAction
 from demo_pipeline.formats.desktopd.reader import StepFiles, Trajectory
-from demo_pipeline.formats.desktopd.step_actions import ClickParameters, DragParameters, Parameters
+from demo_pipeline.formats.desktopd.step_actions import (
+    ClickParameters,
+    DragParameters,
+    Parameters,
+    PointParameters,
+    ScrollParameters,
+)
 from demo_pipeline.formats.desktopd.vocabulary import ActionType
 
 OTHER_SPLIT = "other_split"
@@ -95,8 +101,9 @@ def places(action: AnsweredAction | ForeignAction) -> tuple[ScreenPoint, ...]:
     parameters: Parameters = action.parameters
     if isinstance(parameters, DragParameters):
         return (parameters.start_x, parameters.start_y), (parameters.end_x, parameters.end_y)
-    x, y = getattr(parameters, "x", None), getattr(parameters, "y", None)
-    return () if x is None or y is None else ((x, y),)
+    if isinstance(parameters, PointParameters | ClickParameters | ScrollParameters):
+        return ((parameters.x, parameters.y),)
+    return ()
 
 
 def first_place(answer: Answer) -> ScreenPoint | None:

@@ -1,26 +1,24 @@
 """The test split as AgentNetBench's own files, so that its script can score it.
 
-Source: OpenCUA, evaluation/agentnetbench/README.md. Belongs here: `tasks/<trajectory>.json` and
-`images/`, and their check.
+Source: OpenCUA, evaluation/agentnetbench/README.md. Belongs here: writing
+`tasks/<trajectory>.json` and `images/`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.common.hardlinks import link_or_copy
-from demo_pipeline.common.image_header import probe_image
-from demo_pipeline.common.json_files import JsonFileError, dump_json, load_json, read_bytes
+from demo_pipeline.common.json_files import dump_json, load_json
 from demo_pipeline.datasets.export_loop import ExportSummary, plan_export
 from demo_pipeline.datasets.selection import DatasetTrajectory
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.evaluation.agentnetbench import as_ground_truth, bench_truth
 from demo_pipeline.evaluation.opencua_questions import answer_code
 from demo_pipeline.evaluation.true_steps import StepRecord, each_true_step
-from demo_pipeline.problems import Problem
+from demo_pipeline.formats.agentnetbench.models import BENCH_IMAGES, BENCH_TASKS
 
-TASKS_FOLDER, IMAGES_FOLDER = "tasks", "images"
 _SYSTEMS = {"windows": "Windows", "macos": "Darwin", "linux": "Ubuntu"}
 _README = """# AgentNetBench files of the test split
 
@@ -42,7 +40,7 @@ def build_agentnetbench(
         out: directory to write into.
         settings: what takes part, and the splits.
     """
-    for folder in (TASKS_FOLDER, IMAGES_FOLDER):
+    for folder in (BENCH_TASKS, BENCH_IMAGES):
         (out / folder).mkdir(parents=True, exist_ok=True)
     writer = _TaskWriter(out)
     plan = plan_export(trajectories, settings)
@@ -65,7 +63,7 @@ class _TaskWriter:
             self.end()
             self._task = _head(record)
         image = f"{step.trajectory_id}_{step.step_index}.png"
-        link_or_copy(step.screenshot, self._out / IMAGES_FOLDER / image)
+        link_or_copy(step.screenshot, self._out / BENCH_IMAGES / image)
         self._task["steps"].append(
             {
                 "step_num": step.step_index,
@@ -85,7 +83,7 @@ class _TaskWriter:
     def end(self) -> None:
         """Write the file of the trajectory, if there is one."""
         if self._task:
-            dump_json(self._out / TASKS_FOLDER / f"{self._task['task_id']}.json", self._task)
+            dump_json(self._out / BENCH_TASKS / f"{self._task['task_id']}.json", self._task)
             self._task = {}
 
 
@@ -106,47 +104,5 @@ def _head(record: StepRecord) -> dict[str, Any]:
 
 def agentnetbench_counts(folder: Path) -> Mapping[str, int]:
     """Trajectory → number of its steps."""
-    files = sorted((folder / TASKS_FOLDER).glob("*.json"))
+    files = sorted((folder / BENCH_TASKS).glob("*.json"))
     return {file.stem: len(load_json(file)["steps"]) for file in files}
-
-
-def check_agentnetbench(folder: Path) -> list[Problem]:
-    """The problems of a folder: files, pictures, actions and boxes."""
-    return [
-        problem
-        for file in sorted((folder / TASKS_FOLDER).glob("*.json"))
-        for problem in _file_problems(file, folder)
-    ]
-
-
-def _file_problems(file: Path, folder: Path) -> Iterator[Problem]:
-    name = f"{TASKS_FOLDER}/{file.name}"
-    try:
-        steps = load_json(file, name)["steps"]
-        for number, step in enumerate(steps):
-            for fault in _step_faults(step, folder):
-                yield _problem(name, f"steps[{number}]: {fault}")
-    except JsonFileError as error:
-        yield _problem(name, error.message)
-    except (KeyError, TypeError, ValueError, AttributeError):
-        yield _problem(name, "has not the keys of an AgentNetBench task")
-
-
-def _step_faults(step: Mapping[str, Any], folder: Path) -> Iterator[str]:
-    try:
-        probe_image(read_bytes(folder / IMAGES_FOLDER / step["image"], "image"))
-    except (JsonFileError, ValueError):
-        yield "the image cannot be read"
-    if not step["ground_truth_actions"]:
-        yield "there is no true action"
-    for action in step["ground_truth_actions"]:
-        position = action["params"].get("position")
-        if position and not all(0 <= position[axis] < 1 for axis in "xy"):
-            yield "a position is outside the screenshot"
-        for box in action["metadata"].get("bboxes", []):
-            if len(box["rel_bbox"]) != 4 or min(box["rel_bbox"][2:]) < 0:
-                yield "a box is not [x, y, width, height]"
-
-
-def _problem(file: str, message: str) -> Problem:
-    return Problem("agentnetbench", file, message, remedy="build the export again")

@@ -18,10 +18,8 @@ from demo_pipeline.datasets.card_content import (
 )
 from demo_pipeline.datasets.cudag_config import dataset_directory_name
 from demo_pipeline.datasets.dataset_stats import messages_stats, sft_stats
-from demo_pipeline.evaluation.agentnetbench_files import (
-    build_agentnetbench,
-    check_agentnetbench,
-)
+from demo_pipeline.evaluation.agentnetbench_files import build_agentnetbench
+from demo_pipeline.formats.agentnetbench.validator import validate_agentnetbench
 from demo_pipeline.formats.cudag.validator import validate_cudag
 from demo_pipeline.formats.desktopd.sft_folder import validate_sft_folder
 from demo_pipeline.formats.desktopd.validator import validate_dataset
@@ -114,7 +112,7 @@ def run_agentnetbench(context: DatasetContext, out: Path) -> Summary:
 
 def verify_agentnetbench(_context: DatasetContext, out: Path) -> list[Problem]:
     """The files against AgentNetBench's form."""
-    return check_agentnetbench(out)
+    return validate_agentnetbench(out)
 
 
 def run_quests(context: DatasetContext, out: Path) -> Summary:

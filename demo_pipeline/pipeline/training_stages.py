@@ -134,6 +134,7 @@ AGENTNETBENCH_STAGE = DatasetStage(
         ),
     ),
     export=TrainingExport(name="agentnetbench", files="tasks/*.json", records=agentnetbench_counts),
+    validated_as=formats.AGENTNETBENCH_FORMAT,
     counts=("records",),
 )
 

@@ -7,6 +7,8 @@ it writes; the two formats that no dataset stage writes are in `OTHER_FORMATS`.
 from pathlib import Path
 
 from demo_pipeline.common.recording_files import RECORDING_FILES
+from demo_pipeline.formats.agentnetbench.models import BENCH_TASKS
+from demo_pipeline.formats.agentnetbench.validator import validate_agentnetbench
 from demo_pipeline.formats.cudag.validator import validate_cudag, validate_cudag_file
 from demo_pipeline.formats.desktopd.sft_folder import validate_sft_folder
 from demo_pipeline.formats.desktopd.sft_validator import validate_sft
@@ -66,6 +68,10 @@ def _validate_step_labels(path: Path, _settings: Settings) -> list[Problem]:
     return validate_step_labels(path)
 
 
+def _validate_agentnetbench(path: Path, _settings: Settings) -> list[Problem]:
+    return validate_agentnetbench(path)
+
+
 RECORDING_FORMAT = ValidatedFormat(
     name="recording",
     files=RECORDING_FILES,
@@ -111,6 +117,9 @@ TRANSITIONS_FORMAT = ValidatedFormat(
     files=(TRANSITIONS_SCHEMA_FILE,),
     validate=_validate_transitions,
     decisive=True,
+)
+AGENTNETBENCH_FORMAT = ValidatedFormat(
+    name="agentnetbench", files=(BENCH_TASKS,), validate=_validate_agentnetbench
 )
 STEP_LABELS_FORMAT = ValidatedFormat(
     name="step_labels",

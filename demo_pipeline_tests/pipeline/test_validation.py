@@ -12,6 +12,7 @@ from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.datasets.cudag_build import build_cudag
 from demo_pipeline.datasets.messages import build_messages
 from demo_pipeline.datasets.sft import build_sft
+from demo_pipeline.evaluation.agentnetbench_files import build_agentnetbench
 from demo_pipeline.pipeline.recording_validation import validate_recording
 from demo_pipeline.pipeline.validation import FORMATS, recognise, validate
 from demo_pipeline.problems import DemonstrationError, Severity, errors
@@ -126,6 +127,8 @@ def good(recording: Path, tmp_path: Path) -> Path:
         (("meta.json",), "recording"),
         (("input_log.jsonl", "meta.json", "recording.mp4"), "recording"),
         (("examples/", "test_all.json"), "osworld"),
+        (("tasks/", "images/", "metadata.json", "README.md"), "agentnetbench"),
+        (("config.json", "images/"), "cudag"),
         ((), None),
         (("notes.txt", "pictures/"), None),
     ],
@@ -180,6 +183,18 @@ def test_a_single_file_of_an_export_is_a_path(tmp_path: Path, kind: str) -> None
         ("val.jsonl", 3 - (kind == "sft"))
     }
     assert errors(validate(root / "train.jsonl", kind, Settings())) == []
+
+
+def test_the_split_for_agentnetbench_is_valid_until_a_task_is_damaged(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    demos = [make_trajectory(tmp_path, f"d{n}", shade=9 * n) for n in range(2)]
+    build_agentnetbench(demos, out, DatasetSettings(train_ratio=0, val_ratio=0, test_ratio=1))
+    assert recognise(out) == "agentnetbench"
+    assert validate(out, "agentnetbench", Settings()) == []
+    task = out / "tasks/d1.json"
+    task.write_text(task.read_text().replace('"type": "click"', '"type": "touch"'))
+    (problem,) = validate(out, "agentnetbench", Settings())
+    assert (problem.file, problem.severity) == ("tasks/d1.json", ERROR)
 
 
 def test_an_empty_file_of_lines_is_of_the_format_of_its_folder(tmp_path: Path) -> None:

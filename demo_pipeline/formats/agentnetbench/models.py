@@ -1,0 +1,103 @@
+"""A task of AgentNetBench: steps with a picture, the true actions, and ways that are right too.
+
+Source: OpenCUA, evaluation/agentnetbench. Belongs here: the models. Keys that its script does not
+read may be missing.
+"""
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from demo_pipeline.formats.base_model import Document
+from demo_pipeline.formats.desktopd.vocabulary import Count, Text
+
+BENCH_TASKS, BENCH_IMAGES = "tasks", "images"
+_PLACED = ("click", "doubleclick", "rightclick", "tripleclick", "moveto", "dragto")
+_NEEDED = {
+    **dict.fromkeys(_PLACED, "position"),
+    "press": "keys",
+    "hotkey": "keys",
+    "write": "text",
+    "scroll": "amount",
+    "hscroll": "amount",
+    "terminate": "status",
+    "middleclick": "",
+    "wait": "",
+}
+"""Type, in lower case as the script compares it → the parameter that it reads; empty: none."""
+_Share = Annotated[float, Field(ge=0, lt=1)]
+
+
+class BenchPosition(Document):
+    """A point in shares of the screen."""
+
+    x: _Share
+    y: _Share
+
+
+class BenchParameters(Document):
+    """The parameters of an action; which one it has depends on its type."""
+
+    position: BenchPosition | None = None
+    text: str | None = None
+    keys: list[Text] | None = Field(default=None, min_length=1)
+    amount: float | None = None
+    status: Literal["success", "failure"] | None = None
+
+
+class BenchBox(Document):
+    """A target: left, top, width and height in shares of the screen."""
+
+    rel_bbox: list[float] = Field(min_length=4, max_length=4)
+    category_id: int | None = None
+
+    @model_validator(mode="after")
+    def _has_a_size(self) -> Self:
+        if min(self.rel_bbox[2:]) < 0:
+            raise ValueError("rel_bbox is not [x, y, width, height]")
+        return self
+
+
+class BenchTargets(Document):
+    """What is known of the target of an action."""
+
+    bboxes: list[BenchBox] = Field(default_factory=list)
+
+
+class TrueAction(Document):
+    """An action that counts as right."""
+
+    type: str
+    params: BenchParameters
+    metadata: BenchTargets = Field(default_factory=BenchTargets)
+
+    @model_validator(mode="after")
+    def _has_its_parameter(self) -> Self:
+        needed = _NEEDED.get(self.type.lower())
+        if needed is None:
+            raise ValueError("type is none that the script knows")
+        if needed and getattr(self.params, needed) is None:
+            raise ValueError(f"params has no {needed}, which this type needs")
+        return self
+
+
+class BenchStep(Document):
+    """A step; `image` is the name of a file in the folder of images."""
+
+    image: str = Field(pattern=r"^[^/\\\x00]+\.(png|jpg|jpeg)$")
+    ground_truth_actions: list[TrueAction] = Field(min_length=1)
+    step_num: Count | None = None
+    action: str = ""
+    milestone: bool = False
+    inner_monologue: dict[str, Any] = Field(default_factory=dict)
+    alternative_options: list[list[TrueAction]] = Field(default_factory=list)
+
+
+class BenchTask(Document):
+    """A file of `tasks/`."""
+
+    task_id: Text
+    high_level_task_description: str
+    steps: list[BenchStep] = Field(min_length=1)
+    user_task_description: str = ""
+    meta_info: dict[str, Any] = Field(default_factory=dict)

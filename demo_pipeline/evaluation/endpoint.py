@@ -9,10 +9,12 @@ import http.client
 import ipaddress
 import json
 import random
+import socket
 import ssl
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,6 +27,7 @@ _MOST_BYTES = 32 * 2**20  # of an answer
 _REFUSED = {401, 403, 404, 405}  # every other request would be refused too
 _PASSING = {408, 409, 425, 429}
 _LONGEST_PAUSE = 60.0  # seconds
+_PART = 2**16  # bytes that are read at a time
 
 
 class EndpointError(Exception):
@@ -54,9 +57,9 @@ class Endpoint:
         url: as given: the base that ends in `/v1`, or the whole address.
         key: sent as a bearer token; empty: none.
         attempts: how often a request is sent at most.
-        timeout: seconds without a byte.
+        timeout: seconds until an attempt has its whole answer.
         pause: seconds before the second attempt; each further pause is twice as long.
-        sleep: waits.
+        sleep: waits; None: until `stop` is called at most.
     """
 
     url: str
@@ -64,7 +67,8 @@ class Endpoint:
     attempts: int = 5
     timeout: float = 600.0
     pause: float = 1.0
-    sleep: Callable[[float], None] = time.sleep
+    sleep: Callable[[float], object] | None = None
+    _stopped: threading.Event = field(default_factory=threading.Event, repr=False)
     _local: threading.local = field(default_factory=threading.local, repr=False)
     _open: set[http.client.HTTPConnection] = field(default_factory=set, repr=False)
 
@@ -74,12 +78,19 @@ class Endpoint:
             port = parts.port
         except ValueError:
             port = -1
-        if parts.scheme not in ("http", "https") or not parts.hostname or port == -1:
+        is_clean = self.url.isprintable() and " " not in self.url
+        known = parts.scheme in ("http", "https") and parts.hostname and port != -1
+        if not known or not is_clean:
             raise EndpointError("the endpoint must be a URL such as http://127.0.0.1:8000/v1")
         if parts.username or parts.password or parts.query:
             raise EndpointError(
                 f"the endpoint must hold no user, password or query; the key is read from "
                 f"{KEY_VARIABLE}"
+            )
+        # What HTTP refuses to send it quotes in its error.
+        if not (self.key.isascii() and self.key.isprintable()) or " " in self.key:
+            raise EndpointError(
+                f"{KEY_VARIABLE} holds a line end, a space or a letter that no key has; set it anew"
             )
         if self.key and parts.scheme == "http" and not self.is_loopback:
             raise EndpointError("a key is not sent without TLS; give an https:// endpoint")
@@ -105,6 +116,8 @@ class Endpoint:
         """
         data = json.dumps(body).encode()
         for attempt in range(1, self.attempts + 1):
+            if self._stopped.is_set():
+                break
             reply, after = self._once(data)
             if reply.status in _REFUSED:
                 raise EndpointError(
@@ -115,8 +128,16 @@ class Endpoint:
             if not passing or attempt == self.attempts:
                 return reply
             backoff = self.pause * 2 ** (attempt - 1) * random.uniform(0.5, 1)  # noqa: S311
-            self.sleep(min(max(backoff, after), _LONGEST_PAUSE))
+            (self.sleep or self._stopped.wait)(min(max(backoff, after), _LONGEST_PAUSE))
         return Reply(0, None, "no attempt")
+
+    def stop(self) -> None:
+        """End what is under way in all threads: what was asked gets no answer."""
+        self._stopped.set()
+        for connection in self._open.copy():
+            if connection.sock is not None:
+                with suppress(OSError):
+                    socket.socket.shutdown(connection.sock, socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the connections of all threads; none may be asking."""
@@ -129,11 +150,14 @@ class Endpoint:
         headers = {"Content-Type": "application/json"}
         if self.key:
             headers["Authorization"] = f"Bearer {self.key}"
+        deadline = time.monotonic() + self.timeout
         try:
             connection = self._connection()
             connection.request("POST", self._path(), data, headers)
+            if self._stopped.is_set():
+                raise ConnectionAbortedError
             answer = connection.getresponse()
-            text = answer.read(_MOST_BYTES + 1)
+            text = _read_answer(answer, deadline)
             if answer.will_close or len(text) > _MOST_BYTES:
                 self._close()
         except (OSError, http.client.HTTPException):
@@ -175,10 +199,31 @@ class Endpoint:
             self._local.connection = None
 
 
+def _read_answer(answer: http.client.HTTPResponse, deadline: float) -> bytes:
+    """The body, or its beginning when it is longer than may be.
+
+    Raises:
+        OSError: it is not complete in time.
+        http.client.HTTPException: the server hung up before its end.
+    """
+    text = bytearray()
+    while len(text) <= _MOST_BYTES and (part := answer.read1(_PART)):
+        text += part
+        if time.monotonic() > deadline:
+            raise TimeoutError
+    if len(text) <= _MOST_BYTES and answer.length:
+        raise http.client.IncompleteRead(b"")  # `read1` itself says so of chunks alone
+    answer.close()  # `read1` leaves it open at its end, and the connection unusable
+    return bytes(text)
+
+
 def _reply(status: int, text: bytes) -> Reply:
     if len(text) > _MOST_BYTES:
         return Reply(status, None, "too long")
     try:
-        return Reply(status, parse_json(text, "answer"))
+        body = parse_json(text, "answer")
     except JsonFileError:
         return Reply(status, None, "not JSON")
+    if status == 200 and not (isinstance(body, dict) and body.get("choices")):
+        return Reply(status, None, "not a chat")  # some servers say so that they are overloaded
+    return Reply(status, body)

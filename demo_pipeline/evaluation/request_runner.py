@@ -106,9 +106,11 @@ def send_requests(
                     pending = _collect(pending, log, counts, on_answer)
             while pending:
                 pending = _collect(pending, log, counts, on_answer)
-        finally:
+        except BaseException:
             for future in pending:
                 future.cancel()
+            endpoint.stop()  # leaving the pool waits for what is under way
+            raise
     return RunCounts(**counts)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -9,7 +10,11 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 Behaviour = Callable[[dict[str, Any], int], tuple[int, Any]]
-"""The body of a request, and how many came before → status and body; None: hang up."""
+"""The body of a request, and how many came before → status and body; None: hang up.
+
+With the status 0 the body is pieces of what goes over the wire, a tenth of a second apart, before
+the server hangs up.
+"""
 
 
 def echo(body: dict[str, Any], _number: int) -> tuple[int, Any]:
@@ -55,6 +60,12 @@ def fake_server(behave: Behaviour = echo) -> Iterator[FakeServer]:
                     seen.at_once -= 1
             if answer is None:
                 self.close_connection = True
+                return
+            if not status:
+                self.close_connection = True
+                for part in answer:
+                    self.wfile.write(part)
+                    time.sleep(0.1)
                 return
             data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
             self.send_response(status)

@@ -2,6 +2,7 @@
 
 import json
 import stat
+import threading
 import time
 
 import pytest
@@ -85,6 +86,74 @@ def test_failures_that_may_pass_are_tried_again_with_longer_pauses(tmp_path, fai
     assert len(pauses) == 3
     assert 0.5 <= pauses[0] <= 1
     assert 2 <= pauses[2] <= 4
+
+
+HEAD = b"HTTP/1.1 200 OK\r\n"
+BROKEN = {
+    "a body that ends early": [HEAD + b"Content-Length: 900\r\n\r\n{"],
+    "a chunk that ends early": [HEAD + b"Transfer-Encoding: chunked\r\n\r\n900\r\n{"],
+    "no HTTP": [TYPED.encode() + b"\r\n\r\n"],
+}
+
+
+@pytest.mark.parametrize("pieces", BROKEN.values(), ids=BROKEN)
+def test_an_answer_that_breaks_off_is_asked_for_again(tmp_path, pieces):
+    requests, results = write(tmp_path, ask(0), ask(1))
+    with fake_server(lambda body, n: (0, pieces) if not n else echo(body, n)) as server:
+        counts = send_requests(requests, results, endpoint(server.url)[0], "qwen", at_once=1)
+    assert (counts.answered, len(server.bodies)) == (2, 3)
+
+
+def test_an_answer_in_chunks_or_without_a_length_is_whole(tmp_path):
+    chat = json.dumps(echo(ask(0)["body"], 0)[1]).encode()
+    halves = [b"%x\r\n%s\r\n" % (len(part), part) for part in (chat[:9], chat[9:])]
+    chunked = [HEAD + b"Transfer-Encoding: chunked\r\n\r\n", *halves, b"0\r\n\r\n"]
+    pieces = [chunked, [b"HTTP/1.0 200 OK\r\n\r\n", chat]]
+    requests, results = write(tmp_path, ask(0), ask(1))
+    with fake_server(lambda _, n: (0, pieces[n])) as server:
+        counts = send_requests(requests, results, endpoint(server.url)[0], "qwen", at_once=1)
+    assert (counts.answered, len(server.bodies)) == (2, 2)
+
+
+def test_an_answer_that_never_ends_is_given_up_in_time(tmp_path):
+    requests, results = write(tmp_path, ask(0))
+    pieces = [HEAD + b"Content-Length: 900\r\n\r\n", *[b" "] * 60]
+    with fake_server(lambda *_: (0, pieces)) as server:
+        start = time.monotonic()
+        host = endpoint(server.url, timeout=0.3, attempts=1)[0]
+        assert send_requests(requests, results, host, "qwen").failed == 1
+        assert time.monotonic() - start < 3
+
+
+def test_what_is_under_way_does_not_hold_up_an_interruption(tmp_path):
+    requests, results = write(tmp_path, *(ask(n) for n in range(4)))
+    released = threading.Event()
+
+    def hang(body, number):
+        if number:
+            released.wait(20)
+        return echo(body, number)
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    with fake_server(hang) as server:
+        start = time.monotonic()
+        with pytest.raises(KeyboardInterrupt):
+            send_requests(requests, results, Endpoint(server.url), "qwen", on_answer=interrupt)
+        assert time.monotonic() - start < 5
+        released.set()
+    assert len(answered_ids(results)) == 1
+
+
+@pytest.mark.parametrize("body", [{"error": {"message": TYPED}}, {"choices": []}, [], "x"])
+def test_what_is_no_chat_is_no_answer_and_is_sent_again_by_the_next_run(tmp_path, body):
+    requests, results = write(tmp_path, ask(0))
+    with fake_server(lambda *_: (200, body)) as server:
+        assert send_requests(requests, results, endpoint(server.url)[0], "qwen").failed == 1
+    assert json.loads(results.read_text())["error"] == {"code": "200", "message": "not a chat"}
+    with fake_server() as server:
+        assert send_requests(requests, results, endpoint(server.url)[0], "qwen").answered == 1
 
 
 @pytest.mark.parametrize("answer", [(200, b"{"), (200, b'{"a": NaN}'), (400, {"error": "x"})])
@@ -172,7 +241,15 @@ def test_only_this_machine_is_loopback(url, here):
 
 @pytest.mark.parametrize(
     "url",
-    ["ftp://localhost", "localhost:8000", "http://", "http://me:pw@localhost/v1", "http://a:b/v1"],
+    [
+        "ftp://localhost",
+        "localhost:8000",
+        "http://",
+        "http://me:pw@localhost/v1",
+        "http://a:b/v1",
+        "http://localhost/v 1",
+        "http://localhost/v1\n",
+    ],
 )
 def test_an_endpoint_that_cannot_be_used_is_refused(url):
     with pytest.raises(EndpointError) as caught:
@@ -183,3 +260,12 @@ def test_an_endpoint_that_cannot_be_used_is_refused(url):
 def test_a_key_is_not_sent_in_the_clear():
     with pytest.raises(EndpointError, match="https"):
         Endpoint("http://example.org/v1", "key")
+
+
+@pytest.mark.parametrize(
+    "key", ["hunter2\n", "hunter2\r\nX: y", "hunter 2", "hunter2…", "hunter2é"]
+)
+def test_a_key_that_cannot_be_sent_is_not_quoted(key):
+    with pytest.raises(EndpointError, match="OPENAI_API_KEY holds") as caught:
+        Endpoint("http://127.0.0.1/v1", key)
+    assert "hunter" not in str(caught.value)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.box import SIMPLE_HEAD
 from rich.markup import escape
 from rich.table import Table
 
@@ -27,6 +28,8 @@ eval_app = typer.Typer(
 )
 
 _FORM = "How a model is asked and answers: messages, qwen3vl, cudag or opencua."
+_NUMBER = "0.000"
+_SHORT = {"predictions": "predic- tions"}
 _SPLIT = "Whose steps: test, val, train, held_out, or any."
 
 
@@ -173,10 +176,9 @@ def score(
 
 def _summary_table(preset: str, rows: Sequence[dict[str, Any]]) -> Table:
     """A row per answerer, over all steps."""
-    table = Table(title=f"{preset}: all steps", title_justify="left")
-    table.add_column("answers", overflow="fold")
+    table = _narrow_table(f"{preset}: all steps", "answers")
     for name in ("score", "95 %", "per trajectory", "full", "in target", "prefix"):
-        table.add_column(name, justify="right")
+        _add_numbers(table, name)
     for row in rows:
         interval = "" if row["low"] is None else f"{row['low']:.3f}-{row['high']:.3f}"
         names = ("trajectory_score", "success", "grounding", "prefix_share")
@@ -187,21 +189,36 @@ def _summary_table(preset: str, rows: Sequence[dict[str, Any]]) -> Table:
 
 def _group_table(preset: str, rows: Sequence[dict[str, Any]]) -> Table:
     """A row per group of steps, a column per answerer."""
-    table = Table(title=f"{preset}: scores of groups of steps", title_justify="left")
     names = list(dict.fromkeys(row["answers"] for row in rows))
-    table.add_column("steps of", no_wrap=True)
-    table.add_column("steps", justify="right")
-    for name in names:
-        table.add_column(name, justify="right", overflow="fold")
+    table = _narrow_table(f"{preset}: scores of groups of steps", "steps of")
+    for name in ("steps", *names):
+        _add_numbers(table, name)
     groups: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
     for row in rows:
         groups.setdefault((row["dimension"], row["value"]), {})[row["answers"]] = row
+    last = ""
     for (dimension, value), group in groups.items():
-        place = "all" if dimension == "all" else f"{dimension.removeprefix('action_')} {value}"
+        if dimension not in (last, value):
+            table.add_row(dimension.replace("_", " "))
+        last = dimension
         steps = str(max(row["steps"] for row in group.values()))
         scores = [_share(group[name]["score"]) for name in names]
-        table.add_row(escape(place), steps, *scores)
+        table.add_row(escape(value if dimension == value else f"  {value}"), steps, *scores)
     return table
+
+
+def _narrow_table(title: str, first: str) -> Table:
+    """A table of numbers that fits 80 columns, and its first column, whose words may be folded."""
+    table = Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=0)
+    table.add_column(first, overflow="fold")
+    return table
+
+
+def _add_numbers(table: Table, name: str) -> None:
+    """A column whose numbers stay whole; its heading has a line for each word."""
+    heading = name if name == "95 %" else _SHORT.get(name, name).replace(" ", "\n")
+    width = max(len(_NUMBER), *map(len, heading.split("\n")))
+    table.add_column(heading, justify="right", min_width=width)
 
 
 def _share(value: float | None) -> str:

@@ -230,6 +230,10 @@ def report_summary(report: ScoreReport, asked: Evaluation) -> dict[str, Any]:
 
 
 def _no_step(asked: Evaluation) -> EvaluationError:
+    if asked.split == ANY_SPLIT:
+        return EvaluationError(
+            "the store holds no steps to ask about; build its datasets first: `demo-pipeline run`"
+        )
     return EvaluationError(
         f"no step is in the split {asked.split}: with few tasks a split can be empty; choose "
         "another, or `any` for all steps"

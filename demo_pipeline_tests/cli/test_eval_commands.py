@@ -173,3 +173,20 @@ def test_a_file_that_others_can_read_is_named(root: Path) -> None:
     assert "others can read it" not in call("score", path, "--split", "any").stderr
     path.chmod(0o640)
     assert "others can read it" in call("score", path, "--split", "any").stderr
+
+
+def test_the_tables_fit_eighty_columns_with_whole_numbers(root: Path) -> None:
+    path = root / "truth.jsonl"
+    call("truth", path, "--split", "any")
+    arguments = ["eval", "score", str(path), "--split", "any", "--preset", "strict"]
+    shown = CliRunner().invoke(app, arguments, env={"COLUMNS": "80"}).stdout.splitlines()
+    assert max(len(line) for line in shown if not line.startswith("split any:")) <= 80
+    (row,) = (line.split() for line in shown if line.split()[:1] == ["double_click"])
+    assert row == ["double_click", "3", "1.000", *["0.000"] * 4, "1.000", "0.000"]
+
+
+def test_a_store_without_trajectories_is_no_empty_split(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("DEMO_PIPELINE_STORE", str(tmp_path / "store"))
+    done = call("truth", tmp_path / "truth.jsonl", "--split", "any")
+    assert done.exit_code == 2
+    assert "the store holds no steps" in done.stderr

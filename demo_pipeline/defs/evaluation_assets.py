@@ -26,6 +26,7 @@ from demo_pipeline.storage.errors import StorageError
 EVALUATIONS = dg.DynamicPartitionsDefinition(name="evaluations")
 EVALUATION_SCORES = evaluation_runs.EVALUATION_OUTPUT
 _HISTORY = 60  # scores of earlier runs
+_CHART_TITLE = "score of each evaluation under its first rule, oldest first"
 _SHOWN = ("preset", "answers", "score", "low", "high", "success", "grounding", "prefix_share")
 
 
@@ -98,13 +99,11 @@ def _pictures(
     score = result.summary.get("score")
     if isinstance(score, int | float):
         scores.append((context.partition_key, float(score)))
-    shown = {"history": reporting.pictures({"history": history_chart("Scores", scores)})}
+    shown = {"history": reporting.pictures({"history": history_chart(_CHART_TITLE, scores)})}
     if workspace.settings.execution.contact_sheets_in_ui:
-        with workspace.store.open_files(result.output, evaluation_runs.FAILURES_FILE) as (
-            folder,
-            _,
-        ):
-            jpeg = (folder / evaluation_runs.FAILURES_FILE).read_bytes()
+        name = evaluation_runs.PREVIEW_FILE  # the event log is never purged
+        with workspace.store.open_files(result.output, name) as (folder, _):
+            jpeg = (folder / name).read_bytes()
         shown["failures"] = reporting.picture(jpeg, "steps that were answered wrong")
     return shown
 

@@ -10,39 +10,42 @@ import cv2
 import numpy as np
 
 from demo_pipeline.evaluation.scoring import FailedStep
-from demo_pipeline.evaluation.true_steps import TrueStep
+from demo_pipeline.evaluation.true_steps import TrueStep, action_kind
 from demo_pipeline.formats.answers import Answer, AnsweredAction
 from demo_pipeline.formats.desktopd.step_actions import StepAction
 from demo_pipeline.formats.desktopd.vocabulary import is_canonical_key
 from demo_pipeline.observation.contact_sheet_image import Tile, contact_sheet, encode_jpeg
-from demo_pipeline.observation.overlay import DARK, GREEN, RED, WHITE, Picture, write
+from demo_pipeline.observation.overlay import DARK, GREEN, RED, WHITE, Picture, text_size, write
 
 _COLUMNS, _TILE_WIDTH, _PREVIEW_WIDTH, _PREVIEWED = 2, 480, 240, 4
 _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 640, 240, 46, 34, 24
-_MOST_POINTS = 60
+_MOST_POINTS, _MOST_NUMBERS, _MOST_LETTERS = 60, 12, 40
 
 
 def failures_sheet(failures: Sequence[FailedStep], quality: int = 80) -> bytes:
     """A JPEG with a row for each failed step: what the person did, and what was answered."""
     tiles = [tile for failed in failures for tile in _row(failed)]
-    title = "what the person did | what was answered" if tiles else "no step was answered wrong"
-    return encode_jpeg(contact_sheet(tiles, _COLUMNS, _TILE_WIDTH, title), quality)
+    return encode_jpeg(contact_sheet(tiles, _COLUMNS, _TILE_WIDTH, _title(tiles)), quality)
 
 
 def failures_preview(failures: Sequence[FailedStep]) -> bytes:
     """The same of the first failures, small enough for the event log."""
     tiles = [tile for failed in failures[:_PREVIEWED] for tile in _row(failed)]
-    return encode_jpeg(contact_sheet(tiles, _COLUMNS, _PREVIEW_WIDTH))
+    return encode_jpeg(contact_sheet(tiles, _COLUMNS, _PREVIEW_WIDTH, _title(tiles)))
+
+
+def _title(tiles: Sequence[Tile]) -> str:
+    return "what the person did | what was answered" if tiles else "no step was answered wrong"
 
 
 def _row(failed: FailedStep) -> tuple[Tile, Tile]:
     step, box = failed.step, failed.step.box
-    name = f"{step.trajectory_id} {step.step_index}"
+    name = f"{step.trajectory_id} step {step.step_index}"
     around = None if box is None else tuple(round(part) for part in box)
     left, top, width, height = around or (0, 0, 0, 0)
     known = None if around is None else (left, top, width, height)
     right = Tile(step.screenshot, name, step.kind, _drawn(step, step.answer), known)
-    caption = failed.reason or _said(failed.answer)
+    caption = f"no usable answer: {failed.reason}" if failed.reason else _said(failed.answer)
     return right, Tile(step.screenshot, name, caption, _drawn(step, failed.answer), known)
 
 
@@ -70,7 +73,7 @@ def _said(answer: Answer | None) -> str:
     if answer is None or not answer.actions:
         return "the task ended" if answer and answer.status else "nothing"
     first = answer.actions[0]
-    said = first.action_type.value if isinstance(first, AnsweredAction) else "no action of ours"
+    said = action_kind(first) if isinstance(first, AnsweredAction) else "no action of ours"
     return said + (f" and {len(answer.actions) - 1} more" if len(answer.actions) > 1 else "")
 
 
@@ -96,10 +99,15 @@ def history_chart(title: str, scores: Sequence[tuple[str, float]]) -> bytes:
     ]
     for start, end in pairwise(points):
         cv2.line(picture, start, end, GREEN, 1, cv2.LINE_AA)
-    for point in points:
-        cv2.circle(picture, point, 3, RED, cv2.FILLED, cv2.LINE_AA)
+    for (x, y), (_, score) in zip(points, shown, strict=True):
+        cv2.circle(picture, (x, y), 3, RED, cv2.FILLED, cv2.LINE_AA)
+        if len(shown) <= _MOST_NUMBERS:
+            below = y < _TOP + 24
+            write(picture, f"{score:.3f}", (x - 14, y + 18 if below else y - 8), 0.4, DARK)
     if shown:
-        write(picture, f"{shown[0][0][:24]}", (_LEFT, _HEIGHT - 8), 0.4, DARK)
-        name, score = shown[-1]
-        write(picture, f"{name[:24]}: {score:.3f}", (_WIDTH - 250, _HEIGHT - 8), 0.4, DARK)
+        write(picture, shown[0][0][:_MOST_LETTERS], (_LEFT, _HEIGHT - 8), 0.4, DARK)
+    if len(shown) > 1:
+        name = shown[-1][0][:_MOST_LETTERS]
+        left = _WIDTH - 12 - text_size(name, 0.4)[0]
+        write(picture, name, (left, _HEIGHT - 8), 0.4, DARK)
     return bytes(cv2.imencode(".png", picture, [cv2.IMWRITE_PNG_COMPRESSION, 9])[1])

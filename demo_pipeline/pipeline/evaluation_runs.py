@@ -41,7 +41,7 @@ from demo_pipeline.storage.store.version_manifest import CheckOutcome, Recipe
 EVALUATIONS_FOLDER, EVALUATION_OUTPUT = "evaluations", "evaluation_scores"
 PREDICTIONS_FILE, EVALUATION_FILE = "predictions.jsonl", "evaluation.json"
 FAILURES_FILE, PREVIEW_FILE = "failures.jpg", "failures_preview.jpg"
-EVALUATION_CODE_VERSION = "1"
+EVALUATION_CODE_VERSION = "2"
 COVERAGE, PRIVATE = "coverage", "private"
 
 

@@ -250,7 +250,7 @@ def _explained(kinds: tuple[type[Exception], ...] = (ValueError,)) -> Iterator[N
     except kinds as error:
         message = str(error)
     except OSError as error:
-        message = f"{error.filename}: {error.strerror}"
+        message = f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
     else:
         return
     print_error(f"demo-pipeline: {message}")

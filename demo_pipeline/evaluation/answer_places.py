@@ -5,9 +5,11 @@ which SQLite keeps in memory up to a limit and beyond it in a file without a nam
 answer.
 """
 
+import errno
 import sqlite3
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 FAILED = "the request failed"
 _REASONS = {"doubled": "doubled", "failed": FAILED}
@@ -32,7 +34,10 @@ _FIND = "SELECT place, reason FROM answers WHERE trajectory = ? AND step = ?"
 
 
 class AnswerPlaces:
-    """Steps and the places of their answers. A context manager, which deletes the table."""
+    """Steps and the places of their answers. A context manager, which deletes the table.
+
+    Its methods raise OSError when the disk is full.
+    """
 
     def __init__(self) -> None:
         self._database = sqlite3.connect("", isolation_level=None)
@@ -55,21 +60,30 @@ class AnswerPlaces:
     def note(self, key: StepKey, place: int) -> None:
         """Remember an answer; a second one for a step leaves it without one."""
         values = {"trajectory": key[0], "step": key[1], "place": place, **_REASONS}
-        self._database.execute(_NOTE, values)
+        self._execute(_NOTE, values)
 
     def note_failed(self, key: StepKey) -> None:
         """Remember a request that failed; another line for the step counts in its stead."""
-        self._database.execute(_NOTE_FAILED, (*key, FAILED))
+        self._execute(_NOTE_FAILED, (*key, FAILED))
 
     def refuse(self, key: StepKey, reason: str) -> None:
         """Remember that a line of a step cannot be used; the step has no answer then."""
-        self._database.execute(_REFUSE, (*key, reason))
+        self._execute(_REFUSE, (*key, reason))
 
     def find(self, key: StepKey) -> tuple[int | None, str | None] | None:
         """The place of a step's answer, and why it cannot be used; None: the step has no line."""
-        found: tuple[int | None, str | None] | None = self._database.execute(_FIND, key).fetchone()
+        found: tuple[int | None, str | None] | None = self._execute(_FIND, key).fetchone()
         return found
 
     def __len__(self) -> int:
         """The number of steps."""
-        return int(self._database.execute("SELECT count(*) FROM answers").fetchone()[0])
+        return int(self._execute("SELECT count(*) FROM answers").fetchone()[0])
+
+    def _execute(
+        self, command: str, values: Mapping[str, Any] | Sequence[Any] = ()
+    ) -> sqlite3.Cursor:
+        try:
+            return self._database.execute(command, values)
+        except sqlite3.OperationalError as error:
+            message = f"a temporary file cannot be written ({error}); make room, or set TMPDIR"
+            raise OSError(errno.ENOSPC, message) from None

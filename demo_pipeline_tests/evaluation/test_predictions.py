@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from demo_pipeline.evaluation.answer_places import AnswerPlaces
 from demo_pipeline.evaluation.predictions import (
     LONGEST_ANSWER,
     UnusableAnswer,
@@ -117,9 +118,10 @@ def test_an_answer_of_ten_megabytes_is_too_long(tmp_path):
 
 
 def test_what_nobody_asked_for_is_known(tmp_path):
-    with read(tmp_path, plain(0, "a"), plain(99, "b")) as found:
+    lines = [plain(0, "a"), plain(99, "b"), batch(98, {"content": ""}, status=500)]
+    with read(tmp_path, *lines, plain(97, "x" * (LONGEST_ANSWER + 1))) as found:
         outcome(found, 0)
-        assert found.unasked() == 1
+        assert found.unasked() == 3
 
 
 def test_rows_of_a_table_are_read_alike():
@@ -148,3 +150,15 @@ def test_the_key_of_a_batch_is_read_back(tmp_path):
         pytest.raises(UnusableAnswer, match="the request failed"),
     ):
         found.answer(key)
+
+
+def test_a_full_disk_is_an_error_of_the_system():
+    def fill():
+        for number in range(10_000):
+            places.note((TYPED, number), number)
+
+    with AnswerPlaces() as places:
+        places._database.execute("PRAGMA max_page_count = 4")
+        with pytest.raises(OSError, match="a temporary file cannot be written") as caught:
+            fill()
+    assert TYPED not in str(caught.value)

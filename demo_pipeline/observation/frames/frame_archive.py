@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import av
+import cv2
 import numpy as np
 from isal import isal_zlib
 
-from demo_pipeline.observation.frames.video_frames import Frame, rotation
+from demo_pipeline.observation.frames.video_frames import Frame, plane_rows, rotation
 
 KEPT_FORMAT = "yuv420p"
 _BAND = 16  # rows of a plane that are compared together
@@ -150,7 +151,7 @@ class FrameArchive:
 
 
 def _rows(plane: Any) -> Plane:
-    return np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)[: plane.height]
+    return plane_rows(plane)[: plane.height]
 
 
 def _changes(old: Plane | None, new: Plane) -> Iterator[tuple[int, int, Plane]]:
@@ -160,16 +161,13 @@ def _changes(old: Plane | None, new: Plane) -> Iterator[tuple[int, int, Plane]]:
         for top in range(0, rows, _BAND):
             yield top, 0, new[top : top + _BAND]
         return
-    words: Any = old.view(np.uint64) != new.view(np.uint64)
-    if not words.any():
-        return
-    for top in np.flatnonzero(
-        np.logical_or.reduceat(words.any(axis=1), np.arange(0, rows, _BAND))
-    ).tolist():
-        first = top * _BAND
-        changed = np.flatnonzero(words[first : first + _BAND].any(axis=0))
-        left, right = int(changed[0]) * _WORD, (int(changed[-1]) + 1) * _WORD
-        yield first, left, new[first : first + _BAND, left : min(right, columns)]
+    words = (old.view(np.uint64) != new.view(np.uint64)).view(np.uint8)
+    _, top, _, height = cv2.boundingRect(words)
+    for first in range(top - top % _BAND, top + height, _BAND):
+        left, _, width, _ = cv2.boundingRect(words[first : first + _BAND])
+        if width:
+            right = min((left + width) * _WORD, columns)
+            yield first, left * _WORD, new[first : first + _BAND, left * _WORD : right]
 
 
 def _apply(patch: _Patch, store: Plane, planes: list[Plane]) -> None:
@@ -185,7 +183,7 @@ def _picture(planes: list[Plane], example: Any) -> Any:
     """A picture of the decoder's kind with these planes and the colours of another."""
     picture = av.VideoFrame(example.width, example.height, KEPT_FORMAT)
     for source, plane in zip(planes, picture.planes, strict=True):
-        rows: Plane = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
+        rows = plane_rows(plane)
         width = min(plane.line_size, source.shape[1])
         rows[: plane.height, :width] = source[:, :width]
     for name in ("colorspace", "color_range", "color_primaries", "color_trc"):

@@ -88,9 +88,11 @@ class ScreenshotWriter:
         if canvas is None:
             return Screenshot(request.action_index, UNKNOWN_SCALE_REASON)
         name = f"{request.action_index:03d}.png"
-        picture = canvas.fit(frame.rgb())
+        rgb = frame.rgb()
+        picture = canvas.fit(rgb)
         self._png.write(self._folder / name, picture)
-        self._thumbnails.add(request.action_index, picture)
+        as_it_is = frame if picture is rgb else None
+        self._thumbnails.add(request.action_index, picture, as_it_is)
         aimed = request if at_target else without_box(request)
         leak, unavoidable, distance = self._pointer.leak(aimed, frame.time)
         return Screenshot(

@@ -27,7 +27,7 @@ _CLEARLY = 1.2  # times the score of the scales before it makes a scale the bett
 _PARTS = 4  # of a stretch, each of which should give the same lag
 _PART_MOVES = 6  # moves in a part; with fewer it gives none
 
-Indexes = np.ndarray[Any, np.dtype[np.int64]]
+Indexes = np.ndarray[Any, np.dtype[np.int32]]
 
 
 def clock_from_pointer(
@@ -156,7 +156,7 @@ class _Hits:
         """
         counted = np.ones_like(self.hits) if inside is None else inside
         moves, confirmed = (
-            np.diff(np.concatenate([[0], np.cumsum(chosen)])[self.starts])
+            np.diff(np.concatenate([[0], np.cumsum(chosen, dtype=np.int32)])[self.starts])
             for chosen in (counted, counted & self.hits)
         )
         return confirmed / np.maximum(moves, 1), moves
@@ -212,14 +212,14 @@ class _Moves:
         first = max(0, int(first) - 1)
         near = events[first:last]
         found = [_of_lag(near - lag, track, frames, first) for lag in lags]
-        starts = np.cumsum([0, *(len(intervals) for intervals, _, _ in found)])
+        starts = np.cumsum([0, *(len(intervals) for intervals, _, _ in found)], dtype=np.int32)
         return cls(starts, *(np.concatenate(column) for column in zip(*found, strict=True)))
 
     def confirmed(self, changes: ChangeMap, track: PointerTrack, scale: float) -> _Hits:
         """Which moves the pictures confirm, of a track `scale` times smaller than the video."""
         rows, columns = changes.shape
-        row = np.clip(track.y * scale / BLOCK, 0, rows - 1).astype(np.int64)
-        column = np.clip(track.x * scale / BLOCK, 0, columns - 1).astype(np.int64)
+        row = np.clip(track.y * scale / BLOCK, 0, rows - 1).astype(np.int32)
+        column = np.clip(track.x * scale / BLOCK, 0, columns - 1).astype(np.int32)
         bits, packed = row * columns + column, changes.packed()
         hits: Cells = np.ones(len(self.intervals), bool)
         for positions in (self.before, self.after):
@@ -235,8 +235,8 @@ def _of_lag(
 
     `events` are the times of the positions from number `first` on, in video seconds.
     """
-    newest = np.searchsorted(events, frames, side="right") + (first - 1)
-    intervals = np.flatnonzero(newest[1:] != newest[:-1])
+    newest = (np.searchsorted(events, frames, side="right") + (first - 1)).astype(np.int32)
+    intervals = np.flatnonzero(newest[1:] != newest[:-1]).astype(np.int32)
     before, after = newest[intervals], newest[intervals + 1]
     step = np.hypot(track.x[after] - track.x[before], track.y[after] - track.y[before])
     far = (step > MOVED_PX) & (before >= 0)

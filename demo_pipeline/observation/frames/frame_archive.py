@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+from weakref import finalize
 
 import av
 import cv2
@@ -45,11 +46,24 @@ class _Kept(NamedTuple):
     patches: list[_Patch]
 
 
+class _Content:
+    """A picture that frames out of an archive share; when all are gone it is used again."""
+
+    __slots__ = ("__weakref__", "picture")
+
+    def __init__(self, picture: Any) -> None:
+        self.picture = picture
+
+
 @dataclass(frozen=True)
 class KeptFrame(Frame):
-    """A frame out of an archive; its picture no longer tells whether it was a key frame."""
+    """A frame out of an archive; its picture no longer tells whether it was a key frame.
+
+    The picture is only valid as long as the frame is: its memory is used again.
+    """
 
     was_key: bool = False
+    content: _Content | None = None
 
     @property
     def is_key(self) -> bool:
@@ -138,15 +152,20 @@ class FrameArchive:
         """Yield the frames whose PTS are wanted; none of them can be taken again."""
         example, planes = self._example, [np.empty_like(plane) for plane in self._last]
         self.is_open, self._last = False, []
-        picture: Any = None
+        content: _Content | None = None
+        spare: list[Any] = []  # new memory for each picture would take longer than filling it
         while self._kept:
             kept = self._kept.popleft()
             for patch in kept.patches:
                 _apply(patch, self._store, planes)
-                picture = None
+                content = None
             if is_wanted(kept.pts):
-                picture = picture or _picture(planes, example)  # frames that look the same share it
-                yield KeptFrame(kept.pts, kept.time, picture, kept.is_key)
+                if content is None:  # frames that look the same share it
+                    picture = spare.pop() if spare else _empty_like(example)
+                    _fill(picture, planes)
+                    content = _Content(picture)
+                    finalize(content, spare.append, picture)
+                yield KeptFrame(kept.pts, kept.time, content.picture, kept.is_key, content)
         self.drop()
 
 
@@ -179,13 +198,17 @@ def _apply(patch: _Patch, store: Plane, planes: list[Plane]) -> None:
     place[:, patch.left : patch.left + patch.columns] = pixels
 
 
-def _picture(planes: list[Plane], example: Any) -> Any:
-    """A picture of the decoder's kind with these planes and the colours of another."""
+def _empty_like(example: Any) -> Any:
+    """A picture with the size and the colours of another."""
     picture = av.VideoFrame(example.width, example.height, KEPT_FORMAT)
+    for name in ("colorspace", "color_range", "color_primaries", "color_trc"):
+        setattr(picture, name, getattr(example, name))
+    return picture
+
+
+def _fill(picture: Any, planes: list[Plane]) -> None:
+    """Copy planes into a picture."""
     for source, plane in zip(planes, picture.planes, strict=True):
         rows = plane_rows(plane)
         width = min(plane.line_size, source.shape[1])
         rows[: plane.height, :width] = source[:, :width]
-    for name in ("colorspace", "color_range", "color_primaries", "color_trc"):
-        setattr(picture, name, getattr(example, name))
-    return picture

@@ -103,12 +103,6 @@ class Frame:
         columns = -(-self.picture.width // SAMPLE_STEP)
         return fours[first : self.picture.height : step, :columns].astype(np.uint8)
 
-    def rgb(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        """(height, width, 3) uint8, upright, read-only."""
-        picture = self.picture.reformat(format="rgb24")
-        inside = plane_rows(picture.planes[0])[: picture.height, : picture.width * 3]
-        return upright(inside.reshape(*inside.shape[:1], -1, 3), rotation(self.picture))
-
 
 def plane_rows(plane: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
     """(rows, bytes) of a plane of a picture, with what follows each row in memory; not a copy."""

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import cv2
 
 from demo_pipeline.observation.frames.forward_reader import decode_spans
+from demo_pipeline.observation.frames.rgb_converter import rgb_of
 from demo_pipeline.observation.frames.video_frames import Span
 from demo_pipeline.recording.video_probe import scan_packets
 
@@ -59,7 +60,7 @@ def ours(film: Film) -> Numbers:
     times = [float(time) for time in scan.times]
     wanted = [times[bisect_right(times, instant) - 1] for instant in film.instants]
     spans = [Span(time, time) for time in wanted]
-    yield from (read_frame_number(frame.rgb()) for frame in decode_spans(film.path, scan, spans))
+    yield from (read_frame_number(rgb_of(frame)) for frame in decode_spans(film.path, scan, spans))
 
 
 def by_frame_number(film: Film) -> Numbers:

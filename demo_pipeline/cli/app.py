@@ -24,6 +24,7 @@ from demo_pipeline.cli.environment import USAGE
 from demo_pipeline.cli.failures import failure_sentence
 from demo_pipeline.cli.interruption import INTERRUPTED, CommandInterrupt, interruptible
 from demo_pipeline.common.logs import LOG_LEVELS, show_log
+from demo_pipeline.common.process_memory import save_memory
 
 app = typer.Typer(
     add_completion=False,
@@ -39,6 +40,7 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the command line; what it cannot go on after is one sentence, and a usage error."""
+    save_memory()
     try:
         with interruptible():
             app()

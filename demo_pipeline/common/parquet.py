@@ -281,7 +281,7 @@ def schema_problems(path: Path, schema: pa.Schema) -> list[Problem]:
     remedy = "this is a defect of the pipeline: report it with the demonstration"
     if not path.is_file():
         return [Problem("missing_table", path.name, "was not written", remedy=remedy)]
-    columns = read_table(path).schema
+    columns = read_schema(path)
     if columns.equals(schema, check_metadata=False):
         return []
     message = f"expected columns {schema.names}, found {columns.names} (or other types)"

@@ -6,7 +6,9 @@ default in a measurement on screenshots, and the files were 27 % smaller.
 
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import reduce
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +34,16 @@ class PngWriter:
         self._filtered = np.empty((0, 0), np.uint8)
 
     def write(self, path: Path, rgb: Pixels) -> None:
-        """Write an image to a file; raises as `encode` does."""
-        path.write_bytes(self.encode(rgb))
+        """Write an image to a file. Raises ValueError unless there are three channels."""
+        with path.open("wb") as file:
+            file.writelines(self._encoded(rgb))
 
     def encode(self, rgb: Pixels) -> bytes:
-        """The bytes of the file. Raises ValueError unless there are three channels."""
+        """The bytes of the file; raises as `write` does."""
+        return b"".join(self._encoded(rgb))
+
+    def _encoded(self, rgb: Pixels) -> list[bytes]:
+        """The bytes of the file, in pieces; joining them would copy megabytes."""
         height, width, channels = rgb.shape
         if channels != 3:
             raise ValueError(f"expected 3 channels, got {channels}")
@@ -46,9 +53,13 @@ class PngWriter:
         deflate = isal_zlib.compressobj(1)
         data = [deflate.compress(band.data) for band in self._bands(flat)]
         header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-        body = b"".join((*data, deflate.flush()))
-        chunks = ((b"IHDR", header), (b"IDAT", body), (b"IEND", b""))
-        return PNG_SIGNATURE + b"".join(_chunk(kind, body) for kind, body in chunks)
+        data.append(deflate.flush())
+        chunks: tuple[tuple[bytes, list[bytes]], ...] = (
+            (b"IHDR", [header]),
+            (b"IDAT", data),
+            (b"IEND", []),
+        )
+        return [PNG_SIGNATURE, *chain.from_iterable(_chunk(kind, body) for kind, body in chunks)]
 
     def _bands(self, flat: Pixels) -> Iterator[Pixels]:
         """Yield bands of rows: the filter type, then the difference to the row above.
@@ -65,6 +76,8 @@ class PngWriter:
             yield filtered
 
 
-def _chunk(kind: bytes, body: bytes) -> bytes:
-    checksum = zlib.crc32(body, zlib.crc32(kind))
-    return struct.pack(">I", len(body)) + kind + body + struct.pack(">I", checksum)
+def _chunk(kind: bytes, body: Sequence[bytes]) -> list[bytes]:
+    """A chunk in pieces: its length, its kind, its body and their checksum."""
+    checksum = reduce(lambda so_far, piece: zlib.crc32(piece, so_far), (kind, *body), 0)
+    size = sum(map(len, body))
+    return [struct.pack(">I", size), kind, *body, struct.pack(">I", checksum)]

@@ -8,15 +8,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import duckdb
 import pyarrow as pa
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES
 from demo_pipeline.common.parquet import read_schema
 from demo_pipeline.datasets.pointer_leaks import LeakRates
 from demo_pipeline.problems import Problem
+
+if TYPE_CHECKING:  # importing it takes 0.1 s and 12 MB, which only queries are worth
+    from duckdb import DuckDBPyConnection
 
 # The table of samples has these columns; `split` is NULL when a dataset has no splits.
 _SFT = "SELECT trajectory_id, step_index, split, application, action_type AS kind FROM {files}"
@@ -87,8 +89,10 @@ class DatasetStats:
 
 
 @contextmanager
-def engine() -> Iterator[duckdb.DuckDBPyConnection]:
+def engine() -> "Iterator[DuckDBPyConnection]":
     """DuckDB in memory; it reads local files and downloads no extensions."""
+    import duckdb  # noqa: PLC0415 - as said above
+
     connection = duckdb.connect(
         config={
             "threads": 1,
@@ -188,13 +192,15 @@ def _measure(samples: str, provenance: Provenance) -> tuple[DatasetStats, list[P
     return stats, [_task_in_two_splits(str(group), str(splits)) for group, splits in shared]
 
 
-def _read_provenance(sql: duckdb.DuckDBPyConnection, provenance: Provenance) -> None:
+def _read_provenance(sql: "DuckDBPyConnection", provenance: Provenance) -> None:
     """Fill the table `provenance`; files that cannot be read are skipped."""
     sql.execute(_NO_PROVENANCE)
     if isinstance(provenance, pa.Table):
         sql.register("kept", provenance)
         sql.execute("INSERT INTO provenance BY NAME SELECT * FROM kept")
         return
+    import duckdb  # noqa: PLC0415 - as said above
+
     try:
         _insert(sql, provenance)
     except duckdb.Error:
@@ -203,7 +209,7 @@ def _read_provenance(sql: duckdb.DuckDBPyConnection, provenance: Provenance) -> 
                 _insert(sql, [path])
 
 
-def _insert(sql: duckdb.DuckDBPyConnection, paths: Sequence[Path]) -> None:
+def _insert(sql: "DuckDBPyConnection", paths: Sequence[Path]) -> None:
     if paths:
         # By name: in tables written before a column was added it is NULL.
         source = _table(paths, ", union_by_name = true")

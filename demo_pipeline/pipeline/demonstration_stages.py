@@ -120,7 +120,7 @@ SCREENSHOTS_STAGE = Stage(
     "pointer started towards the target; the calibration, and the waits that the video shows.",
     group="observation",
     kinds=frozenset({"opencv", "parquet"}),
-    code_version="9",
+    code_version="10",
     inputs=("raw_recordings", "events", "actions"),
     section=lambda settings: settings.observation,
     build=builds.run_screenshots,

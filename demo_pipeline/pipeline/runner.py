@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from demo_pipeline import __version__
+from demo_pipeline.common.process_memory import return_large_blocks
 from demo_pipeline.datasets.task_matching import NO_CATALOG
 from demo_pipeline.pipeline.build_if_stale import BuildResult, build_if_stale
 from demo_pipeline.pipeline.context import StageContext, Summary, Workspace
@@ -156,6 +157,7 @@ def _build(
     *,
     force: bool,
 ) -> BuildResult:
+    return_large_blocks()
     demonstration = expected.demonstration
     with _opened(workspace, stage, demonstration) as (context, versions):
         limit = _limit(context, versions)

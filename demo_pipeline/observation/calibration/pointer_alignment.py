@@ -27,6 +27,8 @@ _CLEARLY = 1.2  # times the score of the scales before it makes a scale the bett
 _PARTS = 4  # of a stretch, each of which should give the same lag
 _PART_MOVES = 6  # moves in a part; with fewer it gives none
 
+Indexes = np.ndarray[Any, np.dtype[np.int32]]
+
 
 def clock_from_pointer(
     changes: ChangeMap,
@@ -51,24 +53,25 @@ def clock_from_pointer(
         return None
     frames = np.array(changes.times)
     lags = np.arange(-search_s, search_s + _LAG_STEP_S / 2, _LAG_STEP_S)
+    events = track.times / 1000 - documented.origin_ms / 1000
+    moves = _Moves.of(events, track, frames, lags)
     best: Clock | None = None
     needed_score = 0.0
     for scale in scales:
         if needed_score >= 1.0:  # the highest possible score
             break
-        moves = _Moves.of(changes, track, documented, scale)
-        by_lag = [moves.hits(lag) for lag in lags]
-        peak = _peak(lags, [hits.share for hits in by_lag], documented, _frame_s(frames))
+        hits = moves.confirmed(changes, track, scale)
+        peak = _peak(lags, hits, documented, _frame_s(frames))
         if peak is not None and (peak.score or 0.0) > needed_score:
             needed_score = (peak.score or 0.0) * _CLEARLY
-            agreement = _agreement(lags, by_lag, documented, peak, frames)
+            agreement = _agreement(lags, hits, documented, peak, frames)
             best = replace(peak, event_scale=scale, agreement=agreement)
     if best is None:
         return None
     around = np.arange(-_FINE_S, _FINE_S + _FINE_STEP_S / 2, _FINE_STEP_S)
     fine = (best.origin_ms - documented.origin_ms) / 1000 + around
-    moves = _Moves.of(changes, track, documented, best.event_scale)
-    shares = np.array([moves.hits(lag).share[0] for lag in fine])
+    close = _Moves.of(events, track, frames, fine)
+    shares, _ = close.confirmed(changes, track, best.event_scale).shares()
     lag_ms = _plateau(fine, shares, _SUMMIT)[0] * 1000
     return replace(
         best,
@@ -134,34 +137,43 @@ def reconcile_clocks(
 
 @dataclass(frozen=True)
 class _Hits:
-    """At one lag: the frame intervals with a pointer move, and whether both ends of it changed."""
+    """The pointer's moves at each lag and those that the pictures confirm, ordered by lag.
 
-    intervals: Any
+    Attributes:
+        starts: (lags + 1,) where the moves of each lag begin, and the end.
+        intervals: (moves,) the frame interval of each move.
+        hits: (moves,) whether both ends of the move changed in it.
+    """
+
+    starts: Indexes
+    intervals: Indexes
     hits: Cells
 
-    @property
-    def share(self) -> tuple[float, int]:
-        """(share of the moves that the pictures confirm, moves)."""
-        count = len(self.hits)
-        return (float(np.count_nonzero(self.hits) / count), count) if count else (0.0, 0)
+    def shares(self, inside: Cells | None = None) -> tuple[Floats, Indexes]:
+        """(lags,) share of the moves that the pictures confirm, 0 without one; (lags,) moves.
 
-    def between(self, first: int, last: int) -> tuple[float, int]:
-        """The same over the intervals first <= i < last."""
-        inside = self.hits[(self.intervals >= first) & (self.intervals < last)]
-        return (float(inside.mean()), len(inside)) if len(inside) else (0.0, 0)
+        `inside`: (moves,) those that count; None: all.
+        """
+        counted = np.ones_like(self.hits) if inside is None else inside
+        moves, confirmed = (
+            np.diff(np.concatenate([[0], np.cumsum(chosen, dtype=np.int32)])[self.starts])
+            for chosen in (counted, counted & self.hits)
+        )
+        return confirmed / np.maximum(moves, 1), moves
 
 
 def _agreement(
-    lags: Floats, by_lag: Sequence[_Hits], documented: Clock, peak: Clock, frames: Floats
+    lags: Floats, found: _Hits, documented: Clock, peak: Clock, frames: Floats
 ) -> float | None:
     """Share of the parts of a stretch whose best lag is that of the whole, within a frame."""
     lag = (peak.origin_ms - documented.origin_ms) / 1000
-    intervals = by_lag[int(np.argmin(np.abs(lags - lag)))].intervals
+    at_peak = int(np.argmin(np.abs(lags - lag)))
+    intervals = found.intervals[found.starts[at_peak] : found.starts[at_peak + 1]]
     edges = np.quantile(intervals, np.linspace(0, 1, _PARTS + 1)).astype(int)
     agreeing: list[bool] = []
     for first, last in zip(edges[:-1], edges[1:] + 1, strict=True):
-        scored = [hits.between(first, last) for hits in by_lag]
-        score = np.array([share if moves >= _PART_MOVES else 0.0 for share, moves in scored])
+        share, moves = found.shares((found.intervals >= first) & (found.intervals < last))
+        score = np.where(moves >= _PART_MOVES, share, 0.0)
         if score.max() >= _MIN_SCORE:
             top = lags[score >= _PLATEAU * score.max()]
             agreeing.append(bool(np.abs(top - lag).min() <= _frame_s(frames)))
@@ -170,60 +182,70 @@ def _agreement(
 
 @dataclass(frozen=True)
 class _Moves:
-    """The pointer's moves at one scale, and the cells that changed; shapes as in `ChangeMap`.
+    """The pointer's moves between two frames at each of some lags, ordered by lag.
 
     Attributes:
-        packed: of the cells.
-        frames: times of the frames, video seconds.
-        events: times of the positions, seconds by the clock that lags are relative to.
-        track: the positions.
-        bits: which cell each position is in.
+        starts: (lags + 1,) where the moves of each lag begin, and the end.
+        intervals: (moves,) the frame interval of each move.
+        before: (moves,) number of the position that the first frame of the interval shows.
+        after: (moves,) the same of its second frame.
     """
 
-    packed: np.ndarray[Any, np.dtype[np.uint8]]
-    frames: Floats
-    events: Floats
-    track: PointerTrack
-    bits: np.ndarray[Any, np.dtype[np.int64]]
+    starts: Indexes
+    intervals: Indexes
+    before: Indexes
+    after: Indexes
 
     @classmethod
-    def of(
-        cls, changes: ChangeMap, track: PointerTrack, documented: Clock, scale: float
-    ) -> "_Moves":
-        """The moves of a track whose coordinates are `scale` times smaller than the video's."""
+    def of(cls, events: Floats, track: PointerTrack, frames: Floats, lags: Floats) -> "_Moves":
+        """The moves when the video is off by each of the lags.
+
+        Args:
+            events: times of the positions, seconds by the clock that lags are relative to.
+            track: the positions.
+            frames: times of the frames, video seconds.
+            lags: seconds.
+        """
+        # Positions out of reach at every lag cannot be shown; searching few is quicker.
+        reach = [frames[0] + lags.min() - 1.0, frames[-1] + lags.max() + 1.0]
+        first, last = np.searchsorted(events, reach)
+        first = max(0, int(first) - 1)
+        near = events[first:last]
+        found = [_of_lag(near - lag, track, frames, first) for lag in lags]
+        starts = np.cumsum([0, *(len(intervals) for intervals, _, _ in found)], dtype=np.int32)
+        return cls(starts, *(np.concatenate(column) for column in zip(*found, strict=True)))
+
+    def confirmed(self, changes: ChangeMap, track: PointerTrack, scale: float) -> _Hits:
+        """Which moves the pictures confirm, of a track `scale` times smaller than the video."""
         rows, columns = changes.shape
-        row = np.clip(track.y * scale / BLOCK, 0, rows - 1).astype(np.int64)
-        column = np.clip(track.x * scale / BLOCK, 0, columns - 1).astype(np.int64)
-        events = track.times / 1000 - documented.origin_ms / 1000
-        frames = np.array(changes.times)
-        return cls(changes.packed(), frames, events, track, row * columns + column)
-
-    def hits(self, lag_s: float) -> _Hits:
-        """Which moves the pictures confirm when the video is `lag_s` off the documents."""
-        track = self.track
-        newest = np.searchsorted(self.events - lag_s, self.frames, side="right") - 1
-        before, after = newest[:-1], newest[1:]
-        other = np.flatnonzero((before >= 0) & (before != after))
-        before, after = before[other], after[other]
-        step = np.hypot(track.x[after] - track.x[before], track.y[after] - track.y[before])
-        far = step > MOVED_PX
-        chosen, before, after = other[far], before[far], after[far]
-        return _Hits(chosen, self._changed(chosen, before) & self._changed(chosen, after))
-
-    def _changed(self, intervals: Any, positions: Any) -> Cells:
-        """Whether the cells of positions changed in frame intervals."""
-        bits = self.bits[positions]
-        cells = self.packed[intervals, bits >> 3] >> (7 - (bits & 7)) & 1
-        changed: Cells = cells.astype(bool)
-        return changed
+        row = np.clip(track.y * scale / BLOCK, 0, rows - 1).astype(np.int32)
+        column = np.clip(track.x * scale / BLOCK, 0, columns - 1).astype(np.int32)
+        bits, packed = row * columns + column, changes.packed()
+        hits: Cells = np.ones(len(self.intervals), bool)
+        for positions in (self.before, self.after):
+            bit = bits[positions]
+            hits &= (packed[self.intervals, bit >> 3] >> (7 - (bit & 7)) & 1).astype(bool)
+        return _Hits(self.starts, self.intervals, hits)
 
 
-def _peak(
-    lags: Floats, scored: Sequence[tuple[float, int]], documented: Clock, frame_s: float
-) -> Clock | None:
-    score = np.array([value for value, _ in scored])
-    moves = np.array([count for _, count in scored])
-    score[moves < _MIN_MOVES] = 0.0
+def _of_lag(
+    events: Floats, track: PointerTrack, frames: Floats, first: int
+) -> tuple[Indexes, Indexes, Indexes]:
+    """Intervals, positions before and after of the moves at one lag.
+
+    `events` are the times of the positions from number `first` on, in video seconds.
+    """
+    newest = (np.searchsorted(events, frames, side="right") + (first - 1)).astype(np.int32)
+    intervals = np.flatnonzero(newest[1:] != newest[:-1]).astype(np.int32)
+    before, after = newest[intervals], newest[intervals + 1]
+    step = np.hypot(track.x[after] - track.x[before], track.y[after] - track.y[before])
+    far = (step > MOVED_PX) & (before >= 0)
+    return intervals[far], before[far], after[far]
+
+
+def _peak(lags: Floats, found: _Hits, documented: Clock, frame_s: float) -> Clock | None:
+    share, moves = found.shares()
+    score = np.where(moves < _MIN_MOVES, 0.0, share)
     top = int(np.argmax(score))
     elsewhere = score[np.abs(lags - lags[top]) > max(_RIVAL_S, _RIVAL_FRAMES * frame_s)]
     rival = float(elsewhere.max()) if len(elsewhere) else 0.0

@@ -31,6 +31,7 @@ class ChangeMap:
         self._packed: list[np.ndarray[Any, np.dtype[np.uint8]]] = []
         self._last: Luma | None = None
         self._counts: np.ndarray[Any, np.dtype[np.int64]] = np.zeros((0, 0), np.int64)
+        self._none = np.packbits(np.zeros(0, bool))
 
     def __len__(self) -> int:
         """Number of pairs of successive frames compared."""
@@ -48,11 +49,16 @@ class ChangeMap:
             return
         self.times.append(frame.time)
         if self._last is not None:
-            cells = with_neighbours(changed_cells(self._last, luma))
+            cells = changed_cells(self._last, luma)
             if not self._packed:
                 self._counts = np.zeros(cells.shape, np.int64)
-            self._counts += cells
-            self._packed.append(np.packbits(cells))
+                self._none = np.packbits(np.zeros_like(cells))
+            if cells.any():
+                cells = with_neighbours(cells)
+                self._counts += cells
+                self._packed.append(np.packbits(cells))
+            else:
+                self._packed.append(self._none)
         self._last = luma
 
     def packed(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -82,11 +88,10 @@ def changed_cells(before: Luma, after: Luma, threshold: int = CHANGED_LEVELS) ->
     """
     side = BLOCK // SAMPLE_STEP
     rows, columns = (samples // side for samples in before.shape)
-    if before.size and cv2.norm(before, after, cv2.NORM_INF) <= threshold:
+    difference = cv2.absdiff(before, after) if before.size else before
+    if not before.size or cv2.norm(difference, cv2.NORM_INF) <= threshold:
         return np.zeros((rows, columns), bool)
-    inside = cv2.absdiff(before, after)[: rows * side, : columns * side]
+    inside = difference[: rows * side, : columns * side]
     strips = reduce(np.maximum, (inside[first::side] for first in range(side)))
-    if not strips.size or strips.max() <= threshold:
-        return np.zeros((rows, columns), bool)
     cells: Cells = (strips > threshold).view(f"u{side}") != 0  # a cell's samples as one number
     return cells

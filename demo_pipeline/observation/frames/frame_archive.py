@@ -8,12 +8,14 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
+from weakref import finalize
 
 import av
+import cv2
 import numpy as np
 from isal import isal_zlib
 
-from demo_pipeline.observation.frames.video_frames import Frame, rotation
+from demo_pipeline.observation.frames.video_frames import Frame, plane_rows, rotation
 
 KEPT_FORMAT = "yuv420p"
 _BAND = 16  # rows of a plane that are compared together
@@ -44,11 +46,24 @@ class _Kept(NamedTuple):
     patches: list[_Patch]
 
 
+class _Content:
+    """A picture that frames out of an archive share; when all are gone it is used again."""
+
+    __slots__ = ("__weakref__", "picture")
+
+    def __init__(self, picture: Any) -> None:
+        self.picture = picture
+
+
 @dataclass(frozen=True)
 class KeptFrame(Frame):
-    """A frame out of an archive; its picture no longer tells whether it was a key frame."""
+    """A frame out of an archive; its picture no longer tells whether it was a key frame.
+
+    The picture is only valid as long as the frame is: its memory is used again.
+    """
 
     was_key: bool = False
+    content: _Content | None = None
 
     @property
     def is_key(self) -> bool:
@@ -137,20 +152,25 @@ class FrameArchive:
         """Yield the frames whose PTS are wanted; none of them can be taken again."""
         example, planes = self._example, [np.empty_like(plane) for plane in self._last]
         self.is_open, self._last = False, []
-        picture: Any = None
+        content: _Content | None = None
+        spare: list[Any] = []  # new memory for each picture would take longer than filling it
         while self._kept:
             kept = self._kept.popleft()
             for patch in kept.patches:
                 _apply(patch, self._store, planes)
-                picture = None
+                content = None
             if is_wanted(kept.pts):
-                picture = picture or _picture(planes, example)  # frames that look the same share it
-                yield KeptFrame(kept.pts, kept.time, picture, kept.is_key)
+                if content is None:  # frames that look the same share it
+                    picture = spare.pop() if spare else _empty_like(example)
+                    _fill(picture, planes)
+                    content = _Content(picture)
+                    finalize(content, spare.append, picture)
+                yield KeptFrame(kept.pts, kept.time, content.picture, kept.is_key, content)
         self.drop()
 
 
 def _rows(plane: Any) -> Plane:
-    return np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)[: plane.height]
+    return plane_rows(plane)[: plane.height]
 
 
 def _changes(old: Plane | None, new: Plane) -> Iterator[tuple[int, int, Plane]]:
@@ -160,16 +180,13 @@ def _changes(old: Plane | None, new: Plane) -> Iterator[tuple[int, int, Plane]]:
         for top in range(0, rows, _BAND):
             yield top, 0, new[top : top + _BAND]
         return
-    words: Any = old.view(np.uint64) != new.view(np.uint64)
-    if not words.any():
-        return
-    for top in np.flatnonzero(
-        np.logical_or.reduceat(words.any(axis=1), np.arange(0, rows, _BAND))
-    ).tolist():
-        first = top * _BAND
-        changed = np.flatnonzero(words[first : first + _BAND].any(axis=0))
-        left, right = int(changed[0]) * _WORD, (int(changed[-1]) + 1) * _WORD
-        yield first, left, new[first : first + _BAND, left : min(right, columns)]
+    words = (old.view(np.uint64) != new.view(np.uint64)).view(np.uint8)
+    _, top, _, height = cv2.boundingRect(words)
+    for first in range(top - top % _BAND, top + height, _BAND):
+        left, _, width, _ = cv2.boundingRect(words[first : first + _BAND])
+        if width:
+            right = min((left + width) * _WORD, columns)
+            yield first, left * _WORD, new[first : first + _BAND, left * _WORD : right]
 
 
 def _apply(patch: _Patch, store: Plane, planes: list[Plane]) -> None:
@@ -181,13 +198,17 @@ def _apply(patch: _Patch, store: Plane, planes: list[Plane]) -> None:
     place[:, patch.left : patch.left + patch.columns] = pixels
 
 
-def _picture(planes: list[Plane], example: Any) -> Any:
-    """A picture of the decoder's kind with these planes and the colours of another."""
+def _empty_like(example: Any) -> Any:
+    """A picture with the size and the colours of another."""
     picture = av.VideoFrame(example.width, example.height, KEPT_FORMAT)
-    for source, plane in zip(planes, picture.planes, strict=True):
-        rows: Plane = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
-        width = min(plane.line_size, source.shape[1])
-        rows[: plane.height, :width] = source[:, :width]
     for name in ("colorspace", "color_range", "color_primaries", "color_trc"):
         setattr(picture, name, getattr(example, name))
     return picture
+
+
+def _fill(picture: Any, planes: list[Plane]) -> None:
+    """Copy planes into a picture."""
+    for source, plane in zip(planes, picture.planes, strict=True):
+        rows = plane_rows(plane)
+        width = min(plane.line_size, source.shape[1])
+        rows[: plane.height, :width] = source[:, :width]

@@ -111,6 +111,8 @@ class Lookback:
         wanted = wanted_stretches(self._packets, spans)
         if self._reader is None or self._first is None or not len(self._archive):
             self._archive.drop()
+            self._reader = None
+            self._open.close()  # a second decoder beside it would take 20 MB more
             yield from decode_stretches(self._path, self._packets, wanted, self._size)
             return
         first, last = self._first, self._last

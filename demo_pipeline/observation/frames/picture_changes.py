@@ -106,10 +106,10 @@ def picture_changes(
         flickering: cells of `BLOCK` pixels that never count; None: no such cells.
         pointer_scale: video pixels for one pixel of a pointer's usual picture.
     """
-    changed: Mask = (cv2.absdiff(before, after) > CHANGED_DETAIL).astype(np.uint8)
+    changed = _differ(before, after, CHANGED_DETAIL)
     _leave_out_pointers(changed, pointers, pointer_scale)
     _leave_out_flickering(changed, flickering)
-    if np.count_nonzero(changed) < LEAST_SAMPLES:
+    if cv2.countNonZero(changed) < LEAST_SAMPLES:
         return PictureChanges()
     replaced, panels = np.zeros_like(changed), []
     for part, inside in _parts(changed, (CLUSTER_GAP, CLUSTER_GAP)):
@@ -131,11 +131,17 @@ def shaded_areas(
 
     Arguments as of `picture_changes`.
     """
-    changed: Mask = (cv2.absdiff(before, after) >= SHADED_DETAIL).astype(np.uint8)
+    changed = _differ(before, after, SHADED_DETAIL - 1)
     _leave_out_pointers(changed, pointers, pointer_scale)
     square = np.ones((SHADED_SAMPLES, SHADED_SAMPLES), np.uint8)
     solid = cv2.morphologyEx(changed, cv2.MORPH_OPEN, square)
     return [_box(part) for part, _ in _parts(solid, (1, 1))]
+
+
+def _differ(before: Luma, after: Luma, threshold: int) -> Mask:
+    """1 for each sample that differs by more than the threshold, else 0."""
+    difference = cv2.absdiff(before, after)
+    return np.asarray(cv2.threshold(difference, threshold, 1, cv2.THRESH_BINARY)[1], np.uint8)
 
 
 def _leave_out_pointers(changed: Mask, pointers: Sequence[Point], scale: float) -> None:
@@ -153,12 +159,17 @@ def _leave_out_flickering(changed: Mask, flickering: Cells | None) -> None:
         side = BLOCK // DETAIL_STEP
         rows, columns = (int(samples) for samples in changed.shape)
         cells = flickering[: -(-rows // side), : -(-columns // side)]
-        covered = np.repeat(np.repeat(cells, side, axis=0), side, axis=1)[:rows, :columns]
-        changed[: covered.shape[0], : covered.shape[1]][covered] = 0
+        size = (int(cells.shape[1]) * side, int(cells.shape[0]) * side)
+        steady = (~cells).view(np.uint8)
+        steady = cv2.resize(steady, size, interpolation=cv2.INTER_NEAREST)[:rows, :columns]
+        changed[: steady.shape[0], : steady.shape[1]] &= steady
 
 
 def _parts(mask: Mask, gap: tuple[int, int]) -> Iterator[tuple[tuple[slice, slice], Mask]]:
-    """Yield the connected parts of a mask, gaps bridged: where each is, and its samples there."""
+    """Yield the connected parts of a mask, gaps bridged: where each is, and its samples there.
+
+    All masks are 0 and 1.
+    """
     across, down = gap
     first_column, first_row, columns_across, rows_down = cv2.boundingRect(mask)
     if not rows_down:
@@ -171,16 +182,13 @@ def _parts(mask: Mask, gap: tuple[int, int]) -> Iterator[tuple[tuple[slice, slic
     for label in range(1, count):
         left, top, width, height, _ = stats[label].tolist()
         whole = (slice(top, top + height), slice(left, left + width))
-        inside = (labels[whole] == label) & (mask[whole] > 0)
-        if np.count_nonzero(inside) < LEAST_SAMPLES:
+        inside = mask[whole] & (labels[whole] == label).view(np.uint8)
+        if cv2.countNonZero(inside) < LEAST_SAMPLES:
             continue
-        rows, columns = np.flatnonzero(inside.any(axis=1)), np.flatnonzero(inside.any(axis=0))
-        tight = (slice(rows[0], rows[-1] + 1), slice(columns[0], columns[-1] + 1))
-        part = tuple(
-            slice(first + side.start + near.start, first + side.start + near.stop)
-            for first, side, near in zip((first_row, first_column), whole, tight, strict=True)
-        )
-        yield (part[0], part[1]), inside[tight].astype(np.uint8)
+        x, y, columns, rows = cv2.boundingRect(inside)
+        top, left = first_row + top + y, first_column + left + x
+        part = (slice(top, top + rows), slice(left, left + columns))
+        yield part, inside[y : y + rows, x : x + columns]
 
 
 def _content(before: Luma, after: Luma, changed: Mask) -> Mask:

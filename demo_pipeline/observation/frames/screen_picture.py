@@ -3,12 +3,12 @@
 from dataclasses import dataclass
 
 import cv2
-import numpy as np
 
 from demo_pipeline.observation.frames.video_frames import (
     PLANAR,
     Frame,
     Luma,
+    plane_rows,
     rotation,
     upright,
 )
@@ -34,9 +34,7 @@ def screen_picture(frame: Frame) -> ScreenPicture:
     picture = frame.picture
     if picture.format.name not in PLANAR:
         picture = picture.reformat(format="gray")
-    plane = picture.planes[0]
-    rows = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
-    inside = rows[: picture.height, : picture.width]
+    inside = plane_rows(picture.planes[0])[: picture.height, : picture.width]
     size = (max(1, picture.width // DETAIL_STEP), max(1, picture.height // DETAIL_STEP))
     halved: Luma = cv2.resize(inside, size, interpolation=cv2.INTER_AREA)
     return ScreenPicture(upright(halved, rotation(frame.picture)), frame.time)

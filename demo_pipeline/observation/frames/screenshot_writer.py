@@ -17,6 +17,7 @@ from demo_pipeline.observation.frames.frame_requests import (
 )
 from demo_pipeline.observation.frames.recorded_video import RecordedVideo
 from demo_pipeline.observation.frames.request_progress import RequestProgress
+from demo_pipeline.observation.frames.rgb_converter import RgbConverter
 from demo_pipeline.observation.frames.thumbnails import ThumbnailWriter
 from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Frame
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
@@ -68,6 +69,7 @@ class ScreenshotWriter:
         self._folder = folder
         self._thumbnails = thumbnails
         self._png = PngWriter()
+        self._colours = RgbConverter()
         self._max_stale_s = max(MAX_STALE_S, MAX_STALE_FRAMES * video.frame_s)
 
     def write(
@@ -88,9 +90,11 @@ class ScreenshotWriter:
         if canvas is None:
             return Screenshot(request.action_index, UNKNOWN_SCALE_REASON)
         name = f"{request.action_index:03d}.png"
-        picture = canvas.fit(frame.rgb())
+        rgb = self._colours.rgb(frame)
+        picture = canvas.fit(rgb)
         self._png.write(self._folder / name, picture)
-        self._thumbnails.add(request.action_index, picture)
+        as_it_is = frame if picture is rgb else None
+        self._thumbnails.add(request.action_index, picture, as_it_is)
         aimed = request if at_target else without_box(request)
         leak, unavoidable, distance = self._pointer.leak(aimed, frame.time)
         return Screenshot(
@@ -116,7 +120,7 @@ class ScreenshotWriter:
         event_ms = self._pointer.clock.event_time(frame.time)
         canvas = _if_fitting(self._pointer.screen.at(event_ms).canvas, frame)
         canvas = canvas or fit_canvas(frame.size, 1.0)
-        self._png.write(self._folder / FINAL_FILE, canvas.fit(frame.rgb()))
+        self._png.write(self._folder / FINAL_FILE, canvas.fit(self._colours.rgb(frame)))
 
     def _canvas_of(self, request: FrameRequest, frame: Frame) -> Canvas | None:
         """The canvas that holds from the frame to the action; None: it is not known."""

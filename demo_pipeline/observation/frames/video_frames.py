@@ -56,8 +56,7 @@ class Frame:
         if not self._is_plain:
             step = SAMPLE_STEP
             return self.luma[top // step : bottom // step + 1, left // step : right // step + 1]
-        plane = self.picture.planes[0]
-        rows = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
+        rows = plane_rows(self.picture.planes[0])
         right, bottom = min(right, self.picture.width), min(bottom, self.picture.height)
         return rows[top:bottom, left:right].copy()
 
@@ -80,9 +79,8 @@ class Frame:
         picture = self.picture
         if picture.format.name not in PLANAR:
             picture = picture.reformat(format="gray")
-        plane = picture.planes[0]
         turned = rotation(self.picture)
-        rows = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
+        rows = plane_rows(picture.planes[0])
         steps = (down, SAMPLE_STEP)
         if turned % 180:  # the steps are those of the upright picture
             steps = (SAMPLE_STEP, down)
@@ -105,13 +103,10 @@ class Frame:
         columns = -(-self.picture.width // SAMPLE_STEP)
         return fours[first : self.picture.height : step, :columns].astype(np.uint8)
 
-    def rgb(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
-        """(height, width, 3) uint8, upright, read-only."""
-        picture = self.picture.reformat(format="rgb24")
-        plane = picture.planes[0]
-        rows = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
-        inside = rows[: picture.height, : picture.width * 3]
-        return upright(inside.reshape(*inside.shape[:1], -1, 3), rotation(self.picture))
+
+def plane_rows(plane: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """(rows, bytes) of a plane of a picture, with what follows each row in memory; not a copy."""
+    return np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
 
 
 def rotation(picture: Any) -> int:

@@ -204,7 +204,9 @@ def _around(pointers: Sequence[Point], like: Cells) -> Cells:
 
 def _beside(changed: Cells, around: Cells) -> Cells:
     """The connected regions of `changed` that reach what is around the pointer."""
-    _, raw = cv2.connectedComponents((changed | around).astype(np.uint8), connectivity=8)
-    labels = np.asarray(raw, np.int32)
-    beside: Cells = np.isin(labels, np.unique(labels[around])) & changed
+    mask = (changed | around).view(np.uint8)
+    count, labels = cv2.connectedComponents(mask, connectivity=8)
+    reaching = np.zeros(count, bool)
+    reaching[labels[around]] = True
+    beside: Cells = reaching[labels] & changed
     return beside

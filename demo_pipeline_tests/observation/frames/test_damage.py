@@ -9,6 +9,7 @@ import av
 import pytest
 
 from demo_pipeline.observation.frames.forward_reader import decode_spans
+from demo_pipeline.observation.frames.rgb_converter import rgb_of
 from demo_pipeline.observation.frames.screenshot_checks import check_frames_present
 from demo_pipeline.observation.frames.video_frames import Span
 from demo_pipeline.recording.manifest import read_manifest
@@ -142,7 +143,7 @@ def test_frames_that_conceal_damage_are_not_given_out(
     path.write_bytes(damaged(whole, damage, 45))
     got = list(decode_spans(path, scan, [Span(0, 99)]))
     numbers = [int(n) for n in scan.pts.searchsorted([frame.pts for frame in got])]
-    assert [read_frame_number(frame.rgb()) for frame in got] == numbers
+    assert [read_frame_number(rgb_of(frame)) for frame in got] == numbers
     lost = set(range(len(scan.pts))) - set(numbers)
     assert 5 < len(lost) <= GOP + 3
     assert min(lost) >= 27
@@ -157,7 +158,7 @@ def test_spans_after_damage_are_whole(whole: Observed, damage: Damage, tmp_path:
     path.write_bytes(damaged(whole, damage, 45))
     asked = [(40, 47), (48, 52), (59, 59), (60, 60), (61, 64)]
     spans = [Span(scan.times[first], scan.times[last]) for first, last in asked]
-    got: list[Any] = [read_frame_number(one.rgb()) for one in decode_spans(path, scan, spans)]
+    got: list[Any] = [read_frame_number(rgb_of(one)) for one in decode_spans(path, scan, spans)]
     assert got == sorted(set(got))
     assert got[-5:] == [60, 61, 62, 63, 64]
 

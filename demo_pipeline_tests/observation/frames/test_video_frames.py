@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from demo_pipeline.observation.frames.forward_reader import ForwardReader, decode_spans
+from demo_pipeline.observation.frames.rgb_converter import rgb_of
 from demo_pipeline.observation.frames.video_frames import Span
 from demo_pipeline.recording.video_probe import PacketScan, open_video, scan_packets
 from demo_pipeline_tests.observation.made import cut_video, turn_video
@@ -67,7 +68,7 @@ def test_spans_yield_their_frames_and_no_others(
     got = list(decode_spans(path, scan, spans))
     assert [frame.pts for frame in got] == scan.pts[inside].tolist()
     for frame in got[:2] + got[-2:]:
-        assert scan.pts[read_frame_number(frame.rgb())] == frame.pts
+        assert scan.pts[read_frame_number(rgb_of(frame))] == frame.pts
 
 
 def test_single_instants_far_apart(filmed: tuple[Path, PacketScan]) -> None:
@@ -75,7 +76,7 @@ def test_single_instants_far_apart(filmed: tuple[Path, PacketScan]) -> None:
     wanted = [3, 40, 41, 200, len(scan.pts) - 1]
     spans = [Span(float(scan.times[n]), float(scan.times[n])) for n in wanted]
     got = list(decode_spans(path, scan, spans))
-    assert [read_frame_number(frame.rgb()) for frame in got] == wanted
+    assert [read_frame_number(rgb_of(frame)) for frame in got] == wanted
 
 
 def test_what_is_passed_over_in_between_changes_no_pixel(
@@ -87,7 +88,7 @@ def test_what_is_passed_over_in_between_changes_no_pixel(
     sparse = list(decode_spans(path, scan, [Span(whole[n].time, whole[n].time) for n in chosen]))
     assert [frame.pts for frame in sparse] == [whole[n].pts for n in chosen]
     for number, frame in zip(chosen, sparse, strict=True):
-        assert np.array_equal(frame.rgb(), whole[number].rgb())
+        assert np.array_equal(rgb_of(frame), rgb_of(whole[number]))
 
 
 def test_between_the_spans_only_what_others_are_built_on_is_decoded(tmp_path: Path) -> None:
@@ -144,7 +145,7 @@ def test_turned_video_is_read_as_a_player_shows_it(tmp_path: Path) -> None:
     turn_video(source, path)
     (level,) = decode_spans(source, scan_packets(source), [Span(1, 1)])
     (turned,) = decode_spans(path, scan_packets(path), [Span(1, 1)])
-    assert turned.rgb().shape == (SIZE[0], SIZE[1], 3)
-    assert (turned.rgb() == np.rot90(level.rgb(), -1)).all()
+    assert rgb_of(turned).shape == (SIZE[0], SIZE[1], 3)
+    assert (rgb_of(turned) == np.rot90(rgb_of(level), -1)).all()
     height, width = turned.luma.shape
     assert (height, width) == (SIZE[0] // 4, SIZE[1] // 4)

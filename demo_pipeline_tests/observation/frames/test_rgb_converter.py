@@ -1,0 +1,34 @@
+"""The colours of frames: those of FFmpeg's own conversion, whatever the form of the pictures."""
+
+import av
+import numpy as np
+import pytest
+
+from demo_pipeline.observation.frames.rgb_converter import RgbConverter
+from demo_pipeline.observation.frames.video_frames import Frame
+
+_BT709, _UNSPECIFIED, _FULL = 1, 2, 2
+
+
+def _frame(form: str, size: tuple[int, int], colours: int, levels: int, seed: int) -> Frame:
+    picture = av.VideoFrame(*size, form)
+    noise = np.random.default_rng(seed)
+    for plane in picture.planes:
+        pixels = np.frombuffer(plane, np.uint8)
+        pixels[:] = noise.integers(0, 256, len(pixels))
+    picture.colorspace, picture.color_range = colours, levels
+    return Frame(seed, seed / 30, picture)
+
+
+@pytest.mark.parametrize("form", ["yuv420p", "yuvj420p", "yuv422p", "yuv444p", "nv12", "gray"])
+@pytest.mark.parametrize("colours", [_BT709, _UNSPECIFIED])
+@pytest.mark.parametrize("levels", [0, _FULL])
+def test_pixels_are_those_of_a_conversion_by_itself(form: str, colours: int, levels: int) -> None:
+    converter = RgbConverter()
+    for seed, size in enumerate([(64, 48), (64, 48), (65, 47), (64, 48)]):
+        frame = _frame(form, size, colours, levels, seed)
+        width, height = size
+        plane = frame.picture.reformat(format="rgb24").planes[0]
+        rows = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
+        expected = rows[:height, : width * 3].reshape(height, width, 3)
+        assert (converter.rgb(frame) == expected).all()

@@ -1,0 +1,36 @@
+"""Thumbnails: the same picture, whether it is made of the frame or of the screenshot."""
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+
+from demo_pipeline.observation.frames.forward_reader import decode_spans
+from demo_pipeline.observation.frames.rgb_converter import rgb_of
+from demo_pipeline.observation.frames.thumbnails import (
+    THUMBNAIL_WIDTH,
+    ThumbnailWriter,
+    read_thumbnails,
+)
+from demo_pipeline.observation.frames.video_frames import Span
+from demo_pipeline.recording.video_probe import scan_packets
+
+RECORDINGS = Path(__file__).resolve().parents[3] / "data" / "recordings"
+SAMPLE = RECORDINGS / "20261121_212358" / "recording.mp4"
+
+
+def test_the_planes_of_a_frame_give_the_same_picture_as_its_colours(tmp_path: Path) -> None:
+    frame = next(iter(decode_spans(SAMPLE, scan_packets(SAMPLE), [Span(10.0, 10.2)])))
+    rgb = rgb_of(frame)
+    with ThumbnailWriter(tmp_path) as thumbnails:
+        thumbnails.add(0, rgb)
+        thumbnails.add(1, rgb, frame)
+    of_colours, of_planes = (
+        cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR).astype(int)
+        for data in read_thumbnails(tmp_path).values()
+    )
+    assert of_planes.shape == (rgb.shape[0] * THUMBNAIL_WIDTH // rgb.shape[1], THUMBNAIL_WIDTH, 3)
+    difference = np.abs(of_colours - of_planes)
+    assert difference.mean() < 1
+    assert np.percentile(difference, 99) <= 8
+    assert of_planes.std() > 10  # a picture, not a blank

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 
 import dagster as dg
+import sqlalchemy as sa
 from dagster._core.events import (
     AssetMaterializationPlannedData,
     AssetObservationData,
@@ -15,10 +16,12 @@ from dagster._core.events import (
     StepMaterializationData,
 )
 from dagster._core.events.log import EventLogEntry
+from dagster._core.storage.event_log.schema import SqlEventLogStorageTable
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
 _FLUSH_SECONDS, _FLUSH_EVENTS = 2.0, 200
 _DEBUG = 10
+_LAST_ID = sa.select(sa.func.max(SqlEventLogStorageTable.c.id))
 _Data = StepMaterializationData | AssetMaterializationPlannedData | AssetObservationData
 _Type = dg.DagsterEventType
 
@@ -94,17 +97,15 @@ def _write_to_sqlite(
     storage: SqliteEventLogStorage, run_id: str, entries: Sequence[EventLogEntry]
 ) -> None:
     """What `store_event` does for each, in one transaction for each of its two databases."""
-    statements = [storage.prepare_insert_event(entry) for entry in entries]
+    insert = SqlEventLogStorageTable.insert()
+    rows = [storage._event_to_row(entry) for entry in entries]  # noqa: SLF001
     with storage.run_connection(run_id) as connection:
-        for statement in statements:
-            connection.execute(statement)
-    ids: list[int] = []
-    newest: dict[tuple[str, str], int] = {}
+        connection.execute(insert, rows)
+    newest = {_asset(entry): place for place, entry in enumerate(entries)}
     with storage.index_transaction() as connection:
-        for place, (statement, entry) in enumerate(zip(statements, entries, strict=True)):
-            [number] = connection.execute(statement).inserted_primary_key or [0]
-            ids.append(number)
-            newest[_asset(entry)] = place
+        connection.execute(insert, rows)  # from here on nobody else can write: ids are consecutive
+        [last] = connection.execute(_LAST_ID).one()
+        ids = range(last - len(rows) + 1, last + 1)
         storage._store_asset_event_tags(connection, entries, ids)  # noqa: SLF001
         for place in newest.values():  # of several events, only the last stays in this table
             storage._store_asset_event(connection, entries[place], ids[place])  # noqa: SLF001

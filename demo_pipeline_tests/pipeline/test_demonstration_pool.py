@@ -189,3 +189,40 @@ with DemonstrationPool(workspace, {NAMES!r}, 1) as pool:
 def test_a_worker_knows_nothing_of_dagster(module: str) -> None:
     code = f"import sys, demo_pipeline.pipeline.{module}; sys.exit('dagster' in sys.modules)"
     assert subprocess.run((sys.executable, "-c", code), check=False).returncode == 0
+
+
+def test_workers_share_what_one_process_imported(tmp_path: Path, recording: Path) -> None:
+    """Each would spend more than a CPU second on imports; forked ones spend next to nothing."""
+    workspace = uploaded(tmp_path, recording, "a", "b", "c")
+    with DemonstrationPool(workspace, NAMES, 3) as pool:
+        list(pool.run([DemonstrationTask(name) for name in ("a", "b", "c")]))
+        parents = {parent_of(pid) for pid in pool.pids}
+        assert len(pool.pids) == 3
+    [template] = parents
+    assert template != os.getpid()
+    assert not Path(f"/proc/{template}").exists()
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_a_killed_template_costs_nothing(tmp_path: Path, recording: Path) -> None:
+    """The process that workers are forked from is another process that may be killed."""
+    workspace = uploaded(tmp_path, recording, "a", "b", "c")
+    with DemonstrationPool(workspace, NAMES, 1) as pool:
+        run = pool.run([DemonstrationTask(name) for name in ("a", "b", "c")])
+        results = [next(run)]
+        [worker] = pool.pids
+        os.kill(parent_of(worker), signal.SIGKILL)
+        os.kill(worker, signal.SIGKILL)
+        results += run
+        pids = pool.pids
+    assert [result.status for result in results] == ["done"] * 3
+    assert [pid for pid in (worker, *pids) if is_alive(pid)] == []
+
+
+def is_alive(pid: int) -> bool:
+    """Whether it runs; one that ended may wait for its new parent to take notice."""
+    status = Path(f"/proc/{pid}/stat")
+    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"

@@ -182,7 +182,8 @@ def _report(
     """Say what became of one demonstration, where people look for it."""
     key = result.demonstration
     for made in result.stages:
-        if made.status == "unchanged" and key in known.materialized[made.stage]:
+        repeated = made.status == "unchanged" and key in known.materialized[made.stage]
+        if repeated and not known.planned:  # a planned one without an event counts as failed
             continue
         location = f"{workspace.store.url}/{report.folder(made.stage)}/{key}"
         known.events.materialized(_materialization(made, key, location))

@@ -140,6 +140,27 @@ def test_the_datasets_are_built_without_the_bad_one(batch: Batch) -> None:
     assert index["left_out"]["quarantined"] == 1
 
 
+def test_a_second_backfill_over_up_to_date_demonstrations_succeeds_for_each(
+    tmp_path: Path, recording: Path
+) -> None:
+    """Dagster takes a partition of a backfill as failed that got no event from its run."""
+    with bench(tmp_path, partitions_per_run=25) as made:
+        for key in ("one", "two"):
+            upload(recording, made.uploads, key)
+        assert made.run("register_uploads").success
+        for outcome in ("made", "unchanged"):
+            result = made.process_range("one", "two")
+            assert result.success
+            for stage in STAGES:
+                wanted = dg.AssetRecordsFilter(asset_key=dg.AssetKey(stage.name))
+                records = made.instance.fetch_materializations(wanted, limit=10).records
+                of_run = [record for record in records if record.run_id == result.run_id]
+                found = [record.asset_materialization for record in of_run]
+                assert sorted(one.partition or "" for one in found if one) == ["one", "two"]
+                summaries = [one.metadata["summary"].value for one in found if one]
+                assert [summary["outcome"] for summary in summaries] == [outcome] * 2
+
+
 def test_a_second_run_builds_and_reports_only_what_is_not_up_to_date(batch: Batch) -> None:
     before = batch.bench.files()
     again = of_any_ids(batch.bench, ["one", "two"])

@@ -112,6 +112,7 @@ class Exercise:
             again = launch_backfill(self._home)
             wait_for(daemon, lambda: self._ended(again), "the second", _PATIENCE, _PAUSE)
             self._say("launched again", again, start, meter)
+            self._require(again)
         meter.stop()
         self._examine(before)
 
@@ -128,6 +129,13 @@ class Exercise:
         open_states = {BulkActionStatus.REQUESTED, BulkActionStatus.CANCELING}
         ended = found is not None and found.status not in open_states
         return ended and all(run.is_finished for run in runs)
+
+    def _require(self, backfill: str) -> None:
+        """The second backfill succeeded, unless something was broken."""
+        found = self._instance.get_backfill(backfill)
+        wanted = "COMPLETED_FAILED" if self._damaged else "COMPLETED_SUCCESS"
+        if found is None or found.status.value != wanted:
+            self.problems.append(f"the second backfill is not {wanted}")
 
     def _say(self, what: str, backfill: str, start: float, meter: CpuMeter) -> None:
         found = self._instance.get_backfill(backfill)

@@ -36,7 +36,7 @@ class KillWorker:
 
 
 def serve(descriptor: int) -> None:
-    """Start and kill workers as asked, until the other side closes the connection; then kill all."""
+    """Start and kill workers as asked until the connection is closed, and then kill all."""
     control = Connection(descriptor)
     workers: dict[int, subprocess.Popen[bytes] | None] = {}
     gc.collect()

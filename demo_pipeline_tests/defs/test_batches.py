@@ -32,17 +32,22 @@ def of_any_ids(made: Bench, keys: list[str]) -> Result:
     return made.run("process_batch", None, **batch_tags([BatchMember(key) for key in keys]))
 
 
-@pytest.fixture(scope="module", params=["range", "ids"])
+@pytest.fixture(scope="module", params=["range", "range planned together", "ids"])
 def batch(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, recording: Path
 ) -> Iterator[Batch]:
     root = tmp_path_factory.mktemp("batch")
-    with bench(root, kept=True, partitions_per_run=25, workers=2) as made:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        bench(root, kept=True, partitions_per_run=25, workers=2) as made,
+    ):
         for key in KEYS:
             upload(recording, made.uploads, key)
         spoil_log(made.uploads / "three")
         assert made.run("register_uploads").success
-        ranged = request.param == "range"
+        ranged = request.param != "ids"
+        if request.param == "range planned together":
+            patch.setenv("DAGSTER_EMIT_PARTITION_SUBSET_IN_PLANNED_EVENTS", "1")
         yield Batch(made, made.process_range("one", "two") if ranged else of_any_ids(made, KEYS))
 
 

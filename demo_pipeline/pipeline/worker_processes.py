@@ -45,10 +45,11 @@ class WorkerProcesses:
         """Kill a worker, which is safe at any time."""
         if self._control is None:
             return
-        try:
+        killed = False
+        with suppress(EOFError, OSError):
             self._control.send(KillWorker(pid))
-            self._control.recv()
-        except (EOFError, OSError):  # the template was killed, and the worker is nobody's child
+            killed = self._control.recv()
+        if not killed:  # its template was killed
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 

@@ -30,7 +30,7 @@ class StartWorker:
 
 @dataclass(frozen=True, slots=True)
 class KillWorker:
-    """A worker is to be killed; the answer, None, comes when it is gone."""
+    """A worker is to be killed; the answer, whether it was one of these, comes when it is gone."""
 
     pid: int
 
@@ -47,8 +47,7 @@ def serve(descriptor: int) -> None:
                 case StartWorker():
                     control.send(_start(control, recv_handle(control), workers))
                 case KillWorker(pid):
-                    _kill(pid, workers)
-                    control.send(None)
+                    control.send(_kill(pid, workers))
     for pid in list(workers):
         _kill(pid, workers)
     os._exit(0)  # at a usual end packages complain of what is frozen
@@ -88,11 +87,14 @@ def _work(descriptor: int) -> None:
         os._exit(code)
 
 
-def _kill(pid: int, workers: dict[int, subprocess.Popen[bytes] | None]) -> None:
+def _kill(pid: int, workers: dict[int, subprocess.Popen[bytes] | None]) -> bool:
     """Kill a worker and wait for its end; its number cannot be another's before that."""
+    if pid not in workers:
+        return False
     process = workers.pop(pid)
     os.kill(pid, signal.SIGKILL)
     if process is None:
         os.waitpid(pid, 0)
     else:
         process.wait()
+    return True

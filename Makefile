@@ -10,6 +10,8 @@ PINNED := pyproject.toml constraints.txt
 CACHES := .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage build dist demo_pipeline.egg-info
 INSTANCE := history schedules storage logs .logs_queue .nux .telemetry
 AT_HOME := DAGSTER_HOME="$(CURDIR)"
+# A run over many partitions begins at once: it is planned by one event for each asset.
+TOGETHER := DAGSTER_EMIT_PARTITION_SUBSET_IN_PLANNED_EVENTS=1
 
 # Scripts in an environment begin with the path of its Python: in a checkout that was moved, or after
 # that Python was removed, they are "not found". Such an environment is built again.
@@ -21,7 +23,7 @@ STALE := $(shell [ ! -e $(VENV) ] || { [ -e $(BIN)/python ] && { [ ! -e $(BIN)/d
 PROPERTY_EXAMPLES ?= 3000
 CONSUMERS ?= /tmp/consumers
 
-.PHONY: help setup setup-dev demo demo-s3 ui test fast lock golden code-versions docs notebook property fuzz simulate consumers faults ray lint clean clean-store
+.PHONY: help setup setup-dev demo demo-s3 ui test fast lock golden code-versions docs notebook property fuzz simulate consumers faults backfill ray lint clean clean-store
 
 help:
 	@echo 'First commands'
@@ -41,6 +43,7 @@ help:
 	@echo '  make simulate       60,000 simulated uploads, with kills and a lost ledger (some minutes)'
 	@echo '  make consumers      hand the datasets to TRL, LLaMA-Factory, Axolotl, ms-swift … (10 GB of packages)'
 	@echo '  make faults         kill and disturb the command line 150 times, mix in 60 bad uploads (an hour)'
+	@echo '  make backfill       a backfill of 1,000 partitions, cancelled half-way and launched again (some minutes)'
 	@echo '  make ray            a backfill on a local Ray head, Postgres and S3, with workers killed (some minutes)'
 	@echo '  make lint           ruff (rules and format) and mypy'
 	@echo '  make lock           write requirements.lock from constraints.txt'
@@ -103,7 +106,7 @@ demo-s3: setup-dev
 	@$(BIN)/python -m demo_pipeline_tests.demo_s3 --port $(PORT) $(if $(KEEP),--keep)
 
 ui: setup
-	@$(AT_HOME) $(BIN)/dagster dev --host 127.0.0.1 --port $(PORT)
+	@$(AT_HOME) $(TOGETHER) $(BIN)/dagster dev --host 127.0.0.1 --port $(PORT)
 
 test: setup-dev
 	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile \
@@ -150,6 +153,9 @@ faults: setup-dev
 	@$(BIN)/python -m demo_pipeline_tests.faults $(FAULTS)
 	@for form in '' --bucket --daemon '--bucket --daemon'; do \
 	  $(BIN)/python -m demo_pipeline_tests.faults.bad_uploads $$form || exit 1; done
+
+backfill: setup-dev
+	@$(BIN)/python -m demo_pipeline_tests.faults.cancelled_backfill $(BACKFILL)
 
 ray: $(VENV)/.installed-ray
 	@$(BIN)/python -m demo_pipeline_tests.distributed $(RAY)

@@ -161,7 +161,7 @@ class ExecutionSettings(Section):
         default_factory=lambda: max(1, os.cpu_count() or 1), description="processes; one per core"
     )
     partitions_per_run: int = Field(
-        100, ge=1, description="of a backfill or batch, at most; 1: own check results for each"
+        500, ge=1, description="of a backfill or batch, at most; 1: own check results for each"
     )
     batch_from: int = Field(
         8, ge=2, description="demonstrations at once that share runs; fewer get a run each"

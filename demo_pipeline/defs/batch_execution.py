@@ -16,7 +16,7 @@ from dagster._core.definitions.data_version import DATA_VERSION_TAG
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.batch_members import BatchMember, MemberOutcome, note_outcomes
 from demo_pipeline.defs.batch_report import BatchReport
-from demo_pipeline.defs.event_writing import EventWriter
+from demo_pipeline.defs.event_writing import EventWriter, plans_together
 from demo_pipeline.defs.instance_runs import open_ledger
 from demo_pipeline.defs.tags import FORCE_TAG, SUPERSEDED_OUTCOME, WAITING_OUTCOME
 from demo_pipeline.discovery.decisions import SUPERSEDED_REASON
@@ -62,11 +62,13 @@ class _Known:
 
     Attributes:
         materialized: stage → its materialized demonstrations, of those in the run.
-        planned: whether Dagster itself planned every stage and demonstration.
+        ranged: whether the run is for these partitions by Dagster's own tags.
+        planned: whether Dagster wrote down that each of them was to be materialized.
         events: gets what is said of single demonstrations.
     """
 
     materialized: dict[str, set[str]]
+    ranged: bool
     planned: bool
     events: EventWriter
 
@@ -78,7 +80,7 @@ def execute_batch(
     members: Sequence[BatchMember],
     *,
     step: str,
-    planned: bool,
+    ranged: bool,
 ) -> BatchReport:
     """Take the demonstrations through the stages; reports each as it ends.
 
@@ -88,7 +90,7 @@ def execute_batch(
         stages: to run, in order.
         members: the demonstrations.
         step: name of the step that does it.
-        planned: whether the run is for these partitions by Dagster's own tags.
+        ranged: whether the run is for these partitions by Dagster's own tags.
 
     Raises:
         KeyboardInterrupt: the watcher stopped it.
@@ -98,7 +100,8 @@ def execute_batch(
     progress = BatchProgress(len(tasks), time.monotonic)
     report = BatchReport(tuple(stages), progress)
     events = EventWriter(context.instance, context.run, step)
-    known = _Known(_materialized(context, stages, members), planned, events)
+    planned = ranged and not plans_together(context.instance)
+    known = _Known(_materialized(context, stages, members), ranged, planned, events)
     with _flushing(events):
         _work(context, workspace, tasks, report, known)
     context.log.info(progress.last_line())
@@ -182,7 +185,8 @@ def _report(
     """Say what became of one demonstration, where people look for it."""
     key = result.demonstration
     for made in result.stages:
-        if made.status == "unchanged" and key in known.materialized[made.stage]:
+        repeated = made.status == "unchanged" and key in known.materialized[made.stage]
+        if repeated and not known.ranged:  # in a backfill, one without an event counts as failed
             continue
         location = f"{workspace.store.url}/{report.folder(made.stage)}/{key}"
         known.events.materialized(_materialization(made, key, location))
@@ -195,7 +199,7 @@ def _report(
         metadata = {"outcome": SUPERSEDED_OUTCOME}
         known.events.observed(dg.AssetObservation(result.stage, partition=key, metadata=metadata))
         return
-    if result.status == "waiting" and known.planned:
+    if result.status == "waiting" and known.ranged:
         _again(context, workspace, key, WAITING_OUTCOME)
     for name in () if known.planned else report.missing(result):
         known.events.planned(name, key)

@@ -41,7 +41,7 @@ def _all_stages(
         raise dg.Failure("no demonstration is named; list their `ids`", allow_retries=False)
     claim_run(context.instance, context.run)
     try:
-        report = execute_batch(context, workspace, STAGES, members, step=_STEP, planned=False)
+        report = execute_batch(context, workspace, STAGES, members, step=_STEP, ranged=False)
     except Exception as error:
         reason = transient_reason(error)
         if reason is None:

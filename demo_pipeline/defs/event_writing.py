@@ -15,10 +15,12 @@ from dagster._core.events import (
     StepMaterializationData,
 )
 from dagster._core.events.log import EventLogEntry
+from dagster._core.storage.event_log.schema import SqlEventLogStorageTable
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
 _FLUSH_SECONDS, _FLUSH_EVENTS = 2.0, 200
 _DEBUG = 10
+_LAST_ID = f"SELECT max(id) FROM {SqlEventLogStorageTable.name}"  # noqa: S608 - a constant
 _Data = StepMaterializationData | AssetMaterializationPlannedData | AssetObservationData
 _Type = dg.DagsterEventType
 
@@ -90,21 +92,29 @@ class EventWriter:
         )
 
 
+def plans_together(instance: dg.DagsterInstance) -> bool:
+    """Whether Dagster plans a range of partitions by one event for each asset.
+
+    It does when DAGSTER_EMIT_PARTITION_SUBSET_IN_PLANNED_EVENTS is 1; otherwise there is one for
+    each partition, 3,500 for a run over 500 of them, written one by one before it begins.
+    """
+    storage = instance.event_log_storage
+    return storage.supports_partition_subset_in_asset_materialization_planned_events
+
+
 def _write_to_sqlite(
     storage: SqliteEventLogStorage, run_id: str, entries: Sequence[EventLogEntry]
 ) -> None:
     """What `store_event` does for each, in one transaction for each of its two databases."""
-    statements = [storage.prepare_insert_event(entry) for entry in entries]
+    insert = SqlEventLogStorageTable.insert()
+    rows = [storage._event_to_row(entry) for entry in entries]  # noqa: SLF001
     with storage.run_connection(run_id) as connection:
-        for statement in statements:
-            connection.execute(statement)
-    ids: list[int] = []
-    newest: dict[tuple[str, str], int] = {}
+        connection.execute(insert, rows)
+    newest = {_asset(entry): place for place, entry in enumerate(entries)}
     with storage.index_transaction() as connection:
-        for place, (statement, entry) in enumerate(zip(statements, entries, strict=True)):
-            [number] = connection.execute(statement).inserted_primary_key or [0]
-            ids.append(number)
-            newest[_asset(entry)] = place
+        connection.execute(insert, rows)  # from here on nobody else can write: ids are consecutive
+        [last] = connection.exec_driver_sql(_LAST_ID).one()
+        ids = range(last - len(rows) + 1, last + 1)
         storage._store_asset_event_tags(connection, entries, ids)  # noqa: SLF001
         for place in newest.values():  # of several events, only the last stays in this table
             storage._store_asset_event(connection, entries[place], ids[place])  # noqa: SLF001

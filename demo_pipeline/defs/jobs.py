@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import dagster as dg
 
+from demo_pipeline.defs.tags import ONE_AT_A_TIME_TAG
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, QUARANTINE_STAGE, TASKS_STAGE
 from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.stage_types import DATASETS_JOB, DatasetStage
@@ -45,7 +46,9 @@ catalog_job = dg.define_asset_job(
 
 def _dataset_job(name: str, stages: Sequence[DatasetStage]) -> "UnresolvedAssetJobDefinition":
     selection = [stage.name for stage in stages if stage.job == name]
-    return dg.define_asset_job(name, selection=selection, description=_DESCRIPTIONS[name])
+    # dagster.yaml lets one run with this tag and value start at a time.
+    tags = {ONE_AT_A_TIME_TAG: name}
+    return dg.define_asset_job(name, selection, description=_DESCRIPTIONS[name], tags=tags)
 
 
 tasks_job = _dataset_job(TASKS_STAGE.job, DATASET_STAGES)

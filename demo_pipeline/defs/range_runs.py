@@ -40,7 +40,7 @@ def range_results(
         stages = _stages_from(context, stage)
         members = [BatchMember(key) for key in keys]
         _reports[run_id] = execute_batch(
-            context, workspace, stages, members, step=stage.name, planned=True
+            context, workspace, stages, members, step=stage.name, ranged=True
         )
     report = _reports[run_id]
     checks = [

@@ -23,4 +23,5 @@ INTERRUPTED_OUTCOME = "interrupted"  # the same by Ctrl-C or a restart of the ma
 PROCESS_TAG = "demo_pipeline/process"  # run id, then the `ProcessIdentity` that executes the run
 BATCH_TAG = "demo_pipeline/batch"  # the demonstrations of a batch run, see batch_members.py
 BATCH_OUTCOMES_TAG = "demo_pipeline/batch_outcomes"  # run id and the members that are not done
+ONE_AT_A_TIME_TAG = "demo_pipeline/one_at_a_time"  # name of a job; dagster.yaml knows the key
 MEMBER_TAG_PREFIX = "demo_pipeline.member"

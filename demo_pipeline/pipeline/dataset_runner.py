@@ -40,6 +40,7 @@ from demo_pipeline.storage.store.staging import Staging
 from demo_pipeline.storage.store.version_manifest import CheckOutcome, Recipe, Version
 
 _LOG = logging.getLogger(__package__)
+_NOTABLE_WAIT = 1.0  # seconds
 
 
 def run_dataset_stage(
@@ -47,6 +48,7 @@ def run_dataset_stage(
 ) -> BuildResult:
     """Build one dataset from what is committed now, unless it is up to date.
 
+    On one machine one process at a time builds it; another waits, and then finds it up to date.
     When a check rejects a dataset of trajectories, every trajectory is validated again. Those that
     were damaged after their commit are left out and counted, and the dataset is built from the
     others; likewise when a file that would be hard-linked is not the one that was committed.
@@ -56,15 +58,18 @@ def run_dataset_stage(
         MissingOutput: an input that the stage requires has not been built.
         StorageError: the store or the source cannot be read.
     """
-    try:
-        with using_parts(None if force else _parts(workspace, stage)):
-            result = _run(workspace, stage, force=force)
-    except Exception as error:
-        with suppress(StorageError, OSError):
-            note_error(workspace.store, stage, error)
-        raise
-    note_result(workspace.store, stage, result)
-    return result
+    with workspace.store.parts.one_build(stage.name) as waited:
+        if waited > _NOTABLE_WAIT:
+            _LOG.info("%s: another process built it for %.0f s", stage.name, waited)
+        try:
+            with using_parts(None if force else _parts(workspace, stage)):
+                result = _run(workspace, stage, force=force)
+        except Exception as error:
+            with suppress(StorageError, OSError):
+                note_error(workspace.store, stage, error)
+            raise
+        note_result(workspace.store, stage, result)
+        return result
 
 
 def _run(workspace: Workspace, stage: DatasetStage, *, force: bool) -> BuildResult:

@@ -1,23 +1,20 @@
 """Many demonstrations through their stages, in worker processes that are started once.
 
-Belongs here: starting workers, handing out demonstrations, and what the death of a worker means: it
-costs the demonstration that it worked on, and no other. What a worker does is in
-demonstration_worker.py.
+Belongs here: handing out demonstrations, and what the death of a worker means: it costs the
+demonstration that it worked on, and no other. What a worker does is in demonstration_worker.py, how
+its process is started in worker_processes.py.
 """
 
-import subprocess
-import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from multiprocessing.connection import Pipe, wait
+from multiprocessing.connection import wait
 from types import TracebackType
 from typing import Self
 
 from demo_pipeline.common.logs import shown_level
-from demo_pipeline.pipeline import demonstration_worker
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.crash_quarantine import record_crash
 from demo_pipeline.pipeline.demonstration_run import DemonstrationResult, DemonstrationTask
@@ -28,10 +25,10 @@ from demo_pipeline.pipeline.demonstration_worker import (
     WorkerTask,
 )
 from demo_pipeline.pipeline.transient import transient_reason
+from demo_pipeline.pipeline.worker_processes import WorkerProcesses
 from demo_pipeline.problems import Problem
 
 KILLED = "its process ended without an error: killed, or out of memory"
-_WORK = f"from {demonstration_worker.__name__} import work; work"  # new modules, not copied ones
 _TICK = 1.0  # seconds between two looks at what else is to be done
 
 
@@ -39,6 +36,7 @@ class _Worker:
     """One process and the demonstration that it works on.
 
     Attributes:
+        pid: the id of the process.
         connection: to the process.
         task: that it works on, or worked on last.
         idle: whether it has no task.
@@ -46,23 +44,13 @@ class _Worker:
         reason: why it said that it ends.
     """
 
-    def __init__(self, start: WorkerStart) -> None:
-        self.connection, theirs = Pipe()
+    def __init__(self, processes: WorkerProcesses, start: WorkerStart) -> None:
+        self.pid, self.connection = processes.start()
         self.task, self.idle = DemonstrationTask(""), True
         self.stage, self.reason = start.stages[0], ""
-        command = (sys.executable, "-c", f"{_WORK}({theirs.fileno()})")
-        # Its own session: a terminal's Ctrl-C is its parent's to answer.
-        self._process = subprocess.Popen(  # noqa: S603 - this Python, and a number
-            command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, start_new_session=True
-        )
-        theirs.close()
+        self._processes = processes
         with suppress(OSError):  # it died already: the next message says so
             self.connection.send(start)
-
-    @property
-    def pid(self) -> int:
-        """The id of the process."""
-        return self._process.pid
 
     def give(self, task: DemonstrationTask, *, again: bool) -> None:
         """Let it work on a demonstration."""
@@ -89,8 +77,7 @@ class _Worker:
     def end(self) -> None:
         """Kill the process, which is safe at any time."""
         self.connection.close()
-        self._process.kill()
-        self._process.wait()
+        self._processes.kill(self.pid)
 
 
 class DemonstrationPool:
@@ -114,6 +101,7 @@ class DemonstrationPool:
         values = workspace.settings.model_dump(mode="json")
         self._start = WorkerStart(values, tuple(stages), shown_level())
         self._limit, self._workers = max(1, workers), list[_Worker]()
+        self._processes = WorkerProcesses()
         self._stopped = stopped or threading.Event()
 
     def __enter__(self) -> Self:
@@ -125,8 +113,9 @@ class DemonstrationPool:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        self._processes.close()
         for worker in self._workers:
-            worker.end()
+            worker.connection.close()
         unfinished = not all(worker.idle for worker in self._workers)
         self._workers.clear()
         if unfinished:  # what they had not committed yet is removed now, not by the next run
@@ -196,7 +185,7 @@ class DemonstrationPool:
             if left and worker.idle:
                 worker.give(left.popleft(), again=again)
         while left and len(self._workers) < limit:
-            self._workers.append(_Worker(self._start))
+            self._workers.append(_Worker(self._processes, self._start))
             self._workers[-1].give(left.popleft(), again=again)
 
     def _died(self, worker: _Worker) -> DemonstrationResult:

@@ -10,10 +10,11 @@ import signal
 import subprocess
 import sysconfig
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 from dagster._core.storage.tags import (
@@ -41,6 +42,11 @@ mutation ($backfillParams: LaunchBackfillParams!) {
     ... on LaunchBackfillSuccess { backfillId }
     ... on PythonError { message }
   }
+}
+"""
+_CANCEL = """
+mutation ($id: String!) {
+  cancelPartitionBackfill(backfillId: $id) { __typename ... on PythonError { message } }
 }
 """
 _REPORT_SECONDS = 15.0
@@ -153,17 +159,38 @@ def launch_backfill(home: Path) -> str:
     """
     selection = [{"path": [stage.name]} for stage in STAGES]
     values = {"backfillParams": {"assetSelection": selection, "allPartitions": True}}
+    answer = ask_dagster(home, _MUTATION, values)
+    launched = answer.get("launchPartitionBackfill", {})
+    if "backfillId" not in launched:
+        raise RuntimeError(f"the backfill was refused: {json.dumps(answer)[:2000]}")
+    return str(launched["backfillId"])
+
+
+def cancel_backfill(home: Path, backfill: str) -> None:
+    """Cancel a backfill with its runs, as the UI does.
+
+    Raises:
+        RuntimeError: Dagster refused it.
+    """
+    answer = ask_dagster(home, _CANCEL, {"id": backfill})
+    kind = answer.get("cancelPartitionBackfill", {}).get("__typename")
+    if kind != "CancelBackfillSuccess":
+        raise RuntimeError(f"the backfill was not cancelled: {json.dumps(answer)[:2000]}")
+
+
+def ask_dagster(home: Path, question: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    """What Dagster's GraphQL answers.
+
+    Raises:
+        RuntimeError: it gave no answer.
+    """
     script = f"{sysconfig.get_path('scripts')}/dagster-graphql"
-    command = (script, "-w", "workspace.yaml", "-t", _MUTATION, "-v", json.dumps(values))
+    command = (script, "-w", "workspace.yaml", "-t", question, "-v", json.dumps(values))
     environment = {**os.environ, "DAGSTER_HOME": str(home)}
-    answer = home / "backfill.json"
+    answer = home / "answer.json"
     done = subprocess.run(
         (*command, "-o", str(answer)), cwd=ROOT, env=environment, check=False, capture_output=True
     )
     if done.returncode or not answer.exists():
-        raise RuntimeError(f"the backfill was not launched: {done.stderr.decode()[-2000:]}")
-    result = json.loads(answer.read_text())
-    launched = (result.get("data") or {}).get("launchPartitionBackfill", {})
-    if "backfillId" not in launched:
-        raise RuntimeError(f"the backfill was refused: {json.dumps(result)[:2000]}")
-    return str(launched["backfillId"])
+        raise RuntimeError(f"Dagster did not answer: {done.stderr.decode()[-2000:]}")
+    return dict(json.loads(answer.read_text()).get("data") or {})

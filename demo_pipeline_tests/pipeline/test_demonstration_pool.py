@@ -189,3 +189,47 @@ with DemonstrationPool(workspace, {NAMES!r}, 1) as pool:
 def test_a_worker_knows_nothing_of_dagster(module: str) -> None:
     code = f"import sys, demo_pipeline.pipeline.{module}; sys.exit('dagster' in sys.modules)"
     assert subprocess.run((sys.executable, "-c", code), check=False).returncode == 0
+
+
+def test_workers_share_what_one_process_imported(tmp_path: Path, recording: Path) -> None:
+    """Each would spend more than a CPU second on imports; forked ones spend next to nothing."""
+    workspace = uploaded(tmp_path, recording, "a", "b", "c")
+    with DemonstrationPool(workspace, NAMES, 3) as pool:
+        list(pool.run([DemonstrationTask(name) for name in ("a", "b", "c")]))
+        parents = {parent_of(pid) for pid in pool.pids}
+        assert len(pool.pids) == 3
+    [template] = parents
+    assert template != os.getpid()
+    assert not Path(f"/proc/{template}").exists()
+
+
+def parent_of(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def test_a_killed_template_costs_nothing(tmp_path: Path, recording: Path) -> None:
+    """The process that workers are forked from is another process that may be killed."""
+    names = tuple(f"d{number}" for number in range(6))
+    workspace = uploaded(tmp_path, recording, *names)
+    with DemonstrationPool(workspace, NAMES, 2) as pool:
+        run = pool.run([DemonstrationTask(name) for name in names])
+        results = [next(run)]
+        first, other = pool.pids
+        os.kill(parent_of(first), signal.SIGKILL)
+        os.kill(first, signal.SIGKILL)  # the other one works on
+        results += run
+        pids = {first, other, *pool.pids}
+    assert [result.status for result in results] == ["done"] * len(names)
+    end = time.monotonic() + 10
+    while any(is_alive(pid) for pid in pids) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert [pid for pid in pids if is_alive(pid)] == []
+
+
+def is_alive(pid: int) -> bool:
+    """Whether it runs; one that ended may wait for its new parent to take notice."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"

@@ -1,14 +1,16 @@
 """The folder of a store in which builds keep intermediate parts for the next build.
 
-Belongs here: keeping bytes by key, finding damage, and removing what was not used for long. The
-folder may be removed at any time; then the next build makes every part anew.
+Belongs here: keeping bytes by key, finding damage, removing what was not used for long, and that
+one build at a time works with them. The folder may be removed at any time; then the next build
+makes every part anew.
 """
 
 import hashlib
 import logging
 import os
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from demo_pipeline.storage.store.disk import Disk
@@ -74,6 +76,16 @@ class PartFolder:
         for path in self._layout.parts.glob("*/*"):
             if path.stat().st_mtime < before:
                 path.unlink(missing_ok=True)
+
+    @contextmanager
+    def one_build(self, name: str) -> Iterator[float]:
+        """Wait until no other process of this machine builds `name`; gives the seconds waited.
+
+        The system ends it with its process, however that ends.
+        """
+        start = time.monotonic()
+        with self._disk.lock(self._layout.lock(f"build.{name}")):
+            yield time.monotonic() - start
 
     def _path(self, key: str) -> Path:
         return self._layout.parts / key[:2] / key

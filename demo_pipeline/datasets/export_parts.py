@@ -1,12 +1,12 @@
 """Parts of exports: what a few neighbouring trajectories add to one, kept for the next build.
 
-Belongs here: cutting trajectories into parts, the key of a part, and its bytes. What a part holds
+Belongs here: the key of a part, and its bytes. What a part holds
 is up to the export; where parts are kept, up to the store.
 """
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -17,10 +17,8 @@ import pyarrow as pa
 
 from demo_pipeline.common.known_lines import KnownLines, line_digest
 
-MEAN_SIZE = 16  # trajectories; an added one costs about two parts
 LARGEST_PART = 64 * 2**20  # bytes; a larger one is not kept, since it is made and read in memory
 _CODEC = "zstd"
-_Item = TypeVar("_Item")
 
 
 class PartStore(Protocol):
@@ -169,26 +167,6 @@ def using_parts(parts: KeptParts | None) -> Iterator[None]:
         yield
     finally:
         _PARTS.reset(token)
-
-
-def cut_into_parts(items: Iterable[_Item], ids: Sequence[str]) -> Iterator[list[_Item]]:
-    """Cut items into parts of `MEAN_SIZE` on average.
-
-    A part ends with an id whose hash says so. An item that is added or removed therefore changes
-    its own part and at most the one after it, however many there are.
-
-    Args:
-        items: in the order of their ids.
-        ids: of the items.
-    """
-    part: list[_Item] = []
-    for item, name in zip(items, ids, strict=True):
-        part.append(item)
-        if hashlib.sha256(name.encode()).digest()[0] < 256 // MEAN_SIZE:
-            yield part
-            part = []
-    if part:
-        yield part
 
 
 def join_parts(header: Mapping[str, Any], parts: Sequence[Part]) -> Part:

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic
 
+from demo_pipeline.common.id_parts import cut_into_parts
 from demo_pipeline.datasets.export_parts import (
     LARGEST_PART,
     KeptParts,
     Part,
-    cut_into_parts,
     join_parts,
     kept_parts,
     split_part,

@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 
 from demo_pipeline.common.dataset_settings import DatasetSettings
+from demo_pipeline.common.id_parts import cut_into_parts
 from demo_pipeline.common.json_files import dump_json
 from demo_pipeline.common.parquet import TableWriter, described_schema, whole_table
-from demo_pipeline.datasets.export_parts import cut_into_parts
 from demo_pipeline.datasets.exports_table import ExportState, write_exports
 from demo_pipeline.datasets.hidden_actions import (
     HIDDEN_ACTIONS_FILE,

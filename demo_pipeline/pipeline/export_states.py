@@ -65,7 +65,7 @@ def _state(
         status="built" if built else "failed" if reason else "outdated",
         output=output,
         version=version.id,
-        size=sum(file.size for file in version.manifest.files),
+        size=version.manifest.files.size,
         records=records,
         reason="" if built else reason,
     )

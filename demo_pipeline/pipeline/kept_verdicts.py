@@ -7,8 +7,9 @@ and `demo-pipeline validate`, read all.
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from demo_pipeline.common.id_parts import cut_into_parts
 from demo_pipeline.common.known_lines import KnownLines
-from demo_pipeline.datasets.export_parts import Part, cut_into_parts, kept_parts
+from demo_pipeline.datasets.export_parts import Part, kept_parts
 from demo_pipeline.datasets.selection import DatasetTrajectory, sorted_by_id
 from demo_pipeline.formats.desktopd.index_check import IndexCounts
 from demo_pipeline.formats.desktopd.models import Result, Task

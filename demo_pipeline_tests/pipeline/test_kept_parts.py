@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from demo_pipeline.common import id_parts
 from demo_pipeline.common.dataset_settings import DatasetSettings
-from demo_pipeline.datasets import export_parts
 from demo_pipeline.datasets.sft import SftExporter
 from demo_pipeline.formats.desktopd import sft_validator
 from demo_pipeline.pipeline.context import Workspace
@@ -28,7 +28,7 @@ SETTINGS = DatasetSettings(
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of two trajectories, so that a few trajectories give several."""
-    monkeypatch.setattr(export_parts, "MEAN_SIZE", 2)
+    monkeypatch.setattr(id_parts, "MEAN_SIZE", 2)
 
 
 @pytest.fixture

@@ -99,6 +99,7 @@ class KeptParts:
         code_version: of the stage.
         settings: fingerprint of the settings that the stage depends on.
         used: keys of the parts of records that this build has used or made.
+        written: trajectory → records that this build has written.
     """
 
     store: PartStore
@@ -106,6 +107,7 @@ class KeptParts:
     code_version: str
     settings: str
     used: list[str] = field(default_factory=list)
+    written: dict[str, int] = field(default_factory=dict)
 
     def key(self, kind: str, facts: object) -> str:
         """The key of a part of this stage: a hash of everything that it depends on."""

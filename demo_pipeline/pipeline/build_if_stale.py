@@ -48,6 +48,7 @@ def build_if_stale(
     check: Callable[[Path], Sequence[CheckOutcome]],
     *,
     force: bool = False,
+    reuse_links: bool = False,
 ) -> BuildResult:
     """Build, check and commit `output`, unless its current version has the same recipe.
 
@@ -58,6 +59,7 @@ def build_if_stale(
         build: writes the files under `Staging.path` and returns a JSON object about them.
         check: reads the files back from a folder.
         force: build although nothing changed.
+        reuse_links: hard links that the current version has under the same path are not read again.
 
     Raises:
         DemonstrationError: raised by `build` or `check`; nothing is committed.
@@ -71,6 +73,8 @@ def build_if_stale(
     _LOG.info("%s: building %s, because %s", recipe.stage, output, reason)
     start = time.monotonic()
     with store.stage(output) as staging:
+        if current and reuse_links:
+            staging.previous.append(current)
         summary = build(staging)
         checks = tuple(check(staging.path))
         for outcome in checks:

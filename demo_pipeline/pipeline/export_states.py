@@ -4,17 +4,21 @@ Belongs here: comparing the committed versions with what would be built now, and
 build failed. Nothing here builds.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping
 
 from demo_pipeline.common.json_files import json_bytes
+from demo_pipeline.datasets.export_parts import KeptParts, Part
 from demo_pipeline.datasets.exports_table import ExportState
 from demo_pipeline.pipeline.build_if_stale import BuildResult
 from demo_pipeline.pipeline.context import DatasetContext, Workspace
 from demo_pipeline.pipeline.dataset_recipes import dataset_output, dataset_recipe, is_present
 from demo_pipeline.pipeline.dataset_stages import training_exports
 from demo_pipeline.pipeline.stage_types import DatasetStage, TrainingExport
+from demo_pipeline.storage.errors import MissingOutput
 from demo_pipeline.storage.store.store import Store
+from demo_pipeline.storage.store.version_manifest import Version
 
 _FOLDER = "failed_exports"
 
@@ -48,15 +52,11 @@ def _state(
         return ExportState(export.name, stage.name, "disabled")
     output = dataset_output(stage, context)
     reason = failed_before(workspace.store, stage)
-    version = workspace.store.current(output)
+    version, records = _counted(workspace, stage, export, output, count=count)
     if version is None:
         return ExportState(
             export.name, stage.name, "failed" if reason else "missing", reason=reason
         )
-    records: Mapping[str, int] = {}
-    if count:
-        with workspace.store.open_files(output, export.files) as (folder, version):
-            records = export.records(folder)
     recipe = version.manifest.recipe
     built = is_present(recipe, dataset_recipe(stage, context, {}))
     return ExportState(
@@ -69,6 +69,37 @@ def _state(
         records=records,
         reason="" if built else reason,
     )
+
+
+def _counted(
+    workspace: Workspace, stage: DatasetStage, export: TrainingExport, output: str, *, count: bool
+) -> tuple[Version | None, Mapping[str, int]]:
+    """The current version of an export, and with `count` its records of each trajectory."""
+    store = workspace.store
+    version = store.current(output) if export.all_written or not count else None
+    if not count:
+        return version, {}
+    kept = store.parts.read(_counts_key(stage, version)) if version else None
+    if kept is not None:
+        return version, Part.from_bytes(kept).header["records"]
+    try:
+        with store.open_files(output, export.files) as (folder, version):
+            return version, export.records(folder)
+    except MissingOutput:
+        return None, {}
+
+
+def keep_record_counts(
+    parts: KeptParts, stage: DatasetStage, version: Version, records: Mapping[str, int]
+) -> None:
+    """Keep how many records of each trajectory a built export holds, as its exporter counted."""
+    if stage.export is not None and stage.export.all_written:
+        parts.put(_counts_key(stage, version), Part({"records": dict(records)}))
+
+
+def _counts_key(stage: DatasetStage, version: Version) -> str:
+    facts = json.dumps(["record counts", stage.name, version.output, version.id])
+    return hashlib.sha256(facts.encode()).hexdigest()
 
 
 def note_result(store: Store, stage: DatasetStage, result: BuildResult) -> None:

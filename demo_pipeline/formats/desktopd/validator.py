@@ -84,7 +84,12 @@ def _trajectory(
     for number, folder in folders:
         problems += _step(number, folder, f"steps/{folder.name}", checked or {})
     problems += check_png(path / "final_screenshot.png", "final_screenshot.png")
-    summary = IndexCounts(len(folders), task, result)
+    summary = IndexCounts(
+        len(folders),
+        task.task_id if task else None,
+        task.application if task else None,
+        result.success if result else None,
+    )
     return summary, [replace(problem, demonstration=name) for problem in problems]
 
 

@@ -160,9 +160,7 @@ def dump_json(path: Path, value: BaseModel | JSON, *, compact: bool = False) -> 
     path.write_bytes(data)
 
 
-def dump_long_json(
-    path: Path, value: Mapping[str, JSON], name: str, items: Iterable[JSON | tuple[str, JSON]]
-) -> None:
+def dump_long_json(path: Path, value: Mapping[str, JSON], name: str, items: Iterable[Any]) -> None:
     """Write what `dump_json` writes when one member is very long, one item of it in memory.
 
     Args:

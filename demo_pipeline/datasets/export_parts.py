@@ -15,10 +15,11 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from demo_pipeline.common.known_lines import KnownLines, line_digest
+from demo_pipeline.common.known_lines import FACT, KnownLines, line_digest
 
 LARGEST_PART = 64 * 2**20  # bytes; a larger one is not kept, since it is made and read in memory
 _CODEC = "zstd"
+_VERDICT = "valid 2"
 
 
 class PartStore(Protocol):
@@ -129,28 +130,29 @@ class KeptParts:
 
     def kept_lines(self) -> KnownLines:
         """The lines of this build's parts that an earlier check has found valid."""
-        lines: dict[bytes, str] = {}
+        known = KnownLines()
         for key in self.used:
-            verdict = self.get(self.key("valid", key))
+            verdict = self.get(self.key(_VERDICT, key))
             if verdict is not None:
-                digests = bytes.fromhex(verdict.header["digests"])
-                for number, fact in enumerate(verdict.header["facts"]):
-                    lines[digests[16 * number : 16 * number + 16]] = fact
-        return KnownLines(lines)
+                digests, facts = verdict.blobs["digests"], verdict.blobs["facts"]
+                for start in range(0, len(digests), FACT):
+                    known.add(digests[start : start + FACT], facts[start : start + FACT])
+        return known
 
     def keep_lines(self, known: KnownLines) -> None:
         """Keep the verdict on every part of this build whose lines are all known to be valid."""
-        valid = known.all
         for key in self.used:
-            verdict = self.key("valid", key)
+            verdict = self.key(_VERDICT, key)
             part = None if self.store.has(verdict) else self.get(key)
             if part is None:
                 continue
             lines = part.blobs.get("0.lines", b"").split(b"\n")
             digests = [line_digest(line) for line in lines if line]
-            facts = [valid[digest] for digest in digests if digest in valid]
-            if len(facts) == len(digests):
-                self.put(verdict, Part({"facts": facts, "digests": b"".join(digests).hex()}))
+            facts = [known.any_fact(digest) for digest in digests]
+            found = [fact or bytes(FACT) for fact in facts if fact is not None]
+            if len(found) == len(digests):
+                blobs = {"facts": b"".join(found), "digests": b"".join(digests)}
+                self.put(verdict, Part({}, blobs))
 
 
 _PARTS: ContextVar[KeptParts | None] = ContextVar("parts", default=None)

@@ -8,6 +8,8 @@ import pytest
 
 from demo_pipeline.common import id_parts
 from demo_pipeline.common.dataset_settings import DatasetSettings
+from demo_pipeline.common.json_files import load_json
+from demo_pipeline.datasets import record_counts
 from demo_pipeline.datasets.sft import SftExporter
 from demo_pipeline.formats.desktopd import sft_validator
 from demo_pipeline.pipeline.context import Workspace
@@ -222,3 +224,32 @@ def test_garbage_collection_removes_unused_parts(root: Path) -> None:
 def test_a_build_does_without_parts_that_cannot_be_kept(root: Path) -> None:
     (root / "store" / ".parts").write_text("no folder")
     build_and_compare(open_workspace(root), ("sft_samples",))
+
+
+@pytest.mark.parametrize("name", STAGES[:3])
+def test_the_counts_of_a_build_are_those_of_its_files(
+    root: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace, stage = open_workspace(root, datasets=SETTINGS), DATASET_STAGE_BY_NAME[name]
+    commit(root, 10, success=False)
+    run_dataset_stage(workspace, stage)
+    commit(root, 11)
+    run_dataset_stage(workspace, stage)
+
+    def counted() -> dict[str, int]:
+        index = DATASET_STAGE_BY_NAME["trajectory_index"]
+        made = run_dataset_stage(workspace, index, force=True)
+        assert made.version is not None
+        with workspace.store.open("dataset") as (folder, _):
+            document = load_json(folder / "exports.json")
+        assert stage.export is not None
+        rows = document["trajectories"].items()
+        return {key: row["records"][stage.export.name] for key, row in rows}
+
+    with monkeypatch.context() as patched:
+        patched.setattr(record_counts, "engine", None)  # no file is counted
+        of_the_build = counted()
+    shutil.rmtree(root / "store" / ".parts")
+    assert counted() == of_the_build
+    assert of_the_build["demo_11"] == len(STEPS)
+    assert of_the_build["demo_10"] == 0

@@ -57,17 +57,14 @@ def run_dataset_stage(
         MissingOutput: an input that the stage requires has not been built.
         StorageError: the store or the source cannot be read.
     """
-    parts = _parts(workspace, stage)
     try:
-        with using_parts(None if force else parts):
+        with using_parts(None if force else _parts(workspace, stage)):
             result = _run(workspace, stage, force=force)
     except Exception as error:
         with suppress(StorageError, OSError):
             note_error(workspace.store, stage, error)
         raise
     note_result(workspace.store, stage, result)
-    if result.status == "made" and result.version is not None and not force:
-        keep_record_counts(parts, stage, result.version, parts.written)
     return result
 
 
@@ -86,6 +83,7 @@ def _run(workspace: Workspace, stage: DatasetStage, *, force: bool) -> BuildResu
             else:
                 if result.status != "rejected":
                     _unpublish_replaced(workspace, stage, context, result)
+                    keep_record_counts(stage, result)
                     return result
                 if not stage.reads_trajectories:
                     return result

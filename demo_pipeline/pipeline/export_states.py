@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 
 from demo_pipeline.common.json_files import json_bytes
-from demo_pipeline.datasets.export_parts import KeptParts, Part
+from demo_pipeline.datasets.export_parts import Part, kept_parts
 from demo_pipeline.datasets.exports_table import ExportState
 from demo_pipeline.pipeline.build_if_stale import BuildResult
 from demo_pipeline.pipeline.context import DatasetContext, Workspace
@@ -89,12 +89,13 @@ def _counted(
         return None, {}
 
 
-def keep_record_counts(
-    parts: KeptParts, stage: DatasetStage, version: Version, records: Mapping[str, int]
-) -> None:
+def keep_record_counts(stage: DatasetStage, result: BuildResult) -> None:
     """Keep how many records of each trajectory a built export holds, as its exporter counted."""
-    if stage.export is not None and stage.export.all_written:
-        parts.put(_counts_key(stage, version), Part({"records": dict(records)}))
+    parts = kept_parts()
+    counted = stage.export is not None and stage.export.all_written
+    if parts and counted and result.status == "made" and result.version is not None:
+        part = Part({"records": parts.written})
+        parts.put(_counts_key(stage, result.version), part)
 
 
 def _counts_key(stage: DatasetStage, version: Version) -> str:

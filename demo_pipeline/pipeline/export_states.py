@@ -79,9 +79,10 @@ def _counted(
     version = store.current(output) if export.all_written or not count else None
     if not count:
         return version, {}
-    kept = store.parts.read(_counts_key(stage, version)) if version else None
+    parts = kept_parts()
+    kept = parts.get(_counts_key(stage, version)) if parts and version else None
     if kept is not None:
-        return version, Part.from_bytes(kept).header["records"]
+        return version, kept.header["records"]
     try:
         with store.open_files(output, export.files) as (folder, version):
             return version, export.records(folder)

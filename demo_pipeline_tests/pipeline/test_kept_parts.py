@@ -12,6 +12,7 @@ from demo_pipeline.common.json_files import load_json
 from demo_pipeline.datasets import record_counts
 from demo_pipeline.datasets.sft import SftExporter
 from demo_pipeline.formats.desktopd import sft_validator
+from demo_pipeline.formats.desktopd import validator as desktopd_validator
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGE_BY_NAME
@@ -236,9 +237,9 @@ def test_the_counts_of_a_build_are_those_of_its_files(
     commit(root, 11)
     run_dataset_stage(workspace, stage)
 
-    def counted() -> dict[str, int]:
+    def counted(*, force: bool = False) -> dict[str, int]:
         index = DATASET_STAGE_BY_NAME["trajectory_index"]
-        made = run_dataset_stage(workspace, index, force=True)
+        made = run_dataset_stage(workspace, index, force=force)
         assert made.version is not None
         with workspace.store.open("dataset") as (folder, _):
             document = load_json(folder / "exports.json")
@@ -249,7 +250,32 @@ def test_the_counts_of_a_build_are_those_of_its_files(
     with monkeypatch.context() as patched:
         patched.setattr(record_counts, "engine", None)  # no file is counted
         of_the_build = counted()
-    shutil.rmtree(root / "store" / ".parts")
-    assert counted() == of_the_build
+    assert counted(force=True) == of_the_build
     assert of_the_build["demo_11"] > 0
     assert of_the_build["demo_10"] == 0
+
+
+def test_a_trajectory_with_a_warning_is_validated_once(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = make_trajectory(root / "made", "demo_20", STEPS, group="task_20")
+    (made.path / "notes.txt").write_text("of no format")
+    workspace = open_workspace(root)
+    commit_trajectory(workspace, made)
+    index, read = DATASET_STAGE_BY_NAME["trajectory_index"], list[str]()
+    before = run_dataset_stage(workspace, index)
+    validate = desktopd_validator._trajectory
+
+    def noted(path, *arguments):
+        read.append(path.name)
+        return validate(path, *arguments)
+
+    monkeypatch.setattr(desktopd_validator, "_trajectory", noted)
+    commit(root, 0, application="firefox")
+    after = run_dataset_stage(workspace, index)
+    assert "demo_00" in read
+    assert "demo_20" not in read
+    [warning] = after.checks[0].problems
+    assert warning.file == "trajectories/demo_20/notes.txt"
+    assert (warning,) == before.checks[0].problems
+    assert run_dataset_stage(workspace, index, force=True).version == after.version

@@ -5,6 +5,7 @@ columns of a table; the module that writes the table declares them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -81,10 +82,8 @@ class TableWriter:
         self._batch_rows, self._batch_characters = batch_rows, batch_characters
         self._columns: list[list[Any]] = [[] for _ in schema.names]
         self._tables: list[pa.Table] = []
-        self._held = 0
-        self._characters = 0
-        self._uncounted: list[pa.Table] = []
-        self._bound = 0  # bytes of the tables whose characters are not counted
+        self._uncounted: list[pa.Table] = []  # of the tables, those without counted characters
+        self._held = self._characters = self._bound = 0  # rows; characters; bytes of uncounted
         self._writer = pq.ParquetWriter(path, schema, **_COMPRESSION)
         self.rows = 0
 
@@ -141,16 +140,15 @@ class TableWriter:
 
     def _count_below(self, table: pa.Table) -> int:
         """How many rows of a table that is added may come before the batch ends."""
-        if self._batch_characters is None:
-            return int(table.num_rows)
+        limit = self._batch_characters
         # Characters are no more than bytes, and are only counted when these are too many.
         self._bound += table.nbytes
-        if self._characters + self._bound < self._batch_characters:
+        if limit is None or self._characters + self._bound < limit:
             self._uncounted.append(table)
             return int(table.num_rows)
         self._count_held()
-        count, characters = _rows_below(table, self._batch_characters - self._characters)
-        self._characters += characters
+        count, added = _rows_below(table, limit - self._characters)
+        self._characters += added
         return count
 
     def _count_held(self) -> None:
@@ -178,8 +176,8 @@ class TableWriter:
         # Of one chunk, so that pages do not depend on how the rows came.
         table = pa.concat_tables(self._tables).combine_chunks()
         self._writer.write_table(table)
-        self._tables, self._held, self._characters = [], 0, 0
-        self._uncounted, self._bound = [], 0
+        self._tables, self._uncounted = [], []
+        self._held = self._characters = self._bound = 0
 
 
 def rows_table(columns: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
@@ -199,13 +197,9 @@ def _rows_below(table: pa.Table, limit: int | None) -> tuple[int, int]:
     total = sum(pc.sum(length).as_py() or 0 for length in lengths)
     if limit is None or total < limit:
         return table.num_rows, total
-    characters = 0
     by_row = zip(*(length.to_pylist() for length in lengths), strict=True)
-    for count, row in enumerate(by_row, start=1):
-        characters += sum(row)
-        if characters >= limit:
-            return count, characters
-    return table.num_rows, characters
+    reached = enumerate(accumulate(map(sum, by_row)), start=1)
+    return next(found for found in reached if found[1] >= limit)
 
 
 def read_table(

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from demo_pipeline.common.json_files import (
     JsonFileError,
     dump_json,
+    dump_long_json,
     json_bytes,
     load_json,
     parse_json,
@@ -126,3 +127,16 @@ def test_a_value_without_json_form_is_rejected_before_the_file_is_written(tmp_pa
     with pytest.raises(error):
         dump_json(path, {"a": value})
     assert path.read_text() == "old"
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+@pytest.mark.parametrize("is_list", [True, False])
+def test_a_long_member_gives_the_bytes_of_the_whole(tmp_path, count, is_list):
+    items = [{"name": f'ü"\n\ud83d{n}', "empty": {}, "list": [n, [None]]} for n in range(count)]
+    members = items if is_list else {f"{n}": item for n, item in enumerate(items)}
+    before = {"inner": {"long": [], "other": {}}, "text": '\n  "long": []'}
+    dump_json(tmp_path / "whole.json", {**before, "long": members, "last": 1})
+    empty = [] if is_list else {}
+    given = iter(members if is_list else members.items())
+    dump_long_json(tmp_path / "long.json", {**before, "long": empty, "last": 1}, "long", given)
+    assert (tmp_path / "long.json").read_bytes() == (tmp_path / "whole.json").read_bytes()

@@ -77,9 +77,7 @@ def build_if_stale(
             staging.previous.append(current)
         summary = build(staging)
         checks = tuple(check(staging.path))
-        for outcome in checks:
-            verdict = "passed" if outcome.passed else "failed"
-            _LOG.debug("%s: %s, %d problems", outcome.name, verdict, len(outcome.problems))
+        _log_outcomes(checks)
         failed = [outcome.name for outcome in checks if outcome.blocking and not outcome.passed]
         if failed:
             seconds = time.monotonic() - start
@@ -91,6 +89,12 @@ def build_if_stale(
     seconds = time.monotonic() - start
     _LOG.info("%s: %s made in %.1f s: %s", recipe.stage, output, seconds, _counts(summary))
     return _current(output, "made", version)
+
+
+def _log_outcomes(checks: Sequence[CheckOutcome]) -> None:
+    for outcome in checks:
+        verdict = "passed" if outcome.passed else "failed"
+        _LOG.debug("%s: %s, %d problems", outcome.name, verdict, len(outcome.problems))
 
 
 def _reason(current: Version | None, recipe: Recipe) -> str:

@@ -1,4 +1,5 @@
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -133,10 +134,9 @@ def test_a_value_without_json_form_is_rejected_before_the_file_is_written(tmp_pa
 @pytest.mark.parametrize("is_list", [True, False])
 def test_a_long_member_gives_the_bytes_of_the_whole(tmp_path, count, is_list):
     items = [{"name": f'ü"\n\ud83d{n}', "empty": {}, "list": [n, [None]]} for n in range(count)]
-    members = items if is_list else {f"{n}": item for n, item in enumerate(items)}
-    before = {"inner": {"long": [], "other": {}}, "text": '\n  "long": []'}
-    dump_json(tmp_path / "whole.json", {**before, "long": members, "last": 1})
-    empty = [] if is_list else {}
-    given = iter(members if is_list else members.items())
-    dump_long_json(tmp_path / "long.json", {**before, "long": empty, "last": 1}, "long", given)
+    named = {f"{n}": item for n, item in enumerate(items)}
+    before: dict[str, Any] = {"inner": {"long": [], "other": {}}, "text": '\n  "long": []'}
+    dump_json(tmp_path / "whole.json", {**before, "long": items if is_list else named})
+    short = {**before, "long": [] if is_list else {}}
+    dump_long_json(tmp_path / "long.json", short, "long", items if is_list else named.items())
     assert (tmp_path / "long.json").read_bytes() == (tmp_path / "whole.json").read_bytes()

@@ -64,7 +64,7 @@ def build_if_stale(
     Raises:
         DemonstrationError: raised by `build` or `check`; nothing is committed.
     """
-    current = store.current(output)
+    current = store.published(output)
     same = current is not None and not force and current.manifest.recipe == recipe
     if current and same and store.is_complete(current):
         _LOG.info("%s: %s is unchanged", recipe.stage, output)

@@ -68,6 +68,10 @@ class BucketStore:
             return None
         return find_version(self._objects, self._cache, (output, published))
 
+    def published(self, output: str) -> Version | None:
+        """See `Store`; None when a file of it is known to be missing."""
+        return self.current(output)
+
     def is_complete(self, version: Version) -> bool:
         """See `Store`: by one listing."""
         return has_all_objects(self._objects, version)

@@ -57,10 +57,14 @@ class LocalStore:
 
     def current(self, output: str) -> Version | None:
         """See `Store`."""
+        version = self.published(output)
+        return version if version and has_all_files(self._layout, version) else None
+
+    def published(self, output: str) -> Version | None:
+        """See `Store`."""
         require_output(output)
         published = self._layout.published_version(output)
-        version = load_version(self._layout, output, published) if published else None
-        return version if version and has_all_files(self._layout, version) else None
+        return load_version(self._layout, output, published) if published else None
 
     def is_complete(self, version: Version) -> bool:
         """See `Store`."""

@@ -41,6 +41,10 @@ class Store(Protocol):
         """The published version; None without one, or when a file is missing or resized."""
         ...
 
+    def published(self, output: str) -> Version | None:
+        """The published version, whether or not its files exist: see `is_complete`."""
+        ...
+
     def is_complete(self, version: Version) -> bool:
         """Whether every file of a published version exists in its size; asks the bucket itself."""
         ...

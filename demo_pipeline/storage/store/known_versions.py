@@ -47,17 +47,18 @@ def open_versions(
         data = parts.read(key)
         kept = json.loads(zlib.decompress(data)) if data else {}
         made: dict[str, Any] = {}
+        is_new = False
         for output, version in some:
             if version is None:
                 continue
             fact = _Fact(*kept[output]) if output in kept else None
             if fact is None or not _holds(layout, output, version, fact):
-                fact = _read(layout, output, version)
+                fact, is_new = _read(layout, output, version), True
             if fact is None:
                 continue
             made[output] = (fact.content, fact.manifest, fact.files)
             yield VersionName(output, version, fact.content)
-        if not data and len(made) == len(some):
+        if is_new and len(made) == len(some):
             parts.write(key, zlib.compress(json.dumps(made).encode(), 1))
 
 

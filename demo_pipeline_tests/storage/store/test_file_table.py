@@ -106,6 +106,14 @@ def test_known_versions_are_opened_without_their_manifests(
     monkeypatch.setattr(known_versions, "load_version", noted)
     assert opened(store) == before
     assert read == []
+    for name, version in before.items():  # as a backup does
+        manifest = store._layout.version(f"trajectories/{name}", version) / "manifest.json"
+        os.link(manifest, manifest.with_suffix(".copy"))
+    assert opened(store) == before
+    assert len(read) == len(before)
+    read.clear()
+    assert opened(store) == before
+    assert read == []
     changed = commit(store, "d3", "another task")
     assert opened(store) == {**before, "d3": changed}
     assert "trajectories/d3" in read

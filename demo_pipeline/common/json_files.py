@@ -6,7 +6,7 @@ value. Not here: what the values mean; the modules in formats/ define that.
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
@@ -158,6 +158,30 @@ def dump_json(path: Path, value: BaseModel | JSON, *, compact: bool = False) -> 
     data = json_bytes(value, compact=compact)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
+
+
+def dump_long_json(path: Path, value: Mapping[str, JSON], name: str, items: Iterable[Any]) -> None:
+    """Write what `dump_json` writes when one member is very long, one item of it in memory.
+
+    Args:
+        path: the file.
+        value: the object; the long member is an empty list or object in it.
+        name: of the long member.
+        items: of the list; of an object pairs of key and value.
+    """
+    is_list = value[name] == []
+    opening, closing = ("[", "]") if is_list else ("{", "}")
+    empty = f"\n  {json.dumps(name)}: {opening}".encode()
+    head, _, tail = json_bytes(value).partition(empty + closing.encode())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        file.write(head + empty)
+        parting, end = b"", b""
+        for item in items:
+            lines = json_bytes([item] if is_list else dict([item])).splitlines()[1:-1]
+            file.write(parting + b"".join(b"\n  " + line for line in lines))
+            parting, end = b",", b"\n  "
+        file.write(end + closing.encode() + tail)
 
 
 def _expand_or_keep(value: Any) -> Any:

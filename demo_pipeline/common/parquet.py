@@ -5,6 +5,7 @@ columns of a table; the module that writes the table declares them.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -81,8 +82,8 @@ class TableWriter:
         self._batch_rows, self._batch_characters = batch_rows, batch_characters
         self._columns: list[list[Any]] = [[] for _ in schema.names]
         self._tables: list[pa.Table] = []
-        self._held = 0
-        self._characters = 0
+        self._uncounted: list[pa.Table] = []  # of the tables, those without counted characters
+        self._held = self._characters = self._bound = 0  # rows; characters; bytes of uncounted
         self._writer = pq.ParquetWriter(path, schema, **_COMPRESSION)
         self.rows = 0
 
@@ -129,22 +130,36 @@ class TableWriter:
     def append_table(self, table: pa.Table) -> None:
         """Add rows; they form the same row groups as if they were added one by one."""
         while table.num_rows:
-            count = min(table.num_rows, self._batch_rows - self._held)
-            characters = 0
-            if self._batch_characters is not None:
-                count, characters = _rows_below(
-                    table.slice(0, count), self._batch_characters - self._characters
-                )
+            count = self._count_below(table.slice(0, self._batch_rows - self._held))
             self._hold_columns()
             self._tables.append(table.slice(0, count))
             self.rows += count
             self._held += count
-            self._characters += characters
             self._flush_when_full()
             table = table.slice(count)
 
+    def _count_below(self, table: pa.Table) -> int:
+        """How many rows of a table that is added may come before the batch ends."""
+        limit = self._batch_characters
+        # Characters are no more than bytes, and are only counted when these are too many.
+        self._bound += table.nbytes
+        if limit is None or self._characters + self._bound < limit:
+            self._uncounted.append(table)
+            return int(table.num_rows)
+        self._count_held()
+        count, added = _rows_below(table, limit - self._characters)
+        self._characters += added
+        return count
+
+    def _count_held(self) -> None:
+        """Count the characters of the tables that are held."""
+        self._characters += sum(_rows_below(one, None)[1] for one in self._uncounted)
+        self._uncounted, self._bound = [], 0
+
     def _flush_when_full(self) -> None:
         limit = self._batch_characters
+        if limit is not None and self._characters + self._bound >= limit:
+            self._count_held()
         if self._held >= self._batch_rows or (limit is not None and self._characters >= limit):
             self._flush()
 
@@ -161,7 +176,8 @@ class TableWriter:
         # Of one chunk, so that pages do not depend on how the rows came.
         table = pa.concat_tables(self._tables).combine_chunks()
         self._writer.write_table(table)
-        self._tables, self._held, self._characters = [], 0, 0
+        self._tables, self._uncounted = [], []
+        self._held = self._characters = self._bound = 0
 
 
 def rows_table(columns: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
@@ -172,22 +188,18 @@ def rows_table(columns: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-def _rows_below(table: pa.Table, limit: int) -> tuple[int, int]:
+def _rows_below(table: pa.Table, limit: int | None) -> tuple[int, int]:
     """How many rows reach a number of characters of text, or all, and their characters."""
     import pyarrow.compute as pc  # noqa: PLC0415 - only for tables of text
 
     texts = [column for column in table.columns if pa.types.is_string(column.type)]
     lengths = [pc.fill_null(pc.utf8_length(column), 0) for column in texts]
     total = sum(pc.sum(length).as_py() or 0 for length in lengths)
-    if total < limit:
+    if limit is None or total < limit:
         return table.num_rows, total
-    characters = 0
     by_row = zip(*(length.to_pylist() for length in lengths), strict=True)
-    for count, row in enumerate(by_row, start=1):
-        characters += sum(row)
-        if characters >= limit:
-            return count, characters
-    return table.num_rows, characters
+    reached = enumerate(accumulate(map(sum, by_row)), start=1)
+    return next(found for found in reached if found[1] >= limit)
 
 
 def read_table(

@@ -1,12 +1,12 @@
 """Parts of exports: what a few neighbouring trajectories add to one, kept for the next build.
 
-Belongs here: cutting trajectories into parts, the key of a part, and its bytes. What a part holds
+Belongs here: the key of a part, and its bytes. What a part holds
 is up to the export; where parts are kept, up to the store.
 """
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -15,12 +15,11 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
-from demo_pipeline.common.known_lines import KnownLines, line_digest
+from demo_pipeline.common.known_lines import FACT, KnownLines, line_digest
 
-MEAN_SIZE = 16  # trajectories; an added one costs about two parts
 LARGEST_PART = 64 * 2**20  # bytes; a larger one is not kept, since it is made and read in memory
 _CODEC = "zstd"
-_Item = TypeVar("_Item")
+_VERDICT = "valid 2"
 
 
 class PartStore(Protocol):
@@ -101,6 +100,7 @@ class KeptParts:
         code_version: of the stage.
         settings: fingerprint of the settings that the stage depends on.
         used: keys of the parts of records that this build has used or made.
+        written: trajectory → records that this build has written.
     """
 
     store: PartStore
@@ -108,6 +108,7 @@ class KeptParts:
     code_version: str
     settings: str
     used: list[str] = field(default_factory=list)
+    written: dict[str, int] = field(default_factory=dict)
 
     def key(self, kind: str, facts: object) -> str:
         """The key of a part of this stage: a hash of everything that it depends on."""
@@ -129,28 +130,29 @@ class KeptParts:
 
     def kept_lines(self) -> KnownLines:
         """The lines of this build's parts that an earlier check has found valid."""
-        lines: dict[bytes, str] = {}
+        known = KnownLines()
         for key in self.used:
-            verdict = self.get(self.key("valid", key))
+            verdict = self.get(self.key(_VERDICT, key))
             if verdict is not None:
-                digests = bytes.fromhex(verdict.header["digests"])
-                for number, fact in enumerate(verdict.header["facts"]):
-                    lines[digests[16 * number : 16 * number + 16]] = fact
-        return KnownLines(lines)
+                digests, facts = verdict.blobs["digests"], verdict.blobs["facts"]
+                for start in range(0, len(digests), FACT):
+                    known.add(digests[start : start + FACT], facts[start : start + FACT])
+        return known
 
     def keep_lines(self, known: KnownLines) -> None:
         """Keep the verdict on every part of this build whose lines are all known to be valid."""
-        valid = known.all
         for key in self.used:
-            verdict = self.key("valid", key)
+            verdict = self.key(_VERDICT, key)
             part = None if self.store.has(verdict) else self.get(key)
             if part is None:
                 continue
             lines = part.blobs.get("0.lines", b"").split(b"\n")
             digests = [line_digest(line) for line in lines if line]
-            facts = [valid[digest] for digest in digests if digest in valid]
-            if len(facts) == len(digests):
-                self.put(verdict, Part({"facts": facts, "digests": b"".join(digests).hex()}))
+            facts = [known.any_fact(digest) for digest in digests]
+            found = [fact or bytes(FACT) for fact in facts if fact is not None]
+            if len(found) == len(digests):
+                blobs = {"facts": b"".join(found), "digests": b"".join(digests)}
+                self.put(verdict, Part({}, blobs))
 
 
 _PARTS: ContextVar[KeptParts | None] = ContextVar("parts", default=None)
@@ -169,26 +171,6 @@ def using_parts(parts: KeptParts | None) -> Iterator[None]:
         yield
     finally:
         _PARTS.reset(token)
-
-
-def cut_into_parts(items: Iterable[_Item], ids: Sequence[str]) -> Iterator[list[_Item]]:
-    """Cut items into parts of `MEAN_SIZE` on average.
-
-    A part ends with an id whose hash says so. An item that is added or removed therefore changes
-    its own part and at most the one after it, however many there are.
-
-    Args:
-        items: in the order of their ids.
-        ids: of the items.
-    """
-    part: list[_Item] = []
-    for item, name in zip(items, ids, strict=True):
-        part.append(item)
-        if hashlib.sha256(name.encode()).digest()[0] < 256 // MEAN_SIZE:
-            yield part
-            part = []
-    if part:
-        yield part
 
 
 def join_parts(header: Mapping[str, Any], parts: Sequence[Part]) -> Part:

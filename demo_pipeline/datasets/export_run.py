@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic
 
+from demo_pipeline.common.id_parts import cut_into_parts
 from demo_pipeline.datasets.export_parts import (
     LARGEST_PART,
     KeptParts,
     Part,
-    cut_into_parts,
     join_parts,
     kept_parts,
     split_part,
@@ -44,13 +44,13 @@ class _Counts:
     written: Counter[str] = field(default_factory=Counter)
     excluded: Counter[str] = field(default_factory=Counter)
     hidden: Counter[str] = field(default_factory=Counter)
-    trajectories: int = 0
+    by_trajectory: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: "_Counts") -> None:
         self.written.update(other.written)
         self.excluded.update(other.excluded)
         self.hidden.update(other.hidden)
-        self.trajectories += other.trajectories
+        self.by_trajectory.update(other.by_trajectory)
 
 
 class ExportRun(Generic[RecordT]):
@@ -70,18 +70,22 @@ class ExportRun(Generic[RecordT]):
 
     def run(self) -> ExportSummary:
         """Export all trajectories."""
-        if parts := kept_parts():
+        parts = kept_parts()
+        if parts:
             parts.used.clear()
+            parts.written.clear()
         chosen = self._plan.selection.chosen
         for candidates in cut_into_parts(chosen, [candidate.source.id for candidate in chosen]):
             self._add_part(candidates)
+        if parts:
+            parts.written.update(self._counts.by_trajectory)
         excluded = dict(self._plan.selection.excluded)
         excluded["unreadable"] += self._unreadable
         reasons = (*self._exporter.exclusions, SPLIT_LEAK)
         return ExportSummary(
             unit=self._exporter.unit,
             records={split.value: self._counts.written[split.value] for split in Split},
-            trajectories=self._counts.trajectories,
+            trajectories=len(self._counts.by_trajectory),
             excluded_trajectories=excluded,
             excluded_records=dict.fromkeys(reasons, 0) | self._counts.excluded,
             hidden_actions=dict(sorted(self._counts.hidden.items())),
@@ -107,7 +111,7 @@ class ExportRun(Generic[RecordT]):
         folders = {candidate.source.id: candidate.source.path for candidate in candidates}
         for sink, part in zip(self._sinks, split_part(kept), strict=True):
             sink.add(sink.unpack(part), folders)
-        self._counts.add(_Counts(*kept.header["counts"]))
+        self._counts.add(_Counts(*map(Counter, kept.header["counts"])))
 
     def _key(self, candidates: Sequence[Candidate], parts: KeptParts) -> str | None:
         """The key of the part; None when it depends on more than these trajectories."""
@@ -116,7 +120,7 @@ class ExportRun(Generic[RecordT]):
             return None
         splits = self._plan.splits.splits
         facts = [(one.source.id, one.source.content, splits[one.source.id]) for one in candidates]
-        return parts.key("records", [self._plan.whole_trajectories, facts])
+        return parts.key("records 2", [self._plan.whole_trajectories, facts])
 
     def _made_part(self, candidates: Sequence[Candidate]) -> Part | None:
         """Export a few trajectories; returns their part, if it can be kept."""
@@ -133,7 +137,7 @@ class ExportRun(Generic[RecordT]):
         if not made or self._unreadable > unreadable:
             return None
         packed = [sink.pack(known) for sink, known in zip(self._sinks, made, strict=True)]
-        values = (counts.written, counts.excluded, counts.hidden, counts.trajectories)
+        values = (counts.written, counts.excluded, counts.hidden, counts.by_trajectory)
         return join_parts({"counts": values}, packed)
 
     def _export_trajectory(self, candidate: Candidate, counts: _Counts) -> list[Any]:
@@ -173,7 +177,7 @@ class ExportRun(Generic[RecordT]):
                 written += 1
         if written:
             counts.written[split.value] += written
-            counts.trajectories += 1
+            counts.by_trajectory[candidate.source.id] = written
 
     def _write(
         self, record: RecordT | Excluded, candidate: Candidate, split: Split

@@ -7,13 +7,13 @@ in pipeline/.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 
 from demo_pipeline.common.dataset_settings import DatasetSettings
-from demo_pipeline.common.json_files import dump_json
-from demo_pipeline.common.parquet import described_schema, whole_table
+from demo_pipeline.common.json_files import dump_long_json
+from demo_pipeline.common.parquet import described_schema, rows_table, whole_table
 from demo_pipeline.datasets.export_loop import plan_splits
 from demo_pipeline.datasets.selection import DatasetTrajectory
 from demo_pipeline.datasets.split_files import replace_surrogates
@@ -33,6 +33,7 @@ EXPORTS_SCHEMA = described_schema(
         ("records", pa.int32(), False, "number of its records that are of this trajectory"),
     )
 )
+_ROWS = 256  # trajectories whose rows are in memory
 ExportStatus = Literal["built", "outdated", "failed", "missing", "disabled"]
 
 
@@ -98,28 +99,49 @@ def write_exports(
     rows = list(_trajectory_rows(trajectories, settings))
     document = {
         "exports": {state.name: state.as_dict() for state in exports},
-        "trajectories": {
-            row["trajectory_id"]: {
-                **{key: row[key] for key in ("split", "split_group", "left_out")},
-                "records": {
-                    state.name: state.records.get(row["trajectory_id"], 0)
-                    for state in exports
-                    if state.version
-                },
-            }
-            for row in rows
-        },
+        "trajectories": {},
     }
-    dump_json(out / EXPORTS_FILE, document)
+    members = ((row.trajectory, _member(row, exports)) for row in rows)
+    dump_long_json(out / EXPORTS_FILE, document, "trajectories", members)
     with whole_table(out / EXPORTS_TABLE, EXPORTS_SCHEMA) as table:
-        for row in rows:
-            for state in exports:
-                table.append_row({**row, **_export_row(state, row["trajectory_id"])})
+        for start in range(0, len(rows) if exports else 0, _ROWS):
+            some = rows[start : start + _ROWS]
+            table.append_table(rows_table(_columns(some, exports), EXPORTS_SCHEMA))
+
+
+class _Row(NamedTuple):
+    """A trajectory in the two files."""
+
+    trajectory: str
+    split: str | None
+    split_group: str
+    left_out: str | None
+
+
+def _member(row: _Row, exports: Sequence[ExportState]) -> dict[str, Any]:
+    _, split, group, left_out = row
+    records = {
+        state.name: state.records.get(row.trajectory, 0) for state in exports if state.version
+    }
+    return {"split": split, "split_group": group, "left_out": left_out, "records": records}
+
+
+def _columns(rows: Sequence[_Row], exports: Sequence[ExportState]) -> list[list[Any]]:
+    """The columns of some trajectories, each with every export."""
+    of_rows = [[value for value in column for _ in exports] for column in zip(*rows, strict=True)]
+    of_exports = [list(column) * len(rows) for column in zip(*map(_facts, exports), strict=True)]
+    records = [state.records.get(row.trajectory, 0) for row in rows for state in exports]
+    return [*of_rows, *of_exports, records]
+
+
+def _facts(state: ExportState) -> tuple[Any, ...]:
+    size = state.size if state.version else None
+    return (state.name, state.status, state.output or None, state.version or None, size)
 
 
 def _trajectory_rows(
     trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[_Row]:
     """Yield id, split, group and reason of every trajectory that can be read, by id."""
     selection, plan = plan_splits(trajectories, settings)
     found = {
@@ -134,20 +156,4 @@ def _trajectory_rows(
         key: (None, value.split_group, value.reason) for key, value in selection.left_out.items()
     }
     for key, (split, group, reason) in sorted({**found, **left_out}.items()):
-        yield {
-            "trajectory_id": key,
-            "split": split,
-            "split_group": replace_surrogates(group),
-            "left_out": reason,
-        }
-
-
-def _export_row(state: ExportState, trajectory: str) -> dict[str, Any]:
-    return {
-        "export": state.name,
-        "status": state.status,
-        "output": state.output or None,
-        "version": state.version or None,
-        "bytes": state.size if state.version else None,
-        "records": state.records.get(trajectory, 0),
-    }
+        yield _Row(key, split, replace_surrogates(group), reason)

@@ -11,10 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from demo_pipeline.common.id_parts import cut_into_parts
 from demo_pipeline.datasets.export_parts import (
     KeptParts,
     Part,
-    cut_into_parts,
     kept_parts,
     table_bytes,
     table_of,

@@ -4,7 +4,8 @@ Belongs here: the files that OSWorld-Desktopd defines for many trajectories toge
 trajectories are included; only training exports leave them out.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,9 @@ from typing import Any
 import pyarrow as pa
 
 from demo_pipeline.common.dataset_settings import DatasetSettings
-from demo_pipeline.common.json_files import dump_json
+from demo_pipeline.common.id_parts import cut_into_parts
+from demo_pipeline.common.json_files import dump_json, dump_long_json
 from demo_pipeline.common.parquet import TableWriter, described_schema, whole_table
-from demo_pipeline.datasets.export_parts import cut_into_parts
 from demo_pipeline.datasets.exports_table import ExportState, write_exports
 from demo_pipeline.datasets.hidden_actions import (
     HIDDEN_ACTIONS_FILE,
@@ -105,12 +106,10 @@ def build_index(
             tally.add(part)
             steps.append_table(part.steps)
             hidden.append_table(part.hidden)
-            for row in part.rows:
-                rows.append_row(row)
-    dump_json(out / "index.json", tally.index())
+            rows.append_table(pa.Table.from_pylist(part.rows, schema=TRAJECTORIES_SCHEMA))
+    dump_long_json(out / "index.json", tally.index(), "trajectories", tally.entries())
     dump_json(out / "metadata.json", _metadata(tally, settings, created_by))
-    indexed = {entry["id"] for entry in tally.entries}
-    known = [source for source in trajectories if source.id in indexed]
+    known = [source for source in trajectories if source.id in tally.indexed]
     write_exports(out, exports, known, settings)
     return IndexSummary(
         trajectories=tally.counted.trajectories,
@@ -128,27 +127,34 @@ def build_index(
 class _Tally:
     """The entries and the counts over the trajectories so far."""
 
-    entries: list[dict[str, Any]] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    indexed: set[str] = field(default_factory=set)
     problems: list[Problem] = field(default_factory=list)
     unreadable: int = 0
     counted: CountedTrajectories = field(default_factory=CountedTrajectories)
 
     def add(self, part: IndexPart) -> None:
-        self.entries += part.entries
+        # As text, which is a tenth of the size.
+        self.texts.append(json.dumps(part.entries))
+        self.indexed.update(entry["id"] for entry in part.entries)
         self.problems += part.problems
         self.unreadable += part.unreadable
         self.counted.add(part.counts)
 
+    def entries(self) -> Iterator[dict[str, Any]]:
+        """Yield the entries of `index.json`."""
+        for text in self.texts:
+            yield from json.loads(text)
+
     def index(self) -> dict[str, Any]:
-        """The content of `index.json`, in the order of `Index`."""
+        """The content of `index.json` without its entries, in the order of `Index`."""
         counted = self.counted
-        head = Index(
+        return Index(
             total_trajectories=counted.trajectories,
             successful=counted.successful,
             failed=counted.trajectories - counted.successful,
             trajectories=[],
         ).model_dump(mode="json")
-        return {**head, "trajectories": self.entries}
 
     def counts(self) -> dict[str, Any]:
         counted, names = self.counted, self.counted.by_name

@@ -169,7 +169,8 @@ def _read_part(sources: Sequence[DatasetTrajectory]) -> IndexPart:
     return IndexPart(
         entries,
         table_rows,
-        pa.concat_tables(steps),
+        # Of one chunk: thirty columns of many small chunks take ten times the memory.
+        pa.concat_tables(steps).combine_chunks(),
         pa.Table.from_pylist(hidden_actions, schema=HIDDEN_ACTIONS_SCHEMA),
         counts,
         tuple(problems),

@@ -6,13 +6,13 @@ export leaves out. Whether a frame leaks is decided when it is chosen
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES
 from demo_pipeline.common.dataset_settings import DatasetSettings
-from demo_pipeline.datasets.provenance import ProvenanceRow, read_provenance
+from demo_pipeline.datasets.provenance import ProvenanceRow, provenance_batches
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import TrajectorySettings
 
@@ -86,10 +86,12 @@ def check_leak_rates(path: Path, limits: TrajectorySettings) -> list[Problem]:
         path: the provenance table of a demonstration or of a dataset.
         limits: `max_avoidable_leak_rate` and `max_leak_rate`.
     """
-    steps = read_provenance(path, _COLUMNS)
-    rates = leak_rates(steps)
-    leaky = [row for row in steps if row["leak"] and row["action_type"] in POINTER_TYPES]
-    avoidable = [row for row in leaky if not row["unavoidable"]]
+    rates, leaky, avoidable = LeakRates(), Counter[str](), Counter[str]()
+    for rows in provenance_batches(path, _COLUMNS):
+        rates += leak_rates(rows)
+        leaks = [row for row in rows if row["leak"] and row["action_type"] in POINTER_TYPES]
+        leaky.update(row["reason_code"] for row in leaks)
+        avoidable.update(row["reason_code"] for row in leaks if not row["unavoidable"])
     limited = (
         (
             "avoidable_leak_rate",
@@ -100,18 +102,17 @@ def check_leak_rates(path: Path, limits: TrajectorySettings) -> list[Problem]:
         ("leak_rate", "have a leak", leaky, limits.max_leak_rate),
     )
     return [
-        Problem(code, path.name, _message(words, rows, rates, limit), remedy=_remedy(code))
-        for code, words, rows, limit in limited
-        if rates.share(len(rows)) > limit
+        Problem(code, path.name, _message(words, reasons, rates, limit), remedy=_remedy(code))
+        for code, words, reasons, limit in limited
+        if rates.share(reasons.total()) > limit
     ]
 
 
-def _message(words: str, rows: Sequence[ProvenanceRow], rates: LeakRates, limit: float) -> str:
-    reasons = sorted(Counter(row["reason_code"] for row in rows).items())
-    listed = ", ".join(f"{reason} {count}" for reason, count in reasons)
+def _message(words: str, reasons: Counter[str], rates: LeakRates, limit: float) -> str:
+    listed = ", ".join(f"{reason} {count}" for reason, count in sorted(reasons.items()))
     return (
-        f"{len(rows)} of {rates.pointer_actions} pointing actions {words}: "
-        f"rate {rates.share(len(rows)):.4f}, limit {limit:g}; by reason code: {listed}"
+        f"{reasons.total()} of {rates.pointer_actions} pointing actions {words}: "
+        f"rate {rates.share(reasons.total()):.4f}, limit {limit:g}; by reason code: {listed}"
     )
 
 

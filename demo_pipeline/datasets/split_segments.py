@@ -127,4 +127,5 @@ def make_folder(path: str) -> None:
     except FileExistsError:
         return
     except FileNotFoundError:
-        os.makedirs(path, exist_ok=True)  # noqa: PTH103
+        make_folder(path.rpartition("/")[0])
+        make_folder(path)

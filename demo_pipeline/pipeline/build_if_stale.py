@@ -48,6 +48,7 @@ def build_if_stale(
     check: Callable[[Path], Sequence[CheckOutcome]],
     *,
     force: bool = False,
+    reuse_links: bool = False,
 ) -> BuildResult:
     """Build, check and commit `output`, unless its current version has the same recipe.
 
@@ -58,11 +59,12 @@ def build_if_stale(
         build: writes the files under `Staging.path` and returns a JSON object about them.
         check: reads the files back from a folder.
         force: build although nothing changed.
+        reuse_links: hard links that the current version has under the same path are not read again.
 
     Raises:
         DemonstrationError: raised by `build` or `check`; nothing is committed.
     """
-    current = store.current(output)
+    current = store.published(output)
     same = current is not None and not force and current.manifest.recipe == recipe
     if current and same and store.is_complete(current):
         _LOG.info("%s: %s is unchanged", recipe.stage, output)
@@ -71,11 +73,11 @@ def build_if_stale(
     _LOG.info("%s: building %s, because %s", recipe.stage, output, reason)
     start = time.monotonic()
     with store.stage(output) as staging:
+        if current and reuse_links:
+            staging.previous.append(current)
         summary = build(staging)
         checks = tuple(check(staging.path))
-        for outcome in checks:
-            verdict = "passed" if outcome.passed else "failed"
-            _LOG.debug("%s: %s, %d problems", outcome.name, verdict, len(outcome.problems))
+        _log_outcomes(checks)
         failed = [outcome.name for outcome in checks if outcome.blocking and not outcome.passed]
         if failed:
             seconds = time.monotonic() - start
@@ -87,6 +89,12 @@ def build_if_stale(
     seconds = time.monotonic() - start
     _LOG.info("%s: %s made in %.1f s: %s", recipe.stage, output, seconds, _counts(summary))
     return _current(output, "made", version)
+
+
+def _log_outcomes(checks: Sequence[CheckOutcome]) -> None:
+    for outcome in checks:
+        verdict = "passed" if outcome.passed else "failed"
+        _LOG.debug("%s: %s, %d problems", outcome.name, verdict, len(outcome.problems))
 
 
 def _reason(current: Version | None, recipe: Recipe) -> str:

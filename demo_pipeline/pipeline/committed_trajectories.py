@@ -5,7 +5,7 @@ Belongs here: opening them for the dataset stages.
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 
 from demo_pipeline.datasets.selection import DatasetTrajectory, load
 from demo_pipeline.datasets.trajectories import PROVENANCE_FILE
@@ -14,9 +14,7 @@ from demo_pipeline.pipeline.context import CommittedTrajectories, Workspace
 from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
 from demo_pipeline.pipeline.quarantine import list_quarantine
 from demo_pipeline.problems import DemonstrationError, errors
-from demo_pipeline.storage.errors import MissingOutput
 from demo_pipeline.storage.ids import is_former_id, safe_id
-from demo_pipeline.storage.store.version_manifest import VersionName
 
 
 @contextmanager
@@ -27,27 +25,28 @@ def committed_trajectories(workspace: Workspace) -> Iterator[CommittedTrajectori
     there is one under the present id, so that no demonstration is in a dataset twice.
     A quarantined demonstration whose last good trajectory is still committed is included with it.
     """
-    trajectories: list[DatasetTrajectory] = []
-    versions: dict[str, VersionName] = {}
     left_out: Counter[str] = Counter(broken=0, quarantined=0)
-    with ExitStack() as stack:
-        outputs = workspace.store.outputs(TRAJECTORIES_STAGE.folder)
-        for output in outputs:
-            key = output.rpartition("/")[2]
-            if is_former_id(key) and TRAJECTORIES_STAGE.output(safe_id(key)) in outputs:
-                left_out["renamed"] += 1
-                continue
-            try:
-                folder, version = stack.enter_context(workspace.store.open(output))
-            except MissingOutput:
-                left_out["broken"] += 1
-                continue
-            provenance = folder / PROVENANCE_FILE
-            trajectories.append(DatasetTrajectory(key, folder, provenance, version.content))
-            versions[key] = version.name
+    outputs = workspace.store.outputs(TRAJECTORIES_STAGE.folder)
+    present = frozenset(outputs)
+    names = [output for output in outputs if not _is_renamed(output, present)]
+    if len(names) < len(outputs):
+        left_out["renamed"] = len(outputs) - len(names)
+    with workspace.store.open_all(names) as opened:
+        left_out["broken"] = len(names) - len(opened)
+        versions = {version.output.rpartition("/")[2]: version for _, version in opened}
+        trajectories = tuple(
+            DatasetTrajectory(key, folder, folder / PROVENANCE_FILE, version.content)
+            for key, (folder, version) in zip(versions, opened, strict=True)
+        )
         for record in list_quarantine(workspace.store):
             left_out["quarantined"] += record.demonstration not in versions
-        yield CommittedTrajectories(tuple(trajectories), versions, left_out)
+        yield CommittedTrajectories(trajectories, versions, left_out)
+
+
+def _is_renamed(output: str, outputs: frozenset[str]) -> bool:
+    """Whether the trajectory stands under its present id, too."""
+    key = output.rpartition("/")[2]
+    return is_former_id(key) and TRAJECTORIES_STAGE.output(safe_id(key)) in outputs
 
 
 def without_unreadable(committed: CommittedTrajectories) -> CommittedTrajectories:

@@ -30,6 +30,7 @@ from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
 from demo_pipeline.pipeline.export_states import (
     export_states,
     failed_before,
+    keep_record_counts,
     note_error,
     note_result,
 )
@@ -87,6 +88,7 @@ def _run(workspace: Workspace, stage: DatasetStage, *, force: bool) -> BuildResu
             else:
                 if result.status != "rejected":
                     _unpublish_replaced(workspace, stage, context, result)
+                    keep_record_counts(stage, result)
                     return result
                 if not stage.reads_trajectories:
                     return result
@@ -211,8 +213,9 @@ def _build(
     def build(staging: Staging) -> Summary:
         if stage.export is not None:
             staging.hardlink_sources.extend(context.committed.versions.values())
-            if not force:
-                staging.previous.extend(_previous(workspace, stage, context))
+            if not force and not staging.previous:
+                # The output has a new name: what it replaces has the same pictures.
+                staging.previous.extend(list(context.published.values())[-1:])
         summary = dict(stage.build(context, staging.path))
         if not stage.reads_trajectories:
             return summary
@@ -227,21 +230,15 @@ def _build(
         with linked_images_are_whole() if stage.export else nullcontext():
             return _checked(stage, context, out)
 
-    recipe = dataset_recipe(stage, context, fingerprints)
     return build_if_stale(
-        workspace.store, dataset_output(stage, context), recipe, build, check, force=force
+        workspace.store,
+        dataset_output(stage, context),
+        dataset_recipe(stage, context, fingerprints),
+        build,
+        check,
+        force=force,
+        reuse_links=stage.export is not None and not force,
     )
-
-
-def _previous(
-    workspace: Workspace, stage: DatasetStage, context: DatasetContext
-) -> Iterator[Version]:
-    """The version that the new one replaces, if it is known."""
-    current = workspace.store.current(dataset_output(stage, context))
-    if current is not None:
-        yield current
-    else:
-        yield from list(context.published.values())[-1:]
 
 
 def _checked(stage: DatasetStage, context: DatasetContext, out: Path) -> list[CheckOutcome]:

@@ -70,7 +70,6 @@ class StageReport:
         if version is None or result.status == "rejected":
             return None
         files = version.manifest.files
-        size = sum(file.size for file in files)
         return cls(
             stage=stage,
             status=result.status,
@@ -78,7 +77,7 @@ class StageReport:
             version=version.id,
             content=version.content,
             files=len(files),
-            size=size,
+            size=files.size,
             checks=result.checks,
         )
 

@@ -4,17 +4,21 @@ Belongs here: comparing the committed versions with what would be built now, and
 build failed. Nothing here builds.
 """
 
+import hashlib
 import json
 from collections.abc import Mapping
 
 from demo_pipeline.common.json_files import json_bytes
+from demo_pipeline.datasets.export_parts import Part, kept_parts
 from demo_pipeline.datasets.exports_table import ExportState
 from demo_pipeline.pipeline.build_if_stale import BuildResult
 from demo_pipeline.pipeline.context import DatasetContext, Workspace
 from demo_pipeline.pipeline.dataset_recipes import dataset_output, dataset_recipe, is_present
 from demo_pipeline.pipeline.dataset_stages import training_exports
 from demo_pipeline.pipeline.stage_types import DatasetStage, TrainingExport
+from demo_pipeline.storage.errors import MissingOutput
 from demo_pipeline.storage.store.store import Store
+from demo_pipeline.storage.store.version_manifest import Version
 
 _FOLDER = "failed_exports"
 
@@ -48,15 +52,11 @@ def _state(
         return ExportState(export.name, stage.name, "disabled")
     output = dataset_output(stage, context)
     reason = failed_before(workspace.store, stage)
-    version = workspace.store.current(output)
+    version, records = _counted(workspace, stage, export, output, count=count)
     if version is None:
         return ExportState(
             export.name, stage.name, "failed" if reason else "missing", reason=reason
         )
-    records: Mapping[str, int] = {}
-    if count:
-        with workspace.store.open_files(output, export.files) as (folder, version):
-            records = export.records(folder)
     recipe = version.manifest.recipe
     built = is_present(recipe, dataset_recipe(stage, context, {}))
     return ExportState(
@@ -65,10 +65,43 @@ def _state(
         status="built" if built else "failed" if reason else "outdated",
         output=output,
         version=version.id,
-        size=sum(file.size for file in version.manifest.files),
+        size=version.manifest.files.size,
         records=records,
         reason="" if built else reason,
     )
+
+
+def _counted(
+    workspace: Workspace, stage: DatasetStage, export: TrainingExport, output: str, *, count: bool
+) -> tuple[Version | None, Mapping[str, int]]:
+    """The current version of an export, and with `count` its records of each trajectory."""
+    store = workspace.store
+    version = store.current(output) if export.all_written or not count else None
+    if not count:
+        return version, {}
+    parts = kept_parts()
+    kept = parts.get(_counts_key(stage, version)) if parts and version else None
+    if kept is not None:
+        return version, kept.header["records"]
+    try:
+        with store.open_files(output, export.files) as (folder, version):
+            return version, export.records(folder)
+    except MissingOutput:
+        return None, {}
+
+
+def keep_record_counts(stage: DatasetStage, result: BuildResult) -> None:
+    """Keep how many records of each trajectory a built export holds, as its exporter counted."""
+    parts = kept_parts()
+    counted = stage.export is not None and stage.export.all_written
+    if parts and counted and result.status == "made" and result.version is not None:
+        part = Part({"records": parts.written})
+        parts.put(_counts_key(stage, result.version), part)
+
+
+def _counts_key(stage: DatasetStage, version: Version) -> str:
+    facts = json.dumps(["record counts", stage.name, version.output, version.id])
+    return hashlib.sha256(facts.encode()).hexdigest()
 
 
 def note_result(store: Store, stage: DatasetStage, result: BuildResult) -> None:

@@ -5,15 +5,17 @@ and `demo-pipeline validate`, read all.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from dataclasses import astuple
 
+from demo_pipeline.common.id_parts import cut_into_parts
 from demo_pipeline.common.known_lines import KnownLines
-from demo_pipeline.datasets.export_parts import Part, cut_into_parts, kept_parts
+from demo_pipeline.datasets.export_parts import Part, kept_parts
 from demo_pipeline.datasets.selection import DatasetTrajectory, sorted_by_id
 from demo_pipeline.formats.desktopd.index_check import IndexCounts
-from demo_pipeline.formats.desktopd.models import Result, Task
 from demo_pipeline.formats.desktopd.validator import KnownTrajectories
 from demo_pipeline.problems import Problem, errors
+
+_VERDICTS = "valid trajectories 3"
 
 
 def with_known_lines(check: Callable[[KnownLines], list[Problem]]) -> list[Problem]:
@@ -30,7 +32,7 @@ def with_known_lines(check: Callable[[KnownLines], list[Problem]]) -> list[Probl
 
 
 class TrajectoryVerdicts:
-    """The trajectories that an earlier check has found without any problem.
+    """The trajectories that an earlier check has found without an error, and its warnings.
 
     Args:
         trajectories: all that are checked.
@@ -41,22 +43,28 @@ class TrajectoryVerdicts:
 
     def __init__(self, trajectories: Sequence[DatasetTrajectory]) -> None:
         self._trajectories = sorted_by_id(trajectories)
-        self.known = KnownTrajectories(
-            {
-                name: _counts_of(*values)
-                for _, part in self._parts()
-                if part is not None
-                for name, values in part.header["valid"].items()
-            }
-        )
+        self.known, valid = KnownTrajectories(), dict[str, IndexCounts]()
+        for _, part in self._parts():
+            verdicts = part.header if part else {"valid": {}, "warnings": {}}
+            valid |= {name: IndexCounts(*values) for name, values in verdicts["valid"].items()}
+            for name, found in verdicts["warnings"].items():
+                self.known.warnings[name] = [Problem.from_dict(values) for values in found]
+        self.known.valid = valid
 
     def keep(self) -> None:
         """Keep the verdict on every part whose trajectories are all valid."""
-        parts, found = kept_parts(), self.known.found
+        parts, found, warnings = kept_parts(), self.known.found, self.known.warnings
         for names, part in self._parts():
             if parts and part is None and found.keys() >= {name for name, _ in names}:
-                valid = {name: _values_of(found[name]) for name, _ in names}
-                parts.put(parts.shared_key("valid trajectories", names), Part({"valid": valid}))
+                verdicts = {
+                    "valid": {name: astuple(found[name]) for name, _ in names},
+                    "warnings": {
+                        name: [problem.as_dict() for problem in warnings[name]]
+                        for name, _ in names
+                        if name in warnings
+                    },
+                }
+                parts.put(parts.shared_key(_VERDICTS, names), Part(verdicts))
 
     def _parts(self) -> Iterator[tuple[list[tuple[str, str]], Part | None]]:
         """Yield the ids and contents of every part, and its verdict if there is one."""
@@ -64,13 +72,4 @@ class TrajectoryVerdicts:
         known = [(source.id, source.content) for source in self._trajectories]
         for names in cut_into_parts(known, [name for name, _ in known]):
             if parts and all(content for _, content in names):
-                yield names, parts.get(parts.shared_key("valid trajectories", names))
-
-
-def _values_of(counts: IndexCounts) -> tuple[object, ...]:
-    models = (counts.task, counts.result)
-    return (counts.steps, *(model and model.model_dump(mode="json") for model in models))
-
-
-def _counts_of(steps: int, task: dict[str, Any], result: dict[str, Any]) -> IndexCounts:
-    return IndexCounts(steps, Task.model_construct(**task), Result.model_construct(**result))
+                yield names, parts.get(parts.shared_key(_VERDICTS, names))

@@ -21,7 +21,7 @@ def bytes_written(store: Store, output: str) -> int:
     if version is None:
         raise MissingOutput(output)
     if is_bucket(store.url):
-        return sum(file.size for file in version.manifest.files)
+        return version.manifest.files.size
     with store.open(output) as (folder, opened):
         found = ((folder / file.path).stat() for file in opened.manifest.files)
         return sum(status.st_size for status in found if status.st_nlink == 1)

@@ -128,12 +128,15 @@ class TrainingExport:
         files: glob pattern of the files that `records` reads, below the output.
         records: trajectory → number of its records, from the output's folder.
         hub_tables: its tables in the layout for the Hugging Face Hub; empty: it has none.
+        all_written: `records` counts exactly what the exporter has written, so that the counts of
+            the build can stand for it.
     """
 
     name: str
     files: str
     records: Callable[[Path], Mapping[str, int]]
     hub_tables: tuple[HubTable, ...] = ()
+    all_written: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

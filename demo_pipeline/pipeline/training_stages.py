@@ -41,6 +41,7 @@ SFT_STAGE = DatasetStage(
         name="sft",
         files="samples.parquet",
         records=sft_record_counts,
+        all_written=True,
         hub_tables=(
             HubTable(
                 "sft",
@@ -76,6 +77,7 @@ MESSAGES_STAGE = DatasetStage(
         name="messages",
         files="*.jsonl",
         records=messages_record_counts,
+        all_written=True,
         hub_tables=(
             HubTable(
                 "messages",
@@ -112,7 +114,9 @@ CUDAG_STAGE = DatasetStage(
             builds.verify_cudag,
         ),
     ),
-    export=TrainingExport(name="cudag", files="*.json*", records=cudag_record_counts),
+    export=TrainingExport(
+        name="cudag", files="*.json*", records=cudag_record_counts, all_written=True
+    ),
     validated_as=formats.CUDAG_FORMAT,
     counts=("records",),
 )

@@ -1,4 +1,5 @@
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -8,6 +9,7 @@ from pydantic import BaseModel
 from demo_pipeline.common.json_files import (
     JsonFileError,
     dump_json,
+    dump_long_json,
     json_bytes,
     load_json,
     parse_json,
@@ -126,3 +128,15 @@ def test_a_value_without_json_form_is_rejected_before_the_file_is_written(tmp_pa
     with pytest.raises(error):
         dump_json(path, {"a": value})
     assert path.read_text() == "old"
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+@pytest.mark.parametrize("is_list", [True, False])
+def test_a_long_member_gives_the_bytes_of_the_whole(tmp_path, count, is_list):
+    items = [{"name": f'ü"\n\ud83d{n}', "empty": {}, "list": [n, [None]]} for n in range(count)]
+    named = {f"{n}": item for n, item in enumerate(items)}
+    before: dict[str, Any] = {"inner": {"long": [], "other": {}}, "text": '\n  "long": []'}
+    dump_json(tmp_path / "whole.json", {**before, "long": items if is_list else named})
+    short = {**before, "long": [] if is_list else {}}
+    dump_long_json(tmp_path / "long.json", short, "long", items if is_list else named.items())
+    assert (tmp_path / "long.json").read_bytes() == (tmp_path / "whole.json").read_bytes()

@@ -6,10 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from demo_pipeline.common import id_parts
 from demo_pipeline.common.dataset_settings import DatasetSettings
-from demo_pipeline.datasets import export_parts
+from demo_pipeline.common.json_files import load_json
+from demo_pipeline.datasets import record_counts
 from demo_pipeline.datasets.sft import SftExporter
 from demo_pipeline.formats.desktopd import sft_validator
+from demo_pipeline.formats.desktopd import validator as desktopd_validator
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGE_BY_NAME
@@ -28,7 +31,7 @@ SETTINGS = DatasetSettings(
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of two trajectories, so that a few trajectories give several."""
-    monkeypatch.setattr(export_parts, "MEAN_SIZE", 2)
+    monkeypatch.setattr(id_parts, "MEAN_SIZE", 2)
 
 
 @pytest.fixture
@@ -222,3 +225,57 @@ def test_garbage_collection_removes_unused_parts(root: Path) -> None:
 def test_a_build_does_without_parts_that_cannot_be_kept(root: Path) -> None:
     (root / "store" / ".parts").write_text("no folder")
     build_and_compare(open_workspace(root), ("sft_samples",))
+
+
+@pytest.mark.parametrize("name", STAGES[:3])
+def test_the_counts_of_a_build_are_those_of_its_files(
+    root: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace, stage = open_workspace(root, datasets=SETTINGS), DATASET_STAGE_BY_NAME[name]
+    commit(root, 10, success=False)
+    run_dataset_stage(workspace, stage)
+    commit(root, 11)
+    run_dataset_stage(workspace, stage)
+
+    def counted(*, force: bool = False) -> dict[str, int]:
+        index = DATASET_STAGE_BY_NAME["trajectory_index"]
+        made = run_dataset_stage(workspace, index, force=force)
+        assert made.version is not None
+        with workspace.store.open("dataset") as (folder, _):
+            document = load_json(folder / "exports.json")
+        assert stage.export is not None
+        rows = document["trajectories"].items()
+        return {key: row["records"][stage.export.name] for key, row in rows}
+
+    with monkeypatch.context() as patched:
+        patched.setattr(record_counts, "engine", None)  # no file is counted
+        of_the_build = counted()
+    assert counted(force=True) == of_the_build
+    assert of_the_build["demo_11"] > 0
+    assert of_the_build["demo_10"] == 0
+
+
+def test_a_trajectory_with_a_warning_is_validated_once(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = make_trajectory(root / "made", "demo_20", STEPS, group="task_20")
+    (made.path / "notes.txt").write_text("of no format")
+    workspace = open_workspace(root)
+    commit_trajectory(workspace, made)
+    index, read = DATASET_STAGE_BY_NAME["trajectory_index"], list[str]()
+    before = run_dataset_stage(workspace, index)
+    validate = desktopd_validator._trajectory
+
+    def noted(path, *arguments):
+        read.append(path.name)
+        return validate(path, *arguments)
+
+    monkeypatch.setattr(desktopd_validator, "_trajectory", noted)
+    commit(root, 0, application="firefox")
+    after = run_dataset_stage(workspace, index)
+    assert "demo_00" in read
+    assert "demo_20" not in read
+    [warning] = after.checks[0].problems
+    assert warning.file == "trajectories/demo_20/notes.txt"
+    assert (warning,) == before.checks[0].problems
+    assert run_dataset_stage(workspace, index, force=True).version == after.version

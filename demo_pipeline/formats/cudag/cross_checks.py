@@ -10,12 +10,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from demo_pipeline.common.digest_table import DigestTable
 from demo_pipeline.formats.cudag.fault import CudagFault, Scope, printable
 from demo_pipeline.formats.cudag.record_rules import HUMAN_START
 
 RecordPosition = tuple[str, int]
 """File name and 1-based line; for test.json the 1-based number of the entry."""
 
+_FILES = 16  # more than a dataset has
 _UNION_REMEDY = "make data.jsonl the union of train, val and held_out"
 
 
@@ -30,28 +32,44 @@ class CudagInventory:
     """The records read so far. Splits are `train`, `val`, `held_out` and `test`.
 
     Attributes:
-        names: id or test_id → its first position.
-        images: path of an image → the first position that uses it.
+        files: the files that were read; `place` numbers a position in them.
+        names: digest of an id or test_id → its first place.
+        images: digest of an image's path → the first place that uses it.
         trajectories: trajectory id → its first split and position.
         records: split → number of records.
         task_types: task type → number of records.
-        prompts: digest of image and prompt → their first split and position.
-        image_digests: digest of an image → its first split and position.
+        prompts: digest of image and prompt → their first place.
+        image_digests: digest of an image → its first place.
         shared_images: digest of an image in two splits → a position in each.
-        lines: id → file, line and digest of the record in its split.
-        data_ids: id → its first position in data.jsonl.
+        lines: digest of an id → place of the record in its split.
+        texts: digest of a record's line → its first place in a split.
+        data_ids: digest of an id → its first place in data.jsonl.
     """
 
-    names: dict[str, str] = field(default_factory=dict)
-    images: dict[str, str] = field(default_factory=dict)
+    files: list[str] = field(default_factory=list)
+    names: DigestTable = field(default_factory=DigestTable)
+    images: DigestTable = field(default_factory=DigestTable)
     trajectories: dict[str, tuple[str, str]] = field(default_factory=dict)
     records: Counter[str] = field(default_factory=Counter)
     task_types: Counter[str] = field(default_factory=Counter)
-    prompts: dict[bytes, tuple[str, str]] = field(default_factory=dict)
-    image_digests: dict[bytes, tuple[str, str]] = field(default_factory=dict)
+    prompts: DigestTable = field(default_factory=DigestTable)
+    image_digests: DigestTable = field(default_factory=DigestTable)
     shared_images: dict[bytes, tuple[str, str]] = field(default_factory=dict)
-    lines: dict[str, tuple[str, int, bytes]] = field(default_factory=dict)
-    data_ids: dict[str, str] = field(default_factory=dict)
+    lines: DigestTable = field(default_factory=DigestTable)
+    texts: DigestTable = field(default_factory=DigestTable)
+    data_ids: DigestTable = field(default_factory=DigestTable)
+
+    def place(self, position: RecordPosition) -> int:
+        """A number for a position; `position` gives it back."""
+        name, line = position
+        if name not in self.files:
+            self.files.append(name)
+        return line * _FILES + self.files.index(name)
+
+    def position(self, place: int) -> RecordPosition:
+        """The position that `place` has numbered."""
+        line, file = divmod(place, _FILES)
+        return self.files[file], line
 
     def add_record(
         self, split: str, position: RecordPosition, record: Mapping[str, Any], raw: bytes
@@ -60,7 +78,9 @@ class CudagInventory:
         name = record.get("id")
         if isinstance(name, str):
             yield from self._add_name(name, position, "id")
-            self.lines.setdefault(name, (*position, short_digest(raw.strip())))
+            place = self.place(position)
+            self.lines.setdefault(short_digest(name), place)
+            self.texts.setdefault(short_digest(raw.strip()), place)
         yield from self._add_image(record.get("image"), position)
         yield from self._add_trajectory(split, position, record)
 
@@ -78,25 +98,23 @@ class CudagInventory:
         """Add a line of data.jsonl, after all splits; yield how it differs from its split."""
         if not isinstance(name, str):
             return
-        here = _location(position)
-        first = self.data_ids.setdefault(name, here)
+        key, here = short_digest(name), self.place(position)
+        first = self.data_ids.setdefault(key, here)
+        split = self.lines.get(key)
         if first != here:
-            message = f"id '{printable(name)}' is not unique, first at {first}"
+            message = f"id '{printable(name)}' is not unique, first at {self._location(first)}"
             yield CudagFault("duplicate_id", message)
-            return
-        if name not in self.lines:
+        elif split is None:
             message = f"record '{printable(name)}' is in no split"
             yield CudagFault("data_union", message, _UNION_REMEDY, Scope.SHARED)
-        elif self.lines[name][2] != short_digest(raw.strip()):
-            message = f"record '{printable(name)}' differs from {_location(self.lines[name][:2])}"
+        elif self.texts.get(short_digest(raw.strip())) != split:
+            message = f"record '{printable(name)}' differs from {self._location(split)}"
             yield CudagFault("data_union", message, _UNION_REMEDY, Scope.SHARED)
 
-    def missing_from_data(self) -> Iterator[tuple[RecordPosition, CudagFault]]:
-        """Yield the records of splits that data.jsonl does not have, with their positions."""
-        for name, (file, line, _) in self.lines.items():
-            if name not in self.data_ids:
-                message = f"record '{printable(name)}' is missing from data.jsonl"
-                yield (file, line), CudagFault("data_union", message, _UNION_REMEDY, Scope.SHARED)
+    def missing_from_data(self) -> list[RecordPosition]:
+        """The positions of the records of splits that data.jsonl does not have, file by file."""
+        missing = [place for key, place in self.lines.items() if key not in self.data_ids]
+        return sorted(map(self.position, missing), key=self._file_and_line)
 
     def add_prompt(
         self, split: str, position: RecordPosition, prompt: object, image: bytes | None
@@ -111,16 +129,18 @@ class CudagInventory:
         """
         if image is None:
             return
-        here = _location(position)
-        first, where = self.image_digests.setdefault(image, (split, here))
-        if first != split:
-            self.shared_images.setdefault(image, (where, here))
+        here = self.place(position)
+        first = self.image_digests.setdefault(image, here)
+        if self._split(first) != split:
+            places = (self._location(first), self._location(here))
+            self.shared_images.setdefault(image, places)
         if not isinstance(prompt, str):
             return
         key = short_digest(image + short_digest(prompt.removeprefix(HUMAN_START)))
-        first, where = self.prompts.setdefault(key, (split, here))
-        if first != split:
-            message = f"same image and prompt as {where} in split {first}"
+        first = self.prompts.setdefault(key, here)
+        other = self._split(first)
+        if other != split:
+            message = f"same image and prompt as {self._location(first)} in split {other}"
             remedy = "put all records of a task into one split"
             yield CudagFault("split_leak", message, remedy, Scope.SHARED)
 
@@ -134,20 +154,20 @@ class CudagInventory:
             yield CudagFault("shared_image", message, remedy, Scope.NOTE)
 
     def _add_name(self, name: str, position: RecordPosition, key: str) -> Iterator[CudagFault]:
-        here = _location(position)
-        first = self.names.setdefault(name, here)
+        here = self.place(position)
+        first = self.names.setdefault(short_digest(name), here)
         if first != here:
-            across = ("test.json" in first) != (position[0] == "test.json")
+            across = (self.position(first)[0] == "test.json") != (position[0] == "test.json")
             scope = Scope.SHARED if across else Scope.FORMAT
-            message = f"{key} '{printable(name)}' is not unique, first at {first}"
+            message = f"{key} '{printable(name)}' is not unique, first at {self._location(first)}"
             yield CudagFault("duplicate_id", message, "rename one of them", scope)
 
     def _add_image(self, path: object, position: RecordPosition) -> Iterator[CudagFault]:
         if isinstance(path, str):
-            here = _location(position)
-            first = self.images.setdefault(path, here)
+            here = self.place(position)
+            first = self.images.setdefault(short_digest(path), here)
             if first != here:
-                message = f"image {printable(path)} is not unique, first at {first}"
+                message = f"image {printable(path)} is not unique, first at {self._location(first)}"
                 remedy = "give every record an image of its own"
                 yield CudagFault("duplicate_image", message, remedy, Scope.OURS)
 
@@ -167,6 +187,22 @@ class CudagInventory:
                 message = f"trajectory '{printable(name)}' is also in split {first} ({where})"
                 remedy = "put all records of a trajectory into one split"
                 yield CudagFault("split_overlap", message, remedy, Scope.SHARED)
+
+    def _split(self, place: int) -> str:
+        """The split that a place is in: its file's name."""
+        return self.position(place)[0].rpartition(".")[0]
+
+    def _location(self, place: int) -> str:
+        return _location(self.position(place))
+
+    def _file_and_line(self, position: RecordPosition) -> tuple[int, int]:
+        return self.files.index(position[0]), position[1]
+
+
+def missing_record(name: str) -> CudagFault:
+    """The fault of a record of a split that data.jsonl does not have."""
+    message = f"record '{printable(name)}' is missing from data.jsonl"
+    return CudagFault("data_union", message, _UNION_REMEDY, Scope.SHARED)
 
 
 def _location(position: RecordPosition) -> str:

@@ -9,16 +9,21 @@ the fifth entry of the array in `test/test.json`, counted from 1; `test/` and `.
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
-from demo_pipeline.common.image_header import ImageInfo, probe_image
 from demo_pipeline.common.json_files import JsonFileError, load_json, parse_json
 from demo_pipeline.common.known_lines import KnownLines, line_digest
-from demo_pipeline.common.system_errors import raise_system_trouble
 from demo_pipeline.formats.cudag.config import config_faults, count_faults, is_ours
-from demo_pipeline.formats.cudag.cross_checks import CudagInventory, RecordPosition, short_digest
-from demo_pipeline.formats.cudag.fault import CudagFault, Scope, json_fault, printable
+from demo_pipeline.formats.cudag.cross_checks import (
+    CudagInventory,
+    RecordPosition,
+    missing_record,
+)
+from demo_pipeline.formats.cudag.fault import CudagFault, json_fault, printable
+from demo_pipeline.formats.cudag.images import image_faults, is_kind, open_image
 from demo_pipeline.formats.cudag.models import DIRECTORY_PATTERN
 from demo_pipeline.formats.cudag.record_rules import eval_faults, training_faults
 from demo_pipeline.formats.cudag.sidecars import TEST_RECORDS, sidecar_faults
@@ -52,7 +57,7 @@ def validate_cudag(path: Path, known: KnownLines | None = None) -> list[Problem]
         path: the dataset's directory, or a link to it.
         known: lines of splits that were found valid before, with their images.
     """
-    if not _is_kind(path, "dir"):
+    if not is_kind(path, "dir"):
         return [
             Problem(
                 "not_a_directory",
@@ -93,21 +98,6 @@ def validate_cudag_file(path: Path) -> list[Problem]:
     return validation.problems
 
 
-def _is_kind(path: Path, wanted: str) -> bool:
-    """Whether a path is a `file` or a `dir`; a path that the system rejects is neither."""
-    try:
-        return path.is_file() if wanted == "file" else path.is_dir()
-    except (OSError, ValueError):
-        return False
-
-
-@dataclass(slots=True)
-class _Image:
-    info: ImageInfo | None
-    fault: str
-    digest: bytes | None
-
-
 @dataclass(slots=True)
 class _Validation:
     """The state of one validation."""
@@ -116,7 +106,6 @@ class _Validation:
     known: KnownLines = field(default_factory=KnownLines)
     problems: list[Problem] = field(default_factory=list)
     inventory: CudagInventory = field(default_factory=CudagInventory)
-    images: dict[str, _Image] = field(default_factory=dict)
     configuration: dict[str, Any] = field(default_factory=dict)
     ours: bool = False
 
@@ -132,16 +121,14 @@ class _Validation:
             text = "directory name is not {prefix}--{user}--{YYYYMMDD_HHMMSS}"
             self.problems.append(Problem("directory_name", "./", text, severity=Severity.WARNING))
         for folder, name in _FOLDERS:
-            if not _is_kind(self.root / folder / name, "dir"):
+            if not is_kind(self.root / folder / name, "dir"):
                 self._missing(folder, name, "directory")
         for folder, name in _FILES:
-            if not _is_kind(self.root / folder / name, "file"):
+            if not is_kind(self.root / folder / name, "file"):
                 self._missing(folder, name, "file")
-        if (optional := self.root / "held_out.jsonl").exists() and not _is_kind(optional, "file"):
+        if (optional := self.root / "held_out.jsonl").exists() and not is_kind(optional, "file"):
             self.report("held_out.jsonl", None, [CudagFault("not_a_file", "must be a file")])
-        if (optional := self.root / "test" / "annotated").exists() and not _is_kind(
-            optional, "dir"
-        ):
+        if (optional := self.root / "test" / "annotated").exists() and not is_kind(optional, "dir"):
             self.report(
                 "test/", None, [CudagFault("not_a_directory", "annotated/ must be a directory")]
             )
@@ -164,7 +151,7 @@ class _Validation:
 
     def _load(self, path: str, name: str) -> Any:
         """The value of a JSON file; None if it is missing or, as reported, cannot be read."""
-        if not _is_kind(self.root / path, "file"):
+        if not is_kind(self.root / path, "file"):
             return None
         try:
             value = load_json(self.root / path, name)
@@ -177,7 +164,7 @@ class _Validation:
 
     def check_lines(self, file: str, split: str | None) -> None:
         """Check a file of records; `split` None: data.jsonl, which is compared with the splits."""
-        if not _is_kind(self.root / file, "file"):
+        if not is_kind(self.root / file, "file"):
             return
         with (self.root / file).open("rb") as source:
             for number, raw in enumerate(source, start=1):
@@ -192,8 +179,8 @@ class _Validation:
             return
         before, digest = len(self.problems), line_digest(raw)
         known = self.known.fact(digest)
-        if split is None and known is None:
-            known = self.known.found.get(digest)  # the same line of a split
+        if split is None:
+            known = self.known.any_fact(digest)  # also of the same line of a split
         if known is None:
             self.report(*position, training_faults(record))
         if not isinstance(record, dict):
@@ -201,12 +188,12 @@ class _Validation:
         if known is None:
             image = self._image(position, "", record.get("image"), record.get("metadata"))
         else:
-            image = bytes.fromhex(known) or None
+            image = known or None
         if split is None:
             self.report(*position, self.inventory.add_data_line(position, record.get("id"), raw))
             return
         if len(self.problems) == before:
-            self.known.found[digest] = (image or b"").hex()
+            self.known.add_found(digest, image or b"")
         self.report(*position, self.inventory.add_record(split, position, record, raw))
         prompt = _first_value(record.get("conversations"))
         self.report(*position, self.inventory.add_prompt(split, position, prompt, image))
@@ -240,19 +227,17 @@ class _Validation:
         if not isinstance(name, str) or not name.startswith("images/") or ".." in name.split("/"):
             return None
         key = folder + name
-        if key not in self.images:
-            self.images[key] = _open_image(self.root / folder, name)
-        image = self.images[key]
+        image = open_image(self.root / folder, name)
         if image.info is None:
             self.report(*position, [CudagFault("image", f"{image.fault}: {printable(key)}")])
         else:
-            self.report(*position, _image_faults(image.info, name, metadata))
+            self.report(*position, image_faults(image.info, name, metadata))
         return image.digest
 
     def check_all_records(self) -> None:
         """Check the rules that need all records."""
-        for position, fault in self.inventory.missing_from_data():
-            self.report(*position, [fault])
+        for position, name in self._missing_from_data():
+            self.report(*position, [missing_record(name)])
         self.report("./", None, self.inventory.shared_image_warnings())
         if self.ours:
             counted = self.inventory.task_types
@@ -262,32 +247,14 @@ class _Validation:
             for file, line, fault in report_faults(self.root, self.configuration, self.inventory):
                 self.report(file, line, [fault])
 
-
-def _open_image(folder: Path, name: str) -> _Image:
-    if not _is_kind(folder / name, "file"):
-        return _Image(None, "Image not found", None)
-    try:
-        data = (folder / name).read_bytes()
-        return _Image(probe_image(data), "", short_digest(data))
-    except (OSError, ValueError) as error:
-        raise_system_trouble(error)
-        reason = error.strerror if isinstance(error, OSError) else str(error)
-        return _Image(None, f"Image does not open ({reason})", None)
-
-
-def _image_faults(info: ImageInfo, name: str, metadata: object) -> Iterator[CudagFault]:
-    size = [info.width, info.height]
-    declared = metadata.get("image_size") if isinstance(metadata, dict) else None
-    if isinstance(declared, list) and declared != size:
-        message = f"metadata.image_size {_sizes(declared)} is not the size of the image, {size}"
-        yield CudagFault("image_size", message, "set it to the size of the file", Scope.SHARED)
-    if name.endswith(".png") != (info.kind == "png"):
-        message = f"image is a {info.kind.upper()}, but its name is {printable(name)}"
-        yield CudagFault("image_kind", message, "convert or rename it", Scope.SHARED)
-
-
-def _sizes(values: list[Any]) -> str:
-    return str(values) if all(isinstance(v, int) for v in values[:3]) else "(not numbers)"
+    def _missing_from_data(self) -> Iterator[tuple[RecordPosition, str]]:
+        """Yield position and id of the records that data.jsonl does not have."""
+        for file, positions in groupby(self.inventory.missing_from_data(), key=itemgetter(0)):
+            lines = {line for _, line in positions}
+            with (self.root / file).open("rb") as source:
+                for number, raw in enumerate(source, start=1):
+                    if number in lines:
+                        yield (file, number), parse_json(raw, file)["id"]
 
 
 def _first_value(turns: object) -> object:

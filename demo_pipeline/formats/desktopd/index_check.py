@@ -11,7 +11,7 @@ from pathlib import Path
 from demo_pipeline.common.deep_json import Location, column_numbers, line_numbers
 from demo_pipeline.common.json_files import decode_text, read_bytes
 from demo_pipeline.formats.base_model import line_of
-from demo_pipeline.formats.desktopd.models import Index, IndexEntry, Result, Task
+from demo_pipeline.formats.desktopd.models import Index, IndexEntry
 from demo_pipeline.formats.desktopd.reader import read_document
 from demo_pipeline.problems import Problem, Severity
 
@@ -20,11 +20,18 @@ IndexFault = tuple[str, Location, str]
 
 @dataclass(frozen=True, slots=True)
 class IndexCounts:
-    """What an index must agree with; None for a file that could not be read."""
+    """What an index must agree with; None for what is in a file that could not be read.
+
+    Attributes:
+        steps: number of step folders.
+        task_id, application: of task.json.
+        success: of result.json.
+    """
 
     steps: int
-    task: Task | None
-    result: Result | None
+    task_id: str | None = None
+    application: str | None = None
+    success: bool | None = None
 
 
 def check_index(path: Path, summaries: Mapping[str, IndexCounts]) -> list[Problem]:
@@ -100,12 +107,7 @@ def _against_folders(index: Index, summaries: Mapping[str, IndexCounts]) -> Iter
 
 
 def _disagreements(entry: IndexEntry, summary: IndexCounts) -> Iterator[tuple[str, object, object]]:
-    task, result = summary.task, summary.result
-    actual: dict[str, object] = {"steps": summary.steps}
-    if result is not None:
-        actual["success"] = result.success
-    if task is not None:
-        actual |= {"task_id": task.task_id, "application": task.application}
-    for key, value in actual.items():
-        if getattr(entry, key) != value:
-            yield key, getattr(entry, key), value
+    for key in ("steps", "success", "task_id", "application"):
+        actual = getattr(summary, key)
+        if actual is not None and getattr(entry, key) != actual:
+            yield key, getattr(entry, key), actual

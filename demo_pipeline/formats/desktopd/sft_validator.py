@@ -8,9 +8,11 @@ import base64
 import binascii
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from demo_pipeline.common.digest_table import DigestTable, LineNumbers
 from demo_pipeline.common.image_header import probe_image
 from demo_pipeline.common.json_files import JsonFileError, load_json, parse_json
 from demo_pipeline.common.known_lines import KnownLines, line_digest
@@ -24,6 +26,7 @@ from demo_pipeline.formats.desktopd.vocabulary import CANVAS_HEIGHT, CANVAS_WIDT
 from demo_pipeline.problems import Problem, Severity
 
 _DATA_URI = "data:image/png;base64,"
+_FILES = 16  # more than a folder of samples has
 _PNG_IN_BASE64 = "iVBORw0KGgo"
 
 
@@ -70,11 +73,12 @@ class SftReader:
         self, path: Path, root: Path | None = None, known: KnownLines | None = None
     ) -> None:
         self._known = known or KnownLines()
-        self.fresh: dict[str, set[int]] = {}
+        self.fresh: dict[str, LineNumbers] = {}
         self._root = root or _dataset_near(path)
         self._unsaid = self._root is None
-        self._lines: dict[bytes, int] = {}  # digest of a sample → its line in the first file
-        self._splits: dict[bytes, str] = {}  # digest of a sample → where it is in a split
+        self._lines = DigestTable()  # digest of a sample → its line in the first file
+        self._splits = DigestTable()  # digest of a sample → its line and split
+        self._names: list[str] = []  # of the splits
 
     def read(self, path: Path, *, new: bool = True) -> list[Problem]:
         """The problems of a file.
@@ -89,8 +93,9 @@ class SftReader:
             message = "no dataset found near the file: the paths in it are not checked"
             problems.append(Problem("no_dataset", path.name, message, severity=Severity.WARNING))
             self._unsaid = False
-        sources, compared = SampleSources(self._root), bool(self._lines)
-        fresh = self.fresh.setdefault(path.name, set())
+        sources, compared = SampleSources(self._root), len(self._lines) > 0
+        fresh = self.fresh.setdefault(path.name, LineNumbers())
+        self._names.append(path.name)
         with path.open("rb") as stream:
             for number, line in enumerate(stream, start=1):
                 position = _Position(path.name, number, self._root, sources)
@@ -103,7 +108,7 @@ class SftReader:
                         found = _line_problems(line, position)
                         problems += found
                         if not found:
-                            self._known.found[digest] = ""
+                            self._known.add_found(digest)
                 if new:
                     self._lines.setdefault(digest, number)
         return problems
@@ -111,10 +116,11 @@ class SftReader:
     def _split_problems(
         self, digest: bytes, position: _Position, *, compared: bool
     ) -> Iterator[Problem]:
-        here = f"{position.file}:{position.line}"
+        here = position.line * _FILES + len(self._names) - 1
         first = self._splits.setdefault(digest, here)
         if first != here:
-            message = f"the same sample is at {first}"
+            line, name = divmod(first, _FILES)
+            message = f"the same sample is at {self._names[name]}:{line}"
             yield position.problem("split_overlap", message, "write each sample to one split")
         if compared and digest not in self._lines:
             message = "the sample is not in the file of all samples"
@@ -124,7 +130,7 @@ class SftReader:
         """A problem for each sample of the first file, of this name, that no split has."""
         absent = [
             Problem("split_union", file, "the sample is in no split", line, remedy="build it again")
-            for digest, line in self._lines.items()
+            for digest, line in sorted(self._lines.items(), key=itemgetter(1))
             if digest not in self._splits
         ]
         return limited(absent)

@@ -28,7 +28,7 @@ from demo_pipeline.formats.desktopd.reader import (
 from demo_pipeline.formats.desktopd.step_actions import StepAction
 from demo_pipeline.formats.desktopd.tree_validator import Nodes, check_action, check_tree_bytes
 from demo_pipeline.formats.desktopd.vocabulary import CANVAS_HEIGHT, CANVAS_WIDTH
-from demo_pipeline.problems import Problem, Severity
+from demo_pipeline.problems import Problem, Severity, errors
 
 _STEP_FILES = {"screenshot.png", "ui_tree.json", "action.json"}
 _TRAJECTORY_FILES = {"task.json", "result.json", "final_screenshot.png", "steps"}
@@ -38,15 +38,17 @@ _OUR_FILES = {"manifest.json", "provenance.parquet", "hidden_actions.parquet"}
 
 @dataclass(slots=True)
 class KnownTrajectories:
-    """Trajectories without any problem, by id, so that they need not be read again.
+    """Trajectories without an error, by id, so that they need not be read again.
 
     Attributes:
         valid: found valid before.
         found: found valid by this validation.
+        warnings: of those that have some, with files relative to the trajectory.
     """
 
     valid: Mapping[str, IndexCounts] = field(default_factory=dict)
     found: dict[str, IndexCounts] = field(default_factory=dict)
+    warnings: dict[str, list[Problem]] = field(default_factory=dict)
 
 
 CheckedTrees = Mapping[FileId, Nodes]
@@ -84,7 +86,12 @@ def _trajectory(
     for number, folder in folders:
         problems += _step(number, folder, f"steps/{folder.name}", checked or {})
     problems += check_png(path / "final_screenshot.png", "final_screenshot.png")
-    summary = IndexCounts(len(folders), task, result)
+    summary = IndexCounts(
+        len(folders),
+        task.task_id if task else None,
+        task.application if task else None,
+        result.success if result else None,
+    )
     return summary, [replace(problem, demonstration=name) for problem in problems]
 
 
@@ -235,10 +242,12 @@ def validate_dataset(path: Path, known: KnownTrajectories | None = None) -> list
     for folder in trajectory_folders(path):
         if folder.name in known.valid:
             summaries[folder.name] = known.valid[folder.name]
-            continue
-        summaries[folder.name], found = _trajectory(folder)
-        if not found:
-            known.found[folder.name] = summaries[folder.name]
+            found = known.warnings.get(folder.name, [])
+        else:
+            summaries[folder.name], found = _trajectory(folder)
+            if not errors(found):
+                known.found[folder.name] = summaries[folder.name]
+                known.warnings |= {folder.name: found} if found else {}
         prefix = f"trajectories/{folder.name}/"
         problems += [replace(problem, file=prefix + problem.file) for problem in found]
     return [*_metadata(path), *check_index(path / "index.json", summaries), *problems]

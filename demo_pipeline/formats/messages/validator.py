@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
+from demo_pipeline.common.digest_table import DigestTable, LineNumbers
 from demo_pipeline.common.image_header import probe_image_file
 from demo_pipeline.common.json_files import JsonFileError, parse_json
-from demo_pipeline.common.known_lines import KnownLines, line_digest
+from demo_pipeline.common.known_lines import KnownLines, line_digest, text_digest
 from demo_pipeline.common.system_errors import raise_system_trouble
 from demo_pipeline.common.table_rows import table_problems
 from demo_pipeline.formats.base_model import check
@@ -37,19 +38,21 @@ from demo_pipeline.problems import Problem, Severity
 
 REQUIRED = ("train.jsonl", "val.jsonl", "test.jsonl")
 OPTIONAL = ("held_out.jsonl",)
+_FILES = 16  # more than an export has
 
 
 @dataclass(slots=True)
 class _Position:
-    """The current position, and the ids read so far with their positions."""
+    """The current position, and the ids read so far, by digest, with their lines and files."""
 
     root: Path
     sources: RecordSources
     known: KnownLines
     file: str = ""
     line: int = 0
-    ids: dict[str, str] = field(default_factory=dict)
-    fresh: set[int] = field(default_factory=set)
+    files: list[str] = field(default_factory=list)
+    ids: DigestTable = field(default_factory=DigestTable)
+    fresh: LineNumbers = field(default_factory=LineNumbers)
 
     def problem(self, code: str, message: str, remedy: str) -> Problem:
         return Problem(code, self.file, message, self.line, remedy=remedy)
@@ -99,20 +102,21 @@ def _missing(name: str) -> Problem:
 
 def _file_problems(path: Path, position: _Position) -> list[Problem]:
     problems: list[Problem] = []
-    position.fresh = set()
+    position.fresh = LineNumbers()
+    position.files.append(path.name)
     with path.open("rb") as stream:
         for number, line in enumerate(stream, start=1):
             position.file, position.line = path.name, number
             digest = line_digest(line)
-            record_id = position.known.fact(digest)
-            if record_id is not None:
-                problems += _id_problems(record_id, position)
+            known_id = position.known.fact(digest)
+            if known_id is not None:
+                problems += _id_problems(known_id, position)
                 continue
             position.fresh.add(number)
             record_id, found = _line_problems(line, position)
             problems += found
             if record_id is not None and not found:
-                position.known.found[digest] = record_id
+                position.known.add_found(digest, text_digest(record_id))
     return problems
 
 
@@ -127,7 +131,7 @@ def _line_problems(line: bytes, position: _Position) -> tuple[str | None, list[P
     record, problems = check(MessagesRecord, value, position.file, line=position.line)
     if record is None:
         return None, problems
-    problems += _id_problems(record.id, position)
+    problems += _id_problems(text_digest(record.id), position)
     problems += _role_problems(record, position)
     problems += _image_problems(record, position)
     problems += _call_problems(record, position)
@@ -135,12 +139,13 @@ def _line_problems(line: bytes, position: _Position) -> tuple[str | None, list[P
     return record.id, problems
 
 
-def _id_problems(record_id: str, position: _Position) -> Iterator[Problem]:
-    here = f"{position.file}:{position.line}"
+def _id_problems(record_id: bytes, position: _Position) -> Iterator[Problem]:
+    """A problem when an earlier line has the same id, given by its digest."""
+    here = position.line * _FILES + len(position.files) - 1
     if (first := position.ids.setdefault(record_id, here)) != here:
-        yield position.problem(
-            "duplicate_id", f"id: is not unique, first at {first}", "change one of the ids"
-        )
+        line, file = divmod(first, _FILES)
+        message = f"id: is not unique, first at {position.files[file]}:{line}"
+        yield position.problem("duplicate_id", message, "change one of the ids")
 
 
 def _role_problems(record: MessagesRecord, position: _Position) -> Iterator[Problem]:

@@ -5,7 +5,7 @@ two steps leaves the last good version. Outputs are built and read in a local ca
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -33,7 +33,13 @@ from demo_pipeline.storage.store.layout import is_document, require_output
 from demo_pipeline.storage.store.local_cache import LocalCache
 from demo_pipeline.storage.store.part_folder import PartFolder
 from demo_pipeline.storage.store.staging import Staging
-from demo_pipeline.storage.store.version_manifest import CheckOutcome, LinkEntry, Recipe, Version
+from demo_pipeline.storage.store.version_manifest import (
+    CheckOutcome,
+    LinkEntry,
+    Recipe,
+    Version,
+    VersionName,
+)
 
 
 class BucketStore:
@@ -62,6 +68,10 @@ class BucketStore:
             return None
         return find_version(self._objects, self._cache, (output, published))
 
+    def published(self, output: str) -> Version | None:
+        """See `Store`; None when a file of it is known to be missing."""
+        return self.current(output)
+
     def is_complete(self, version: Version) -> bool:
         """See `Store`: by one listing."""
         return has_all_objects(self._objects, version)
@@ -87,6 +97,17 @@ class BucketStore:
         if version is None:
             raise MissingOutput(output)
         yield fetch_files(self._objects, self._cache, version, pattern), version
+
+    @contextmanager
+    def open_all(self, outputs: Sequence[str]) -> Iterator[list[tuple[Path, VersionName]]]:
+        """See `Store`."""
+        with ExitStack() as stack:
+            opened: list[tuple[Path, VersionName]] = []
+            for output in outputs:
+                with suppress(MissingOutput):
+                    folder, version = stack.enter_context(self.open(output))
+                    opened.append((folder, version.name))
+            yield opened
 
     def stage(self, output: str) -> AbstractContextManager[Staging]:
         """See `Store`; a linked version has to be opened or committed on this machine before."""

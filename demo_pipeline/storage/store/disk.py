@@ -5,9 +5,10 @@ process at any of them. What is written is decided by the store.
 """
 
 import fcntl
+import hashlib
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -47,10 +48,14 @@ class Disk:
             folder.mkdir(exist_ok=True)
             self.sync(folder.parent)
 
-    def write(self, path: Path, data: bytes) -> None:
-        """Write a new file that nobody reads yet, and sync it."""
+    def write(self, path: Path, chunks: Iterable[bytes]) -> str:
+        """Write a new file that nobody reads yet, and sync it; returns its SHA-256 in hex."""
+        digest = hashlib.sha256()
         with synced_file(path, self._hook) as file:
-            file.write(data)
+            for chunk in chunks:
+                digest.update(chunk)
+                file.write(chunk)
+        return digest.hexdigest()
 
     def write_atomically(self, path: Path, data: bytes, draft: Path) -> None:
         """Write or replace a file; `draft` is where its bytes are written before."""

@@ -3,23 +3,27 @@
 Belongs here: reading versions back and naming their damage. Nothing here writes.
 """
 
+import hashlib
 import os
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from demo_pipeline.common.hashing import read_digest
+from demo_pipeline.storage.store.file_table import FileEntry
 from demo_pipeline.storage.store.layout import CONTENT, MANIFEST, StoreLayout
 from demo_pipeline.storage.store.version_manifest import (
-    FileEntry,
+    VERSION_LENGTH,
     LinkEntry,
     Manifest,
     Version,
     version_id,
 )
+
+_CHUNK = 2**16  # bytes of a manifest in memory
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +46,14 @@ class OutputDamage:
 
 def load_version(layout: StoreLayout, output: str, version: str) -> Version | None:
     """The version with this id; None when its manifest is missing or does not match the id."""
+    path = f"{layout.versions}/{output}/{version}/{MANIFEST}"
     try:
-        data = (layout.version(output, version) / MANIFEST).read_bytes()
+        with open(path, "rb") as file:  # noqa: PTH123 - for every trajectory
+            return _parsed(iter(partial(file.read, _CHUNK), b""), output, version) or parse_version(
+                Path(path).read_bytes(), output, version
+            )
     except (FileNotFoundError, NotADirectoryError):
         return None
-    return parse_version(data, output, version)
 
 
 def parse_version(data: bytes, output: str, version: str) -> Version | None:
@@ -54,10 +61,27 @@ def parse_version(data: bytes, output: str, version: str) -> Version | None:
     if version_id(data) != version:
         return None
     try:
-        manifest = Manifest.model_validate_json(data)
-    except ValidationError:
+        manifest = Manifest.of_chunks(iter([data])) or Manifest.model_validate_json(data)
+    except ValueError:
         return None
     return Version(version, manifest) if manifest.output == output else None
+
+
+def _parsed(chunks: Iterator[bytes], output: str, version: str) -> Version | None:
+    """The version whose manifest has these bytes in the usual form; one chunk is in memory."""
+    digest = hashlib.sha256()
+
+    def noted() -> Iterator[bytes]:
+        for chunk in chunks:
+            digest.update(chunk)
+            yield chunk
+
+    try:
+        manifest = Manifest.of_chunks(noted())
+    except ValueError:
+        return None
+    same = digest.hexdigest()[:VERSION_LENGTH] == version
+    return Version(version, manifest) if manifest and same and manifest.output == output else None
 
 
 def has_all_files(layout: StoreLayout, version: Version) -> bool:
@@ -86,16 +110,27 @@ def is_linked(path: Path, layout: StoreLayout, link: LinkEntry) -> bool:
 
 
 def walk_files(content: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Every entry under `content` but folders, with its `/`-separated path, in no order."""
-    folders = [("", content)]
-    while folders:
-        prefix, folder = folders.pop()
-        with os.scandir(folder) as entries:
-            for entry in entries:
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append((f"{prefix}{entry.name}/", Path(entry.path)))
-                else:
-                    yield f"{prefix}{entry.name}", entry
+    """Every entry under `content` but folders, with its `/`-separated path, sorted by path."""
+    pending: list[tuple[str, os.DirEntry[str]]] = _children("", str(content))
+    while pending:
+        path, entry = pending.pop()
+        if path.endswith("/"):
+            pending += _children(path, entry.path)
+        else:
+            yield path, entry
+
+
+def _children(prefix: str, folder: str) -> list[tuple[str, os.DirEntry[str]]]:
+    """The entries of a folder with their paths, folders' with a slash at the end; the last first.
+
+    The slash puts a folder where the paths of its files are in the order of all paths.
+    """
+    with os.scandir(folder) as entries:
+        found = [
+            (f"{prefix}{entry.name}{'/' if entry.is_dir(follow_symlinks=False) else ''}", entry)
+            for entry in entries
+        ]
+    return sorted(found, key=itemgetter(0), reverse=True)
 
 
 def verify_version(

@@ -99,13 +99,14 @@ class StoreLayout:
 
     def links(self, folder: str) -> Iterator[str]:
         """Paths of the links at or below `folder` (empty: the root), hidden ones left out."""
-        pending = [self.root / folder] if folder else _visible(self.root)
+        pending = [folder] if folder else _visible(self.root, "")
         while pending:
-            path = pending.pop()
-            if path.is_symlink():
-                yield path.relative_to(self.root).as_posix()
-            elif path.is_dir():
-                pending += _visible(path)
+            name = pending.pop()
+            path = f"{self.root}/{name}"
+            if os.path.islink(path):  # noqa: PTH114 - for every trajectory
+                yield name
+            else:
+                pending += _visible(self.root, name)
 
 
 def owner_of(name: str) -> str:
@@ -113,10 +114,14 @@ def owner_of(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-def _visible(folder: Path) -> list[Path]:
-    if not folder.is_dir():
+def _visible(root: Path, folder: str) -> list[str]:
+    """Names below the root of the entries of a folder; none when it is not one."""
+    try:
+        names = os.listdir(root / folder)  # noqa: PTH208 - for every trajectory
+    except (FileNotFoundError, NotADirectoryError):
         return []
-    return [path for path in folder.iterdir() if not path.name.startswith(".")]
+    above = f"{folder}/" if folder else ""
+    return [f"{above}{name}" for name in names if not name.startswith(".")]
 
 
 def is_version_id(name: str) -> bool:

@@ -89,7 +89,7 @@ class LocalCache:
                 yield None
                 return
             yield staging
-            self._disk.write(staging.directory / MANIFEST, manifest)
+            self._disk.write(staging.directory / MANIFEST, [manifest])
             self._disk.sync_tree(staging.directory)
             with self._disk.lock(self.layout.lock(version.output)):
                 damaged = install_version(self.layout, self._disk, staging.directory, version)

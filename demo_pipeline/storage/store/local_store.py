@@ -23,17 +23,18 @@ from demo_pipeline.storage.store.integrity import (
     missing_output_damage,
     verify_version,
 )
+from demo_pipeline.storage.store.known_versions import open_versions
 from demo_pipeline.storage.store.layout import CONTENT, MANIFEST, StoreLayout, require_output
 from demo_pipeline.storage.store.part_folder import PartFolder
 from demo_pipeline.storage.store.staged_files import describe_files
 from demo_pipeline.storage.store.staging import Staging
 from demo_pipeline.storage.store.version_manifest import (
+    VERSION_LENGTH,
     CheckOutcome,
-    Manifest,
     Recipe,
     Version,
+    VersionName,
     make_manifest,
-    version_id,
 )
 
 
@@ -56,10 +57,14 @@ class LocalStore:
 
     def current(self, output: str) -> Version | None:
         """See `Store`."""
+        version = self.published(output)
+        return version if version and has_all_files(self._layout, version) else None
+
+    def published(self, output: str) -> Version | None:
+        """See `Store`."""
         require_output(output)
         published = self._layout.published_version(output)
-        version = load_version(self._layout, output, published) if published else None
-        return version if version and has_all_files(self._layout, version) else None
+        return load_version(self._layout, output, published) if published else None
 
     def is_complete(self, version: Version) -> bool:
         """See `Store`."""
@@ -80,6 +85,14 @@ class LocalStore:
     ) -> AbstractContextManager[tuple[Path, Version]]:
         """See `Store`."""
         return self.open(output)
+
+    @contextmanager
+    def open_all(self, outputs: Sequence[str]) -> Iterator[list[tuple[Path, VersionName]]]:
+        """See `Store`."""
+        yield [
+            (self._layout.version(name.output, name.id) / CONTENT, name)
+            for name in open_versions(self._layout, self.parts, outputs)
+        ]
 
     @contextmanager
     def stage(self, output: str) -> Iterator[Staging]:
@@ -112,9 +125,8 @@ class LocalStore:
         manifest = make_manifest(
             output, recipe, files=files.entries, links=staging.links, summary=summary, checks=checks
         )
-        data = manifest.to_bytes()
-        version = Version(version_id(data), Manifest.model_validate_json(data))
-        self._disk.write(staging.directory / MANIFEST, data)
+        digest = self._disk.write(staging.directory / MANIFEST, manifest.chunks())
+        version = Version(digest[:VERSION_LENGTH], manifest.as_read())
         self._disk.sync_staged(staging.directory, CONTENT, files.unsynced, files.folders)
         with self._disk.lock(self._layout.lock(output)):
             self._require_free(output)

@@ -18,7 +18,12 @@ from demo_pipeline.storage.store.integrity import OutputDamage
 from demo_pipeline.storage.store.local_store import LocalStore
 from demo_pipeline.storage.store.part_folder import PartFolder
 from demo_pipeline.storage.store.staging import Staging
-from demo_pipeline.storage.store.version_manifest import CheckOutcome, Recipe, Version
+from demo_pipeline.storage.store.version_manifest import (
+    CheckOutcome,
+    Recipe,
+    Version,
+    VersionName,
+)
 
 
 class Store(Protocol):
@@ -34,6 +39,10 @@ class Store(Protocol):
 
     def current(self, output: str) -> Version | None:
         """The published version; None without one, or when a file is missing or resized."""
+        ...
+
+    def published(self, output: str) -> Version | None:
+        """The published version, whether or not its files exist: see `is_complete`."""
         ...
 
     def is_complete(self, version: Version) -> bool:
@@ -58,6 +67,16 @@ class Store(Protocol):
 
         Raises:
             MissingOutput: `current` is None, or one of these files is missing.
+        """
+        ...
+
+    def open_all(
+        self, outputs: Sequence[str]
+    ) -> AbstractContextManager[Sequence[tuple[Path, VersionName]]]:
+        """Like `open`, for very many outputs without links; those without a version are left out.
+
+        Args:
+            outputs: sorted names.
         """
         ...
 

@@ -6,14 +6,15 @@ its manifest's bytes, so equal work has equal ids on every machine and in every 
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from json.encoder import encode_basestring, encode_basestring_ascii
+from json.encoder import encode_basestring_ascii
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from demo_pipeline.problems import Problem
+from demo_pipeline.storage.store.file_table import FileEntry, FileTable, read_entries
 
 VERSION_LENGTH = 16
 
@@ -59,30 +60,17 @@ class _Frozen(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class FileEntry:
-    """One file: `/`-separated path under `content/`, bytes, hex digest."""
-
-    # Not a model: a dataset has hundreds of thousands of files.
-    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
-    path: str
-    size: int
-    sha256: str
-
-
-class LinkEntry(_Frozen):
+class LinkEntry:
     """A link to the content of another output's version."""
 
+    # Not a model: an index has many thousands of links.
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
     output: str
     version: str
 
 
-_NO_FILES = '\n "files": []'
-
-
-def _file_text(file: FileEntry) -> str:
-    """An entry as `json.dumps` writes it in a list at the top."""
-    path = encode_basestring(file.path)
-    return f'  {{\n   "path": {path},\n   "sha256": "{file.sha256}",\n   "size": {file.size}\n  }}'
+_FILES = '\n "files": ['
+_CHUNK = 2**20  # bytes of a manifest in memory
 
 
 class Manifest(_Frozen):
@@ -102,7 +90,7 @@ class Manifest(_Frozen):
     code_version: str
     settings: str
     inputs: dict[str, str]
-    files: tuple[FileEntry, ...]
+    files: FileTable
     links: dict[str, LinkEntry]
     content: str
     summary: dict[str, JsonValue]
@@ -113,16 +101,58 @@ class Manifest(_Frozen):
         """What the version was built from."""
         return Recipe(self.stage, self.code_version, self.settings, self.inputs)
 
-    def to_bytes(self) -> bytes:
+    def chunks(self) -> Iterator[bytes]:
         """The file's bytes: keys sorted, one line per entry, the same for the same manifest."""
+        head, tail = self._around_files()
+        text, size, parting = [f"{head}{_FILES}"], 0, "\n"
+        # `json` indents in Python, which takes seconds for all files of a dataset.
+        for entry in self.files:
+            text.append(f"{parting}{entry.text}")
+            size, parting = size + len(text[-1]), ",\n"
+            if size > _CHUNK:
+                yield "".join(text).encode()
+                text, size = [], 0
+        end = "\n ]" if self.files else "]"
+        text.append(f"{end}{tail}\n")
+        yield "".join(text).encode()
+
+    def to_bytes(self) -> bytes:
+        """The file's bytes, all at once."""
+        return b"".join(self.chunks())
+
+    def as_read(self) -> "Manifest":
+        """The manifest as it is read back: every value is one of JSON."""
+        head, tail = self._around_files()
+        read = Manifest.model_validate_json(f"{head}{_FILES}]{tail}")
+        return read.model_copy(update={"files": self.files})
+
+    @classmethod
+    def of_chunks(cls, chunks: Iterator[bytes]) -> "Manifest | None":
+        """The manifest with these bytes; None when `chunks` writes it in another form.
+
+        Raises:
+            pydantic.ValidationError: the manifest is not valid.
+            ValueError: a path is not Unicode.
+        """
+        head, found, rest, parting = b"", b"", b"", _FILES.encode()
+        while not found:
+            chunk = next(chunks, None)
+            if chunk is None:
+                return None
+            head, found, rest = (head + chunk).partition(parting)
+        files = FileTable()
+        tail = rest if rest[:1] == b"]" else read_entries(chunks, rest, files)
+        if tail is None:
+            return None
+        read = cls.model_validate_json(b"".join((head, found, tail.lstrip(), *chunks)))
+        return read.model_copy(update={"files": files})
+
+    def _around_files(self) -> tuple[str, str]:
+        """The text before and after the entries of the files, without the last line break."""
         values = {**self.model_dump(mode="json", exclude={"files"}), "files": []}
         text = json.dumps(values, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=1)
-        if self.files:
-            # `json` indents in Python, which takes seconds for all files of a dataset.
-            head, _, tail = text.partition(_NO_FILES)
-            entries = ",\n".join(map(_file_text, self.files))
-            text = f"{head}{_NO_FILES[:-1]}\n{entries}\n ]{tail}"
-        return f"{text}\n".encode()
+        head, _, tail = text.partition(f"{_FILES}]")
+        return head, tail
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +197,16 @@ def version_id(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:VERSION_LENGTH]
 
 
-def content_fingerprint(files: Sequence[FileEntry], links: Mapping[str, LinkEntry]) -> str:
-    """SHA-256 over the sorted (path, digest) pairs and the sorted (path, output, version) links."""
+def content_fingerprint(files: Iterable[FileEntry], links: Mapping[str, LinkEntry]) -> str:
+    """SHA-256 over the (path, digest) pairs and the sorted (path, output, version) links.
+
+    Args:
+        files: sorted by path.
+        links: path → link.
+    """
     digest = hashlib.sha256()
-    for path, sha256 in sorted((entry.path, entry.sha256) for entry in files):
-        row = f'["file", {encode_basestring_ascii(path)}, "{sha256}"]\n'
+    for file in files:
+        row = f'["file", {encode_basestring_ascii(file.path)}, "{file.sha256}"]\n'
         digest.update(row.encode())
     for path, link in sorted(links.items()):
         digest.update(f"{json.dumps(['link', path, link.output, link.version])}\n".encode())
@@ -182,17 +217,28 @@ def make_manifest(
     output: str,
     recipe: Recipe,
     *,
-    files: Sequence[FileEntry],
+    files: FileTable | Iterable[FileEntry],
     links: Mapping[str, LinkEntry],
     summary: Mapping[str, JsonValue],
     checks: Sequence[CheckOutcome],
 ) -> Manifest:
     """The manifest of a staged directory.
 
+    Args:
+        output: its name.
+        recipe: what it was built from.
+        files: its files; a table is sorted by path.
+        links: path → link.
+        summary: the JSON object that the stage returned.
+        checks: outcomes of its checks.
+
     Raises:
         pydantic.ValidationError: the summary is not a JSON object.
     """
-    ordered = tuple(sorted(files, key=lambda entry: entry.path))
+    if isinstance(files, FileTable):
+        ordered = files
+    else:
+        ordered = FileTable.of(sorted(files, key=lambda entry: entry.path))
     return Manifest(
         output=output,
         stage=recipe.stage,

@@ -11,9 +11,9 @@ from demo_pipeline.storage.errors import ChangedOutput
 from demo_pipeline.storage.store import disk as disk_module
 from demo_pipeline.storage.store import staged_files
 from demo_pipeline.storage.store.disk import Disk
+from demo_pipeline.storage.store.file_table import FileEntry
 from demo_pipeline.storage.store.local_store import LocalStore
 from demo_pipeline.storage.store.version_manifest import (
-    FileEntry,
     LinkEntry,
     Recipe,
     Version,
@@ -63,7 +63,7 @@ def test_a_hard_link_of_the_version_before_is_not_read(tmp_path: Path, read: lis
     after = export(store, source, "two\n", before)
     assert read == ["samples.jsonl"]
     assert store.verify("sft") == []
-    assert after.manifest.files[0] == before.manifest.files[0]
+    assert next(iter(after.manifest.files)) == next(iter(before.manifest.files))
 
 
 def test_a_file_that_was_written_to_since_is_read(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ def test_the_planes_of_a_frame_give_the_same_picture_as_its_colours(tmp_path: Pa
         thumbnails.add(0, rgb)
         thumbnails.add(1, rgb, frame)
     of_colours, of_planes = (
-        cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR).astype(int)
+        np.asarray(cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR), int)
         for data in read_thumbnails(tmp_path).values()
     )
     assert of_planes.shape == (rgb.shape[0] * THUMBNAIL_WIDTH // rgb.shape[1], THUMBNAIL_WIDTH, 3)

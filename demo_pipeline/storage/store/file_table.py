@@ -7,13 +7,12 @@ import json
 import re
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from json.encoder import encode_basestring
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import ConfigDict, GetCoreSchemaHandler
-from pydantic_core import CoreSchema, core_schema
+from pydantic import ConfigDict, PlainSerializer, PlainValidator, TypeAdapter
 
 _BLOCK = 1024  # entries that are packed together
 _DIGEST = 32  # bytes of SHA-256
@@ -46,7 +45,7 @@ class FileEntry:
 @dataclass(frozen=True, slots=True)
 class _Block:
     paths: bytes  # compressed
-    sizes: "array[int]"
+    sizes: Sequence[int]
     digests: bytes
 
     @classmethod
@@ -111,19 +110,22 @@ class FileTable:
 
     __hash__ = None  # type: ignore[assignment]
 
-    @classmethod
-    def __get_pydantic_core_schema__(
-        cls, _source: type[Any], handler: GetCoreSchemaHandler
-    ) -> CoreSchema:
-        entries = handler.generate_schema(tuple[FileEntry, ...])
-        read = core_schema.no_info_after_validator_function(cls.of, entries)
-        return core_schema.json_or_python_schema(
-            json_schema=read,
-            python_schema=core_schema.union_schema([core_schema.is_instance_schema(cls), read]),
-            serialization=core_schema.plain_serializer_function_ser_schema(
-                lambda table: [asdict(entry) for entry in table]
-            ),
-        )
+
+_ENTRIES = TypeAdapter(tuple[FileEntry, ...])
+
+
+def _as_table(value: object) -> FileTable:
+    if isinstance(value, FileTable):
+        return value
+    return FileTable.of(_ENTRIES.validate_python(value))
+
+
+def _as_dicts(table: FileTable) -> list[dict[str, Any]]:
+    return [asdict(entry) for entry in table]
+
+
+FileField = Annotated[FileTable, PlainValidator(_as_table), PlainSerializer(_as_dicts)]
+"""A table in a model, where its JSON is a list of entries."""
 
 
 def read_entries(chunks: Iterator[bytes], text: bytes, table: FileTable) -> bytes | None:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from demo_pipeline.problems import Problem
-from demo_pipeline.storage.store.file_table import FileEntry, FileTable, read_entries
+from demo_pipeline.storage.store.file_table import FileEntry, FileField, FileTable, read_entries
 
 VERSION_LENGTH = 16
 
@@ -90,7 +90,7 @@ class Manifest(_Frozen):
     code_version: str
     settings: str
     inputs: dict[str, str]
-    files: FileTable
+    files: FileField
     links: dict[str, LinkEntry]
     content: str
     summary: dict[str, JsonValue]

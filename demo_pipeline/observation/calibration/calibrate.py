@@ -6,7 +6,7 @@ logged comes first, then the movements of the pointer, then clicks, then `meta.t
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -16,6 +16,7 @@ from demo_pipeline.observation.calibration.canvas import Canvas, fit_canvas
 from demo_pipeline.observation.calibration.click_alignment import clock_from_clicks
 from demo_pipeline.observation.calibration.clock import Clock, documented_clock, ffmpeg_clock
 from demo_pipeline.observation.calibration.clock_checks import (
+    ClockCheck,
     ClockPart,
     parts_to_check,
     with_parts,
@@ -62,6 +63,7 @@ class Calibration:
             `monitor` (meta.json's primary_monitor), or `assumed`.
         flickering: (rows, columns) of cells that change all the time; None without two frames.
         parts: of a recording whose screen changed its resolution or scale; else None.
+        clock_check: parts of the video that the decode pass is to compare with the clock.
     """
 
     clock: Clock
@@ -69,11 +71,16 @@ class Calibration:
     scale_method: ScaleMethod
     flickering: Cells | None
     parts: ScreenParts | None = None
+    clock_check: ClockCheck | None = None
 
     @property
     def screen(self) -> ScreenParts:
         """The parts of the recording, of which there is one unless more were found."""
         return self.parts or ScreenParts.single(self.canvas)
+
+    def checked(self, parts: Sequence[ClockPart]) -> "Calibration":
+        """With the clock as uncertain as the parts of its check show it."""
+        return replace(self, clock=with_parts(self.clock, parts), clock_check=None)
 
 
 def calibrate(
@@ -88,7 +95,7 @@ def calibrate(
     """Find the clock and the canvas of a recording.
 
     Decodes one stretch of video, more when that holds too little pointer movement to be sure, and
-    some seconds further on: whether the clock holds and, in a long recording, how it drifts.
+    in a long recording some seconds at its end: how the clock drifts.
 
     Args:
         video: of the recording.
@@ -117,11 +124,11 @@ def calibrate(
         clock = clock_from_clicks(changes, presses, documented, scale, offset_s) or documented
     if logged is not None:
         clock = reconcile_clocks(logged, pictured, clock, first_s)
-    if pictured is not None:
-        clock = with_parts(clock, search.parts(pictured, changes))
+    check = None if pictured is None else search.clock_check(pictured, changes)
     method, scale = _scale(screen, pictured, path)
     canvas = fit_canvas(size, scale)
-    return _logged(Calibration(clock, canvas, method, flickering_cells(changes)))
+    flickering = flickering_cells(changes)
+    return _logged(Calibration(clock, canvas, method, flickering, clock_check=check))
 
 
 def _logged(found: Calibration) -> Calibration:
@@ -214,29 +221,23 @@ class _Search:
 
     def drift_corrected(self, clock: Clock, changes: ChangeMap) -> Clock:
         """The clock of a long recording, corrected by what a stretch near its end shows."""
-        late = self._late_stretch(clock)
-        part = None if late is None else self._part(late, clock)
+        late, seen = self._late_stretch(clock), ChangeMap()
+        if late is None:
+            return clock
+        self.add_changes(seen, [late])
+        part = self._check([late], clock).part(0, seen)
         if part is None:
             return clock
         early_s = (changes.times[0] + changes.times[-1]) / 2
         return with_drift(clock, part.clock, clock.event_time(early_s), part.middle_ms)
 
-    def parts(self, clock: Clock, changes: ChangeMap) -> list[ClockPart]:
-        """What parts of the video after the stretches in `changes` say of their clock."""
+    def clock_check(self, clock: Clock, changes: ChangeMap) -> ClockCheck:
+        """The parts of the video after the stretches in `changes` that are to be compared."""
         begin, end = changes.times[-1], float(self.video.times[-1])
-        spans = parts_to_check(self.video, self.track, clock, begin, end)
-        parts = [self._part(span, clock) for span in spans]
-        return [part for part in parts if part is not None]
+        return self._check(parts_to_check(self.video, self.track, clock, begin, end), clock)
 
-    def _part(self, span: Span, clock: Clock) -> ClockPart | None:
-        """The clock by the pointer's movements in one span; None when they show none."""
-        changes = ChangeMap()
-        self.add_changes(changes, [span])
-        reach_s = min(self.offset_s, MAX_DRIFT_S)
-        found = clock_from_pointer(changes, self.track, clock, [clock.event_scale], reach_s)
-        if found is None:
-            return None
-        return ClockPart(clock.event_time((span.start + span.end) / 2), found)
+    def _check(self, spans: Sequence[Span], clock: Clock) -> ClockCheck:
+        return ClockCheck(spans, self.track, clock, min(self.offset_s, MAX_DRIFT_S))
 
     def _late_stretch(self, clock: Clock) -> Span | None:
         """The stretch with most movement near the end of a recording; None in a short one."""

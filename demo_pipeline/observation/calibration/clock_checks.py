@@ -1,7 +1,7 @@
 """Whether one clock holds along a recording: what parts of the video further on say.
 
-Belongs here: which parts to look at, so that each costs little decoding, and the uncertainty that
-covers what they say.
+Belongs here: which parts to look at, so that each costs little decoding; looking at them in the
+decode pass; and the uncertainty that covers what they say.
 """
 
 from collections.abc import Sequence
@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 
 from demo_pipeline.observation.calibration.clock import Clock
+from demo_pipeline.observation.calibration.pointer_alignment import clock_from_pointer
+from demo_pipeline.observation.frames.changed_cells import ChangeMap
 from demo_pipeline.observation.frames.pointer_path import MOVED_PX, PointerTrack
 from demo_pipeline.observation.frames.recorded_video import RecordedVideo
-from demo_pipeline.observation.frames.video_frames import Span
+from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Frame, Span
 
 WORTH_S = 10.0  # seconds of video; in fewer a clock has no time to change
 PART_S = 100.0  # seconds of video for another part, so that decoding costs a few hundredths more
-MAX_PARTS = 2  # parts looked at; each is decoded twice
+MAX_PARTS = 2  # parts looked at; requests may need none of their frames
 PART_MOVES = 24  # moves between frames, twice what a lag needs to be found
 LONGEST_PART_S = (
     10.0  # seconds decoded for one part; without that many moves in them it says nothing
@@ -31,6 +33,67 @@ class ClockPart:
 
     middle_ms: float
     clock: Clock
+
+
+@dataclass(frozen=True)
+class ClockCheck:
+    """Parts of the video whose clock is to be compared with that of the beginning.
+
+    Attributes:
+        spans: the parts, ascending and disjoint.
+        track: the pointer's positions in the log.
+        clock: by the pointer's movements at the beginning.
+        search_s: the largest difference that is looked for, seconds, both ways.
+    """
+
+    spans: Sequence[Span]
+    track: PointerTrack
+    clock: Clock
+    search_s: float
+
+    def part(self, number: int, changes: ChangeMap) -> ClockPart | None:
+        """The clock that the changes in a part show; None when they show none."""
+        scale = self.clock.event_scale
+        found = clock_from_pointer(changes, self.track, self.clock, [scale], self.search_s)
+        if found is None:
+            return None
+        span = self.spans[number]
+        return ClockPart(self.clock.event_time((span.start + span.end) / 2), found)
+
+
+class ClockCheckObserver:
+    """Looks at the parts of a clock check among the single frames of the decode pass."""
+
+    def __init__(self, check: ClockCheck | None) -> None:
+        self._check = check
+        self.spans: Sequence[Span] = check.spans if check else ()
+        self._parts: list[ClockPart] = []
+        self._number = 0
+        self._changes = ChangeMap()
+
+    def see(self, frame: Frame) -> None:
+        """Take the next frame in presentation order."""
+        while self._number < len(self.spans):
+            span = self.spans[self._number]
+            if frame.time <= span.end + TIME_TOLERANCE_S:
+                if frame.time >= span.start - TIME_TOLERANCE_S:
+                    self._changes.add(frame)
+                return
+            self._finish()
+
+    def result(self) -> list[ClockPart]:
+        """The clocks of the parts that show one."""
+        while self._number < len(self.spans):
+            self._finish()
+        return self._parts
+
+    def _finish(self) -> None:
+        """Judge a part, whose changes are no longer kept."""
+        if self._check is not None:
+            part = self._check.part(self._number, self._changes)
+            self._parts += [part] if part is not None else []
+        self._number += 1
+        self._changes = ChangeMap()
 
 
 def parts_to_check(

@@ -15,6 +15,7 @@ from demo_pipeline.actions.wheel import WheelVote
 from demo_pipeline.common.recording_files import VIDEO_FILE
 from demo_pipeline.observation.calibration.calibrate import Calibration
 from demo_pipeline.observation.calibration.clock import Clock
+from demo_pipeline.observation.calibration.clock_checks import ClockCheckObserver, ClockPart
 from demo_pipeline.observation.frames.action_frames import ActionFrames
 from demo_pipeline.observation.frames.change_detection import ChangeDetector
 from demo_pipeline.observation.frames.fallback_frames import FallbackFrames
@@ -108,6 +109,7 @@ class DecodeResult:
         stopped: whether the action that may have stopped the recorder did so.
         screen_suspect: whether the screen may have changed its resolution or scale.
         decoded: number of frames decoded.
+        clock_parts: what parts of the video show of their clock.
         recorder_control: indexes of the actions that started or stopped the recorder.
     """
 
@@ -119,6 +121,7 @@ class DecodeResult:
     stopped: bool
     screen_suspect: bool
     decoded: int
+    clock_parts: Sequence[ClockPart] = ()
     recorder_control: Sequence[int] = ()
 
 
@@ -150,13 +153,14 @@ def run_decode_pass(
     final = _final_frame(video, clock, actions, recorder_stop)
     stop = StopEffect(recorder_stop.possible, clock, float(video.times[-1]))
     is_seen = calibration.scale_method == "pixels"
+    check = ClockCheckObserver(calibration.clock_check)
     witness = PointerWitness(pointer, calibration.canvas, seen_before=is_seen)
     with ThumbnailWriter(folder) as thumbnails:
         writer = ScreenshotWriter(video, fallbacks, pointer, folder, thumbnails)
         choosers = map(choose_with, requests)  # no list: it would keep the frames of each
         answers = ActionFrames(requests, choosers, waits, writer, scanned, frame_s)
         observers: list[FrameObserver[object]] = [scanned, scrolls, answers, final, stop, witness]
-        decoded = show_frames(video, observers, detector, pointer, (fallbacks, waits))
+        decoded = show_frames(video, observers, detector, pointer, (fallbacks, waits, check))
         answered = answers.result()
         writer.write_final(final.result() or _any_frame(video, decoded.last))
     return DecodeResult(
@@ -168,6 +172,7 @@ def run_decode_pass(
         stop.result(),
         witness.result(),
         decoded.frames,
+        check.result(),
     )
 
 

@@ -155,14 +155,16 @@ def _leave_out_pointers(changed: Mask, pointers: Sequence[Point], scale: float) 
 
 def _leave_out_flickering(changed: Mask, flickering: Cells | None) -> None:
     """Clear the cells that always change."""
-    if flickering is not None and flickering.any():
-        side = BLOCK // DETAIL_STEP
-        rows, columns = (int(samples) for samples in changed.shape)
-        cells = flickering[: -(-rows // side), : -(-columns // side)]
-        size = (int(cells.shape[1]) * side, int(cells.shape[0]) * side)
-        steady = (~cells).view(np.uint8)
-        steady = cv2.resize(steady, size, interpolation=cv2.INTER_NEAREST)[:rows, :columns]
-        changed[: steady.shape[0], : steady.shape[1]] &= steady
+    if flickering is None:
+        return
+    side = BLOCK // DETAIL_STEP
+    left, top, width, height = cv2.boundingRect(flickering.view(np.uint8))
+    part = changed[top * side : (top + height) * side, left * side : (left + width) * side]
+    if part.size:
+        steady = (~flickering[top : top + height, left : left + width]).view(np.uint8)
+        size = (width * side, height * side)
+        steady = cv2.resize(steady, size, interpolation=cv2.INTER_NEAREST)
+        part &= steady[: part.shape[0], : part.shape[1]]
 
 
 def _parts(mask: Mask, gap: tuple[int, int]) -> Iterator[tuple[tuple[slice, slice], Mask]]:

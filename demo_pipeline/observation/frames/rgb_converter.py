@@ -25,7 +25,10 @@ class RgbConverter:
 
     def rgb(self, frame: Frame) -> np.ndarray[Any, np.dtype[np.uint8]]:
         """(height, width, 3) uint8, upright, read-only; let go of it before the next one."""
-        source = frame.picture
+        return upright(self.of_picture(frame.picture), rotation(frame.picture))
+
+    def of_picture(self, source: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """As `rgb`, of a picture that is not of a video; as it lies in memory."""
         colours = (int(source.colorspace), int(source.color_range))
         form = (source.width, source.height, source.format.name, *colours)
         if form != self._form:
@@ -33,7 +36,7 @@ class RgbConverter:
         self._graph.push(source)
         picture = self._graph.pull()
         inside = plane_rows(picture.planes[0])[: picture.height, : picture.width * 3]
-        return upright(inside.reshape(*inside.shape[:1], -1, 3), rotation(source))
+        return inside.reshape(*inside.shape[:1], -1, 3)
 
 
 def rgb_of(frame: Frame) -> np.ndarray[Any, np.dtype[np.uint8]]:

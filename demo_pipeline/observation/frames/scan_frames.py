@@ -20,7 +20,6 @@ from demo_pipeline.observation.frames.scan_pictures import ActionPictures, ScanF
 from demo_pipeline.observation.frames.screen_picture import (
     DETAIL_STEP,
     ScreenPicture,
-    screen_picture,
 )
 from demo_pipeline.observation.frames.video_frames import (
     Frame,
@@ -117,10 +116,10 @@ class ScanComparison:
         first, last = self._frames.frame_at(scan.began), self._frames.frame_at(scan.ended)
         if first is None and last is None:
             return None
-        shot = screen_picture(frame)
+        shot = self._frames.picture(frame)
         at_press = shot
         if request.element is not None and latest is not None and latest.time > frame.time:
-            at_press = screen_picture(latest)
+            at_press = self._frames.picture(latest)
         return ActionPictures(first, last, shot, at_press)
 
     def compare(self, request: FrameRequest, pictures: ActionPictures | None) -> bool:

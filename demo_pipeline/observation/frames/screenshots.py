@@ -136,22 +136,31 @@ class _Observation:
     out: Path
 
     def run(self, calibration: Calibration) -> tuple[Calibration, DecodeResult]:
-        """Decode the wanted frames, once unless the screen changed its resolution or scale.
+        """Decode the wanted frames, once unless they contradict the calibration.
 
-        Only what contradicts the calibration makes it search the whole video for such a change, and
-        only a change makes it look at the frames again, with a canvas for each part.
+        A clock that does not hold further on is less certain, so that other frames are wanted. What
+        contradicts the canvas makes it search the whole video for a change of the screen's
+        resolution or scale, and a change makes it look again, with a canvas for each part.
         """
         scanned = self._scanned(calibration)
         observed = self._decoded(calibration, scanned)
+        first, calibration = calibration.clock, calibration.checked(observed.clock_parts)
+        if calibration.clock != first:
+            self._discard()
+            observed = self._decoded(calibration, scanned)
         suspect = observed.screen_suspect
         if suspect or needs_search(calibration, self.path.track(), scanned.desktops):
             parts = find_screen_parts(self.video, calibration, self.path, scanned.desktops)
             if parts is not None:
-                for file in self.out.glob("*.png"):
-                    file.unlink()
+                self._discard()
                 calibration = replace(calibration, parts=parts)
                 observed = self._decoded(calibration, self._scanned(calibration))
         return calibration, observed
+
+    def _discard(self) -> None:
+        """Delete the screenshots of frames that are looked at again."""
+        for file in self.out.glob("*.png"):
+            file.unlink()
 
     def _scanned(self, calibration: Calibration) -> ScannedTargets:
         return scan_targets(self.actions, self.scans, self.reader, calibration)

@@ -7,7 +7,7 @@ than forty times as much as reading its thumbnail.
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import av
 import cv2
@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from demo_pipeline.common.parquet import TableWriter, described_schema, read_table
 from demo_pipeline.common.png import Pixels
+from demo_pipeline.observation.frames.rgb_converter import RgbConverter
 from demo_pipeline.observation.frames.video_frames import Frame, plane_rows, rotation
 
 THUMBNAILS_FILE = "thumbnails.parquet"
@@ -40,6 +41,7 @@ class ThumbnailWriter:
     """
 
     def __init__(self, folder: Path) -> None:
+        self._colours = RgbConverter()
         self._table = TableWriter(folder / THUMBNAILS_FILE, THUMBNAILS_SCHEMA, batch_rows=_BATCH)
 
     def __enter__(self) -> Self:
@@ -63,9 +65,12 @@ class ThumbnailWriter:
             frame: shows the same pixels; None: the screenshot is not a frame as it is.
         """
         height = round(rgb.shape[0] * THUMBNAIL_WIDTH / rgb.shape[1])
-        bgr = None if frame is None else _small_frame(frame, height)
-        if bgr is None:
-            bgr = cv2.cvtColor(_smaller(rgb, (THUMBNAIL_WIDTH, height)), cv2.COLOR_RGB2BGR)
+        planes = None if frame is None else _small_planes(frame, height)
+        if planes is None:
+            small = _smaller(rgb, (THUMBNAIL_WIDTH, height))
+        else:
+            small = self._colours.of_picture(planes)
+        bgr = cv2.cvtColor(small, cv2.COLOR_RGB2BGR)
         _, data = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
         self._table.append([action_index, data.tobytes()])
 
@@ -76,8 +81,8 @@ def _smaller(picture: Pixels, size: tuple[int, int]) -> Pixels:
     return np.asarray(cv2.resize(half, size, interpolation=cv2.INTER_AREA), np.uint8)
 
 
-def _small_frame(frame: Frame, height: int) -> Pixels | None:
-    """(height, width, 3) BGR: the planes made smaller before the colours are computed, not after.
+def _small_planes(frame: Frame, height: int) -> Any:
+    """A picture whose planes are made smaller before their colours are computed, not after.
 
     That takes a third of the time. None when the planes have another form.
     """
@@ -91,7 +96,7 @@ def _small_frame(frame: Frame, height: int) -> Pixels | None:
         rows = plane_rows(source)[: source.height, : source.width]
         reduced = _smaller(rows, (plane.width, plane.height))
         np.copyto(plane_rows(plane)[: plane.height, : plane.width], reduced)
-    return np.asarray(small.to_ndarray(format="bgr24"), np.uint8)
+    return small
 
 
 def read_thumbnails(folder: Path) -> Mapping[int, bytes]:

@@ -56,9 +56,7 @@ class Frame:
         if not self._is_plain:
             step = SAMPLE_STEP
             return self.luma[top // step : bottom // step + 1, left // step : right // step + 1]
-        rows = plane_rows(self.picture.planes[0])
-        right, bottom = min(right, self.picture.width), min(bottom, self.picture.height)
-        return rows[top:bottom, left:right].copy()
+        return self._luma_rows[top:bottom, left:right].copy()
 
     @cached_property
     def luma(self) -> Luma:
@@ -87,7 +85,7 @@ class Frame:
         samples = rows[: picture.height : steps[0], : picture.width : steps[1]].copy()
         return upright(samples, turned)
 
-    @property
+    @cached_property
     def _is_plain(self) -> bool:
         """Whether it is upright and its rows begin at multiples of the sample step."""
         picture = self.picture
@@ -95,13 +93,21 @@ class Frame:
             return False
         return bool(picture.planes[0].line_size % SAMPLE_STEP == 0)
 
+    @cached_property
+    def _plane(self) -> Luma:
+        """(rows, bytes) of the luma with what follows each row in memory; not a copy."""
+        return plane_rows(self.picture.planes[0])[: self.picture.height]
+
+    @property
+    def _luma_rows(self) -> Luma:
+        """(height, width) of the luma; not a copy."""
+        return self._plane[:, : self.picture.width]
+
     def _narrowed(self, first: int, step: int) -> Luma:
         """The low byte of four: narrowing integers is twice as fast as a copy with a stride."""
-        plane = self.picture.planes[0]
-        fours = np.frombuffer(plane, f"<u{SAMPLE_STEP}")
-        fours = fours.reshape(-1, plane.line_size // SAMPLE_STEP)
         columns = -(-self.picture.width // SAMPLE_STEP)
-        return fours[first : self.picture.height : step, :columns].astype(np.uint8)
+        fours = self._plane.view(f"<u{SAMPLE_STEP}")
+        return fours[first::step, :columns].astype(np.uint8)
 
 
 def plane_rows(plane: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:

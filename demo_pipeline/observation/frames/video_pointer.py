@@ -58,13 +58,22 @@ class VideoPointer:
 
         Grabbers stamp a frame up to one frame early or late. Empty when the pointer rested.
         """
-        times = (before - self.frame_s, before, after, after + self.frame_s)
-        positions = [self.path.at(self.clock.event_time(time)) for time in times]
-        first, last = positions[1:3]
+        first, last = self._logged_at(before), self._logged_at(after)
         if first is None or last is None:
             return []
-        moved = abs(last[0] - first[0]) + abs(last[1] - first[1]) > MOVED_PX
-        return [position for position in positions if position is not None] if moved else []
+        if abs(last[0] - first[0]) + abs(last[1] - first[1]) <= MOVED_PX:
+            return []
+        around = [
+            self._logged_at(before - self.frame_s),
+            first,
+            last,
+            self._logged_at(after + self.frame_s),
+        ]
+        return [position for position in around if position is not None]
+
+    def _logged_at(self, time: float) -> Point | None:
+        """Position in event space at a video time; None before the first one."""
+        return self.path.at(self.clock.event_time(time))
 
     def leak(self, request: FrameRequest, time: float) -> tuple[bool, bool, float | None]:
         """(leak, unavoidable, distance to the press in event space) of the frame at `time`.
@@ -75,12 +84,12 @@ class VideoPointer:
         """
         late = time > request.limit + LIMIT_TOLERANCE_S and not request.pause
         area = request.target_area
-        position = self.path.at(self.clock.event_time(time))
+        position = self._logged_at(time)
         if area is None or position is None:
             return late, False, None
         earlier: Point | None = position
         if np.isfinite(request.since):
-            earlier = self.path.at(self.clock.event_time(request.since))
+            earlier = self._logged_at(request.since)
         distance = float(np.hypot(position[0] - area.x, position[1] - area.y))
         at_target = area.contains(*position)
         there_before = at_target and earlier is not None and area.contains(*earlier)

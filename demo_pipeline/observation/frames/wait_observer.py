@@ -58,7 +58,7 @@ class WaitObserver:
         self._times = _sample_times(intervals, times)
         self.spans = [Span(time, time) for time in self._times]
         self._next = 0
-        self._last: tuple[Luma, list[Point]] | None = None
+        self._last: tuple[Luma, float] | None = None
         self._restless = RestlessCells()
         self._candidates: list[PackedChanges] = []
         self._undecided = {interval.pause for interval in intervals}
@@ -72,10 +72,10 @@ class WaitObserver:
         while self._next < len(self._times) and self._times[self._next] <= time + TIME_TOLERANCE_S:
             self._next += 1
         last = self._last
-        self._last = (frame.luma, self._pointer.positions_near(time))
+        self._last = (frame.luma, time)
         if last is None or last[0].shape != frame.luma.shape:
             return
-        sample = _compared(time, frame.luma, last[0], [*last[1], *self._last[1]])
+        sample = self._compared(time, frame.luma, *last)
         while self._open and time > self._open[0].end + SAMPLE_S:
             self._close(self._open.popleft())
         for record in self._open:
@@ -102,6 +102,21 @@ class WaitObserver:
                 waits.append(Wait(packed.pause, packed.seconds, rest))
         return waits
 
+    def _compared(self, time: float, luma: Luma, last: Luma, last_time: float) -> Sample:
+        """What changed since the last picture."""
+        changed = changed_cells(last, luma, KEY_FRAME_THRESHOLD)
+        none = np.zeros_like(changed)
+        if not changed.any():
+            return Sample(time, last, luma, changed, none)
+        near = self._pointer.positions_near
+        pointers = [*near(last_time), *near(time)]
+        if not _is_moving(pointers):
+            return Sample(time, last, luma, changed, none)
+        around = _around(pointers, changed)
+        away = changed & ~around
+        hovered = _beside(changed, around) & away if away.any() else none
+        return Sample(time, last, luma, away, hovered)
+
     def _close(self, record: IntervalRecord) -> None:
         """Learn from an interval; keep it when its pause may have been a wait."""
         changes, interval = record.changes(), record.interval
@@ -110,18 +125,6 @@ class WaitObserver:
         if changes is not None and changes.late and has_changed_place(changes):
             self._possible.add(interval.pause)
             self._candidates.append(PackedChanges.of(interval, changes))
-
-
-def _compared(time: float, luma: Luma, last: Luma, pointers: Sequence[Point]) -> Sample:
-    """What changed since the last picture; `pointers`: where the pointer was in both."""
-    changed = changed_cells(last, luma, KEY_FRAME_THRESHOLD)
-    none = np.zeros_like(changed)
-    if not changed.any() or not _is_moving(pointers):
-        return Sample(time, last, luma, changed, none)
-    around = _around(pointers, changed)
-    away = changed & ~around
-    hovered = _beside(changed, around) & away if away.any() else none
-    return Sample(time, last, luma, away, hovered)
 
 
 def intervals_between(
@@ -186,10 +189,8 @@ def _sample_times(intervals: Sequence[Interval], times: Floats) -> list[float]:
 
 
 def _is_moving(pointers: Sequence[Point]) -> bool:
-    if not pointers:
-        return False
-    x, y = np.array(pointers).T
-    return bool(np.ptp(x) > RESTING_PX or np.ptp(y) > RESTING_PX)
+    sides = list(zip(*pointers, strict=True))
+    return any(max(side) - min(side) > RESTING_PX for side in sides)
 
 
 def _around(pointers: Sequence[Point], like: Cells) -> Cells:

@@ -19,6 +19,7 @@ from demo_pipeline.observation.frames.pointer_path import PointerTrack
 from demo_pipeline.observation.frames.recorded_video import RecordedVideo
 from demo_pipeline.recording.video_probe import PacketScan
 from demo_pipeline_tests.observation import films
+from demo_pipeline_tests.observation.decoded_packets import decoded_packets
 from demo_pipeline_tests.observation.made import Observed
 from demo_pipeline_tests.simulator.form import SMALL, script
 from demo_pipeline_tests.simulator.painter import Painter
@@ -54,6 +55,21 @@ def test_the_uncertainty_covers_a_second_half_that_is_late(late_ms: int, tmp_pat
     assert clock.origin_ms == pytest.approx(observed.truth.timestamp_ms, abs=10)
     assert clock.uncertainty_ms >= abs(late_ms) - 5
     assert clock.uncertainty_ms < (100 if late_ms else 40)
+
+
+def test_frames_keep_the_distance_that_a_later_part_asks_for(tmp_path: Path) -> None:
+    observed = behind(tmp_path, 90)
+    leads = [row["lead_ms"] for row in observed.rows if row["lead_ms"] is not None]
+    assert leads
+    assert min(leads) >= observed.evidence.clock.uncertainty_ms - 0.001
+
+
+def test_parts_that_agree_are_not_decoded_by_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded = decoded_packets(monkeypatch)
+    behind(tmp_path, 0)
+    assert sorted(decoded) == sorted(set(decoded))
 
 
 def test_a_logged_start_that_later_pictures_contradict_is_uncertain(tmp_path: Path) -> None:

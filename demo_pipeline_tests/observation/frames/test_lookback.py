@@ -10,13 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from demo_pipeline.observation.frames import forward_reader, lookback
+from demo_pipeline.observation.frames import lookback
 from demo_pipeline.observation.frames.forward_reader import decode_spans
 from demo_pipeline.observation.frames.frame_archive import FrameArchive
 from demo_pipeline.observation.frames.lookback import Lookback
 from demo_pipeline.observation.frames.rgb_converter import rgb_of
 from demo_pipeline.observation.frames.video_frames import Frame, Span
 from demo_pipeline.recording.video_probe import scan_packets
+from demo_pipeline_tests.observation.decoded_packets import decoded_packets
 from demo_pipeline_tests.observation.made import turn_video
 from demo_pipeline_tests.simulator.frame_numbers import stamp
 from demo_pipeline_tests.simulator.video import VideoOptions, encode, frame_schedule
@@ -81,21 +82,6 @@ def test_frames_are_those_of_separate_decodes(
             assert seen == contents(decode_spans(video, packets, [span]))
         resumed = contents(ahead.resume(spans_of(wanted)))
     assert resumed == contents(decode_spans(video, packets, spans_of(wanted)))
-
-
-def decoded_packets(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Takes the PTS of each packet that is decoded from now on."""
-    packets: list[int] = []
-    enter = forward_reader.ForwardReader._enter
-
-    def noted(self: Any, pts: int | None) -> None:
-        enter(self, pts)
-        self._low, self._high = 0, -1  # asked again for every packet
-        if pts is not None:
-            packets.append(pts)
-
-    monkeypatch.setattr(forward_reader.ForwardReader, "_enter", noted)
-    return packets
 
 
 def test_no_packet_is_decoded_twice(video: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,22 @@
+"""Counts the packets of a video that are decoded."""
+
+from typing import Any
+
+import pytest
+
+from demo_pipeline.observation.frames import forward_reader
+
+
+def decoded_packets(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Takes the PTS of each packet that is decoded from now on."""
+    packets: list[int] = []
+    enter = forward_reader.ForwardReader._enter
+
+    def noted(self: Any, pts: int | None) -> None:
+        enter(self, pts)
+        self._low, self._high = 0, -1  # asked again for every packet
+        if pts is not None:
+            packets.append(pts)
+
+    monkeypatch.setattr(forward_reader.ForwardReader, "_enter", noted)
+    return packets

@@ -88,8 +88,10 @@ def changed_cells(before: Luma, after: Luma, threshold: int = CHANGED_LEVELS) ->
     """
     side = BLOCK // SAMPLE_STEP
     rows, columns = (samples // side for samples in before.shape)
-    difference = cv2.absdiff(before, after) if before.size else before
-    if not before.size or cv2.norm(difference, cv2.NORM_INF) <= threshold:
+    if before is after or not before.size:
+        return np.zeros((rows, columns), bool)
+    difference = cv2.absdiff(before, after)
+    if cv2.norm(difference, cv2.NORM_INF) <= threshold:
         return np.zeros((rows, columns), bool)
     inside = difference[: rows * side, : columns * side]
     strips = reduce(np.maximum, (inside[first::side] for first in range(side)))

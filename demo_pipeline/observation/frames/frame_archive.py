@@ -7,6 +7,7 @@ stays as it is, so that a frame takes a hundredth of its memory and a part of th
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 from weakref import finalize
 
@@ -15,7 +16,7 @@ import cv2
 import numpy as np
 from isal import isal_zlib
 
-from demo_pipeline.observation.frames.video_frames import Frame, plane_rows, rotation
+from demo_pipeline.observation.frames.video_frames import Frame, Luma, plane_rows, rotation
 
 KEPT_FORMAT = "yuv420p"
 _BAND = 16  # rows of a plane that are compared together
@@ -47,12 +48,12 @@ class _Kept(NamedTuple):
 
 
 class _Content:
-    """A picture that frames out of an archive share; when all are gone it is used again."""
+    """What frames out of an archive share; when all are gone its picture is used again."""
 
-    __slots__ = ("__weakref__", "picture")
+    __slots__ = ("__weakref__", "frame")
 
-    def __init__(self, picture: Any) -> None:
-        self.picture = picture
+    def __init__(self, frame: Frame) -> None:
+        self.frame = frame
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,16 @@ class KeptFrame(Frame):
     def is_key(self) -> bool:
         """Whether it was encoded without reference to other frames."""
         return self.was_key
+
+    @cached_property
+    def luma(self) -> Luma:
+        """As of `Frame`; computed once for all frames that look the same."""
+        return super().luma if self.content is None else self.content.frame.luma
+
+    @cached_property
+    def glance(self) -> Luma:
+        """As of `Frame`; computed once for all frames that look the same."""
+        return super().glance if self.content is None else self.content.frame.glance
 
 
 class FrameArchive:
@@ -163,9 +174,9 @@ class FrameArchive:
                 if content is None:  # frames that look the same share it
                     picture = spare.pop() if spare else _empty_like(example)
                     _fill(picture, planes)
-                    content = _Content(picture)
+                    content = _Content(Frame(kept.pts, kept.time, picture))
                     finalize(content, spare.append, picture)
-                yield KeptFrame(kept.pts, kept.time, content.picture, kept.is_key, content)
+                yield KeptFrame(kept.pts, kept.time, content.frame.picture, kept.is_key, content)
         self.drop()
 
 

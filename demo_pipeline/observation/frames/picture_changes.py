@@ -133,9 +133,13 @@ def shaded_areas(
     """
     changed = _differ(before, after, SHADED_DETAIL - 1)
     _leave_out_pointers(changed, pointers, pointer_scale)
-    square = np.ones((SHADED_SAMPLES, SHADED_SAMPLES), np.uint8)
-    solid = cv2.morphologyEx(changed, cv2.MORPH_OPEN, square)
-    return [_box(part) for part, _ in _parts(solid, (1, 1))]
+    left, top, width, height = cv2.boundingRect(changed)
+    if height:
+        square = np.ones((SHADED_SAMPLES, SHADED_SAMPLES), np.uint8)
+        rows = slice(max(0, top - SHADED_SAMPLES), top + height + SHADED_SAMPLES)
+        columns = slice(max(0, left - SHADED_SAMPLES), left + width + SHADED_SAMPLES)
+        changed[rows, columns] = cv2.morphologyEx(changed[rows, columns], cv2.MORPH_OPEN, square)
+    return [_box(part) for part, _ in _parts(changed, (1, 1))]
 
 
 def _differ(before: Luma, after: Luma, threshold: int) -> Mask:

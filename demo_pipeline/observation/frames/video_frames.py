@@ -91,7 +91,7 @@ class Frame:
         picture = self.picture
         if picture.format.name not in PLANAR or rotation(picture):
             return False
-        return bool(picture.planes[0].line_size % SAMPLE_STEP == 0)
+        return bool(self._plane.shape[1] % SAMPLE_STEP == 0)
 
     @cached_property
     def _plane(self) -> Luma:

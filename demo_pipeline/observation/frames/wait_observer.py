@@ -196,7 +196,7 @@ def _is_moving(pointers: Sequence[Point]) -> bool:
 def _around(pointers: Sequence[Point], like: Cells) -> Cells:
     """(rows, columns): the cells that the pointer's own picture may cover."""
     around = np.zeros_like(like)
-    for x, y in pointers:
+    for x, y in set(pointers):
         top, bottom = (max(0, int((y + side) // BLOCK)) for side in (-POINTER_PX, POINTER_PX))
         left, right = (max(0, int((x + side) // BLOCK)) for side in (-POINTER_PX, POINTER_PX))
         around[top : bottom + 1, left : right + 1] = True
@@ -206,8 +206,11 @@ def _around(pointers: Sequence[Point], like: Cells) -> Cells:
 def _beside(changed: Cells, around: Cells) -> Cells:
     """The connected regions of `changed` that reach what is around the pointer."""
     mask = (changed | around).view(np.uint8)
-    count, labels = cv2.connectedComponents(mask, connectivity=8)
+    left, top, width, height = cv2.boundingRect(mask)
+    part = (slice(top, top + height), slice(left, left + width))
+    count, labels = cv2.connectedComponents(mask[part], connectivity=8)
     reaching = np.zeros(count, bool)
-    reaching[labels[around]] = True
-    beside: Cells = reaching[labels] & changed
+    reaching[labels[around[part]]] = True
+    beside: Cells = np.zeros_like(changed)
+    beside[part] = reaching[labels] & changed[part]
     return beside

@@ -81,6 +81,11 @@ class KeptFrame(Frame):
         """As of `Frame`; computed once for all frames that look the same."""
         return super().glance if self.content is None else self.content.frame.glance
 
+    @cached_property
+    def halved(self) -> Luma:
+        """As of `Frame`; computed once for all frames that look the same."""
+        return super().halved if self.content is None else self.content.frame.halved
+
 
 class FrameArchive:
     """Takes frames in presentation order and gives them back once, in the same order.

@@ -20,6 +20,7 @@ from demo_pipeline.observation.frames.scan_pictures import ActionPictures, ScanF
 from demo_pipeline.observation.frames.screen_picture import (
     DETAIL_STEP,
     ScreenPicture,
+    screen_picture,
 )
 from demo_pipeline.observation.frames.video_frames import (
     Frame,
@@ -116,10 +117,10 @@ class ScanComparison:
         first, last = self._frames.frame_at(scan.began), self._frames.frame_at(scan.ended)
         if first is None and last is None:
             return None
-        shot = self._frames.picture(frame)
+        shot = screen_picture(frame)
         at_press = shot
         if request.element is not None and latest is not None and latest.time > frame.time:
-            at_press = self._frames.picture(latest)
+            at_press = screen_picture(latest)
         return ActionPictures(first, last, shot, at_press)
 
     def compare(self, request: FrameRequest, pictures: ActionPictures | None) -> bool:

@@ -70,10 +70,6 @@ class ScanFrames:
         shown = self._shown(moment)
         return None if shown is None else self._kept.get(shown)
 
-    def picture(self, frame: Frame) -> ScreenPicture:
-        """The picture of a frame, which may be one of those kept."""
-        return self._kept.get(frame.time) or screen_picture(frame)
-
     def forget(self, moment: float) -> None:
         """Drop the frames that were no longer shown at a moment."""
         shown = self._shown(moment)

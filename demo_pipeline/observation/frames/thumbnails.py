@@ -77,8 +77,12 @@ class ThumbnailWriter:
 
 def _smaller(picture: Pixels, size: tuple[int, int]) -> Pixels:
     """A picture at a size of (width, height); two steps cost a third of one."""
-    half = cv2.resize(picture, (2 * size[0], 2 * size[1]), interpolation=cv2.INTER_AREA)
-    return np.asarray(cv2.resize(half, size, interpolation=cv2.INTER_AREA), np.uint8)
+    twice = (2 * size[0], 2 * size[1])
+    return _smallest(cv2.resize(picture, twice, interpolation=cv2.INTER_AREA), size)
+
+
+def _smallest(picture: Pixels, size: tuple[int, int]) -> Pixels:
+    return np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), np.uint8)
 
 
 def _small_planes(frame: Frame, height: int) -> Any:
@@ -92,9 +96,12 @@ def _small_planes(frame: Frame, height: int) -> Any:
     small = av.VideoFrame(THUMBNAIL_WIDTH, height, _PLANES)
     for name in ("colorspace", "color_range"):
         setattr(small, name, getattr(picture, name))
-    for source, plane in zip(picture.planes, small.planes, strict=True):
-        rows = plane_rows(source)[: source.height, : source.width]
-        reduced = _smaller(rows, (plane.width, plane.height))
+    for number, (source, plane) in enumerate(zip(picture.planes, small.planes, strict=True)):
+        size = (plane.width, plane.height)
+        if number == 0 and frame.halved.shape == (2 * plane.height, 2 * plane.width):
+            reduced = _smallest(frame.halved, size)
+        else:
+            reduced = _smaller(plane_rows(source)[: source.height, : source.width], size)
         np.copyto(plane_rows(plane)[: plane.height, : plane.width], reduced)
     return small
 

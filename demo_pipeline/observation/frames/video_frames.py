@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import cv2
 import numpy as np
 
 PATCH_PX = 24  # pixels; holds most of a pointer, and the error of its place in a frame
 SAMPLE_STEP = 4  # pixels from one luma sample to the next, both ways
+HALF = 2  # pixels of which each sample of `Frame.halved` is the mean, both ways
 TIME_TOLERANCE_S = 1e-9  # seconds; less than any PTS unit: rounding of a time
 GLANCE_ROWS, GLANCE_PERIOD = (0, 12, 20, 24), 32  # no 12 rows, and no line of text, in between
 PLANAR = frozenset({"yuv420p", "yuvj420p", "yuv422p", "yuv444p", "yuvj444p", "nv12", "gray"})
@@ -69,6 +71,17 @@ class Frame:
         if not self._is_plain:
             return self.luma
         return np.concatenate([self._narrowed(first, GLANCE_PERIOD) for first in GLANCE_ROWS])
+
+    @cached_property
+    def halved(self) -> Luma:
+        """(rows, columns) uint8: the luma at half size; each sample the mean of 2 x 2 pixels."""
+        picture = self.picture
+        if picture.format.name not in PLANAR:
+            picture = picture.reformat(format="gray")
+        inside = plane_rows(picture.planes[0])[: picture.height, : picture.width]
+        size = (max(1, picture.width // HALF), max(1, picture.height // HALF))
+        halved = cv2.resize(inside, size, interpolation=cv2.INTER_AREA)
+        return upright(halved, rotation(self.picture))
 
     def samples(self, down: int) -> Luma:
         """(rows, columns) uint8: every `down`-th row and every 4th column of the luma."""

@@ -169,20 +169,52 @@ class FrameArchive:
         example, planes = self._example, [np.empty_like(plane) for plane in self._last]
         self.is_open, self._last = False, []
         content: _Content | None = None
-        spare: list[Any] = []  # new memory for each picture would take longer than filling it
+        pictures: list[_Reused] = []
+        spare: list[_Reused] = []  # new memory for each picture would take longer than filling it
         while self._kept:
             kept = self._kept.popleft()
             for patch in kept.patches:
                 _apply(patch, self._store, planes)
                 content = None
+            for one in pictures:
+                one.outdate(kept.patches)
             if is_wanted(kept.pts):
                 if content is None:  # frames that look the same share it
-                    picture = spare.pop() if spare else _empty_like(example)
-                    _fill(picture, planes)
-                    content = _Content(Frame(kept.pts, kept.time, picture))
-                    finalize(content, spare.append, picture)
+                    if not spare:
+                        spare.append(_Reused(_empty_like(example)))
+                        pictures.append(spare[-1])
+                    reused = spare.pop()
+                    content = _Content(Frame(kept.pts, kept.time, reused.updated(planes)))
+                    finalize(content, spare.append, reused)
                 yield KeptFrame(kept.pts, kept.time, content.frame.picture, kept.is_key, content)
         self.drop()
+
+
+class _Reused:
+    """A picture that is filled again and again, and the rows of its planes that are out of date."""
+
+    def __init__(self, picture: Any) -> None:
+        self._picture = picture
+        self._outdated = [(0, plane.height) for plane in picture.planes]
+
+    def outdate(self, patches: Sequence[_Patch]) -> None:
+        """Note where newer frames differ."""
+        for patch in patches:
+            first, last = self._outdated[patch.plane]
+            bottom = patch.top + patch.rows
+            rows = (
+                (patch.top, bottom) if first == last else (min(first, patch.top), max(last, bottom))
+            )
+            self._outdated[patch.plane] = rows
+
+    def updated(self, planes: Sequence[Plane]) -> Any:
+        """The picture, with the content of planes."""
+        for number, (source, plane) in enumerate(zip(planes, self._picture.planes, strict=True)):
+            first, last = self._outdated[number]
+            self._outdated[number] = (0, 0)
+            width = min(plane.line_size, source.shape[1])
+            plane_rows(plane)[first:last, :width] = source[first:last, :width]
+        return self._picture
 
 
 def _rows(plane: Any) -> Plane:
@@ -220,11 +252,3 @@ def _empty_like(example: Any) -> Any:
     for name in ("colorspace", "color_range", "color_primaries", "color_trc"):
         setattr(picture, name, getattr(example, name))
     return picture
-
-
-def _fill(picture: Any, planes: list[Plane]) -> None:
-    """Copy planes into a picture."""
-    for source, plane in zip(planes, picture.planes, strict=True):
-        rows = plane_rows(plane)
-        width = min(plane.line_size, source.shape[1])
-        rows[: plane.height, :width] = source[:, :width]

@@ -142,3 +142,22 @@ def test_frames_that_look_the_same_share_one_picture(tmp_path: Path) -> None:
     kept: list[Frame] = list(archive.take(lambda _: True))
     assert len(kept) == len(packets.pts)
     assert len({id(frame.picture) for frame in kept}) <= 3
+
+
+@settings(max_examples=3, deadline=None)
+@given(held=st.lists(st.integers(0, 9), min_size=SECONDS * 30, max_size=SECONDS * 30))
+def test_a_frame_stays_as_it_is_while_it_is_held(video: Path, held: list[int]) -> None:
+    """Each frame is held until so many later ones were taken; its picture is used again then."""
+    packets, archive = scan_packets(video), FrameArchive(ROOMY, ROOMY)
+    expected = []
+    for frame in decode_spans(video, packets, [Span(0, SECONDS)]):
+        archive.add(frame)
+        expected.append(frame.halved.tobytes() + rgb_of(frame)[::9].tobytes())
+    waiting: dict[int, tuple[int, Frame]] = {}
+    for number, frame in enumerate(archive.take(lambda _: True)):
+        waiting[number] = number + held[number], frame
+        for earlier, (due, kept) in list(waiting.items()):
+            if due <= number:
+                del waiting[earlier]
+                seen = kept.halved.tobytes() + rgb_of(kept)[::9].tobytes()
+                assert seen == expected[earlier]

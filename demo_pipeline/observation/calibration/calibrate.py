@@ -63,7 +63,7 @@ class Calibration:
             `monitor` (meta.json's primary_monitor), or `assumed`.
         flickering: (rows, columns) of cells that change all the time; None without two frames.
         parts: of a recording whose screen changed its resolution or scale; else None.
-        clock_check: parts of the video that the decode pass is to compare with the clock.
+        clock_check: what the decode pass is to compare with the clock; None: nothing more.
     """
 
     clock: Clock

@@ -100,16 +100,16 @@ def _fault(path: Path, expected: tuple[int, int]) -> str:
     """What is wrong with a sheet; empty when nothing is."""
     try:
         data = path.read_bytes()
-        probe_image(data)
+        image = probe_image(data)
     except OSError as error:
         raise_system_trouble(error)
         return f"cannot be read: {error.strerror}"
     except ValueError as error:
         return f"is not a complete JPEG: {error}"
-    picture = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_COLOR)
-    if picture is None:
+    # A small grey picture needs all of the data, too.
+    if cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_REDUCED_GRAYSCALE_8) is None:
         return "cannot be decoded"
-    size = (picture.shape[1], picture.shape[0])
+    size = (image.width, image.height)
     return "" if size == expected else f"is {size}, expected {expected}"
 
 

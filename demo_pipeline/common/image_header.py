@@ -1,17 +1,18 @@
 """Kind and size of PNG and JPEG images, and whether a file is complete, without decoding pixels.
 
 Belongs here: parsing image containers. Decoding a 1080p PNG takes some 20 ms, and a small file can
-demand gigabytes; walking its chunks and their checksums takes 1 ms and misses only damage with a
-correct checksum.
+demand gigabytes; walking its chunks and their checksums takes less than 1 ms and misses only damage
+with a correct checksum.
 """
 
 import struct
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+
+from isal import isal_zlib
 
 PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PNG_HEAD = len(PNG_SIGNATURE) + 8 + 13  # length, type and data of the IHDR chunk
@@ -98,7 +99,8 @@ def _png(data: bytes) -> ImageInfo:
         if end > len(data):
             break
         kind = data[position + 4 : position + 8]
-        if zlib.crc32(view[position + 4 : end - 4]) != struct.unpack_from(">I", data, end - 4)[0]:
+        checksum = isal_zlib.crc32(view[position + 4 : end - 4])
+        if checksum != struct.unpack_from(">I", data, end - 4)[0]:
             raise ValueError("damaged PNG (checksum of a chunk)")
         if info is None:
             info = _header(kind, data[position + 8 : end - 4])

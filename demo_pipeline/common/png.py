@@ -5,7 +5,6 @@ default in a measurement on screenshots, and the files were 27 % smaller.
 """
 
 import struct
-import zlib
 from collections.abc import Iterator, Sequence
 from functools import reduce
 from itertools import chain
@@ -78,6 +77,6 @@ class PngWriter:
 
 def _chunk(kind: bytes, body: Sequence[bytes]) -> list[bytes]:
     """A chunk in pieces: its length, its kind, its body and their checksum."""
-    checksum = reduce(lambda so_far, piece: zlib.crc32(piece, so_far), (kind, *body), 0)
+    checksum = reduce(lambda so_far, piece: isal_zlib.crc32(piece, so_far), (kind, *body), 0)
     size = sum(map(len, body))
     return [struct.pack(">I", size), kind, *body, struct.pack(">I", checksum)]

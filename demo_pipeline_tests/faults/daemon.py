@@ -59,7 +59,8 @@ def beside_daemon(scene: Scene, place: Place, *, at_work: bool) -> Tally:
     examine(scene, place, tally, ended)
     lines = shown_tracebacks((home / LOG).read_text(encoding="utf-8", errors="replace"))
     tally.torn += [f"{place.folder.name}, daemon: {line}" for line in lines]
-    finish(replace(scene, files=scene.files + 1), place, tally)  # the lock of that table
+    # The table's own lock, and that of its build.
+    finish(replace(scene, files=scene.files + 2), place, tally)
     return tally
 
 

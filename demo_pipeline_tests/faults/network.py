@@ -37,7 +37,7 @@ def network_tallies(folder: Path, recordings: Path, count: int, seed: int) -> di
     with ExitStack() as stack:
         server = stack.enter_context(seaweed_server(folder / "seaweed"))
         stack.enter_context(server.connected())
-        wanted = _undisturbed(server, folder / "undisturbed", recordings)
+        wanted = _undisturbed(server, folder / "network-undisturbed", recordings)
         for number in range(count):
             faults = (FAULTS[number % len(FAULTS)],) if number < len(FAULTS) else FAULTS
             plan = NetworkPlan(faults, seed=seed + number)

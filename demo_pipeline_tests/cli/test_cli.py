@@ -18,6 +18,7 @@ from demo_pipeline.cli.app import app, main
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.quarantine import list_quarantine
 from demo_pipeline.settings import Settings
+from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML
 from demo_pipeline_tests.datasets.builders import snapshot
 from demo_pipeline_tests.task_folders import put_tasks, task
 from demo_pipeline_tests.uploads import TYPED, lose_video, spoil_log, upload
@@ -143,6 +144,7 @@ def place(tmp_path: Path) -> Place:
 @pytest.fixture
 def copied(ran: Ran, tmp_path: Path) -> Place:
     shutil.copytree(ran.place.root, tmp_path / "copied", symlinks=True)
+    (tmp_path / "copied/home/dagster.yaml").write_text(WITHOUT_OUTPUT_YAML)
     return Place(tmp_path / "copied")
 
 

@@ -2,10 +2,13 @@
 
 import os
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from botocore import session as botocore_session
+from botocore.loaders import create_loader
+from hypothesis import is_hypothesis_test, settings
 
 from demo_pipeline.storage.store.bucket_store import BucketStore
 from demo_pipeline.storage.store.local_store import LocalStore
@@ -31,6 +34,22 @@ def clean_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
                 patch.delenv(name)
         patch.setenv("DEMO_PIPELINE_CONFIG", str(tmp_path_factory.getbasetemp() / "none.toml"))
         yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_loader() -> Iterator[None]:
+    """The connections to S3 of a process share what botocore reads, most of what one costs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(botocore_session, "create_loader", cache(create_loader))
+        yield
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Random examples do not count as coverage: they run other lines every time, and slowly."""
+    for item in items:
+        if is_hypothesis_test(getattr(item, "obj", None)):
+            item.add_marker(pytest.mark.no_cover)
 
 
 @pytest.fixture(scope="session")

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,9 +34,20 @@ THREE_LEVELS = {"formats", "observation", "storage"}
 LONGEST_MODULE, LONGEST_FUNCTION = 300, 50
 
 
-def imports(path: Path) -> Iterator[str]:
+@cache
+def parsed(path: Path) -> ast.Module:
+    """The syntax of a module, which most rules read."""
+    return ast.parse(path.read_bytes())
+
+
+@cache
+def imports(path: Path) -> tuple[str, ...]:
     """Dotted names of the modules that a file imports, at its top or inside a function."""
-    for node in ast.walk(ast.parse(path.read_bytes())):
+    return tuple(_imports(path))
+
+
+def _imports(path: Path) -> Iterator[str]:
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -59,7 +71,7 @@ def layer(path: Path) -> str:
 
 def public_names(path: Path) -> Iterator[str]:
     """Names that a module defines for others: functions, classes and constants."""
-    for node in ast.parse(path.read_bytes()).body:
+    for node in parsed(path).body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names = [node.name]
         elif isinstance(node, ast.Assign):
@@ -129,7 +141,7 @@ def test_a_module_opens_with_a_sentence_and_reads_in_one_sitting(path: Path) -> 
     text = path.read_text(encoding="utf-8")
     lines = text.count("\n")
     assert lines <= LONGEST_MODULE
-    said = ast.get_docstring(ast.parse(text))
+    said = ast.get_docstring(parsed(path))
     assert said is not None
     assert said.splitlines()[0].endswith((".", "?"))
     assert "from __future__ import" not in text
@@ -139,7 +151,7 @@ def test_no_function_is_longer_than_a_screen() -> None:
     functions = [
         (path, node)
         for path in MODULES
-        for node in ast.walk(ast.parse(path.read_bytes()))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
     assert functions

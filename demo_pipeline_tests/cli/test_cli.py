@@ -18,6 +18,7 @@ from demo_pipeline.cli.app import app, main
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.quarantine import list_quarantine
 from demo_pipeline.settings import Settings
+from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML
 from demo_pipeline_tests.datasets.builders import snapshot
 from demo_pipeline_tests.task_folders import put_tasks, task
 from demo_pipeline_tests.uploads import TYPED, lose_video, spoil_log, upload
@@ -144,6 +145,12 @@ def place(tmp_path: Path) -> Place:
 def copied(ran: Ran, tmp_path: Path) -> Place:
     shutil.copytree(ran.place.root, tmp_path / "copied", symlinks=True)
     return Place(tmp_path / "copied")
+
+
+@pytest.fixture
+def quiet(copied: Place) -> Place:
+    (copied.root / "home" / "dagster.yaml").write_text(WITHOUT_OUTPUT_YAML)
+    return copied
 
 
 @pytest.fixture
@@ -281,15 +288,15 @@ class TestRun:
         assert ran.second.code == 1
         assert ran.files[0] == ran.files[1]
 
-    def test_an_added_task_file_rebuilds_the_matching_demonstration(self, copied: Place) -> None:
-        put_tasks(copied.root / "tasks", {"os": [task("t-1", "PLEASE do what one says")]})
-        again = copied.start("run")
+    def test_an_added_task_file_rebuilds_the_matching_demonstration(self, quiet: Place) -> None:
+        put_tasks(quiet.root / "tasks", {"os": [task("t-1", "PLEASE do what one says")]})
+        again = quiet.start("run")
         assert "1 done, 0 quarantined, 1 up to date" in again.out, again.err
-        linked = (copied.root / "store" / "trajectories" / "one" / "task.json").read_bytes()
+        linked = (quiet.root / "store" / "trajectories" / "one" / "task.json").read_bytes()
         assert json.loads(linked)["osworld_task_id"] == "t-1"
 
-    def test_retry_runs_the_quarantined_demonstration_again(self, copied: Place) -> None:
-        again = copied.start("run", "--retry")
+    def test_retry_runs_the_quarantined_demonstration_again(self, quiet: Place) -> None:
+        again = quiet.start("run", "--retry")
         assert "0 done, 1 quarantined, 2 up to date" in again.out
         assert "still quarantined" not in again.out
 
@@ -327,8 +334,8 @@ class TestInspect:
 
 
 class TestVerbose:
-    def test_the_log_of_workers_and_datasets_goes_to_standard_error(self, copied: Place) -> None:
-        answer = copied.start("-vv", "run", "one", "--force", "--workers", "2")
+    def test_the_log_of_workers_and_datasets_goes_to_standard_error(self, quiet: Place) -> None:
+        answer = quiet.start("-vv", "run", "one", "--force", "--workers", "2")
         assert answer.code == 0
         for line in (
             r"INFO +\d+ demo_pipeline\.pipeline: screenshots: screenshots/one made in \d+\.\d s: ",

@@ -174,7 +174,7 @@ def test_only_the_modules_for_parquet_open_such_files() -> None:
         str(path.relative_to(package))
         for path in package.rglob("*.py")
         for node in ast.walk(ast.parse(path.read_bytes()))
-        if "pyarrow.parquet" in ast.unparse(node) and isinstance(node, ast.Import | ast.ImportFrom)
+        if isinstance(node, ast.Import | ast.ImportFrom) and "pyarrow.parquet" in ast.unparse(node)
     }
     names = ("parquet", "parquet_shards")
     assert importing == {f"common/{name}.py" for name in names}

@@ -20,6 +20,7 @@ from demo_pipeline.defs.partitions import register_partitions
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.task_catalog import CATALOG_OUTPUT
 from demo_pipeline.settings import DiscoverySettings, ExecutionSettings, Settings
+from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT
 from demo_pipeline_tests.datasets.builders import snapshot
 from demo_pipeline_tests.sample_workspace import run_catalog
 
@@ -79,12 +80,18 @@ class Bench:
 
 @contextmanager
 def bench(
-    root: Path, *, kept: bool = False, source: Path | None = None, **execution: Any
+    root: Path,
+    *,
+    kept: bool = False,
+    captured: bool = False,
+    source: Path | None = None,
+    **execution: Any,
 ) -> Iterator[Bench]:
     """A bench over `root`/uploads, `root`/store and `root`/tasks, which may be missing.
 
-    Uploads are complete when two ticks see the same. `kept`: the instance is `root`/home, on disk.
-    `source`: where to copy uploads and store from.
+    Uploads are complete when two ticks see the same. `kept`: the instance is `root`/home, on disk;
+    `captured`: with what the steps print, as by default. `source`: where to copy uploads and
+    store from.
     """
     if source is None:
         (root / "uploads").mkdir()
@@ -99,13 +106,14 @@ def bench(
         execution=ExecutionSettings(**execution),
         discovery=DiscoverySettings(stable_seconds=0),
     )
-    with _instance(root / "home", kept=kept) as instance:
+    with _instance(root / "home", kept=kept, captured=captured) as instance:
         yield Bench(settings, build_defs(settings), instance)
 
 
-def _instance(home: Path, *, kept: bool) -> dg.DagsterInstance:
+def _instance(home: Path, *, kept: bool, captured: bool) -> dg.DagsterInstance:
     if kept:
-        return dg.DagsterInstance.local_temp(str(home), {"telemetry": {"enabled": False}})
+        config = {"telemetry": {"enabled": False}} if captured else WITHOUT_OUTPUT
+        return dg.DagsterInstance.local_temp(str(home), config)
     return dg.DagsterInstance.ephemeral(str(home))
 
 

@@ -15,19 +15,11 @@ from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.run_results import run_errors
 from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.storage.errors import StorageError
+from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML
 from demo_pipeline_tests.defs.bench import Bench, bench, launched, ticked
 from demo_pipeline_tests.uploads import BREAKING, TYPED, upload
 
 SECRET = "canary/5Zt9QmXw+never/to/be/written"  # noqa: S105 - it opens nothing
-
-# Dagster's capture of output leaves processes behind that watch threads which raise.
-INSTANCE = """
-telemetry:
-  enabled: false
-compute_logs:
-  module: dagster._core.storage.noop_compute_log_manager
-  class: NoOpComputeLogManager
-"""
 
 
 @pytest.fixture
@@ -35,7 +27,7 @@ def left(tmp_path: Path, recording: Path, monkeypatch: pytest.MonkeyPatch) -> It
     """What is left of good and bad runs, the datasets, the table and retries."""
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "canary-id")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    with bench(tmp_path, kept=True) as made:
+    with bench(tmp_path, kept=True, captured=True) as made:
         upload(recording, made.uploads, "good")
         for number, (spoil, _, _) in enumerate(BREAKING.values()):
             spoil(upload(recording, made.uploads, f"bad{number}"))
@@ -98,7 +90,8 @@ def test_the_message_of_a_defect_that_quotes_typed_text_is_left_out(
     """`demo-pipeline run`, with its workers in this process, where the defect is."""
     home = tmp_path / "home"
     home.mkdir()
-    (home / "dagster.yaml").write_text(INSTANCE)
+    # Dagster's capture of output leaves processes behind that watch threads which raise.
+    (home / "dagster.yaml").write_text(WITHOUT_OUTPUT_YAML)
     upload(recording, tmp_path / "uploads", "one")
     monkeypatch.setenv("DAGSTER_HOME", str(home))
     for name in ("uploads", "store"):

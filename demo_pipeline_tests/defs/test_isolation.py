@@ -77,7 +77,7 @@ def with_failing(workspace: Workspace, error: Exception, first: int) -> tuple[Wo
 @pytest.fixture
 def made(tmp_path: Path, made_root: Path) -> Iterator[Bench]:
     """Three uploads, each with a quarantine record."""
-    with bench(tmp_path, kept=True) as one:
+    with bench(tmp_path) as one:
         for name in ("a", "bad", "z"):
             (one.uploads / name).mkdir()
             for file in (made_root / "uploads" / "first").iterdir():

@@ -17,6 +17,7 @@ from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.outcomes import DemonstrationOutcome
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.settings import Settings
+from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML
 from demo_pipeline_tests.defs import dying_assets
 from demo_pipeline_tests.uploads import spoil_log, upload
 
@@ -24,7 +25,7 @@ from demo_pipeline_tests.uploads import spoil_log, upload
 @pytest.fixture
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recording: Path) -> Settings:
     (tmp_path / "home").mkdir()
-    (tmp_path / "home" / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
+    (tmp_path / "home" / "dagster.yaml").write_text(WITHOUT_OUTPUT_YAML)
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
     upload(recording, tmp_path / "uploads", "one")
     made = Settings(uploads=str(tmp_path / "uploads"), store=str(tmp_path / "store"))

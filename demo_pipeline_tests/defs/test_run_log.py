@@ -156,6 +156,7 @@ def answers_of_the_command_line(made: Bench, exported: Path, patch: pytest.Monke
     return "\n".join(said)
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_no_canary_is_in_any_log_check_or_error(
     tmp_path: Path,
     recording: Path,
@@ -170,7 +171,7 @@ def test_no_canary_is_in_any_log_check_or_error(
     """
     caplog.set_level(logging.DEBUG)
     caplog.set_level(logging.DEBUG, logger=LOG_ROOT)
-    with bench(tmp_path, kept=True) as made:
+    with bench(tmp_path, kept=True, captured=True) as made:
         for number, spoil in enumerate(
             [None, tear_trees, *(entry[0] for entry in BREAKING.values())]
         ):

@@ -20,6 +20,7 @@ from demo_pipeline.pipeline.outcomes import DemonstrationOutcome
 from demo_pipeline.pipeline.quarantine import list_quarantine
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint
+from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML
 from demo_pipeline_tests.defs.bench import (
     Bench,
     Result,
@@ -191,7 +192,7 @@ def test_a_restored_upload_is_requested_again(made: Bench) -> None:
 def test_the_command_line_says_so(
     made: Bench, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (tmp_path / "home" / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
+    (tmp_path / "home" / "dagster.yaml").write_text(WITHOUT_OUTPUT_YAML)
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
     with dg.DagsterInstance.get() as instance:
         instance.add_dynamic_partitions("demonstrations", ["one"])

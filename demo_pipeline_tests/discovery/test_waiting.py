@@ -51,6 +51,7 @@ def test_pauses_double_up_to_half_an_hour() -> None:
     assert retry_pause(0) == FIRST_PAUSE_SECONDS
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_it_is_tried_again_after_growing_pauses_and_never_given_up(scene: Scene) -> None:
     times = stopped_again(scene, 24 * HOUR)
     gaps = [later - earlier for earlier, later in zip([0.0, *times], times, strict=False)]

@@ -41,6 +41,7 @@ class _Module:
         self.definitions: dict[str, list[ast.stmt]] = {}
         self.imports: dict[str, Reference] = {}
         self.effects: list[ast.stmt] = []
+        self._readings: dict[ast.AST, tuple[str, set[str], list[Reference]]] = {}
         for statement in self.tree.body:
             self._add(statement)
 
@@ -52,6 +53,13 @@ class _Module:
                 self.definitions.setdefault(name, []).append(statement)
         elif not _is_docstring(statement):
             self.effects.append(statement)
+
+    def reading(self, node: ast.AST) -> tuple[str, set[str], list[Reference]]:
+        """Text of a definition, its string constants, and what it uses; many stages share it."""
+        if node not in self._readings:
+            targets = list(dict.fromkeys(_references(self, node)))
+            self._readings[node] = (_plain(node), _texts_in(node), targets)
+        return self._readings[node]
 
     def at_line(self, line: int) -> list[ast.AST]:
         """The lambdas that begin on a line."""
@@ -143,11 +151,12 @@ class CodeClosure:
             self._read(module, statement)
 
     def _read(self, module: _Module, node: ast.AST) -> None:
-        self._texts.add(_plain(node))
-        for name in _texts_in(node) & set(_data_files()):
+        text, words, targets = module.reading(node)
+        self._texts.add(text)
+        for name in words & set(_data_files()):
             data = _data_files()[name].read_bytes()
             self._texts.add(f"file {name} {hashlib.sha256(data).hexdigest()}")
-        for target in _references(module, node):
+        for target in targets:
             self._reach(*target)
 
     def _module(self, name: str) -> _Module | None:

@@ -64,6 +64,7 @@ def readable(path: str, data: bytes, scratch: Path) -> str:
     return str(pq.read_table(scratch).to_pylist())
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 @pytest.mark.parametrize(
     ("kind", "datasets"),
     [

@@ -209,6 +209,7 @@ def test_there_is_nothing_but_the_card_and_full_shards(exported: Path) -> None:
     assert all(path.name.count("-of-") == 1 for path in files if path.suffix == ".parquet")
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_the_same_store_gives_the_same_bytes_from_a_folder_and_a_bucket(
     exported: Path, moto_url: str, tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from demo_pipeline.pipeline import dataset_stages
+from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML
 from demo_pipeline_tests.sample_workspace import copy_of
 
 PACKAGE = Path(dataset_stages.__file__).parents[1]
@@ -126,7 +127,7 @@ def checkout(made_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Check
     (package / REGISTRY).write_text(extended, encoding="utf-8")
     copy_of(made_root, root / "made")
     (root / "home").mkdir()
-    (root / "home/dagster.yaml").write_text("telemetry:\n  enabled: false\n")
+    (root / "home/dagster.yaml").write_text(WITHOUT_OUTPUT_YAML)
     return Checkout(root, execute(root, "-m", "demo_pipeline.cli.app", "run"))
 
 

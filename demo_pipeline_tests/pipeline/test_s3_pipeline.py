@@ -30,6 +30,7 @@ def build(workspace: Workspace) -> dict[str, str]:
     return found | {stage.name: run_dataset_stage(workspace, stage).status for stage in datasets}
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_a_bucket_gets_the_same_versions_as_a_local_store(
     made_root: Path, moto_url: str, tmp_path: Path
 ) -> None:

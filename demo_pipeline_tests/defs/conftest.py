@@ -1,0 +1,13 @@
+"""Instances on disk that cost less."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from demo_pipeline_tests.defs.quick_storage import quick_storage
+
+
+@pytest.fixture(autouse=True, scope="session")
+def quick() -> Iterator[None]:
+    with quick_storage():
+        yield

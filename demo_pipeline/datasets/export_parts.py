@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
@@ -77,11 +76,14 @@ class PartSink(Protocol[SegmentT]):
     def hold(self) -> None:
         """Write nothing until `take`."""
 
-    def take(self, trajectory: str, folder: Path) -> SegmentT:
+    def take(self, trajectory: str, folder: str) -> SegmentT:
         """What would have been written since `hold`: the records of one trajectory."""
 
-    def add(self, segment: SegmentT, folders: Mapping[str, Path]) -> None:
+    def add(self, segment: SegmentT, folders: Mapping[str, str]) -> None:
         """Write a segment; `folders` are those of its trajectories, by id."""
+
+    def linked(self, segment: SegmentT) -> Sequence[str]:
+        """Folders of the export that hold nothing but hard links that its part has made."""
 
     def pack(self, segments: Sequence[SegmentT]) -> Part:
         """Successive segments as a part."""
@@ -101,6 +103,7 @@ class KeptParts:
         settings: fingerprint of the settings that the stage depends on.
         used: keys of the parts of records that this build has used or made.
         written: trajectory → records that this build has written.
+        linked: key of a part → the folders of the export with its hard links alone.
     """
 
     store: PartStore
@@ -109,6 +112,7 @@ class KeptParts:
     settings: str
     used: list[str] = field(default_factory=list)
     written: dict[str, int] = field(default_factory=dict)
+    linked: dict[str, Sequence[str]] = field(default_factory=dict)
 
     def key(self, kind: str, facts: object) -> str:
         """The key of a part of this stage: a hash of everything that it depends on."""

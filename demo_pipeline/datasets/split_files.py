@@ -21,6 +21,7 @@ from demo_pipeline.datasets.export_parts import Part
 from demo_pipeline.datasets.split_segments import (
     HeldRecords,
     Segment,
+    linked_folders,
     make_links,
     pack_segments,
     unpack_segment,
@@ -134,12 +135,12 @@ class SplitFiles:
         """See `PartSink`."""
         self._held = HeldRecords(self._schema)
 
-    def take(self, trajectory: str, folder: Path) -> Segment:
+    def take(self, trajectory: str, folder: str) -> Segment:
         """See `PartSink`."""
         held, self._held = self._held or HeldRecords(self._schema), None
         return held.segment(trajectory, folder)
 
-    def add(self, segment: Segment, folders: Mapping[str, Path]) -> None:
+    def add(self, segment: Segment, folders: Mapping[str, str]) -> None:
         """See `PartSink`."""
         start = row = 0
         rows: dict[str, list[pa.Table]] = {}
@@ -148,7 +149,7 @@ class SplitFiles:
                 if self._json_lines:
                     self._lines[stem].write(segment.lines[start : start + run.size])
                 rows.setdefault(stem, []).append(segment.rows.slice(row, run.records))
-            make_links(str(self._out), str(folders[run.trajectory]), run.links)
+            make_links(str(self._out), folders[run.trajectory], run.links)
             start, row = start + run.size, row + run.records
         for stem, tables in rows.items():
             self._tables[stem].append_table(pa.concat_tables(tables).combine_chunks())
@@ -160,6 +161,10 @@ class SplitFiles:
     def unpack(self, part: Part) -> Segment:
         """See `PartSink`."""
         return unpack_segment(part)
+
+    def linked(self, segment: Segment) -> Sequence[str]:
+        """See `PartSink`."""
+        return linked_folders(segment)
 
     def link_files(self, files: Mapping[str, Path]) -> None:
         """Make the files that a record names (`FileRecord.files`), each once, as hard links."""

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from demo_pipeline.datasets.selection import DatasetTrajectory, load
-from demo_pipeline.datasets.trajectories import PROVENANCE_FILE
 from demo_pipeline.formats.desktopd.validator import validate_trajectory
 from demo_pipeline.pipeline.context import CommittedTrajectories, Workspace
 from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
@@ -35,7 +34,7 @@ def committed_trajectories(workspace: Workspace) -> Iterator[CommittedTrajectori
         left_out["broken"] = len(names) - len(opened)
         versions = {version.output.rpartition("/")[2]: version for _, version in opened}
         trajectories = tuple(
-            DatasetTrajectory(key, folder, folder / PROVENANCE_FILE, version.content)
+            DatasetTrajectory(key, folder, version.content)
             for key, (folder, version) in zip(versions, opened, strict=True)
         )
         for record in list_quarantine(workspace.store):

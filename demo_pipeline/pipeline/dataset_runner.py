@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from demo_pipeline.common.image_header import linked_images_are_whole
-from demo_pipeline.datasets.export_parts import KeptParts, using_parts
+from demo_pipeline.datasets.export_parts import KeptParts, kept_parts, using_parts
 from demo_pipeline.pipeline.build_if_stale import BuildResult, build_if_stale
 from demo_pipeline.pipeline.committed_trajectories import (
     committed_trajectories,
@@ -217,6 +217,8 @@ def _build(
                 # The output has a new name: what it replaces has the same pictures.
                 staging.previous.extend(list(context.published.values())[-1:])
         summary = dict(stage.build(context, staging.path))
+        parts = kept_parts()
+        staging.linked.extend(parts.linked.items() if parts else ())
         if not stage.reads_trajectories:
             return summary
         if stage.links_trajectories:

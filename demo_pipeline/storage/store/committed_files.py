@@ -124,20 +124,17 @@ class _InodeTable:
 
 
 class PreviousFiles:
-    """The files of a version that was committed before, asked for in the order of their paths."""
+    """The files of a version that was committed before."""
 
     def __init__(self, layout: StoreLayout, version: Version) -> None:
         content = layout.version(version.output, version.id) / CONTENT
         self._top, self._read_after = f"{content}/", read_after(content)
-        self._files = iter(version.manifest.files)
-        self._next = next(self._files, None)
+        self._files = version.manifest.files
 
     def unchanged(self, path: str, status: os.stat_result) -> FileEntry | None:
         """The entry of the same file under the same path, if nothing wrote to it since."""
-        while self._next is not None and self._next.path < path:
-            self._next = next(self._files, None)
-        known = self._next
-        if known is None or known.path != path or known.size != status.st_size:
+        known = self._files.find(path)
+        if known is None or known.size != status.st_size:
             return None
         if status.st_mtime >= self._read_after:
             return None

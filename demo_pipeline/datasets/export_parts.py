@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
+from demo_pipeline.common.digest_column import DigestColumn
 from demo_pipeline.common.known_lines import FACT, KnownLines, line_digest
 
 LARGEST_PART = 64 * 2**20  # bytes; a larger one is not kept, since it is made and read in memory
@@ -138,9 +139,7 @@ class KeptParts:
         for key in self.used:
             verdict = self.get(self.key(_VERDICT, key))
             if verdict is not None:
-                digests, facts = verdict.blobs["digests"], verdict.blobs["facts"]
-                for start in range(0, len(digests), FACT):
-                    known.add(digests[start : start + FACT], facts[start : start + FACT])
+                known.add(verdict.blobs["digests"], verdict.blobs["facts"])
         return known
 
     def keep_lines(self, known: KnownLines) -> None:
@@ -151,11 +150,11 @@ class KeptParts:
             if part is None:
                 continue
             lines = part.blobs.get("0.lines", b"").split(b"\n")
-            digests = [line_digest(line) for line in lines if line]
-            facts = [known.any_fact(digest) for digest in digests]
+            digests = DigestColumn(b"".join(line_digest(line) for line in lines if line))
+            facts = list(known.any_facts(digests))
             found = [fact or bytes(FACT) for fact in facts if fact is not None]
-            if len(found) == len(digests):
-                blobs = {"facts": b"".join(found), "digests": b"".join(digests)}
+            if len(found) == len(facts):
+                blobs = {"facts": b"".join(found), "digests": bytes(digests.data)}
                 self.put(verdict, Part({}, blobs))
 
 

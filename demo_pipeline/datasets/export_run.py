@@ -116,7 +116,7 @@ class ExportRun(Generic[RecordT]):
             linked += sink.linked(segment)
             if kept is not None:
                 sink.add(segment, folders)
-        parts.linked[key] = tuple(linked)
+        parts.linked[key] = tuple(dict.fromkeys(linked))
         if kept is not None:
             self._counts.add(_Counts(*map(Counter, kept.header["counts"])))
 

@@ -110,8 +110,9 @@ def linked_folders(segment: Segment) -> list[str]:
     folders: dict[str, bool] = {}
     for run in segment.runs:
         folder = f"trajectories/{run.trajectory}"
-        inside = all(name.startswith(f"{folder}/") for name in run.links)
-        folders[folder] = inside and folders.get(folder, True)
+        if run.links:
+            inside = all(name.startswith(f"{folder}/") for name in run.links)
+            folders[folder] = inside and folders.get(folder, True)
     return [folder for folder, inside in folders.items() if inside]
 
 

@@ -5,9 +5,7 @@ Belongs here: holding it in memory, and its form in a kept part.
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,6 +46,22 @@ class Segment:
     def size(self) -> int:
         """Its bytes, about."""
         return len(self.lines) + int(self.rows.nbytes)
+
+
+@dataclass(slots=True)
+class Span:
+    """Successive records of a segment.
+
+    Attributes:
+        start, end: of their lines, bytes.
+        row: the first one's.
+        records: how many.
+    """
+
+    start: int
+    end: int
+    row: int
+    records: int
 
 
 @dataclass(slots=True)
@@ -116,13 +130,22 @@ def linked_folders(segment: Segment) -> list[str]:
     return [folder for folder, inside in folders.items() if inside]
 
 
-def make_links(out: str, folder: str, links: Mapping[str, str]) -> None:
-    """Make the files of a run, each once, as hard links; copies where that is refused."""
-    made: list[str] = []
+def make_links(out: str, folder: str, links: Mapping[str, str], made: str = "") -> str:
+    """Make the files of a run, each once, as hard links; copies where that is refused.
+
+    Args:
+        out: folder of the export.
+        folder: of the trajectory.
+        links: path below `out` → path below `folder`.
+        made: a folder below `out` that this has made before.
+
+    Returns:
+        The last folder below `out` that it made.
+    """
     for name, source in links.items():
-        above = name.split("/")[:-1]
+        above = name.rpartition("/")[0]
         if above != made:
-            _make_folders(out, above, made)
+            _make_folders(out, above.split("/"), made.split("/"))
             made = above
         place, target = f"{folder}/{source}", f"{out}/{name}"
         try:
@@ -131,13 +154,16 @@ def make_links(out: str, folder: str, links: Mapping[str, str]) -> None:
             continue
         except OSError:
             link_or_copy(Path(place), Path(target))
+    return made
 
 
 def _make_folders(top: str, names: list[str], made: list[str]) -> None:
     """Make a folder below `top` and those above it; `made` is another one that exists."""
     path, exists = top, True
-    for name, other in zip_longest(names, made[: len(names)]):
-        path, exists = f"{path}/{name}", exists and name == other
+    for place, name in enumerate(names):
+        path, exists = f"{path}/{name}", exists and made[place : place + 1] == [name]
         if not exists:
-            with suppress(FileExistsError):
+            try:
                 os.mkdir(path)  # noqa: PTH102 - a hundred thousand times
+            except FileExistsError:
+                continue

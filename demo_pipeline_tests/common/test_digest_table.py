@@ -36,7 +36,10 @@ def test_line_numbers_are_a_set() -> None:
     numbers = LineNumbers()
     numbers.add(7)
     numbers.add(2)
-    assert [number for number in range(20) if number in numbers] == [2, 7]
+    assert numbers.within(range(20)) == [2, 7]
+    assert numbers.within(range(3, 7)) == []
+    assert numbers.within(range(7, 9)) == [7]
+    assert numbers.within(range(30, 40)) == []
 
 
 def test_what_this_check_found_is_not_what_was_known_before() -> None:

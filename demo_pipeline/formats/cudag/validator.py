@@ -14,6 +14,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from demo_pipeline.common.json_array import LineArray
 from demo_pipeline.common.json_files import JsonFileError, load_json, parse_json
 from demo_pipeline.common.known_lines import KnownLines, line_digests
 from demo_pipeline.formats.cudag.config import config_faults, count_faults, is_ours
@@ -210,8 +211,10 @@ class _Validation:
 
     def check_tests(self) -> None:
         """Check the tests; the line of a problem is the 1-based number of the entry."""
-        entries = self._load("test/test.json", "test.json")
-        if not isinstance(entries, list):
+        path = self.root / "test" / "test.json"
+        lines = LineArray.of(path) if is_kind(path, "file") else None
+        entries = self._load("test/test.json", "test.json") if lines is None else lines
+        if not isinstance(entries, list | LineArray):
             if entries is not None:
                 self.report("test.json", None, [CudagFault("tests", "must be a JSON array")])
             return

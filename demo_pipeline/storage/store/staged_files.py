@@ -61,6 +61,7 @@ def describe_files(layout: StoreLayout, parts: PartFolder, staging: Staging) -> 
             describer.found.entries.append_text(*known)
             describer.found.folders += 1
         else:
+            describer.expect_links_of(path)
             files = _plain_files(staging, expected, below=path)
             linked.describe(path, [describer.add(*file) for file in files])
     if expected:
@@ -93,8 +94,19 @@ class _Describer:
     def __init__(self, layout: StoreLayout, staging: Staging) -> None:
         self._staging, self.found = staging, StagedFiles()
         self._before = [PreviousFiles(layout, version) for version in staging.previous]
-        self._sources = FilesByInode(layout, _likely_first(staging))
-        self._folder = ""
+        self._layout, self._folder = layout, ""
+        self._all_sources = FilesByInode(layout, _likely_first(staging))
+        self._sources = [self._all_sources]
+        self._by_name: dict[str, Version | VersionName] = {}
+
+    def expect_links_of(self, path: str) -> None:
+        """Look first among the files of the source that a folder is named after."""
+        if not self._by_name:
+            sources = self._staging.hardlink_sources
+            self._by_name = {source.output.rpartition("/")[2]: source for source in sources}
+        source = self._by_name.get(path.split("/")[-2])
+        self._sources = [FilesByInode(self._layout, [[source]])] if source else []
+        self._sources.append(self._all_sources)
 
     def add(self, path: str, entry: "DirEntry[str]") -> tuple[FileEntry, float]:
         """Add the file at a path; returns its entry, and when it was written to, epoch seconds."""
@@ -117,14 +129,14 @@ class _Describer:
 
     def _described_link(self, path: str, status: os.stat_result) -> FileEntry:
         """Describe a hard link by its version; one that was written to since is compared."""
-        known = self._sources.find(status)
+        known = next(filter(None, (source.find(status) for source in self._sources)), None)
         if known is None:
             self.found.unsynced.append(path)
         elif known.size == status.st_size and status.st_mtime < known.read_after:
             return FileEntry(path, known.size, known.sha256)
         described = self._described(path)
         if known is not None and known.sha256 != described.sha256:
-            path_there = ascii(self._sources.path(known))[1:-1]
+            path_there = ascii(self._all_sources.path(known))[1:-1]
             raise ChangedOutput(known.version.output, path_there)
         return described
 

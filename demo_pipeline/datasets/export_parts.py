@@ -44,10 +44,9 @@ class Part:
 
     def to_bytes(self) -> bytes:
         """The part as it is kept; equal parts give equal bytes."""
-        body = b"".join(self.blobs.values())
         sizes = {name: len(blob) for name, blob in self.blobs.items()}
         head = json.dumps([self.header, sizes], separators=(",", ":")).encode()
-        text = head + b"\n" + body
+        text = b"".join((head, b"\n", *self.blobs.values()))
         packed: bytes = pa.Codec(_CODEC).compress(text, asbytes=True)
         return f"{len(text)}\n".encode() + packed
 
@@ -56,11 +55,11 @@ class Part:
         """The part that `to_bytes` wrote."""
         size, _, packed = data.partition(b"\n")
         text = pa.Codec(_CODEC).decompress(packed, int(size), asbytes=True)
-        head, _, body = text.partition(b"\n")
-        header, sizes = json.loads(head)
-        blobs, start = {}, 0
+        start = text.index(b"\n") + 1
+        header, sizes = json.loads(text[:start])
+        blobs = {}
         for name, length in sizes.items():
-            blobs[name] = body[start : start + length]
+            blobs[name] = text[start : start + length]
             start += length
         return cls(header, blobs)
 

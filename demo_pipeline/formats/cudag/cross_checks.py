@@ -36,7 +36,7 @@ class CudagInventory:
         files: the files that were read; `place` numbers a position in them.
         names: digest of an id or test_id → its first place.
         images: digest of an image's path → the first place that uses it.
-        trajectories: trajectory id → its first split and position.
+        trajectories: trajectory id → its first place.
         records: split → number of records.
         task_types: task type → number of records.
         prompts: digest of image and prompt → their first place.
@@ -51,7 +51,7 @@ class CudagInventory:
     files: list[str] = field(default_factory=list)
     names: DigestTable = field(default_factory=DigestTable)
     images: DigestTable = field(default_factory=DigestTable)
-    trajectories: dict[str, tuple[str, str]] = field(default_factory=dict)
+    trajectories: dict[str, int] = field(default_factory=dict)
     records: Counter[str] = field(default_factory=Counter)
     task_types: Counter[str] = field(default_factory=Counter)
     prompts: DigestTable = field(default_factory=DigestTable)
@@ -197,11 +197,15 @@ class CudagInventory:
             self.task_types[metadata["task_type"]] += 1
         name = metadata.get("trajectory_id")
         if isinstance(name, str) and name:
-            first, where = self.trajectories.setdefault(name, (split, _location(position)))
+            first, where = self.first_use(self.trajectories.setdefault(name, self.place(position)))
             if first != split:
                 message = f"trajectory '{printable(name)}' is also in split {first} ({where})"
                 remedy = "put all records of a trajectory into one split"
                 yield CudagFault("split_overlap", message, remedy, Scope.SHARED)
+
+    def first_use(self, place: int) -> tuple[str, str]:
+        """The split that a place is in, and the place as text."""
+        return self._split(place), self._location(place)
 
     def _split(self, place: int) -> str:
         """The split that a place is in: its file's name."""

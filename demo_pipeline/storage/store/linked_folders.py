@@ -28,11 +28,13 @@ class FolderText(NamedTuple):
         text: as in the manifest.
         files: how many.
         size: bytes of the files together.
+        folders: how many they are in.
     """
 
     text: bytes
     files: int
     size: int
+    folders: int
 
 
 @dataclass(slots=True)
@@ -115,7 +117,8 @@ class LinkedFolders:
                 size += expected
         except OSError:
             return None
-        return FolderText(text, len(files), size)
+        folders = len({path.rpartition("/")[0] for path, _ in files})
+        return FolderText(text, len(files), size, folders)
 
     def _group(self, path: str) -> _Group:
         number = self.paths[path]

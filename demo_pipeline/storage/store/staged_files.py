@@ -58,8 +58,8 @@ def describe_files(layout: StoreLayout, parts: PartFolder, staging: Staging) -> 
         if path not in linked.paths:
             describer.add(path, entry)
         elif known := linked.unchanged(path):
-            describer.found.entries.append_text(*known)
-            describer.found.folders += 1
+            describer.found.entries.append_text(known.text, known.files, known.size)
+            describer.found.folders += known.folders
         else:
             describer.expect_links_of(path)
             files = _plain_files(staging, expected, below=path)

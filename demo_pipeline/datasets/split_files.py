@@ -20,8 +20,8 @@ from demo_pipeline.common.parquet import TableWriter
 from demo_pipeline.datasets.export_parts import Part
 from demo_pipeline.datasets.split_segments import (
     HeldRecords,
+    RecordSpan,
     Segment,
-    Span,
     linked_folders,
     make_links,
     pack_segments,
@@ -154,9 +154,9 @@ class SplitFiles:
         for run in segment.runs:
             self._made = make_links(out, folders[run.trajectory], run.links, self._made)
 
-    def _spans(self, segment: Segment) -> dict[str, list[Span]]:
+    def _spans(self, segment: Segment) -> dict[str, list[RecordSpan]]:
         """The successive records of each file, in as few spans as there are."""
-        spans: dict[str, list[Span]] = {}
+        spans: dict[str, list[RecordSpan]] = {}
         start = row = 0
         for run in segment.runs:
             for stem in self._stems(run.split):
@@ -165,7 +165,7 @@ class SplitFiles:
                     known[-1].end += run.size
                     known[-1].records += run.records
                 else:
-                    known.append(Span(start, start + run.size, row, run.records))
+                    known.append(RecordSpan(start, start + run.size, row, run.records))
             start, row = start + run.size, row + run.records
         return spans
 

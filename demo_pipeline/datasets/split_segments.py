@@ -49,7 +49,7 @@ class Segment:
 
 
 @dataclass(slots=True)
-class Span:
+class RecordSpan:
     """Successive records of a segment.
 
     Attributes:

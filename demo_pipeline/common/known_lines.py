@@ -5,8 +5,11 @@ names: whoever keeps its verdict makes sure that these are the same.
 """
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
+
+import numpy as np
 
 from demo_pipeline.common.digest_column import DigestColumn
 from demo_pipeline.common.digest_table import DigestTable
@@ -43,6 +46,16 @@ class KnownLines:
         for place in self._valid.find(lines):
             yield None if place < 0 else _fact(self._valid_facts, int(place))
 
+    def sort_out(self, lines: DigestColumn) -> tuple[bytearray, list[int]]:
+        """What an earlier check knew of these lines, and which of them have to be checked.
+
+        Returns:
+            16 bytes of each line, zeros for none, and the places of the unknown lines, from 0.
+        """
+        places = self._valid.find(lines)
+        known = np.frombuffer(bytes(self._valid_facts) + _NOTHING, np.uint8).reshape(-1, FACT)
+        return bytearray(known[places].tobytes()), np.flatnonzero(places < 0).tolist()
+
     def any_facts(self, lines: DigestColumn) -> Iterator[bytes | None]:
         """What any check knows by now of each of these lines, this one included."""
         for digest, known in zip(lines, self.facts(lines), strict=True):
@@ -62,6 +75,15 @@ def line_digests(path: Path) -> DigestColumn:
         for line in lines:
             digests.extend(line_digest(line))
     return digests
+
+
+def lines_at(path: Path, places: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of a file at places in ascending order, from 0."""
+    passed = 0
+    with path.open("rb") as lines:
+        for place in places:
+            yield place, next(islice(lines, place - passed, None))
+            passed = place + 1
 
 
 def line_digest(line: bytes) -> bytes:

@@ -48,6 +48,9 @@ def test_what_this_check_found_is_not_what_was_known_before() -> None:
     known.add_found(line_digest(b"now"))
     lines = DigestColumn(b"".join(map(line_digest, [b"before\n", b"now", b"never"])))
     assert list(known.facts(lines)) == [digest(1), None, None]
+    assert known.sort_out(lines) == (bytearray(digest(1) + bytes(32)), [1, 2])
+    assert KnownLines().sort_out(lines) == (bytearray(48), [0, 1, 2])
+    assert known.sort_out(DigestColumn())[0] == bytearray()
     assert list(known.any_facts(lines)) == [digest(1), b"", None]
 
 

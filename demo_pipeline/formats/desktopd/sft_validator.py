@@ -18,7 +18,12 @@ from demo_pipeline.common.digest_column import DigestColumn
 from demo_pipeline.common.digest_table import LineNumbers
 from demo_pipeline.common.image_header import probe_image
 from demo_pipeline.common.json_files import JsonFileError, load_json, parse_json
-from demo_pipeline.common.known_lines import KnownLines, line_digests
+from demo_pipeline.common.known_lines import (
+    KnownLines,
+    line_digest,
+    line_digests,
+    lines_at,
+)
 from demo_pipeline.formats.base_model import check, limited
 from demo_pipeline.formats.desktopd.models import SftSample
 from demo_pipeline.formats.desktopd.reader import json_problem, screenshot_fault
@@ -103,18 +108,19 @@ class SftReader:
             earlier |= digests.first_places() < np.arange(len(digests))
             self._lines.extend(digests.data)
         split_problems = {} if new else self._split_problems(path.name, digests)
-        with path.open("rb") as stream:
-            facts = zip(stream, digests, self._known.facts(digests), earlier, strict=True)
-            for number, (line, digest, fact, was_read) in enumerate(facts, start=1):
-                problems += split_problems.get(number, ())
-                if fact is None:
-                    fresh.add(number)
-                if fact is not None or was_read:
-                    continue
-                found = _line_problems(line, _Position(path.name, number, self._root, sources))
-                problems += found
-                if not found:
-                    self._known.add_found(digest)
+        unknown = frozenset(self._known.sort_out(digests)[1])
+        notable = sorted({*unknown, *(number - 1 for number in split_problems)})
+        for place, line in lines_at(path, notable):
+            problems += split_problems.get(place + 1, ())
+            if place in unknown:
+                fresh.add(place + 1)
+            if place not in unknown or earlier[place]:
+                continue
+            position = _Position(path.name, place + 1, self._root, sources)
+            found = _line_problems(line, position)
+            problems += found
+            if not found:
+                self._known.add_found(line_digest(line))
         return problems
 
     def _split_problems(self, file: str, digests: DigestColumn) -> dict[int, list[Problem]]:

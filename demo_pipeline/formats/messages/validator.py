@@ -14,7 +14,13 @@ from demo_pipeline.common.digest_column import DigestColumn
 from demo_pipeline.common.digest_table import LineNumbers
 from demo_pipeline.common.image_header import probe_image_file
 from demo_pipeline.common.json_files import JsonFileError, parse_json
-from demo_pipeline.common.known_lines import KnownLines, line_digests, text_digest
+from demo_pipeline.common.known_lines import (
+    FACT,
+    KnownLines,
+    line_digests,
+    lines_at,
+    text_digest,
+)
 from demo_pipeline.common.system_errors import raise_system_trouble
 from demo_pipeline.common.table_rows import table_problems
 from demo_pipeline.formats.base_model import check
@@ -67,10 +73,14 @@ class _Position:
         self.files.append(file)
         self.starts.append(len(self.ids))
 
-    def add_id(self, record_id: bytes) -> None:
-        """Add the id of the line, given by its digest."""
-        self.ids.extend(record_id)
-        self.lines.append(self.line)
+    def add_ids(self, ids: bytearray, without_id: list[int]) -> None:
+        """Add the ids of all lines of the file, given by digests, but of some places."""
+        lines = array("I", range(1, len(ids) // FACT + 1))
+        for place in reversed(without_id):
+            del lines[place]
+            del ids[FACT * place : FACT * place + FACT]
+        self.ids.extend(ids)
+        self.lines.extend(lines)
 
     def id_problems(self) -> Iterator[Problem]:
         """Yield a problem for each id of the file that an earlier line has, too."""
@@ -130,20 +140,22 @@ def _file_problems(path: Path, position: _Position) -> list[Problem]:
     problems: list[Problem] = []
     position.begin(path.name)
     digests = line_digests(path)
-    with path.open("rb") as stream:
-        known = zip(stream, digests, position.known.facts(digests), strict=True)
-        for number, (line, digest, known_id) in enumerate(known, start=1):
-            position.line = number
-            if known_id is not None:
-                position.add_id(known_id)
-                continue
-            position.fresh.add(number)
-            record_id, found = _line_problems(line, position)
-            problems += found
-            if record_id is not None:
-                position.add_id(text_digest(record_id))
-                if not found:
-                    position.known.add_found(digest, text_digest(record_id))
+    ids, unknown = position.known.sort_out(digests)
+    without_id: list[int] = []
+    for place, line in lines_at(path, unknown):
+        position.line = place + 1
+        position.fresh.add(position.line)
+        record_id, found = _line_problems(line, position)
+        problems += found
+        if record_id is None:
+            without_id.append(place)
+            continue
+        here = slice(FACT * place, FACT * place + FACT)
+        ids[here] = text_digest(record_id)
+        if not found:
+            position.known.add_found(bytes(digests.data[here]), bytes(ids[here]))
+    position.line = len(digests)
+    position.add_ids(ids, without_id)
     return sorted([*position.id_problems(), *problems], key=lambda problem: problem.line or 0)
 
 

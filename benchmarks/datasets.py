@@ -76,7 +76,9 @@ def trajectories_of(root: Path, count: int) -> list[DatasetTrajectory]:
     names = sorted(path.name for path in (root / "trajectories").iterdir())[:count]
     return [
         DatasetTrajectory(
-            name, root / "trajectories" / name, root / "provenance" / f"{name}.parquet"
+            name,
+            str(root / "trajectories" / name),
+            table=str(root / "provenance" / f"{name}.parquet"),
         )
         for name in names
     ]

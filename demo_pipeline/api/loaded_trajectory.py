@@ -17,7 +17,6 @@ from demo_pipeline.common.json_files import load_json
 from demo_pipeline.common.parquet import read_table
 from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA
 from demo_pipeline.datasets.selection import DatasetTrajectory, load
-from demo_pipeline.datasets.trajectories import PROVENANCE_FILE
 from demo_pipeline.formats.desktopd.models import Result, Task
 from demo_pipeline.formats.desktopd.step_actions import StepAction
 from demo_pipeline.storage.errors import StorageError
@@ -96,8 +95,8 @@ def load_trajectory(demonstration: str, folder: Path) -> LoadedTrajectory:
     Raises:
         DemonstrationError: a file is missing or damaged; the problems name the files.
     """
-    provenance = folder / PROVENANCE_FILE
-    trajectory, rows = load(DatasetTrajectory(demonstration, folder, provenance))
+    source = DatasetTrajectory(demonstration, str(folder))
+    trajectory, rows = load(source)
     steps = tuple(
         LoadedStep(step.index, step.action, rows[step.index], step.screenshot, step.ui_tree)
         for step in trajectory.steps
@@ -107,7 +106,7 @@ def load_trajectory(demonstration: str, folder: Path) -> LoadedTrajectory:
         task=trajectory.task,
         steps=steps,
         result=trajectory.result,
-        provenance=data_frame(read_table(provenance, PROVENANCE_SCHEMA)),
+        provenance=data_frame(read_table(source.provenance, PROVENANCE_SCHEMA)),
         _final_screenshot=trajectory.final_screenshot,
     )
 

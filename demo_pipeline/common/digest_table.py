@@ -88,5 +88,7 @@ class LineNumbers:
             self._flags += bytes(missing)
         self._flags[number] = 1
 
-    def __contains__(self, number: object) -> bool:
-        return isinstance(number, int) and number < len(self._flags) and self._flags[number] == 1
+    def within(self, numbers: range) -> list[int]:
+        """Those of successive numbers that are in the set."""
+        flags = self._flags[numbers.start : numbers.stop]
+        return [numbers[place] for place, flag in enumerate(flags) if flag] if any(flags) else []

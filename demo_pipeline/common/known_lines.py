@@ -5,7 +5,13 @@ names: whoever keeps its verdict makes sure that these are the same.
 """
 
 import hashlib
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
 
+import numpy as np
+
+from demo_pipeline.common.digest_column import DigestColumn
 from demo_pipeline.common.digest_table import DigestTable
 
 FACT = 16  # bytes
@@ -16,35 +22,68 @@ class KnownLines:
     """Digests of valid lines, each with what checks between lines need of it: 16 bytes or none."""
 
     def __init__(self) -> None:
-        self._valid, self._found, self._facts = DigestTable(), DigestTable(), bytearray()
+        self._valid, self._valid_facts = DigestColumn(), bytearray()
+        self._found, self._found_facts = DigestTable(), bytearray()
 
-    def add(self, digest: bytes, fact: bytes) -> None:
-        """Add a line that an earlier check has found valid."""
-        self._add(self._valid, digest, fact)
+    def add(self, digests: bytes, facts: bytes) -> None:
+        """Add lines that an earlier check has found valid.
+
+        Args:
+            digests: one after the other.
+            facts: of each; zeros: none.
+        """
+        self._valid.extend(digests)
+        self._valid_facts += facts
 
     def add_found(self, digest: bytes, fact: bytes = b"") -> None:
         """Add a line that this check has found valid."""
-        self._add(self._found, digest, fact)
+        number = len(self._found)
+        if self._found.setdefault(digest, number) == number:
+            self._found_facts += fact or _NOTHING
 
-    def fact(self, digest: bytes) -> bytes | None:
-        """What an earlier check knew of a line; None when it has to be checked."""
-        return self._fact(self._valid.get(digest))
+    def facts(self, lines: DigestColumn) -> Iterator[bytes | None]:
+        """What an earlier check knew of each of these lines; None of one that has to be checked."""
+        for place in self._valid.find(lines):
+            yield None if place < 0 else _fact(self._valid_facts, int(place))
 
-    def any_fact(self, digest: bytes) -> bytes | None:
-        """What any check knows of a line by now, this one included."""
-        known = self.fact(digest)
-        return self._fact(self._found.get(digest)) if known is None else known
+    def sort_out(self, lines: DigestColumn) -> tuple[bytearray, list[int]]:
+        """What an earlier check knew of these lines, and which of them have to be checked.
 
-    def _add(self, table: DigestTable, digest: bytes, fact: bytes) -> None:
-        number = len(self._facts) // FACT
-        if table.setdefault(digest, number) == number:
-            self._facts += fact or _NOTHING
+        Returns:
+            16 bytes of each line, zeros for none, and the places of the unknown lines, from 0.
+        """
+        places = self._valid.find(lines)
+        known = np.frombuffer(bytes(self._valid_facts) + _NOTHING, np.uint8).reshape(-1, FACT)
+        return bytearray(known[places].tobytes()), np.flatnonzero(places < 0).tolist()
 
-    def _fact(self, number: int | None) -> bytes | None:
-        if number is None:
-            return None
-        fact = bytes(self._facts[FACT * number : FACT * number + FACT])
-        return b"" if fact == _NOTHING else fact
+    def any_facts(self, lines: DigestColumn) -> Iterator[bytes | None]:
+        """What any check knows by now of each of these lines, this one included."""
+        for digest, known in zip(lines, self.facts(lines), strict=True):
+            number = self._found.get(digest) if known is None else None
+            yield known if number is None else _fact(self._found_facts, number)
+
+
+def _fact(facts: bytearray, number: int) -> bytes:
+    fact = bytes(facts[FACT * number : FACT * number + FACT])
+    return b"" if fact == _NOTHING else fact
+
+
+def line_digests(path: Path) -> DigestColumn:
+    """The digest of every line of a file."""
+    digests = DigestColumn()
+    with path.open("rb") as lines:
+        for line in lines:
+            digests.extend(line_digest(line))
+    return digests
+
+
+def lines_at(path: Path, places: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines of a file at places in ascending order, from 0."""
+    passed = 0
+    with path.open("rb") as lines:
+        for place in places:
+            yield place, next(islice(lines, place - passed, None))
+            passed = place + 1
 
 
 def line_digest(line: bytes) -> bytes:

@@ -3,11 +3,12 @@
 Belongs here: which row groups have to be read. Whole tables are read in `parquet`.
 """
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from demo_pipeline.common.digest_table import LineNumbers
 from demo_pipeline.common.parquet import open_parquet
 
 
@@ -20,20 +21,19 @@ def open_rows(path: Path, batch: int) -> Iterator[tuple[int, Iterator[Mapping[st
         pyarrow.ArrowException: it is no Parquet file.
     """
     with open_chosen_rows(path, batch) as (count, rows):
-        yield count, (row for row in rows if row is not None)
+        yield count, (row for _, row in rows)
 
 
 @contextmanager
 def open_chosen_rows(
-    path: Path, batch: int, numbers: Container[int] | None = None
-) -> Iterator[tuple[int, Iterator[Mapping[str, Any] | None]]]:
-    """The number of rows, and all rows one after the other, of which `batch` are in memory.
+    path: Path, batch: int, numbers: LineNumbers | None = None
+) -> Iterator[tuple[int, Iterator[tuple[int, Mapping[str, Any]]]]]:
+    """The number of rows, and rows one after the other, of which `batch` are in memory.
 
     Args:
         path: the file.
         batch: number of rows.
-        numbers: of the rows that are wanted, from 1; in place of the others None is given. None:
-            all are wanted.
+        numbers: of the rows that are given, from 1; None: all. Each row comes with its number.
 
     Raises:
         OSError: the file cannot be read.
@@ -44,24 +44,22 @@ def open_chosen_rows(
 
 
 def _wanted_rows(
-    file: Any, batch: int, numbers: Container[int] | None
-) -> Iterator[Mapping[str, Any] | None]:
+    file: Any, batch: int, numbers: LineNumbers | None
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
     first = 1
     for group in range(file.metadata.num_row_groups):
         count = file.metadata.row_group(group).num_rows
-        wanted = [numbers is None or number in numbers for number in range(first, first + count)]
+        if numbers is None or numbers.within(range(first, first + count)):
+            start = first
+            for rows in file.iter_batches(batch, row_groups=[group]):
+                here = range(start, start + rows.num_rows)
+                chosen = here if numbers is None else numbers.within(here)
+                start += rows.num_rows
+                if len(chosen) == len(here):
+                    yield from zip(here, rows.to_pylist(), strict=True)
+                else:
+                    yield from (
+                        (number, rows.slice(number - here.start, 1).to_pylist()[0])
+                        for number in chosen
+                    )
         first += count
-        if not any(wanted):
-            yield from (None for _ in wanted)
-            continue
-        start = 0
-        for rows in file.iter_batches(batch, row_groups=[group]):
-            chosen = wanted[start : start + rows.num_rows]
-            start += rows.num_rows
-            if all(chosen):
-                yield from rows.to_pylist()
-            else:
-                yield from (
-                    rows.slice(place, 1).to_pylist()[0] if is_wanted else None
-                    for place, is_wanted in enumerate(chosen)
-                )

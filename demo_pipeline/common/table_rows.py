@@ -3,12 +3,14 @@
 Belongs here: reading both side by side. Which columns must agree is the caller's.
 """
 
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+from demo_pipeline.common.digest_table import LineNumbers
 from demo_pipeline.common.json_files import JsonFileError, parse_json
 from demo_pipeline.common.parquet_rows import open_chosen_rows
 from demo_pipeline.common.system_errors import raise_system_trouble
@@ -23,7 +25,7 @@ Differing = Callable[[Any, Mapping[str, Any]], Iterator[str]]
 
 
 def table_problems(
-    lines: Path, table: Path, differing: Differing, numbers: Container[int] | None = None
+    lines: Path, table: Path, differing: Differing, numbers: LineNumbers | None = None
 ) -> list[Problem]:
     """Where a table has not the records of a file of lines, one row a line in the same order.
 
@@ -45,12 +47,13 @@ def table_problems(
             open_chosen_rows(table, _ROWS_IN_MEMORY, numbers) as (total, rows),
         ):
             written = (line for line in source if line.strip())
-            for count, row in enumerate(rows, start=1):
-                line = next(written, None)
+            passed = 0
+            for number, row in rows:
+                line = next(islice(written, number - passed - 1, None), None)
                 if line is None or len(problems) >= _MOST_PROBLEMS:
                     break
-                if row is not None:
-                    problems += _row_problems(table.name, count, line, row, differing)
+                problems += _row_problems(table.name, number, line, row, differing)
+                passed = number
         expected = _count_lines(lines)
     except (OSError, pa.ArrowException) as error:
         raise_system_trouble(error)
@@ -76,4 +79,4 @@ def _row_problems(
 
 def _count_lines(path: Path) -> int:
     with path.open("rb") as source:
-        return sum(bool(line.strip()) for line in source)
+        return sum(map(bool, map(bytes.strip, source)))

@@ -15,7 +15,6 @@ from demo_pipeline.common.image_header import probe_image
 from demo_pipeline.common.system_errors import raise_system_trouble
 from demo_pipeline.datasets.provenance import ProvenanceRow
 from demo_pipeline.datasets.selection import DatasetTrajectory, load, load_provenance
-from demo_pipeline.datasets.trajectories import PROVENANCE_FILE
 from demo_pipeline.formats.desktopd.reader import StepFiles
 from demo_pipeline.observation.contact_sheet_image import (
     Tile,
@@ -136,7 +135,7 @@ def _preview(tiles: Sequence[Tile]) -> Picture:
 
 def dataset_trajectory(demonstration: str, folder: Path) -> DatasetTrajectory:
     """The trajectory in `folder` with its provenance, under the id `demonstration`."""
-    return DatasetTrajectory(demonstration, folder, folder / PROVENANCE_FILE)
+    return DatasetTrajectory(demonstration, str(folder))
 
 
 def step_tiles(

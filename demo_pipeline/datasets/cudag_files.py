@@ -143,15 +143,15 @@ class CudagFiles:
         """See `PartSink`; images are written at once."""
         self._held, self._sources = CudagSegment(), {}
 
-    def take(self, trajectory: str, folder: Path) -> CudagSegment:
+    def take(self, trajectory: str, folder: str) -> CudagSegment:
         """See `PartSink`."""
-        top = len(str(folder)) + 1
+        top = len(folder) + 1
         images = {name: str(source)[top:] for name, source in self._sources.items()}
         self._held.images[trajectory] = images
         self._held.made_bytes = sum((self._out / name).stat().st_size for name in self._held.made)
         return self._held
 
-    def add(self, segment: CudagSegment, folders: Mapping[str, Path]) -> None:
+    def add(self, segment: CudagSegment, folders: Mapping[str, str]) -> None:
         """See `PartSink`."""
         for split, lines in segment.lines:
             if split not in self._files:
@@ -168,7 +168,11 @@ class CudagFiles:
                 (self._out / name).write_bytes(data)
         if segment is not self._held:
             for trajectory, images in segment.images.items():
-                make_links(str(self._out), str(folders[trajectory]), images)
+                make_links(str(self._out), folders[trajectory], images)
+
+    def linked(self, segment: CudagSegment) -> Sequence[str]:  # noqa: ARG002 - for all alike
+        """See `PartSink`: its folders have images of all parts."""
+        return ()
 
     def pack(self, segments: Sequence[CudagSegment]) -> Part:
         """See `PartSink`."""

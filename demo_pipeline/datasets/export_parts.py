@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import pyarrow as pa
 
+from demo_pipeline.common.digest_column import DigestColumn
 from demo_pipeline.common.known_lines import FACT, KnownLines, line_digest
 
 LARGEST_PART = 64 * 2**20  # bytes; a larger one is not kept, since it is made and read in memory
@@ -44,10 +44,9 @@ class Part:
 
     def to_bytes(self) -> bytes:
         """The part as it is kept; equal parts give equal bytes."""
-        body = b"".join(self.blobs.values())
         sizes = {name: len(blob) for name, blob in self.blobs.items()}
         head = json.dumps([self.header, sizes], separators=(",", ":")).encode()
-        text = head + b"\n" + body
+        text = b"".join((head, b"\n", *self.blobs.values()))
         packed: bytes = pa.Codec(_CODEC).compress(text, asbytes=True)
         return f"{len(text)}\n".encode() + packed
 
@@ -56,11 +55,11 @@ class Part:
         """The part that `to_bytes` wrote."""
         size, _, packed = data.partition(b"\n")
         text = pa.Codec(_CODEC).decompress(packed, int(size), asbytes=True)
-        head, _, body = text.partition(b"\n")
-        header, sizes = json.loads(head)
-        blobs, start = {}, 0
+        start = text.index(b"\n") + 1
+        header, sizes = json.loads(text[:start])
+        blobs = {}
         for name, length in sizes.items():
-            blobs[name] = body[start : start + length]
+            blobs[name] = text[start : start + length]
             start += length
         return cls(header, blobs)
 
@@ -77,11 +76,14 @@ class PartSink(Protocol[SegmentT]):
     def hold(self) -> None:
         """Write nothing until `take`."""
 
-    def take(self, trajectory: str, folder: Path) -> SegmentT:
+    def take(self, trajectory: str, folder: str) -> SegmentT:
         """What would have been written since `hold`: the records of one trajectory."""
 
-    def add(self, segment: SegmentT, folders: Mapping[str, Path]) -> None:
+    def add(self, segment: SegmentT, folders: Mapping[str, str]) -> None:
         """Write a segment; `folders` are those of its trajectories, by id."""
+
+    def linked(self, segment: SegmentT) -> Sequence[str]:
+        """Folders of the export that hold nothing but hard links that its part has made."""
 
     def pack(self, segments: Sequence[SegmentT]) -> Part:
         """Successive segments as a part."""
@@ -101,6 +103,7 @@ class KeptParts:
         settings: fingerprint of the settings that the stage depends on.
         used: keys of the parts of records that this build has used or made.
         written: trajectory → records that this build has written.
+        linked: key of a part → the folders of the export with its hard links alone.
     """
 
     store: PartStore
@@ -109,6 +112,7 @@ class KeptParts:
     settings: str
     used: list[str] = field(default_factory=list)
     written: dict[str, int] = field(default_factory=dict)
+    linked: dict[str, Sequence[str]] = field(default_factory=dict)
 
     def key(self, kind: str, facts: object) -> str:
         """The key of a part of this stage: a hash of everything that it depends on."""
@@ -134,9 +138,7 @@ class KeptParts:
         for key in self.used:
             verdict = self.get(self.key(_VERDICT, key))
             if verdict is not None:
-                digests, facts = verdict.blobs["digests"], verdict.blobs["facts"]
-                for start in range(0, len(digests), FACT):
-                    known.add(digests[start : start + FACT], facts[start : start + FACT])
+                known.add(verdict.blobs["digests"], verdict.blobs["facts"])
         return known
 
     def keep_lines(self, known: KnownLines) -> None:
@@ -147,11 +149,11 @@ class KeptParts:
             if part is None:
                 continue
             lines = part.blobs.get("0.lines", b"").split(b"\n")
-            digests = [line_digest(line) for line in lines if line]
-            facts = [known.any_fact(digest) for digest in digests]
+            digests = DigestColumn(b"".join(line_digest(line) for line in lines if line))
+            facts = list(known.any_facts(digests))
             found = [fact or bytes(FACT) for fact in facts if fact is not None]
-            if len(found) == len(digests):
-                blobs = {"facts": b"".join(found), "digests": b"".join(digests)}
+            if len(found) == len(facts):
+                blobs = {"facts": b"".join(found), "digests": bytes(digests.data)}
                 self.put(verdict, Part({}, blobs))
 
 

@@ -74,6 +74,7 @@ class ExportRun(Generic[RecordT]):
         if parts:
             parts.used.clear()
             parts.written.clear()
+            parts.linked.clear()
         chosen = self._plan.selection.chosen
         for candidates in cut_into_parts(chosen, [candidate.source.id for candidate in chosen]):
             self._add_part(candidates)
@@ -101,17 +102,23 @@ class ExportRun(Generic[RecordT]):
                 self._export_trajectory(candidate, self._counts)
             return
         kept = parts.get(key)
-        if kept is None:
-            kept = self._made_part(candidates)
-            if kept is not None:
-                parts.put(key, kept)
-                parts.used.append(key)
+        made = self._made_part(candidates) if kept is None else None
+        part = kept or made
+        if part is None:
             return
+        if made is not None:
+            parts.put(key, made)
         parts.used.append(key)
-        folders = {candidate.source.id: candidate.source.path for candidate in candidates}
-        for sink, part in zip(self._sinks, split_part(kept), strict=True):
-            sink.add(sink.unpack(part), folders)
-        self._counts.add(_Counts(*map(Counter, kept.header["counts"])))
+        folders = {candidate.source.id: candidate.source.folder for candidate in candidates}
+        linked: list[str] = []
+        for sink, packed in zip(self._sinks, split_part(part), strict=True):
+            segment = sink.unpack(packed)
+            linked += sink.linked(segment)
+            if kept is not None:
+                sink.add(segment, folders)
+        parts.linked[key] = tuple(dict.fromkeys(linked))
+        if kept is not None:
+            self._counts.add(_Counts(*map(Counter, kept.header["counts"])))
 
     def _key(self, candidates: Sequence[Candidate], parts: KeptParts) -> str | None:
         """The key of the part; None when it depends on more than these trajectories."""
@@ -146,9 +153,9 @@ class ExportRun(Generic[RecordT]):
             sink.hold()
         self._export_records(candidate, counts)
         source = candidate.source
-        segments = [sink.take(source.id, source.path) for sink in self._sinks]
+        segments = [sink.take(source.id, source.folder) for sink in self._sinks]
         for sink, segment in zip(self._sinks, segments, strict=True):
-            sink.add(segment, {source.id: source.path})
+            sink.add(segment, {source.id: source.folder})
         return segments
 
     def _export_records(self, candidate: Candidate, counts: _Counts) -> None:

@@ -37,6 +37,7 @@ COUNTED_COLUMNS = (
     *("trajectory_id", "step_index", "action_type", "leak", "unavoidable", "split_group"),
     *("platform", "scale", "pad_x", "pad_y"),
 )
+_PARTS_IN_MEMORY = 64
 _HEAD_COLUMNS = tuple(dict.fromkeys((*COUNTED_COLUMNS, "status", "recorded_at")))
 _COUNTED_SCHEMA = pa.schema([PROVENANCE_SCHEMA.field(name) for name in COUNTED_COLUMNS])
 
@@ -116,6 +117,8 @@ def counted_provenance(trajectories: Sequence[DatasetTrajectory]) -> pa.Table | 
         if part is None:
             return None
         tables.append(table_of(part.blobs["rows"]))
+        if len(tables) == _PARTS_IN_MEMORY:  # a table of few rows takes as much again as they do
+            tables = [pa.concat_tables(tables).combine_chunks()]
     return pa.concat_tables(tables)
 
 

@@ -20,7 +20,9 @@ from demo_pipeline.common.parquet import TableWriter
 from demo_pipeline.datasets.export_parts import Part
 from demo_pipeline.datasets.split_segments import (
     HeldRecords,
+    RecordSpan,
     Segment,
+    linked_folders,
     make_links,
     pack_segments,
     unpack_segment,
@@ -94,6 +96,7 @@ class SplitFiles:
         self._tables: dict[str, TableWriter] = {}
         self._lines: dict[str, BinaryIO] = {}
         self._held: HeldRecords | None = None
+        self._made = ""  # the folder that was made last
 
     def __enter__(self) -> Self:
         self._out.mkdir(parents=True, exist_ok=True)
@@ -134,24 +137,37 @@ class SplitFiles:
         """See `PartSink`."""
         self._held = HeldRecords(self._schema)
 
-    def take(self, trajectory: str, folder: Path) -> Segment:
+    def take(self, trajectory: str, folder: str) -> Segment:
         """See `PartSink`."""
         held, self._held = self._held or HeldRecords(self._schema), None
         return held.segment(trajectory, folder)
 
-    def add(self, segment: Segment, folders: Mapping[str, Path]) -> None:
+    def add(self, segment: Segment, folders: Mapping[str, str]) -> None:
         """See `PartSink`."""
+        out = str(self._out)
+        for stem, spans in self._spans(segment).items():
+            if self._json_lines:
+                for span in spans:
+                    self._lines[stem].write(segment.lines[span.start : span.end])
+            rows = [segment.rows.slice(span.row, span.records) for span in spans]
+            self._tables[stem].append_table(pa.concat_tables(rows).combine_chunks())
+        for run in segment.runs:
+            self._made = make_links(out, folders[run.trajectory], run.links, self._made)
+
+    def _spans(self, segment: Segment) -> dict[str, list[RecordSpan]]:
+        """The successive records of each file, in as few spans as there are."""
+        spans: dict[str, list[RecordSpan]] = {}
         start = row = 0
-        rows: dict[str, list[pa.Table]] = {}
         for run in segment.runs:
             for stem in self._stems(run.split):
-                if self._json_lines:
-                    self._lines[stem].write(segment.lines[start : start + run.size])
-                rows.setdefault(stem, []).append(segment.rows.slice(row, run.records))
-            make_links(str(self._out), str(folders[run.trajectory]), run.links)
+                known = spans.setdefault(stem, [])
+                if known and known[-1].end == start and known[-1].row + known[-1].records == row:
+                    known[-1].end += run.size
+                    known[-1].records += run.records
+                else:
+                    known.append(RecordSpan(start, start + run.size, row, run.records))
             start, row = start + run.size, row + run.records
-        for stem, tables in rows.items():
-            self._tables[stem].append_table(pa.concat_tables(tables).combine_chunks())
+        return spans
 
     def pack(self, segments: Sequence[Segment]) -> Part:
         """See `PartSink`."""
@@ -160,6 +176,10 @@ class SplitFiles:
     def unpack(self, part: Part) -> Segment:
         """See `PartSink`."""
         return unpack_segment(part)
+
+    def linked(self, segment: Segment) -> Sequence[str]:
+        """See `PartSink`."""
+        return linked_folders(segment)
 
     def link_files(self, files: Mapping[str, Path]) -> None:
         """Make the files that a record names (`FileRecord.files`), each once, as hard links."""

@@ -49,6 +49,22 @@ class Segment:
 
 
 @dataclass(slots=True)
+class RecordSpan:
+    """Successive records of a segment.
+
+    Attributes:
+        start, end: of their lines, bytes.
+        row: the first one's.
+        records: how many.
+    """
+
+    start: int
+    end: int
+    row: int
+    records: int
+
+
+@dataclass(slots=True)
 class HeldRecords:
     """The records of one trajectory, until they become a segment."""
 
@@ -65,7 +81,7 @@ class HeldRecords:
         self.rows.append([row.get(name) for name in self.schema.names])
         self.links.append({})
 
-    def segment(self, trajectory: str, folder: Path) -> Segment:
+    def segment(self, trajectory: str, folder: str) -> Segment:
         """The records as a segment.
 
         Args:
@@ -73,7 +89,7 @@ class HeldRecords:
             folder: of the trajectory, which all linked files are in.
         """
         runs: list[Run] = []
-        start, top = 0, len(str(folder)) + 1
+        start, top = 0, len(folder) + 1
         for end in range(1, len(self.splits) + 1):
             if end == len(self.splits) or self.splits[end] != self.splits[start]:
                 size = sum(map(len, self.lines[start:end]))
@@ -103,29 +119,51 @@ def unpack_segment(part: Part) -> Segment:
     return Segment(runs, part.blobs["lines"], table_of(part.blobs["rows"]))
 
 
-def make_links(out: str, folder: str, links: Mapping[str, str]) -> None:
-    """Make the files of a run, each once, as hard links; copies where that is refused."""
-    made = ""
+def linked_folders(segment: Segment) -> list[str]:
+    """Folders of the export that hold nothing but files of the segment's runs."""
+    folders: dict[str, bool] = {}
+    for run in segment.runs:
+        folder = f"trajectories/{run.trajectory}"
+        if run.links:
+            inside = all(name.startswith(f"{folder}/") for name in run.links)
+            folders[folder] = inside and folders.get(folder, True)
+    return [folder for folder, inside in folders.items() if inside]
+
+
+def make_links(out: str, folder: str, links: Mapping[str, str], made: str = "") -> str:
+    """Make the files of a run, each once, as hard links; copies where that is refused.
+
+    Args:
+        out: folder of the export.
+        folder: of the trajectory.
+        links: path below `out` → path below `folder`.
+        made: a folder below `out` that this has made before.
+
+    Returns:
+        The last folder below `out` that it made.
+    """
     for name, source in links.items():
-        place, target = f"{folder}/{source}", f"{out}/{name}"
-        above = target.rpartition("/")[0]
+        above = name.rpartition("/")[0]
         if above != made:
-            make_folder(above)
+            _make_folders(out, above.split("/"), made.split("/"))
             made = above
+        place, target = f"{folder}/{source}", f"{out}/{name}"
         try:
             os.link(place, target)
         except FileExistsError:
             continue
         except OSError:
             link_or_copy(Path(place), Path(target))
+    return made
 
 
-def make_folder(path: str) -> None:
-    """Make a folder, and its parents when they are missing."""
-    try:
-        os.mkdir(path)  # noqa: PTH102 - a hundred thousand times
-    except FileExistsError:
-        return
-    except FileNotFoundError:
-        make_folder(path.rpartition("/")[0])
-        make_folder(path)
+def _make_folders(top: str, names: list[str], made: list[str]) -> None:
+    """Make a folder below `top` and those above it; `made` is another one that exists."""
+    path, exists = top, True
+    for place, name in enumerate(names):
+        path, exists = f"{path}/{name}", exists and made[place : place + 1] == [name]
+        if not exists:
+            try:
+                os.mkdir(path)  # noqa: PTH102 - a hundred thousand times
+            except FileExistsError:
+                continue

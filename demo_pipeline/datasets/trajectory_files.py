@@ -25,24 +25,35 @@ from demo_pipeline.datasets.provenance import (
 from demo_pipeline.formats.desktopd.reader import Trajectory, read_trajectory
 from demo_pipeline.problems import DemonstrationError, Problem
 
+_PROVENANCE = "provenance.parquet"
 _REQUIRED = frozenset(column.name for column in PROVENANCE_SCHEMA if not column.nullable)
 
 
 @dataclass(frozen=True, slots=True)
 class DatasetTrajectory:
-    """One committed trajectory.
+    """One committed trajectory. Paths are text here: a `Path` takes a kilobyte.
 
     Attributes:
         id: trajectory_id.
-        path: its folder, in the OSWorld-Desktopd layout, or a link to it.
-        provenance: its provenance.parquet.
+        folder: path of its folder, in the OSWorld-Desktopd layout, or of a link to it.
         content: changes whenever a file of it does; empty: not known.
+        table: path of its provenance, below its folder or from the root.
     """
 
     id: str
-    path: Path
-    provenance: Path
+    folder: str
     content: str = ""
+    table: str = _PROVENANCE
+
+    @property
+    def path(self) -> Path:
+        """The path of its folder."""
+        return Path(self.folder)
+
+    @property
+    def provenance(self) -> Path:
+        """The path of its provenance.parquet."""
+        return Path(self.folder, self.table)
 
 
 def sorted_by_id(trajectories: Sequence[DatasetTrajectory]) -> list[DatasetTrajectory]:
@@ -119,4 +130,4 @@ def of_demonstration(problems: Sequence[Problem], source: DatasetTrajectory) -> 
 
 def _problem(source: DatasetTrajectory, code: str, message: str) -> Problem:
     remedy = "build the trajectory again"
-    return Problem(code, "provenance.parquet", message, remedy=remedy, demonstration=source.id)
+    return Problem(code, _PROVENANCE, message, remedy=remedy, demonstration=source.id)

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from demo_pipeline.datasets.selection import DatasetTrajectory, load
-from demo_pipeline.datasets.trajectories import PROVENANCE_FILE
 from demo_pipeline.formats.desktopd.validator import validate_trajectory
 from demo_pipeline.pipeline.context import CommittedTrajectories, Workspace
 from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
 from demo_pipeline.pipeline.quarantine import list_quarantine
 from demo_pipeline.problems import DemonstrationError, errors
 from demo_pipeline.storage.ids import is_former_id, safe_id
+from demo_pipeline.storage.store.store import Store
 
 
 @contextmanager
@@ -26,21 +26,28 @@ def committed_trajectories(workspace: Workspace) -> Iterator[CommittedTrajectori
     A quarantined demonstration whose last good trajectory is still committed is included with it.
     """
     left_out: Counter[str] = Counter(broken=0, quarantined=0)
-    outputs = workspace.store.outputs(TRAJECTORIES_STAGE.folder)
-    present = frozenset(outputs)
-    names = [output for output in outputs if not _is_renamed(output, present)]
-    if len(names) < len(outputs):
-        left_out["renamed"] = len(outputs) - len(names)
+    names, renamed = _present_names(workspace.store)
+    if renamed:
+        left_out["renamed"] = renamed
     with workspace.store.open_all(names) as opened:
         left_out["broken"] = len(names) - len(opened)
         versions = {version.output.rpartition("/")[2]: version for _, version in opened}
         trajectories = tuple(
-            DatasetTrajectory(key, folder, folder / PROVENANCE_FILE, version.content)
+            DatasetTrajectory(key, folder, version.content)
             for key, (folder, version) in zip(versions, opened, strict=True)
         )
+        del names, opened  # thousands of texts
         for record in list_quarantine(workspace.store):
             left_out["quarantined"] += record.demonstration not in versions
         yield CommittedTrajectories(trajectories, versions, left_out)
+
+
+def _present_names(store: Store) -> tuple[list[str], int]:
+    """The outputs of trajectories under their present ids, and how many others there are."""
+    outputs = store.outputs(TRAJECTORIES_STAGE.folder)
+    known = frozenset(outputs)
+    names = [output for output in outputs if not _is_renamed(output, known)]
+    return names, len(outputs) - len(names)
 
 
 def _is_renamed(output: str, outputs: frozenset[str]) -> bool:

@@ -11,7 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from demo_pipeline.common.image_header import linked_images_are_whole
-from demo_pipeline.datasets.export_parts import KeptParts, using_parts
+from demo_pipeline.common.python_gc import reduced_python_gc
+from demo_pipeline.datasets.export_parts import KeptParts, kept_parts, using_parts
 from demo_pipeline.pipeline.build_if_stale import BuildResult, build_if_stale
 from demo_pipeline.pipeline.committed_trajectories import (
     committed_trajectories,
@@ -63,7 +64,8 @@ def run_dataset_stage(
         if waited > _NOTABLE_WAIT:
             _LOG.info("%s: another process built it for %.0f s", stage.name, waited)
         try:
-            with using_parts(None if force else _parts(workspace, stage)):
+            # Thousands of trajectories are held, which a search for cycles goes through.
+            with using_parts(None if force else _parts(workspace, stage)), reduced_python_gc():
                 result = _run(workspace, stage, force=force)
         except Exception as error:
             with suppress(StorageError, OSError):
@@ -217,6 +219,8 @@ def _build(
                 # The output has a new name: what it replaces has the same pictures.
                 staging.previous.extend(list(context.published.values())[-1:])
         summary = dict(stage.build(context, staging.path))
+        parts = kept_parts()
+        staging.linked.extend(parts.linked.items() if parts else ())
         if not stage.reads_trajectories:
             return summary
         if stage.links_trajectories:

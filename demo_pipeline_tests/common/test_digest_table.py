@@ -2,6 +2,7 @@
 
 import hashlib
 
+from demo_pipeline.common.digest_column import DigestColumn
 from demo_pipeline.common.digest_table import DigestTable, LineNumbers
 from demo_pipeline.common.known_lines import KnownLines, line_digest
 
@@ -35,15 +36,37 @@ def test_line_numbers_are_a_set() -> None:
     numbers = LineNumbers()
     numbers.add(7)
     numbers.add(2)
-    assert [number for number in range(20) if number in numbers] == [2, 7]
+    assert numbers.within(range(20)) == [2, 7]
+    assert numbers.within(range(3, 7)) == []
+    assert numbers.within(range(7, 9)) == [7]
+    assert numbers.within(range(30, 40)) == []
 
 
 def test_what_this_check_found_is_not_what_was_known_before() -> None:
     known = KnownLines()
     known.add(line_digest(b"before"), digest(1))
     known.add_found(line_digest(b"now"))
-    assert known.fact(line_digest(b"before\n")) == digest(1)
-    assert known.fact(line_digest(b"now")) is None
-    assert known.any_fact(line_digest(b"now")) == b""
-    assert known.any_fact(line_digest(b"before")) == digest(1)
-    assert known.any_fact(line_digest(b"never")) is None
+    lines = DigestColumn(b"".join(map(line_digest, [b"before\n", b"now", b"never"])))
+    assert list(known.facts(lines)) == [digest(1), None, None]
+    assert known.sort_out(lines) == (bytearray(digest(1) + bytes(32)), [1, 2])
+    assert KnownLines().sort_out(lines) == (bytearray(48), [0, 1, 2])
+    assert known.sort_out(DigestColumn())[0] == bytearray()
+    assert list(known.any_facts(lines)) == [digest(1), b"", None]
+
+
+def test_a_column_finds_what_a_dictionary_finds() -> None:
+    alike = [bytes(8) + number.to_bytes(8, "little") for number in range(300)]
+    column = DigestColumn(b"".join(alike))
+    assert len(column) == 300
+    assert list(column) == alike
+    assert not column.has_equals()
+    wanted = [*alike[::-3], digest(1), bytes(8) + (300).to_bytes(8, "little")]
+    places = {value: place for place, value in enumerate(alike)}
+    expected = [places.get(value, -1) for value in wanted]
+    assert column.find(DigestColumn(b"".join(wanted))).tolist() == expected
+    column.extend(alike[7])
+    assert column.has_equals()
+    assert column.first_places().tolist() == [*range(300), 7]
+    assert DigestColumn().find(column).tolist() == [-1] * 301
+    assert column.find(DigestColumn()).tolist() == []
+    assert not DigestColumn().has_equals()

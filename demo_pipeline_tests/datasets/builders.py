@@ -134,7 +134,7 @@ def make_trajectory(
         for index, (kind, _) in enumerate(actions)
     ]
     write_provenance(provenance, table)
-    return DatasetTrajectory(name, path, provenance)
+    return DatasetTrajectory(name, str(path), table=str(provenance))
 
 
 def hide(before_step: int, kind: str = "click", reason: str = "off_screen") -> HiddenAction:

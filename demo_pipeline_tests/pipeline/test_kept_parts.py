@@ -1,5 +1,6 @@
 """Datasets that are built from kept parts are those that are built from nothing."""
 
+import os
 import random
 import shutil
 from pathlib import Path
@@ -17,6 +18,7 @@ from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGE_BY_NAME
 from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
+from demo_pipeline.storage.store import staged_files
 from demo_pipeline_tests.datasets.builders import make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory
 from demo_pipeline_tests.sample_workspace import open_workspace
@@ -47,7 +49,12 @@ def commit(root: Path, number: int, **changes: object) -> None:
     shutil.rmtree(root / "made" / "trajectories" / name, ignore_errors=True)
     values = {"instruction": f"Do task {number}", "group": f"task_{number}", "shade": number}
     made = make_trajectory(root / "made", name, STEPS, **{**values, **changes})  # type: ignore[arg-type]
-    commit_trajectory(open_workspace(root), made)
+    workspace = open_workspace(root)
+    commit_trajectory(workspace, made)
+    with workspace.store.open(TRAJECTORIES_STAGE.output(name)) as (folder, _):
+        for file in folder.rglob("*.*"):  # as if it had not been recorded just now
+            written = file.stat().st_mtime - 3600
+            os.utime(file, (written, written))
 
 
 def build_and_compare(workspace: Workspace, stages: tuple[str, ...] = STAGES) -> None:
@@ -149,6 +156,36 @@ def test_an_added_trajectory_makes_only_its_part(
     checked.clear()
     run_sft(workspace, force=True)
     assert len(checked) == 18
+
+
+@pytest.mark.parametrize("name", STAGES[:2])
+def test_an_added_trajectory_has_only_its_part_described(
+    root: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace, stage, paths = open_workspace(root), DATASET_STAGE_BY_NAME[name], list[str]()
+    add = staged_files._Describer.add
+
+    def noted(self, path, entry):
+        paths.append(path)
+        return add(self, path, entry)
+
+    monkeypatch.setattr(staged_files._Describer, "add", noted)
+    run_dataset_stage(workspace, stage)
+    assert len({path.split("/")[1] for path in paths if path.startswith("trajectories/")}) == 8
+    paths.clear()
+    commit(root, 20)
+    made = run_dataset_stage(workspace, stage)
+    assert made.version is not None
+    described = {path.split("/")[1] for path in paths if path.startswith("trajectories/")}
+    assert "demo_20" in described
+    assert len(described) < 8
+    files = {file.path for file in made.version.manifest.files}
+    assert {path.split("/")[1] for path in files if path.startswith("trajectories/")} == {
+        *(f"demo_{number:02d}" for number in range(8)),
+        "demo_20",
+    }
+    assert workspace.store.verify(made.output) == []
+    assert run_dataset_stage(workspace, stage, force=True).version == made.version
 
 
 def test_damaged_or_removed_parts_are_made_again(

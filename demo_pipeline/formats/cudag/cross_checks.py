@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from demo_pipeline.common.digest_column import DigestColumn
 from demo_pipeline.common.digest_table import DigestTable
 from demo_pipeline.formats.cudag.fault import CudagFault, Scope, printable
 from demo_pipeline.formats.cudag.record_rules import HUMAN_START
@@ -35,7 +36,7 @@ class CudagInventory:
         files: the files that were read; `place` numbers a position in them.
         names: digest of an id or test_id → its first place.
         images: digest of an image's path → the first place that uses it.
-        trajectories: trajectory id → its first split and position.
+        trajectories: trajectory id → its first place.
         records: split → number of records.
         task_types: task type → number of records.
         prompts: digest of image and prompt → their first place.
@@ -44,12 +45,13 @@ class CudagInventory:
         lines: digest of an id → place of the record in its split.
         texts: digest of a record's line → its first place in a split.
         data_ids: digest of an id → its first place in data.jsonl.
+        is_union: data.jsonl has the lines of the splits, so that they need not be compared.
     """
 
     files: list[str] = field(default_factory=list)
     names: DigestTable = field(default_factory=DigestTable)
     images: DigestTable = field(default_factory=DigestTable)
-    trajectories: dict[str, tuple[str, str]] = field(default_factory=dict)
+    trajectories: dict[str, int] = field(default_factory=dict)
     records: Counter[str] = field(default_factory=Counter)
     task_types: Counter[str] = field(default_factory=Counter)
     prompts: DigestTable = field(default_factory=DigestTable)
@@ -58,6 +60,7 @@ class CudagInventory:
     lines: DigestTable = field(default_factory=DigestTable)
     texts: DigestTable = field(default_factory=DigestTable)
     data_ids: DigestTable = field(default_factory=DigestTable)
+    is_union: bool = False
 
     def place(self, position: RecordPosition) -> int:
         """A number for a position; `position` gives it back."""
@@ -72,15 +75,15 @@ class CudagInventory:
         return self.files[file], line
 
     def add_record(
-        self, split: str, position: RecordPosition, record: Mapping[str, Any], raw: bytes
+        self, split: str, position: RecordPosition, record: Mapping[str, Any], line: bytes
     ) -> Iterator[CudagFault]:
-        """Add a line of a split; yield duplicates of its id, image or trajectory."""
+        """Add a line of a split, by its digest; yield duplicates of id, image or trajectory."""
         name = record.get("id")
         if isinstance(name, str):
             yield from self._add_name(name, position, "id")
             place = self.place(position)
             self.lines.setdefault(short_digest(name), place)
-            self.texts.setdefault(short_digest(raw.strip()), place)
+            self.texts.setdefault(line, place)
         yield from self._add_image(record.get("image"), position)
         yield from self._add_trajectory(split, position, record)
 
@@ -93,9 +96,9 @@ class CudagInventory:
         yield from self._add_trajectory("test", position, record)
 
     def add_data_line(
-        self, position: RecordPosition, name: object, raw: bytes
+        self, position: RecordPosition, name: object, line: bytes
     ) -> Iterator[CudagFault]:
-        """Add a line of data.jsonl, after all splits; yield how it differs from its split."""
+        """Add a line of data.jsonl, by its digest, after all splits; yield how it differs."""
         if not isinstance(name, str):
             return
         key, here = short_digest(name), self.place(position)
@@ -107,12 +110,24 @@ class CudagInventory:
         elif split is None:
             message = f"record '{printable(name)}' is in no split"
             yield CudagFault("data_union", message, _UNION_REMEDY, Scope.SHARED)
-        elif self.texts.get(short_digest(raw.strip())) != split:
+        elif self.texts.get(line) != split:
             message = f"record '{printable(name)}' differs from {self._location(split)}"
             yield CudagFault("data_union", message, _UNION_REMEDY, Scope.SHARED)
 
+    def has_lines(self, digests: DigestColumn) -> bool:
+        """Whether these are the lines of all records of the splits, each once, with its own id."""
+        count = sum(number for split, number in self.records.items() if split != "test")
+        each_once = len(self.lines) == len(self.texts) == count == len(digests)
+        return (
+            each_once
+            and not digests.has_equals()
+            and all(digest in self.texts for digest in digests)
+        )
+
     def missing_from_data(self) -> list[RecordPosition]:
         """The positions of the records of splits that data.jsonl does not have, file by file."""
+        if self.is_union:
+            return []
         missing = [place for key, place in self.lines.items() if key not in self.data_ids]
         return sorted(map(self.position, missing), key=self._file_and_line)
 
@@ -182,11 +197,15 @@ class CudagInventory:
             self.task_types[metadata["task_type"]] += 1
         name = metadata.get("trajectory_id")
         if isinstance(name, str) and name:
-            first, where = self.trajectories.setdefault(name, (split, _location(position)))
+            first, where = self.first_use(self.trajectories.setdefault(name, self.place(position)))
             if first != split:
                 message = f"trajectory '{printable(name)}' is also in split {first} ({where})"
                 remedy = "put all records of a trajectory into one split"
                 yield CudagFault("split_overlap", message, remedy, Scope.SHARED)
+
+    def first_use(self, place: int) -> tuple[str, str]:
+        """The split that a place is in, and the place as text."""
+        return self._split(place), self._location(place)
 
     def _split(self, place: int) -> str:
         """The split that a place is in: its file's name."""

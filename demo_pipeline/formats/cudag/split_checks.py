@@ -117,7 +117,8 @@ def _at(value: Any, *keys: str) -> Mapping[str, Any]:
 
 
 def _member_faults(members: Mapping[str, Any], inventory: CudagInventory) -> Iterator[_ReportFault]:
-    for name, (split, where) in inventory.trajectories.items():
+    for name, place in inventory.trajectories.items():
+        split, where = inventory.first_use(place)
         if name not in members:
             message = f"trajectory '{printable(name)}' of {where} is not listed"
             yield ("trajectories",), _fault("split_report", message)
@@ -131,14 +132,15 @@ def _member_faults(members: Mapping[str, Any], inventory: CudagInventory) -> Ite
 
 def _group_faults(members: Mapping[str, Any], inventory: CudagInventory) -> Iterator[_ReportFault]:
     """A task group in two splits: groups are from the report, splits from the records."""
-    first: dict[str, tuple[str, str]] = {}
-    for name, (split, where) in inventory.trajectories.items():
+    first: dict[str, int] = {}
+    for name, place in inventory.trajectories.items():
+        split, where = inventory.first_use(place)
         if name not in members:
             continue
         group = members[name]["group"]
-        other, place = first.setdefault(group, (split, where))
+        other, there = inventory.first_use(first.setdefault(group, place))
         if other != split:
-            message = f"group '{printable(group)}' is in {other} ({place}) and in {split} ({where})"
+            message = f"group '{printable(group)}' is in {other} ({there}) and in {split} ({where})"
             yield ("trajectories", name), _fault("split_overlap", message)
 
 

@@ -4,7 +4,7 @@ Its lines are the entries of test.json in their order, each in the form of a tra
 image is below `test/`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ _REMEDY = "build the dataset again"
 _SAME = ("task_type", "trajectory_id", "step_index")
 
 
-def conversation_faults(root: Path, tests: Sequence[object]) -> Iterator[LocatedFault]:
+def conversation_faults(root: Path, tests: Collection[object]) -> Iterator[LocatedFault]:
     """Yield the faults of the file: lines that are no records, or not those of test.json.
 
     Args:
@@ -30,11 +30,10 @@ def conversation_faults(root: Path, tests: Sequence[object]) -> Iterator[Located
         message = f"Missing required file: {TEST_RECORDS}"
         yield "./", None, CudagFault("missing_file", message, _REMEDY, Scope.OURS)
         return
-    number = 0
+    number, entries = 0, iter(tests)
     with path.open("rb") as lines:
         for number, line in enumerate(lines, start=1):
-            test = tests[number - 1] if number <= len(tests) else None
-            for fault in _line_faults(line, test):
+            for fault in _line_faults(line, next(entries, None)):
                 yield TEST_RECORDS, number, fault
     if number != len(tests):
         message = f"has {number} lines for {len(tests)} entries of test.json"

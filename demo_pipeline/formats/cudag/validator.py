@@ -14,8 +14,9 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
+from demo_pipeline.common.json_array import LineArray
 from demo_pipeline.common.json_files import JsonFileError, load_json, parse_json
-from demo_pipeline.common.known_lines import KnownLines, line_digest
+from demo_pipeline.common.known_lines import KnownLines, line_digests
 from demo_pipeline.formats.cudag.config import config_faults, count_faults, is_ours
 from demo_pipeline.formats.cudag.cross_checks import (
     CudagInventory,
@@ -166,21 +167,31 @@ class _Validation:
         """Check a file of records; `split` None: data.jsonl, which is compared with the splits."""
         if not is_kind(self.root / file, "file"):
             return
+        digests = line_digests(self.root / file)
+        if split is None:
+            self.inventory.is_union = self.inventory.has_lines(digests)
+            are_valid = all(known is not None for known in self.known.any_facts(digests))
+            if self.inventory.is_union and are_valid:
+                return
+        # Lines of data.jsonl that a split has were found valid there.
+        facts = self.known.any_facts(digests) if split is None else self.known.facts(digests)
         with (self.root / file).open("rb") as source:
-            for number, raw in enumerate(source, start=1):
+            lines = zip(source, digests, facts, strict=True)
+            for number, (raw, digest, known) in enumerate(lines, start=1):
                 if raw.strip():
-                    self._line((file, number), split, raw)
+                    self._line((file, number), split, (raw, digest, known))
 
-    def _line(self, position: RecordPosition, split: str | None, raw: bytes) -> None:
+    def _line(
+        self, position: RecordPosition, split: str | None, line: tuple[bytes, bytes, bytes | None]
+    ) -> None:
+        """Check a line, given with its digest and what is known of it."""
+        raw, digest, known = line
         try:
             record = parse_json(raw, position[0])
         except JsonFileError as error:
             self.report(*position, [json_fault(error)])
             return
-        before, digest = len(self.problems), line_digest(raw)
-        known = self.known.fact(digest)
-        if split is None:
-            known = self.known.any_fact(digest)  # also of the same line of a split
+        before = len(self.problems)
         if known is None:
             self.report(*position, training_faults(record))
         if not isinstance(record, dict):
@@ -190,18 +201,20 @@ class _Validation:
         else:
             image = known or None
         if split is None:
-            self.report(*position, self.inventory.add_data_line(position, record.get("id"), raw))
+            self.report(*position, self.inventory.add_data_line(position, record.get("id"), digest))
             return
         if len(self.problems) == before:
             self.known.add_found(digest, image or b"")
-        self.report(*position, self.inventory.add_record(split, position, record, raw))
+        self.report(*position, self.inventory.add_record(split, position, record, digest))
         prompt = _first_value(record.get("conversations"))
         self.report(*position, self.inventory.add_prompt(split, position, prompt, image))
 
     def check_tests(self) -> None:
         """Check the tests; the line of a problem is the 1-based number of the entry."""
-        entries = self._load("test/test.json", "test.json")
-        if not isinstance(entries, list):
+        path = self.root / "test" / "test.json"
+        lines = LineArray.of(path) if is_kind(path, "file") else None
+        entries = self._load("test/test.json", "test.json") if lines is None else lines
+        if not isinstance(entries, list | LineArray):
             if entries is not None:
                 self.report("test.json", None, [CudagFault("tests", "must be a JSON array")])
             return

@@ -6,16 +6,24 @@ trajectory that they were made of (sample_sources.py).
 
 import base64
 import binascii
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from operator import itemgetter
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from demo_pipeline.common.digest_table import DigestTable, LineNumbers
+import numpy as np
+
+from demo_pipeline.common.digest_column import DigestColumn
+from demo_pipeline.common.digest_table import LineNumbers
 from demo_pipeline.common.image_header import probe_image
 from demo_pipeline.common.json_files import JsonFileError, load_json, parse_json
-from demo_pipeline.common.known_lines import KnownLines, line_digest
+from demo_pipeline.common.known_lines import (
+    KnownLines,
+    line_digest,
+    line_digests,
+    lines_at,
+)
 from demo_pipeline.formats.base_model import check, limited
 from demo_pipeline.formats.desktopd.models import SftSample
 from demo_pipeline.formats.desktopd.reader import json_problem, screenshot_fault
@@ -26,7 +34,6 @@ from demo_pipeline.formats.desktopd.vocabulary import CANVAS_HEIGHT, CANVAS_WIDT
 from demo_pipeline.problems import Problem, Severity
 
 _DATA_URI = "data:image/png;base64,"
-_FILES = 16  # more than a folder of samples has
 _PNG_IN_BASE64 = "iVBORw0KGgo"
 
 
@@ -76,9 +83,10 @@ class SftReader:
         self.fresh: dict[str, LineNumbers] = {}
         self._root = root or _dataset_near(path)
         self._unsaid = self._root is None
-        self._lines = DigestTable()  # digest of a sample → its line in the first file
-        self._splits = DigestTable()  # digest of a sample → its line and split
+        self._lines = DigestColumn()  # of the samples of the first file
+        self._splits = DigestColumn()  # of the samples of the splits
         self._names: list[str] = []  # of the splits
+        self._starts: list[int] = []  # the first sample of each
 
     def read(self, path: Path, *, new: bool = True) -> list[Problem]:
         """The problems of a file.
@@ -93,47 +101,61 @@ class SftReader:
             message = "no dataset found near the file: the paths in it are not checked"
             problems.append(Problem("no_dataset", path.name, message, severity=Severity.WARNING))
             self._unsaid = False
-        sources, compared = SampleSources(self._root), len(self._lines) > 0
         fresh = self.fresh.setdefault(path.name, LineNumbers())
-        self._names.append(path.name)
-        with path.open("rb") as stream:
-            for number, line in enumerate(stream, start=1):
-                position = _Position(path.name, number, self._root, sources)
-                digest = line_digest(line)
-                if not new:
-                    problems += self._split_problems(digest, position, compared=compared)
-                if self._known.fact(digest) is None:
-                    fresh.add(number)
-                    if digest not in self._lines:
-                        found = _line_problems(line, position)
-                        problems += found
-                        if not found:
-                            self._known.add_found(digest)
-                if new:
-                    self._lines.setdefault(digest, number)
+        sources, digests = SampleSources(self._root), line_digests(path)
+        earlier = self._lines.find(digests) >= 0  # their lines were read before
+        if new:
+            earlier |= digests.first_places() < np.arange(len(digests))
+            self._lines.extend(digests.data)
+        split_problems = {} if new else self._split_problems(path.name, digests)
+        unknown = frozenset(self._known.sort_out(digests)[1])
+        notable = sorted({*unknown, *(number - 1 for number in split_problems)})
+        for place, line in lines_at(path, notable):
+            problems += split_problems.get(place + 1, ())
+            if place in unknown:
+                fresh.add(place + 1)
+            if place not in unknown or earlier[place]:
+                continue
+            position = _Position(path.name, place + 1, self._root, sources)
+            found = _line_problems(line, position)
+            problems += found
+            if not found:
+                self._known.add_found(line_digest(line))
         return problems
 
-    def _split_problems(
-        self, digest: bytes, position: _Position, *, compared: bool
-    ) -> Iterator[Problem]:
-        here = position.line * _FILES + len(self._names) - 1
-        first = self._splits.setdefault(digest, here)
-        if first != here:
-            line, name = divmod(first, _FILES)
-            message = f"the same sample is at {self._names[name]}:{line}"
-            yield position.problem("split_overlap", message, "write each sample to one split")
-        if compared and digest not in self._lines:
-            message = "the sample is not in the file of all samples"
-            yield position.problem("split_union", message, "build the export again")
+    def _split_problems(self, file: str, digests: DigestColumn) -> dict[int, list[Problem]]:
+        """The problems of lines that are in two splits, or not in the file of all samples."""
+        start, problems = len(self._splits), dict[int, list[Problem]]()
+        self._names.append(file)
+        self._starts.append(start)
+        self._splits.extend(digests.data)
+        if self._splits.has_equals():
+            for line, first in enumerate(self._splits.first_places()[start:].tolist(), start=1):
+                if first < start + line - 1:
+                    number = bisect_right(self._starts, first) - 1
+                    where = f"{self._names[number]}:{first - self._starts[number] + 1}"
+                    message, remedy = (
+                        f"the same sample is at {where}",
+                        "write each sample to one split",
+                    )
+                    found = Problem("split_overlap", file, message, line, remedy=remedy)
+                    problems.setdefault(line, []).append(found)
+        if self._lines:
+            for place in np.flatnonzero(self._lines.find(digests) < 0).tolist():
+                message = "the sample is not in the file of all samples"
+                remedy = "build the export again"
+                found = Problem("split_union", file, message, place + 1, remedy=remedy)
+                problems.setdefault(place + 1, []).append(found)
+        return problems
 
     def in_no_split(self, file: str) -> list[Problem]:
         """A problem for each sample of the first file, of this name, that no split has."""
-        absent = [
-            Problem("split_union", file, "the sample is in no split", line, remedy="build it again")
-            for digest, line in sorted(self._lines.items(), key=itemgetter(1))
-            if digest not in self._splits
-        ]
-        return limited(absent)
+        firsts = self._lines.first_places() == np.arange(len(self._lines))
+        absent = np.flatnonzero((self._splits.find(self._lines) < 0) & firsts).tolist()
+        message, remedy = "the sample is in no split", "build it again"
+        return limited(
+            [Problem("split_union", file, message, line + 1, remedy=remedy) for line in absent]
+        )
 
 
 def _dataset_near(path: Path) -> Path | None:

@@ -4,14 +4,23 @@ These are: ids are unique over all files, roles alternate, every tool call parse
 opens, records show their step, tables have the records of the lines.
 """
 
+from array import array
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
-from demo_pipeline.common.digest_table import DigestTable, LineNumbers
+from demo_pipeline.common.digest_column import DigestColumn
+from demo_pipeline.common.digest_table import LineNumbers
 from demo_pipeline.common.image_header import probe_image_file
 from demo_pipeline.common.json_files import JsonFileError, parse_json
-from demo_pipeline.common.known_lines import KnownLines, line_digest, text_digest
+from demo_pipeline.common.known_lines import (
+    FACT,
+    KnownLines,
+    line_digests,
+    lines_at,
+    text_digest,
+)
 from demo_pipeline.common.system_errors import raise_system_trouble
 from demo_pipeline.common.table_rows import table_problems
 from demo_pipeline.formats.base_model import check
@@ -38,7 +47,6 @@ from demo_pipeline.problems import Problem, Severity
 
 REQUIRED = ("train.jsonl", "val.jsonl", "test.jsonl")
 OPTIONAL = ("held_out.jsonl",)
-_FILES = 16  # more than an export has
 
 
 @dataclass(slots=True)
@@ -50,12 +58,40 @@ class _Position:
     known: KnownLines
     file: str = ""
     line: int = 0
-    files: list[str] = field(default_factory=list)
-    ids: DigestTable = field(default_factory=DigestTable)
     fresh: LineNumbers = field(default_factory=LineNumbers)
+    files: list[str] = field(default_factory=list)
+    ids: DigestColumn = field(default_factory=DigestColumn)
+    lines: "array[int]" = field(default_factory=lambda: array("I"))  # of the ids
+    starts: list[int] = field(default_factory=list)  # the first id of each file
 
     def problem(self, code: str, message: str, remedy: str) -> Problem:
         return Problem(code, self.file, message, self.line, remedy=remedy)
+
+    def begin(self, file: str) -> None:
+        """Begin with a file."""
+        self.file, self.line, self.fresh = file, 0, LineNumbers()
+        self.files.append(file)
+        self.starts.append(len(self.ids))
+
+    def add_ids(self, ids: bytearray, without_id: list[int]) -> None:
+        """Add the ids of all lines of the file, given by digests, but of some places."""
+        lines = array("I", range(1, len(ids) // FACT + 1))
+        for place in reversed(without_id):
+            del lines[place]
+            del ids[FACT * place : FACT * place + FACT]
+        self.ids.extend(ids)
+        self.lines.extend(lines)
+
+    def id_problems(self) -> Iterator[Problem]:
+        """Yield a problem for each id of the file that an earlier line has, too."""
+        if not self.ids.has_equals():
+            return
+        start = self.starts[-1]
+        for place, first in enumerate(self.ids.first_places()[start:].tolist(), start=start):
+            if first < place:
+                where = f"{self.files[bisect_right(self.starts, first) - 1]}:{self.lines[first]}"
+                message, remedy = f"id: is not unique, first at {where}", "change one of the ids"
+                yield Problem("duplicate_id", self.file, message, self.lines[place], remedy=remedy)
 
 
 def validate_messages(root: Path, known: KnownLines | None = None) -> list[Problem]:
@@ -102,22 +138,25 @@ def _missing(name: str) -> Problem:
 
 def _file_problems(path: Path, position: _Position) -> list[Problem]:
     problems: list[Problem] = []
-    position.fresh = LineNumbers()
-    position.files.append(path.name)
-    with path.open("rb") as stream:
-        for number, line in enumerate(stream, start=1):
-            position.file, position.line = path.name, number
-            digest = line_digest(line)
-            known_id = position.known.fact(digest)
-            if known_id is not None:
-                problems += _id_problems(known_id, position)
-                continue
-            position.fresh.add(number)
-            record_id, found = _line_problems(line, position)
-            problems += found
-            if record_id is not None and not found:
-                position.known.add_found(digest, text_digest(record_id))
-    return problems
+    position.begin(path.name)
+    digests = line_digests(path)
+    ids, unknown = position.known.sort_out(digests)
+    without_id: list[int] = []
+    for place, line in lines_at(path, unknown):
+        position.line = place + 1
+        position.fresh.add(position.line)
+        record_id, found = _line_problems(line, position)
+        problems += found
+        if record_id is None:
+            without_id.append(place)
+            continue
+        here = slice(FACT * place, FACT * place + FACT)
+        ids[here] = text_digest(record_id)
+        if not found:
+            position.known.add_found(bytes(digests.data[here]), bytes(ids[here]))
+    position.line = len(digests)
+    position.add_ids(ids, without_id)
+    return sorted([*position.id_problems(), *problems], key=lambda problem: problem.line or 0)
 
 
 def _line_problems(line: bytes, position: _Position) -> tuple[str | None, list[Problem]]:
@@ -131,21 +170,11 @@ def _line_problems(line: bytes, position: _Position) -> tuple[str | None, list[P
     record, problems = check(MessagesRecord, value, position.file, line=position.line)
     if record is None:
         return None, problems
-    problems += _id_problems(text_digest(record.id), position)
     problems += _role_problems(record, position)
     problems += _image_problems(record, position)
     problems += _call_problems(record, position)
     problems += (position.problem(*fault) for fault in record_faults(record, position.sources))
     return record.id, problems
-
-
-def _id_problems(record_id: bytes, position: _Position) -> Iterator[Problem]:
-    """A problem when an earlier line has the same id, given by its digest."""
-    here = position.line * _FILES + len(position.files) - 1
-    if (first := position.ids.setdefault(record_id, here)) != here:
-        line, file = divmod(first, _FILES)
-        message = f"id: is not unique, first at {position.files[file]}:{line}"
-        yield position.problem("duplicate_id", message, "change one of the ids")
 
 
 def _role_problems(record: MessagesRecord, position: _Position) -> Iterator[Problem]:

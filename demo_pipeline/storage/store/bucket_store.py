@@ -99,14 +99,14 @@ class BucketStore:
         yield fetch_files(self._objects, self._cache, version, pattern), version
 
     @contextmanager
-    def open_all(self, outputs: Sequence[str]) -> Iterator[list[tuple[Path, VersionName]]]:
+    def open_all(self, outputs: Sequence[str]) -> Iterator[list[tuple[str, VersionName]]]:
         """See `Store`."""
         with ExitStack() as stack:
-            opened: list[tuple[Path, VersionName]] = []
+            opened: list[tuple[str, VersionName]] = []
             for output in outputs:
                 with suppress(MissingOutput):
                     folder, version = stack.enter_context(self.open(output))
-                    opened.append((folder, version.name))
+                    opened.append((str(folder), version.name))
             yield opened
 
     def stage(self, output: str) -> AbstractContextManager[Staging]:

@@ -40,7 +40,7 @@ class CommittedFile(NamedTuple):
 
 
 class FilesByInode:
-    """The files of versions by device and inode, in some 60 bytes each.
+    """The files of versions that have other names, too, by device and inode; 60 bytes each.
 
     Args:
         layout: of the store.
@@ -80,6 +80,7 @@ class _InodeTable:
     starts: "array[int]" = field(default_factory=lambda: array("Q"))  # first file of each version
     devices: set[int] = field(default_factory=set)
     inodes: "array[int]" = field(default_factory=lambda: array("Q"))
+    numbers: "array[int]" = field(default_factory=lambda: array("I"))  # in their manifests
     sizes: "array[int]" = field(default_factory=lambda: array("Q"))
     digests: bytearray = field(default_factory=bytearray)
     order: "array[int]" = field(default_factory=lambda: array("I"))  # files by inode
@@ -101,13 +102,16 @@ class _InodeTable:
         content = layout.version(version.output, version.id) / CONTENT
         self.versions.append((loaded.name, read_after(content)))
         self.starts.append(len(self.inodes))
-        for file in loaded.manifest.files:
+        for number, file in enumerate(loaded.manifest.files):
             try:
                 status = os.stat(f"{content}/{file.path}")  # noqa: PTH116 - very many
-                self.inodes.append(status.st_ino)
-                self.devices.add(status.st_dev)
             except OSError:
-                self.inodes.append(0)
+                continue
+            if status.st_nlink == 1:
+                continue  # it has no other name
+            self.inodes.append(status.st_ino)
+            self.devices.add(status.st_dev)
+            self.numbers.append(number)
             self.sizes.append(file.size)
             self.digests += bytes.fromhex(file.sha256)
 
@@ -120,24 +124,21 @@ class _InodeTable:
         owner = bisect_left(self.starts, number + 1) - 1
         version, read = self.versions[owner]
         digest = self.digests[_DIGEST * number : _DIGEST * number + _DIGEST].hex()
-        return CommittedFile(version, number - self.starts[owner], self.sizes[number], digest, read)
+        return CommittedFile(version, self.numbers[number], self.sizes[number], digest, read)
 
 
 class PreviousFiles:
-    """The files of a version that was committed before, asked for in the order of their paths."""
+    """The files of a version that was committed before."""
 
     def __init__(self, layout: StoreLayout, version: Version) -> None:
         content = layout.version(version.output, version.id) / CONTENT
         self._top, self._read_after = f"{content}/", read_after(content)
-        self._files = iter(version.manifest.files)
-        self._next = next(self._files, None)
+        self._files = version.manifest.files
 
     def unchanged(self, path: str, status: os.stat_result) -> FileEntry | None:
         """The entry of the same file under the same path, if nothing wrote to it since."""
-        while self._next is not None and self._next.path < path:
-            self._next = next(self._files, None)
-        known = self._next
-        if known is None or known.path != path or known.size != status.st_size:
+        known = self._files.find(path)
+        if known is None or known.size != status.st_size:
             return None
         if status.st_mtime >= self._read_after:
             return None

@@ -1,26 +1,30 @@
 """The files of a version in little memory: a dataset has hundreds of thousands of them.
 
-Belongs here: holding the entries of a manifest, and their text in `manifest.json`.
+Belongs here: holding the entries of a manifest as their text in `manifest.json`, which is written,
+read and taken over in blocks.
 """
 
 import json
 import re
 import zlib
-from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from json.encoder import encode_basestring
+from json.encoder import encode_basestring, encode_basestring_ascii
 from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import ConfigDict, PlainSerializer, PlainValidator, TypeAdapter
 
-_BLOCK = 1024  # entries that are packed together
-_DIGEST = 32  # bytes of SHA-256
-_PARTING = "\0"  # in no path
+_BLOCK = 1024  # entries that are packed together, at least
+BETWEEN = b",\n"
+"""What stands between the texts of two entries."""
+# A path as `encode_basestring` writes it.
 _ENTRY = re.compile(
-    rb'\n  \{\n   "path": "((?:[^"\\]|\\.)*)",\n   "sha256": "([0-9a-f]{64})",'
-    rb'\n   "size": (\d+)\n  \}(,?)'
+    rb'  \{\n   "path": "((?:[^"\\\x00-\x1f]|\\(?:["\\bfnrt]|u00[01][0-9a-f]))*+)",'
+    rb'\n   "sha256": "([0-9a-f]{64})",\n   "size": (\d+)\n  \}'
 )
+_SIZE = re.compile(rb'\n   "size": (\d+)\n')
+_FOREIGN = re.compile(rb"[^ -~\n]")  # what the two forms of a path may differ in
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,26 +46,6 @@ class FileEntry:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _Block:
-    paths: bytes  # compressed
-    sizes: Sequence[int]
-    digests: bytes
-
-    @classmethod
-    def of(cls, entries: list[FileEntry]) -> Self:
-        paths = _PARTING.join(entry.path for entry in entries).encode()
-        digests = b"".join(bytes.fromhex(entry.sha256) for entry in entries)
-        return cls(zlib.compress(paths, 1), array("Q", (entry.size for entry in entries)), digests)
-
-    def __iter__(self) -> Iterator[FileEntry]:
-        paths = zlib.decompress(self.paths).decode().split(_PARTING)
-        digests = self.digests.hex()
-        for number, (path, size) in enumerate(zip(paths, self.sizes, strict=True)):
-            start = 2 * _DIGEST * number
-            yield FileEntry(path, size, digests[start : start + 2 * _DIGEST])
-
-
 @dataclass(eq=False, slots=True)
 class FileTable:
     """Files in the order of their paths; some 50 bytes each in memory.
@@ -71,8 +55,12 @@ class FileTable:
     """
 
     size: int = 0
-    _blocks: list[_Block] = field(default_factory=list)
-    _last: list[FileEntry] = field(default_factory=list)
+    _count: int = 0
+    _blocks: list[bytes] = field(default_factory=list)  # compressed texts of entries
+    _ends: list[str] = field(default_factory=list)  # the last path of each block
+    _last: list[bytes] = field(default_factory=list)
+    _held: int = 0  # entries in `_last`
+    _found: tuple[int, Mapping[str, FileEntry]] = (-1, {})  # the block that was looked into
 
     @classmethod
     def of(cls, entries: Iterable[FileEntry]) -> Self:
@@ -88,19 +76,68 @@ class FileTable:
 
     def append(self, entry: FileEntry) -> None:
         """Add a file."""
-        self.size += entry.size
-        self._last.append(entry)
-        if len(self._last) == _BLOCK:
-            self._blocks.append(_Block.of(self._last))
-            self._last = []
+        text = entry.text.encode()
+        if not _ENTRY.fullmatch(text):
+            raise ValueError("a digest is not the hex form of a SHA-256")
+        self.append_text(text, 1, entry.size)
+
+    def append_text(self, text: bytes, count: int, size: int) -> None:
+        """Add files.
+
+        Args:
+            text: their entries, as in the manifest.
+            count: how many.
+            size: bytes of the files together.
+        """
+        self.size += size
+        self._count += count
+        self._last.append(text)
+        self._held += count
+        if self._held >= _BLOCK:
+            self._pack()
+
+    def _pack(self) -> None:
+        text = BETWEEN.join(self._last)
+        self._blocks.append(zlib.compress(text, 1))
+        (last,) = _entries(text[text.rfind(b"\n  {\n") + 1 :])
+        self._ends.append(last.path)
+        self._last, self._held = [], 0
+
+    def texts(self) -> Iterator[bytes]:
+        """Yield the texts of the entries, of many at a time, without what stands between them."""
+        for block in self._blocks:
+            yield zlib.decompress(block)
+        if self._last:
+            yield BETWEEN.join(self._last)
+
+    def rows(self) -> Iterator[bytes]:
+        """Yield a line of JSON for each file, of many at a time: `["file", path, digest]`."""
+        for text in self.texts():
+            if _FOREIGN.search(text):
+                for entry in _entries(text):
+                    path = encode_basestring_ascii(entry.path)
+                    yield f'["file", {path}, "{entry.sha256}"]\n'.encode()
+            else:
+                found = _ENTRY.findall(text)
+                yield b"".join(
+                    [b'["file", "%b", "%b"]\n' % (path, sha256) for path, sha256, _ in found]
+                )
+
+    def find(self, path: str) -> FileEntry | None:
+        """The entry of a complete table with this path; quick when asked in the order of paths."""
+        number = bisect_left(self._ends, path)
+        if self._found[0] != number:
+            packed = self._blocks[number : number + 1]
+            text = zlib.decompress(packed[0]) if packed else BETWEEN.join(self._last)
+            self._found = (number, {entry.path: entry for entry in _entries(text)})
+        return self._found[1].get(path)
 
     def __iter__(self) -> Iterator[FileEntry]:
-        for block in self._blocks:
-            yield from block
-        yield from self._last
+        for text in self.texts():
+            yield from _entries(text)
 
     def __len__(self) -> int:
-        return len(self._blocks) * _BLOCK + len(self._last)
+        return self._count
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, FileTable):
@@ -111,13 +148,28 @@ class FileTable:
     __hash__ = None  # type: ignore[assignment]
 
 
-_ENTRIES = TypeAdapter(tuple[FileEntry, ...])
+def _entries(text: bytes) -> Iterator[FileEntry]:
+    for found in _ENTRY.finditer(text):
+        yield FileEntry(_path(found[1]), int(found[3]), found[2].decode())
+
+
+def _path(raw: bytes) -> str:
+    """The path in an entry."""
+    return str(json.loads(b'"%b"' % raw)) if b"\\" in raw else raw.decode()
+
+
+def sizes_by_path(text: bytes) -> list[tuple[str, int]]:
+    """Path and size of the files whose entries a text has."""
+    return [(_path(path), int(size)) for path, _, size in _ENTRY.findall(text)]
+
+
+_LIST = TypeAdapter(tuple[FileEntry, ...])
 
 
 def _as_table(value: object) -> FileTable:
     if isinstance(value, FileTable):
         return value
-    return FileTable.of(_ENTRIES.validate_python(value))
+    return FileTable.of(_LIST.validate_python(value))
 
 
 def _as_dicts(table: FileTable) -> list[dict[str, Any]]:
@@ -139,18 +191,30 @@ def read_entries(chunks: Iterator[bytes], text: bytes, table: FileTable) -> byte
     Returns:
         What follows the last entry, with the bracket at the end of the list, before the chunks
         that are left; None when the text has another form.
+
+    Raises:
+        ValueError: a path is not Unicode.
     """
-    start, more = 0, True
-    while more:
-        found = _ENTRY.match(text, start)
-        if found is None or found.end() == len(text):
-            chunk = next(chunks, None)
-            if chunk is None:
+    while True:
+        stop = text.find(b"\n ]")
+        end = stop if stop >= 0 else text.rfind(b"\n  },\n") + len(b"\n  }")
+        if stop >= 0 or end > len(b"\n  }"):
+            if not _add_entries(text[:end], table):
                 return None
-            text, start = text[start:] + chunk, 0
-            continue
-        raw = found[1]
-        path = json.loads(b'"%b"' % raw) if b"\\" in raw else raw.decode()
-        table.append(FileEntry(path, int(found[3]), found[2].decode()))
-        start, more = found.end(), bool(found[4])
-    return text[start:]
+            if stop >= 0:
+                return text[stop:]
+            text = text[end + 1 :]
+        chunk = next(chunks, None)
+        if chunk is None:
+            return None
+        text += chunk
+
+
+def _add_entries(text: bytes, table: FileTable) -> bool:
+    """Add successive entries after a line break; False when the text has another form."""
+    rest, count = _ENTRY.subn(b"", text)
+    if rest != b"\n" + BETWEEN * (count - 1):
+        return False
+    text.decode()
+    table.append_text(text[1:], count, sum(map(int, _SIZE.findall(text))))
+    return True

@@ -6,7 +6,7 @@ Belongs here: reading versions back and naming their damage. Nothing here writes
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from functools import partial
 from operator import itemgetter
@@ -46,7 +46,7 @@ class OutputDamage:
 
 def load_version(layout: StoreLayout, output: str, version: str) -> Version | None:
     """The version with this id; None when its manifest is missing or does not match the id."""
-    path = f"{layout.versions}/{output}/{version}/{MANIFEST}"
+    path = layout.manifest_text(output, version)
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - for every trajectory
             return _parsed(iter(partial(file.read, _CHUNK), b""), output, version) or parse_version(
@@ -104,17 +104,25 @@ def is_linked(path: Path, layout: StoreLayout, link: LinkEntry) -> bool:
         text = os.readlink(path)  # noqa: PTH115 - for every trajectory
     except OSError:  # missing, or not a link
         return False
-    manifest = f"{layout.root}/{layout.versions.name}/{link.output}/{link.version}/{MANIFEST}"
+    manifest = layout.manifest_text(link.output, link.version)
     same = text == layout.link_target(path, link.output, link.version)
     return same and os.path.isfile(manifest)  # noqa: PTH113
 
 
-def walk_files(content: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Every entry under `content` but folders, with its `/`-separated path, sorted by path."""
-    pending: list[tuple[str, os.DirEntry[str]]] = _children("", str(content))
+def walk_files(
+    content: Path, below: str = "", whole: Container[str] = ()
+) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Every entry under `content` but folders, with its `/`-separated path, sorted by path.
+
+    Args:
+        content: the folder.
+        below: path of a folder in it, with a slash at the end; only entries below it are given.
+        whole: paths of folders, with a slash at the end, that are given instead of their entries.
+    """
+    pending: list[tuple[str, os.DirEntry[str]]] = _children(below, f"{content}/{below}")
     while pending:
         path, entry = pending.pop()
-        if path.endswith("/"):
+        if path.endswith("/") and path not in whole:
             pending += _children(path, entry.path)
         else:
             yield path, entry

@@ -15,7 +15,7 @@ from typing import Any
 
 from demo_pipeline.common.id_parts import cut_into_parts
 from demo_pipeline.storage.store.integrity import has_all_files, load_version
-from demo_pipeline.storage.store.layout import CONTENT, MANIFEST, StoreLayout
+from demo_pipeline.storage.store.layout import StoreLayout
 from demo_pipeline.storage.store.part_folder import PartFolder
 from demo_pipeline.storage.store.version_manifest import VersionName
 
@@ -77,21 +77,26 @@ def _holds(layout: StoreLayout, output: str, version: str, fact: _Fact) -> bool:
     """Whether the manifest is the file that was read, and every file exists in its size."""
     if not fact.manifest or tuple(fact.manifest) != _identity(layout, output, version):
         return False
-    top = f"{layout.versions}/{output}/{version}/{CONTENT}/"
     try:
+        folder = os.open(layout.content_text(output, version), os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        return False
+    try:  # relative to the folder: the system looks up half as many names
         for path, size in fact.files:
-            status = os.lstat(top + path)
+            status = os.stat(path, dir_fd=folder, follow_symlinks=False)
             if status.st_size != size or not stat.S_ISREG(status.st_mode):
                 return False
     except OSError:
         return False
+    finally:
+        os.close(folder)
     return True
 
 
 def _identity(layout: StoreLayout, output: str, version: str) -> tuple[int, ...]:
     """What changes when anything writes to or replaces the manifest."""
     try:
-        status = os.lstat(f"{layout.versions}/{output}/{version}/{MANIFEST}")
+        status = os.lstat(layout.manifest_text(output, version))
     except OSError:
         return ()
     return (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)

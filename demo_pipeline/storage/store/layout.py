@@ -17,6 +17,7 @@ from demo_pipeline.storage.store.version_manifest import VERSION_LENGTH
 
 CONTENT = "content"
 MANIFEST = "manifest.json"
+_VERSIONS = ".versions"
 VersionKey = tuple[str, str]
 """Output and version id."""
 _DOCUMENT_PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
@@ -36,7 +37,7 @@ class StoreLayout:
     @property
     def versions(self) -> Path:
         """The folder of all versions of all outputs."""
-        return self.root / ".versions"
+        return self.root / _VERSIONS
 
     @property
     def staging(self) -> Path:
@@ -56,6 +57,14 @@ class StoreLayout:
         """The directory of one version: `content/` and `manifest.json`."""
         return self.versions / output / version
 
+    def content_text(self, output: str, version: str) -> str:
+        """Path of the content of one version, as text, which is quicker to make."""
+        return f"{self.root}/{_VERSIONS}/{output}/{version}/{CONTENT}"
+
+    def manifest_text(self, output: str, version: str) -> str:
+        """Path of the manifest of one version, as text."""
+        return f"{self.root}/{_VERSIONS}/{output}/{version}/{MANIFEST}"
+
     def lock(self, output: str) -> Path:
         """The lock file of one output."""
         return self.root / ".locks" / f"{output}.lock"
@@ -70,7 +79,7 @@ class StoreLayout:
 
     def pointer_target(self, output: str, version: str) -> str:
         """The text of the pointer of `output` when `version` is published."""
-        return f"{'../' * output.count('/')}{self.versions.name}/{output}/{version}/{CONTENT}"
+        return f"{'../' * output.count('/')}{_VERSIONS}/{output}/{version}/{CONTENT}"
 
     def published_version(self, output: str) -> str | None:
         """The version that the pointer leads to, even a missing one; None without a pointer."""
@@ -95,7 +104,7 @@ class StoreLayout:
     def link_target(self, path: Path, output: str, version: str) -> str:
         """The text of a link at `path`, in a staged directory or a version, to another version."""
         up = "../" * str(path)[len(str(self.root)) + 1 :].count("/")
-        return f"{up}{self.versions.name}/{output}/{version}/{CONTENT}"
+        return f"{up}{_VERSIONS}/{output}/{version}/{CONTENT}"
 
     def links(self, folder: str) -> Iterator[str]:
         """Paths of the links at or below `folder` (empty: the root), hidden ones left out."""

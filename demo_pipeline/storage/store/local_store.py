@@ -87,10 +87,10 @@ class LocalStore:
         return self.open(output)
 
     @contextmanager
-    def open_all(self, outputs: Sequence[str]) -> Iterator[list[tuple[Path, VersionName]]]:
+    def open_all(self, outputs: Sequence[str]) -> Iterator[list[tuple[str, VersionName]]]:
         """See `Store`."""
         yield [
-            (self._layout.version(name.output, name.id) / CONTENT, name)
+            (self._layout.content_text(name.output, name.id), name)
             for name in open_versions(self._layout, self.parts, outputs)
         ]
 
@@ -121,7 +121,7 @@ class LocalStore:
             raise StorageError(
                 f"{output}: this staged directory was committed or removed; stage again"
             )
-        files = describe_files(self._layout, staging)
+        files = describe_files(self._layout, self.parts, staging)
         manifest = make_manifest(
             output, recipe, files=files.entries, links=staging.links, summary=summary, checks=checks
         )

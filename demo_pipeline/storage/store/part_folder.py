@@ -39,14 +39,14 @@ class PartFolder:
         """
         path = self._path(key)
         try:
-            stored = path.read_bytes()
+            with path.open("rb") as file:
+                digest, data = file.read(_DIGEST), file.read()
         except OSError:
             return None
         with suppress(OSError):
             if time.time() - path.stat().st_mtime > _TOUCH_SECONDS:
                 os.utime(path)
-        data = stored[_DIGEST:]
-        if hashlib.sha256(data).digest() == stored[:_DIGEST]:
+        if hashlib.sha256(data).digest() == digest:
             return data
         with suppress(OSError):
             path.unlink(missing_ok=True)
@@ -63,7 +63,9 @@ class PartFolder:
             self._disk.make_folders(draft.parent)
             self._disk.make_folders(path.parent)
             # Not synced: a part that a power cut tears is found by its hash.
-            draft.write_bytes(hashlib.sha256(data).digest() + data)
+            with draft.open("wb") as file:
+                file.write(hashlib.sha256(data).digest())
+                file.write(data)
             draft.replace(path)
         except OSError as error:
             _LOG.debug("a part is not kept: %s", type(error).__name__)

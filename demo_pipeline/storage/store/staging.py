@@ -3,6 +3,7 @@
 Belongs here: what a stage may do in it besides writing files, which is to link other versions.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -24,6 +25,8 @@ class Staging:
             already. A commit refuses a file that differs from its version's manifest.
         previous: versions whose files are not read again where they are hard-linked under the same
             path and were not written to since.
+        linked: folders under `path` that hold nothing but hard links of committed files, in groups,
+            each with a key that stands for the names and the bytes of all files of its folders.
     """
 
     output: str
@@ -32,6 +35,7 @@ class Staging:
     links: dict[str, LinkEntry] = field(default_factory=dict)
     hardlink_sources: list[Version | VersionName] = field(default_factory=list)
     previous: list[Version] = field(default_factory=list)
+    linked: list[tuple[str, Sequence[str]]] = field(default_factory=list)
 
     @property
     def path(self) -> Path:

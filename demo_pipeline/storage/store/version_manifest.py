@@ -8,7 +8,6 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from json.encoder import encode_basestring_ascii
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, JsonValue
@@ -70,7 +69,6 @@ class LinkEntry:
 
 
 _FILES = '\n "files": ['
-_CHUNK = 2**20  # bytes of a manifest in memory
 
 
 class Manifest(_Frozen):
@@ -104,17 +102,14 @@ class Manifest(_Frozen):
     def chunks(self) -> Iterator[bytes]:
         """The file's bytes: keys sorted, one line per entry, the same for the same manifest."""
         head, tail = self._around_files()
-        text, size, parting = [f"{head}{_FILES}"], 0, "\n"
+        yield f"{head}{_FILES}".encode()
+        parting = b"\n"
         # `json` indents in Python, which takes seconds for all files of a dataset.
-        for entry in self.files:
-            text.append(f"{parting}{entry.text}")
-            size, parting = size + len(text[-1]), ",\n"
-            if size > _CHUNK:
-                yield "".join(text).encode()
-                text, size = [], 0
+        for text in self.files.texts():
+            yield parting + text
+            parting = b",\n"
         end = "\n ]" if self.files else "]"
-        text.append(f"{end}{tail}\n")
-        yield "".join(text).encode()
+        yield f"{end}{tail}\n".encode()
 
     def to_bytes(self) -> bytes:
         """The file's bytes, all at once."""
@@ -197,7 +192,7 @@ def version_id(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:VERSION_LENGTH]
 
 
-def content_fingerprint(files: Iterable[FileEntry], links: Mapping[str, LinkEntry]) -> str:
+def content_fingerprint(files: FileTable, links: Mapping[str, LinkEntry]) -> str:
     """SHA-256 over the (path, digest) pairs and the sorted (path, output, version) links.
 
     Args:
@@ -205,9 +200,8 @@ def content_fingerprint(files: Iterable[FileEntry], links: Mapping[str, LinkEntr
         links: path → link.
     """
     digest = hashlib.sha256()
-    for file in files:
-        row = f'["file", {encode_basestring_ascii(file.path)}, "{file.sha256}"]\n'
-        digest.update(row.encode())
+    for rows in files.rows():
+        digest.update(rows)
     for path, link in sorted(links.items()):
         digest.update(f"{json.dumps(['link', path, link.output, link.version])}\n".encode())
     return digest.hexdigest()

@@ -80,7 +80,7 @@ def commit(store: LocalStore, name: str, text: str) -> str:
 
 def opened(store: LocalStore) -> dict[str, str]:
     with store.open_all(store.outputs("trajectories")) as versions:
-        assert all((folder / "task.json").is_file() for folder, _ in versions)
+        assert all(Path(folder, "task.json").is_file() for folder, _ in versions)
         return {version.output.rpartition("/")[2]: version.id for _, version in versions}
 
 

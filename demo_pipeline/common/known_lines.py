@@ -72,8 +72,7 @@ def line_digests(path: Path) -> DigestColumn:
     """The digest of every line of a file."""
     digests = DigestColumn()
     with path.open("rb") as lines:
-        for line in lines:
-            digests.extend(line_digest(line))
+        digests.extend(b"".join(map(line_digest, lines)))
     return digests
 
 

@@ -46,7 +46,7 @@ def table_problems(
             lines.open("rb") as source,
             open_chosen_rows(table, _ROWS_IN_MEMORY, numbers) as (total, rows),
         ):
-            written = (line for line in source if line.strip())
+            written = filter(bytes.strip, source)
             passed = 0
             for number, row in rows:
                 line = next(islice(written, number - passed - 1, None), None)

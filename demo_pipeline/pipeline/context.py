@@ -5,6 +5,7 @@ Belongs here: `Workspace` and the two context types. What a stage is: see stage_
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,7 @@ class CommittedTrajectories:
     versions: Mapping[str, VersionName] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
 
-    @property
+    @cached_property  # for the card and for the check
     def provenance(self) -> Provenance:
         """What their statistics are counted from: kept rows, else the files that exist."""
         kept = counted_provenance(self.trajectories)

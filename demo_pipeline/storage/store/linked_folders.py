@@ -19,6 +19,7 @@ from demo_pipeline.storage.store.part_folder import PartFolder
 from demo_pipeline.storage.store.staging import Staging
 
 _FORM = "linked folders 1"
+_KIND = 0o170000  # the bits of a mode that tell a file from a folder
 
 
 class FolderText(NamedTuple):
@@ -111,7 +112,7 @@ class LinkedFolders:
                 if (
                     status.st_size != expected
                     or status.st_mtime >= before
-                    or not stat.S_ISREG(status.st_mode)
+                    or status.st_mode & _KIND != stat.S_IFREG
                 ):
                     return None
                 size += expected

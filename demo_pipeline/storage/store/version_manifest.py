@@ -117,8 +117,7 @@ class Manifest(_Frozen):
 
     def as_read(self) -> "Manifest":
         """The manifest as it is read back: every value is one of JSON."""
-        head, tail = self._around_files()
-        read = Manifest.model_validate_json(f"{head}{_FILES}]{tail}")
+        read = Manifest.model_validate_json(json.dumps(self._values(), sort_keys=True))
         return read.model_copy(update={"files": self.files})
 
     @classmethod
@@ -142,10 +141,15 @@ class Manifest(_Frozen):
         read = cls.model_validate_json(b"".join((head, found, tail.lstrip(), *chunks)))
         return read.model_copy(update={"files": files})
 
+    def _values(self) -> dict[str, Any]:
+        """The manifest without its files."""
+        return {**self.model_dump(mode="json", exclude={"files"}), "files": []}
+
     def _around_files(self) -> tuple[str, str]:
         """The text before and after the entries of the files, without the last line break."""
-        values = {**self.model_dump(mode="json", exclude={"files"}), "files": []}
-        text = json.dumps(values, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=1)
+        text = json.dumps(
+            self._values(), sort_keys=True, ensure_ascii=False, allow_nan=False, indent=1
+        )
         head, _, tail = text.partition(f"{_FILES}]")
         return head, tail
 

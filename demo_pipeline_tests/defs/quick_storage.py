@@ -13,7 +13,7 @@ from threading import Lock
 from typing import Any
 
 import pytest
-from alembic.script import ScriptDirectory
+from dagster._core.storage import sql
 from dagster._core.storage.event_log.sqlite import sqlite_event_log
 from dagster._core.storage.runs.sqlite import sqlite_run_storage
 from dagster._core.storage.schedules.sqlite import sqlite_schedule_storage
@@ -50,13 +50,14 @@ def _do_not_wait(connection: Any, _record: object) -> None:
 @contextmanager
 def quick_storage() -> Iterator[None]:
     """Instances that this process opens in the context."""
-    read = ScriptDirectory.from_config
+    scripts = vars(sql)["ScriptDirectory"]  # alembic's, which reads the migrations
+    read = scripts.from_config
     kept = cache(lambda _place, config: read(config))
     with pytest.MonkeyPatch.context() as patch:
         for module in _MODULES:
             patch.setattr(module, "create_engine", _Engines())
         patch.setattr(
-            ScriptDirectory,
+            scripts,
             "from_config",
             lambda config: kept(config.get_main_option("script_location"), config),
         )

@@ -25,7 +25,7 @@ from demo_pipeline_tests.simulator.script import click
 
 DEMO = "20260301_080000"
 KINDS = ("folder", "bucket")
-PATIENCE = 60.0  # seconds for one step of the story; an idle machine needs a third
+PATIENCE = 240.0  # seconds for one step of the story; an idle machine needs twenty
 COMMAND = ("dagster-daemon", "run", "-w", "workspace.yaml")
 
 

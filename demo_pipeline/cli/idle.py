@@ -4,6 +4,7 @@ Belongs here: the questions and their order. Whatever cannot be answered here is
 ordinary way, which also reports what is wrong.
 """
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from demo_pipeline.pipeline.context import Workspace
     from demo_pipeline.pipeline.outcomes import DatasetOutcome
     from demo_pipeline.settings import Settings
+
+_LOG = logging.getLogger(__package__)
 
 
 def is_recorded(workspace: "Workspace", home: Path, known: Sequence[str]) -> bool:
@@ -58,6 +61,7 @@ def find_idle(
             return None
         selection = select_demonstrations(workspace, ids, known, forced=(), retry=retry)
         datasets = None if selection.todo else unchanged_datasets(workspace)
-    except Exception:  # noqa: BLE001 - the ordinary run reports whatever it is
+    except Exception as error:  # noqa: BLE001 - the ordinary run reports whatever it is
+        _LOG.debug("what is to do is left to the ordinary run (%s)", type(error).__name__)
         return None
     return None if datasets is None else (selection, datasets)

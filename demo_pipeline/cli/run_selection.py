@@ -3,6 +3,7 @@
 Belongs here: what was named, what changed, and what is left in quarantine.
 """
 
+import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ from demo_pipeline.cli.environment import USAGE
 
 if TYPE_CHECKING:
     from demo_pipeline.pipeline.context import Workspace
+
+_LOG = logging.getLogger(__package__)
 
 
 @dataclass(frozen=True)
@@ -76,5 +79,6 @@ def _holds(
     """The answer about one demonstration; no when it cannot be had, since its run reports why."""
     try:
         return question(workspace, demonstration)
-    except Exception:  # noqa: BLE001 - the other demonstrations are processed whatever it is
+    except Exception as error:  # noqa: BLE001 - the others are processed whatever it is
+        _LOG.debug("%s: its state is left to its run (%s)", demonstration, type(error).__name__)
         return False

@@ -4,13 +4,14 @@ Belongs here: one run for many demonstrations, their outcomes as they come, and 
 executed in a thread, so that the main thread can hand on outcomes and be interrupted.
 """
 
+import logging
 import threading
 import uuid
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from queue import SimpleQueue
 
+from demo_pipeline.common.best_effort import best_effort
 from demo_pipeline.defs.batch_execution import BatchWatcher, watchers
 from demo_pipeline.defs.batch_members import BatchMember, batch_tags
 from demo_pipeline.defs.code_location import build_defs
@@ -28,6 +29,8 @@ from demo_pipeline.pipeline.outcomes import DemonstrationOutcome, DemonstrationS
 from demo_pipeline.pipeline.transient import transient_reason
 from demo_pipeline.settings import Settings
 from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint
+
+_LOG = logging.getLogger(__package__)
 
 
 def are_batched(settings: Settings, ids: Collection[str]) -> bool:
@@ -94,7 +97,7 @@ class _LocalRun:
         """End the run now; its worker processes are killed, which is safe."""
         self._watcher.stopped.set()
         self.end()
-        with suppress(Exception), local_instance() as instance:
+        with best_effort(_LOG, "closing the run"), local_instance() as instance:
             instance.add_run_tags(self._run_id, {OUTCOME_TAG: INTERRUPTED_OUTCOME})
             close_own_run(instance, self._run_id)
 

@@ -10,11 +10,12 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
 
 import dagster as dg
 
+from demo_pipeline.common.best_effort import best_effort
 from demo_pipeline.common.process_identity import ProcessIdentity, process_start, this_process
 from demo_pipeline.defs.home_files import UNFINISHED
 from demo_pipeline.defs.tags import (
@@ -60,7 +61,7 @@ def heartbeat(instance: dg.DagsterInstance) -> Iterator[None]:
     def beat() -> None:
         number = 0
         while True:
-            with suppress(Exception):  # the instance fails for a while: the lease is longer
+            with best_effort(_LOG, "heartbeat"):  # the lease is longer than a short failure
                 values = {_beat_key(this_process()): f"{this_process()} {number}"}
                 instance.daemon_cursor_storage.set_cursor_values(values)
             number += 1
@@ -120,7 +121,7 @@ def close_dead_runs(instance: dg.DagsterInstance, *, interrupted: bool = False) 
 
 def close_own_run(instance: dg.DagsterInstance, run_id: str) -> None:
     """Close a run of this process that an error or Ctrl-C ended outside of Dagster's care."""
-    with suppress(Exception):  # the next command closes it, when this process is gone
+    with best_effort(_LOG, "closing the run"):  # the next command does, when this one is gone
         _close(instance, run_id, "the command was interrupted", on_purpose=True)
 
 

@@ -4,11 +4,12 @@ Belongs here: how a run says that it waits, and which demonstrations wait now. W
 tried again is decided in discovery/.
 """
 
+import logging
 from collections.abc import Iterator
-from contextlib import suppress
 
 import dagster as dg
 
+from demo_pipeline.common.best_effort import best_effort
 from demo_pipeline.defs.batch_members import (
     demonstrations_of,
     is_waiting,
@@ -17,6 +18,8 @@ from demo_pipeline.defs.batch_members import (
 )
 from demo_pipeline.defs.home_files import WaitingDemonstration
 from demo_pipeline.defs.tags import OUTCOME_TAG, WAITING_OUTCOME, WAITING_TAG
+
+_LOG = logging.getLogger(__package__)
 
 _LONGEST_REASON = 500  # characters
 _MOST_RUNS = 2000  # that are looked through for demonstrations that wait
@@ -27,7 +30,7 @@ def waiting_failure(instance: dg.DagsterInstance, run_id: str, reason: str) -> d
 
     The metadata says it a second time, since the tag cannot be written when that disk is full.
     """
-    with suppress(Exception):
+    with best_effort(_LOG, "marking the run as waiting"):
         instance.add_run_tags(run_id, waiting_tags(reason))
     return dg.Failure(
         description=f"waiting: {reason}; it is tried again by itself",

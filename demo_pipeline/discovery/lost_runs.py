@@ -3,10 +3,14 @@
 Belongs here: marking those uploads as due. Polling decides whether an upload needs another run.
 """
 
+import logging
+
 from demo_pipeline.discovery.cursors import ListingCursor, ListingKind
 from demo_pipeline.discovery.ledger import Ledger
 from demo_pipeline.discovery.run_history import RunHistory
 from demo_pipeline.discovery.tick_budget import TickBudget
+
+_LOG = logging.getLogger(__package__)
 
 
 def mark_lost_due(ledger: Ledger, history: RunHistory, budget: TickBudget) -> None:
@@ -27,6 +31,7 @@ def _pause(history: RunHistory, demonstration: str) -> float | None:
     """
     try:
         last = history.last(demonstration)
-    except Exception:  # noqa: BLE001 - the others are examined whatever it is
+    except Exception as error:  # noqa: BLE001 - the others are examined whatever it is
+        _LOG.debug("%s: its runs are read again later (%s)", demonstration, type(error).__name__)
         return 0.0
     return last.retry_after if last is not None else None

@@ -3,6 +3,7 @@
 Belongs here: that sum, and the problems that name whatever does not fit into it.
 """
 
+import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -10,6 +11,8 @@ from demo_pipeline.discovery.decisions import UploadState
 from demo_pipeline.discovery.ledger import Ledger
 from demo_pipeline.discovery.run_history import RunHistory, RunOutcome
 from demo_pipeline.problems import Problem, Severity
+
+_LOG = logging.getLogger(__package__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +71,8 @@ def unfinished_uploads(
     for key in accepted:
         try:
             last = history.last(key)
-        except Exception:  # noqa: BLE001 - the others are counted; the next count reads it again
+        except Exception as error:  # noqa: BLE001 - the others are counted whatever it is
+            _LOG.debug("%s: its runs are read at the next count (%s)", key, type(error).__name__)
             again.add(key)
             continue
         if last is not None and (last.superseded or last.retry_after is not None):

@@ -5,6 +5,7 @@ demonstration that it worked on, and no other. What a worker does is in demonstr
 its process is started in worker_processes.py.
 """
 
+import logging
 import threading
 import time
 from collections import deque
@@ -14,6 +15,7 @@ from multiprocessing.connection import wait
 from types import TracebackType
 from typing import Self
 
+from demo_pipeline.common.best_effort import best_effort
 from demo_pipeline.common.logs import shown_level
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.crash_quarantine import record_crash
@@ -27,6 +29,8 @@ from demo_pipeline.pipeline.demonstration_worker import (
 from demo_pipeline.pipeline.transient import transient_reason
 from demo_pipeline.pipeline.worker_processes import WorkerProcesses
 from demo_pipeline.problems import Problem
+
+_LOG = logging.getLogger(__package__)
 
 KILLED = "its process ended without an error: killed, or out of memory"
 _TICK = 1.0  # seconds between two looks at what else is to be done
@@ -119,7 +123,7 @@ class DemonstrationPool:
         unfinished = not all(worker.idle for worker in self._workers)
         self._workers.clear()
         if unfinished:  # what they had not committed yet is removed now, not by the next run
-            with suppress(Exception):
+            with best_effort(_LOG, "removing what the workers left"):
                 self._workspace.store.remove_leftovers()
 
     @property

@@ -67,7 +67,7 @@ class ThumbnailWriter:
         height = round(rgb.shape[0] * THUMBNAIL_WIDTH / rgb.shape[1])
         planes = None if frame is None else _small_planes(frame, height)
         if planes is None:
-            small = _smaller(rgb, (THUMBNAIL_WIDTH, height))
+            small = _resized_twice(rgb, (THUMBNAIL_WIDTH, height))
         else:
             small = self._colours.of_picture(planes)
         bgr = cv2.cvtColor(small, cv2.COLOR_RGB2BGR)
@@ -75,13 +75,13 @@ class ThumbnailWriter:
         self._table.append([action_index, data.tobytes()])
 
 
-def _smaller(picture: Pixels, size: tuple[int, int]) -> Pixels:
-    """A picture at a size of (width, height); two steps cost a third of one."""
+def _resized_twice(picture: Pixels, size: tuple[int, int]) -> Pixels:
+    """A picture at a size of (width, height), by way of twice the size: a third of the cost."""
     twice = (2 * size[0], 2 * size[1])
-    return _smallest(cv2.resize(picture, twice, interpolation=cv2.INTER_AREA), size)
+    return _resized(cv2.resize(picture, twice, interpolation=cv2.INTER_AREA), size)
 
 
-def _smallest(picture: Pixels, size: tuple[int, int]) -> Pixels:
+def _resized(picture: Pixels, size: tuple[int, int]) -> Pixels:
     return np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), np.uint8)
 
 
@@ -99,9 +99,9 @@ def _small_planes(frame: Frame, height: int) -> Any:
     for number, (source, plane) in enumerate(zip(picture.planes, small.planes, strict=True)):
         size = (plane.width, plane.height)
         if number == 0 and frame.halved.shape == (2 * plane.height, 2 * plane.width):
-            reduced = _smallest(frame.halved, size)
+            reduced = _resized(frame.halved, size)
         else:
-            reduced = _smaller(plane_rows(source)[: source.height, : source.width], size)
+            reduced = _resized_twice(plane_rows(source)[: source.height, : source.width], size)
         np.copyto(plane_rows(plane)[: plane.height, : plane.width], reduced)
     return small
 

@@ -20,7 +20,6 @@ from demo_pipeline.storage.store.part_folder import PartFolder
 from demo_pipeline.storage.store.version_manifest import VersionName
 
 _FORM = "known versions 1"
-_KIND = 0o170000  # the bits of a mode that tell a file from a folder
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,7 @@ def _holds(layout: StoreLayout, output: str, version: str, fact: _Fact) -> bool:
     try:  # relative to the folder: the system looks up half as many names
         for path, size in fact.files:
             status = os.stat(path, dir_fd=folder, follow_symlinks=False)
-            if status.st_size != size or status.st_mode & _KIND != stat.S_IFREG:
+            if status.st_size != size or not stat.S_ISREG(status.st_mode):
                 return False
     except OSError:
         return False

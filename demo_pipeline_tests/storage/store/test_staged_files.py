@@ -184,7 +184,7 @@ def test_what_is_known_of_folders_may_be_lost(tmp_path: Path, described: list[st
     assert len(described) == 2
 
 
-def test_a_link_in_a_known_folder_is_refused(tmp_path: Path) -> None:
+def test_a_link_in_a_declared_folder_is_refused(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "store")
     source = commit_source(store)
     with pytest.raises(StorageError, match="not a plain file"):

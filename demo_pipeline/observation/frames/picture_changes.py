@@ -13,6 +13,7 @@ import cv2
 import numpy as np
 
 from demo_pipeline.observation.frames.changed_cells import BLOCK, Cells
+from demo_pipeline.observation.frames.connected_parts import Mask, Part, connected_parts
 from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
 from demo_pipeline.observation.frames.screen_picture import DETAIL_STEP
 from demo_pipeline.observation.frames.video_frames import Luma
@@ -22,7 +23,8 @@ SHARED_RIM_PX = (
     4.0  # pixels inside an element's box that its neighbours' lines and underlines reach
 )
 CHANGED_DETAIL = 32  # of 255; means of 2 x 2 pixels differ less between two encodings of a picture
-LEVELS_SHIFT = 4  # bits: brightnesses are compared in 16 steps, each wider than codec noise
+STEPS = 16  # brightnesses are compared in so many, each wider than codec noise
+STEP_LEVELS = 256 // STEPS
 LEAST_SAMPLES = 6  # samples that changed, about a digit of small text; noise has fewer together
 CARET_SAMPLES = 2  # width of a text cursor; a letter beside it makes it wider
 RING_SAMPLES = 4  # thickness of a focus ring with its gap
@@ -34,8 +36,6 @@ SHADED_SAMPLES = 6  # to a side; a smaller area is a tick, a letter or an underl
 SOLID_SHARE = 0.5  # of the samples; letters cover about a third of their line
 EDGE_SAMPLES = 24  # height of a straight edge; the letters of a text are lower
 PANEL_SAMPLES = 16  # least width of a panel; a scroll bar is narrower
-
-Mask = np.ndarray[Any, np.dtype[np.uint8]]
 
 
 @dataclass(frozen=True)
@@ -171,30 +171,8 @@ def _leave_out_flickering(changed: Mask, flickering: Cells | None) -> None:
         part &= steady[: part.shape[0], : part.shape[1]]
 
 
-def _parts(mask: Mask, gap: tuple[int, int]) -> Iterator[tuple[tuple[slice, slice], Mask]]:
-    """Yield the connected parts of a mask, gaps bridged: where each is, and its samples there.
-
-    All masks are 0 and 1.
-    """
-    across, down = gap
-    first_column, first_row, columns_across, rows_down = cv2.boundingRect(mask)
-    if not rows_down:
-        return
-    mask = mask[first_row : first_row + rows_down, first_column : first_column + columns_across]
-    joined = cv2.dilate(mask, np.ones((2 * down + 1, 2 * across + 1), np.uint8))
-    count, labels, stats, _ = cv2.connectedComponentsWithStats(
-        joined, connectivity=8, ltype=cv2.CV_16U
-    )
-    for label in range(1, count):
-        left, top, width, height, _ = stats[label].tolist()
-        whole = (slice(top, top + height), slice(left, left + width))
-        inside = mask[whole] & (labels[whole] == label).view(np.uint8)
-        if cv2.countNonZero(inside) < LEAST_SAMPLES:
-            continue
-        x, y, columns, rows = cv2.boundingRect(inside)
-        top, left = first_row + top + y, first_column + left + x
-        part = (slice(top, top + rows), slice(left, left + columns))
-        yield part, inside[y : y + rows, x : x + columns]
+def _parts(mask: Mask, gap: tuple[int, int]) -> Iterator[tuple[Part, Mask]]:
+    return connected_parts(mask, gap, LEAST_SAMPLES, in_order=True)
 
 
 def _content(before: Luma, after: Luma, changed: Mask) -> Mask:
@@ -206,10 +184,11 @@ def _content(before: Luma, after: Luma, changed: Mask) -> Mask:
     """
     square = np.ones((3, 3), np.uint8)
     near = cv2.dilate(changed, square)
-    near = cv2.erode(near, square, borderValue=0) > 0 if _is_solid(changed) else near > 0
-    unexplained = _unexplained(before, after, near) | _unexplained(after, before, near)
+    if _is_solid(changed):
+        near = cv2.erode(near, square, borderValue=0)
+    unexplained = _unexplained(before, after, near) & changed
     content: Mask = np.zeros_like(changed)
-    for part, inside in _parts((unexplained & (changed > 0)).astype(np.uint8), LINE_GAP):
+    for part, inside in connected_parts(unexplained, LINE_GAP, LEAST_SAMPLES):
         height, width = inside.shape
         thin = width <= CARET_SAMPLES < height or height == 1
         if not (thin or _is_ring(inside)):
@@ -222,18 +201,25 @@ def _is_solid(changed: Mask) -> bool:
 
     Each line counts by itself: a text cursor beside a highlight does not make it less solid.
     """
-    lines = sum(inside.size for _, inside in _parts(changed, LINE_GAP))
+    lines = sum(inside.size for _, inside in connected_parts(changed, LINE_GAP, LEAST_SAMPLES))
     return bool(lines) and bool(np.count_nonzero(changed) >= SOLID_SHARE * lines)
 
 
-def _unexplained(source: Luma, result: Luma, near: Any) -> Any:
-    """Samples whose result is not that of most samples of their brightness in the source."""
-    steps = 256 >> LEVELS_SHIFT
-    old, new = source >> LEVELS_SHIFT, result >> LEVELS_SHIFT
-    pairs = old[near].astype(np.int64) * steps + new[near]
-    usual = np.bincount(pairs, minlength=steps * steps).reshape(steps, steps).argmax(axis=1)
-    middle = ((usual << LEVELS_SHIFT) + (1 << LEVELS_SHIFT) // 2).astype(np.int16)
-    return np.abs(result.astype(np.int16) - middle[old]) > CHANGED_DETAIL
+def _unexplained(before: Luma, after: Luma, near: Mask) -> Mask:
+    """1 where a sample is not what most of its brightness became, or came from; else 0."""
+    pairs = cv2.calcHist([before, after], [0, 1], near, [STEPS, STEPS], [0, 256, 0, 256])
+    became = _far_from_usual(before, after, pairs)
+    return became | _far_from_usual(after, before, pairs.T)
+
+
+def _far_from_usual(source: Luma, result: Luma, pairs: Any) -> Mask:
+    """1 where the result is not that of most samples of their brightness in the source.
+
+    `pairs`: (steps, steps) how many samples of a brightness of the source have which result.
+    """
+    middles = (pairs.argmax(axis=1) * STEP_LEVELS + STEP_LEVELS // 2).astype(np.uint8)
+    usual = cv2.LUT(source, np.repeat(middles, STEP_LEVELS))
+    return _differ(result, np.asarray(usual, np.uint8), CHANGED_DETAIL)
 
 
 def _is_ring(inside: Mask) -> bool:
@@ -245,7 +231,7 @@ def _is_ring(inside: Mask) -> bool:
     return bool(np.count_nonzero(middle) < LEAST_SAMPLES)
 
 
-def _panels(changed: Mask, part: tuple[slice, slice]) -> list[PixelBox]:
+def _panels(changed: Mask, part: Part) -> list[PixelBox]:
     """The boxes between straight upright edges in a change; none without two of them.
 
     Where an edge begins or ends, so does a box: beside the lit title of a menu there is no panel.
@@ -273,7 +259,7 @@ def _panels(changed: Mask, part: tuple[slice, slice]) -> list[PixelBox]:
     ]
 
 
-def _box(part: tuple[slice, slice]) -> PixelBox:
+def _box(part: Part) -> PixelBox:
     """Samples as video pixels."""
     rows, columns = part
     step = DETAIL_STEP

@@ -10,13 +10,13 @@ import cv2
 import numpy as np
 
 Mask = np.ndarray[Any, np.dtype[np.uint8]]  # of 0 and 1
-Part = tuple[slice, slice]  # (rows, columns) of a mask
+PartPlace = tuple[slice, slice]  # (rows, columns) of a mask
 _BLOCK = 2  # samples
 
 
 def connected_parts(
     mask: Mask, gap: tuple[int, int], least_samples: int, *, in_order: bool = False
-) -> Iterator[tuple[Part, Mask]]:
+) -> Iterator[tuple[PartPlace, Mask]]:
     """Yield the connected parts of a mask: where each is, tightly, and its samples there.
 
     Args:

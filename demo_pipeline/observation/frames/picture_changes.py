@@ -13,7 +13,7 @@ import cv2
 import numpy as np
 
 from demo_pipeline.observation.frames.changed_cells import BLOCK, Cells
-from demo_pipeline.observation.frames.connected_parts import Mask, Part, connected_parts
+from demo_pipeline.observation.frames.connected_parts import Mask, PartPlace, connected_parts
 from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
 from demo_pipeline.observation.frames.screen_picture import DETAIL_STEP
 from demo_pipeline.observation.frames.video_frames import Luma
@@ -171,7 +171,7 @@ def _leave_out_flickering(changed: Mask, flickering: Cells | None) -> None:
         part &= steady[: part.shape[0], : part.shape[1]]
 
 
-def _parts(mask: Mask, gap: tuple[int, int]) -> Iterator[tuple[Part, Mask]]:
+def _parts(mask: Mask, gap: tuple[int, int]) -> Iterator[tuple[PartPlace, Mask]]:
     return connected_parts(mask, gap, LEAST_SAMPLES, in_order=True)
 
 
@@ -231,7 +231,7 @@ def _is_ring(inside: Mask) -> bool:
     return bool(np.count_nonzero(middle) < LEAST_SAMPLES)
 
 
-def _panels(changed: Mask, part: Part) -> list[PixelBox]:
+def _panels(changed: Mask, part: PartPlace) -> list[PixelBox]:
     """The boxes between straight upright edges in a change; none without two of them.
 
     Where an edge begins or ends, so does a box: beside the lit title of a menu there is no panel.
@@ -259,7 +259,7 @@ def _panels(changed: Mask, part: Part) -> list[PixelBox]:
     ]
 
 
-def _box(part: Part) -> PixelBox:
+def _box(part: PartPlace) -> PixelBox:
     """Samples as video pixels."""
     rows, columns = part
     step = DETAIL_STEP

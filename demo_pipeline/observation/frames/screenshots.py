@@ -40,7 +40,7 @@ from demo_pipeline.observation.frames.screenshot_writer import Screenshot
 from demo_pipeline.observation.trees.recorder_windows import actions_on_recorder, unmentioned
 from demo_pipeline.observation.trees.scanned_targets import ScannedTargets, scan_targets
 from demo_pipeline.observation.trees.scans import LoggedScan, read_logged_scans
-from demo_pipeline.observation.trees.ui_trees import TreeReader
+from demo_pipeline.observation.trees.tree_reader import TreeReader
 from demo_pipeline.recording.events import read_events
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.recording.video_probe import PacketScan, scan_packets

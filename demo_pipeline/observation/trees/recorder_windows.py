@@ -14,7 +14,7 @@ from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.trees.hit_test import focused_window, node_at, window_at
 from demo_pipeline.observation.trees.scans import LoggedScan, current_scan
 from demo_pipeline.observation.trees.step_tree import StepTree
-from demo_pipeline.observation.trees.ui_trees import TreeReader
+from demo_pipeline.observation.trees.tree_reader import TreeReader
 
 
 def actions_on_recorder(

@@ -16,7 +16,7 @@ from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.trees.clicked_window import KEEPS_ORDER, ClickedWindow
 from demo_pipeline.observation.trees.hit_test import node_at
 from demo_pipeline.observation.trees.scans import LoggedScan, current_scan, scans_of_part
-from demo_pipeline.observation.trees.ui_trees import TreeReader
+from demo_pipeline.observation.trees.tree_reader import TreeReader
 
 LARGEST_TARGET_SHARE = 0.05  # of the canvas; the pointer inside a larger element shows no target
 

@@ -7,6 +7,7 @@ difference. A new label, a menu, a dialog and a list scrolled otherwise are one.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 
@@ -37,6 +38,8 @@ POPUP_PX = 48  # pixels to a side; a menu is larger, a text cursor or a few lett
 COVERED_SHARE = 0.5  # of the lower one's height; neighbouring lines overlap less
 COVERED_PX = 6  # pixels across; a changed neighbour reaches less far into a label
 PRESSED_MS = 300  # milliseconds for which an element still looks pressed
+
+Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 
 class Agreement(StrEnum):
@@ -84,11 +87,9 @@ def _has_news(tree: StepTree, previous: StepTree | None, places: Sequence[Change
 
 
 def _elements_in(tree: StepTree, places: Sequence[ChangedBox]) -> set[tuple[object, ...]]:
-    boxes, areas = _video_boxes(tree), np.array(places, float).reshape(-1, 4)
-    touched = np.zeros(len(boxes), bool)
-    for area in areas:
-        width, height = _shared(boxes, area)
-        touched |= (width > 0) & (height > 0)
+    boxes = _video_boxes(tree)
+    width, height = _shared(boxes, places)
+    touched = ((width > 0) & (height > 0)).any(axis=0)
     return {
         (tree.role_at(node), tree.raws[node].name, *boxes[node].round().tolist())
         for node in np.flatnonzero(touched).tolist()
@@ -190,28 +191,43 @@ class _Compared:
 
     def differences(self, changes: ChangesEvidence) -> Iterator[ChangedBox]:
         """Yield the changes that contradict the tree."""
-        for panel in changes.panels:
-            if not _inside_any(panel, self._own) and not _inside_any(panel, self._pressed):
+        for panel, is_own in zip(changes.panels, self._is_own(changes.panels), strict=True):
+            if not is_own:
                 yield panel
         unread, unknown = [], []
-        for region in changes.regions:
-            if _inside_any(region, self._own) or _inside_any(region, self._pressed):
-                continue
-            if self._covers_name(region):
+        regions = [
+            region
+            for region, is_own in zip(changes.regions, self._is_own(changes.regions), strict=True)
+            if not is_own
+        ]
+        for region, is_name, is_unread, is_unknown in zip(
+            regions,
+            self._cover_name(regions),
+            _are_inside_any(regions, self._large_inputs),
+            _are_inside_any(regions, self._windows),
+            strict=True,
+        ):
+            if is_name:
                 yield region
-            elif _inside_any(region, self._large_inputs):
+            elif is_unread:
                 unread.append(region)
-            elif _inside_any(region, self._windows):
+            elif is_unknown:
                 unknown.append(region)
         if not self._edited:
             yield from _popup(unread)
         yield from _popup(unknown)
 
-    def _covers_name(self, region: ChangedBox) -> bool:
-        """Whether a change covers the text of a named element, and not just touches its box."""
-        width, height = _shared(self._named, np.array(region, float))
-        least = COVERED_SHARE * np.minimum(self._named[:, 3], region[3])
-        return bool(((height >= least) & (width >= COVERED_PX)).any())
+    def _is_own(self, changed: Sequence[ChangedBox]) -> Bools:
+        """(changed,) whether it is inside an element that changes by itself, or was pressed."""
+        return _are_inside_any(changed, self._own) | _are_inside_any(changed, self._pressed)
+
+    def _cover_name(self, regions: Sequence[ChangedBox]) -> Bools:
+        """(regions,) whether it covers the text of a named element, not just touches its box."""
+        width, height = _shared(self._named, regions)
+        heights = np.array(regions, float).reshape(-1, 4)[:, 3]
+        least = COVERED_SHARE * np.minimum(self._named[:, 3], heights[:, None])
+        covers: Bools = ((height >= least) & (width >= COVERED_PX)).any(axis=1)
+        return covers
 
 
 def _at_point(tree: StepTree, boxes: _TreeBoxes, doings: Doings) -> list[int]:
@@ -237,20 +253,23 @@ def _video_boxes(tree: StepTree) -> Boxes:
     return boxes
 
 
-def _shared(boxes: Boxes, region: Boxes) -> tuple[Boxes, Boxes]:
-    """Width and height of what each box shares with a region; not positive: nothing."""
-    first, last = np.maximum(boxes[:, :2], region[:2]), boxes[:, :2] + boxes[:, 2:]
-    size = np.minimum(last, region[:2] + region[2:]) - first
-    return size[:, 0], size[:, 1]
+def _shared(boxes: Boxes, places: Sequence[ChangedBox]) -> tuple[Boxes, Boxes]:
+    """(places, boxes) width and height that a place shares with a box; not positive: nothing."""
+    corners = np.array(places, float).reshape(-1, 1, 4)
+    first = np.maximum(boxes[:, :2], corners[..., :2])
+    last = np.minimum(boxes[:, :2] + boxes[:, 2:], corners[..., :2] + corners[..., 2:])
+    size = last - first
+    return size[..., 0], size[..., 1]
 
 
-def _inside_any(region: ChangedBox, boxes: Boxes) -> bool:
-    """Whether a region is inside one of the boxes or on its rim."""
-    x, y, width, height = region
-    left, top, right, bottom = boxes[:, 0], boxes[:, 1], boxes[:, 2], boxes[:, 3]
-    within = (left - FOCUS_RIM_PX <= x) & (x + width <= left + right + FOCUS_RIM_PX)
-    within &= (top - FOCUS_RIM_PX <= y) & (y + height <= top + bottom + FOCUS_RIM_PX)
-    return bool(within.any())
+def _are_inside_any(places: Sequence[ChangedBox], boxes: Boxes) -> Bools:
+    """(places,) whether it is inside one of the boxes or on its rim."""
+    x, y, width, height = np.array(places, float).reshape(-1, 4).T[..., None]
+    left, top, across, down = boxes.T
+    within = (left - FOCUS_RIM_PX <= x) & (x + width <= left + across + FOCUS_RIM_PX)
+    within &= (top - FOCUS_RIM_PX <= y) & (y + height <= top + down + FOCUS_RIM_PX)
+    inside: Bools = within.any(axis=1)
+    return inside
 
 
 def _popup(regions: Sequence[ChangedBox]) -> Sequence[ChangedBox]:

@@ -1,13 +1,12 @@
 """The `ui_trees` stage: the UI tree that is current at each action, and the action's target.
 
-Belongs here: reading each needed scan once, NNN.json, trees.parquet and its reader. Not here: the
-stage's checks (tree_checks.py).
+Belongs here: NNN.json, trees.parquet and its reader. Not here: the stage's checks (tree_checks.py)
+and reading scans (tree_reader.py).
 """
 
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,26 +16,23 @@ from demo_pipeline.actions.action_tables import POINTER_TYPES, Action, read_acti
 from demo_pipeline.common.hardlinks import link_or_copy
 from demo_pipeline.common.parquet import described_schema, read_rows, write_rows
 from demo_pipeline.common.python_gc import reduced_python_gc
-from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.observation.trees.clicked_window import ClickedWindow
 from demo_pipeline.observation.trees.hit_test import agrees_with_cursor, node_at
 from demo_pipeline.observation.trees.keyboard_focus import KeyboardFocus
 from demo_pipeline.observation.trees.scans import (
     CurrentScan,
-    LoggedScan,
     current_scan,
     read_logged_scans,
-    read_scan,
     scans_of_part,
 )
-from demo_pipeline.observation.trees.step_tree import Element, StepTree, map_tree
+from demo_pipeline.observation.trees.step_tree import Element, StepTree
 from demo_pipeline.observation.trees.tree_agreement import (
     Agreement,
     TreeComparison,
     doings_before,
 )
-from demo_pipeline.problems import DemonstrationError
+from demo_pipeline.observation.trees.tree_reader import TreeReader
 
 UI_TREES_FILE = "trees.parquet"
 UNREADABLE = "unreadable"  # `freshness` of a scan that is empty or malformed
@@ -87,34 +83,6 @@ TreeRow = dict[str, Any]
 """A row of trees.parquet."""
 
 
-class TreeReader:
-    """Reads and maps scans of one log; keeps the last, since neighbouring actions share it.
-
-    A scan that cannot be read, or in which nothing has an area, counts as none.
-    """
-
-    def __init__(self, log: Path, platform: str) -> None:
-        self._log = log
-        self._platform = platform
-        self._last: tuple[int, StepTree] | None = None
-
-    def tree(self, scan: LoggedScan | None, press_ms: int, canvas: Canvas) -> StepTree:
-        """The tree of `scan`; without a usable scan, only a root."""
-        if scan is None:
-            return map_tree(None, press_ms, self._platform, canvas)
-        last = self._last
-        if last is not None and last[0] == scan.event_index and last[1].canvas == canvas:
-            return last[1]
-        try:
-            tree = map_tree(read_scan(self._log, scan), scan.time_ms, self._platform, canvas)
-        except DemonstrationError:
-            tree = map_tree(None, press_ms, self._platform, canvas)
-        if not tree.says_something:
-            tree = replace(map_tree(None, press_ms, self._platform, canvas), readable=False)
-        self._last = (scan.event_index, tree)
-        return tree
-
-
 @reduced_python_gc()
 def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of the chain
     log: Path,
@@ -132,7 +100,7 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
     rows = []
     since = float("-inf")
     keyboard, clicked, written = KeyboardFocus(), ClickedWindow(), _Writer()
-    compared = _Comparison(TreeReader(log, platform), evidence)
+    compared = _Comparison(reader, evidence)
     clock = evidence.as_clock()
     changes = [clock.event_time(time_s) for time_s in evidence.screen_changes_s]
     actions = read_actions(actions_folder)
@@ -168,7 +136,7 @@ class _Comparison:
     """Compares the trees of steps with their screenshots.
 
     Args:
-        reader: for the scan before the current one; another than that of the current scans.
+        reader: for the scan before the current one.
         evidence: what changed since the scans.
     """
 
@@ -192,8 +160,7 @@ class _Comparison:
         def tree_before() -> StepTree | None:
             if previous is None:
                 return None
-            before = self._reader.tree(previous, previous.end_ms, tree.canvas)
-            return before if before.readable else None
+            return self._reader.readable_tree(previous, tree.canvas)
 
         doings = doings_before(action, earlier, scan.begin_ms)
         return self._trees.agreement(tree, since, doings, tree_before)

@@ -130,7 +130,7 @@ def run_batches(places: Places, ids: Sequence[str], workers: int, *, batched: bo
     os.environ["DAGSTER_HOME"] = str(places.home)
     settings = _settings(places)
     if not batched:
-        one_by_one = settings.execution.model_copy(update={"batch_from": len(ids) + 1})
+        one_by_one = settings.execution.model_copy(update={"partitions_per_run": 1})
         settings = settings.model_copy(update={"execution": one_by_one})
     local_execution.register_uploads(Workspace.open(settings))
     for _ in local_execution.process(settings, ids, workers):

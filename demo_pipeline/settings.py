@@ -164,7 +164,7 @@ class ExecutionSettings(Section):
         500, ge=1, description="of a backfill or batch, at most; 1: own check results for each"
     )
     batch_from: int = Field(
-        8, ge=2, description="demonstrations at once that share runs; fewer get a run each"
+        8, ge=2, description="uploads at once that share a run, which then says little of each"
     )
     contact_sheets_in_ui: bool = Field(True, description="false keeps screens out of the event log")
 

@@ -6,6 +6,7 @@ element: say lengths, numbers, positions, line numbers and ids.
 """
 
 import logging
+from collections.abc import Callable
 
 LOG_ROOT = "demo_pipeline"
 LOG_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)  # by how often --verbose is given
@@ -28,3 +29,25 @@ def show_log(level: int) -> None:
 def shown_level() -> int:
     """The level that `show_log` was given, for worker processes; WARNING when it was not called."""
     return logging.getLogger(LOG_ROOT).level or logging.WARNING
+
+
+class PassedOnLog(logging.Handler):
+    """Passes the log at INFO and above on: level and message of each line.
+
+    The lines at DEBUG are too many for an event log, which is never purged by itself.
+    """
+
+    def __init__(self, tell: Callable[[int, str], None]) -> None:
+        super().__init__(logging.INFO)
+        self._tell = tell
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Pass one line on."""
+        self._tell(record.levelno, record.getMessage())
+
+    def begin(self) -> None:
+        """Get the lines from now on."""
+        logger = logging.getLogger(LOG_ROOT)
+        logger.addHandler(self)
+        if not logger.isEnabledFor(logging.INFO):
+            logger.setLevel(logging.INFO)

@@ -65,12 +65,14 @@ class _Known:
         ranged: whether the run is for these partitions by Dagster's own tags.
         planned: whether Dagster wrote down that each of them was to be materialized.
         events: gets what is said of single demonstrations.
+        in_full: whether so few are in the run that as much is said of each as in a run of its own.
     """
 
     materialized: dict[str, set[str]]
     ranged: bool
     planned: bool
     events: EventWriter
+    in_full: bool
 
 
 def execute_batch(
@@ -101,7 +103,8 @@ def execute_batch(
     report = BatchReport(tuple(stages), progress)
     events = EventWriter(context.instance, context.run, step)
     planned = ranged and not plans_together(context.instance)
-    known = _Known(_materialized(context, stages, members), ranged, planned, events)
+    in_full = len(members) < workspace.settings.execution.batch_from
+    known = _Known(_materialized(context, stages, members), ranged, planned, events, in_full)
     with _flushing(events):
         _work(context, workspace, tasks, report, known)
     context.log.info(progress.last_line())
@@ -130,7 +133,8 @@ def _work(
 
     names = [stage.name for stage in report.stages]
     context.log.info("%d demonstrations, %d processes", len(tasks), workers)
-    with DemonstrationPool(workspace, names, workers, stopped) as pool:
+    log = context.log.log if known.in_full else None
+    with DemonstrationPool(workspace, names, workers, stopped, log) as pool:
         for found in pool.run(tasks, tick):
             result = _recorded(context, workspace, found)
             report.progress.add(result)
@@ -189,7 +193,12 @@ def _report(
         if repeated and not known.ranged:  # in a backfill, one without an event counts as failed
             continue
         location = f"{workspace.store.url}/{report.folder(made.stage)}/{key}"
-        known.events.materialized(_materialization(made, key, location))
+        told = (
+            _full_metadata(context, workspace, made, key, location)
+            if known.in_full
+            else reporting.short_metadata(made, location)
+        )
+        known.events.materialized(_materialization(made, key, told))
     if result.status == "done":
         return
     why = report.line(result).removeprefix(f"{key}: ")
@@ -205,11 +214,24 @@ def _report(
         known.events.planned(name, key)
 
 
-def _materialization(made: StageReport, key: str, location: str) -> dg.AssetMaterialization:
+def _full_metadata(
+    context: _Context, workspace: Workspace, made: StageReport, key: str, location: str
+) -> dict[str, dg.MetadataValue]:
+    entries = reporting.report_metadata(made, location)
+    try:
+        return entries | reporting.preview(workspace, made.stage, key)
+    except Exception as error:  # noqa: BLE001 - the other demonstrations go on
+        context.log.warning("%s: no preview of %s: %s", key, made.stage, type(error).__name__)
+        return entries
+
+
+def _materialization(
+    made: StageReport, key: str, metadata: dict[str, dg.MetadataValue]
+) -> dg.AssetMaterialization:
     return dg.AssetMaterialization(
         made.stage,
         partition=key,
-        metadata=reporting.short_metadata(made, location),
+        metadata=metadata,
         tags={DATA_VERSION_TAG: made.content[:16]},
     )
 

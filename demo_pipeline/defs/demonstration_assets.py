@@ -23,7 +23,6 @@ from demo_pipeline.pipeline.build_if_stale import BuildResult
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.demonstration_run import (
     cannot_start,
-    draw_preview,
     found_problems,
     missing_input,
 )
@@ -155,8 +154,4 @@ def _metadata(
 ) -> dict[str, dg.MetadataValue]:
     location = f"{workspace.store.url}/{stage.output(key)}"
     entries = reporting.result_metadata(result, location)
-    if workspace.settings.execution.contact_sheets_in_ui:
-        small = draw_preview(workspace, stage.name, key)
-        if small is not None:
-            entries["preview"] = reporting.picture(small, "steps")
-    return entries
+    return entries | reporting.preview(workspace, stage.name, key)

@@ -33,11 +33,6 @@ from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint
 _LOG = logging.getLogger(__package__)
 
 
-def are_batched(settings: Settings, ids: Collection[str]) -> bool:
-    """Whether so many demonstrations share runs."""
-    return len(ids) >= settings.execution.batch_from and settings.execution.partitions_per_run > 1
-
-
 def run_batches(
     settings: Settings, ids: Sequence[str], workers: int, forced: Collection[str]
 ) -> Iterator[DemonstrationOutcome]:

@@ -17,7 +17,7 @@ from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.exceeded_runs import exceeded_limit, quarantine_exceeded
 from demo_pipeline.defs.home_files import WaitingDemonstration
 from demo_pipeline.defs.jobs import demonstration_job
-from demo_pipeline.defs.local_batches import are_batched, run_batches
+from demo_pipeline.defs.local_batches import run_batches
 from demo_pipeline.defs.local_instance import local_instance
 from demo_pipeline.defs.run_recovery import (
     close_dead_runs,
@@ -126,7 +126,7 @@ def _process_all(
     """Every demonstration once, and once more alone when a worker died or a stage was stopped."""
     if not ids:
         return
-    if are_batched(settings, ids):
+    if settings.execution.partitions_per_run > 1:
         yield from run_batches(settings, ids, workers, forced)
         return
     values = settings.model_dump(mode="json")

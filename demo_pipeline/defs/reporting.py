@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from demo_pipeline.common.parquet import column_descriptions
 from demo_pipeline.pipeline.build_if_stale import BuildResult
-from demo_pipeline.pipeline.demonstration_run import StageReport
+from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.pipeline.demonstration_run import StageReport, draw_preview
 from demo_pipeline.pipeline.stage_types import Check
 from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.storage.store.version_manifest import CheckOutcome
@@ -116,6 +117,14 @@ def check_specs(
         )
         for check in checks
     ]
+
+
+def preview(workspace: Workspace, stage: str, demonstration: str) -> dict[str, dg.MetadataValue]:
+    """A small picture of some steps; nothing for a stage without one, or when none is wanted."""
+    if not workspace.settings.execution.contact_sheets_in_ui:
+        return {}
+    small = draw_preview(workspace, stage, demonstration)
+    return {} if small is None else {"preview": picture(small, "steps")}
 
 
 def picture(jpeg: bytes, alt: str) -> dg.MetadataValue:

@@ -21,6 +21,7 @@ from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.crash_quarantine import record_crash
 from demo_pipeline.pipeline.demonstration_run import DemonstrationResult, DemonstrationTask
 from demo_pipeline.pipeline.demonstration_worker import (
+    LogLine,
     StageBegan,
     WorkerEnds,
     WorkerStart,
@@ -36,6 +37,9 @@ KILLED = "its process ended without an error: killed, or out of memory"
 _TICK = 1.0  # seconds between two looks at what else is to be done
 
 
+RunLog = Callable[[int, str], None]
+
+
 class _Worker:
     """One process and the demonstration that it works on.
 
@@ -48,11 +52,11 @@ class _Worker:
         reason: why it said that it ends.
     """
 
-    def __init__(self, processes: WorkerProcesses, start: WorkerStart) -> None:
+    def __init__(self, processes: WorkerProcesses, start: WorkerStart, log: RunLog | None) -> None:
         self.pid, self.connection = processes.start()
         self.task, self.idle = DemonstrationTask(""), True
         self.stage, self.reason = start.stages[0], ""
-        self._processes = processes
+        self._processes, self._log = processes, log
         with suppress(OSError):  # it died already: the next message says so
             self.connection.send(start)
 
@@ -73,6 +77,8 @@ class _Worker:
                 self.stage = stage
             case WorkerEnds(reason):
                 self.reason = reason
+            case LogLine(level, line) if self._log is not None:
+                self._log(level, line)
             case DemonstrationResult():
                 self.idle = True
                 return message
@@ -92,6 +98,7 @@ class DemonstrationPool:
         stages: names of the stages to run, in order.
         workers: the most processes at once.
         stopped: when it is set, no result follows any more.
+        log: gets level and message of what the processes log at INFO and above; None: nobody does.
     """
 
     def __init__(
@@ -100,10 +107,12 @@ class DemonstrationPool:
         stages: Sequence[str],
         workers: int,
         stopped: threading.Event | None = None,
+        log: RunLog | None = None,
     ) -> None:
         self._workspace = workspace
         values = workspace.settings.model_dump(mode="json")
-        self._start = WorkerStart(values, tuple(stages), shown_level())
+        self._start = WorkerStart(values, tuple(stages), shown_level(), log is not None)
+        self._log = log
         self._limit, self._workers = max(1, workers), list[_Worker]()
         self._processes = WorkerProcesses()
         self._stopped = stopped or threading.Event()
@@ -189,7 +198,7 @@ class DemonstrationPool:
             if left and worker.idle:
                 worker.give(left.popleft(), again=again)
         while left and len(self._workers) < limit:
-            self._workers.append(_Worker(self._processes, self._start))
+            self._workers.append(_Worker(self._processes, self._start, self._log))
             self._workers[-1].give(left.popleft(), again=again)
 
     def _died(self, worker: _Worker) -> DemonstrationResult:

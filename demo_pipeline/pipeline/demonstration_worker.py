@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
-from demo_pipeline.common.logs import show_log
+from demo_pipeline.common.logs import PassedOnLog, show_log
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.demonstration_run import DemonstrationTask, run_demonstration
 from demo_pipeline.pipeline.demonstration_stages import STAGE_BY_NAME
@@ -30,11 +30,13 @@ class WorkerStart:
         settings: every path and threshold, as plain JSON values.
         stages: names of the stages that it runs, in order.
         log_level: of what it writes to standard error.
+        passes_log_on: whether it sends the lines of its log at INFO and above.
     """
 
     settings: dict[str, Any]
     stages: tuple[str, ...]
     log_level: int
+    passes_log_on: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,14 @@ class StageBegan:
 
 
 @dataclass(frozen=True, slots=True)
+class LogLine:
+    """A line of a worker's log."""
+
+    level: int
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class WorkerEnds:
     """A worker ends at once, because its stage cannot be stopped in another way."""
 
@@ -64,6 +74,8 @@ def work(descriptor: int) -> None:
     connection = Connection(descriptor)
     start: WorkerStart = connection.recv()
     show_log(start.log_level)
+    if start.passes_log_on:
+        PassedOnLog(lambda level, message: connection.send(LogLine(level, message))).begin()
     workspace = Workspace.open(Settings(**start.settings))
     stages = [STAGE_BY_NAME[name] for name in start.stages]
     tasks: queue.SimpleQueue[WorkerTask] = queue.SimpleQueue()

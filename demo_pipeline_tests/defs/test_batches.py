@@ -39,7 +39,7 @@ def batch(
     root = tmp_path_factory.mktemp("batch")
     with (
         pytest.MonkeyPatch.context() as patch,
-        bench(root, kept=True, partitions_per_run=25, workers=2) as made,
+        bench(root, kept=True, partitions_per_run=25, batch_from=2, workers=2) as made,
     ):
         for key in KEYS:
             upload(recording, made.uploads, key)
@@ -129,6 +129,27 @@ def test_each_partition_has_metadata_and_a_version_of_its_own(batch: Batch) -> N
         assert (made.tags or {})["dagster/data_version"] == current.content[:16]
 
 
+def test_of_a_few_as_much_is_said_as_in_runs_of_their_own(tmp_path: Path, recording: Path) -> None:
+    with bench(tmp_path, partitions_per_run=25, batch_from=3, workers=2) as made:
+        for key in ("one", "two"):
+            upload(recording, made.uploads, key)
+        assert made.run("register_uploads").success
+        result = of_any_ids(made, ["one", "two"])
+        assert result.success
+        for stage in STAGES:
+            wanted = dg.AssetRecordsFilter(asset_key=dg.AssetKey(stage.name))
+            for record in made.instance.fetch_materializations(wanted, limit=10).records:
+                assert record.asset_materialization is not None
+                told = shown(record.asset_materialization)
+                assert told["outcome"] == "made"
+                is_picture = "data:image/jpeg" in str(told.get("preview"))
+                assert is_picture == (stage.name in {"trajectories", "contact_sheets"})
+        said = [entry.user_message for entry in made.instance.all_logs(result.run_id)]
+        for key in ("one", "two"):
+            line = f"trajectories: trajectories/{key} made in "
+            assert sum(message.startswith(line) for message in said) == 1
+
+
 def test_the_log_says_how_far_it_is(batch: Batch) -> None:
     entries = batch.bench.instance.all_logs(batch.result.run_id)
     said = [entry.user_message for entry in entries if entry.dagster_event is None]
@@ -162,7 +183,7 @@ def test_a_second_backfill_over_up_to_date_demonstrations_succeeds_for_each(
                 of_run = [record for record in records if record.run_id == result.run_id]
                 found = [record.asset_materialization for record in of_run]
                 assert sorted(one.partition or "" for one in found if one) == ["one", "two"]
-                outcomes = [shown(one)["summary"]["outcome"] for one in found if one]
+                outcomes = [shown(one)["outcome"] for one in found if one]
                 assert outcomes == [outcome] * 2
 
 

@@ -87,7 +87,7 @@ def test_the_message_of_a_defect_that_quotes_typed_text_is_left_out(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    """`demo-pipeline run`, with its workers in this process, where the defect is."""
+    """`demo-pipeline run` with a run for each, its workers in this process, where the defect is."""
     home = tmp_path / "home"
     home.mkdir()
     # Dagster's capture of output leaves processes behind that watch threads which raise.
@@ -97,6 +97,7 @@ def test_the_message_of_a_defect_that_quotes_typed_text_is_left_out(
     for name in ("uploads", "store"):
         monkeypatch.setenv(f"DEMO_PIPELINE_{name.upper()}", str(tmp_path / name))
     monkeypatch.setenv("DEMO_PIPELINE_OSWORLD_TASKS", str(tmp_path / "tasks"))
+    monkeypatch.setenv("DEMO_PIPELINE_EXECUTION__PARTITIONS_PER_RUN", "1")
     monkeypatch.setattr(local_execution, "worker_pool", ThreadPoolExecutor)
     monkeypatch.setattr(sys, "argv", ["demo-pipeline", "run"])
     crash(monkeypatch, stage, ValueError(f"cannot place {TYPED!r}"))

@@ -108,9 +108,11 @@ def test_the_command_line_selects_and_runs_the_others(
 
     monkeypatch.setattr(local_execution, "worker_pool", ThreadPoolExecutor)
     monkeypatch.setattr(local_execution, "_process_one", one)
+    execution = made.settings.execution.model_copy(update={"partitions_per_run": 1})
+    settings = made.settings.model_copy(update={"execution": execution})
     found = {
         outcome.demonstration: outcome
-        for outcome in local_execution.process(made.settings, ["a", "bad", "z"], 1, force=False)
+        for outcome in local_execution.process(settings, ["a", "bad", "z"], 1, force=False)
     }
     assert [found[key].status for key in ("a", "bad", "z")] == ["done", "crashed", "done"]
     assert found["bad"].reasons

@@ -37,7 +37,9 @@ def test_a_dead_worker_affects_only_its_own_demonstration(
     monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:
     monkeypatch.setattr(local_execution, "_process_one", dying_assets.work)
-    outcomes = list(process(settings, ["a", "dies", "b"], 2, force=True))
+    execution = settings.execution.model_copy(update={"partitions_per_run": 1})
+    alone = settings.model_copy(update={"execution": execution})
+    outcomes = list(process(alone, ["a", "dies", "b"], 2, force=True))
     died = [one for one in outcomes if one.status != "done"]
     assert [(one.demonstration, one.status) for one in died] == [("dies", "crashed")]
     assert "worker process died" in died[0].reasons[0]

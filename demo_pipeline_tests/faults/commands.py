@@ -1,7 +1,6 @@
 """The command line in a process of its own: forked from this one, or started like by a person."""
 
 import importlib
-import multiprocessing
 import os
 import signal
 import subprocess
@@ -10,7 +9,9 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
+from typing import Any
 
 from demo_pipeline_tests.faults.injection import Disturbance, Injection
 
@@ -146,13 +147,47 @@ def _become_command(
 def _prepare(disturbance: Disturbance | None) -> None:
     """Fork the workers, too; do not wait long for what never gets better; then disturb."""
     from demo_pipeline.defs import local_execution, local_jobs
+    from demo_pipeline.pipeline.worker_processes import WorkerProcesses
 
-    contexts = multiprocessing.get_context
-    multiprocessing.get_context = lambda _method=None: contexts("fork")  # type: ignore[assignment]
+    WorkerProcesses._start_template = _forked_template  # type: ignore[assignment,method-assign]
     for module in (local_execution, local_jobs):
         vars(module)["RETRY_PAUSES"] = (0.1, 0.1, 0.1)
     if disturbance is not None:
         Injection(disturbance).install()
+
+
+class _ForkedTemplate:
+    """The process that workers are forked from, itself forked from the disturbed command."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+
+    def wait(self, timeout: float = PATIENCE) -> None:
+        last = time.monotonic() + timeout
+        while self._pid and not os.waitpid(self._pid, os.WNOHANG)[0]:
+            if time.monotonic() > last:
+                raise subprocess.TimeoutExpired("template", timeout)
+            time.sleep(0.02)
+        self._pid = 0
+
+    def kill(self) -> None:
+        if self._pid:
+            os.kill(self._pid, signal.SIGKILL)
+
+
+def _forked_template(processes: Any) -> Connection:
+    """Start the template of `WorkerProcesses`; it would start one that nothing disturbs."""
+    from demo_pipeline.pipeline.worker_template import serve
+
+    ours, theirs = Pipe()
+    pid = os.fork()
+    if not pid:
+        ours.close()
+        os.setsid()
+        serve(theirs.fileno())
+    theirs.close()
+    processes._control, processes._template = ours, _ForkedTemplate(pid)
+    return ours
 
 
 def preload() -> None:

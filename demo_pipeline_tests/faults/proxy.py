@@ -30,13 +30,13 @@ class NetworkPlan:
         faults: kinds of this plan.
         share: of the requests.
         seed: of the dice.
-        on_get: called before a GET is passed on.
+        on_request: called with method and path before a request is passed on.
     """
 
     faults: tuple[Fault, ...]
     share: float = 0.08
     seed: int = 0
-    on_get: Callable[[str], None] = lambda _path: None
+    on_request: Callable[[str, str], None] = lambda _method, _path: None
     active: bool = True
     done: Counter[str] = field(default_factory=Counter)
 
@@ -87,8 +87,7 @@ def network_proxy(endpoint: str, plan: NetworkPlan) -> Iterator[str]:
             if fault == "storm":
                 self._answer_trouble()
                 return
-            if self.command == "GET":
-                plan.on_get(self.path)
+            plan.on_request(self.command, self.path)
             status, headers, data = self._ask(body)
             if fault == "lost":
                 self._break()

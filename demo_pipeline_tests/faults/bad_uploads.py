@@ -36,6 +36,13 @@ GOOD = ("good-1", "good-2", "good-3", "good-4")
 BAD = 60
 MEMORY = 2**30  # bytes that a worker may have in RAM
 PATIENCE = 3600  # seconds for the daemon
+_MEASURE = """
+import os, subprocess, sys
+running = subprocess.Popen(sys.argv[1:], stdout=sys.stderr)
+_, status, usage = os.wait4(running.pid, 0)
+running.returncode = os.waitstatus_to_exitcode(status)
+print(running.returncode, usage.ru_maxrss)
+"""
 
 
 def _named(name: str) -> Callable[[Path], None]:
@@ -211,15 +218,29 @@ def _upload(folder: Path, workspace: Workspace) -> None:
             workspace.uploads.objects.put(key, path)
 
 
+def run_measured(command: Sequence[str], log: Path) -> tuple[int, int]:
+    """Run a command with its output in `log`: (exit code, resident bytes of its largest process).
+
+    A program begins with the peak of the process that starts it, which is a small one here.
+    """
+    with log.open("wb") as output:
+        measured = subprocess.run(
+            [sys.executable, "-c", _MEASURE, *command],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=output,
+            check=True,
+        )
+    code, kilobytes = map(int, measured.stdout.split())
+    return code, kilobytes * 1024
+
+
 def _run(folder: Path) -> tuple[str, int]:
     """(output and exit code of the command, resident bytes of its largest process)."""
     command = [sys.executable, "-m", "demo_pipeline.cli.app", "run", "--workers", "2"]
-    with (folder / "command.log").open("wb") as log:
-        running = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
-        _, status, usage = os.wait4(running.pid, 0)
-    running.returncode = os.waitstatus_to_exitcode(status)
+    code, largest = run_measured(command, folder / "command.log")
     text = (folder / "command.log").read_text(encoding="utf-8")
-    return f"{text}\nexit code {running.returncode}", usage.ru_maxrss * 1024
+    return f"{text}\nexit code {code}", largest
 
 
 def _reported(workspace: Workspace, *, incomplete: bool) -> dict[str, str]:

@@ -18,6 +18,9 @@ TOGETHER := DAGSTER_EMIT_PARTITION_SUBSET_IN_PLANNED_EVENTS=1
 STALE := $(shell [ ! -e $(VENV) ] || { [ -e $(BIN)/python ] && { [ ! -e $(BIN)/demo-pipeline ] || \
   head -n 2 $(BIN)/demo-pipeline | grep -qF "$(CURDIR)/$(VENV)/"; }; } || echo stale)
 
+# Containers often switch cached bytecode off: every process would compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 PROPERTY_EXAMPLES ?= 3000

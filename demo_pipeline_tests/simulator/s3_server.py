@@ -8,6 +8,7 @@ import os
 import secrets
 import socket
 import subprocess
+import sys
 import sysconfig
 import tempfile
 import time
@@ -17,8 +18,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, MotoRequestHandler
 from moto.server import ThreadedMotoServer
 
 from demo_pipeline.storage.objects.s3_client import S3Client
@@ -71,13 +74,23 @@ class S3Server:
 def moto_server() -> Iterator[S3Server]:
     """Moto in a thread, on a free port."""
     logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it logs a line for every request
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    try:
-        host, port = server.get_host_and_port()
-        yield S3Server("moto", f"http://{host}:{port}")
-    finally:
-        server.stop()
+    handle = MotoRequestHandler.handle
+
+    def handle_untraced(handler: Any) -> None:
+        sys.settrace(None)  # of coverage, in this thread: nothing that it runs is counted
+        handle(handler)
+
+    with pytest.MonkeyPatch.context() as patch:
+        # For every request it lists its folder of services, and looks which one is meant.
+        patch.setattr(DomainDispatcherApplication, "get_backend_for_host", lambda *_: "s3")
+        patch.setattr(MotoRequestHandler, "handle", handle_untraced)
+        server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+        server.start()
+        try:
+            host, port = server.get_host_and_port()
+            yield S3Server("moto", f"http://{host}:{port}")
+        finally:
+            server.stop()
 
 
 @contextmanager

@@ -200,6 +200,7 @@ def _fill(kind: str, objects: Objects, keys: list[str]) -> None:
         list(pool.map(lambda key: objects.put(key, b""), keys))
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_a_listing_of_2500_objects_has_the_right_pages(
     objects: Objects, request: pytest.FixtureRequest
 ) -> None:

@@ -24,6 +24,8 @@ from demo_pipeline_tests.defs.bench import (
 )
 from demo_pipeline_tests.uploads import spoil_log, tear_meta, upload
 
+pytestmark = pytest.mark.no_cover  # other tests run the same lines
+
 
 @pytest.fixture
 def made(tmp_path: Path, recording: Path) -> Iterator[Bench]:

@@ -102,6 +102,7 @@ def test_a_bad_demonstration_is_not_retried(tmp_path: Path, recording: Path) -> 
         assert result.retry_attempts_for_node("events") == 0
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_the_first_reason_stays_when_a_correct_demonstration_is_replaced_by_a_broken_one(
     tmp_path: Path, recording: Path
 ) -> None:

@@ -83,6 +83,7 @@ def under_way(made: Bench, job: str) -> dg.DagsterRun:
     return made.instance.create_run_for_job(definition, status=dg.DagsterRunStatus.STARTED)
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_the_datasets_are_requested_once_a_change_and_what_is_built_is_not_built_again(
     made: Bench,
 ) -> None:
@@ -99,6 +100,7 @@ def test_the_datasets_are_requested_once_a_change_and_what_is_built_is_not_built
     assert {one.run_key for one in ticked(made, "rebuild_datasets").requests} != {request.run_key}
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_a_trajectory_committed_during_the_build_is_built_later(
     made: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,6 +137,7 @@ def test_no_second_build_is_requested_while_one_runs(made: Bench) -> None:
     assert "being built" in ticked(made, "rebuild_datasets").skipped
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_a_build_that_failed_is_requested_again_under_another_key(
     made: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,6 +94,7 @@ class TestInARun:
         assert record.problems[0]["message"] == f"{WORDS}, also alone in a process"
         assert waiting_demonstrations(slow.instance) == []
 
+    @pytest.mark.no_cover  # other tests run the same lines
     def test_another_upload_and_a_retry_begin_anew(self, slow: Bench) -> None:
         process_as_listed(slow)
         meta = slow.uploads / "one" / "meta.json"

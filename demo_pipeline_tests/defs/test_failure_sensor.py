@@ -75,6 +75,7 @@ def test_a_crash_is_recorded_with_its_stage_and_without_its_message(broken: Benc
     assert TYPED not in record.model_dump_json()
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_repeated_crashes_are_counted_and_a_good_run_releases(
     made: Bench, broken: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

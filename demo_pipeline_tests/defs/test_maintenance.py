@@ -64,6 +64,7 @@ def job(made: Bench, name: str, op: str, **config: Any) -> dict[str, Any]:
 
 
 class TestRetry:
+    @pytest.mark.no_cover  # other tests run the same lines
     def test_quarantined_demonstrations_are_rerun_by_the_next_tick(self, bad: Bench) -> None:
         arrive(bad)
         assert job(bad, "retry_quarantined", "request_retries")["demonstrations"] == 2
@@ -91,6 +92,7 @@ class TestRetry:
 
 
 class TestReprocess:
+    @pytest.mark.no_cover  # other tests run the same lines
     def test_demonstrations_with_changed_settings_are_rerun(self, made: Bench) -> None:
         arrive(made)
         assert job(made, "reprocess_changed", "request_reprocessing")["demonstrations"] == 0
@@ -144,6 +146,7 @@ class TestForgetting:
         assert job(made, "prune_history", "prune", days=0)["runs"] == 2
         assert made.instance.get_run_by_id(started.run_id) is not None
 
+    @pytest.mark.no_cover  # other tests run the same lines
     def test_old_versions_are_deleted_after_the_grace_period(self, made: Bench) -> None:
         harder = made.settings.model_copy(
             update={"trajectories": TrajectorySettings(easy_steps=1, medium_steps=2)}

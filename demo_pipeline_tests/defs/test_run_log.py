@@ -18,6 +18,8 @@ from demo_pipeline_tests.defs.bench import Bench, bench, launched, ticked
 from demo_pipeline_tests.defs.test_canaries import holding
 from demo_pipeline_tests.uploads import BREAKING, KEY, NODE, TYPED, add_canaries, upload
 
+pytestmark = pytest.mark.no_cover  # other tests run the same lines
+
 CANARIES = (TYPED, KEY, NODE)
 
 

@@ -130,6 +130,7 @@ def test_outputs_of_a_replaced_upload_are_not_committed(
     assert made.workspace.store.outputs("recordings") == []
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_a_file_without_read_permission_quarantines_after_one_run(
     made: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -159,6 +160,7 @@ def test_an_upload_that_is_only_broken_is_still_quarantined(made: Bench) -> None
     assert [one.demonstration for one in list_quarantine(made.workspace.store)] == ["one"]
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_the_new_upload_is_requested_again(made: Bench) -> None:
     requests = [one for _ in range(3) for one in ticked(made, "new_uploads").requests]
     first = requests[0]

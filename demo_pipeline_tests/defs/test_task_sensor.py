@@ -70,6 +70,7 @@ def test_a_bad_file_is_a_warning_that_names_it(made: Bench) -> None:
     assert "examples/os/bad.json:1" in (verdict.description or "")
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_a_matched_demonstration_shows_its_task_and_is_left_out_of_training(
     made: Bench, recording: Path
 ) -> None:

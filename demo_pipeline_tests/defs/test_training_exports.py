@@ -69,6 +69,7 @@ def test_the_index_is_the_end_of_the_job_and_reads_what_it_built(processed: Benc
     assert built == {"sft", "messages", "cudag"}
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 @pytest.mark.parametrize("name", sorted(EXPORTS))
 def test_a_failed_export_is_recorded_and_holds_nothing_up(
     processed: Bench, monkeypatch: pytest.MonkeyPatch, name: str
@@ -85,6 +86,7 @@ def test_a_failed_export_is_recorded_and_holds_nothing_up(
     }
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_a_disabled_export_is_not_built_and_nothing_waits_for_it(processed: Bench) -> None:
     made = changed(processed, exports=("sft",))
     assert made.process("first").success

@@ -113,6 +113,7 @@ def test_a_run_whose_tag_could_not_be_written_waits_all_the_same(
     assert list_quarantine(full.workspace.store) == []
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_the_ledger_the_accounting_and_the_list_agree_on_what_waits(
     made: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

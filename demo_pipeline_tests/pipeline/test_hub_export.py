@@ -116,6 +116,7 @@ def test_validate_recognises_every_export(workspace: Workspace, name: str) -> No
     assert [problem for problem in problems if problem.code != "directory_name"] == []
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 @pytest.mark.parametrize("config", SOURCES)
 def test_every_configuration_streams_and_has_the_rows_of_its_export(
     workspace: Workspace, exported: Path, hub: Any, config: str

@@ -67,6 +67,7 @@ def build_and_compare(workspace: Workspace, stages: tuple[str, ...] = STAGES) ->
         assert workspace.store.verify(made.output) == []
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 @pytest.mark.parametrize(
     ("seed", "stages"), [(1, STAGES[2:3]), (2, STAGES[:1]), (3, STAGES[1:2]), (4, STAGES[3:])]
 )
@@ -158,6 +159,7 @@ def test_an_added_trajectory_makes_only_its_part(
     assert len(checked) == 18
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 @pytest.mark.parametrize("name", STAGES[:2])
 def test_an_added_trajectory_has_only_its_part_described(
     root: Path, name: str, monkeypatch: pytest.MonkeyPatch
@@ -264,6 +266,7 @@ def test_a_build_does_without_parts_that_cannot_be_kept(root: Path) -> None:
     build_and_compare(open_workspace(root), ("sft_samples",))
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 @pytest.mark.parametrize("name", STAGES[:3])
 def test_the_counts_of_a_build_are_those_of_its_files(
     root: Path, name: str, monkeypatch: pytest.MonkeyPatch

@@ -243,6 +243,7 @@ BREAKS: dict[str, tuple[Any, str, str, int | None]] = {
 }
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 @pytest.mark.parametrize("kind", sorted(BREAKS))
 def test_a_broken_upload_is_quarantined_and_released_when_corrected(root: Path, kind: str) -> None:
     damage, stage, file, line = BREAKS[kind]
@@ -369,6 +370,7 @@ def test_an_upload_replaced_during_the_stage_is_not_committed(root: Path, named:
 # --- a real recording
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_a_real_recording_passes_every_check(tmp_path: Path) -> None:
     """The committed web recording: its clock is off, its wheel counts the other way."""
     samples = Path(__file__).resolve().parents[2] / "data" / "recordings"

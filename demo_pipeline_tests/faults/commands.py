@@ -182,9 +182,10 @@ def _forked_template(processes: Any) -> Connection:
     ours, theirs = Pipe()
     pid = os.fork()
     if not pid:
-        ours.close()
+        control = os.dup2(theirs.fileno(), 3)
+        os.closerange(control + 1, os.sysconf("SC_OPEN_MAX"))  # as a new process would
         os.setsid()
-        serve(theirs.fileno())
+        serve(control)
     theirs.close()
     processes._control, processes._template = ours, _ForkedTemplate(pid)
     return ours

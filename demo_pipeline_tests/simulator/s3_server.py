@@ -17,6 +17,7 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -81,8 +82,9 @@ def moto_server() -> Iterator[S3Server]:
         handle(handler)
 
     with pytest.MonkeyPatch.context() as patch:
-        # For every request it lists its folder of services, and looks which one is meant.
-        patch.setattr(DomainDispatcherApplication, "get_backend_for_host", lambda *_: "s3")
+        # For every request it would list its folder of services to find the one of that host.
+        found = cache(DomainDispatcherApplication.get_backend_for_host)
+        patch.setattr(DomainDispatcherApplication, "get_backend_for_host", found)
         patch.setattr(MotoRequestHandler, "handle", handle_untraced)
         server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
         server.start()

@@ -138,7 +138,9 @@ def test_of_a_few_as_much_is_said_as_in_runs_of_their_own(tmp_path: Path, record
         assert result.success
         for stage in STAGES:
             wanted = dg.AssetRecordsFilter(asset_key=dg.AssetKey(stage.name))
-            for record in made.instance.fetch_materializations(wanted, limit=10).records:
+            records = made.instance.fetch_materializations(wanted, limit=10).records
+            assert sorted(record.partition_key or "" for record in records) == ["one", "two"]
+            for record in records:
                 assert record.asset_materialization is not None
                 told = shown(record.asset_materialization)
                 assert told["outcome"] == "made"

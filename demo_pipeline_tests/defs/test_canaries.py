@@ -1,5 +1,6 @@
 """A secret and a typed text, looked for in every byte that runs leave behind."""
 
+import logging
 import os
 import sys
 from collections.abc import Iterable, Iterator
@@ -10,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from demo_pipeline.cli.app import main
+from demo_pipeline.common.logs import LOG_ROOT, PassedOnLog
 from demo_pipeline.defs import demonstration_assets, local_execution
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.run_results import run_errors
+from demo_pipeline.pipeline.demonstration_run import DemonstrationTask, run_demonstration
 from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML
@@ -111,6 +114,32 @@ def test_the_message_of_a_defect_that_quotes_typed_text_is_left_out(
     files = list(home.rglob("*"))
     assert holding(files, "ValueError") != []
     assert holding(files, TYPED) == []
+
+
+def test_a_worker_passes_on_no_message_of_a_defect_that_quotes_typed_text(
+    tmp_path: Path, recording: Path
+) -> None:
+    """A worker of `demo-pipeline run` sends its result and its log to the command."""
+
+    def build(*_: object) -> dict[str, object]:
+        raise ValueError(f"cannot place {TYPED!r}") from LookupError(TYPED)
+
+    stages = [replace(one, build=build) if one.name == "actions" else one for one in STAGES]
+    lines: list[str] = []
+    logger, handler = logging.getLogger(LOG_ROOT), PassedOnLog(lambda _, line: lines.append(line))
+    level = logger.level
+    with bench(tmp_path, kept=True) as made:
+        upload(recording, made.uploads, "one")
+        handler.begin()
+        try:
+            result = run_demonstration(made.workspace, stages, DemonstrationTask("one"))
+        finally:
+            logger.removeHandler(handler)
+            logger.setLevel(level)
+    assert (result.status, result.stage) == ("crashed", "actions")
+    assert "ValueError" in result.reason
+    assert any(line.startswith("events: events/one made in ") for line in lines)
+    assert TYPED not in f"{result}\n{lines}"
 
 
 def test_a_storage_error_keeps_its_message_and_loses_its_cause(

@@ -11,13 +11,13 @@ import cv2
 
 from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.common.hardlinks import link_or_copy
+from demo_pipeline.common.png import PngWriter, read_png
 from demo_pipeline.datasets.cudag_actions import DRAG
 from demo_pipeline.formats.cudag.models import CudagMetadata
 from demo_pipeline.formats.cudag.tool_calls import RU_MAX
 
-_POINT = (0, 0, 255)  # BGR
+_POINT = (255, 0, 0)
 _BOX = (0, 200, 0)
-_FAST = (cv2.IMWRITE_PNG_COMPRESSION, 1, cv2.IMWRITE_PNG_FILTER, cv2.IMWRITE_PNG_FILTER_UP)
 
 
 def image_suffix(settings: DatasetSettings) -> str:
@@ -58,7 +58,9 @@ def annotate(source: Path, target: Path, metadata: CudagMetadata) -> bool:
     Returns:
         Whether it was written; a screenshot that cannot be decoded is left out.
     """
-    picture = cv2.imread(str(source), cv2.IMREAD_COLOR)
+    picture = read_png(source)
+    if picture is None:
+        picture = cv2.imread(str(source), cv2.IMREAD_COLOR_RGB)
     if picture is None:
         return False
     x, y = metadata.real_coords
@@ -71,4 +73,5 @@ def annotate(source: Path, target: Path, metadata: CudagMetadata) -> bool:
     if metadata.task_type == DRAG:
         cv2.arrowedLine(picture, metadata.real_coords, (x, y), _POINT, 2)
     cv2.circle(picture, (x, y), 4, _POINT, -1)
-    return bool(cv2.imwrite(str(target), picture, _FAST))
+    PngWriter().write(target, picture)
+    return True

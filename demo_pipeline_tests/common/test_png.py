@@ -1,4 +1,6 @@
-"""PNG files that any reader opens, with the same bytes for the same image."""
+"""PNG files that any reader opens, with the same bytes for the same image, and reading them."""
+
+from pathlib import Path
 
 import cv2
 import numpy as np
@@ -6,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.common.png import PngWriter
+from demo_pipeline.common.png import PngWriter, read_png
 
 WRITER = PngWriter()
 
@@ -15,7 +17,9 @@ WRITER = PngWriter()
 @given(
     width=st.integers(1, 70), height=st.integers(1, 70), seed=st.integers(0, 9), flat=st.booleans()
 )
-def test_pixels_come_back_identical(width: int, height: int, seed: int, flat: bool) -> None:
+def test_pixels_come_back_identical(
+    tmp_path_factory: pytest.TempPathFactory, width: int, height: int, seed: int, flat: bool
+) -> None:
     rgb = np.random.default_rng(seed).integers(0, 256, (height, width, 3)).astype(np.uint8)
     if flat:
         rgb[:] = rgb[0, 0]
@@ -24,6 +28,11 @@ def test_pixels_come_back_identical(width: int, height: int, seed: int, flat: bo
     assert read is not None
     assert (read[:, :, ::-1] == rgb).all()
     assert WRITER.encode(rgb.copy()) == PngWriter().encode(rgb) == data
+    path = tmp_path_factory.getbasetemp() / "picture.png"
+    path.write_bytes(data)
+    again = read_png(path)
+    assert again is not None
+    assert (again == rgb).all()
 
 
 def test_a_view_with_another_memory_layout_gives_the_same_file() -> None:
@@ -35,3 +44,29 @@ def test_a_view_with_another_memory_layout_gives_the_same_file() -> None:
 def test_only_colour_pictures_are_encoded() -> None:
     with pytest.raises(ValueError, match="3 channels"):
         WRITER.encode(np.zeros((4, 4, 4), np.uint8))
+
+
+def some_picture() -> np.ndarray:
+    """A picture of 30x20 random pixels."""
+    return np.random.default_rng(3).integers(0, 256, (20, 30, 3)).astype(np.uint8)
+
+
+@pytest.mark.parametrize("kind", [".png", ".jpg", ".bmp"])
+def test_files_of_another_encoder_are_left_to_another_decoder(tmp_path: Path, kind: str) -> None:
+    for name, picture in (("colour", some_picture()), ("grey", some_picture()[:, :, 0])):
+        path = tmp_path / f"{name}{kind}"
+        assert cv2.imwrite(str(path), picture)
+        assert read_png(path) is None
+
+
+def test_no_damage_gives_other_pixels(tmp_path: Path) -> None:
+    picture = some_picture()
+    data, path = WRITER.encode(picture), tmp_path / "picture.png"
+    pixels = range(data.index(b"IHDR"), data.index(b"IEND") - 8)  # to the checksum of IDAT
+    for place in pixels:
+        path.write_bytes(data[:place] + bytes([data[place] ^ 0x40]) + data[place + 1 :])
+        read = read_png(path)
+        assert read is None or (read == picture).all()
+        path.write_bytes(data[:place])
+        read = read_png(path)
+        assert read is None

@@ -17,7 +17,7 @@ import numpy as np
 from demo_pipeline.common.digest_column import DigestColumn
 from demo_pipeline.common.digest_table import LineNumbers
 from demo_pipeline.common.image_header import probe_image
-from demo_pipeline.common.json_files import JsonFileError, load_json, parse_json
+from demo_pipeline.common.json_files import JsonFileError, parse_json, read_bytes
 from demo_pipeline.common.known_lines import (
     KnownLines,
     line_digest,
@@ -29,7 +29,12 @@ from demo_pipeline.formats.desktopd.models import SftSample
 from demo_pipeline.formats.desktopd.reader import json_problem, screenshot_fault
 from demo_pipeline.formats.desktopd.sample_sources import SampleSources, sample_faults
 from demo_pipeline.formats.desktopd.step_actions import StepAction
-from demo_pipeline.formats.desktopd.tree_validator import Nodes, check_action, check_tree
+from demo_pipeline.formats.desktopd.tree_validator import (
+    Nodes,
+    check_action,
+    check_tree,
+    check_tree_bytes,
+)
 from demo_pipeline.formats.desktopd.vocabulary import CANVAS_HEIGHT, CANVAS_WIDTH
 from demo_pipeline.problems import Problem, Severity
 
@@ -193,7 +198,7 @@ def _line_problems(line: bytes, position: _Position) -> list[Problem]:
 
 def _at(problem: Problem, position: _Position, field: str) -> Problem:
     message = f"{field}: {problem.message}"
-    return replace(problem, file=position.file, line=position.line, message=message)
+    return replace(problem, file=position.file, line=position.line, column=None, message=message)
 
 
 def _screenshot(text: str, position: _Position) -> Iterator[Problem]:
@@ -246,11 +251,13 @@ def _tree(value: Any, position: _Position) -> tuple[Nodes | None, list[Problem]]
             )
             return None, found
         try:
-            value = load_json(path, position.file)
+            data = read_bytes(path, position.file)
+            nodes, problems = check_tree_bytes(data, position.file)
         except JsonFileError as error:
             problem = json_problem(error, exists=path.is_file())
             return None, [_at(problem, position, "input.ui_tree")]
-    nodes, problems = check_tree(value, position.file)
+    else:
+        nodes, problems = check_tree(value, position.file)
     return nodes, [_at(problem, position, "input.ui_tree") for problem in problems]
 
 

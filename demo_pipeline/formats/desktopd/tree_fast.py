@@ -21,6 +21,7 @@ from demo_pipeline.formats.desktopd.vocabulary import (
 
 _ID = re.compile(NODE_ID_PATTERN)
 _NUMBERED = [f"node_{number}" for number in range(4096)]  # more than most trees have
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _Length = Annotated[int, msgspec.Meta(ge=0)]
 _ScreenLength = Annotated[int, msgspec.Meta(gt=0)]
 
@@ -181,4 +182,4 @@ def convert_node(value: Any) -> TreeNode | None:
 
 def _is_text(name: str) -> bool:
     """Whether a name has no lone surrogate, which no encoding can represent."""
-    return name.isascii() or not any("\ud800" <= character <= "\udfff" for character in name)
+    return name.isascii() or _LONE_SURROGATE.search(name) is None

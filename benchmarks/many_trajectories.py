@@ -24,6 +24,7 @@ import pyarrow as pa
 from demo_pipeline.common.hashing import file_digest
 from demo_pipeline.common.json_files import dump_json, load_json
 from demo_pipeline.common.parquet import write_table
+from demo_pipeline.common.process_memory import save_memory
 from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA, read_provenance
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
@@ -153,6 +154,7 @@ def measured(work: Callable[..., str], *arguments: Path | str) -> Cost:
 
 
 def _measure(work: Callable[..., str], arguments: tuple[Path | str, ...]) -> Cost:
+    save_memory()  # as every process of the program does
     wall, cpu = time.perf_counter(), time.process_time()
     result = work(*arguments)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

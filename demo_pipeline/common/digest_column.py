@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 DIGEST = 16  # bytes
+_AT_ONCE = 8192  # digests that are looked up
 _KIND = np.dtype(f"S{DIGEST}")  # compares all bytes: only zeros at the end are not told from none
 
 Places = NDArray[np.int64]
@@ -47,8 +48,13 @@ class DigestColumn:
         order, values = self._sort(), wanted.values()
         if not len(order):
             return np.full(len(values), -1)
-        near = np.minimum(np.searchsorted(self._sorted, values), len(order) - 1)
-        return np.where(self._sorted[near] == values, order[near].astype(np.int64), -1)
+        found = np.empty(len(values), np.int64)
+        for start in range(0, len(values), _AT_ONCE):
+            some = values[start : start + _AT_ONCE]
+            near = np.minimum(np.searchsorted(self._sorted, some), len(order) - 1)
+            places = np.where(self._sorted[near] == some, order[near].astype(np.int64), -1)
+            found[start : start + _AT_ONCE] = places
+        return found
 
     def first_places(self) -> Places:
         """For every digest its first place, which is its own when no earlier one is equal."""
@@ -68,5 +74,5 @@ class DigestColumn:
         return self._order
 
     def values(self) -> NDArray[np.bytes_]:
-        """The digests as an array."""
-        return np.frombuffer(bytes(self.data), _KIND)
+        """The digests as an array, which has to be gone before more are added."""
+        return np.frombuffer(self.data, _KIND)

@@ -12,65 +12,70 @@ _SMALLEST = 1024  # slots
 
 
 class DigestTable:
-    """16-byte digests, each with a whole number from 0, in some 40 bytes each."""
+    """16-byte digests, each with a whole number from 0, in some 35 bytes each.
 
-    __slots__ = ("_count", "_keys", "_numbers")
+    Digests and numbers stand in the order in which they were added; slots name their places.
+    """
+
+    __slots__ = ("_keys", "_numbers", "_slots")
 
     def __init__(self) -> None:
-        self._count = 0
-        self._keys = array("Q", bytes(16 * _SMALLEST))
-        self._numbers = array("Q", bytes(8 * _SMALLEST))  # plus 1; 0: a free slot
+        self._keys = array("Q")  # two of each digest
+        self._numbers = array("Q")
+        self._slots = array("I", bytes(4 * _SMALLEST))  # places from 1; 0: a free slot
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._numbers)
 
     def __contains__(self, digest: bytes) -> bool:
         return self.get(digest) is not None
 
     def get(self, digest: bytes) -> int | None:
         """The number of a digest; None when it is not in the table."""
-        low, high = _PAIR.unpack(digest)
-        found = self._numbers[self._slot(low, high)]
-        return found - 1 if found else None
+        place = self._slots[self._slot(*_PAIR.unpack(digest))]
+        return self._numbers[place - 1] if place else None
 
     def setdefault(self, digest: bytes, number: int) -> int:
         """The number of a digest, which is added with this number when it is new."""
         low, high = _PAIR.unpack(digest)
         slot = self._slot(low, high)
-        found = self._numbers[slot]
-        if found:
-            return found - 1
-        self._keys[2 * slot], self._keys[2 * slot + 1] = low, high
-        self._numbers[slot] = number + 1
-        self._count += 1
-        if 4 * self._count > 3 * len(self._numbers):
+        place = self._slots[slot]
+        if place:
+            return self._numbers[place - 1]
+        self._keys.append(low)
+        self._keys.append(high)
+        self._numbers.append(number)
+        self._slots[slot] = len(self._numbers)
+        if 4 * len(self._numbers) > 3 * len(self._slots):
             self._grow()
         return number
 
     def items(self) -> Iterator[tuple[bytes, int]]:
-        """Yield digests and numbers, in no order."""
-        for slot, number in enumerate(self._numbers):
-            if number:
-                yield _PAIR.pack(self._keys[2 * slot], self._keys[2 * slot + 1]), number - 1
+        """Yield digests and numbers, in the order in which they were added."""
+        keys = iter(self._keys)
+        for low, high, number in zip(keys, keys, self._numbers, strict=True):
+            yield _PAIR.pack(low, high), number
 
     def _slot(self, low: int, high: int) -> int:
         """The slot of a digest, or a free one for it."""
-        numbers, keys = self._numbers, self._keys
-        last = len(numbers) - 1
+        slots, keys = self._slots, self._keys
+        last = len(slots) - 1
         slot = low & last
-        while numbers[slot] and (keys[2 * slot] != low or keys[2 * slot + 1] != high):
+        while place := slots[slot]:
+            if keys[2 * place - 2] == low and keys[2 * place - 1] == high:
+                break
             slot = (slot + 1) & last
         return slot
 
     def _grow(self) -> None:
-        numbers, keys = self._numbers, self._keys
-        self._numbers = array("Q", bytes(16 * len(numbers)))
-        self._keys = array("Q", bytes(32 * len(numbers)))
-        for number, low, high in zip(numbers, keys[::2], keys[1::2], strict=True):
-            if number:
-                slot = self._slot(low, high)
-                self._keys[2 * slot], self._keys[2 * slot + 1] = low, high
-                self._numbers[slot] = number
+        slots = array("I", bytes(8 * len(self._slots)))
+        last = len(slots) - 1
+        for place in range(1, len(self._numbers) + 1):
+            slot = self._keys[2 * place - 2] & last
+            while slots[slot]:
+                slot = (slot + 1) & last
+            slots[slot] = place
+        self._slots = slots
 
 
 class LineNumbers:

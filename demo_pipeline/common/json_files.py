@@ -7,6 +7,7 @@ value. Not here: what the values mean; the modules in formats/ define that.
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NoReturn, Protocol, runtime_checkable
 
@@ -15,6 +16,7 @@ from pydantic import BaseModel
 from demo_pipeline.common import deep_json
 from demo_pipeline.common.system_errors import raise_system_trouble
 
+_ITEMS_AT_ONCE = 256  # of a very long list or object
 JSON = Mapping[str, Any] | Sequence[Any] | str | int | float | bool | None
 
 
@@ -161,7 +163,7 @@ def dump_json(path: Path, value: BaseModel | JSON, *, compact: bool = False) -> 
 
 
 def dump_long_json(path: Path, value: Mapping[str, JSON], name: str, items: Iterable[Any]) -> None:
-    """Write what `dump_json` writes when one member is very long, one item of it in memory.
+    """Write what `dump_json` writes when one member is very long, a few items of it in memory.
 
     Args:
         path: the file.
@@ -177,8 +179,10 @@ def dump_long_json(path: Path, value: Mapping[str, JSON], name: str, items: Iter
     with path.open("wb") as file:
         file.write(head + empty)
         parting, end = b"", b""
-        for item in items:
-            lines = json_bytes([item] if is_list else dict([item])).splitlines()[1:-1]
+        rest = iter(items)
+        # Not one by one: the indenting encoder leaves a cycle of closures each time.
+        while some := list(islice(rest, _ITEMS_AT_ONCE)):
+            lines = json_bytes(some if is_list else dict(some)).splitlines()[1:-1]
             file.write(parting + b"".join(b"\n  " + line for line in lines))
             parting, end = b",", b"\n  "
         file.write(end + closing.encode() + tail)

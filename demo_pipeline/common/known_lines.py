@@ -16,6 +16,7 @@ from demo_pipeline.common.digest_table import DigestTable
 
 FACT = 16  # bytes
 _NOTHING = bytes(FACT)
+_LINES_AT_ONCE = 4096
 
 
 class KnownLines:
@@ -53,8 +54,10 @@ class KnownLines:
             16 bytes of each line, zeros for none, and the places of the unknown lines, from 0.
         """
         places = self._valid.find(lines)
-        known = np.frombuffer(bytes(self._valid_facts) + _NOTHING, np.uint8).reshape(-1, FACT)
-        return bytearray(known[places].tobytes()), np.flatnonzero(places < 0).tolist()
+        known = np.frombuffer(self._valid_facts, np.uint8).reshape(-1, FACT)
+        facts = np.zeros((len(places), FACT), np.uint8)
+        facts[places >= 0] = known[places[places >= 0]]
+        return bytearray(facts), np.flatnonzero(places < 0).tolist()
 
     def any_facts(self, lines: DigestColumn) -> Iterator[bytes | None]:
         """What any check knows by now of each of these lines, this one included."""
@@ -72,7 +75,9 @@ def line_digests(path: Path) -> DigestColumn:
     """The digest of every line of a file."""
     digests = DigestColumn()
     with path.open("rb") as lines:
-        digests.extend(b"".join(map(line_digest, lines)))
+        found = map(line_digest, lines)
+        while some := b"".join(islice(found, _LINES_AT_ONCE)):
+            digests.extend(some)
     return digests
 
 

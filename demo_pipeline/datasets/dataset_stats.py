@@ -1,19 +1,21 @@
 """The numbers of a dataset's card, charts and checks, counted with SQL over its files.
 
 Belongs here: `DatasetStats`, and the queries that count them from the samples and the provenance of
-the trajectories. No row passes through Python.
+the trajectories.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import msgspec
 import pyarrow as pa
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES
-from demo_pipeline.common.parquet import read_schema
+from demo_pipeline.common.parquet import read_schema, rows_table
 from demo_pipeline.datasets.pointer_leaks import LeakRates
 from demo_pipeline.problems import Problem
 
@@ -30,19 +32,41 @@ _INDEX = (
     "SELECT s.trajectory_id, s.step_index, NULL::VARCHAR AS split, t.application,"
     " s.action_type AS kind FROM {files} s JOIN {trajectories} t USING (trajectory_id)"
 )
-_CUDAG_METADATA = (
-    "STRUCT(trajectory_id VARCHAR, step_index BIGINT, application VARCHAR, task_type VARCHAR)"
+_CUDAG_FILES = ("train.jsonl", "val.jsonl", "held_out.jsonl", "test/test.json")
+_CUDAG_COLUMNS = ("trajectory_id", "step_index", "application", "task_type")
+_TEXTS = pa.dictionary(pa.int32(), pa.string())
+_CUDAG_SCHEMA = pa.schema(
+    [
+        ("trajectory_id", _TEXTS),
+        ("step_index", pa.int64()),
+        ("application", _TEXTS),
+        ("kind", _TEXTS),
+        ("split", _TEXTS),
+    ]
 )
-_CUDAG = (
-    "SELECT metadata.trajectory_id, metadata.step_index, parse_filename(filename, true) AS split,"
-    " metadata.application, metadata.task_type AS kind FROM {files}"
-)
+_LINES_AT_ONCE = 4096
 
 _SPLIT_NAMES = ("train", "val", "test", "held_out")
 
 
 Provenance: TypeAlias = Sequence[Path] | pa.Table
 """The provenance tables of trajectories, or their rows with the columns that are counted."""
+
+
+class _Metadata(msgspec.Struct):
+    trajectory_id: str
+    step_index: int
+    application: str
+    task_type: str
+
+
+class _Record(msgspec.Struct):
+    """What is counted of a CUDAG record."""
+
+    metadata: _Metadata
+
+
+_RECORD = msgspec.json.Decoder(_Record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,15 +152,23 @@ def messages_stats(out: Path, provenance: Provenance) -> tuple[DatasetStats, lis
 
 def cudag_stats(out: Path, provenance: Provenance) -> tuple[DatasetStats, list[Problem]]:
     """The same for the JSON files of a CUDAG dataset."""
-    names = ("train.jsonl", "val.jsonl", "held_out.jsonl", "test/test.json")
-    options = f"columns = {{metadata: '{_CUDAG_METADATA}'}}, format = 'auto', filename = true"
-    # One after the other: DuckDB keeps more than 32 MB of every file that a query reads.
-    parts = [
-        _CUDAG.format(files=f"read_json({quoted([out / name])}, {options})")
-        for name in names
-        if (out / name).is_file()
-    ]
-    return _measure(parts, provenance)
+    # DuckDB keeps a whole JSON file in memory; the columns that are counted are small.
+    tables = [_CUDAG_SCHEMA.empty_table()]
+    for name in _CUDAG_FILES:
+        if (out / name).is_file():
+            tables += _cudag_rows(out / name)
+    return _measure(pa.concat_tables(tables), provenance)
+
+
+def _cudag_rows(path: Path) -> Iterator[pa.Table]:
+    """Yield the counted columns of a file with a record a line."""
+    split = path.name.partition(".")[0]
+    with path.open("rb") as lines:
+        found = (line.strip().removesuffix(b",") for line in lines)
+        records = (_RECORD.decode(line).metadata for line in found if line.startswith(b"{"))
+        while some := list(islice(records, _LINES_AT_ONCE)):
+            columns = [[getattr(one, name) for one in some] for name in _CUDAG_COLUMNS]
+            yield rows_table([*columns, [split] * len(some)], _CUDAG_SCHEMA)
 
 
 def table_stats(out: Path, provenance: Provenance, kind: str) -> tuple[DatasetStats, list[Problem]]:
@@ -164,7 +196,8 @@ def index_stats(out: Path) -> DatasetStats:
     steps = out / "steps.parquet"
     trajectories = _table([out / "trajectories.parquet"])
     samples = _INDEX.format(files=_table([steps]), trajectories=trajectories)
-    return _measure(samples, [steps])[0]
+    provenance = f"SELECT {', '.join(_PROVENANCE)} FROM {_table([steps])}"  # noqa: S608 - ours
+    return _measure(samples, provenance)[0]
 
 
 def hidden_action_counts(table: Path) -> dict[str, int]:
@@ -175,17 +208,18 @@ def hidden_action_counts(table: Path) -> dict[str, int]:
 
 
 def _measure(
-    samples: str | Sequence[str], provenance: Provenance
+    samples: str | pa.Table, provenance: Provenance | str
 ) -> tuple[DatasetStats, list[Problem]]:
+    """Count; `samples` and `provenance` are rows, or the SQL that reads them in every query."""
     with engine() as sql:
-        # The columns of Parquet files are read again by every query; JSON is slow to read.
         if isinstance(samples, str):
             sql.execute(f"CREATE VIEW samples AS {samples}")
         else:
-            sql.execute(f"CREATE TABLE samples AS {samples[0]}")
-            for more in samples[1:]:
-                sql.execute(f"INSERT INTO samples {more}")
-        _read_provenance(sql, provenance)
+            sql.register("samples", samples)
+        if isinstance(provenance, str):
+            sql.execute(f"CREATE VIEW provenance AS {provenance}")
+        else:
+            _read_provenance(sql, provenance)
         sql.execute(_PER_TRAJECTORY)
         count, trajectories, tasks = sql.execute(_TOTALS).fetchall()[0]
         stats = DatasetStats(

@@ -30,6 +30,7 @@ from demo_pipeline.formats.desktopd.models import Creator, Index, Metadata
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import TrajectorySettings
 
+_ROWS_IN_MEMORY = 8192  # of a table; half a kilobyte each
 STEPS_FILE, TRAJECTORIES_FILE = "steps.parquet", "trajectories.parquet"
 _REASONS = pa.struct([pa.field(reason, pa.int32(), nullable=False) for reason in HiddenReason])
 TRAJECTORIES_SCHEMA = described_schema(
@@ -97,8 +98,8 @@ def build_index(
     sources = sorted_by_id(trajectories)
     tally = _Tally()
     with (
-        TableWriter(out / STEPS_FILE, PROVENANCE_SCHEMA) as steps,
-        TableWriter(out / HIDDEN_ACTIONS_FILE, HIDDEN_ACTIONS_SCHEMA) as hidden,
+        TableWriter(out / STEPS_FILE, PROVENANCE_SCHEMA, _ROWS_IN_MEMORY) as steps,
+        TableWriter(out / HIDDEN_ACTIONS_FILE, HIDDEN_ACTIONS_SCHEMA, _ROWS_IN_MEMORY) as hidden,
         whole_table(out / TRAJECTORIES_FILE, TRAJECTORIES_SCHEMA) as rows,
     ):
         for some in cut_into_parts(sources, [source.id for source in sources]):

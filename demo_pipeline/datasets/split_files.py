@@ -17,7 +17,7 @@ import pyarrow as pa
 from demo_pipeline.common import deep_json
 from demo_pipeline.common.hardlinks import link_or_copy
 from demo_pipeline.common.parquet import TableWriter
-from demo_pipeline.datasets.export_parts import Part
+from demo_pipeline.datasets.export_parts import Part, table_bytes, table_of
 from demo_pipeline.datasets.split_segments import (
     HeldRecords,
     RecordSpan,
@@ -149,8 +149,12 @@ class SplitFiles:
             if self._json_lines:
                 for span in spans:
                     self._lines[stem].write(segment.lines[span.start : span.end])
-            rows = [segment.rows.slice(span.row, span.records) for span in spans]
-            self._tables[stem].append_table(pa.concat_tables(rows).combine_chunks())
+            rows = pa.concat_tables(
+                segment.rows.slice(span.row, span.records) for span in spans
+            ).combine_chunks()
+            # A slice keeps the memory of the whole part until its row group is full.
+            is_slice = rows.num_rows < segment.rows.num_rows
+            self._tables[stem].append_table(table_of(table_bytes(rows)) if is_slice else rows)
         for run in segment.runs:
             self._made = make_links(out, folders[run.trajectory], run.links, self._made)
 

@@ -130,7 +130,7 @@ def test_a_value_without_json_form_is_rejected_before_the_file_is_written(tmp_pa
     assert path.read_text() == "old"
 
 
-@pytest.mark.parametrize("count", [0, 1, 3])
+@pytest.mark.parametrize("count", [0, 1, 3, 600])
 @pytest.mark.parametrize("is_list", [True, False])
 def test_a_long_member_gives_the_bytes_of_the_whole(tmp_path, count, is_list):
     items = [{"name": f'ü"\n\ud83d{n}', "empty": {}, "list": [n, [None]]} for n in range(count)]

@@ -42,7 +42,7 @@ class CudagInventory:
         prompts: digest of image and prompt → their first place.
         image_digests: digest of an image → its first place.
         shared_images: digest of an image in two splits → a position in each.
-        lines: digest of an id → place of the record in its split.
+        ids: number of different ids in the splits but test.
         texts: digest of a record's line → its first place in a split.
         data_ids: digest of an id → its first place in data.jsonl.
         is_union: data.jsonl has the lines of the splits, so that they need not be compared.
@@ -57,7 +57,7 @@ class CudagInventory:
     prompts: DigestTable = field(default_factory=DigestTable)
     image_digests: DigestTable = field(default_factory=DigestTable)
     shared_images: dict[bytes, tuple[str, str]] = field(default_factory=dict)
-    lines: DigestTable = field(default_factory=DigestTable)
+    ids: int = 0
     texts: DigestTable = field(default_factory=DigestTable)
     data_ids: DigestTable = field(default_factory=DigestTable)
     is_union: bool = False
@@ -80,10 +80,10 @@ class CudagInventory:
         """Add a line of a split, by its digest; yield duplicates of id, image or trajectory."""
         name = record.get("id")
         if isinstance(name, str):
+            known = len(self.names)
             yield from self._add_name(name, position, "id")
-            place = self.place(position)
-            self.lines.setdefault(short_digest(name), place)
-            self.texts.setdefault(line, place)
+            self.ids += len(self.names) - known
+            self.texts.setdefault(line, self.place(position))
         yield from self._add_image(record.get("image"), position)
         yield from self._add_trajectory(split, position, record)
 
@@ -103,7 +103,7 @@ class CudagInventory:
             return
         key, here = short_digest(name), self.place(position)
         first = self.data_ids.setdefault(key, here)
-        split = self.lines.get(key)
+        split = self._place_in_split(key)
         if first != here:
             message = f"id '{printable(name)}' is not unique, first at {self._location(first)}"
             yield CudagFault("duplicate_id", message)
@@ -117,7 +117,7 @@ class CudagInventory:
     def has_lines(self, digests: DigestColumn) -> bool:
         """Whether these are the lines of all records of the splits, each once, with its own id."""
         count = sum(number for split, number in self.records.items() if split != "test")
-        each_once = len(self.lines) == len(self.texts) == count == len(digests)
+        each_once = self.ids == len(self.texts) == count == len(digests)
         return (
             each_once
             and not digests.has_equals()
@@ -128,8 +128,17 @@ class CudagInventory:
         """The positions of the records of splits that data.jsonl does not have, file by file."""
         if self.is_union:
             return []
-        missing = [place for key, place in self.lines.items() if key not in self.data_ids]
-        return sorted(map(self.position, missing), key=self._file_and_line)
+        missing = [
+            self.position(place)
+            for key, place in self.names.items()
+            if self._split(place) != "test" and key not in self.data_ids
+        ]
+        return sorted(missing, key=self._file_and_line)
+
+    def _place_in_split(self, name: bytes) -> int | None:
+        """The place of the record of an id, given by its digest, in a split but test."""
+        place = self.names.get(name)
+        return None if place is None or self._split(place) == "test" else place
 
     def add_prompt(
         self, split: str, position: RecordPosition, prompt: object, image: bytes | None

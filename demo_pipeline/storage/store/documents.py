@@ -40,5 +40,6 @@ def list_keys(layout: StoreLayout, prefix: str) -> list[str]:
     top = layout.root / folder
     if top.is_symlink() or not top.is_dir():
         return []
-    names = (path for path, entry in walk_files(top) if entry.is_file(follow_symlinks=False))
+    paths = ((path, top / path) for path in walk_files(top))
+    names = (name for name, path in paths if path.is_file() and not path.is_symlink())
     return sorted(filter(is_document, (f"{folder}/{name}" for name in names)))

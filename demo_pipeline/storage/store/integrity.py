@@ -9,7 +9,6 @@ import stat
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
 
 from demo_pipeline.common.hashing import read_digest
@@ -109,36 +108,35 @@ def is_linked(path: Path, layout: StoreLayout, link: LinkEntry) -> bool:
     return same and os.path.isfile(manifest)  # noqa: PTH113
 
 
-def walk_files(
-    content: Path, below: str = "", whole: Container[str] = ()
-) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Every entry under `content` but folders, with its `/`-separated path, sorted by path.
+def walk_files(content: Path, below: str = "", whole: Container[str] = ()) -> Iterator[str]:
+    """The `/`-separated path of every entry under `content` but folders, sorted.
 
     Args:
         content: the folder.
         below: path of a folder in it, with a slash at the end; only entries below it are given.
         whole: paths of folders, with a slash at the end, that are given instead of their entries.
     """
-    pending: list[tuple[str, os.DirEntry[str]]] = _children(below, f"{content}/{below}")
+    pending = _children(content, below)
     while pending:
-        path, entry = pending.pop()
+        path = pending.pop()
         if path.endswith("/") and path not in whole:
-            pending += _children(path, entry.path)
+            pending += _children(content, path)
         else:
-            yield path, entry
+            yield path
 
 
-def _children(prefix: str, folder: str) -> list[tuple[str, os.DirEntry[str]]]:
-    """The entries of a folder with their paths, folders' with a slash at the end; the last first.
+def _children(content: Path, folder: str) -> list[str]:
+    """The paths of a folder's entries, folders' with a slash at the end; the last first.
 
-    The slash puts a folder where the paths of its files are in the order of all paths.
+    The slash puts a folder where the paths of its files are in the order of all paths. Of the
+    entries nothing else is held: a dataset has many thousand pictures in a folder.
     """
-    with os.scandir(folder) as entries:
+    with os.scandir(f"{content}/{folder}") as entries:
         found = [
-            (f"{prefix}{entry.name}{'/' if entry.is_dir(follow_symlinks=False) else ''}", entry)
+            f"{folder}{entry.name}{'/' if entry.is_dir(follow_symlinks=False) else ''}"
             for entry in entries
         ]
-    return sorted(found, key=itemgetter(0), reverse=True)
+    return sorted(found, reverse=True)
 
 
 def verify_version(
@@ -190,11 +188,7 @@ def _file_damage(output: str, content: Path, file: FileEntry) -> OutputDamage | 
 
 def _unexpected(version: Version, content: Path) -> list[OutputDamage]:
     known = {file.path for file in version.manifest.files} | set(version.manifest.links)
-    extra = (
-        sorted(path for path, _ in walk_files(content) if path not in known)
-        if content.is_dir()
-        else []
-    )
+    extra = [path for path in walk_files(content) if path not in known] if content.is_dir() else []
     return [
         output_damage(version.output, "unexpected_file", path, "does not belong to the output")
         for path in extra

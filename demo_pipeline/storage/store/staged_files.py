@@ -7,9 +7,9 @@ links are described as they were before (linked_folders.py).
 """
 
 import os
+import stat
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from os import DirEntry
 
 from demo_pipeline.common.hashing import read_digest
 from demo_pipeline.storage.errors import ChangedOutput, StorageError
@@ -54,9 +54,9 @@ def describe_files(layout: StoreLayout, parts: PartFolder, staging: Staging) -> 
     """
     linked, describer = LinkedFolders(parts, staging), _Describer(layout, staging)
     expected = set(staging.links)
-    for path, entry in _plain_files(staging, expected, whole=linked.paths):
+    for path, status in _plain_files(staging, expected, whole=linked.paths):
         if path not in linked.paths:
-            describer.add(path, entry)
+            describer.add(path, status)
         elif known := linked.unchanged(path):
             describer.found.entries.append_text(known.text, known.files, known.size)
             describer.found.folders += known.folders
@@ -73,19 +73,21 @@ def describe_files(layout: StoreLayout, parts: PartFolder, staging: Staging) -> 
 
 def _plain_files(
     staging: Staging, expected: set[str], below: str = "", whole: Container[str] = ()
-) -> Iterator[tuple[str, "DirEntry[str]"]]:
+) -> Iterator[tuple[str, os.stat_result]]:
     """Yield the entries of a staged directory but the links that are expected; see `walk_files`."""
-    for path, entry in walk_files(staging.path, below, whole):
-        if entry.is_symlink() and path in expected:
+    top = f"{staging.path}/"
+    for path in walk_files(staging.path, below, whole):
+        status = os.lstat(top + path)
+        if path in expected and stat.S_ISLNK(status.st_mode):
             expected.discard(path)
             continue
-        is_plain = entry.is_file(follow_symlinks=False) or path in whole
+        is_plain = stat.S_ISREG(status.st_mode) or path in whole
         if not is_plain or not _is_unicode(path):
             raise StorageError(
                 f"{staging.output}: {path!r} is not a plain file with a Unicode name; "
                 "write a copy, or link a version with `Staging.link`"
             )
-        yield path, entry
+        yield path, status
 
 
 class _Describer:
@@ -94,7 +96,7 @@ class _Describer:
     def __init__(self, layout: StoreLayout, staging: Staging) -> None:
         self._staging, self.found = staging, StagedFiles()
         self._before = [PreviousFiles(layout, version) for version in staging.previous]
-        self._layout, self._folder = layout, ""
+        self._layout, self._folder = layout, "/"  # none
         self._all_sources = FilesByInode(layout, _likely_first(staging))
         self._sources = [self._all_sources]
         self._by_name: dict[str, Version | VersionName] = {}
@@ -108,12 +110,11 @@ class _Describer:
         self._sources = [FilesByInode(self._layout, [[source]])] if source else []
         self._sources.append(self._all_sources)
 
-    def add(self, path: str, entry: "DirEntry[str]") -> tuple[FileEntry, float]:
+    def add(self, path: str, status: os.stat_result) -> tuple[FileEntry, float]:
         """Add the file at a path; returns its entry, and when it was written to, epoch seconds."""
-        place = path[: -len(entry.name)]
+        place = path.rpartition("/")[0]
         self.found.folders += place != self._folder
         self._folder = place
-        status = entry.stat(follow_symlinks=False)
         known = (one.unchanged(path, status) for one in self._before)
         file = next(filter(None, known), None)
         if file is None and status.st_nlink > 1 and self._staging.hardlink_sources:

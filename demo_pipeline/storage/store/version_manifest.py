@@ -7,15 +7,23 @@ its manifest's bytes, so equal work has equal ids on every machine and in every 
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from itertools import islice
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
 from demo_pipeline.problems import Problem
-from demo_pipeline.storage.store.file_table import FileEntry, FileField, FileTable, read_entries
+from demo_pipeline.storage.store.file_table import (
+    BETWEEN,
+    FileEntry,
+    FileField,
+    FileTable,
+    read_entries,
+)
 
 VERSION_LENGTH = 16
+_MEMBERS = 512  # of a long object, that are written at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +109,22 @@ class Manifest(_Frozen):
 
     def chunks(self) -> Iterator[bytes]:
         """The file's bytes: keys sorted, one line per entry, the same for the same manifest."""
-        head, tail = self._around_files()
-        yield f"{head}{_FILES}".encode()
-        parting = b"\n"
-        # `json` indents in Python, which takes seconds for all files of a dataset.
-        for text in self.files.texts():
-            yield parting + text
-            parting = b",\n"
-        end = "\n ]" if self.files else "]"
-        yield f"{end}{tail}\n".encode()
+        rest = _indented(self._values())
+        links = ((path, asdict(link)) for path, link in sorted(self.links.items()))
+        long = {
+            "files": ("[", "]", self.files.texts()),
+            "inputs": ("{", "}", _members(sorted(self.inputs.items()))),
+            "links": ("{", "}", _members(links)),
+        }
+        for name, (opening, closing, texts) in long.items():
+            before, start, rest = rest.partition(f'\n "{name}": {opening}')
+            yield f"{before}{start}".encode()
+            parting, end = b"\n", closing
+            for text in texts:
+                yield parting + text
+                parting, end = BETWEEN, f"\n {closing}"
+            rest = f"{end}{rest.removeprefix(closing)}"
+        yield f"{rest}\n".encode()
 
     def to_bytes(self) -> bytes:
         """The file's bytes, all at once."""
@@ -118,7 +133,8 @@ class Manifest(_Frozen):
     def as_read(self) -> "Manifest":
         """The manifest as it is read back: every value is one of JSON."""
         read = Manifest.model_validate_json(json.dumps(self._values(), sort_keys=True))
-        return read.model_copy(update={"files": self.files})
+        inputs, links = dict(sorted(self.inputs.items())), dict(sorted(self.links.items()))
+        return read.model_copy(update={"files": self.files, "inputs": inputs, "links": links})
 
     @classmethod
     def of_chunks(cls, chunks: Iterator[bytes]) -> "Manifest | None":
@@ -142,16 +158,21 @@ class Manifest(_Frozen):
         return read.model_copy(update={"files": files})
 
     def _values(self) -> dict[str, Any]:
-        """The manifest without its files."""
-        return {**self.model_dump(mode="json", exclude={"files"}), "files": []}
+        """The manifest with nothing in its three members that may be very long."""
+        long: dict[str, Any] = {"files": [], "inputs": {}, "links": {}}
+        return {**self.model_dump(mode="json", exclude={*long}), **long}
 
-    def _around_files(self) -> tuple[str, str]:
-        """The text before and after the entries of the files, without the last line break."""
-        text = json.dumps(
-            self._values(), sort_keys=True, ensure_ascii=False, allow_nan=False, indent=1
-        )
-        head, _, tail = text.partition(f"{_FILES}]")
-        return head, tail
+
+def _indented(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=1)
+
+
+def _members(items: Iterable[tuple[str, Any]]) -> Iterator[bytes]:
+    """Yield the text of the members of an object at the top, of many at a time."""
+    rest = iter(items)
+    while some := dict(islice(rest, _MEMBERS)):
+        lines = _indented(some).encode().split(b"\n")[1:-1]
+        yield b" " + b"\n ".join(lines)
 
 
 @dataclass(frozen=True, slots=True)

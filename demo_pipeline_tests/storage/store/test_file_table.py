@@ -4,14 +4,21 @@ import hashlib
 import json
 import os
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from demo_pipeline.storage.store import integrity, known_versions
 from demo_pipeline.storage.store.file_table import FileEntry, FileTable
 from demo_pipeline.storage.store.local_store import LocalStore
-from demo_pipeline.storage.store.version_manifest import Manifest, Recipe, make_manifest
+from demo_pipeline.storage.store.version_manifest import (
+    LinkEntry,
+    Manifest,
+    Recipe,
+    make_manifest,
+)
 
 RECIPE = Recipe("sft", "1", "", {"trajectories": "1"})
 
@@ -52,6 +59,24 @@ def test_a_manifest_is_read_in_chunks_of_any_size(count: int, chunk: int) -> Non
     read = Manifest.of_chunks(chunks) or Manifest.model_validate_json(data)
     assert read == manifest
     assert b"".join(manifest.chunks()) == data
+
+
+@pytest.mark.parametrize("count", [0, 1, 1200])
+def test_a_manifest_with_many_inputs_and_links_has_the_form_of_a_small_one(count: int) -> None:
+    numbers = sorted(range(count), key=str, reverse=True)
+    inputs = {f'left "\n {number}': f"ü{number}" for number in numbers}
+    links = {f"trajectories/{number}": LinkEntry(f"t/{number}", "0" * 16) for number in numbers}
+    recipe = replace(RECIPE, inputs=inputs)
+    summary: dict[str, Any] = {"files": [], "inputs": {}, "text": '\n "inputs": {}'}
+    manifest = make_manifest("index", recipe, files=[], links=links, summary=summary, checks=())
+    data = manifest.to_bytes()
+    value = json.loads(data)
+    assert value["inputs"] == inputs
+    assert {path: LinkEntry(**link) for path, link in value["links"].items()} == links
+    assert value["summary"] == summary
+    form = json.dumps(value, sort_keys=True, ensure_ascii=False, indent=1)
+    assert data.decode() == f"{form}\n"
+    assert Manifest.of_chunks(iter([data])) == manifest == manifest.as_read()
 
 
 def test_a_manifest_in_another_form_is_read_too(tmp_path: Path) -> None:

@@ -19,17 +19,18 @@ from demo_pipeline.formats.desktopd.reader import read_document
 from demo_pipeline.problems import Problem, Severity
 
 IndexFault = tuple[str, Location, str]
+_Text = Annotated[str, msgspec.Meta(min_length=1)]
 _Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class _Entry(msgspec.Struct, gc=False, forbid_unknown_fields=True):
     """An `IndexEntry` without a fault, in a fifth of its memory."""
 
-    id: str
-    task_id: str
+    id: _Text
+    task_id: _Text
     success: bool
     steps: _Count
-    application: str
+    application: _Text
 
 
 class _Index(msgspec.Struct, forbid_unknown_fields=True):

@@ -246,6 +246,10 @@ MORE_WRONG: list[Wrong] = [
     bad("index.json", (*ENTRY, "steps"), -1, 11, "trajectories[0].steps"),
     bad("index.json", (*ENTRY, "id"), ..., 7, "trajectories[0].id"),
     bad("index.json", ("failed",), None, 5, "failed"),
+    *(
+        bad("index.json", (*ENTRY, name), "", line, f"trajectories[0].{name}")
+        for name, line in (("id", 8), ("task_id", 9), ("application", 12))
+    ),
     bad("index.json", ("trajectories",), {}, 6, "trajectories"),
     bad("metadata.json", ("version",), 1, 7, "version"),
     (write("metadata.json", b"[]"), "invalid_field", "metadata.json:1", "document"),

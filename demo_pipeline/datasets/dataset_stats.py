@@ -7,15 +7,14 @@ the trajectories.
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import msgspec
 import pyarrow as pa
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES
-from demo_pipeline.common.parquet import read_schema, rows_table
+from demo_pipeline.common.parquet import read_schema
+from demo_pipeline.datasets.cudag_rows import counted_rows
 from demo_pipeline.datasets.pointer_leaks import LeakRates
 from demo_pipeline.problems import Problem
 
@@ -32,41 +31,11 @@ _INDEX = (
     "SELECT s.trajectory_id, s.step_index, NULL::VARCHAR AS split, t.application,"
     " s.action_type AS kind FROM {files} s JOIN {trajectories} t USING (trajectory_id)"
 )
-_CUDAG_FILES = ("train.jsonl", "val.jsonl", "held_out.jsonl", "test/test.json")
-_CUDAG_COLUMNS = ("trajectory_id", "step_index", "application", "task_type")
-_TEXTS = pa.dictionary(pa.int32(), pa.string())
-_CUDAG_SCHEMA = pa.schema(
-    [
-        ("trajectory_id", _TEXTS),
-        ("step_index", pa.int64()),
-        ("application", _TEXTS),
-        ("kind", _TEXTS),
-        ("split", _TEXTS),
-    ]
-)
-_LINES_AT_ONCE = 4096
-
 _SPLIT_NAMES = ("train", "val", "test", "held_out")
 
 
 Provenance: TypeAlias = Sequence[Path] | pa.Table
 """The provenance tables of trajectories, or their rows with the columns that are counted."""
-
-
-class _Metadata(msgspec.Struct):
-    trajectory_id: str
-    step_index: int
-    application: str
-    task_type: str
-
-
-class _Record(msgspec.Struct):
-    """What is counted of a CUDAG record."""
-
-    metadata: _Metadata
-
-
-_RECORD = msgspec.json.Decoder(_Record)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,23 +121,7 @@ def messages_stats(out: Path, provenance: Provenance) -> tuple[DatasetStats, lis
 
 def cudag_stats(out: Path, provenance: Provenance) -> tuple[DatasetStats, list[Problem]]:
     """The same for the JSON files of a CUDAG dataset."""
-    # DuckDB keeps a whole JSON file in memory; the columns that are counted are small.
-    tables = [_CUDAG_SCHEMA.empty_table()]
-    for name in _CUDAG_FILES:
-        if (out / name).is_file():
-            tables += _cudag_rows(out / name)
-    return _measure(pa.concat_tables(tables), provenance)
-
-
-def _cudag_rows(path: Path) -> Iterator[pa.Table]:
-    """Yield the counted columns of a file with a record a line."""
-    split = path.name.partition(".")[0]
-    with path.open("rb") as lines:
-        found = (line.strip().removesuffix(b",") for line in lines)
-        records = (_RECORD.decode(line).metadata for line in found if line.startswith(b"{"))
-        while some := list(islice(records, _LINES_AT_ONCE)):
-            columns = [[getattr(one, name) for one in some] for name in _CUDAG_COLUMNS]
-            yield rows_table([*columns, [split] * len(some)], _CUDAG_SCHEMA)
+    return _measure(counted_rows(out), provenance)
 
 
 def table_stats(out: Path, provenance: Provenance, kind: str) -> tuple[DatasetStats, list[Problem]]:

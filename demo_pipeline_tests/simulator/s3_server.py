@@ -32,6 +32,9 @@ SECRET_KEY = "canary-secret-4f1c9e"  # noqa: S105 - tests search messages for it
 # gRPC uses the port 10,000 above; Linux assigns ports from 32,768 to clients.
 _PORTS = range(12_000, 22_000)
 _START_TIMEOUT_S = 30.0
+# Every bucket takes a volume, and volumes grow as they are filled. SeaweedFS would allow one for
+# each GB that is free on the disk.
+_MAX_VOLUMES = 10_000
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,7 @@ def seaweed_server(
     ]
     command += [f"-{name}={port}" for name, port in zip(names, ports, strict=True)]
     command += ["-master.telemetry=false", "-webdav=false", "-admin.ui=false"]
-    command += ["-s3.port.iceberg=0", "-s3.port.lance=0"]
+    command += ["-s3.port.iceberg=0", "-s3.port.lance=0", f"-volume.max={_MAX_VOLUMES}"]
     server = S3Server("seaweedfs", f"http://127.0.0.1:{ports[3]}", access_key, secret_key)
     home = {"PATH": os.environ.get("PATH", ""), "HOME": str(folder), "TMPDIR": str(folder)}
     with ExitStack() as stack:

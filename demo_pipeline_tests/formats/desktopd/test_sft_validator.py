@@ -1,5 +1,6 @@
 import base64
 import copy
+import json
 from typing import Any
 
 import pytest
@@ -149,6 +150,28 @@ def test_a_file_of_another_step_is_found(root, key):
     [problem] = validate_sft(write(root, values))
     assert problem.location == "train.jsonl:3"
     assert f"input.{key}: is of step 5, but the action is of step 2" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        (b"}", b"", "invalid_json"),
+        (b'"root"', b'"roots"', "invalid_field"),
+        (b'"name":', b'"names":', "invalid_node"),
+        (b'"node_1"', b'"node_2"', "duplicate_node"),
+        (b'"', b"\xff", "invalid_json"),
+    ],
+)
+def test_a_fault_of_a_tree_that_a_sample_names_is_told_on_the_samples_line(root, old, new, code):
+    values = plain(root)
+    path = root / values[2]["input"]["ui_tree"]
+    tree = json.dumps(load_json(path)).encode()  # on one line: an error in it has a column
+    assert old in tree
+    path.write_bytes(tree.replace(old, new))
+    found = validate_sft(write(root, values))
+    assert code in {problem.code for problem in found}
+    assert {problem.location for problem in found} == {"train.jsonl:3"}
+    assert all("input.ui_tree" in p.message for p in found if p.code == code), found
 
 
 def test_a_gap_in_the_history_is_found_with_the_steps_that_are_absent(root):

@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from demo_pipeline.common.digest_column import DigestColumn
 from demo_pipeline.common.json_files import JsonFileError, parse_json
+from demo_pipeline.common.known_lines import line_digest
 
 
 class LineArray:
@@ -39,15 +41,23 @@ class LineArray:
     def __iter__(self) -> Iterator[Any]:
         return _items(self._path)
 
+    def digests(self) -> DigestColumn:
+        """The digest of every item's line, without the comma after it."""
+        return DigestColumn(b"".join(map(line_digest, _lines(self._path))))
+
 
 def _items(path: Path) -> Iterator[Any]:
-    """Yield the items. Raises `JsonFileError` when the file has another form."""
+    return (parse_json(line, path.name) for line in _lines(path))
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of the items. Raises `JsonFileError` when the file has another form."""
     with path.open("rb") as lines:
         is_array, line = next(lines, b"").strip() == b"[", next(lines, b"").strip()
         more = is_array and line != b"]"
         while more and line.startswith(b"{"):
             more = line.endswith(b",")
-            yield parse_json(line.removesuffix(b","), path.name)
+            yield line.removesuffix(b",")
             line = next(lines, b"").strip()
         if not is_array or more or line != b"]" or next(lines, b""):
             raise JsonFileError(path.name, None, "is not an array with an object a line")

@@ -179,13 +179,13 @@ class CudagFiles:
         lines = [run for segment in segments for run in segment.lines]
         header: dict[str, Any] = {
             "lines": [(split, len(data)) for split, data in lines],
-            "tests": [entry for segment in segments for entry in segment.tests],
             "images": {key: value for one in segments for key, value in one.images.items()},
             "tasks": sum((segment.tasks for segment in segments), Counter()),
             "escaped": sum((segment.escaped for segment in segments), Counter()),
         }
         blobs = {
             "lines": b"".join(data for _, data in lines),
+            "tests": _encoded("\n".join(entry for one in segments for entry in one.tests)),
             "test_lines": b"".join(segment.test_lines for segment in segments),
         }
         for segment in segments:
@@ -200,7 +200,7 @@ class CudagFiles:
             start += size
         return CudagSegment(
             lines=lines,
-            tests=part.header["tests"],
+            tests=part.blobs["tests"].decode().split("\n") if part.blobs["tests"] else [],
             test_lines=part.blobs["test_lines"],
             images=part.header["images"],
             made={

@@ -20,6 +20,7 @@ from demo_pipeline.common.known_lines import FACT, KnownLines, line_digest
 LARGEST_PART = 64 * 2**20  # bytes; a larger one is not kept, since it is made and read in memory
 _CODEC = "zstd"
 _VERDICT = "valid 2"
+_LINES = ("0.lines", "0.tests")  # blobs of lines that checks may know
 
 
 class PartStore(Protocol):
@@ -148,7 +149,7 @@ class KeptParts:
             part = None if self.store.has(verdict) else self.get(key)
             if part is None:
                 continue
-            lines = part.blobs.get("0.lines", b"").split(b"\n")
+            lines = [line for name in _LINES for line in part.blobs.get(name, b"").split(b"\n")]
             digests = DigestColumn(b"".join(line_digest(line) for line in lines if line))
             facts = list(known.any_facts(digests))
             found = [fact or bytes(FACT) for fact in facts if fact is not None]

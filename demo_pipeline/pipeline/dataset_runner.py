@@ -37,7 +37,7 @@ from demo_pipeline.pipeline.export_states import (
 )
 from demo_pipeline.pipeline.stage_types import DatasetStage
 from demo_pipeline.problems import errors
-from demo_pipeline.storage.errors import ChangedOutput, StorageError
+from demo_pipeline.storage.errors import ChangedOutput, MissingOutput, StorageError
 from demo_pipeline.storage.store.staging import Staging
 from demo_pipeline.storage.store.version_manifest import CheckOutcome, Recipe, Version
 
@@ -173,8 +173,12 @@ def _opened(
             if not DATASET_STAGE_BY_NAME[name].is_built(workspace.settings):
                 continue
             output = DATASET_STAGE_BY_NAME[name].output
-            if workspace.store.current(output) is not None:
+            try:
                 folders[output], version = stack.enter_context(workspace.store.open(output))
+            except MissingOutput:
+                if workspace.store.current(output) is not None:  # it lacks a file in the bucket
+                    raise
+            else:
                 fingerprints[output] = version.content
         source = stage.source(workspace) if stage.source else None
         if source is not None:

@@ -11,7 +11,10 @@ from demo_pipeline.common import id_parts
 from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.common.json_files import load_json
 from demo_pipeline.datasets import record_counts
+from demo_pipeline.datasets.cudag_files import CudagFiles
 from demo_pipeline.datasets.sft import SftExporter
+from demo_pipeline.formats.cudag import images as cudag_images
+from demo_pipeline.formats.cudag import validator as cudag_validator
 from demo_pipeline.formats.desktopd import sft_validator
 from demo_pipeline.formats.desktopd import validator as desktopd_validator
 from demo_pipeline.pipeline.context import Workspace
@@ -97,6 +100,7 @@ def test_any_changes_give_what_a_build_from_nothing_gives(
         build_and_compare(open_workspace(root, datasets=settings), stages)
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_equal_tasks_in_two_splits_are_compared_with_all(root: Path) -> None:
     workspace = open_workspace(root, datasets=SETTINGS)
     build_and_compare(workspace, ("sft_samples",))
@@ -105,6 +109,7 @@ def test_equal_tasks_in_two_splits_are_compared_with_all(root: Path) -> None:
     build_and_compare(workspace, ("sft_samples", "cudag_dataset"))
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 @pytest.mark.parametrize("changes", [{"prompt_style": "grounding"}, {"image_mode": "jpeg"}])
 def test_other_kinds_of_records_are_the_same(root: Path, changes: dict[str, str]) -> None:
     settings = SETTINGS.model_copy(update=changes)
@@ -157,6 +162,39 @@ def test_an_added_trajectory_makes_only_its_part(
     checked.clear()
     run_sft(workspace, force=True)
     assert len(checked) == 18
+
+
+def test_an_added_trajectory_has_only_the_pictures_of_its_part_opened_for_cudag(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workspace, opened, made = open_workspace(root, datasets=SETTINGS), list[str](), list[str]()
+    stage, open_image = DATASET_STAGE_BY_NAME["cudag_dataset"], cudag_images.open_image
+    take = CudagFiles.take
+
+    def noted(folder, name):
+        opened.append(("test/" if folder.name == "test" else "") + name)
+        return open_image(folder, name)
+
+    def noted_take(self, trajectory, folder):
+        made.append(trajectory)
+        return take(self, trajectory, folder)
+
+    monkeypatch.setattr(cudag_validator, "open_image", noted)
+    monkeypatch.setattr(CudagFiles, "take", noted_take)
+    run_dataset_stage(workspace, stage)
+    every = set(opened)
+    assert len(opened) == len(every) == 8 * (len(STEPS) + 1)
+    assert {path.startswith("test/") for path in opened} == {True, False}
+    opened.clear()
+    made.clear()
+    commit(root, 20)
+    run_dataset_stage(workspace, stage)
+    assert "demo_20" in made
+    assert len(made) < 8
+    assert {path.rpartition("/")[2][: len("demo_20")] for path in opened} == set(made)
+    opened.clear()
+    run_dataset_stage(workspace, stage, force=True)
+    assert set(opened) > every
 
 
 @pytest.mark.no_cover  # other tests run the same lines

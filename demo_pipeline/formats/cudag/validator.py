@@ -218,12 +218,16 @@ class _Validation:
             if entries is not None:
                 self.report("test.json", None, [CudagFault("tests", "must be a JSON array")])
             return
-        for number, entry in enumerate(entries, start=1):
-            position = ("test.json", number)
+        for number, (entry, digest, known) in enumerate(self._known_tests(entries), start=1):
+            position, before = ("test.json", number), len(self.problems)
             self.report(*position, eval_faults(entry))
             if isinstance(entry, dict):
-                name, metadata = entry.get("screenshot"), entry.get("metadata")
-                image = self._image(position, "test/", name, metadata)
+                image = known or None
+                if known is None:
+                    name, metadata = entry.get("screenshot"), entry.get("metadata")
+                    image = self._image(position, "test/", name, metadata)
+                if digest and len(self.problems) == before:
+                    self.known.add_found(digest, image or b"")
                 self.report(*position, self.inventory.add_test(position, entry))
                 self.report(
                     *position,
@@ -232,6 +236,15 @@ class _Validation:
         if self.ours:
             for file, line, fault in conversation_faults(self.root, entries):
                 self.report(file, line, [fault])
+
+    def _known_tests(
+        self, entries: "list[Any] | LineArray"
+    ) -> Iterator[tuple[Any, bytes, bytes | None]]:
+        """Yield the tests, each with the digest of its line, if it has one, and what is known."""
+        if isinstance(entries, LineArray):
+            digests = entries.digests()
+            return zip(entries, digests, self.known.facts(digests), strict=True)
+        return ((entry, b"", None) for entry in entries)
 
     def _image(
         self, position: RecordPosition, folder: str, name: object, metadata: object

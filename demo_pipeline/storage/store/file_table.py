@@ -110,6 +110,11 @@ class FileTable:
         if self._last:
             yield BETWEEN.join(self._last)
 
+    def sizes(self) -> Iterator[tuple[str, int]]:
+        """Yield path and size of each file."""
+        for text in self.texts():
+            yield from sizes_by_path(text)
+
     def rows(self) -> Iterator[bytes]:
         """Yield a line of JSON for each file, of many at a time: `["file", path, digest]`."""
         for text in self.texts():

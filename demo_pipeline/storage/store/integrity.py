@@ -6,7 +6,7 @@ Belongs here: reading versions back and naming their damage. Nothing here writes
 import hashlib
 import os
 import stat
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -86,15 +86,21 @@ def _parsed(chunks: Iterator[bytes], output: str, version: str) -> Version | Non
 def has_all_files(layout: StoreLayout, version: Version) -> bool:
     """Whether every file exists in its size and every link leads to an existing version."""
     content = layout.version(version.output, version.id) / CONTENT
-    top = f"{content}/"
-    sized = all(_size(top + file.path) == file.size for file in version.manifest.files)
-    return (
-        content.is_dir()
-        and sized
-        and all(
-            is_linked(content / path, layout, link) for path, link in version.manifest.links.items()
-        )
+    return has_sizes(str(content), version.manifest.files.sizes()) and all(
+        is_linked(content / path, layout, link) for path, link in version.manifest.links.items()
     )
+
+
+def has_sizes(folder: str, files: Iterable[tuple[str, int]]) -> bool:
+    """Whether a folder exists with these plain files, given by path and bytes."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    try:  # relative to the folder: the system looks up half as many names
+        return all(_size(path, descriptor) == size for path, size in files)
+    finally:
+        os.close(descriptor)
 
 
 def is_linked(path: Path, layout: StoreLayout, link: LinkEntry) -> bool:
@@ -195,10 +201,10 @@ def _unexpected(version: Version, content: Path) -> list[OutputDamage]:
     ]
 
 
-def _size(path: Path | str) -> int | None:
-    """Bytes of a plain file, None for anything else."""
+def _size(path: Path | str, folder: int | None = None) -> int | None:
+    """Bytes of a plain file, None for anything else; `folder` is what the path begins at."""
     try:
-        status = os.lstat(path)
+        status = os.stat(path, dir_fd=folder, follow_symlinks=False)
     except (FileNotFoundError, NotADirectoryError):
         return None
     return status.st_size if stat.S_ISREG(status.st_mode) else None

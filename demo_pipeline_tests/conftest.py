@@ -1,6 +1,7 @@
 """What several folders of tests share: a clean environment, and what is made once to be read."""
 
 import os
+import signal
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -37,11 +38,26 @@ def clean_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
 
 
 @pytest.fixture(autouse=True, scope="session")
+def answered_interrupts() -> None:
+    """A script that starts the tests in the background ignores Ctrl-C for them.
+
+    Dagster would then ignore SIGTERM, too, and so would its `tail`, which it waits a minute for.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(autouse=True, scope="session")
 def one_loader() -> Iterator[None]:
     """The connections to S3 of a process share what botocore reads, most of what one costs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(botocore_session, "create_loader", cache(create_loader))
         yield
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One process more than there are cores: a sixth of the time, a test waits for another one."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -184,6 +184,7 @@ class TestCodeLocation:
 
 
 class TestDependencies:
+    @pytest.mark.no_cover  # other tests run the same lines
     @pytest.mark.parametrize(
         ("folder", "extras"),
         [("demo_pipeline", ()), ("demo_pipeline_tests", ("dev",)), ("benchmarks", ("dev",))],

@@ -23,6 +23,7 @@ def test_damaged_lines_are_events_or_rejections() -> None:
     assert found["read"] > LINES // 20
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_the_accounting_of_a_damaged_log_adds_up() -> None:
     found: Counter[str] = sum((fuzz_log(SEED, n) for n in range(LOGS)), Counter())
     buckets = ("action", "tree_scan", "pointer_travel", "repaired", "rejected", "other")

@@ -246,6 +246,7 @@ def test_no_part_of_a_notch_is_lost(turns: list[tuple[int, int]]) -> None:
     assert whole + found.wheel_remainder == pytest.approx(logged, abs=1e-5)
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_a_huge_scroll_fits_its_column() -> None:
     [action] = actions(*(wheel(n, 1e6 - 40) for n in range(0, 300_000, 10)))
     assert action.amount == 30_000 * (1e6 - 40) / 120

@@ -282,6 +282,7 @@ class TestBucket:
             assert theirs.tree == mine.tree
             assert np.array_equal(theirs.screenshot, mine.screenshot)
 
+    @pytest.mark.no_cover  # other tests run the same lines
     @pytest.mark.parametrize(
         "query",
         [

@@ -234,6 +234,7 @@ class TestWithoutDagster:
 
 
 class TestRegister:
+    @pytest.mark.no_cover  # other tests run the same lines
     def test_it_registers_each_upload_once_and_dagster_takes_the_partition_then(
         self, place: Place, command: Command, recording: Path
     ) -> None:
@@ -308,6 +309,7 @@ class TestRun:
         assert answer.code == 2
         assert "no recording nobody in" in answer.err
 
+    @pytest.mark.no_cover  # other tests run the same lines
     def test_without_any_upload_there_is_nothing_to_do(
         self, place: Place, command: Command
     ) -> None:

@@ -141,6 +141,7 @@ def test_little_space_is_noticed_before_it_is_gone(free: int, level: HealthLevel
     assert ("prune" in finding.message) is (level is not HealthLevel.OK)
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_a_home_without_limits_for_runs_is_a_warning(patient: Patient) -> None:
     (patient.root / "home" / "dagster.yaml").unlink()
     assert patient.doctor()[1]["dagster_home"]["level"] == "warning"
@@ -153,6 +154,7 @@ def test_a_broken_instance_is_an_error_and_no_crash(patient: Patient) -> None:
     assert found["instance"]["level"] == "error"
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_a_daemon_is_missed_when_it_is_expected(patient: Patient) -> None:
     assert patient.doctor()[1]["daemon"]["level"] == "ok"
     code, found = patient.doctor("--expect-daemon")
@@ -160,6 +162,7 @@ def test_a_daemon_is_missed_when_it_is_expected(patient: Patient) -> None:
     assert "never seen" in found["daemon"]["message"]
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_a_store_in_a_bucket_is_tried_and_left_as_it_was(
     seaweedfs_url: str, patient: Patient, monkeypatch: pytest.MonkeyPatch
 ) -> None:

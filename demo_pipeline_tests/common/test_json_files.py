@@ -68,6 +68,7 @@ def levels_of(node):
     return levels
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 @pytest.mark.parametrize(
     ("levels", "compact"), [(400, True), (1000, True), (5000, True), (400, False), (1000, False)]
 )

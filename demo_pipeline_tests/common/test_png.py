@@ -59,6 +59,7 @@ def test_files_of_another_encoder_are_left_to_another_decoder(tmp_path: Path, ki
         assert read_png(path) is None
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_no_damage_gives_other_pixels(tmp_path: Path) -> None:
     picture = some_picture()
     data, path = WRITER.encode(picture), tmp_path / "picture.png"

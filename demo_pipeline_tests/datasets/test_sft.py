@@ -76,6 +76,7 @@ class TestTreesAsObjects:
         assert validate_sft(tmp_path / "sft" / "samples.jsonl") == []
         assert set(snapshot(tmp_path / "sft/trajectories")) == {"demo/steps/000/screenshot.png"}
 
+    @pytest.mark.no_cover  # other tests run the same lines
     def test_a_tree_of_any_depth_is_written(self, tmp_path):
         demo = make_trajectory(tmp_path, "demo", [CLICK])
         path = demo.path / "steps/000/ui_tree.json"

@@ -129,6 +129,7 @@ def test_each_partition_has_metadata_and_a_version_of_its_own(batch: Batch) -> N
         assert (made.tags or {})["dagster/data_version"] == current.content[:16]
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_of_a_few_as_much_is_said_as_in_runs_of_their_own(tmp_path: Path, recording: Path) -> None:
     with bench(tmp_path, partitions_per_run=25, batch_from=3, workers=2) as made:
         for key in ("one", "two"):
@@ -169,6 +170,7 @@ def test_the_datasets_are_built_without_the_bad_one(batch: Batch) -> None:
     assert index["left_out"]["quarantined"] == 1
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_a_second_backfill_over_up_to_date_demonstrations_succeeds_for_each(
     tmp_path: Path, recording: Path
 ) -> None:
@@ -190,6 +192,7 @@ def test_a_second_backfill_over_up_to_date_demonstrations_succeeds_for_each(
                 assert outcomes == [outcome] * 2
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_a_second_run_builds_and_reports_only_what_is_not_up_to_date(batch: Batch) -> None:
     before = batch.bench.files()
     again = of_any_ids(batch.bench, ["one", "two"])
@@ -201,6 +204,7 @@ def test_a_second_run_builds_and_reports_only_what_is_not_up_to_date(batch: Batc
     assert materialization(batch, "trajectories", "one")  # still the only one
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_a_batch_of_only_bad_ones_fails(tmp_path: Path, recording: Path) -> None:
     with bench(tmp_path, partitions_per_run=25) as made:
         for key in ("one", "two"):

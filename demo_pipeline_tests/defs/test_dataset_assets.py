@@ -45,6 +45,7 @@ def test_every_dataset_is_valid_and_says_what_it_holds(built: Bench) -> None:
     assert values(made["trajectory_index", None])["trajectories"] == 2
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_the_charts_and_the_tables_are_shown(built: Bench) -> None:
     made = materialized(built.run("build_datasets"))
     for name in ("sft_samples", "messages_dataset", "cudag_dataset", "trajectory_index"):
@@ -67,6 +68,7 @@ def test_the_leak_rates_are_numbers_in_the_metadata_and_a_check(built: Bench) ->
     assert verdicts(result)["leak_rate"].passed
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_building_again_by_force_changes_no_byte(built: Bench) -> None:
     before = built.files()
     made = materialized(built.run("build_datasets", **{"demo_pipeline/force": "true"}))

@@ -168,6 +168,7 @@ def wait(*_: object, **__: object) -> None:
     raise StorageError("the bucket does not answer")
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_a_build_that_waits_for_something_is_tried_again_without_end(
     made: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -86,6 +86,7 @@ class TestInARun:
         assert (waiting.demonstration, waiting.reason) == ("one", WORDS)
         assert read_quarantine(slow.workspace.store, "one") is None
 
+    @pytest.mark.no_cover  # other tests run the same lines
     def test_the_second_time_it_is_quarantined(self, slow: Bench) -> None:
         for _ in range(2):
             process_as_listed(slow)
@@ -107,6 +108,7 @@ class TestInARun:
         assert newest(slow.instance).tags[OUTCOME_TAG] == "waiting"
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_the_command_line_tries_it_alone_at_once(
     made: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -104,6 +104,7 @@ def test_a_run_that_dagster_retries_is_not_recorded(broken: Bench) -> None:
     assert list_quarantine(broken.workspace.store) == []
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_an_old_failure_is_ignored_after_a_newer_run(
     made: Bench, broken: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:

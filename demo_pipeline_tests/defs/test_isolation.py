@@ -119,6 +119,7 @@ def test_the_command_line_selects_and_runs_the_others(
     assert "hunter2" not in str(found["bad"].reasons)
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 @every_error
 @pytest.mark.parametrize("first", [1, 2, 3])
 def test_the_sensor_requests_the_others(made: Bench, error: Exception, first: int) -> None:

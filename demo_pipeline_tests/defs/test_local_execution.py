@@ -89,6 +89,7 @@ def many(settings: Settings, tmp_path: Path, recording: Path) -> Settings:
 IDS = ["one", "two", "three", "four"]
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_much_to_do_is_done_in_one_run(many: Settings) -> None:
     outcomes = {one.demonstration: one for one in process(many, IDS, 2)}
     assert {key: one.status for key, one in outcomes.items()} == {

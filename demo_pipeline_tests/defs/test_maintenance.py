@@ -84,6 +84,7 @@ class TestRetry:
         assert said["demonstrations"] == 1
         assert [one.partition_key for one in looks(bad)] == ["bad"]
 
+    @pytest.mark.no_cover  # other tests run the same lines
     def test_two_requests_give_one_run(self, bad: Bench) -> None:
         arrive(bad)
         for _ in range(2):
@@ -109,6 +110,7 @@ class TestReprocess:
         assert outcomes["trajectories"] == "made"
         assert job(changed, "reprocess_changed", "request_reprocessing")["demonstrations"] == 1
 
+    @pytest.mark.no_cover  # other tests run the same lines
     def test_a_changed_upload_is_left_to_the_sensor(self, made: Bench) -> None:
         arrive(made)
         meta = made.uploads / "first" / "meta.json"

@@ -89,6 +89,7 @@ def test_a_matched_demonstration_shows_its_task_and_is_left_out_of_training(
     assert values(datasets["osworld_quests", None])["tasks"] == 2
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_a_demonstration_without_a_catalog_is_built_with_a_warning(
     made: Bench, recording: Path
 ) -> None:

@@ -77,6 +77,7 @@ def told(made: Bench, result: Result) -> str:
     return record_failure(context, made.workspace)
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 @pytest.mark.parametrize("stage", ["raw_recordings", "screenshots", "contact_sheets"])
 def test_a_full_disk_lets_the_run_wait_and_quarantines_nothing(
     made: Bench, monkeypatch: pytest.MonkeyPatch, stage: str

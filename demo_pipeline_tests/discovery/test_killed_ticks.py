@@ -5,6 +5,8 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
+import pytest
+
 from demo_pipeline.discovery.decisions import UploadState
 from demo_pipeline_tests.discovery.dying_ticks import Fuse, Killed
 from demo_pipeline_tests.discovery.scene import Scene
@@ -84,5 +86,6 @@ def test_while_it_grants_a_rerun_request(tmp_path):
     check(a_rerun_request, tmp_path, ["a", "a", "b"], steps=20)
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_while_it_retries_a_lost_run(tmp_path):
     check(a_lost_run, tmp_path, ["a", "a", "b"], steps=20)

@@ -30,5 +30,6 @@ def test_a_last_modified_cursor_fails_in_the_same_worlds(results):
     assert sum(each.cursor.premature for each in results) > 10
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_the_same_seed_gives_the_same_world(results):
     assert simulate(0, 100) == results[0]

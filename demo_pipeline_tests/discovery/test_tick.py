@@ -57,6 +57,7 @@ class TestUploading:
         [request] = scene.go_on()
         assert request.fingerprint == fingerprint_of(scene.bucket.files("demo"))
 
+    @pytest.mark.no_cover  # other tests run the same lines
     def test_two_files_are_never_a_complete_upload(self, scene):
         scene.upload("demo", files=RECORDING_FILES[:2])
         assert scene.go_on(7200) == []
@@ -64,6 +65,7 @@ class TestUploading:
         scene.upload("demo", files=RECORDING_FILES[2:])
         assert len(scene.go_on()) == 1
 
+    @pytest.mark.no_cover  # other tests run the same lines
     def test_an_abandoned_upload_is_not_polled_in_every_tick(self, scene):
         scene.upload("demo", files=RECORDING_FILES[:1])
         scene.go_on(7200)
@@ -278,6 +280,7 @@ class TestRunsThatCameToNothing:
         self.lose(scene)
         assert keys(scene.go_on()) == [f"{key}#1"]
 
+    @pytest.mark.no_cover  # other tests run the same lines
     def test_the_third_loss_is_the_last_until_the_upload_changes(self, scene):
         for attempt in (1, 2):
             self.lose(scene)

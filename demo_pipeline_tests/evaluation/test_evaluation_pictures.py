@@ -4,6 +4,7 @@ from pathlib import Path
 
 import cv2
 import numpy as np
+import pytest
 
 from demo_pipeline.evaluation.evaluation_pictures import (
     failures_preview,
@@ -28,6 +29,7 @@ def made(tmp_path: Path):
     return made_step(answer("click", x=5, y=5), screenshot=path, box=(1.0, 1.0, 9.0, 9.0))
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_a_failure_is_a_row_of_what_was_done_and_answered(tmp_path):
     step = made(tmp_path)
     answers = [*EVERY_ACTION, Answer((ForeignAction("x"),)), Answer(()), None]

@@ -96,6 +96,7 @@ def held(call):
         tracemalloc.stop()
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_scores_of_more_steps_need_no_more_memory():
     rows(7)  # imports
     few, many = (held(lambda steps=steps: rows(steps)) for steps in (6_000, 24_000))

@@ -3,11 +3,14 @@
 import sys
 from pathlib import Path
 
+import pytest
+
 from demo_pipeline_tests.faults.bad_uploads import MEMORY, choose_kinds, process, run_measured
 
 FEW = ("name-dot", "folder-loop", "meta-sparse", "meta-year-1", "log-huge-time", "video-bomb")
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_the_good_one_is_done_and_each_bad_one_is_reported_within_one_gigabyte(
     tmp_path: Path,
 ) -> None:

@@ -38,6 +38,7 @@ def indexed(workspace: Workspace) -> list[str]:
     return sorted(entry["id"] for entry in index["trajectories"])
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_every_dataset_is_built_once(root: Path) -> None:
     workspace = open_workspace(root)
     assert set(run_all(workspace).values()) == {"made"}
@@ -59,6 +60,7 @@ def test_a_forced_build_gives_every_dataset_the_same_version(root: Path) -> None
         assert first == again
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_the_index_links_the_exact_trajectories(root: Path) -> None:
     workspace = open_workspace(root)
     run_all(workspace)
@@ -77,6 +79,7 @@ def test_a_new_trajectory_rebuilds_the_datasets(root: Path) -> None:
     assert indexed(workspace) == ["first", "second", "third"]
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_dataset_settings_rebuild_no_trajectory(root: Path) -> None:
     before = contents_of(open_workspace(root))
     other = open_workspace(root, datasets=DatasetSettings(seed=7))
@@ -89,6 +92,7 @@ def contents_of(workspace: Workspace) -> dict[str, str]:
         return {key: version.id for key, version in members.versions.items()}
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_a_new_leak_limit_rebuilds_only_the_index(root: Path) -> None:
     workspace = open_workspace(root)
     run_all(workspace)
@@ -112,6 +116,7 @@ def test_a_leaky_dataset_is_built_with_a_warning(root: Path) -> None:
     assert made.summary["leak_rate"] == 0.0
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_a_broken_demonstration_is_left_out_and_counted(root: Path) -> None:
     workspace = open_workspace(root)
     shutil.copytree(root / "uploads" / "first", root / "uploads" / "bad")

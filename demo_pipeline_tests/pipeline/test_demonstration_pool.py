@@ -68,6 +68,7 @@ def killing(pool: DemonstrationPool, demonstration: str, times: int) -> Iterator
         thread.join()
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_workers_give_the_same_bytes_as_the_stages_alone(tmp_path: Path, recording: Path) -> None:
     (tmp_path / "alone").mkdir()
     (tmp_path / "pool").mkdir()
@@ -81,6 +82,7 @@ def test_workers_give_the_same_bytes_as_the_stages_alone(tmp_path: Path, recordi
     assert contents(pool, "one") == contents(alone, "one")
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_a_process_that_is_killed_once_costs_nothing(tmp_path: Path, recording: Path) -> None:
     workspace = uploaded(tmp_path, recording, "a", "bad", "z")
     with DemonstrationPool(workspace, NAMES, 2) as pool, killing(pool, "bad", 1) as killed:
@@ -112,6 +114,7 @@ def test_one_that_is_killed_again_when_it_is_alone_is_quarantined(
     assert record.problems[0]["message"] == f"the run ended in screenshots: {KILLED}"
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_one_that_needs_too_much_is_tried_alone_and_then_quarantined(
     tmp_path: Path, recording: Path
 ) -> None:
@@ -126,6 +129,7 @@ def test_one_that_needs_too_much_is_tried_alone_and_then_quarantined(
     assert "also alone in a process" in result.problems[0].message
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_a_bad_one_changes_nothing_for_the_others(tmp_path: Path, recording: Path) -> None:
     workspace = uploaded(tmp_path, recording, "a", "bad", "z")
     spoil_log(tmp_path / "uploads" / "bad")
@@ -135,6 +139,7 @@ def test_a_bad_one_changes_nothing_for_the_others(tmp_path: Path, recording: Pat
     assert {results["a"].status, results["z"].status} == {"done"}
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_an_end_in_the_middle_leaves_nothing_unfinished_and_nothing_is_built_twice(
     tmp_path: Path, recording: Path
 ) -> None:
@@ -160,6 +165,7 @@ def modified(store: Path) -> dict[str, int]:
     return {str(path): path.stat().st_mtime_ns for path in found}
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_workers_end_with_a_parent_that_is_killed(tmp_path: Path, recording: Path) -> None:
     workspace = uploaded(tmp_path, recording, *(f"d{number}" for number in range(4)))
     code = f"""
@@ -191,6 +197,7 @@ def test_a_worker_knows_nothing_of_dagster(module: str) -> None:
     assert subprocess.run((sys.executable, "-c", code), check=False).returncode == 0
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_workers_share_what_one_process_imported(tmp_path: Path, recording: Path) -> None:
     """Each would spend more than a CPU second on imports; forked ones spend next to nothing."""
     workspace = uploaded(tmp_path, recording, "a", "b", "c")
@@ -207,6 +214,7 @@ def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_a_killed_template_costs_nothing(tmp_path: Path, recording: Path) -> None:
     """The process that workers are forked from is another process that may be killed."""
     names = tuple(f"d{number}" for number in range(6))

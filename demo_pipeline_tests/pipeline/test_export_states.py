@@ -202,6 +202,7 @@ def test_an_export_of_other_trajectories_or_settings_is_outdated(root: Path) -> 
     assert {state["status"] for state in states(other).values() if state["version"]} == {"outdated"}
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 @pytest.mark.parametrize("how", ["rejected", "error"])
 def test_a_failed_export_is_recorded_with_its_reason_and_its_last_good_version(
     root: Path, how: str

@@ -100,6 +100,7 @@ def test_a_summary_says_what_was_written_and_what_was_left_out(local: Workspace)
         assert all(value["meaning"] for value in written["excluded_steps"].values())
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_a_bucket_gets_the_same_files(local: Workspace, seaweedfs_url: str, tmp_path: Path) -> None:
     (tmp_path / "other").mkdir()
     bucket = filled(tmp_path / "other", f"{seaweedfs_url}/store")

@@ -191,6 +191,7 @@ def test_only_what_has_no_pixel_on_the_screen_is_outside(
         assert found == ["node_outside"] * expected
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_a_usual_tree_is_read_fast_and_a_deep_one_is_read() -> None:
     assert decode_tree(json_bytes(tree_of(GOOD))) is not None
     inner = GOOD | {"id": "node_3000"}

@@ -378,6 +378,7 @@ def test_what_was_typed_is_in_no_message(dataset):
     assert "hunter2" not in "\n".join(map(str, found))
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 @pytest.mark.parametrize(
     "data", [b"", b"null", b"3", b'"x"', b"[[]]", b"\xff", b"[" * 99_999, b"{}"]
 )
@@ -390,6 +391,7 @@ def test_no_file_content_crashes_the_validator(dataset, data):
         (dataset / file).write_bytes(original)
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_a_tree_of_any_depth_is_checked(dataset):
     tree = good.deep_tree(2000)
     dump_json(dataset / TREE, tree, compact=True)

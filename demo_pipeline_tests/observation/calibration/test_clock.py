@@ -36,6 +36,7 @@ def test_the_offset_is_found_within_a_frame(observed: Observed) -> None:
     assert clock.uncertainty_ms < 2 * FRAME_MS
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 @pytest.mark.parametrize("lag", [-3.0, -0.4, 1.7, 3.0])
 def test_events_shifted_against_the_video_are_found(
     plain: Observed, tmp_path: Path, lag: float

@@ -47,6 +47,7 @@ def behind(root: Path, late_ms: float, *, logged: bool = False) -> Observed:
     return films.painted(root, options, write, replace(script(*HAND * 8), lead_in_ms=500))
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 @pytest.mark.parametrize("late_ms", [0, 90, -90])
 def test_the_uncertainty_covers_a_second_half_that_is_late(late_ms: int, tmp_path: Path) -> None:
     observed = behind(tmp_path, late_ms)
@@ -64,6 +65,7 @@ def test_frames_keep_the_distance_that_a_later_part_asks_for(tmp_path: Path) -> 
     assert min(leads) >= observed.evidence.clock.uncertainty_ms - 0.001
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_parts_that_agree_are_not_decoded_by_themselves(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -72,6 +74,7 @@ def test_parts_that_agree_are_not_decoded_by_themselves(
     assert sorted(decoded) == sorted(set(decoded))
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_a_logged_start_that_later_pictures_contradict_is_uncertain(tmp_path: Path) -> None:
     clock = behind(tmp_path, 120, logged=True).evidence.clock
     assert clock.method == "ffmpeg_start"

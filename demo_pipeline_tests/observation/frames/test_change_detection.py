@@ -119,6 +119,7 @@ def test_a_box_that_covers_much_of_the_screen_shows_at_a_glance(area: PixelBox) 
         assert may_be_large(before.glance, after.glance)
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 @pytest.mark.parametrize("size", [(1920, 1080), (1280, 720), (640, 46)])
 @pytest.mark.parametrize("height", [12, 13, 20, 36])
 def test_no_bar_across_the_screen_lies_between_the_rows_of_a_glance(

@@ -163,6 +163,7 @@ def test_spans_after_damage_are_whole(whole: Observed, damage: Damage, tmp_path:
     assert got[-5:] == [60, 61, 62, 63, 64]
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 @pytest.mark.parametrize("action", [1, 4])
 @each_damage
 def test_a_damaged_middle(whole: Observed, damage: Damage, action: int, tmp_path: Path) -> None:

@@ -68,6 +68,7 @@ def recorded(film: str) -> RecordingOptions:
     return replace(SMALL, video=FILMS[film], ffmpeg_start_line=FILMS[film].first_pts >= 0)
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 @pytest.mark.parametrize("film", sorted(FILMS))
 def test_every_picture_is_the_frame_that_the_rule_names(film: str, tmp_path: Path) -> None:
     """Rate, distance of key frames, B-frames, and first PTS zero, late, or cut by an edit list."""
@@ -79,6 +80,7 @@ def test_every_picture_is_the_frame_that_the_rule_names(film: str, tmp_path: Pat
     assert (hidden > 2) == (options.video.first_pts < 0)
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 @pytest.mark.parametrize("quarters", [1, 2, 3])
 def test_a_film_that_players_turn(quarters: int, tmp_path: Path) -> None:
     def write(path: Path, painter: Painter, truth: GroundTruth) -> None:

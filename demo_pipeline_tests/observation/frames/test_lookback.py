@@ -102,6 +102,7 @@ def test_one_look_may_begin_with_the_last_frame_of_the_one_before(video: Path) -
     assert first[-1].pts == second[0].pts
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 @pytest.mark.parametrize(("limit", "most"), [(20_000, ROOMY), (ROOMY, 50)])
 def test_frames_that_take_too_much_memory_are_decoded_again(
     video: Path, monkeypatch: pytest.MonkeyPatch, limit: int, most: int

@@ -141,6 +141,7 @@ def test_of_many_scrolls_some_all_over_the_recording_are_looked_at() -> None:
     assert (starts[0], starts[-1]) == (1.0, 200.0)
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 @pytest.mark.parametrize("sign", [1, -1])
 def test_a_recorder_that_counts_the_other_way_is_seen_through(sign: int, tmp_path: Path) -> None:
     """The same wheel in multiples of 120, which by rule is positive = down."""

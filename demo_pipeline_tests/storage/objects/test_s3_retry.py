@@ -93,6 +93,7 @@ CALLS: dict[str, tuple[str, Callable[[S3Objects, Path], object]]] = {
 }
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("name", CALLS)
 def test_trouble_that_passes_is_not_noticed(

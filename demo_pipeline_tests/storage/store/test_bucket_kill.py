@@ -55,6 +55,7 @@ def state_of(store):
     return seen(store, OUTPUT) if store.current(OUTPUT) else None
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 @pytest.mark.parametrize(("kind", "dies"), [("before", True), ("after", True), ("before", False)])
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_a_commit_that_fails_at_any_call_leaves_old_or_new_and_the_next_one_works(

@@ -170,6 +170,7 @@ def test_a_forked_process_connects_again(moto_url: str) -> None:
     assert objects.head(KEY) is not None
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_a_forked_process_leaves_the_connections_of_its_parent_alone(seaweedfs_url: str) -> None:
     """Closing them in the child's event loop would end with a traceback.
 
@@ -239,6 +240,7 @@ def logged(work: Callable[[], object]) -> str:
     return "".join(traceback.format_exception(caught.value)) + repr(caught.value)
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 def test_errors_name_a_remedy_and_no_secret(
     seaweedfs: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -26,7 +26,7 @@ class DigestColumn:
 
     __slots__ = ("_order", "_sorted", "data")
 
-    def __init__(self, data: bytes = b"") -> None:
+    def __init__(self, data: bytes | bytearray = b"") -> None:
         self.data = bytearray(data)
         self._order: NDArray[np.uint32] | None = None
         self._sorted: NDArray[np.bytes_] = np.empty(0, _KIND)
@@ -37,6 +37,11 @@ class DigestColumn:
     def __iter__(self) -> Iterator[bytes]:
         for start in range(0, len(self.data), DIGEST):
             yield bytes(self.data[start : start + DIGEST])
+
+    def __getitem__(self, place: int) -> bytes:
+        if place >= len(self):
+            raise IndexError(place)
+        return bytes(self.data[DIGEST * place : DIGEST * place + DIGEST])
 
     def extend(self, digests: bytes | bytearray) -> None:
         """Add digests, one after the other."""
@@ -55,6 +60,12 @@ class DigestColumn:
             places = np.where(self._sorted[near] == some, order[near].astype(np.int64), -1)
             found[start : start + _AT_ONCE] = places
         return found
+
+    def differing(self, other: "DigestColumn") -> list[int]:
+        """The places where the other column has another digest or none."""
+        both = min(len(self), len(other))
+        places = np.flatnonzero(self.values()[:both] != other.values()[:both]).tolist()
+        return [*places, *range(both, len(self))]
 
     def first_places(self) -> Places:
         """For every digest its first place, which is its own when no earlier one is equal."""

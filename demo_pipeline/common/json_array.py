@@ -10,7 +10,8 @@ from typing import Any
 
 from demo_pipeline.common.digest_column import DigestColumn
 from demo_pipeline.common.json_files import JsonFileError, parse_json
-from demo_pipeline.common.known_lines import line_digest
+from demo_pipeline.common.known_lines import KnownLines
+from demo_pipeline.common.line_index import line_digest
 
 
 class LineArray:
@@ -18,36 +19,42 @@ class LineArray:
 
     Args:
         path: the file; `of` has seen that it has the form.
-        count: number of items.
+        digests: of every one of `lines`.
     """
 
-    def __init__(self, path: Path, count: int) -> None:
-        self._path, self._count = path, count
+    def __init__(self, path: Path, digests: DigestColumn) -> None:
+        self._path, self.digests = path, digests
 
     @classmethod
-    def of(cls, path: Path) -> "LineArray | None":
-        """The items of a file; None when it has another form, is not JSON or cannot be read."""
+    def of(cls, path: Path, known: KnownLines | None = None) -> "LineArray | None":
+        """The items of a file; None when it has another form, is not JSON or cannot be read.
+
+        Args:
+            path: the file.
+            known: lines that are JSON.
+        """
         try:
-            return cls(path, sum(1 for _ in _items(path)))
+            found = cls(path, DigestColumn(b"".join(map(line_digest, _lines(path)))))
+            facts = (known or KnownLines()).facts(found.digests)
+            for line, fact in zip(found.lines(), facts, strict=True):
+                if fact is None:
+                    parse_json(line, path.name)
         except (OSError, JsonFileError):
             return None
+        return found
 
     def __len__(self) -> int:
-        return self._count
+        return len(self.digests)
 
     def __contains__(self, item: object) -> bool:
         return any(item == one for one in self)
 
     def __iter__(self) -> Iterator[Any]:
-        return _items(self._path)
+        return (parse_json(line, self._path.name) for line in self.lines())
 
-    def digests(self) -> DigestColumn:
-        """The digest of every item's line, without the comma after it."""
-        return DigestColumn(b"".join(map(line_digest, _lines(self._path))))
-
-
-def _items(path: Path) -> Iterator[Any]:
-    return (parse_json(line, path.name) for line in _lines(path))
+    def lines(self) -> Iterator[bytes]:
+        """Yield the line of every item, without the comma after it."""
+        return _lines(self._path)
 
 
 def _lines(path: Path) -> Iterator[bytes]:

@@ -5,9 +5,7 @@ names: whoever keeps its verdict makes sure that these are the same.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from itertools import islice
-from pathlib import Path
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -16,7 +14,6 @@ from demo_pipeline.common.digest_table import DigestTable
 
 FACT = 16  # bytes
 _NOTHING = bytes(FACT)
-_LINES_AT_ONCE = 4096
 
 
 class KnownLines:
@@ -69,30 +66,6 @@ class KnownLines:
 def _fact(facts: bytearray, number: int) -> bytes:
     fact = bytes(facts[FACT * number : FACT * number + FACT])
     return b"" if fact == _NOTHING else fact
-
-
-def line_digests(path: Path) -> DigestColumn:
-    """The digest of every line of a file."""
-    digests = DigestColumn()
-    with path.open("rb") as lines:
-        found = map(line_digest, lines)
-        while some := b"".join(islice(found, _LINES_AT_ONCE)):
-            digests.extend(some)
-    return digests
-
-
-def lines_at(path: Path, places: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-    """Yield the lines of a file at places in ascending order, from 0."""
-    passed = 0
-    with path.open("rb") as lines:
-        for place in places:
-            yield place, next(islice(lines, place - passed, None))
-            passed = place + 1
-
-
-def line_digest(line: bytes) -> bytes:
-    """16 bytes that stand for a line."""
-    return hashlib.blake2b(line.strip(), digest_size=16).digest()
 
 
 def text_digest(text: str) -> bytes:

@@ -4,7 +4,7 @@ Belongs here: reading both side by side. Which columns must agree is the caller'
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from itertools import tee
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from demo_pipeline.common.digest_table import LineNumbers
 from demo_pipeline.common.json_files import JsonFileError, parse_json
+from demo_pipeline.common.line_index import LineIndex
 from demo_pipeline.common.parquet_rows import open_chosen_rows
 from demo_pipeline.common.system_errors import raise_system_trouble
 from demo_pipeline.problems import Problem
@@ -25,12 +26,12 @@ Differing = Callable[[Any, Mapping[str, Any]], Iterator[str]]
 
 
 def table_problems(
-    lines: Path, table: Path, differing: Differing, numbers: LineNumbers | None = None
+    lines: LineIndex, table: Path, differing: Differing, numbers: LineNumbers | None = None
 ) -> list[Problem]:
     """Where a table has not the records of a file of lines, one row a line in the same order.
 
     Args:
-        lines: a JSON Lines file.
+        lines: of a JSON Lines file.
         table: a Parquet file; when it is missing there are no problems.
         differing: compares a line with its row.
         numbers: of the lines that are compared, from 1; None: all.
@@ -42,25 +43,19 @@ def table_problems(
         return []
     problems: list[Problem] = []
     try:
-        with (
-            lines.open("rb") as source,
-            open_chosen_rows(table, _ROWS_IN_MEMORY, numbers) as (total, rows),
-        ):
-            written = filter(bytes.strip, source)
-            passed = 0
-            for number, row in rows:
-                line = next(islice(written, number - passed - 1, None), None)
+        with open_chosen_rows(table, _ROWS_IN_MEMORY, numbers) as (total, chosen):
+            rows, same = tee(chosen)
+            written = lines.rows_at(number for number, _ in same)
+            for (number, row), line in zip(rows, written, strict=True):
                 if line is None or len(problems) >= _MOST_PROBLEMS:
                     break
                 problems += _row_problems(table.name, number, line, row, differing)
-                passed = number
-        expected = _count_lines(lines)
     except (OSError, pa.ArrowException) as error:
         raise_system_trouble(error)
         message = f"cannot be read as Parquet: {type(error).__name__}"
         return [Problem("unreadable_table", table.name, message, remedy=_REMEDY)]
-    if total != expected:
-        message = f"has {total} rows for {expected} lines of {lines.name}"
+    if total != lines.rows:
+        message = f"has {total} rows for {lines.rows} lines of {lines.path.name}"
         problems.append(Problem("table_differs", table.name, message, remedy=_REMEDY))
     return problems
 
@@ -75,8 +70,3 @@ def _row_problems(
     if names := ", ".join(differing(value, row)):
         message = f"row {number}: {names} differ from line {number} of the JSON Lines"
         yield Problem("table_differs", file, message, remedy=_REMEDY)
-
-
-def _count_lines(path: Path) -> int:
-    with path.open("rb") as source:
-        return sum(map(bool, map(bytes.strip, source)))

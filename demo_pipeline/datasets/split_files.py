@@ -12,12 +12,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
 
+import numpy as np
 import pyarrow as pa
 
 from demo_pipeline.common import deep_json
 from demo_pipeline.common.hardlinks import link_or_copy
 from demo_pipeline.common.parquet import TableWriter
-from demo_pipeline.datasets.export_parts import Part, table_bytes, table_of
+from demo_pipeline.datasets.export_parts import Part
 from demo_pipeline.datasets.split_segments import (
     HeldRecords,
     RecordSpan,
@@ -149,12 +150,12 @@ class SplitFiles:
             if self._json_lines:
                 for span in spans:
                     self._lines[stem].write(segment.lines[span.start : span.end])
-            rows = pa.concat_tables(
-                segment.rows.slice(span.row, span.records) for span in spans
-            ).combine_chunks()
-            # A slice keeps the memory of the whole part until its row group is full.
-            is_slice = rows.num_rows < segment.rows.num_rows
-            self._tables[stem].append_table(table_of(table_bytes(rows)) if is_slice else rows)
+            slices = [segment.rows.slice(span.row, span.records) for span in spans]
+            rows = pa.concat_tables(slices).combine_chunks()
+            if len(slices) == 1 and rows.num_rows < segment.rows.num_rows:
+                # A slice keeps the memory of the whole part until its row group is full.
+                rows = rows.take(pa.array(np.arange(rows.num_rows)))
+            self._tables[stem].append_table(rows)
         for run in segment.runs:
             self._made = make_links(out, folders[run.trajectory], run.links, self._made)
 

@@ -6,7 +6,8 @@ import pytest
 
 from demo_pipeline.common.digest_column import DigestColumn
 from demo_pipeline.common.digest_table import DigestTable, LineNumbers
-from demo_pipeline.common.known_lines import KnownLines, line_digest
+from demo_pipeline.common.known_lines import KnownLines
+from demo_pipeline.common.line_index import line_digest
 
 
 def digest(number: int) -> bytes:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from demo_pipeline.common.json_array import LineArray
-from demo_pipeline.common.known_lines import line_digest
+from demo_pipeline.common.line_index import line_digest
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_an_object_a_line_is_read_as_the_whole_file_is(
         assert list(found) == list(found) == json.loads(text)
         assert len(found) == len(json.loads(text))
         lines = [json.dumps(item, separators=(",", ":")).encode() for item in found]
-        assert list(found.digests()) == [line_digest(line) for line in lines]
+        assert list(found.digests) == [line_digest(line) for line in lines]
 
 
 def test_a_missing_file_is_none(tmp_path: Path) -> None:

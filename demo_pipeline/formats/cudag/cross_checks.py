@@ -6,13 +6,13 @@ for one record (record_rules.py).
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from demo_pipeline.common.digest_column import DigestColumn
 from demo_pipeline.common.digest_table import DigestTable
 from demo_pipeline.formats.cudag.fault import CudagFault, Scope, printable
+from demo_pipeline.formats.cudag.record_keys import RecordKeys
 from demo_pipeline.formats.cudag.record_rules import HUMAN_START
 
 RecordPosition = tuple[str, int]
@@ -74,26 +74,48 @@ class CudagInventory:
         line, file = divmod(place, _FILES)
         return self.files[file], line
 
-    def add_record(
-        self, split: str, position: RecordPosition, record: Mapping[str, Any], line: bytes
-    ) -> Iterator[CudagFault]:
-        """Add a line of a split, by its digest; yield duplicates of id, image or trajectory."""
-        name = record.get("id")
-        if isinstance(name, str):
-            known = len(self.names)
-            yield from self._add_name(name, position, "id")
-            self.ids += len(self.names) - known
-            self.texts.setdefault(line, self.place(position))
-        yield from self._add_image(record.get("image"), position)
-        yield from self._add_trajectory(split, position, record)
+    def add(
+        self,
+        split: str,
+        position: RecordPosition,
+        keys: RecordKeys,
+        image: bytes | None,
+        line: bytes | None = None,
+    ) -> list[CudagFault]:
+        """Add a record; returns what it has in common with an earlier one, and must not have.
 
-    def add_test(self, position: RecordPosition, record: Mapping[str, Any]) -> Iterator[CudagFault]:
-        """Add an entry of test.json; yield duplicates of its test_id, image or trajectory."""
-        name = record.get("test_id")
-        if isinstance(name, str):
-            yield from self._add_name(name, position, "test_id")
-        yield from self._add_image(record.get("screenshot"), position)
-        yield from self._add_trajectory("test", position, record)
+        That is its id, its image or its trajectory, and image and prompt of another split.
+
+        Args:
+            split: of the record.
+            position: of the record.
+            keys: its values.
+            image: digest of its image; None: nothing is compared with it.
+            line: digest of its line in a split but test.
+        """
+        here, faults = self.place(position), list[CudagFault]()
+        if isinstance(keys.name, str):
+            first = self.names.setdefault(short_digest(keys.name), here)
+            if first != here:
+                faults.append(self._same_name(keys.name, first, here))
+            elif line is not None:
+                self.ids += 1
+            if line is not None:
+                self.texts.setdefault(line, here)
+        if isinstance(keys.image, str):
+            first = self.images.setdefault(short_digest(keys.image), here)
+            if first != here:
+                faults.append(self._same_path(keys.image, first))
+        self.records[split] += 1
+        if isinstance(keys.task_type, str):
+            self.task_types[keys.task_type] += 1
+        if isinstance(keys.trajectory, str) and keys.trajectory:
+            first = self.trajectories.setdefault(keys.trajectory, here)
+            if self._is_elsewhere(first, here, split):
+                faults.append(self._torn_trajectory(keys.trajectory, first))
+        if image is not None:
+            faults += self._add_image(split, here, keys.prompt, image)
+        return faults
 
     def add_data_line(
         self, position: RecordPosition, name: object, line: bytes
@@ -140,30 +162,20 @@ class CudagInventory:
         place = self.names.get(name)
         return None if place is None or self._split(place) == "test" else place
 
-    def add_prompt(
-        self, split: str, position: RecordPosition, prompt: object, image: bytes | None
+    def _add_image(
+        self, split: str, here: int, prompt: object, image: bytes
     ) -> Iterator[CudagFault]:
-        """Add the input of a model; yield a fault if another split has the same image and prompt.
-
-        Args:
-            split: of the record.
-            position: of the record.
-            prompt: the text of the human; not text: only the image is compared.
-            image: digest of the image; None: nothing is compared.
-        """
-        if image is None:
-            return
-        here = self.place(position)
+        """Add the image that a model sees, by its digest, and what it is asked about it."""
         first = self.image_digests.setdefault(image, here)
-        if self._split(first) != split:
+        if self._is_elsewhere(first, here, split):
             places = (self._location(first), self._location(here))
             self.shared_images.setdefault(image, places)
         if not isinstance(prompt, str):
             return
         key = short_digest(image + short_digest(prompt.removeprefix(HUMAN_START)))
         first = self.prompts.setdefault(key, here)
-        other = self._split(first)
-        if other != split:
+        if self._is_elsewhere(first, here, split):
+            other = self._split(first)
             message = f"same image and prompt as {self._location(first)} in split {other}"
             remedy = "put all records of a task into one split"
             yield CudagFault("split_leak", message, remedy, Scope.SHARED)
@@ -177,40 +189,28 @@ class CudagInventory:
             remedy = "check that these images do not show the answers"
             yield CudagFault("shared_image", message, remedy, Scope.NOTE)
 
-    def _add_name(self, name: str, position: RecordPosition, key: str) -> Iterator[CudagFault]:
-        here = self.place(position)
-        first = self.names.setdefault(short_digest(name), here)
-        if first != here:
-            across = (self.position(first)[0] == "test.json") != (position[0] == "test.json")
-            scope = Scope.SHARED if across else Scope.FORMAT
-            message = f"{key} '{printable(name)}' is not unique, first at {self._location(first)}"
-            yield CudagFault("duplicate_id", message, "rename one of them", scope)
+    def _same_name(self, name: str, first: int, here: int) -> CudagFault:
+        tests = [self.position(place)[0] == "test.json" for place in (first, here)]
+        scope = Scope.FORMAT if tests[0] == tests[1] else Scope.SHARED
+        key = "test_id" if tests[1] else "id"
+        message = f"{key} '{printable(name)}' is not unique, first at {self._location(first)}"
+        return CudagFault("duplicate_id", message, "rename one of them", scope)
 
-    def _add_image(self, path: object, position: RecordPosition) -> Iterator[CudagFault]:
-        if isinstance(path, str):
-            here = self.place(position)
-            first = self.images.setdefault(short_digest(path), here)
-            if first != here:
-                message = f"image {printable(path)} is not unique, first at {self._location(first)}"
-                remedy = "give every record an image of its own"
-                yield CudagFault("duplicate_image", message, remedy, Scope.OURS)
+    def _same_path(self, path: str, first: int) -> CudagFault:
+        message = f"image {printable(path)} is not unique, first at {self._location(first)}"
+        remedy = "give every record an image of its own"
+        return CudagFault("duplicate_image", message, remedy, Scope.OURS)
 
-    def _add_trajectory(
-        self, split: str, position: RecordPosition, record: Mapping[str, Any]
-    ) -> Iterator[CudagFault]:
-        self.records[split] += 1
-        metadata = record.get("metadata")
-        if not isinstance(metadata, dict):
-            return
-        if isinstance(metadata.get("task_type"), str):
-            self.task_types[metadata["task_type"]] += 1
-        name = metadata.get("trajectory_id")
-        if isinstance(name, str) and name:
-            first, where = self.first_use(self.trajectories.setdefault(name, self.place(position)))
-            if first != split:
-                message = f"trajectory '{printable(name)}' is also in split {first} ({where})"
-                remedy = "put all records of a trajectory into one split"
-                yield CudagFault("split_overlap", message, remedy, Scope.SHARED)
+    def _torn_trajectory(self, name: str, first: int) -> CudagFault:
+        split, where = self.first_use(first)
+        message = f"trajectory '{printable(name)}' is also in split {split} ({where})"
+        remedy = "put all records of a trajectory into one split"
+        return CudagFault("split_overlap", message, remedy, Scope.SHARED)
+
+    def _is_elsewhere(self, first: int, here: int, split: str) -> bool:
+        """Whether an earlier place is in another split than this one."""
+        same_file = first % _FILES == here % _FILES
+        return not same_file and self._split(first) != split
 
     def first_use(self, place: int) -> tuple[str, str]:
         """The split that a place is in, and the place as text."""

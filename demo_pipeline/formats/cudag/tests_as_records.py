@@ -4,11 +4,16 @@ Its lines are the entries of test.json in their order, each in the form of a tra
 image is below `test/`.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from demo_pipeline.common.digest_column import DigestColumn
+from demo_pipeline.common.json_array import LineArray
 from demo_pipeline.common.json_files import JsonFileError, parse_json
+from demo_pipeline.common.known_lines import KnownLines
+from demo_pipeline.common.line_index import index_lines
 from demo_pipeline.formats.cudag.fault import CudagFault, LocatedFault, Scope, json_fault
 from demo_pipeline.formats.cudag.record_rules import HUMAN_START, training_faults
 from demo_pipeline.formats.cudag.sidecars import TEST_RECORDS
@@ -18,26 +23,43 @@ _REMEDY = "build the dataset again"
 _SAME = ("task_type", "trajectory_id", "step_index")
 
 
-def conversation_faults(root: Path, tests: Collection[object]) -> Iterator[LocatedFault]:
+def conversation_faults(
+    root: Path, tests: "list[Any] | LineArray", known: KnownLines
+) -> Iterator[LocatedFault]:
     """Yield the faults of the file: lines that are no records, or not those of test.json.
 
     Args:
         root: the dataset's directory.
         tests: the entries of test.json.
+        known: lines that were found valid before, each with the digest of its entry's line.
     """
     path = root / TEST_RECORDS
     if not path.is_file():
         message = f"Missing required file: {TEST_RECORDS}"
         yield "./", None, CudagFault("missing_file", message, _REMEDY, Scope.OURS)
         return
-    number, entries = 0, iter(tests)
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
-            for fault in _line_faults(line, next(entries, None)):
-                yield TEST_RECORDS, number, fault
-    if number != len(tests):
-        message = f"has {number} lines for {len(tests)} entries of test.json"
+    lines, digests = index_lines(path)
+    entries = tests.digests if isinstance(tests, LineArray) else DigestColumn()
+    compared = DigestColumn(known.sort_out(digests)[0])
+    fresh = compared.differing(entries)
+    for (place, line), test in zip(lines.lines_at(fresh), _at(tests, fresh), strict=True):
+        faults = list(_line_faults(line, test))
+        if not faults and place < len(entries):
+            known.add_found(digests[place], entries[place])
+        for fault in faults:
+            yield TEST_RECORDS, place + 1, fault
+    if len(digests) != len(tests):
+        message = f"has {len(digests)} lines for {len(tests)} entries of test.json"
         yield TEST_RECORDS, None, CudagFault("test_records", message, _REMEDY, Scope.OURS)
+
+
+def _at(tests: "list[Any] | LineArray", places: Sequence[int]) -> Iterator[object]:
+    """Yield the entries at places in ascending order, from 0; None for one that is not there."""
+    texts, passed = iter(tests.lines() if isinstance(tests, LineArray) else tests), 0
+    for place in places:
+        text = next(islice(texts, place - passed, None), None)
+        yield parse_json(text, "test.json") if isinstance(text, bytes) else text
+        passed = place + 1
 
 
 def _line_faults(line: bytes, test: object) -> Iterator[CudagFault]:

@@ -16,7 +16,8 @@ from typing import Any
 
 from demo_pipeline.common.json_array import LineArray
 from demo_pipeline.common.json_files import JsonFileError, load_json, parse_json
-from demo_pipeline.common.known_lines import KnownLines, line_digests
+from demo_pipeline.common.known_lines import KnownLines
+from demo_pipeline.common.line_index import index_lines
 from demo_pipeline.formats.cudag.config import config_faults, count_faults, is_ours
 from demo_pipeline.formats.cudag.cross_checks import (
     CudagInventory,
@@ -26,25 +27,21 @@ from demo_pipeline.formats.cudag.cross_checks import (
 from demo_pipeline.formats.cudag.fault import CudagFault, json_fault, printable
 from demo_pipeline.formats.cudag.images import image_faults, is_kind, open_image
 from demo_pipeline.formats.cudag.models import DIRECTORY_PATTERN
+from demo_pipeline.formats.cudag.record_keys import (
+    RecordKeys,
+    record_keys,
+    record_line_keys,
+    test_keys,
+    test_line_keys,
+)
 from demo_pipeline.formats.cudag.record_rules import eval_faults, training_faults
+from demo_pipeline.formats.cudag.required_files import required_file_faults
 from demo_pipeline.formats.cudag.sidecars import TEST_RECORDS, sidecar_faults
 from demo_pipeline.formats.cudag.split_checks import report_faults
 from demo_pipeline.formats.cudag.tests_as_records import conversation_faults
 from demo_pipeline.problems import Problem, Severity
 
 SPLITS = ("train", "val", "held_out")
-_FILES = (
-    ("./", "config.json"),
-    ("./", "data.jsonl"),
-    ("./", "train.jsonl"),
-    ("./", "val.jsonl"),
-    ("test/", "test.json"),
-)
-_FOLDERS = (("./", "images/"), ("./", "test/"), ("test/", "images/"))
-_REMEDIES = {
-    "test/images/": "save test images to test/images/, not to a directory of another name",
-    "test/": "create test/ with test.json and images/",
-}
 
 
 def validate_cudag(path: Path, known: KnownLines | None = None) -> list[Problem]:
@@ -121,25 +118,8 @@ class _Validation:
         if not DIRECTORY_PATTERN.fullmatch(name):
             text = "directory name is not {prefix}--{user}--{YYYYMMDD_HHMMSS}"
             self.problems.append(Problem("directory_name", "./", text, severity=Severity.WARNING))
-        for folder, name in _FOLDERS:
-            if not is_kind(self.root / folder / name, "dir"):
-                self._missing(folder, name, "directory")
-        for folder, name in _FILES:
-            if not is_kind(self.root / folder / name, "file"):
-                self._missing(folder, name, "file")
-        if (optional := self.root / "held_out.jsonl").exists() and not is_kind(optional, "file"):
-            self.report("held_out.jsonl", None, [CudagFault("not_a_file", "must be a file")])
-        if (optional := self.root / "test" / "annotated").exists() and not is_kind(optional, "dir"):
-            self.report(
-                "test/", None, [CudagFault("not_a_directory", "annotated/ must be a directory")]
-            )
-
-    def _missing(self, folder: str, name: str, kind: str) -> None:
-        where = f"{folder}{name}".removeprefix("./")
-        is_other = (self.root / where).exists()
-        message = f"Missing required {kind}: {name}" + (f" (not a {kind})" if is_other else "")
-        remedy = _REMEDIES.get(where, f"add {where}")
-        self.report(folder, None, [CudagFault(f"missing_{kind}", message, remedy)])
+        for file, line, fault in required_file_faults(self.root):
+            self.report(file, line, [fault])
 
     def check_config(self) -> None:
         """Check the configuration, which names the generator of the dataset."""
@@ -167,7 +147,7 @@ class _Validation:
         """Check a file of records; `split` None: data.jsonl, which is compared with the splits."""
         if not is_kind(self.root / file, "file"):
             return
-        digests = line_digests(self.root / file)
+        _, digests = index_lines(self.root / file)
         if split is None:
             self.inventory.is_union = self.inventory.has_lines(digests)
             are_valid = all(known is not None for known in self.known.any_facts(digests))
@@ -185,66 +165,83 @@ class _Validation:
         self, position: RecordPosition, split: str | None, line: tuple[bytes, bytes, bytes | None]
     ) -> None:
         """Check a line, given with its digest and what is known of it."""
-        raw, digest, known = line
-        try:
-            record = parse_json(raw, position[0])
-        except JsonFileError as error:
-            self.report(*position, [json_fault(error)])
-            return
-        before = len(self.problems)
-        if known is None:
-            self.report(*position, training_faults(record))
-        if not isinstance(record, dict):
-            return
-        if known is None:
-            image = self._image(position, "", record.get("image"), record.get("metadata"))
-        else:
-            image = known or None
+        raw, digest, image = line
+        keys = record_line_keys(raw) if image is not None and split is not None else None
+        if keys is None:
+            try:
+                record = parse_json(raw, position[0])
+            except JsonFileError as error:
+                self.report(*position, [json_fault(error)])
+                return
+            if image is None:
+                image = self._training_record(position, split, record, digest)
+            if not isinstance(record, dict):
+                return
+            keys = record_keys(record)
         if split is None:
-            self.report(*position, self.inventory.add_data_line(position, record.get("id"), digest))
-            return
-        if len(self.problems) == before:
+            self.report(*position, self.inventory.add_data_line(position, keys.name, digest))
+        else:
+            faults = self.inventory.add(split, position, keys, image or None, digest)
+            self.report(*position, faults)
+
+    def _training_record(
+        self, position: RecordPosition, split: str | None, record: Any, digest: bytes
+    ) -> bytes | None:
+        """Check a record by itself; returns the digest of its image."""
+        before = len(self.problems)
+        self.report(*position, training_faults(record))
+        if not isinstance(record, dict):
+            return None
+        image = self._image(position, "", record.get("image"), record.get("metadata"))
+        if split is not None and len(self.problems) == before:
             self.known.add_found(digest, image or b"")
-        self.report(*position, self.inventory.add_record(split, position, record, digest))
-        prompt = _first_value(record.get("conversations"))
-        self.report(*position, self.inventory.add_prompt(split, position, prompt, image))
+        return image
 
     def check_tests(self) -> None:
         """Check the tests; the line of a problem is the 1-based number of the entry."""
         path = self.root / "test" / "test.json"
-        lines = LineArray.of(path) if is_kind(path, "file") else None
+        lines = LineArray.of(path, self.known) if is_kind(path, "file") else None
         entries = self._load("test/test.json", "test.json") if lines is None else lines
         if not isinstance(entries, list | LineArray):
             if entries is not None:
                 self.report("test.json", None, [CudagFault("tests", "must be a JSON array")])
             return
-        for number, (entry, digest, known) in enumerate(self._known_tests(entries), start=1):
-            position, before = ("test.json", number), len(self.problems)
-            self.report(*position, eval_faults(entry))
-            if isinstance(entry, dict):
-                image = known or None
-                if known is None:
-                    name, metadata = entry.get("screenshot"), entry.get("metadata")
-                    image = self._image(position, "test/", name, metadata)
-                if digest and len(self.problems) == before:
-                    self.known.add_found(digest, image or b"")
-                self.report(*position, self.inventory.add_test(position, entry))
-                self.report(
-                    *position,
-                    self.inventory.add_prompt("test", position, entry.get("prompt"), image),
-                )
+        for number, (entry, line) in enumerate(self._tests(entries), start=1):
+            self._test(("test.json", number), entry, line)
         if self.ours:
-            for file, line, fault in conversation_faults(self.root, entries):
-                self.report(file, line, [fault])
+            for file, place, fault in conversation_faults(self.root, entries, self.known):
+                self.report(file, place, [fault])
 
-    def _known_tests(
+    def _tests(
         self, entries: "list[Any] | LineArray"
-    ) -> Iterator[tuple[Any, bytes, bytes | None]]:
-        """Yield the tests, each with the digest of its line, if it has one, and what is known."""
-        if isinstance(entries, LineArray):
-            digests = entries.digests()
-            return zip(entries, digests, self.known.facts(digests), strict=True)
-        return ((entry, b"", None) for entry in entries)
+    ) -> Iterator[tuple[Any, tuple[bytes, bytes | None]]]:
+        """Yield the tests, each with the digest of its line, if it has one, and what is known.
+
+        Of a test that is known to be valid its keys.
+        """
+        if not isinstance(entries, LineArray):
+            yield from ((entry, (b"", None)) for entry in entries)
+            return
+        found = (entries.lines(), entries.digests, self.known.facts(entries.digests))
+        for line, digest, known in zip(*found, strict=True):
+            keys = test_line_keys(line) if known is not None else None
+            yield keys or parse_json(line, "test.json"), (digest, known)
+
+    def _test(self, position: RecordPosition, entry: Any, line: tuple[bytes, bytes | None]) -> None:
+        """Check an entry of test.json, or take its keys."""
+        digest, image = line
+        if not isinstance(entry, RecordKeys):
+            before = len(self.problems)
+            self.report(*position, eval_faults(entry))
+            if not isinstance(entry, dict):
+                return
+            if image is None:
+                name, metadata = entry.get("screenshot"), entry.get("metadata")
+                image = self._image(position, "test/", name, metadata)
+            if digest and len(self.problems) == before:
+                self.known.add_found(digest, image or b"")
+            entry = test_keys(entry)
+        self.report(*position, self.inventory.add("test", position, entry, image or None))
 
     def _image(
         self, position: RecordPosition, folder: str, name: object, metadata: object
@@ -281,8 +278,3 @@ class _Validation:
                 for number, raw in enumerate(source, start=1):
                     if number in lines:
                         yield (file, number), parse_json(raw, file)["id"]
-
-
-def _first_value(turns: object) -> object:
-    first = turns[0] if isinstance(turns, list) and turns else None
-    return first.get("value") if isinstance(first, dict) else None

@@ -51,8 +51,8 @@ def validate_sft_folder(
     if any((root / f"{stem}.parquet").is_file() for stem in stems):
         problems += _missing(root, present, ".parquet")
         for stem in present:
-            lines, table = root / f"{stem}.jsonl", root / f"{stem}.parquet"
-            problems += table_problems(lines, table, _differing, reader.fresh[lines.name])
+            name, table = f"{stem}.jsonl", root / f"{stem}.parquet"
+            problems += table_problems(reader.lines[name], table, _differing, reader.fresh[name])
     return problems
 
 

@@ -18,12 +18,8 @@ from demo_pipeline.common.digest_column import DigestColumn
 from demo_pipeline.common.digest_table import LineNumbers
 from demo_pipeline.common.image_header import probe_image
 from demo_pipeline.common.json_files import JsonFileError, parse_json, read_bytes
-from demo_pipeline.common.known_lines import (
-    KnownLines,
-    line_digest,
-    line_digests,
-    lines_at,
-)
+from demo_pipeline.common.known_lines import KnownLines
+from demo_pipeline.common.line_index import LineIndex, index_lines, line_digest
 from demo_pipeline.formats.base_model import check, limited
 from demo_pipeline.formats.desktopd.models import SftSample
 from demo_pipeline.formats.desktopd.reader import json_problem, screenshot_fault
@@ -79,6 +75,7 @@ class SftReader:
 
     Attributes:
         fresh: file → numbers of the lines that were not known before.
+        lines: file → where its lines begin.
     """
 
     def __init__(
@@ -86,6 +83,7 @@ class SftReader:
     ) -> None:
         self._known = known or KnownLines()
         self.fresh: dict[str, LineNumbers] = {}
+        self.lines: dict[str, LineIndex] = {}
         self._root = root or _dataset_near(path)
         self._unsaid = self._root is None
         self._lines = DigestColumn()  # of the samples of the first file
@@ -107,7 +105,9 @@ class SftReader:
             problems.append(Problem("no_dataset", path.name, message, severity=Severity.WARNING))
             self._unsaid = False
         fresh = self.fresh.setdefault(path.name, LineNumbers())
-        sources, digests = SampleSources(self._root), line_digests(path)
+        sources = SampleSources(self._root)
+        lines, digests = index_lines(path)
+        self.lines[path.name] = lines
         earlier = self._lines.find(digests) >= 0  # their lines were read before
         if new:
             earlier |= digests.first_places() < np.arange(len(digests))
@@ -115,7 +115,7 @@ class SftReader:
         split_problems = {} if new else self._split_problems(path.name, digests)
         unknown = frozenset(self._known.sort_out(digests)[1])
         notable = sorted({*unknown, *(number - 1 for number in split_problems)})
-        for place, line in lines_at(path, notable):
+        for place, line in lines.lines_at(notable):
             problems += split_problems.get(place + 1, ())
             if place in unknown:
                 fresh.add(place + 1)

@@ -14,13 +14,8 @@ from demo_pipeline.common.digest_column import DigestColumn
 from demo_pipeline.common.digest_table import LineNumbers
 from demo_pipeline.common.image_header import probe_image_file
 from demo_pipeline.common.json_files import JsonFileError, parse_json
-from demo_pipeline.common.known_lines import (
-    FACT,
-    KnownLines,
-    line_digests,
-    lines_at,
-    text_digest,
-)
+from demo_pipeline.common.known_lines import FACT, KnownLines, text_digest
+from demo_pipeline.common.line_index import LineIndex, index_lines
 from demo_pipeline.common.system_errors import raise_system_trouble
 from demo_pipeline.common.table_rows import table_problems
 from demo_pipeline.formats.base_model import check
@@ -111,11 +106,12 @@ def validate_messages(root: Path, known: KnownLines | None = None) -> list[Probl
         if name not in present:
             problems += [_missing(name)] if name in REQUIRED else []
             continue
-        problems += _file_problems(root / name, position)
+        lines, found = _file_problems(root / name, position)
+        problems += found
         if has_tables:
             table = root / tables[name]
             problems += [] if table.is_file() else [_missing(table.name)]
-            problems += table_problems(root / name, table, differing_columns, position.fresh)
+            problems += table_problems(lines, table, differing_columns, position.fresh)
     return problems
 
 
@@ -124,7 +120,7 @@ def validate_messages_file(path: Path) -> list[Problem]:
     if not path.is_file():
         return [_missing(path.name)]
     position = _Position(path.parent, RecordSources(path.parent), KnownLines())
-    problems = _file_problems(path, position)
+    _, problems = _file_problems(path, position)
     if position.line:
         return problems
     message = "the file has no record"
@@ -136,13 +132,13 @@ def _missing(name: str) -> Problem:
     return Problem("missing_file", name, "the file is missing", remedy=remedy)
 
 
-def _file_problems(path: Path, position: _Position) -> list[Problem]:
+def _file_problems(path: Path, position: _Position) -> tuple[LineIndex, list[Problem]]:
     problems: list[Problem] = []
     position.begin(path.name)
-    digests = line_digests(path)
+    lines, digests = index_lines(path)
     ids, unknown = position.known.sort_out(digests)
     without_id: list[int] = []
-    for place, line in lines_at(path, unknown):
+    for place, line in lines.lines_at(unknown):
         position.line = place + 1
         position.fresh.add(position.line)
         record_id, found = _line_problems(line, position)
@@ -156,7 +152,8 @@ def _file_problems(path: Path, position: _Position) -> list[Problem]:
             position.known.add_found(bytes(digests.data[here]), bytes(ids[here]))
     position.line = len(digests)
     position.add_ids(ids, without_id)
-    return sorted([*position.id_problems(), *problems], key=lambda problem: problem.line or 0)
+    problems = [*position.id_problems(), *problems]
+    return lines, sorted(problems, key=lambda problem: problem.line or 0)
 
 
 def _line_problems(line: bytes, position: _Position) -> tuple[str | None, list[Problem]]:

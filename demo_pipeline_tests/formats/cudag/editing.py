@@ -34,11 +34,12 @@ def edit_line(root: Path, file: str, number: int, change: Change) -> None:
 
 
 def edit_test(root: Path, number: int, change: Change) -> None:
-    """The same for an entry of test.json, counted from 1."""
+    """The same for an entry of test.json, counted from 1; an entry a line, as it is written."""
     path = root / "test" / "test.json"
     entries = json.loads(path.read_text(encoding="utf-8"))
     entries[number - 1] = change(entries[number - 1]) or entries[number - 1]
-    path.write_text(json.dumps(entries), encoding="utf-8")
+    text = ",\n".join(json.dumps(entry, ensure_ascii=False) for entry in entries)
+    path.write_text(f"[\n{text}\n]\n", encoding="utf-8")
 
 
 def edit_json(root: Path, file: str, change: Change) -> None:

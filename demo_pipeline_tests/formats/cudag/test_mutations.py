@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from demo_pipeline.common.dataset_settings import DatasetSettings
+from demo_pipeline.common.digest_column import DigestColumn
+from demo_pipeline.common.known_lines import FACT, KnownLines
+from demo_pipeline.common.line_index import line_digest
 from demo_pipeline.datasets.cudag_build import build_cudag
 from demo_pipeline.formats.cudag.validator import validate_cudag
 from demo_pipeline.problems import errors
@@ -118,6 +121,17 @@ def borrowed(*keys: str) -> Callable[[Path], Any]:
         for key in keys:
             value = value[key]
         edit_line(root, "val.jsonl", 1, put(*keys, value=value))
+
+    return change
+
+
+def swapped(file: str) -> Callable[[Path], Any]:
+    """The second and the third line of a file change places."""
+
+    def change(root: Path) -> None:
+        lines = (root / file).read_bytes().splitlines(keepends=True)
+        lines[1:3] = reversed(lines[1:3])
+        (root / file).write_bytes(b"".join(lines))
 
     return change
 
@@ -528,6 +542,12 @@ TESTS: list[Mutation] = [
         "test/records.jsonl",
         "has 0 lines for 14 entries of test.json",
     ),
+    (
+        swapped("test/records.jsonl"),
+        "test/records.jsonl:2",
+        "id differs from the test_id of this entry of test.json",
+    ),
+    (swapped("test/test.json"), "test/records.jsonl:1", "id differs from the test_id of this"),
     (entry(lambda _: 3, 14), "test.json:14", "record must be a JSON object"),
 ]
 
@@ -636,10 +656,8 @@ FILES: list[Mutation] = [
     (gone("data.jsonl"), "./", "Missing required file: data.jsonl"),
     (gone("train.jsonl"), "./", "Missing required file: train.jsonl"),
     (gone("val.jsonl"), "./", "Missing required file: val.jsonl"),
-    (gone("images"), "./", "Missing required directory: images/"),
     (gone("test"), "./", "Missing required directory: test/"),
     (gone("test/test.json"), "test/", "Missing required file: test.json"),
-    (gone("test/images"), "test/", "Missing required directory: images/"),
     (gone("held_out.jsonl"), "data.jsonl:29", "record 'drawing_000' is in no split"),
     (gone("splits.json"), "./", "Missing required file: splits.json"),
     (gone("system_prompt.txt"), "./", "Missing required file: system_prompt.txt"),
@@ -660,15 +678,6 @@ FILES: list[Mutation] = [
         "train.jsonl:15",
         "record must be a JSON object",
     ),
-    (imaged(3, b""), "train.jsonl:3", "Image does not open (empty file): images/demo_2_002.png"),
-    (imaged(3, b"GIF89a"), "train.jsonl:3", "Image does not open (neither PNG nor JPEG):"),
-    (imaged(3, picture(1)[:-20]), "train.jsonl:3", "Image does not open (PNG is cut off):"),
-    (
-        imaged(3, picture(1)[:300] + b"\0" + picture(1)[301:]),
-        "train.jsonl:3",
-        "Image does not open (damaged PNG (checksum of a chunk)): images/demo_2_002.png",
-    ),
-    (imaged(3, picture(1, 64, 36)), "train.jsonl:3", "metadata.image_size [1920, 1080] is not the"),
     (borrowed("id"), "val.jsonl:1", "id 'demo_2_000' is not unique, first at train.jsonl:1"),
     (borrowed("image"), "val.jsonl:1", "image images/demo_2_000.png is not unique, first at"),
     (
@@ -679,7 +688,36 @@ FILES: list[Mutation] = [
     (leaked, "test.json:1", "same image and prompt as train.jsonl:1 in split train"),
 ]
 
-MUTATIONS = [*RECORDS, *TESTS, *CONFIGS, *FILES]
+IMAGES: list[Mutation] = [
+    (gone("images"), "./", "Missing required directory: images/"),
+    (gone("test/images"), "test/", "Missing required directory: images/"),
+    (imaged(3, b""), "train.jsonl:3", "Image does not open (empty file): images/demo_2_002.png"),
+    (imaged(3, b"GIF89a"), "train.jsonl:3", "Image does not open (neither PNG nor JPEG):"),
+    (imaged(3, picture(1)[:-20]), "train.jsonl:3", "Image does not open (PNG is cut off):"),
+    (
+        imaged(3, picture(1)[:300] + b"\0" + picture(1)[301:]),
+        "train.jsonl:3",
+        "Image does not open (damaged PNG (checksum of a chunk)): images/demo_2_002.png",
+    ),
+    (imaged(3, picture(1, 64, 36)), "train.jsonl:3", "metadata.image_size [1920, 1080] is not the"),
+]
+
+MUTATIONS = [*RECORDS, *TESTS, *CONFIGS, *FILES, *IMAGES]
+LINES = ("train.jsonl", "val.jsonl", "held_out.jsonl", "test/test.json", "test/records.jsonl")
+
+
+@pytest.fixture(scope="module")
+def known_of_good(good):
+    """The lines of the good dataset, and what a check of it keeps of them."""
+    found = KnownLines()
+    assert validate_cudag(good, found) == []
+    lines = [line for name in LINES for line in (good / name).read_bytes().splitlines()]
+    texts = [line.strip().rstrip(b",") for line in lines]
+    digests = DigestColumn(b"".join(line_digest(text) for text in texts if len(text) > 1))
+    facts = list(found.any_facts(digests))
+    assert len(facts) == 5 * 14
+    assert None not in facts
+    return bytes(digests.data), b"".join(fact or bytes(FACT) for fact in facts)
 
 
 def test_the_good_dataset_has_no_problem(good):
@@ -694,6 +732,17 @@ def test_one_fault_has_its_message_and_location(good, tmp_path, change, place, m
     messages = [f"{file_and_line(one)}: {one.message}" for one in found]
     assert any(one.startswith(f"{place}: {message}") for one in messages), messages
     assert all(str(root) not in str(one) for one in found)
+
+
+@pytest.mark.no_cover  # other tests run the same lines
+@pytest.mark.parametrize("change", [one[0] for one in MUTATIONS if one not in IMAGES])
+def test_what_was_valid_before_hides_no_fault(good, known_of_good, tmp_path, change):
+    """But of the images, which are those that the known lines name."""
+    root, known = copied(good, tmp_path / NAME), KnownLines()
+    known.add(*known_of_good)
+    assert validate_cudag(root, known) == []
+    change(root)
+    assert validate_cudag(root, known) == validate_cudag(root) != []
 
 
 def test_there_are_more_than_a_hundred_of_them():

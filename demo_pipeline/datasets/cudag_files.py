@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from demo_pipeline.common.dataset_settings import DatasetSettings
+from demo_pipeline.common.hashing import read_digest
 from demo_pipeline.datasets.cudag_images import (
     annotate,
     image_suffix,
@@ -20,7 +21,7 @@ from demo_pipeline.datasets.cudag_images import (
     write_training_image,
 )
 from demo_pipeline.datasets.cudag_records import RecordDraft
-from demo_pipeline.datasets.export_parts import Part
+from demo_pipeline.datasets.export_parts import Part, kept_parts
 from demo_pipeline.datasets.split_segments import make_links
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.formats.cudag.sidecars import TEST_RECORDS
@@ -38,8 +39,8 @@ class CudagSegment:
         tests: entries of `test.json`.
         test_lines: bytes of `test/records.jsonl`.
         images: trajectory → image below the dataset → screenshot below the trajectory's folder.
-        made: path of an image that is no screenshot → its bytes; None: the file is there already.
-        made_bytes: size of these files.
+        made: path of an image that is no screenshot → where an earlier version has it, and whether
+            it may be linked; None: the file is there already.
         tasks: records by task type.
         escaped: escaped markers in prompts and in tool calls.
     """
@@ -48,15 +49,14 @@ class CudagSegment:
     tests: list[str] = field(default_factory=list)
     test_lines: bytes = b""
     images: dict[str, dict[str, str]] = field(default_factory=dict)
-    made: dict[str, bytes | None] = field(default_factory=dict)
-    made_bytes: int = 0
+    made: dict[str, tuple[str, bool] | None] = field(default_factory=dict)
     tasks: Counter[str] = field(default_factory=Counter)
     escaped: Counter[str] = field(default_factory=Counter)
 
     @property
     def size(self) -> int:
-        """Its bytes, about, with those of the images that are no screenshots."""
-        return sum(len(data) for _, data in self.lines) + len(self.test_lines) + self.made_bytes
+        """Its bytes, about."""
+        return sum(len(data) for _, data in self.lines) + len(self.test_lines)
 
 
 class CudagFiles:
@@ -148,7 +148,6 @@ class CudagFiles:
         top = len(folder) + 1
         images = {name: str(source)[top:] for name, source in self._sources.items()}
         self._held.images[trajectory] = images
-        self._held.made_bytes = sum((self._out / name).stat().st_size for name in self._held.made)
         return self._held
 
     def add(self, segment: CudagSegment, folders: Mapping[str, str]) -> None:
@@ -163,12 +162,16 @@ class CudagFiles:
         self._test_records.write(segment.test_lines)
         self.tasks.update(segment.tasks)
         self.escaped.update(segment.escaped)
-        for name, data in segment.made.items():
-            if data is not None:
-                (self._out / name).write_bytes(data)
+        for name, earlier in segment.made.items():
+            if earlier is not None:
+                self._take_over(name, *earlier)
         if segment is not self._held:
             for trajectory, images in segment.images.items():
                 make_links(str(self._out), folders[trajectory], images)
+
+    def _take_over(self, name: str, earlier: str, may_link: bool) -> None:
+        copy = self._settings.image_mode == "copy" or not may_link
+        link_or_copy_png(Path(earlier), self._out / name, copy=copy)
 
     def linked(self, segment: CudagSegment) -> Sequence[str]:  # noqa: ARG002 - for all alike
         """See `PartSink`: its folders have images of all parts."""
@@ -188,12 +191,19 @@ class CudagFiles:
             "tests": _encoded("\n".join(entry for one in segments for entry in one.tests)),
             "test_lines": b"".join(segment.test_lines for segment in segments),
         }
-        for segment in segments:
-            blobs |= {f"image {name}": (self._out / name).read_bytes() for name in segment.made}
+        made = [name for segment in segments for name in segment.made]
+        header["made"] = {name: read_digest(self._out / name).sha256 for name in made}
         return Part(header, blobs)
 
-    def unpack(self, part: Part) -> CudagSegment:
-        """See `PartSink`."""
+    def unpack(self, part: Part) -> CudagSegment | None:
+        """See `PartSink`; images that are no screenshots are those of an earlier version."""
+        parts = kept_parts()
+        made = {
+            name: parts.find_earlier(name, sha256) if parts else None
+            for name, sha256 in part.header["made"].items()
+        }
+        if None in made.values():
+            return None
         lines, start = [], 0
         for split, size in part.header["lines"]:
             lines.append((split, part.blobs["lines"][start : start + size]))
@@ -203,11 +213,7 @@ class CudagFiles:
             tests=part.blobs["tests"].decode().split("\n") if part.blobs["tests"] else [],
             test_lines=part.blobs["test_lines"],
             images=part.header["images"],
-            made={
-                name.partition(" ")[2]: data
-                for name, data in part.blobs.items()
-                if name.startswith("image ")
-            },
+            made=made,
             tasks=Counter(part.header["tasks"]),
             escaped=Counter(part.header["escaped"]),
         )

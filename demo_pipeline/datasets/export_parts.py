@@ -6,7 +6,7 @@ is up to the export; where parts are kept, up to the store.
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -22,6 +22,13 @@ LARGEST_PART = 64 * 2**20  # bytes; a larger one is not kept, since it is made a
 _CODEC = "zstd"
 _VERDICT = "valid 3"
 _LINES = ("0.lines", "0.tests", "0.test_lines")  # blobs of lines that checks may know
+
+
+FindEarlier = Callable[[str, str], tuple[str, bool] | None]
+"""From a path below the export and the SHA-256 of its file to where an earlier version has it.
+
+That is its full path, and whether it may be hard-linked; None when there is no such file.
+"""
 
 
 class PartStore(Protocol):
@@ -90,8 +97,8 @@ class PartSink(Protocol[SegmentT]):
     def pack(self, segments: Sequence[SegmentT]) -> Part:
         """Successive segments as a part."""
 
-    def unpack(self, part: Part) -> SegmentT:
-        """What `pack` packed, as one segment."""
+    def unpack(self, part: Part) -> SegmentT | None:
+        """What `pack` packed, as one segment; None when a file that it needs is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +113,7 @@ class KeptParts:
         used: keys of the parts of records that this build has used or made.
         written: trajectory → records that this build has written.
         linked: key of a part → the folders of the export with its hard links alone.
+        earlier: find files in the versions that the store has of the export.
     """
 
     store: PartStore
@@ -115,6 +123,7 @@ class KeptParts:
     used: list[str] = field(default_factory=list)
     written: dict[str, int] = field(default_factory=dict)
     linked: dict[str, Sequence[str]] = field(default_factory=dict)
+    earlier: list[FindEarlier] = field(default_factory=list)
 
     def key(self, kind: str, facts: object) -> str:
         """The key of a part of this stage: a hash of everything that it depends on."""
@@ -123,6 +132,11 @@ class KeptParts:
     def shared_key(self, kind: str, facts: object) -> str:
         """The key of a part that depends on neither stage nor settings."""
         return _digest([kind, "", self.code_version, "", facts])
+
+    def find_earlier(self, path: str, sha256: str) -> tuple[str, bool] | None:
+        """See `FindEarlier`; in any of the earlier versions."""
+        found = (find(path, sha256) for find in self.earlier)
+        return next(filter(None, found), None)
 
     def get(self, key: str) -> Part | None:
         """The part with this key, if it is kept."""

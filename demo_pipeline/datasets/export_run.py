@@ -101,24 +101,40 @@ class ExportRun(Generic[RecordT]):
             for candidate in candidates:
                 self._export_trajectory(candidate, self._counts)
             return
-        kept = parts.get(key)
-        made = self._made_part(candidates) if kept is None else None
-        part = kept or made
-        if part is None:
+        found = self._from_kept(parts.get(key), candidates) or self._made_part(candidates)
+        if found is None:
             return
+        made, linked = found
         if made is not None:
             parts.put(key, made)
         parts.used.append(key)
-        folders = {candidate.source.id: candidate.source.folder for candidate in candidates}
-        linked: list[str] = []
-        for sink, packed in zip(self._sinks, split_part(part), strict=True):
-            segment = sink.unpack(packed)
-            linked += sink.linked(segment)
-            if kept is not None:
-                sink.add(segment, folders)
         parts.linked[key] = tuple(dict.fromkeys(linked))
-        if kept is not None:
-            self._counts.add(_Counts(*map(Counter, kept.header["counts"])))
+
+    def _from_kept(
+        self, part: Part | None, candidates: Sequence[Candidate]
+    ) -> tuple[None, list[str]] | None:
+        """Export a few trajectories from their part; returns the folders of their links.
+
+        None: there is no part, or not all that it needs; nothing was written.
+        """
+        packed = split_part(part) if part else []
+        segments = [sink.unpack(one) for sink, one in zip(self._sinks, packed, strict=False)]
+        if part is None or any(segment is None for segment in segments):
+            return None
+        folders = {candidate.source.id: candidate.source.folder for candidate in candidates}
+        for sink, segment in zip(self._sinks, segments, strict=True):
+            sink.add(segment, folders)
+        self._counts.add(_Counts(*map(Counter, part.header["counts"])))
+        return None, self._linked([[segment] for segment in segments])
+
+    def _linked(self, segments: Sequence[Sequence[Any]]) -> list[str]:
+        """The folders that hold nothing but hard links of these segments of each sink."""
+        return [
+            folder
+            for sink, some in zip(self._sinks, segments, strict=True)
+            for segment in some
+            for folder in sink.linked(segment)
+        ]
 
     def _key(self, candidates: Sequence[Candidate], parts: KeptParts) -> str | None:
         """The key of the part; None when it depends on more than these trajectories."""
@@ -127,10 +143,10 @@ class ExportRun(Generic[RecordT]):
             return None
         splits = self._plan.splits.splits
         facts = [(one.source.id, one.source.content, splits[one.source.id]) for one in candidates]
-        return parts.key("records 2", [self._plan.whole_trajectories, facts])
+        return parts.key("records 3", [self._plan.whole_trajectories, facts])
 
-    def _made_part(self, candidates: Sequence[Candidate]) -> Part | None:
-        """Export a few trajectories; returns their part, if it can be kept."""
+    def _made_part(self, candidates: Sequence[Candidate]) -> tuple[Part, list[str]] | None:
+        """Export a few trajectories; returns their part, if it can be kept, and as `_from_kept`."""
         counts, unreadable, size = _Counts(), self._unreadable, 0
         made: list[list[Any]] = [[] for _ in self._sinks]
         for candidate in candidates:
@@ -145,7 +161,7 @@ class ExportRun(Generic[RecordT]):
             return None
         packed = [sink.pack(known) for sink, known in zip(self._sinks, made, strict=True)]
         values = (counts.written, counts.excluded, counts.hidden, counts.by_trajectory)
-        return join_parts({"counts": values}, packed)
+        return join_parts({"counts": values}, packed), self._linked(made)
 
     def _export_trajectory(self, candidate: Candidate, counts: _Counts) -> list[Any]:
         """Export a trajectory; returns what it added to each sink."""

@@ -204,7 +204,7 @@ def _opened(
 def _published(workspace: Workspace, stage: DatasetStage) -> dict[str, Version]:
     """The published outputs of a stage with several, by name."""
     store = workspace.store
-    versions = {name: store.current(name) for name in store.outputs(stage.output)}
+    versions = {name: store.published(name) for name in store.outputs(stage.output)}
     return {name: version for name, version in versions.items() if version is not None}
 
 
@@ -222,8 +222,10 @@ def _build(
             if not force and not staging.previous:
                 # The output has a new name: what it replaces has the same pictures.
                 staging.previous.extend(list(context.published.values())[-1:])
-        summary = dict(stage.build(context, staging.path))
         parts = kept_parts()
+        if parts:
+            parts.earlier[:] = [before.find for before in staging.previous_files()]
+        summary = dict(stage.build(context, staging.path))
         staging.linked.extend(parts.linked.items() if parts else ())
         if not stage.reads_trajectories:
             return summary

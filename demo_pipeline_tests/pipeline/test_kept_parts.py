@@ -10,8 +10,9 @@ import pytest
 from demo_pipeline.common import id_parts
 from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.common.json_files import load_json
-from demo_pipeline.datasets import record_counts
+from demo_pipeline.datasets import cudag_files, record_counts
 from demo_pipeline.datasets.cudag_files import CudagFiles
+from demo_pipeline.datasets.cudag_images import annotate
 from demo_pipeline.datasets.sft import SftExporter
 from demo_pipeline.formats.cudag import images as cudag_images
 from demo_pipeline.formats.cudag import validator as cudag_validator
@@ -195,6 +196,51 @@ def test_an_added_trajectory_has_only_the_pictures_of_its_part_opened_for_cudag(
     opened.clear()
     run_dataset_stage(workspace, stage, force=True)
     assert set(opened) > every
+
+
+def annotated(workspace: Workspace) -> dict[str, Path]:
+    """The annotated images of the CUDAG dataset that is published, by name."""
+    (output,) = workspace.store.outputs("datasets")
+    with workspace.store.open(output) as (folder, _):
+        return {path.name: path for path in (folder / "test" / "annotated").iterdir()}
+
+
+@pytest.mark.parametrize("is_old", [True, False])
+def test_annotated_images_are_drawn_once(
+    root: Path, monkeypatch: pytest.MonkeyPatch, *, is_old: bool
+) -> None:
+    """An image of an earlier version is linked, and copied when it was written just before."""
+    workspace, drawn = open_workspace(root, datasets=SETTINGS), list[str]()
+
+    def noted(source, target, metadata):
+        drawn.append(target.name)
+        return annotate(source, target, metadata)
+
+    monkeypatch.setattr(cudag_files, "annotate", noted)
+    run_dataset_stage(workspace, DATASET_STAGE_BY_NAME["cudag_dataset"])
+    before = annotated(workspace)
+    assert sorted(drawn) == sorted(before)
+    assert len(before) > 1
+    for path in before.values() if is_old else ():
+        os.utime(path, (path.stat().st_mtime - 3600,) * 2)
+    drawn.clear()
+    commit(root, 20)
+    run_dataset_stage(workspace, DATASET_STAGE_BY_NAME["cudag_dataset"])
+    after, again = annotated(workspace), set(drawn)
+    assert again < after.keys()
+    kept = [name for name in after if name not in again]
+    assert {after[name].samefile(before[name]) for name in kept} == {is_old}
+    build_and_compare(workspace, ("cudag_dataset",))
+
+
+@pytest.mark.parametrize("damage", [b"", b"other"])
+def test_an_annotated_image_that_was_written_to_is_drawn_again(root: Path, damage: bytes) -> None:
+    workspace = open_workspace(root, datasets=SETTINGS)
+    run_dataset_stage(workspace, DATASET_STAGE_BY_NAME["cudag_dataset"])
+    for path in annotated(workspace).values():
+        path.write_bytes(damage + path.read_bytes()[len(damage) :] if damage else b"")
+    commit(root, 20)
+    build_and_compare(workspace, ("cudag_dataset",))
 
 
 @pytest.mark.no_cover  # other tests run the same lines

@@ -5,6 +5,7 @@ by it is in staged_files.py.
 """
 
 import os
+import stat
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+from demo_pipeline.common.hashing import read_digest
 from demo_pipeline.storage.store.file_table import FileEntry
 from demo_pipeline.storage.store.integrity import load_version
 from demo_pipeline.storage.store.layout import CONTENT, StoreLayout
@@ -134,6 +136,28 @@ class PreviousFiles:
         content = layout.version(version.output, version.id) / CONTENT
         self._top, self._read_after = f"{content}/", read_after(content)
         self._files = version.manifest.files
+
+    def find(self, path: str, sha256: str) -> tuple[str, bool] | None:
+        """Where the file with these bytes is that the version has under a path; None without one.
+
+        Returns:
+            Its full path, and whether it may be hard-linked: a commit that finds it under the same
+            path takes its digest from this version.
+        """
+        known = self._files.find(path)
+        if known is None or known.sha256 != sha256:
+            return None
+        place = self._top + path
+        try:
+            status = os.lstat(place)
+            is_old = status.st_mtime < self._read_after
+            if status.st_size != known.size or not stat.S_ISREG(status.st_mode):
+                return None
+            if not is_old and read_digest(Path(place)).sha256 != sha256:
+                return None
+        except OSError:
+            return None
+        return place, is_old
 
     def unchanged(self, path: str, status: os.stat_result) -> FileEntry | None:
         """The entry of the same file under the same path, if nothing wrote to it since."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from demo_pipeline.common.hashing import read_digest
 from demo_pipeline.storage.errors import ChangedOutput, StorageError
-from demo_pipeline.storage.store.committed_files import FilesByInode, PreviousFiles
+from demo_pipeline.storage.store.committed_files import FilesByInode
 from demo_pipeline.storage.store.file_table import FileEntry, FileTable
 from demo_pipeline.storage.store.integrity import walk_files
 from demo_pipeline.storage.store.layout import StoreLayout
@@ -95,7 +95,7 @@ class _Describer:
 
     def __init__(self, layout: StoreLayout, staging: Staging) -> None:
         self._staging, self.found = staging, StagedFiles()
-        self._before = [PreviousFiles(layout, version) for version in staging.previous]
+        self._before = staging.previous_files()
         self._layout, self._folder = layout, "/"  # none
         self._all_sources = FilesByInode(layout, _likely_first(staging))
         self._sources = [self._all_sources]

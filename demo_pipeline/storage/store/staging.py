@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from demo_pipeline.storage.errors import StorageError
+from demo_pipeline.storage.store.committed_files import PreviousFiles
 from demo_pipeline.storage.store.layout import CONTENT, StoreLayout
 from demo_pipeline.storage.store.version_manifest import LinkEntry, Version, VersionName
 
@@ -41,6 +42,10 @@ class Staging:
     def path(self) -> Path:
         """The folder to write into."""
         return self.directory / CONTENT
+
+    def previous_files(self) -> list[PreviousFiles]:
+        """The files of the versions before."""
+        return [PreviousFiles(self.layout, version) for version in self.previous]
 
     def link(self, relative_path: str, version: Version | VersionName) -> None:
         """Link `relative_path` to the content of another version.

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from demo_pipeline.common.hashing import read_digest
 from demo_pipeline.storage.store.file_table import FileEntry
 from demo_pipeline.storage.store.integrity import load_version
@@ -93,8 +95,10 @@ class _InodeTable:
         table = cls()
         for version in versions:
             table._add(layout, version)
-        table.order = array("I", sorted(range(len(table.inodes)), key=table.inodes.__getitem__))
-        table.ordered = array("Q", (table.inodes[number] for number in table.order))
+        inodes = np.frombuffer(table.inodes, np.uint64)
+        order = np.argsort(inodes, kind="stable")
+        table.order = array("I", order.astype(np.uint32).tobytes())
+        table.ordered = array("Q", inodes[order].tobytes())
         return table
 
     def _add(self, layout: StoreLayout, version: Version | VersionName) -> None:

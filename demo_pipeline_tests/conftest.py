@@ -55,6 +55,7 @@ def one_loader() -> Iterator[None]:
         yield
 
 
+@pytest.hookimpl(optionalhook=True)  # absent without xdist
 def pytest_xdist_auto_num_workers() -> int:
     """One process more than there are cores: a sixth of the time, a test waits for another one."""
     return (os.cpu_count() or 1) + 1

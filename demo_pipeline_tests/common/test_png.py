@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.common.png import PngWriter, read_png
+from demo_pipeline.common.png import PngRows, PngWriter
 
 WRITER = PngWriter()
 
@@ -30,9 +30,33 @@ def test_pixels_come_back_identical(
     assert WRITER.encode(rgb.copy()) == PngWriter().encode(rgb) == data
     path = tmp_path_factory.getbasetemp() / "picture.png"
     path.write_bytes(data)
-    again = read_png(path)
+    again = PngRows.read(path)
     assert again is not None
-    assert (again == rgb).all()
+    assert again.size == (width, height)
+    assert (again.rows(0, height) == rgb).all()
+
+
+@given(
+    width=st.integers(1, 40),
+    height=st.integers(1, 150),
+    ends=st.tuples(st.integers(0, 150), st.integers(0, 150)),
+)
+def test_changed_rows_give_the_file_of_the_changed_image(
+    tmp_path_factory: pytest.TempPathFactory, width: int, height: int, ends: tuple[int, int]
+) -> None:
+    random = np.random.default_rng(width)
+    rgb = random.integers(0, 256, (height, width, 3)).astype(np.uint8)
+    path = tmp_path_factory.getbasetemp() / "changed.png"
+    WRITER.write(path, rgb)
+    top, bottom = sorted(ends)
+    top, bottom = min(top, height - 1), min(max(bottom, top + 1), height)
+    again = PngRows.read(path)
+    assert again is not None
+    assert (again.rows(top, bottom) == rgb[top:bottom]).all()
+    rgb[top:bottom] = random.integers(0, 256, rgb[top:bottom].shape)
+    again.put(top, rgb[top:bottom])
+    again.write(path)
+    assert path.read_bytes() == WRITER.encode(rgb)
 
 
 def test_a_view_with_another_memory_layout_gives_the_same_file() -> None:
@@ -56,7 +80,7 @@ def test_files_of_another_encoder_are_left_to_another_decoder(tmp_path: Path, ki
     for name, picture in (("colour", some_picture()), ("grey", some_picture()[:, :, 0])):
         path = tmp_path / f"{name}{kind}"
         assert cv2.imwrite(str(path), picture)
-        assert read_png(path) is None
+        assert PngRows.read(path) is None
 
 
 @pytest.mark.no_cover  # other tests run the same lines
@@ -66,8 +90,7 @@ def test_no_damage_gives_other_pixels(tmp_path: Path) -> None:
     pixels = range(data.index(b"IHDR"), data.index(b"IEND") - 8)  # to the checksum of IDAT
     for place in pixels:
         path.write_bytes(data[:place] + bytes([data[place] ^ 0x40]) + data[place + 1 :])
-        read = read_png(path)
-        assert read is None or (read == picture).all()
+        read = PngRows.read(path)
+        assert read is None or (read.rows(0, len(picture)) == picture).all()
         path.write_bytes(data[:place])
-        read = read_png(path)
-        assert read is None
+        assert PngRows.read(path) is None

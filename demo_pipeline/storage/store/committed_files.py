@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from demo_pipeline.common.hashing import read_digest
 from demo_pipeline.storage.store.file_table import FileEntry
 from demo_pipeline.storage.store.integrity import load_version
@@ -95,6 +93,8 @@ class _InodeTable:
         table = cls()
         for version in versions:
             table._add(layout, version)
+        import numpy as np  # noqa: PLC0415 - commands that only look at a store need none
+
         inodes = np.frombuffer(table.inodes, np.uint64)
         order = np.argsort(inodes, kind="stable")
         table.order = array("I", order.astype(np.uint32).tobytes())

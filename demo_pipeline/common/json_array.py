@@ -46,9 +46,6 @@ class LineArray:
     def __len__(self) -> int:
         return len(self.digests)
 
-    def __contains__(self, item: object) -> bool:
-        return any(item == one for one in self)
-
     def __iter__(self) -> Iterator[Any]:
         return (parse_json(line, self._path.name) for line in self.lines())
 

@@ -70,12 +70,11 @@ def index_lines(path: Path) -> tuple[LineIndex, DigestColumn]:
     some: list[bytes] = []
     with path.open("rb") as lines:
         for line in lines:
-            text = line.strip()
-            if not text:
+            if not line.strip():
                 index.blank.append(len(index.starts))
             index.starts.append(start)
             start += len(line)
-            some.append(hashlib.blake2b(text, digest_size=DIGEST).digest())
+            some.append(line_digest(line))
             if len(some) == _LINES_AT_ONCE:
                 digests.extend(b"".join(some))
                 some.clear()

@@ -17,7 +17,7 @@ from demo_pipeline.common.hashing import read_digest
 from demo_pipeline.datasets.cudag_images import (
     annotate,
     image_suffix,
-    link_or_copy_png,
+    link_or_copy_image,
     write_training_image,
 )
 from demo_pipeline.datasets.cudag_records import RecordDraft
@@ -122,7 +122,7 @@ class CudagFiles:
         self._held.test_lines += _encoded(draft.training_record(folder="test/").line() + "\n")
         name = f"test/images/{draft.id}.png"
         image = self._out / name
-        link_or_copy_png(draft.screenshot, image, copy=self._settings.image_mode == "copy")
+        link_or_copy_image(draft.screenshot, image, copy=self._settings.image_mode == "copy")
         self._note_image(name, draft, is_made=False)
         if draft.metadata.has_coordinate:
             annotated = f"test/annotated/{draft.id}_annotated.png"
@@ -171,7 +171,7 @@ class CudagFiles:
 
     def _take_over(self, name: str, earlier: str, may_link: bool) -> None:
         copy = self._settings.image_mode == "copy" or not may_link
-        link_or_copy_png(Path(earlier), self._out / name, copy=copy)
+        link_or_copy_image(Path(earlier), self._out / name, copy=copy)
 
     def linked(self, segment: CudagSegment) -> Sequence[str]:  # noqa: ARG002 - for all alike
         """See `PartSink`: its folders have images of all parts."""

@@ -35,7 +35,7 @@ def write_training_image(source: Path, target: Path, settings: DatasetSettings) 
         Whether it was written; a screenshot that cannot be decoded gives no JPEG.
     """
     if settings.image_mode != "jpeg":
-        link_or_copy_png(source, target, copy=settings.image_mode == "copy")
+        link_or_copy_image(source, target, copy=settings.image_mode == "copy")
         return True
     picture = cv2.imread(str(source), cv2.IMREAD_COLOR)
     if picture is None:
@@ -45,8 +45,8 @@ def write_training_image(source: Path, target: Path, settings: DatasetSettings) 
     )
 
 
-def link_or_copy_png(source: Path, target: Path, *, copy: bool = False) -> None:
-    """Write a PNG unchanged: as a hard link when possible and `copy` is false, else as a copy."""
+def link_or_copy_image(source: Path, target: Path, *, copy: bool = False) -> None:
+    """Write an image unchanged: as a hard link if possible and `copy` is false, else as a copy."""
     if copy:
         shutil.copyfile(source, target)
     else:

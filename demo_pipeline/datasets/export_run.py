@@ -101,18 +101,17 @@ class ExportRun(Generic[RecordT]):
             for candidate in candidates:
                 self._export_trajectory(candidate, self._counts)
             return
-        found = self._from_kept(parts.get(key), candidates) or self._made_part(candidates)
-        if found is None:
-            return
-        made, linked = found
-        if made is not None:
-            parts.put(key, made)
+        linked = self._from_kept(parts.get(key), candidates)
+        if linked is None:
+            made = self._made_part(candidates)
+            if made is None:
+                return
+            part, linked = made
+            parts.put(key, part)
         parts.used.append(key)
         parts.linked[key] = tuple(dict.fromkeys(linked))
 
-    def _from_kept(
-        self, part: Part | None, candidates: Sequence[Candidate]
-    ) -> tuple[None, list[str]] | None:
+    def _from_kept(self, part: Part | None, candidates: Sequence[Candidate]) -> list[str] | None:
         """Export a few trajectories from their part; returns the folders of their links.
 
         None: there is no part, or not all that it needs; nothing was written.
@@ -125,7 +124,7 @@ class ExportRun(Generic[RecordT]):
         for sink, segment in zip(self._sinks, segments, strict=True):
             sink.add(segment, folders)
         self._counts.add(_Counts(*map(Counter, part.header["counts"])))
-        return None, self._linked([[segment] for segment in segments])
+        return self._linked([[segment] for segment in segments])
 
     def _linked(self, segments: Sequence[Sequence[Any]]) -> list[str]:
         """The folders that hold nothing but hard links of these segments of each sink."""
@@ -146,7 +145,7 @@ class ExportRun(Generic[RecordT]):
         return parts.key("records 3", [self._plan.whole_trajectories, facts])
 
     def _made_part(self, candidates: Sequence[Candidate]) -> tuple[Part, list[str]] | None:
-        """Export a few trajectories; returns their part, if it can be kept, and as `_from_kept`."""
+        """Export a few trajectories; returns their part, if it can be kept, and such folders."""
         counts, unreadable, size = _Counts(), self._unreadable, 0
         made: list[list[Any]] = [[] for _ in self._sinks]
         for candidate in candidates:

@@ -29,6 +29,7 @@ from benchmarks.pieces import (  # noqa: E402
     stages_piece,
     straightforward_piece,
 )
+from demo_pipeline.common.process_memory import save_memory  # noqa: E402
 from demo_pipeline_tests.simulator.busy_recording import (  # noqa: E402
     BusyOptions,
     busy_recording,
@@ -148,6 +149,7 @@ def _make(kind: str, uploads: Path, minutes: float, actions: int) -> None:
 
 def main() -> None:
     """Make the recordings that are missing, measure, print."""
+    save_memory()  # as every process of the program does; children take it over
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--video", choices=list(VIDEOS), action="append")
     parser.add_argument("--minutes", type=float, default=10)

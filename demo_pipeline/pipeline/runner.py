@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from demo_pipeline import __version__
-from demo_pipeline.common.process_memory import return_large_blocks
+from demo_pipeline.common.process_memory import return_free_memory, return_large_blocks
 from demo_pipeline.datasets.task_matching import NO_CATALOG
 from demo_pipeline.pipeline.build_if_stale import BuildResult, build_if_stale
 from demo_pipeline.pipeline.context import StageContext, Summary, Workspace
@@ -165,6 +165,7 @@ def _build(
 
         def build(staging: Staging) -> Summary:
             staging.hardlink_sources.extend(versions.values())
+            return_free_memory()  # of the stage before
             download = _with_download(workspace, stage, context, inputs)
             with download as ready, within_limit(limit, earlier.note):
                 return stage.build(ready, staging.path)

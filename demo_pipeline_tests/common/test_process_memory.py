@@ -26,6 +26,20 @@ for _ in range(8):
 small = [one for one in small if one.size < 2**20]
 print((resident() - before) // 2**20)
 """
+_FREE = """
+import os
+from pathlib import Path
+from demo_pipeline.common.process_memory import return_free_memory
+
+def resident():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+blocks = [bytes(50_000) for _ in range(1000)]
+del blocks[1:-1]  # the first and the last keep the heap from shrinking
+left = resident()
+return_free_memory()
+print((left - resident()) // 2**20)
+"""
 _ARROW = """
 import demo_pipeline.defs
 import pyarrow as pa
@@ -45,6 +59,11 @@ def _printed(code: str, *arguments: str, **environment: str) -> str:
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, and glibc is what is set")
 def test_large_blocks_between_small_ones_go_back_to_the_system() -> None:
     assert int(_printed(_BLOCKS, "saved")) < 10 < int(_printed(_BLOCKS, "as it comes"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, and glibc is what is asked")
+def test_free_memory_between_blocks_goes_back_to_the_system() -> None:
+    assert int(_printed(_FREE)) > 20
 
 
 def test_arrow_keeps_what_somebody_chose() -> None:

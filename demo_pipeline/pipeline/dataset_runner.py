@@ -176,7 +176,7 @@ def _opened(
             try:
                 folders[output], version = stack.enter_context(workspace.store.open(output))
             except MissingOutput:
-                if workspace.store.current(output) is not None:  # it lacks a file in the bucket
+                if output in workspace.store.outputs(output):  # published, but it lacks a file
                     raise
             else:
                 fingerprints[output] = version.content

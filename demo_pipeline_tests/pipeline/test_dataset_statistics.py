@@ -61,6 +61,16 @@ def own(counted: Workspace, tmp_path: Path) -> Workspace:
     return open_workspace(copy_of(root, tmp_path / "root"))
 
 
+def test_a_dataset_that_lost_a_file_is_not_counted_as_none(own: Workspace) -> None:
+    """It is an error that names the dataset: tables without it would say that there is none."""
+    with own.store.open("sft") as (folder, _):
+        (folder / "samples.parquet").unlink()
+    with pytest.raises(MissingOutput, match=r"^sft: .*files is missing") as raised:
+        run_dataset_stage(own, STATISTICS_STAGE)
+    assert "sft_samples" in storage_message(raised.value)
+    build(own, "sft_samples", "dataset_statistics")
+
+
 def test_the_tables_count_what_is_in_the_index(counted: Workspace) -> None:
     tables = current_statistics(counted)
     with counted.store.open("dataset") as (folder, _):

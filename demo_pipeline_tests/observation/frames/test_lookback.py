@@ -14,7 +14,7 @@ from demo_pipeline.observation.frames import lookback
 from demo_pipeline.observation.frames.forward_reader import decode_spans
 from demo_pipeline.observation.frames.frame_archive import FrameArchive
 from demo_pipeline.observation.frames.lookback import Lookback
-from demo_pipeline.observation.frames.rgb_converter import rgb_of
+from demo_pipeline.observation.frames.rgb_converter import RgbConverter, rgb_of
 from demo_pipeline.observation.frames.video_frames import Frame, Span
 from demo_pipeline.recording.video_probe import scan_packets
 from demo_pipeline_tests.observation.decoded_packets import decoded_packets
@@ -56,7 +56,8 @@ def video(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def contents(frames: Any) -> list[tuple[int, bool, bytes, bytes]]:
-    return [(one.pts, one.is_key, rgb_of(one).tobytes(), one.glance.tobytes()) for one in frames]
+    rgb = RgbConverter().rgb
+    return [(one.pts, one.is_key, rgb(one).tobytes(), one.glance.tobytes()) for one in frames]
 
 
 def spans_of(edges: Sequence[float]) -> list[Span]:

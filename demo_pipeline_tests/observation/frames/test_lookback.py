@@ -14,7 +14,7 @@ from demo_pipeline.observation.frames import lookback
 from demo_pipeline.observation.frames.forward_reader import decode_spans
 from demo_pipeline.observation.frames.frame_archive import FrameArchive
 from demo_pipeline.observation.frames.lookback import Lookback
-from demo_pipeline.observation.frames.rgb_converter import RgbConverter, rgb_of
+from demo_pipeline.observation.frames.rgb_converter import RgbConverter
 from demo_pipeline.observation.frames.video_frames import Frame, Span
 from demo_pipeline.recording.video_probe import scan_packets
 from demo_pipeline_tests.observation.decoded_packets import decoded_packets
@@ -151,15 +151,15 @@ def test_frames_that_look_the_same_share_one_picture(tmp_path: Path) -> None:
 def test_a_frame_stays_as_it_is_while_it_is_held(video: Path, held: list[int]) -> None:
     """Each frame is held until so many later ones were taken; its picture is used again then."""
     packets, archive = scan_packets(video), FrameArchive(ROOMY, ROOMY)
-    expected = []
+    expected, rgb = [], RgbConverter().rgb
     for frame in decode_spans(video, packets, [Span(0, SECONDS)]):
         archive.add(frame)
-        expected.append(frame.halved.tobytes() + rgb_of(frame)[::9].tobytes())
+        expected.append(frame.halved.tobytes() + rgb(frame)[::9].tobytes())
     waiting: dict[int, tuple[int, Frame]] = {}
     for number, frame in enumerate(archive.take(lambda _: True)):
         waiting[number] = number + held[number], frame
         for earlier, (due, kept) in list(waiting.items()):
             if due <= number:
                 del waiting[earlier]
-                seen = kept.halved.tobytes() + rgb_of(kept)[::9].tobytes()
+                seen = kept.halved.tobytes() + rgb(kept)[::9].tobytes()
                 assert seen == expected[earlier]

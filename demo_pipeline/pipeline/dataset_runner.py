@@ -57,7 +57,7 @@ def run_dataset_stage(
     Outputs that the new one replaces are unpublished after it is published.
 
     Raises:
-        MissingOutput: an input that the stage requires has not been built.
+        MissingOutput: an input that the stage requires has not been built, or one has lost a file.
         StorageError: the store or the source cannot be read.
     """
     with workspace.store.parts.one_build(stage.name) as waited:

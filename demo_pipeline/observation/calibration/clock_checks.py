@@ -22,6 +22,7 @@ WORTH_S = 10.0  # seconds of video; in fewer a clock has no time to change
 PART_S = 100.0  # seconds of video for another part, so that decoding costs a few hundredths more
 MAX_PARTS = 2  # parts looked at; requests may need none of their frames
 PART_MOVES = 24  # moves between frames, twice what a lag needs to be found
+COVERED_MS = 50.0  # milliseconds; frames lie as long before a press, by `observation.min_lead_ms`
 LONGEST_PART_S = (
     10.0  # seconds decoded for one part; without that many moves in them it says nothing
 )
@@ -147,14 +148,17 @@ def _soonest(video: RecordedVideo, moves: Any, keys: Any) -> Span | None:
 def with_parts(clock: Clock, parts: Sequence[ClockPart]) -> Clock:
     """The clock, as uncertain as its parts differ from it.
 
-    A start time that the recorder logged is exact: only a part that contradicts it beyond its own
-    uncertainty counts.
+    A part that is less sure than it differs contradicts nothing while the least lead of a frame
+    covers the difference; the video would be decoded again for it. A start time that the recorder
+    logged is exact: only a part that contradicts it beyond its own uncertainty counts.
     """
     uncertainty = clock.uncertainty_ms
     for part in parts:
         shown = part.clock.video_time(part.middle_ms) - clock.video_time(part.middle_ms)
         apart = abs(shown) * 1000
-        granted = part.clock.uncertainty_ms if clock.method == "ffmpeg_start" else 0.0
-        if apart > clock.uncertainty_ms + granted:
+        granted = clock.uncertainty_ms + part.clock.uncertainty_ms
+        if clock.method != "ffmpeg_start":
+            granted = max(clock.uncertainty_ms, min(part.clock.uncertainty_ms, COVERED_MS))
+        if apart > granted:
             uncertainty = max(uncertainty, round(apart, 3))
     return replace(clock, uncertainty_ms=uncertainty)

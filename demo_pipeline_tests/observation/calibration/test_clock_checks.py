@@ -91,6 +91,12 @@ def test_parts_within_the_uncertainty_change_nothing() -> None:
     assert with_parts(CLOCK, [part(29), part(-29)]) == CLOCK
 
 
+def test_an_unsure_part_counts_when_the_least_lead_does_not_cover_it() -> None:
+    assert with_parts(CLOCK, [part(45, 60)]) == CLOCK
+    assert with_parts(CLOCK, [part(45, 40)]).uncertainty_ms == 45
+    assert with_parts(CLOCK, [part(-55, 200)]).uncertainty_ms == 55
+
+
 def test_the_part_that_is_furthest_off_counts() -> None:
     assert with_parts(CLOCK, [part(35), part(-90), part(10)]).uncertainty_ms == 90
 

@@ -78,9 +78,9 @@ class Calibration:
         """The parts of the recording, of which there is one unless more were found."""
         return self.parts or ScreenParts.single(self.canvas)
 
-    def checked(self, parts: Sequence[ClockPart]) -> "Calibration":
-        """With the clock as uncertain as the parts of its check show it."""
-        return replace(self, clock=with_parts(self.clock, parts), clock_check=None)
+    def checked(self, parts: Sequence[ClockPart], min_lead_ms: float) -> "Calibration":
+        """With the clock as uncertain as the parts of its check show it; see `with_parts`."""
+        return replace(self, clock=with_parts(self.clock, parts, min_lead_ms), clock_check=None)
 
 
 def calibrate(

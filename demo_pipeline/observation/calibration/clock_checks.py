@@ -22,7 +22,7 @@ WORTH_S = 10.0  # seconds of video; in fewer a clock has no time to change
 PART_S = 100.0  # seconds of video for another part, so that decoding costs a few hundredths more
 MAX_PARTS = 2  # parts looked at; requests may need none of their frames
 PART_MOVES = 24  # moves between frames, twice what a lag needs to be found
-COVERED_MS = 50.0  # milliseconds; frames lie as long before a press, by `observation.min_lead_ms`
+COVERED_MS = 50.0  # milliseconds; the most that an unsure part may differ and say nothing
 LONGEST_PART_S = (
     10.0  # seconds decoded for one part; without that many moves in them it says nothing
 )
@@ -145,12 +145,13 @@ def _soonest(video: RecordedVideo, moves: Any, keys: Any) -> Span | None:
     return min(short, key=lambda span: span.end - span.start, default=None)
 
 
-def with_parts(clock: Clock, parts: Sequence[ClockPart]) -> Clock:
+def with_parts(clock: Clock, parts: Sequence[ClockPart], min_lead_ms: float) -> Clock:
     """The clock, as uncertain as its parts differ from it.
 
-    A part that is less sure than it differs contradicts nothing while the least lead of a frame
-    covers the difference; the video would be decoded again for it. A start time that the recorder
-    logged is exact: only a part that contradicts it beyond its own uncertainty counts.
+    A part that is less sure than it differs contradicts nothing while the least lead of a frame,
+    `min_lead_ms` before its press, covers the difference; the video would be decoded again for it.
+    A start time that the recorder logged is exact: only a part that contradicts it beyond its own
+    uncertainty counts.
     """
     uncertainty = clock.uncertainty_ms
     for part in parts:
@@ -158,7 +159,8 @@ def with_parts(clock: Clock, parts: Sequence[ClockPart]) -> Clock:
         apart = abs(shown) * 1000
         granted = clock.uncertainty_ms + part.clock.uncertainty_ms
         if clock.method != "ffmpeg_start":
-            granted = max(clock.uncertainty_ms, min(part.clock.uncertainty_ms, COVERED_MS))
+            covered = min(part.clock.uncertainty_ms, min_lead_ms, COVERED_MS)
+            granted = max(clock.uncertainty_ms, covered)
         if apart > granted:
             uncertainty = max(uncertainty, round(apart, 3))
     return replace(clock, uncertainty_ms=uncertainty)

@@ -144,7 +144,8 @@ class _Observation:
         """
         scanned = self._scanned(calibration)
         observed = self._decoded(calibration, scanned)
-        first, calibration = calibration.clock, calibration.checked(observed.clock_parts)
+        first, lead_ms = calibration.clock, self.settings.min_lead_ms
+        calibration = calibration.checked(observed.clock_parts, lead_ms)
         if calibration.clock != first:
             self._discard()
             observed = self._decoded(calibration, scanned)

@@ -34,30 +34,49 @@ class RawBox(msgspec.Struct, gc=False):
 
 
 class RawNode(msgspec.Struct, gc=False):
-    """One node. `states` is JSON text, so that equal texts are parsed only once."""
+    """One node. `states` is JSON text, so that equal texts are parsed only once.
+
+    `absolute_position` and `size` are JSON texts, too: only macOS recorders write them.
+    """
 
     role: str | None = None
     name: str | None = None
     bbox: RawBox | list[float] | None = None
     states: msgspec.Raw = msgspec.Raw(b"")
     children: "list[RawNode] | RawNode | None" = None
+    absolute_position: msgspec.Raw = msgspec.Raw(b"")
+    size: msgspec.Raw = msgspec.Raw(b"")
 
     @property
     def box(self) -> tuple[float, float, float, float]:
         """x, y, width, height in event space; NaN without a usable box.
 
-        Some macOS recorders write a list [left, top, right, bottom].
+        Some macOS recorders write a list [left, top, right, bottom], which is relative to the
+        node's window; the place on the screen is then `absolute_position`.
         """
         bbox = self.bbox
         if type(bbox) is RawBox:
             return bbox.x, bbox.y, bbox.width, bbox.height
         if type(bbox) is list and len(bbox) == 4:
+            place, size = _two_numbers(self.absolute_position), _two_numbers(self.size)
+            if place is not None and size is not None:
+                return *place, *size
             return bbox[0], bbox[1], bbox[2] - bbox[0], bbox[3] - bbox[1]
         return NO_BOX
 
     def child_nodes(self) -> "list[RawNode]":
         """The children; macOS recorders write a single child as an object."""
         return _listed(self.children)
+
+
+def _two_numbers(text: msgspec.Raw) -> tuple[float, float] | None:
+    """The numbers of a JSON string as `"12.00;44.50"`; None for anything else."""
+    parts = bytes(text).strip(b'"').split(b";")
+    try:
+        first, second = map(float, parts)
+    except ValueError:
+        return None
+    return first, second
 
 
 def boxes_of(nodes: Sequence[RawNode]) -> Boxes:
@@ -216,7 +235,13 @@ def _node_of(value: Mapping[str, Any]) -> RawNode:
         name if isinstance(name, str) else "",
         _box_of(value.get("bbox")),
         msgspec.Raw(json.dumps(known).encode()) if known else msgspec.Raw(b""),
+        None,
+        *(_raw_text(value.get(key)) for key in ("absolute_position", "size")),
     )
+
+
+def _raw_text(value: Any) -> msgspec.Raw:
+    return msgspec.Raw(json.dumps(value).encode() if isinstance(value, str) else b"")
 
 
 def _box_of(value: Any) -> RawBox | list[float] | None:

@@ -198,3 +198,25 @@ def test_boxes_in_every_form(box: Any, expected: Any) -> None:
     for scan in (scan_from_values(plain), read):
         ((*place,),) = boxes_of(scan.flatten().nodes).tolist()
         assert place == (list(expected) if expected else pytest.approx([math.nan] * 4, nan_ok=True))
+
+
+@pytest.mark.parametrize(
+    ("places", "expected"),
+    [
+        ({"absolute_position": "320.50;-220.00", "size": "100;50"}, (320.5, -220, 100, 50)),
+        ({"absolute_position": "", "size": "100;50"}, (10, 20, 100, 50)),
+        ({"absolute_position": "320.50;220.00"}, (10, 20, 100, 50)),
+        ({"absolute_position": "left;top", "size": "100;50"}, (10, 20, 100, 50)),
+        ({"absolute_position": [320, 220], "size": {"width": 1}}, (10, 20, 100, 50)),
+    ],
+)
+def test_a_list_beside_a_place_on_the_screen_is_relative_to_its_window(
+    places: dict[str, Any], expected: tuple[float, ...]
+) -> None:
+    """macOS recorders write `bbox` so; only `absolute_position` says where the node is."""
+    plain = {"tree": [{"bbox": [10, 20, 110, 70], **places}]}
+    read = decode_scan(json.dumps({"data": plain}).encode())
+    lenient = decode_scan(json.dumps({"data": {**plain, "queries": 7}}).encode())
+    for scan in (scan_from_values(plain), read, lenient):
+        assert scan is not None
+        assert boxes_of(scan.flatten().nodes).tolist() == [list(expected)]

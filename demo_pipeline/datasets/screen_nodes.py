@@ -26,7 +26,7 @@ _CONTAINERS = frozenset(
     }
 )
 _MENUS = frozenset({"menu", "menuitem", "menubar", "combobox"})
-_FRONT_TO_BACK = frozenset({"windows", "macos"})  # platforms whose trees list windows in order
+_FRONT_TO_BACK = frozenset({"windows", "macos"})  # platforms that list windows in order
 _COVERED_SHARE = 0.25  # of an element's box; neighbours overlap by less
 _ROUNDING_PX = 1
 
@@ -201,9 +201,15 @@ class ShownScreen:
         return windowless
 
     def _is_behind(self, layer: int, other: int) -> bool:
-        """Whether a layer is known to be behind another one."""
-        roles = {self.nodes[layer].role, self.nodes[other].role}
-        if self._platform in _FRONT_TO_BACK and "dialog" not in roles:
+        """Whether a layer is known to be behind another one.
+
+        At the top of a Windows tree the order has no meaning: windows are listed as their scans
+        ended.
+        """
+        layers = (self.nodes[layer], self.nodes[other])
+        is_top = self._platform == "windows" and any(one.parent <= 0 for one in layers)
+        has_dialog = any(one.role == "dialog" for one in layers)
+        if self._platform in _FRONT_TO_BACK and not (is_top or has_dialog):
             return other < layer
         return self._has_focus(other) and not self._has_focus(layer)
 

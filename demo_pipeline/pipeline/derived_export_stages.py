@@ -16,7 +16,7 @@ GROUNDING_STAGE = DatasetStage(
     description="A screenshot, words that name one element of it, its box and point: the elements "
     "of trees that agree with their screenshot, as far as they can be seen and told apart.",
     kinds=frozenset({"json", "parquet"}),
-    code_version="1",
+    code_version="2",
     section=lambda settings: settings.datasets,
     build=builds.run_grounding,
     checks=(

@@ -146,8 +146,17 @@ class TestCovered:
         self, tmp_path: Path, platform: str
     ) -> None:
         front, back = window(), window(save())
-        assert chosen(tmp_path, front, back, platform=platform)[0] == []
-        assert chosen(tmp_path, back, front, platform=platform)[0] == ["the Save button"]
+        for windows, expected in (((front, back), []), ((back, front), ["the Save button"])):
+            desktop = element("panel", "Desktop", AREA, *windows)
+            assert chosen(tmp_path, desktop, platform=platform)[0] == expected
+
+    def test_at_the_top_of_a_windows_tree_the_focus_tells_and_not_the_order(
+        self, tmp_path: Path
+    ) -> None:
+        for focus, expected in ((("focused",), ["the Save button"]), ((), [])):
+            covered = window(save(), states=focus)
+            for windows in ((covered, window()), (window(), covered)):
+                assert chosen(tmp_path, *windows, platform="windows")[0] == expected
 
     def test_by_any_window_where_the_order_says_nothing(self, tmp_path: Path) -> None:
         for nodes in ((window(), window(save())), (window(save()), window())):

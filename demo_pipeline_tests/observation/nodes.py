@@ -30,9 +30,18 @@ def node(
 
 
 def mapped(
-    tree: Any, canvas: Canvas = FULL, platform: str = "windows", focused: Any = None
+    tree: Any,
+    canvas: Canvas = FULL,
+    platform: str = "windows",
+    focused: Any = None,
+    cursor: tuple[float, float, Any] | None = None,
 ) -> StepTree:
-    scan = scan_from_values({"tree": tree, "focused_element": focused})
+    """A scan, mapped; `cursor`: the pointer, x and y, and the node that the recorder hit there."""
+    data = {"tree": tree, "focused_element": focused}
+    if cursor is not None:
+        x, y, element = cursor
+        data["queries"] = {"cursor": {"position": {"x": x, "y": y}, "element": element}}
+    scan = scan_from_values(data)
     return map_tree(scan, TIME, platform, canvas)
 
 

@@ -7,8 +7,8 @@ a window that opens since may have changed that.
 from collections.abc import Sequence
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
-from demo_pipeline.observation.trees.hit_test import WINDOWS, window_of, windows_at
 from demo_pipeline.observation.trees.step_tree import BoxTuple, Element, StepTree
+from demo_pipeline.observation.trees.tree_windows import is_window, window_of, windows_at
 
 KEEPS_ORDER = frozenset({"type", "scroll", "pause"})  # actions after which the window stays
 _IN_MENUS = frozenset({"menu", "menuitem"})  # their menu closes, which changes much of the screen
@@ -60,7 +60,5 @@ class ClickedWindow:
 
 def _windows(tree: StepTree) -> list[int]:
     return [
-        node
-        for node, role in enumerate(tree.roles)
-        if role in WINDOWS and window_of(tree, node) == node
+        node for node in range(len(tree)) if is_window(tree, node) and window_of(tree, node) == node
     ]

@@ -121,6 +121,36 @@ class StepTree:
             return None
         return box[2], box[3]
 
+    @cached_property
+    def top_panes(self) -> frozenset[int]:
+        """Positions of the panes that are windows of their own, as of Chrome and the taskbar.
+
+        Windows calls some of its windows panes: those at the top, or in the pane of the whole
+        screen that holds windows.
+        """
+        tops = [position for position, depth in enumerate(self.depths) if depth == 1]
+        panes = {position for position in tops if self._is_pane(position)}
+        screens = {position for position in panes if self._is_whole_screen(position)}
+        if not screens:
+            return frozenset(panes)
+        inner = [position for position, parent in enumerate(self.parents) if parent in screens]
+        holders = {self.parents[node] for node in inner if self.role_at(node) == "window"}
+        held = {node for node in inner if self.parents[node] in holders and self._is_pane(node)}
+        return frozenset(panes - holders | held)
+
+    def _is_pane(self, position: int) -> bool:
+        return (self.raws[position].role or "").lower() == "pane"
+
+    def _is_whole_screen(self, position: int) -> bool:
+        x, y, width, height = self.boxes[position].tolist()
+        right, bottom = self.screen
+        return bool(x <= 0 and y <= 0 and x + width >= right and y + height >= bottom)
+
+    @cached_property
+    def cursor_node(self) -> int | None:
+        """Position of the element that the recorder hit at the pointer; None: not in the tree."""
+        return None if self.cursor is None else _same(self.cursor.element, self.raws, self.boxes)
+
     @property
     def says_something(self) -> bool:
         """Whether it is of a scan in which an element has an area."""
@@ -216,12 +246,12 @@ def map_tree(scan: RawScan | None, time_ms: int, platform: str, canvas: Canvas) 
         return StepTree(time_ms, canvas, platform)
     raws, depths, parents = scan.flatten()
     boxes = boxes_of(raws)
-    focused = _focused(scan.focused_element, raws, boxes)
+    focused = _same(scan.focused_element, raws, boxes)
     return StepTree(time_ms, canvas, platform, raws, parents, depths, boxes, focused, scan.cursor)
 
 
-def _focused(element: RawNode | None, raws: Sequence[RawNode], boxes: Boxes) -> int | None:
-    """Position of the last node with the role, the name and the box of the focused element."""
+def _same(element: RawNode | None, raws: Sequence[RawNode], boxes: Boxes) -> int | None:
+    """Position of the last node with the role, the name and the box of an element."""
     if element is None:
         return None
     box = boxes_of([element])

@@ -17,9 +17,9 @@ from demo_pipeline.observation.frames.evidence import (
     ChangesEvidence,
     SinceScanEvidence,
 )
-from demo_pipeline.observation.trees.hit_test import WINDOWS
 from demo_pipeline.observation.trees.raw_tree import Boxes
 from demo_pipeline.observation.trees.step_tree import StepTree
+from demo_pipeline.observation.trees.tree_windows import is_desktop, is_window
 
 OWN_CONTENT = frozenset(
     {
@@ -131,7 +131,7 @@ class _TreeBoxes:
             boxes[sorted(large)],
             named,
             boxes[named],
-            boxes[[node for node in shown if roles[node] in WINDOWS]],
+            boxes[[node for node in shown if is_window(tree, node) and not is_desktop(tree, node)]],
         )
 
 

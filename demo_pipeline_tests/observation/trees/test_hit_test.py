@@ -3,13 +3,19 @@
 import pytest
 
 from demo_pipeline.observation.trees.hit_test import focused_node, node_at, text_node_at
+from demo_pipeline.observation.trees.step_tree import StepTree
 from demo_pipeline_tests.observation.nodes import mapped, node
 
 WINDOW = (100, 100, 800, 600)
+SCREEN = (0, 0, 1920, 1080)
 
 
 def hit(tree: list, x: float, y: float) -> str | None:
-    found = node_at(mapped(tree), x, y)
+    return name_at(mapped(tree), x, y)
+
+
+def name_at(tree: StepTree, x: float, y: float) -> str | None:
+    found = node_at(tree, x, y)
     return found.name if found else None
 
 
@@ -57,8 +63,74 @@ def overlapping(role: str) -> tuple[list[dict[str, object]], dict[str, object]]:
 
 def test_what_lies_behind_another_window_is_not_hit() -> None:
     tree, _ = overlapping("Window")
-    assert hit(tree, 310, 310) == "field"
-    assert hit(tree[::-1], 310, 310) == "covered row"
+    for order, expected in ((tree, "field"), (tree[::-1], "covered row")):
+        assert hit([node("Pane", SCREEN, *order, name="Desktop")], 310, 310) == expected
+        applications = [node("AXApplication", (0, 0, 0, 0), window) for window in order]
+        assert hit(applications, 310, 310) == expected
+
+
+def test_the_order_of_windows_at_the_top_of_a_windows_scan_means_nothing() -> None:
+    """The recorder lists them as their scans end; the focus or its own hit test tells."""
+    tree, field = overlapping("Window")
+    row = tree[1]["children"][0]  # type: ignore[index]
+    for order in (tree, tree[::-1]):
+        assert hit(order, 310, 310) is None
+        assert name_at(mapped(order, focused=field), 310, 310) == "field"
+        assert name_at(mapped(order, focused=row), 310, 310) == "covered row"
+        assert name_at(mapped(order, cursor=(300, 300, field)), 310, 310) == "field"
+        assert name_at(mapped(order, cursor=(300, 300, row), focused=field), 310, 310) == (
+            "covered row"
+        )
+
+
+def test_the_recorders_hit_test_elsewhere_does_not_tell_which_window_is_in_front() -> None:
+    tree, field = overlapping("Window")
+    row = node("ListItem", (300, 150, 200, 20), name="row above the dialog")
+    tree[1]["children"].append(row)  # type: ignore[attr-defined]
+    assert name_at(mapped(tree, cursor=(310, 160, row)), 310, 310) is None
+    assert name_at(mapped(tree, cursor=(310, 160, row), focused=field), 310, 310) == "field"
+
+
+def test_an_icon_of_the_desktop_is_hit_only_where_no_window_covers_it() -> None:
+    icon = node("ListItem", (300, 300, 76, 90), name="Recycle Bin")
+    desktop = node("Pane", SCREEN, node("List", SCREEN, icon), name="Program Manager")
+    text = node("Document", (250, 250, 400, 300), name="text")
+    for role in ("Window", "Pane"):
+        editor = node(role, (240, 200, 500, 400), text, name="Notes")
+        for order in ([editor, desktop], [desktop, editor]):
+            assert hit(order, 310, 310) == "text"
+            assert hit([desktop, node(role, WINDOW, name="game")], 310, 310) == "Recycle Bin"
+            text["bbox"]["x"] = 400  # the editor has nothing at the point now
+            assert hit(order, 310, 310) is None
+            text["bbox"]["x"] = 250
+    assert hit([desktop], 310, 310) == "Recycle Bin"
+
+
+def test_a_pane_at_the_top_of_a_windows_scan_is_a_window() -> None:
+    """A browser is one, and so are the taskbar and a menu without a name."""
+    link = node("Hyperlink", (500, 400, 120, 18), name="Terms")
+    browser = node("Pane", (0, 0, 1920, 1040), node("Document", (0, 90, 1920, 950), link))
+    browser["name"] = "Tickets"
+    text = node("Edit", (450, 300, 600, 300), name="note")
+    notes = node("Window", (400, 200, 700, 500), text, name="Notes")
+    for order in ([browser, notes], [notes, browser]):
+        assert hit(order, 510, 405) is None
+        assert name_at(mapped(order, focused=text), 510, 405) == "note"
+        assert name_at(mapped(order, focused=link), 510, 405) == "Terms"
+    assert hit([browser], 1800, 1000) != "Tickets"
+    taskbar = node("Pane", (0, 1040, 1920, 40), node("Button", (0, 1040, 48, 40), name="Start"))
+    assert hit([browser, taskbar], 10, 1050) == "Start"
+    assert hit([browser, taskbar], 900, 1050) is None
+
+
+def test_a_menu_without_a_name_may_cover_the_window_with_the_focus() -> None:
+    button = node("Button", (300, 300, 200, 60), name="below the menu")
+    entry = node("MenuItem", (310, 310, 300, 24), name="Copy")
+    menu = node("Pane", (305, 305, 310, 200), entry)
+    tree = [node("Window", WINDOW, button, name="Editor"), menu]
+    assert name_at(mapped(tree, focused=button), 320, 320) is None
+    assert name_at(mapped(tree, focused=button, cursor=(320, 320, entry)), 320, 320) == "Copy"
+    assert name_at(mapped(tree, focused=button), 301, 301) == "below the menu"
 
 
 def test_the_window_with_the_focus_is_in_front_whatever_the_order() -> None:

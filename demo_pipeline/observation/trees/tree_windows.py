@@ -1,0 +1,138 @@
+"""The windows of a scan: which there are, which a node is in, and which of two is in front.
+
+Belongs here: what the order of windows, the focus and the recorder's own hit test say of the front
+one. What a person clicked last is in clicked_window.py.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from demo_pipeline.observation.trees.roles import normalised
+from demo_pipeline.observation.trees.step_tree import BoxTuple, StepTree
+
+_WINDOWS = frozenset({"window", "dialog"})
+_ORDERED = frozenset({"window", "pane"})  # names of UI Automation and macOS
+_DESKTOP_PANE = "Program Manager"  # what Windows calls the desktop with its icons
+
+
+def is_window(tree: StepTree, position: int) -> bool:
+    """Whether a node is a window, a dialog, or a pane that is a window of its own."""
+    return tree.role_at(position) in _WINDOWS or position in tree.top_panes
+
+
+def is_desktop(tree: StepTree, position: int) -> bool:
+    """Whether a node is the desktop of Windows, which is behind all windows."""
+    return position in tree.top_panes and tree.raws[position].name == _DESKTOP_PANE
+
+
+def window_of(tree: StepTree, position: int) -> int | None:
+    """Position of the outermost window around a node, itself included."""
+    path = (position, *ancestors(tree, position))
+    return next((node for node in reversed(path) if is_window(tree, node)), None)
+
+
+def windows_at(tree: StepTree, x: float, y: float) -> list[int]:
+    """Positions of the outermost visible windows under a point in event space."""
+    return [
+        position
+        for position in positions_at(tree, x, y)
+        if is_window(tree, position)
+        and "hidden" not in tree.states_at(position)
+        and window_of(tree, position) == position
+    ]
+
+
+def window_at(tree: StepTree, x: float, y: float) -> int | None:
+    """Position of the outermost window under a point in event space.
+
+    None without one, or with several of which none is known to be in front.
+    """
+    under = {window_of(tree, position) for position in positions_at(tree, x, y)} - {None}
+    if len(under) < 2:
+        return next(iter(under), None)
+    return front_window(tree, x, y)
+
+
+def focused_window(tree: StepTree) -> int | None:
+    """Position of the outermost window around the element with the keyboard focus; or None."""
+    return None if tree.focused is None else window_of(tree, tree.focused)
+
+
+def front_window(tree: StepTree, x: float, y: float) -> int | None:
+    """Position of the front window at a point; None with a single window, or when not known.
+
+    The desktop of Windows is behind all others. The children of one node are listed from front to
+    back by UI Automation and macOS, and so are macOS's applications: there the first is in front.
+    The windows at the top of a Windows scan are listed as their scans ended, and the order of
+    AT-SPI has no meaning: there the recorder's own hit test tells, or the focus.
+    """
+    windows = windows_at(tree, x, y)
+    if len(windows) < 2:
+        return None
+    windows = [node for node in windows if not is_desktop(tree, node)] or windows
+    if len(windows) == 1:
+        return windows[0]
+    if not all(raw_role(tree, position) in _ORDERED for position in windows):
+        return _focused_of(tree, windows)
+    if all(tree.parents[position] >= 0 for position in windows):
+        return windows[0]
+    hit = _hit_of(tree, windows)
+    return _focused_of(tree, windows) if hit is None else hit
+
+
+def _hit_of(tree: StepTree, windows: list[int]) -> int | None:
+    """The window that the recorder hit at the pointer, if all of these are under the pointer."""
+    hit = tree.cursor_node
+    if hit is None or tree.cursor is None or tree.cursor.position is None:
+        return None
+    point = tree.cursor.position
+    under = set(windows_at(tree, point.x, point.y))
+    window = window_of(tree, hit)
+    return window if window in windows and under.issuperset(windows) else None
+
+
+def _focused_of(tree: StepTree, windows: list[int]) -> int | None:
+    """The window with the keyboard focus; None when several claim it.
+
+    A document without an area claims the focus whether its window is in front or not. A window
+    without a name may be a menu, which leaves the focus where it is.
+    """
+    focused = (
+        node
+        for node, states in enumerate(tree.states)
+        if "focused" in states and area(tree.box(node)) > 0
+    )
+    focused_windows = {window_of(tree, node) for node in focused}
+    claiming = [position for position in windows if position in focused_windows]
+    if len(claiming) != 1:
+        return None
+    others = (position for position in windows if position != claiming[0])
+    may_be_menu = any(node in tree.top_panes and not tree.raws[node].name for node in others)
+    return None if may_be_menu else claiming[0]
+
+
+def positions_at(tree: StepTree, x: float, y: float) -> list[int]:
+    """Positions of the nodes whose box contains a point in event space, in document order."""
+    left, top, width, height = tree.boxes.T
+    inside = (left <= x) & (x < left + width) & (top <= y) & (y < top + height)
+    positions: list[int] = np.flatnonzero(inside).tolist()
+    return positions
+
+
+def area(box: BoxTuple | None) -> float:
+    """Of a box in event space; 0 without one."""
+    return box[2] * box[3] if box is not None else 0.0
+
+
+def raw_role(tree: StepTree, position: int) -> str:
+    """The recorder's name of a node's role, in lower case without a platform's prefix."""
+    return normalised(tree.raws[position].role or "")
+
+
+def ancestors(tree: StepTree, position: int) -> Iterator[int]:
+    """Positions of the nodes around a node, the nearest first."""
+    position = tree.parents[position]
+    while position >= 0:
+        yield position
+        position = tree.parents[position]

@@ -71,8 +71,9 @@ def bench_truth(step: TrueStep) -> list[BenchAction]:
 def _named(action: AnsweredAction | ForeignAction, size: tuple[int, int]) -> list[BenchAction]:
     kind, (width, height) = action_kind(action), size
     points = [(x / width, y / height) for x, y in places(action)]
-    if kind in _CLICKS:
-        return [BenchAction(_CLICKS[kind], points[0])] if points else []
+    as_theirs = isinstance(action, ForeignAction) and kind.lower() in _PLACED  # calls of code
+    if kind in _CLICKS or as_theirs:
+        return [BenchAction(_CLICKS.get(kind, kind), points[0])] if points else []
     if kind == "drag":
         return [BenchAction("moveTo", points[0]), BenchAction("dragTo", points[1])]
     match getattr(action, "parameters", None):
@@ -152,10 +153,12 @@ def _is_enter(action: BenchAction, keys: Collection[str]) -> bool:
 def _part(name: str, truth: BenchAction, value: Any, *, revised: bool) -> float | None:
     """The score of one action of the right type; None for types that their script passes over."""
     if name in _PLACED:
-        return _place_score(truth, value)
+        return _place_score(truth, value) if isinstance(value, tuple) else 0.0
     if name == "write":
         return _text_score(str(truth.value), str(value))
     if name in _KEYS:
+        if not isinstance(value, list):
+            return 0.0
         wanted, given = ([str(key).lower() for key in keys] for keys in (truth.value, value))
         return float(wanted == given if revised else set(wanted) == set(given))
     if name == "scroll":

@@ -70,6 +70,9 @@ CASES = [
     ([hotkey("ctrl", "c")], [hotkey("C", "CTRL")], 1, 0),
     ([press("down", "down")], [press("down")], 1, 0),
     ([hotkey("ctrl", "c")], [press("ctrl", "c")], 0, 0),
+    # A place or keys that are not there are wrong.
+    ([move(0.5, 0.5)], [BenchAction("moveTo")], 0, 0),
+    ([press("a")], [BenchAction("press")], 0, 0),
     ([scroll(-3)], [scroll(3)], 1, 0),
     ([scroll(-6)], [scroll(-3)], 1, 0.5),
     ([scroll(-6)], [scroll(0)], 1, 0),

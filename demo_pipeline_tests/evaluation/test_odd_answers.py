@@ -1,0 +1,86 @@
+"""Odd answers in every form, to every step, under every rule: none of them ends a run."""
+
+import json
+from itertools import product
+from typing import Any
+
+import pytest
+
+from demo_pipeline.common.dataset_settings import DatasetSettings
+from demo_pipeline.evaluation.answer_forms import ANSWER_FORMS
+from demo_pipeline.evaluation.predictions import rows_as_predictions
+from demo_pipeline.evaluation.presets import PRESETS
+from demo_pipeline.evaluation.scoring import Scorer
+from demo_pipeline_tests.evaluation.steps import EVERY_ACTION, answer, made_step
+
+BOX = (400.0, 200.0, 200.0, 150.0)
+AT = {"coordinate": [500, 540]}
+CALLS = (
+    *({"action": kind, **AT} for kind in ("mouse_move", "left_click_drag", "middle_click")),
+    *({"action": kind, **AT, "pixels": 0} for kind in ("scroll", "hscroll")),
+    {"action": "key", "keys": ["", "no such key"]},
+    {"action": "wait", "time": 1e9},
+    {"action": "answer", "text": "\ud800"},
+    {"action": "terminate", "status": "failure"},
+)
+CODES = (
+    "pyautogui.moveTo(x=0.5, y=0.54)",
+    "pyautogui.dragTo(x=0.5, y=0.54)",
+    "pyautogui.click(x=0.5, y=0.3, clicks=2, button='right')",
+    "pyautogui.doubleClick(x=0.5, y=0.3, button='right')",
+    "pyautogui.middleClick(x=0.5, y=0.3)",
+    "pyautogui.scroll(-3)",
+    "pyautogui.hscroll(1)",
+    "pyautogui.press(['up', 'down'])",
+    "computer.wait(1e8)",
+    "computer.terminate(status='failure')",
+)
+
+
+def odd_answers(form):
+    """Each odd part alone, and every two of them one after the other."""
+    parts: tuple[str, ...] = CODES
+    if form != "opencua":
+        calls = ({"name": "computer_use", "arguments": arguments} for arguments in CALLS)
+        parts = tuple(f"<tool_call>\n{json.dumps(call)}\n</tool_call>" for call in calls)
+    return [*parts, *map("\n".join, product(parts, parts)), "", "no answer"]
+
+
+@pytest.mark.parametrize("form", ANSWER_FORMS)
+def test_an_answer_never_ends_a_run(form):
+    answers = odd_answers(form)
+    truths = [(right, box) for right in EVERY_ACTION for box in (None, BOX)]
+    steps = [
+        made_step(right, number, box=box, tolerance=(10, 10))
+        for number, ((right, box), _) in enumerate(product(truths, answers))
+    ]
+    rows = [
+        ("demo", step.step_index, text)
+        for step, (_, text) in zip(steps, product(truths, answers), strict=True)
+    ]
+    decode, kept = ANSWER_FORMS[form].decoder(DatasetSettings()), list[Any]()
+    with (
+        rows_as_predictions(rows, {"demo"}) as predictions,
+        Scorer(list(PRESETS.values()), decode, predictions, kept.append) as scorer,
+    ):
+        for step in steps:
+            scorer.add(step)
+    assert len(kept) == len(steps) * len(PRESETS)
+    assert all(row["score"] is None or 0 <= row["score"] <= 1 for row in kept)
+
+
+@pytest.mark.parametrize(
+    ("right", "code", "score"),
+    [
+        (answer("scroll", x=500, y=540, direction="up", amount=3), CODES[0], 0.5),
+        (answer("scroll", x=100, y=100, direction="up", amount=3), CODES[0], 0),
+        (answer("drag", start_x=500, start_y=540, end_x=10, end_y=9), CODES[0], 0.5),
+        (answer("click", x=500, y=300), CODES[0], 0),
+        (answer("double_click", x=500, y=300), CODES[3], 1),
+    ],
+)
+def test_agentnetbench_scores_a_call_by_its_name_and_place(right, code, score):
+    step = made_step(right)
+    given = ANSWER_FORMS["opencua"].decoder(DatasetSettings())(code, step.size)
+    for name in ("agentnetbench", "agentnetbench_revised"):
+        assert PRESETS[name].score(step, given) == pytest.approx(score, abs=1e-9)

@@ -20,11 +20,13 @@ from demo_pipeline.datasets.export_loop import Excluded, ExportPlan, ExportSumma
 from demo_pipeline.datasets.provenance import ProvenanceRow
 from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.datasets.splits import Split
+from demo_pipeline.formats.answer_keys import answered_key
 from demo_pipeline.formats.answers import Answer, AnsweredAction, ForeignAction
 from demo_pipeline.formats.desktopd.reader import StepFiles, Trajectory
 from demo_pipeline.formats.desktopd.step_actions import (
     ClickParameters,
     DragParameters,
+    HotkeyParameters,
     Parameters,
     PointParameters,
     ScrollParameters,
@@ -207,7 +209,8 @@ def _true_step(
     row = rows.get(known.step_index) or (rows[min(rows)] if rows else {})
     answer, box = Answer((), draft.calls[-1].arguments.get("status")), None
     if files is not None:
-        action = AnsweredAction(files.action.action_type, files.action.parameters)
+        parameters = _with_our_keys(files.action.parameters)
+        action = AnsweredAction(files.action.action_type, parameters)
         answer, box = Answer((action,)), _box(row)
     return TrueStep(
         trajectory_id=trajectory.id,
@@ -223,6 +226,14 @@ def _true_step(
         reasoning=known.reasoning,
         screenshot=draft.screenshot,
     )
+
+
+def _with_our_keys(parameters: Parameters) -> Parameters:
+    """The parameters with keys named as the decoders name those of answers."""
+    if not isinstance(parameters, HotkeyParameters):
+        return parameters
+    keys = [answered_key(key) for key in parameters.keys]
+    return parameters.model_copy(update={"keys": keys})
 
 
 def _box(row: ProvenanceRow) -> TargetBox | None:

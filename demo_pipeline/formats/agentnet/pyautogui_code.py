@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
+from demo_pipeline.formats.answer_keys import answered_key
 from demo_pipeline.formats.answers import AnswerFormatError
 from demo_pipeline.formats.cua_lite.keys import to_lite_key
 from demo_pipeline.formats.desktopd.vocabulary import is_canonical_key
@@ -49,22 +50,6 @@ _TOLERATED: Mapping[str, tuple[str, ...]] = {
     "pyautogui.press": ("keys", "presses", "interval"),
     "pyautogui.write": ("message", "interval"),
     "pyautogui.typewrite": ("message", "interval"),
-}
-_OTHER_KEYS = {
-    "return": "enter",
-    "escape": "esc",
-    "del": "delete",
-    "ins": "insert",
-    "pgup": "pageup",
-    "pgdn": "pagedown",
-    "cmd": "command",
-    "option": "alt",
-    "control": "ctrl",
-    "windows": "win",
-    **{
-        f"{key}{side}": key for key in ("ctrl", "shift", "alt", "win") for side in ("left", "right")
-    },
-    "prtsc": "printscreen",
 }
 _MOST_CALLS, _MOST_PRESSES, _MOST_CHARACTERS = 1000, 1000, 1_000_000
 
@@ -276,8 +261,7 @@ def _key(value: Any, *, tolerant: bool) -> str:
     if isinstance(value, str) and is_code_key(value):
         return value
     if tolerant and isinstance(value, str):
-        name = value.strip().lower() or value
-        name = _OTHER_KEYS.get(name, name)
+        name = answered_key(value)
         if is_canonical_key(name):
             return name
     raise AnswerFormatError("unknown key")

@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import Any, Literal
 
 from demo_pipeline.common.json_files import JsonFileError, parse_json
+from demo_pipeline.formats.answer_keys import answered_key
 from demo_pipeline.formats.answers import (
     Answer,
     AnswerDecoder,
@@ -77,8 +78,8 @@ def decode_calls(blocks: Sequence[str], thought: str, size: PixelPair, wheel: Wh
     """The answer that calls make together.
 
     `mouse_move` and then `left_click_drag` is a drag; the same keys several times in a row are one
-    action with `presses`. A drag without its start, a pointer that only moves, and `answer` are
-    none of our actions.
+    action with `presses`, and a key may have another name than ours. A drag without its start, a
+    pointer that only moves, and `answer` are none of our actions.
 
     Args:
         blocks: the JSON text of every call, in order.
@@ -109,6 +110,8 @@ def _call(block: str) -> ToolCall:
     if any(True for _ in call_faults(value)):
         raise AnswerFormatError("a tool call breaks the grammar")
     known = dict(value["arguments"])
+    if "keys" in known:
+        known["keys"] = [answered_key(key) for key in known["keys"]]
     return ToolCall(known.pop("action"), known)
 
 

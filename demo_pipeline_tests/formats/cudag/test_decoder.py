@@ -109,6 +109,32 @@ def test_fractions_of_units_are_rounded():
     assert places(read) == ((960, 2),)
 
 
+@pytest.mark.parametrize(
+    ("named", "keys"),
+    [
+        (["Return"], ["enter"]),
+        (["escape"], ["esc"]),
+        (["Ctrl", "C"], ["ctrl", "c"]),
+        (["ctrlleft", "shiftright", "PgDn"], ["ctrl", "shift", "pagedown"]),
+        ([" "], ["space"]),
+        (["ctrl+c", "NoSuchKey"], ["ctrl+c", "NoSuchKey"]),
+    ],
+)
+def test_a_key_has_our_name_and_an_unknown_one_its_own(named, keys):
+    text = call(action="key", keys=named)
+    for decode in (cudag_decoder(WHEEL), messages_decoder(WHEEL)):
+        (read,) = decode(text, SIZE).actions
+        assert isinstance(read, AnsweredAction)
+        assert read.parameters.members() == {"keys": keys}
+
+
+def test_two_names_of_a_key_in_a_row_are_two_presses():
+    text = call(action="key", keys=["Return"]) + call(action="key", keys=["enter"])
+    (read,) = cudag_decoder(WHEEL)(text, SIZE).actions
+    assert isinstance(read, AnsweredAction)
+    assert read.parameters.members() == {"keys": ["enter"], "presses": 2}
+
+
 NO_CALL = "no tool call"
 NOT_JSON = "a tool call is not JSON"
 BROKEN = "a tool call breaks the grammar"

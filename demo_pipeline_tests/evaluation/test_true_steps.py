@@ -1,0 +1,26 @@
+"""The steps that a model is asked about, of made trajectories."""
+
+from pathlib import Path
+
+import pytest
+
+from demo_pipeline.common.dataset_settings import DatasetSettings
+from demo_pipeline.datasets.export_loop import plan_export
+from demo_pipeline.datasets.splits import Split
+from demo_pipeline.evaluation.answer_forms import ANSWER_FORMS
+from demo_pipeline.evaluation.presets import PRESETS
+from demo_pipeline.evaluation.true_steps import StepRecord, each_true_step
+from demo_pipeline_tests.datasets.builders import make_trajectory
+
+
+@pytest.mark.parametrize("form", ANSWER_FORMS)
+def test_a_true_key_of_another_name_is_the_key_of_the_right_answer(
+    tmp_path: Path, form: str
+) -> None:
+    settings, records = DatasetSettings(), list[StepRecord]()
+    made = make_trajectory(tmp_path, actions=[("hotkey", {"keys": ["CtrlLeft", "Return"]})])
+    each_true_step(plan_export([made], settings), settings, list(Split), records.append)
+    record, known = records[0], ANSWER_FORMS[form]
+    answer = known.decoder(settings)(known.right(record, settings), record.step.size)
+    assert record.step.answer.actions == answer.actions
+    assert PRESETS["cudag"].score(record.step, answer) == 1

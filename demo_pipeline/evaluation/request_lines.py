@@ -5,11 +5,13 @@ Belongs here: what a line asks. The history in it is what the person did before,
 """
 
 import base64
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, Literal
 
+from demo_pipeline.common.atomic_write import hidden_name
 from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.common.hardlinks import link_or_copy
 from demo_pipeline.common.json_files import json_bytes
@@ -17,6 +19,11 @@ from demo_pipeline.evaluation.predictions import batch_key
 from demo_pipeline.evaluation.true_steps import StepRecord
 
 CHAT_PATH = "/chat/completions"
+# Pictures of a folder of requests: trajectory and place; and drafts that an ended run left.
+_OWN_PICTURE = re.compile(
+    r"[A-Za-z0-9][A-Za-z0-9._-]*_(steps_[0-9]{3,}_screenshot|final_screenshot)\.png"
+    r"|\.[0-9a-f]{16}"
+)
 ImageForm = Literal["data", "path"]
 Chat = list[dict[str, Any]]
 
@@ -51,6 +58,7 @@ class RequestWriter:
         folder: for the pictures, when they are not inside; it exists.
         max_tokens: of an answer.
         written: how many lines were written.
+        pictures: names of the copies in `folder` that were made.
     """
 
     out: BinaryIO
@@ -62,6 +70,7 @@ class RequestWriter:
     folder: Path = field(default_factory=Path)
     max_tokens: int = 2048
     written: int = 0
+    pictures: set[str] = field(default_factory=set)
 
     def add(self, record: StepRecord) -> None:
         """Write the request of a step."""
@@ -98,10 +107,31 @@ class RequestWriter:
         else:
             place = picture.relative_to(record.candidate.source.path).as_posix()
             copy = self.folder / f"{record.step.trajectory_id}_{place.replace('/', '_')}"
-            if not copy.exists():
-                link_or_copy(picture, copy)
+            if copy.name not in self.pictures:
+                _replace(copy, picture)
+                self.pictures.add(copy.name)
             url = copy.resolve().as_uri()
         return {"type": "image_url", "image_url": {"url": url}}
+
+    def remove_old_pictures(self) -> None:
+        """Remove the pictures in `folder` that an earlier run made and this one did not.
+
+        They are told by their names; other files and links stay.
+        """
+        for file in list(self.folder.iterdir()):
+            ours = _OWN_PICTURE.fullmatch(file.name) and file.name not in self.pictures
+            if ours and file.is_file() and not file.is_symlink():
+                file.unlink()
+
+
+def _replace(copy: Path, picture: Path) -> None:
+    """Put a picture under a name that may have the one of an earlier run."""
+    draft = copy.with_name(hidden_name())
+    try:
+        link_or_copy(picture, draft)
+        draft.replace(copy)
+    finally:
+        draft.unlink(missing_ok=True)  # two names of one file: the system leaves both
 
 
 def data_url(picture: Path) -> str:

@@ -84,7 +84,8 @@ def write_evaluation_requests(
 
     Args:
         workspace: the store and its settings.
-        out: the file of lines; pictures as paths are in a folder beside it, `<stem>_images`.
+        out: the file of lines; pictures as paths are in a folder beside it, `<stem>_images`, and
+            those of an earlier run are removed from there.
         asked: form and split.
         model: its name in every request.
         system: replaces the system prompt of the form.
@@ -110,6 +111,8 @@ def write_evaluation_requests(
             _each_step(workspace, plan, asked, writer.add)
         if not writer.written:
             raise _no_step(asked)
+    if images == "path":
+        writer.remove_old_pictures()
     return writer.written
 
 

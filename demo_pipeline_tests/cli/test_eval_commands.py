@@ -102,6 +102,34 @@ def test_a_system_prompt_of_a_file_and_pictures_as_files(root: Path) -> None:
     assert sent.startswith("data:image/png;base64,")
 
 
+def test_pictures_as_files_are_those_of_the_last_run_alone(root: Path) -> None:
+    """Of a rebuilt trajectory the new ones; what the command did not make stays."""
+    path, folder = root / "requests.jsonl", root / "requests_images"
+    arguments = ("requests", path, "--split", "any", "--images", "path")
+    assert call(*arguments).exit_code == 0
+    first = {file.name: file.read_bytes() for file in folder.iterdir()}
+    assert len(first) == 42
+    draft = folder / ".0123456789abcdef"
+    others = [folder / name for name in ("notes.txt", "steps.png", ".hidden", "demo0_steps_1.png")]
+    for file in (draft, *others):
+        file.write_bytes(b"other")
+    (folder / "link_final_screenshot.png").symlink_to(others[0])
+    (folder / "folder_final_screenshot.png").mkdir()
+    assert call(*arguments).exit_code == 0
+    names = {*first, *(file.name for file in others)}
+    names |= {"link_final_screenshot.png", "folder_final_screenshot.png"}
+    assert {file.name for file in folder.iterdir()} == names
+    made = make_trajectory(root / "new", "demo0", TABLE[:2], shade=200, instruction="0")
+    commit_trajectories(open_workspace(root), [made])
+    assert call(*arguments).exit_code == 0
+    gone = {name for name in first if re.match(r"demo0_steps_(00[2-9]|01)", name)}
+    assert {file.name for file in folder.iterdir()} == names - gone
+    assert len(gone) == 11
+    for name in ("steps/000/screenshot.png", "final_screenshot.png"):
+        copy = folder / f"demo0_{name.replace('/', '_')}"
+        assert copy.read_bytes() == (made.path / name).read_bytes() != first[copy.name]
+
+
 def test_a_model_is_asked_and_its_answers_are_scored(root: Path, monkeypatch) -> None:
     requests, answers, right = (root / f"{name}.jsonl" for name in ("ask", "answer", "right"))
     call("requests", requests, "--split", "any")

@@ -4,14 +4,18 @@ Belongs here: our own prompt for that form; `formats.agentnet` reads the answers
 system prompt can be given instead.
 """
 
+from collections.abc import Iterator
+
 from demo_pipeline.common.dataset_settings import DatasetSettings
-from demo_pipeline.datasets.foreign_actions import InexpressibleError, agentnet_code
+from demo_pipeline.datasets.foreign_actions import InexpressibleError, agentnet_code, share_text
+from demo_pipeline.datasets.prompts import hidden_words
 from demo_pipeline.datasets.split_files import replace_surrogates
+from demo_pipeline.datasets.whole_trajectories import end_sentence, sentence
 from demo_pipeline.evaluation.request_lines import Question
 from demo_pipeline.evaluation.true_steps import StepRecord
 from demo_pipeline.formats.answers import AnsweredAction
 from demo_pipeline.formats.cudag.tool_calls import escape_markers
-from demo_pipeline.formats.desktopd.step_actions import StepAction
+from demo_pipeline.formats.desktopd.step_actions import StepAction, points
 
 _MOST_STEPS = 10  # of the history, the latest
 _SYSTEM = (
@@ -28,13 +32,10 @@ _SYSTEM = (
 
 
 def ask_opencua(record: StepRecord, _settings: DatasetSettings) -> Question:
-    """The instruction, the latest steps as words and code, and the screen."""
-    index, parts = record.step.step_index, [f"# Task:\n{_task(record)}"]
-    earlier = [step for step in record.trajectory.steps if step.index < index]
-    size = record.step.size
-    parts += [
-        f"# Step {step.index + 1}:\n{_said(step.action, size)}" for step in earlier[-_MOST_STEPS:]
-    ]
+    """The instruction, what was done last as words and code, and the screen."""
+    parts = [f"# Task:\n{_task(record)}"]
+    done = list(enumerate(_done_before(record), start=1))
+    parts += [f"# Step {number}:\n{said}" for number, said in done[-_MOST_STEPS:]]
     text = replace_surrogates("\n\n".join(parts))
     content = [{"type": "image", "image": record.screenshot}, {"type": "text", "text": text}]
     return Question(_SYSTEM, [{"role": "user", "content": content}])
@@ -42,7 +43,7 @@ def ask_opencua(record: StepRecord, _settings: DatasetSettings) -> Question:
 
 def answer_opencua(record: StepRecord, _settings: DatasetSettings) -> str:
     """What a model that is right answers; without code where the form has none for the action."""
-    return f"## Action:\n{record.step.reasoning}\n\n## Code:\n{answer_code(record)}"
+    return f"## Action:\n{_words(record)}\n\n## Code:\n{answer_code(record)}"
 
 
 def answer_code(record: StepRecord) -> str:
@@ -53,14 +54,40 @@ def answer_code(record: StepRecord) -> str:
     return _code(step.action, step.size)
 
 
+def _words(record: StepRecord) -> str:
+    """What the right answer does, in a sentence."""
+    known = record.step
+    for step in record.trajectory.steps:
+        if step.index == known.step_index:
+            return _sentence(step.action, known.size)
+    return end_sentence(success=known.answer.status == "success")
+
+
 def _task(record: StepRecord) -> str:
     return escape_markers(record.trajectory.task.instruction)[0]
 
 
+def _done_before(record: StepRecord) -> Iterator[str]:
+    """Yield what was done before the step; hidden actions, which no screenshot shows, in words."""
+    index, hidden = record.step.step_index, record.candidate.hidden
+    for step in record.trajectory.steps:
+        if step.index <= index:
+            yield from (
+                f"## Action:\n{hidden_words(action)}" for action in hidden.before(step.index)
+            )
+        if step.index < index:
+            yield _said(step.action, record.step.size)
+
+
 def _said(action: StepAction, size: tuple[int, int]) -> str:
-    words = f"## Action:\n{escape_markers(action.reasoning)[0]}"
+    words = f"## Action:\n{_sentence(action, size)}"
     code = _code(AnsweredAction(action.action_type, action.parameters), size)
     return f"{words}\n## Code:\n{escape_markers(code)[0]}" if code else words
+
+
+def _sentence(action: StepAction, size: tuple[int, int]) -> str:
+    """What a step does; its places are those of the code."""
+    return sentence(action, [f"({share_text(x, y, size)})" for x, y in points(action)])
 
 
 def _code(action: AnsweredAction, size: tuple[int, int]) -> str:

@@ -1,0 +1,63 @@
+"""Questions and right answers in the form of OpenCUA's models."""
+
+from pathlib import Path
+
+from demo_pipeline.common.dataset_settings import DatasetSettings
+from demo_pipeline.common.json_files import load_json
+from demo_pipeline.datasets.export_loop import plan_export
+from demo_pipeline.datasets.selection import DatasetTrajectory
+from demo_pipeline.datasets.splits import Split
+from demo_pipeline.evaluation.opencua_questions import answer_opencua, ask_opencua
+from demo_pipeline.evaluation.true_steps import StepRecord, each_true_step
+from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory, write_json
+
+SETTINGS = DatasetSettings(max_hidden_share=0.5)
+TYPE = ("type", {"text": "x"})
+
+
+def records_of(made: DatasetTrajectory) -> list[StepRecord]:
+    found: list[StepRecord] = []
+    each_true_step(plan_export([made], SETTINGS), SETTINGS, list(Split), found.append)
+    return found
+
+
+def question(record: StepRecord) -> str:
+    (message,) = ask_opencua(record, SETTINGS).chat
+    text: str = message["content"][1]["text"]
+    return text
+
+
+def test_hidden_actions_are_in_the_question_in_words(tmp_path: Path) -> None:
+    hidden = [(1, "click", "off_screen"), (2, "type", "off_screen")]
+    records = records_of(make_trajectory(tmp_path, actions=[CLICK, TYPE, CLICK], hidden=hidden))
+    assert [question(record).count("# Step ") for record in records[:3]] == [0, 2, 4]
+    assert question(records[2]).split("\n\n") == [
+        "# Task:\nOpen Chrome",
+        "# Step 1:\n## Action:\nStep 0 of the work\n## Code:\npyautogui.click(x=0.5, y=0.5)",
+        "# Step 2:\n## Action:\nclicked outside the recorded screen",
+        "# Step 3:\n## Action:\nStep 1 of the work\n## Code:\npyautogui.write(message='x')",
+        "# Step 4:\n## Action:\ntyped text outside the recorded screen",
+    ]
+
+
+def test_the_last_ten_actions_are_asked_with_hidden_ones_among_them(tmp_path: Path) -> None:
+    hidden = [(11, "click", "off_screen")]
+    record = records_of(make_trajectory(tmp_path, actions=[TYPE] * 12, hidden=hidden))[11]
+    parts = question(record).split("\n\n")
+    numbers = [part.split(":")[0] for part in parts[1:]]
+    assert numbers == [f"# Step {number}" for number in range(3, 13)]
+    assert parts[-1].endswith("clicked outside the recorded screen")
+
+
+def test_words_name_places_as_the_code_does(tmp_path: Path) -> None:
+    made = make_trajectory(tmp_path, actions=[CLICK, TYPE])
+    file = made.path / "steps/000/action.json"
+    write_json(file, {**load_json(file), "reasoning": "Click at (960, 540).\nIt is <image>."})
+    first, second, end = records_of(made)
+    words = "Click at (0.5, 0.5). It is [image]."
+    code = "pyautogui.click(x=0.5, y=0.5)"
+    assert answer_opencua(first, SETTINGS) == f"## Action:\n{words}\n\n## Code:\n{code}"
+    assert question(second).endswith(f"# Step 1:\n## Action:\n{words}\n## Code:\n{code}")
+    assert answer_opencua(end, SETTINGS) == (
+        "## Action:\nEnd the task: it is done.\n\n## Code:\ncomputer.terminate(status='success')"
+    )

@@ -68,7 +68,8 @@ def record_faults(record: MessagesRecord, sources: RecordSources) -> Iterator[Sa
     text = "".join(part.text for part in _asked(record) if isinstance(part, TextPart))
     asked, _, history = text.partition(_HISTORY)
     if history:
-        yield from _history_faults(history.splitlines(), record.step_index)
+        lines = history.removesuffix("\n").split("\n")  # typed text may hold other line ends
+        yield from _history_faults(lines, record.step_index)
     wanted = sources.instruction(record.trajectory_id)
     if wanted is None or asked == wanted or _names_target(asked, bool(history), record, sources):
         return

@@ -103,6 +103,21 @@ def test_a_gap_in_the_history_is_found(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("end", ["\u2028", "\u2029", "\x85"])
+def test_line_ends_of_unicode_in_typed_text_are_no_gap(tmp_path: Path, end: str) -> None:
+    made = make_trajectory(tmp_path, actions=[("type", {"text": f"a{end}b"}), CLICK])
+    build_messages([made], tmp_path, DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0))
+    assert end in (tmp_path / "train.jsonl").read_text(encoding="utf-8")
+    assert validate_messages(tmp_path) == []
+
+
+def test_a_line_end_after_the_history_is_no_gap(tmp_path: Path) -> None:
+    def change(lines: list[Any]) -> None:
+        prompt(lines[2])["text"] += "\n"
+
+    assert edit(export(tmp_path), change) == []
+
+
 @pytest.mark.parametrize("column", ["id", "step_index", "images", "messages"])
 def test_a_table_that_differs_from_its_lines_is_found(tmp_path: Path, column: str) -> None:
     root = export(tmp_path)

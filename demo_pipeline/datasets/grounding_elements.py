@@ -92,14 +92,16 @@ class _Chooser:
         self._screen, self._limits = screen, limits
         self._keys = [name_key(node.name) for node in screen.nodes]
         self._parts = {position for position in range(len(screen.nodes)) if self._is_part(position)}
-        self._names = Counter(
-            (self._keys[position], node.role)
+        counted = [
+            (node, self._keys[position])
             for position, node in enumerate(screen.nodes)
             if screen.shown[position]
             and self._keys[position]
             and position not in self._parts
             and _touch(node.box, limits.area)
-        )
+        ]
+        self._names = Counter((key, node.role) for node, key in counted)
+        self._texts = Counter(text for node, _ in counted for text in _possible_texts(node))
 
     def exclusion(self, position: int) -> str:
         """Why an element is not asked for; empty when it is."""
@@ -140,10 +142,27 @@ class _Chooser:
             return "small"
         if (right - left) * (bottom - top) > _LARGEST_SHARE * _size(area):
             return "large"
-        key = self._keys[position]
-        if sum(self._names[key, role] for role in {node.role, *_VAGUE}) > 1:
-            return "ambiguous"
-        return "covered" if self._screen.is_covered(position) else ""
+        return self._namesake(position) or ("covered" if self._screen.is_covered(position) else "")
+
+    def _namesake(self, position: int) -> str:
+        """Whether others have an element's name and role, or the text that it would have."""
+        node, key = self._screen.nodes[position], self._keys[position]
+        same_name = sum(self._names[key, role] for role in {node.role, *_VAGUE})
+        same_text = self._texts[_text_key(node.name, node.role)]
+        return "ambiguous" if max(same_name, same_text) > 1 else ""
+
+
+def _possible_texts(node: ScreenNode) -> set[str]:
+    """The texts that may name a node, as keys; a vague one may be an element of any role.
+
+    Both the buttons `Search` and `Search button` are `the Search button`.
+    """
+    roles = _ROLES if node.role in _VAGUE else (node.role,)
+    return {_text_key(node.name, role) for role in roles}
+
+
+def _text_key(name: str, role: str) -> str:
+    return name_key(element_text(name, role))
 
 
 def _size(box: EdgeBox) -> int:

@@ -99,6 +99,35 @@ def test_two_of_the_same_name_and_role_are_ambiguous(tmp_path: Path, name: str) 
     assert chosen(tmp_path, *nodes) == ([], {"ambiguous": 2})
 
 
+@pytest.mark.parametrize(
+    ("role", "name", "other"),
+    [
+        ("button", "Search", "Search button"),
+        ("button", "Search…", "search Button"),
+        ("menuitem", "Paste", "Paste menu item"),
+        ("link", "Home", "Home Link"),
+    ],
+)
+def test_two_that_would_have_the_same_text_are_ambiguous(
+    tmp_path: Path, role: str, name: str, other: str
+) -> None:
+    nodes = (save(SAVE, name, role), save((300, 100, 80, 30), other, role))
+    assert chosen(tmp_path, *nodes) == ([], {"ambiguous": 2})
+
+
+@pytest.mark.parametrize(("name", "other"), [("Save", "Save button"), ("Save button", "Save")])
+def test_what_may_be_of_any_role_may_have_the_same_text(
+    tmp_path: Path, name: str, other: str
+) -> None:
+    vague = save((300, 100, 80, 30), other, "unknown")
+    assert chosen(tmp_path, save(SAVE, name), vague) == ([], {"ambiguous": 1, "other_role": 1})
+
+
+def test_the_word_of_another_role_in_a_name_is_no_namesake(tmp_path: Path) -> None:
+    link = save((300, 100, 80, 30), "Save button", "link")
+    assert chosen(tmp_path, save(), link)[0] == ["the Save button", "the Save button link"]
+
+
 def test_a_namesake_that_cannot_be_asked_for_is_ambiguous_too(tmp_path: Path) -> None:
     tiny = save((300, 100, 5, 5))
     assert chosen(tmp_path, save(), tiny) == ([], {"ambiguous": 1, "small": 1})

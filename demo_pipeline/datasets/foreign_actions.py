@@ -7,7 +7,11 @@ cannot say exactly is a loss that the export counts; it is never written as anot
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from demo_pipeline.formats.agentnet.pyautogui_code import is_code_key
+from demo_pipeline.formats.agentnet.pyautogui_code import (
+    MOST_CALLS,
+    MOST_PRESSES,
+    is_code_key,
+)
 from demo_pipeline.formats.answers import AnsweredAction
 from demo_pipeline.formats.cua_lite.keys import to_lite_key
 from demo_pipeline.formats.cua_lite.models import LITE_MAX
@@ -122,7 +126,10 @@ def agentnet_code(action: AnsweredAction, size: Pixel) -> str:
     """An action as AgentNet's code, one call a line; see `ActionEncoder`."""
     if action.parameters.members().get("modifiers"):
         raise InexpressibleError(HELD_KEYS)
-    return "\n".join(_code_lines(action, size))
+    lines = list(_code_lines(action, size))
+    if len(lines) > MOST_CALLS:  # of keys that were held down until they repeated as often
+        raise InexpressibleError(HELD_KEYS)
+    return "\n".join(lines)
 
 
 def _code_lines(action: AnsweredAction, size: Pixel) -> Iterator[str]:
@@ -156,7 +163,9 @@ def _key_lines(keys: Sequence[str], presses: int) -> Iterator[str]:
     if len(keys) > 1:
         yield from [f"pyautogui.hotkey({list(keys)!r})"] * presses
     else:
-        yield f"pyautogui.press({keys[0]!r}{f', presses={presses}' if presses > 1 else ''})"
+        full, rest = divmod(presses, MOST_PRESSES)
+        for times in [MOST_PRESSES] * full + [rest] * bool(rest):
+            yield f"pyautogui.press({keys[0]!r}{f', presses={times}' if times > 1 else ''})"
 
 
 def share_text(x: int, y: int, size: Pixel) -> str:

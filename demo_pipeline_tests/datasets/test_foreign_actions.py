@@ -226,6 +226,19 @@ def test_agentnets_code_is_as_its_readers_know_it() -> None:
     assert agentnet_code(text, SIZE) == 'pyautogui.write(message="it\'s\\n")'
 
 
+@pytest.mark.parametrize("presses", [1000, 1001, 1500, 2000])
+def test_agentnets_readers_take_a_key_that_was_held_for_long(presses: int) -> None:
+    key = action_of(ActionType.HOTKEY, keys=["down"], presses=presses)
+    assert decode_code(agentnet_code(key, SIZE), SIZE).actions == (key,)
+
+
+def test_agentnet_cannot_say_keys_together_that_were_held_for_long() -> None:
+    keys = action_of(ActionType.HOTKEY, keys=["ctrl", "z"], presses=1000)
+    assert decode_code(agentnet_code(keys, SIZE), SIZE).actions == (keys,)
+    with pytest.raises(InexpressibleError, match="held_keys"):
+        agentnet_code(action_of(ActionType.HOTKEY, keys=["ctrl", "z"], presses=1001), SIZE)
+
+
 def test_cua_lite_holds_keys_around_the_action() -> None:
     action = action_of(ActionType.CLICK, **AT, modifiers=["ctrl", "shift"])
     assert lite_actions(action, SIZE) == [

@@ -51,7 +51,12 @@ _TOLERATED: Mapping[str, tuple[str, ...]] = {
     "pyautogui.write": ("message", "interval"),
     "pyautogui.typewrite": ("message", "interval"),
 }
-_MOST_CALLS, _MOST_PRESSES, _MOST_CHARACTERS = 1000, 1000, 1_000_000
+MOST_CALLS = 1000
+"""Calls of one step; more are refused."""
+MOST_PRESSES = 1000
+"""Presses of one `press`; more are refused."""
+
+_MOST_CHARACTERS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +116,7 @@ def read_code(code: str, *, tolerant: bool = False) -> tuple[CodeCall, ...]:
         raise AnswerFormatError("not Python") from None
     if not calls:
         raise AnswerFormatError("no code")
-    if len(calls) > _MOST_CALLS:
+    if len(calls) > MOST_CALLS:
         raise AnswerFormatError("too long")
     return tuple(calls)
 
@@ -186,7 +191,7 @@ def _pressed(name: str, given: Given, tolerant: bool) -> CodeCall:
     if name == "hotkey" and isinstance(keys, str) and not tolerant:
         raise AnswerFormatError("wrong arguments")
     listed = [keys] if isinstance(keys, str) else keys
-    presses = _whole(given.get("presses", 1), _MOST_PRESSES)
+    presses = _whole(given.get("presses", 1), MOST_PRESSES)
     return CodeCall(name, keys=_keys(listed, tolerant=tolerant), presses=presses)
 
 

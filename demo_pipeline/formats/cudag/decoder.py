@@ -24,7 +24,7 @@ from demo_pipeline.formats.desktopd.vocabulary import ActionType
 
 PixelPair = tuple[int, int]
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
-_MOST_CALLS = 1000  # of one answer; a step is one action
+_MOST_CALLS = 100_000  # of one answer; a held key repeats some 30 times a second, a call each
 _MOST_WHEEL_UNITS = 1_000_000
 _LONGEST_WAIT = 86_400  # seconds
 

@@ -84,6 +84,14 @@ def test_reading_and_writing_again_gives_the_same_text(action, sign, unit):
         assert written(again, chosen) == text
 
 
+def test_a_key_that_was_held_for_a_minute_is_read():
+    held = step("hotkey", {"keys": ["down"], "presses": 1800})
+    for decode in (cudag_decoder(WHEEL), messages_decoder(WHEEL)):
+        (read,) = decode(written(held, DatasetSettings()), SIZE).actions
+        assert isinstance(read, AnsweredAction)
+        assert read.parameters == held.parameters
+
+
 def test_the_line_of_words_is_the_thought():
     text = f"Action: End the task.\n{call(action='terminate', status='success')}"
     answer = messages_decoder(WHEEL)(text, SIZE)
@@ -143,7 +151,7 @@ BAD = [
     ("click (3, 4)", NO_CALL),
     ("<tool_call>{}", "a tool call has no end"),
     ("<tool_call>" * 200_000, "a tool call has no end"),
-    ("<tool_call></tool_call>" * 1001, "too many tool calls"),
+    ("<tool_call></tool_call>" * 100_001, "too many tool calls"),
     ("<tool_call>x</tool_call>", NOT_JSON),
     ("<tool_call>" + "[" * 100_000 + "</tool_call>", NOT_JSON),
     (call(action="wait", time=2).replace("2", "NaN"), NOT_JSON),

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
 from typing import Any, ClassVar, Self
@@ -15,6 +16,7 @@ from typing import Any, ClassVar, Self
 from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.common.hardlinks import link_or_copy
 from demo_pipeline.common.json_files import dump_json
+from demo_pipeline.datasets.cudag_actions import is_last_end_filmed
 from demo_pipeline.datasets.export_loop import (
     Excluded,
     ExportSummary,
@@ -160,10 +162,15 @@ class AtifExporter:
                 turns.add_call(said, press_ms)
             else:
                 turns.add_words(_words(step, said), press_ms)
-        for hidden in candidate.hidden.before(len(trajectory.steps)):
+        later = candidate.hidden.before(len(trajectory.steps))
+        filmed = list(takewhile(lambda one: one.reason != HiddenReason.AFTER_VIDEO, later))
+        for hidden in filmed:
             turns.add_words(hidden_words(hidden), hidden.press_ms)
-        if readable_size(trajectory.final_screenshot):
+        ended = is_last_end_filmed(trajectory.steps, rows)
+        if ended and readable_size(trajectory.final_screenshot):
             turns.show(trajectory.final_screenshot, "final")
+        for hidden in later[len(filmed) :]:
+            turns.add_words(hidden_words(hidden), hidden.press_ms)
         line = _document(trajectory, turns.steps, rows[trajectory.steps[0].index])
         prompt = turns.instruction
         name = {"trajectory_id": line["trajectory_id"], "calls": len(calls)}

@@ -4,6 +4,7 @@ Belongs here: the calls of every action type, and the note for what calls cannot
 modifiers, a drag with another button, a place outside the screen.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +13,7 @@ from demo_pipeline.datasets.prompts import units_per_notch
 from demo_pipeline.datasets.provenance import ProvenanceRow
 from demo_pipeline.formats.cudag.models import to_ru
 from demo_pipeline.formats.cudag.tool_calls import ToolCall
+from demo_pipeline.formats.desktopd.reader import StepFiles
 from demo_pipeline.formats.desktopd.step_actions import (
     ClickParameters,
     DragParameters,
@@ -123,3 +125,17 @@ def is_off_screen(action: StepAction, row: ProvenanceRow, size: ImageSize) -> bo
     positions = points(action)
     inside = all(0 <= x < size[0] and 0 <= y < size[1] for x, y in positions)
     return bool(positions) and (bool(row["off_screen"]) or not inside)
+
+
+def is_last_end_filmed(steps: Sequence[StepFiles], rows: Mapping[int, ProvenanceRow]) -> bool:
+    """Whether the final screenshot may show what the last action of a trajectory led to.
+
+    It shows the last frame when the video ends before the action does. A wait after the action is
+    no action: the person waited for what the video shows.
+
+    Args:
+        steps: of the trajectory.
+        rows: its provenance by step index, with `end_filmed`.
+    """
+    acted = [step for step in steps if not isinstance(step.action.parameters, WaitParameters)]
+    return not acted or bool(rows[acted[-1].index]["end_filmed"])

@@ -17,6 +17,7 @@ from demo_pipeline.datasets.cudag_actions import (
     ActionCalls,
     ImageSize,
     describe_action,
+    is_last_end_filmed,
     is_off_screen,
     presses_of,
     task_type,
@@ -58,7 +59,7 @@ DRAFT_EXCLUSIONS = (
     *("no_tool_call", "not_grounded", "hidden_end"),
 )
 PROVENANCE_COLUMNS = (
-    *("pts", "leak", "unavoidable", "off_screen"),
+    *("end_filmed", "pts", "leak", "unavoidable", "off_screen"),
     *("target_x", "target_y", "target_width", "target_height"),
 )
 
@@ -134,7 +135,8 @@ def record_drafts(
     """Yield a record per step, then the `terminate` record on the final screenshot.
 
     A step that gives no record is yielded as `Excluded`, for a reason of `DRAFT_EXCLUSIONS`. There
-    is no `terminate` record when a hidden action follows the last step: the person had not ended.
+    is no `terminate` record when a hidden action follows the last step or the video ends before its
+    action does: the person had not ended.
 
     Args:
         trajectory: the trajectory, under its committed id.
@@ -159,19 +161,18 @@ def record_drafts(
             prompt = _prompt(trajectory, step.action, history, settings)
             yield _draft(trajectory, step.screenshot, prompt, described.calls, metadata)
         history.append(history_line(len(history) + 1, described.calls, described.note))
-    yield _end_draft(trajectory, hidden, history, settings)
+    hides_end = hidden.follow(trajectory.steps[-1].index if trajectory.steps else -1)
+    ended = not hides_end and is_last_end_filmed(trajectory.steps, rows)
+    yield _end_draft(trajectory, history, settings, ended=ended)
 
 
 def _end_draft(
-    trajectory: Trajectory,
-    hidden: HiddenActions,
-    history: Sequence[str],
-    settings: DatasetSettings,
+    trajectory: Trajectory, history: Sequence[str], settings: DatasetSettings, *, ended: bool
 ) -> RecordDraft | Excluded:
     final_size = _readable_size(trajectory.final_screenshot)
     if settings.prompt_style == "grounding":
         return Excluded("not_grounded")
-    if hidden.follow(trajectory.steps[-1].index if trajectory.steps else -1):
+    if not ended:
         return Excluded("hidden_end")
     if final_size is None:
         return Excluded("missing_frame")
@@ -256,8 +257,7 @@ def _metadata(
     size: ImageSize,
     target: TargetTolerance,
 ) -> CudagMetadata:
-    action = step.action
-    positions = points(action)
+    action, positions = step.action, points(step.action)
     scroll = action.parameters if isinstance(action.parameters, ScrollParameters) else None
     return CudagMetadata(
         task_type=task_type(action, described.calls),

@@ -26,6 +26,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("action_type", pa.string(), False, "OSWorld-Desktopd action type"),
     ("press_ms", pa.int64(), False, "when the action began, epoch milliseconds"),
     ("end_ms", pa.int64(), False, "when the action ended, epoch milliseconds"),
+    ("end_filmed", pa.bool_(), False, "the video goes on until the action ended, or about"),
     ("pts", pa.float64(), True, "presentation time of the screenshot, seconds; null: missing"),
     ("lead_ms", pa.float64(), True, "screenshot to press, milliseconds"),
     ("reason_code", pa.string(), False, "why this frame: pre_move, settled, backoff, …"),
@@ -68,8 +69,9 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
 PROVENANCE_SCHEMA = described_schema(_COLUMNS)
 
 # Values for tables written before the column was added: a leak counts as avoidable, no action as
-# hidden, and no tree as compared.
+# hidden or cut off, and no tree as compared.
 _DEFAULTS = {
+    "end_filmed": True,
     "unavoidable": False,
     "hidden_before": 0,
     "complete": True,
@@ -88,8 +90,8 @@ def read_provenance(path: Path, columns: Sequence[str] | None = None) -> list[di
     Args:
         path: the file.
         columns: names of columns, all of them when None. A column that the file does not have is
-            null (`unavoidable`: false, `hidden_before`: 0, `complete`: true, `tree_agreement`:
-            unknown).
+            null (`end_filmed`: true, `unavoidable`: false, `hidden_before`: 0, `complete`: true,
+            `tree_agreement`: unknown).
 
     Raises:
         OSError, pyarrow.ArrowException: the file cannot be read as Parquet.

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from demo_pipeline.actions.action_tables import read_actions
+from demo_pipeline.actions.action_tables import Action, read_actions
 from demo_pipeline.common.hardlinks import link_or_copy
 from demo_pipeline.common.json_files import dump_json
 from demo_pipeline.common.parquet import schema_problems
@@ -32,7 +32,8 @@ from demo_pipeline.datasets.task_matching import NO_CATALOG, TaskMatch
 from demo_pipeline.datasets.task_text import Assignment, assignment_of
 from demo_pipeline.formats.desktopd.models import ModelInfo, Result, Task
 from demo_pipeline.formats.desktopd.validator import validate_trajectory
-from demo_pipeline.formats.desktopd.vocabulary import Difficulty
+from demo_pipeline.formats.desktopd.vocabulary import ActionType, Difficulty
+from demo_pipeline.observation.calibration.clock import Clock
 from demo_pipeline.observation.frames.evidence import Evidence
 from demo_pipeline.observation.frames.final_frame import FINAL_FILE
 from demo_pipeline.observation.frames.screenshots import read_evidence, read_frames
@@ -42,6 +43,7 @@ from demo_pipeline.observation.trees.ui_trees import read_tree_rows
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.recording.events import read_events
 from demo_pipeline.recording.manifest import RecordingManifest
+from demo_pipeline.recording.video_probe import VideoProbe
 from demo_pipeline.settings import TrajectorySettings
 
 PROVENANCE_FILE = "provenance.parquet"
@@ -90,6 +92,7 @@ def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the
     rows = [
         {
             **_provenance(step, manifest, assignment, evidence),
+            "end_filmed": is_end_filmed(step.action, evidence.as_clock(), manifest.video),
             **_task_match_row(task_match),
             "hidden_before": len(built.hidden.before(step.written.step_index)),
             "complete": not built.hidden,
@@ -210,7 +213,7 @@ def _summary(
         "by_type": dict(sorted(types.items())),
         "left_out": built.left_out,
         "complete": not built.hidden,
-        "warnings": list(_wheel_warning(built)),
+        "warnings": [*_wheel_warning(built), *_film_warning(rows)],
         "success": result.success,
         "error_message": result.error_message,
         "seconds": result.completion_time_ms / 1000,
@@ -226,6 +229,26 @@ def _wheel_warning(built: Steps) -> Iterator[str]:
             f"the video shows the opposite direction of {count} scroll{'' if count == 1 else 's'} "
             "than the wheel's unit and platform imply; the video decides unless actions.wheel_sign "
             "is set"
+        )
+
+
+def is_end_filmed(action: Action, clock: Clock, video: VideoProbe) -> bool:
+    """Whether the video goes on until an action ended.
+
+    A screen may stand for the distance of two frames after the last one, and the clock may be wrong
+    by its uncertainty: what ends within both is not called cut off.
+    """
+    frame_s = 1 / video.mean_fps if video.mean_fps else 0.0
+    latest_s = video.last_pts_s + frame_s + clock.uncertainty_ms / 1000
+    return clock.video_time(action.end_ms) <= latest_s
+
+
+def _film_warning(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    acted = [row["end_filmed"] for row in rows if row["action_type"] != ActionType.WAIT]
+    if not all(acted[-1:]):
+        yield (
+            "the video ends before the last step's action does: no picture shows what it led to; "
+            "record the video until after the last action"
         )
 
 

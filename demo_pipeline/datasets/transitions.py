@@ -83,7 +83,7 @@ class TransitionsExporter:
     )
     provenance_columns: ClassVar[Sequence[str]] = (
         *("pts", "leak", "unavoidable", "off_screen"),
-        *("press_ms", "end_ms", "lead_ms"),
+        *("press_ms", "end_ms", "end_filmed", "lead_ms"),
     )
     instruction_in_prompt: ClassVar[bool] = False  # what an action does is asked without the task
     files: SplitFiles
@@ -139,8 +139,8 @@ def _spanned(
     next_index = step.index + waits + 1
     if any(candidate.hidden.before(index) for index in range(step.index + 1, next_index + 1)):
         return "hidden_after"
-    if after is None:
-        return ""
+    if after is None:  # the final picture is the last frame if the video ends before the action
+        return "" if rows[step.index]["end_filmed"] else "early_after"
     row, shown = rows[step.index], rows[after.index]
     if after.index != next_index or shown["pts"] is None or shown["lead_ms"] is None:
         return "missing_frame"

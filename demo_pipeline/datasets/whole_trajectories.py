@@ -14,7 +14,7 @@ from typing import Any
 from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.common.image_header import png_size
 from demo_pipeline.common.json_files import dump_json
-from demo_pipeline.datasets.cudag_actions import is_off_screen
+from demo_pipeline.datasets.cudag_actions import is_last_end_filmed, is_off_screen
 from demo_pipeline.datasets.export_loop import ExportPlan, ExportSummary, plan_export
 from demo_pipeline.datasets.foreign_actions import (
     CLICKS_OF_BUTTON,
@@ -39,7 +39,7 @@ LOSSES_FILE = "metadata.json"
 OUTSIDE, TOO_SHORT = "outside_stretch", "too_short"
 UNKNOWN_SYSTEM, NO_STEPS = "unknown_system", "no_steps"
 STRETCH_EXCLUSIONS = ("off_screen", "missing_frame", *LEAK_EXCLUSIONS, OUTSIDE, TOO_SHORT)
-STRETCH_COLUMNS = ("pts", "leak", "unavoidable", "off_screen", "platform")
+STRETCH_COLUMNS = ("end_filmed", "pts", "leak", "unavoidable", "off_screen", "platform")
 _MEANINGS = {
     "off_screen": "the action is outside the screenshot",
     "missing_frame": "the step has no screenshot",
@@ -74,7 +74,8 @@ class Stretch:
     Attributes:
         steps: one after the other, without anything between them.
         before: what was done before the first of them, a sentence an action.
-        final: the screenshot after the last one; None: the trajectory goes on, or it is missing.
+        final: the screenshot after the last one; None: the trajectory goes on, the video ends
+            before the last action does, or it is missing.
         left_out: the steps that are not shown, by reason.
     """
 
@@ -133,7 +134,7 @@ def longest_stretch(
     return Stretch(
         tuple(best),
         tuple(_before(candidate, trajectory, best[0].files.index)),
-        _final(candidate, trajectory, best[-1].files.index),
+        _final(candidate, trajectory, best[-1].files.index, rows),
         left_out + Counter({OUTSIDE: rest}),
     )
 
@@ -174,8 +175,11 @@ def _before(candidate: Candidate, trajectory: Trajectory, first: int) -> Iterato
             yield _POINT.sub("a place", sentence(step.action))
 
 
-def _final(candidate: Candidate, trajectory: Trajectory, last: int) -> Path | None:
+def _final(
+    candidate: Candidate, trajectory: Trajectory, last: int, rows: Mapping[int, ProvenanceRow]
+) -> Path | None:
     ended = last == trajectory.steps[-1].index and not candidate.hidden.follow(last)
+    ended = ended and is_last_end_filmed(trajectory.steps, rows)
     final = trajectory.final_screenshot
     return final if ended and readable_size(final) else None
 

@@ -17,6 +17,7 @@ ROW: dict[str, Any] = {
     "action_index": 0,
     "press_ms": 1_764_765_296_000,
     "end_ms": 1_764_765_296_080,
+    "end_filmed": True,
     "pts": 1.5,
     "lead_ms": 120.0,
     "reason_code": "pre_move",

@@ -118,6 +118,16 @@ def test_a_line_that_is_cut_neither_ends_the_task_nor_judges_it(tmp_path: Path) 
     assert "task_completed" not in line
 
 
+def test_a_task_does_not_end_with_a_picture_from_before_the_end_of_its_last_action(
+    tmp_path: Path,
+) -> None:
+    demo = make_trajectory(tmp_path, "demo", [CLICK] * 2, rows={1: {"end_filmed": False}})
+    [line] = build(tmp_path, demo)
+    assert [step["image"] for step in line["traj"]] == ["demo_0.png", "demo_1.png"]
+    assert not any("terminate" in code for code in codes_of(line))
+    assert "task_completed" not in line
+
+
 def test_failed_and_benchmark_demonstrations_are_left_out(tmp_path: Path) -> None:
     demos = [
         make_trajectory(tmp_path, "good"),

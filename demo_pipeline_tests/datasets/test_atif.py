@@ -91,9 +91,18 @@ def test_hidden_actions_are_words_in_their_place(tmp_path: Path) -> None:
         ["001"],
         ["002"],
         ["003"],
-        [],
         ["final"],
+        [],
     ]
+
+
+def test_a_last_frame_from_before_the_end_of_the_last_action_is_no_screen_after_it(
+    tmp_path: Path,
+) -> None:
+    demo = make_trajectory(tmp_path, "demo", [CLICK] * 2, rows={1: {"end_filmed": False}})
+    [document] = build(tmp_path, demo)
+    assert [images(step) for step in document["steps"]] == [["000"], ["001"], []]
+    assert not (tmp_path / "out/train/demo/images/final.png").exists()
 
 
 @pytest.mark.parametrize(

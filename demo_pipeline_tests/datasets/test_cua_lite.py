@@ -119,6 +119,14 @@ class TestCuts:
         assert shown_steps(row) == (0, 2)
         assert (len(row["images"]), bool(row["messages"][-1]["tool_calls"])) == (3, True)
 
+    def test_a_video_that_ends_before_the_last_action_leaves_the_end_open(
+        self, tmp_path: Path
+    ) -> None:
+        demo = make_trajectory(tmp_path, "demo", [CLICK] * 3, rows={2: {"end_filmed": False}})
+        [row] = build(tmp_path, demo)
+        assert shown_steps(row) == (0, 2)
+        assert row["messages"][-1]["tool_calls"]
+
     def test_a_hidden_action_after_the_last_step_leaves_the_end_open(self, tmp_path: Path) -> None:
         demo = make_trajectory(tmp_path, "demo", [CLICK] * 3, hidden=[(3, "click", "after_video")])
         [row] = build(tmp_path, demo)

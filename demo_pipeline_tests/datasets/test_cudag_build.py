@@ -321,6 +321,24 @@ def test_unreadable_demonstrations_are_counted_and_do_not_affect_the_others(tmp_
     assert {problem.demonstration for problem in summary.problems} == {"b", "c", "d", "e"}
 
 
+@pytest.mark.parametrize("waits", [0, 1])
+def test_there_is_no_end_when_the_video_ends_before_the_last_action(tmp_path, waits):
+    actions = [CLICK, CLICK, *([("wait", {"seconds": 2.5})] * waits)]
+    demo = make_trajectory(tmp_path, "demo", actions, rows={1: {"end_filmed": False}})
+    out, summary = build(tmp_path, [demo])
+    records = list(read_records(out / "train.jsonl"))
+    assert [record.metadata.task_type for record in records][:2] == ["left-click"] * 2
+    assert len(records) == 2 + waits
+    assert summary.excluded_records["hidden_end"] == 1
+
+
+def test_the_end_of_a_wait_need_not_be_in_the_video(tmp_path):
+    actions = [CLICK, ("wait", {"seconds": 2.5})]
+    demo = make_trajectory(tmp_path, "demo", actions, rows={1: {"end_filmed": False}})
+    out, _ = build(tmp_path, [demo])
+    assert list(read_records(out / "train.jsonl"))[-1].metadata.task_type == "terminate"
+
+
 def test_steps_without_frame_or_position_give_no_record_but_are_history(tmp_path):
     held = ("click", {"x": 10, "y": 10, "button": "left", "modifiers": ["ctrl"]})
     actions = [CLICK, CLICK, held, CLICK]

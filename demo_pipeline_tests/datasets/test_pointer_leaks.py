@@ -86,8 +86,9 @@ def test_a_warning_has_numbers_reason_codes_and_the_setting(tmp_path):
 
 
 def older(path: Path) -> None:
-    """As it was written before leaks could be unavoidable and actions hidden."""
+    """As it was written before leaks could be unavoidable, and actions hidden or cut off."""
     new = ["unavoidable", "pointer_distance_px", "settle_ms", "hidden_before", "complete"]
+    new.append("end_filmed")
     pq.write_table(pq.read_table(path).drop_columns(new), path)
 
 
@@ -103,6 +104,7 @@ def test_a_table_without_the_columns_is_of_a_complete_demonstration(tmp_path):
     older(demo.provenance)
     rows = load(demo)[1].values()
     assert [(row["complete"], row["hidden_before"]) for row in rows] == [(True, 0)] * 2
+    assert all(row["end_filmed"] for row in rows)
 
 
 @pytest.mark.parametrize("both", [True, False])

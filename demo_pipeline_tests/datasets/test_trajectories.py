@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from demo_pipeline.actions.action_tables import read_actions
 from demo_pipeline.datasets import trajectories
 from demo_pipeline.datasets.hidden_actions import HIDDEN_ACTIONS_FILE, read_hidden_actions
 from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA, read_provenance
@@ -23,7 +24,12 @@ from demo_pipeline.datasets.trajectories import (
 )
 from demo_pipeline.formats.desktopd.models import Result
 from demo_pipeline.formats.desktopd.validator import validate_trajectory
-from demo_pipeline.observation.frames.screenshots import FRAMES_FILE, FRAMES_SCHEMA, read_frames
+from demo_pipeline.observation.frames.screenshots import (
+    FRAMES_FILE,
+    FRAMES_SCHEMA,
+    read_evidence,
+    read_frames,
+)
 from demo_pipeline.problems import DemonstrationError, errors
 from demo_pipeline.recording.manifest import RecordingManifest, read_manifest
 from demo_pipeline.settings import TrajectorySettings
@@ -309,6 +315,28 @@ def test_leaks_give_rates_and_a_warning(
     assert "2 of 3 pointing actions" in problems[0].message
     loose = TrajectorySettings(max_leak_rate=1, max_avoidable_leak_rate=1)
     assert check_trajectory_leaks(tmp_path / "out", loose) == []
+
+
+def end_at(manifest: RecordingManifest, last_s: float) -> RecordingManifest:
+    video = manifest.video.model_copy(update={"last_pts_s": last_s})
+    return manifest.model_copy(update={"video": video})
+
+
+@pytest.mark.parametrize(("late_ms", "filmed"), [(-50, True), (0, True), (1, False), (800, False)])
+def test_an_action_that_ends_after_the_video_is_known(
+    store: Path, tmp_path: Path, late_ms: float, filmed: bool
+) -> None:
+    manifest = read_manifest(store / "recordings" / "first")
+    clock = read_evidence(store / "screenshots" / "first").as_clock()
+    end_ms = read_actions(store / "actions" / "first")[-1].end_ms
+    allowed_ms = clock.uncertainty_ms + 1000 / manifest.video.mean_fps
+    last_s = clock.video_time(end_ms - allowed_ms - late_ms + 0.001)
+    summary = build(store, tmp_path / "out", end_at(manifest, last_s))
+    rows = read_provenance(tmp_path / "out" / PROVENANCE_FILE)
+    assert [row["end_filmed"] for row in rows] == [True, True, True, filmed]
+    warned = [text for text in summary["warnings"] if "the video ends before" in text]
+    assert len(warned) == (not filmed)
+    assert errors(check_provenance(tmp_path / "out")) == []
 
 
 def test_the_check_finds_a_wrong_schema(tmp_path: Path) -> None:

@@ -99,6 +99,17 @@ def test_a_step_without_a_picture_of_what_it_did_is_left_out(
     assert summary.excluded_records[reason] >= 1
 
 
+@pytest.mark.parametrize("waits", [0, 1])
+def test_no_transition_ends_with_a_last_frame_from_before_the_end_of_the_action(
+    tmp_path: Path, waits: int
+) -> None:
+    actions = [CLICK, CLICK, *([WAIT] * waits)]
+    made = make_trajectory(tmp_path, "demo", actions, rows=timed(2 + waits, end_filmed_1=False))
+    summary, rows = build(tmp_path, made)
+    assert [row["step_index"] for row in rows] == [0]
+    assert summary.excluded_records["early_after"] == 1
+
+
 def test_a_gap_of_less_than_a_millisecond_is_rounding(tmp_path: Path) -> None:
     made = make_trajectory(tmp_path, "demo", [CLICK] * 2, rows=timed(2, lead_ms_1=920.4))
     assert len(build(tmp_path, made)[1]) == 2

@@ -27,6 +27,7 @@ DRAG_JUMP_PX = 50.0
 # macOS logs no moves while a button is held. An unknown platform may be macOS.
 _PLATFORMS_WITHOUT_DRAG_MOVES = frozenset({"macos", ""})
 _WITH_POSITION = BUTTON_EVENTS | {EventType.MOUSEWHEEL}
+_PRESSES = frozenset({EventType.KEYDOWN, EventType.MOUSEDOWN, EventType.MOUSEWHEEL})
 _SHIFT, _OTHER_SHIFT = "Shift", "RightShift"
 
 
@@ -62,20 +63,47 @@ def repair(
 
 
 def drop_phantom_modifiers(inputs: list[Input], repairs: Repairs, window_ms: int) -> list[Input]:
-    """Drop a modifier's keydown within `window_ms` after its keyup.
+    """Drop a modifier's keydown within `window_ms` after its keyup if it has no release of its own.
 
     Some recorders log the duplicate of a keyup as a keydown; the modifier would then seem to be
-    held until the end. Nobody presses a modifier again so soon.
+    held until the end. A real press can follow as soon, because Windows logs both Shift keys with
+    one name, or because a program pressed the keys; but it is released.
     """
+    released = _released_presses(inputs, window_ms)
     ups: dict[str, int] = {}
     for item in inputs:
         if item.kind == EventType.KEYUP:
             ups[item.name] = item.time
         elif item.kind == EventType.KEYDOWN and _is_modifier_or_capslock(item.name):
-            released = ups.get(item.name)
-            if released is not None and item.time - released <= window_ms:
+            up = ups.get(item.name)
+            if up is not None and item.time - up <= window_ms and item.index not in released:
                 repairs.dropped[item.index] = "phantom_modifier"
     return [item for item in inputs if item.index not in repairs.dropped]
+
+
+def _released_presses(inputs: list[Input], window_ms: int) -> set[int]:
+    """Line numbers of the keydowns whose key's next event is their own keyup.
+
+    Between them may be duplicates of the keydown. A keyup within `window_ms` is the keydown's own
+    only if something was pressed or turned before it; else it is a late duplicate of another keyup.
+    """
+    released: set[int] = set()
+    following: dict[str, tuple[Input, int]] = {}
+    presses_after = 0
+    for item in reversed(inputs):
+        if item.kind in KEY_EVENTS:
+            after, presses = following.get(item.name, (None, 0))
+            following[item.name] = (item, presses_after)
+            if after is not None and item.kind == EventType.KEYDOWN:
+                soon = after.time - item.time <= window_ms
+                if after.kind == EventType.KEYUP:
+                    own = not soon or presses_after > presses
+                else:
+                    own = soon and after.index in released
+                if own:
+                    released.add(item.index)
+        presses_after += item.kind in _PRESSES
+    return released
 
 
 def _is_modifier_or_capslock(name: str) -> bool:

@@ -187,6 +187,64 @@ def test_phantom_modifiers_among_duplicates() -> None:
     assert summaries(lines, platform="macos", pause_ms=60_000) == ["command+c"] * 3
 
 
+def alternate_shifts(at: int, gap: int) -> list[Line]:
+    """Left Shift let go and right Shift pressed `gap` ms later; Windows gives both one name."""
+    second = at + 150 + gap
+    return [
+        down(at, "Shift"),
+        *tap(at + 50, "P"),
+        up(at + 150, "Shift"),
+        down(second, "Shift"),
+        *tap(second + 70, "Q"),
+        *tap(second + 180, "A"),
+        up(second + 270, "Shift"),
+    ]
+
+
+@pytest.mark.parametrize("gap", [0, 1, 2, 3])
+def test_a_second_shift_pressed_at_once_is_no_phantom(gap: int) -> None:
+    found, repairs = read(alternate_shifts(0, gap), tap(600, "C"), platform="windows")
+    assert [a.text for a in found.actions] == ["PQAc"]
+    assert repairs.dropped == {}
+
+
+@pytest.mark.parametrize("lag", [0, 1, 2])
+@pytest.mark.parametrize("gap", [1, 2])
+def test_a_second_shift_among_duplicates_is_no_phantom(gap: int, lag: int) -> None:
+    lines = [one for at in (0, 1000, 2000) for one in alternate_shifts(at, gap)]
+    assert summaries(copied(lines, 2, lag), platform="windows") == ["type PQAPQAPQA"]
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_a_modifier_that_a_program_pressed_again_is_no_phantom(copies: int) -> None:
+    """A program types Ctrl+C and Ctrl+V within milliseconds."""
+    keys = ("KeyC", "KeyV")
+    lines: list[Line] = []
+    for n, key in enumerate(keys):
+        lines += [
+            down(2 * n, "ControlLeft"),
+            *tap(2 * n, key, hold=1),
+            up(2 * n + 1, "ControlLeft"),
+        ]
+    assert summaries(copied(lines, copies, lag=0)) == ["ctrl+c", "ctrl+v"]
+
+
+@pytest.mark.parametrize("wrong", [("keydown",), ("keydown", "keydown"), ("keydown", "keyup")])
+def test_every_wrong_duplicate_of_a_release_is_a_phantom(wrong: tuple[str, ...]) -> None:
+    """Of two or three hooks, before a tap of the same modifier and before a click."""
+    lines: list[Line] = []
+    for at in (0, 1000, 2000):
+        for one in chord(at, "MetaLeft", "KeyC"):
+            kinds = wrong if one["data"]["key"] == "MetaLeft" and one["event"] == "keyup" else ()
+            lines += [one, *({**one, "event": kind} for kind in kinds)]
+    lines += [*click(2600), *tap(4000, "MetaLeft")]
+    assert summaries(lines, platform="macos", pause_ms=60_000) == [
+        *["command+c"] * 3,
+        "click left 1",
+        "command",
+    ]
+
+
 # --- positions
 
 

@@ -4,7 +4,7 @@ Belongs here: characters, Caps Lock and Num Lock, auto-repeat, hotkeys. When mod
 in modifiers.py; how characters are grouped into typed text is in grouping.py.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from demo_pipeline.actions.gestures import Gesture, GestureKind
 from demo_pipeline.actions.inputs import Input
@@ -37,6 +37,20 @@ _NUMLOCK_OFF = {
 
 
 @dataclass
+class KeyHold:
+    """A key that types, from its press to its release.
+
+    Attributes:
+        pressed, released: epoch milliseconds; `released` is None without a release.
+        gestures: of the press and of its auto-repeats, in time order.
+    """
+
+    pressed: int
+    released: int | None = None
+    gestures: list[Gesture] = field(default_factory=list)
+
+
+@dataclass
 class _Press:
     """A key that is held down.
 
@@ -44,12 +58,14 @@ class _Press:
         time: of its last keydown, epoch milliseconds.
         number: how many presses there were in the log up to this one.
         gesture: to which its keyup belongs; None if it has none.
+        hold: of a key that types.
         repeating: whether auto-repeat has begun.
     """
 
     time: int
     number: int
     gesture: Gesture | None
+    hold: KeyHold | None = None
     repeating: bool = False
 
 
@@ -58,6 +74,7 @@ class KeyboardReader:
 
     Attributes:
         gestures: characters, backspaces, hotkeys and unknown keys, in the order of their presses.
+        holds: of the keys that typed characters, in the order of their presses.
         reasons: line number → why the event is part of no action.
         unknown_keys: logged names that are in no table.
     """
@@ -71,6 +88,7 @@ class KeyboardReader:
         self._caps = False
         self._numlock = True
         self.gestures: list[Gesture] = []
+        self.holds: list[KeyHold] = []
         self.reasons: dict[int, str] = {}
         self.unknown_keys: set[str] = set()
 
@@ -86,7 +104,11 @@ class KeyboardReader:
             self._repeat(press, key, item)
             return
         self._presses += 1
-        self._down[item.name] = _Press(item.time, self._presses, self._press(key, item))
+        press = _Press(item.time, self._presses, self._press(key, item))
+        self._down[item.name] = press
+        if press.gesture is not None and press.gesture.kind is GestureKind.CHAR:
+            press.hold = KeyHold(item.time, gestures=[press.gesture])
+            self.holds.append(press.hold)
 
     def up(self, item: Input) -> None:
         """A keyup: it belongs to the gesture of its press."""
@@ -101,6 +123,8 @@ class KeyboardReader:
         else:
             press.gesture.events.append(item.index)
             press.gesture.end = max(press.gesture.end, item.time)
+        if press is not None and press.hold is not None:
+            press.hold.released = item.time
 
     def _release_lock(self, press: _Press, item: Input) -> None:
         """MacOS logs only a keydown when Caps Lock is switched on, only a keyup when it is off."""
@@ -121,6 +145,8 @@ class KeyboardReader:
             press.gesture = self._press(key, item)
             if press.gesture is not None:
                 press.gesture.repeat = True
+                if press.hold is not None:
+                    press.hold.gestures.append(press.gesture)
         elif gesture is not None:
             gesture.events.append(item.index)
             gesture.flags.add("held")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.actions.gestures import Gesture, GestureKind
 from demo_pipeline.actions.grouping import Grouper
+from demo_pipeline.actions.held_keys import without_held_keys
 from demo_pipeline.actions.inputs import Input
 from demo_pipeline.actions.keyboard import KeyboardReader
 from demo_pipeline.actions.modifiers import ModifierTracker
@@ -60,6 +61,7 @@ def segment(inputs: list[Input], platform: str, settings: ActionSettings) -> Seg
     reasons = keyboard.reasons | modifiers.reasons | pointer.reasons
     unsorted = [*keyboard.gestures, *modifiers.gestures, *pointer.gestures]
     in_time_order = sorted(unsorted, key=lambda g: (g.start, g.index))
+    in_time_order = without_held_keys(in_time_order, keyboard.holds, reasons)
     gestures = _without_stray_taps(in_time_order, reasons)
     scrolls = join_scrolls(gestures, settings, reasons, in_pixels=in_pixels)
     grouper = Grouper(settings, reasons, in_pixels=in_pixels)

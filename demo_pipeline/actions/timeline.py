@@ -33,11 +33,13 @@ _REPAIRS = {
     "zero_delta": "wheel events with delta 0: dropped",
     "typed_and_erased": "events of text that was typed and erased: left out",
     "stop_shortcut": "events of the shortcut that stopped the recorder: left out",
+    "held_with_button": "events of keys held while a mouse button was down: no typing",
     "modifier_never_released": "events of modifiers that were never released: ignored",
 }
 _FLAGS = {
     "never_released": "button presses without a release: treated as clicks",
     "modifier_never_released": "actions whose modifier was never released: treated as released",
+    "key_held": "drags with another key held than a modifier: the action does not name it",
     "end_points_only": "drags without logged moves: only start and end are known",
 }
 

@@ -1,6 +1,6 @@
 """Makes CUDAG records of the steps of a trajectory.
 
-Belongs here: the screenshot, prompt, answer and tolerance of a record. Steps that give no record
+Belongs here: the screenshot, prompt and answer of a record. Steps that give no record
 stay in the history of later records, because they happened: off-screen steps without a coordinate,
 steps that the tool cannot express with a note. Hidden actions are named there in words.
 """
@@ -22,7 +22,9 @@ from demo_pipeline.datasets.cudag_actions import (
     presses_of,
     task_type,
 )
+from demo_pipeline.datasets.cudag_tolerance import TargetTolerance, target_tolerance
 from demo_pipeline.datasets.export_loop import Excluded
+from demo_pipeline.datasets.grounding_targets import names_one_element
 from demo_pipeline.datasets.hidden_actions import HiddenActions
 from demo_pipeline.datasets.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
 from demo_pipeline.datasets.prompts import (
@@ -40,14 +42,11 @@ from demo_pipeline.formats.cudag.models import (
     ExpectedAction,
     TestMetadata,
     Turn,
-    box_to_ru,
     cudag_id,
-    tolerance_ru,
 )
 from demo_pipeline.formats.cudag.tool_calls import ToolCall, escape_markers, render_tool_calls
 from demo_pipeline.formats.desktopd.reader import StepFiles, Trajectory
 from demo_pipeline.formats.desktopd.step_actions import (
-    DragParameters,
     ScrollParameters,
     StepAction,
     points,
@@ -118,14 +117,6 @@ class RecordDraft:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class TargetTolerance:
-    """The tolerance of a prediction and the target's box [x0, y0, x1, y1], both in RU."""
-
-    tolerance: ImageSize
-    box: tuple[int, int, int, int]
-
-
 def record_drafts(
     trajectory: Trajectory,
     rows: Mapping[int, ProvenanceRow],
@@ -156,7 +147,7 @@ def record_drafts(
         if reason:
             yield Excluded(reason)
         else:
-            target = _target_tolerance(step.action, row, size, settings)
+            target = target_tolerance(step.action, row, size, settings)
             metadata = _metadata(trajectory, step, described, size, target)
             prompt = _prompt(trajectory, step.action, history, settings)
             yield _draft(trajectory, step.screenshot, prompt, described.calls, metadata)
@@ -204,7 +195,7 @@ def _exclusion(
         return leak
     if described.note:
         return "no_tool_call"
-    has_prompt = settings.prompt_style != "grounding" or grounding_prompt(step.action)
+    has_prompt = settings.prompt_style != "grounding" or names_one_element(step)
     return "" if has_prompt else "not_grounded"
 
 
@@ -275,26 +266,3 @@ def _metadata(
         reasoning=action.reasoning,
         target_bbox=target.box,
     )
-
-
-def _target_tolerance(
-    action: StepAction, row: ProvenanceRow, size: ImageSize, settings: DatasetSettings
-) -> TargetTolerance:
-    """From the point to the target's nearer edge; scrolls and drags have settings of their own.
-
-    A drag's target is known at its start only, and the tolerance is also that of its end.
-    """
-    target = [row[f"target_{part}"] for part in ("x", "y", "width", "height")]
-    known = None not in target
-    box = box_to_ru(target[0], target[1], target[2], target[3], size) if known else (0, 0, 0, 0)
-    if isinstance(action.parameters, ScrollParameters):
-        return TargetTolerance((settings.scroll_tolerance, settings.scroll_tolerance), box)
-    if isinstance(action.parameters, DragParameters):
-        return TargetTolerance((settings.drag_tolerance, settings.drag_tolerance), box)
-    positions = points(action)
-    if not known or not positions:
-        return TargetTolerance((settings.default_tolerance, settings.default_tolerance), box)
-    limits = (settings.tolerance_min, settings.tolerance_max)
-    left, top, width, height = target
-    tolerance = tolerance_ru(positions[0], (left, top, width, height), size, limits)
-    return TargetTolerance(tolerance, box)

@@ -92,14 +92,15 @@ class _Chooser:
         self._screen, self._limits = screen, limits
         self._keys = [name_key(node.name) for node in screen.nodes]
         self._parts = {position for position in range(len(screen.nodes)) if self._is_part(position)}
-        counted = [
-            (node, self._keys[position])
+        self._counted = [
+            position
             for position, node in enumerate(screen.nodes)
             if screen.shown[position]
             and self._keys[position]
             and position not in self._parts
             and _touch(node.box, limits.area)
         ]
+        counted = [(screen.nodes[position], self._keys[position]) for position in self._counted]
         self._names = Counter((key, node.role) for node, key in counted)
         self._texts = Counter(text for node, _ in counted for text in _possible_texts(node))
 
@@ -150,6 +151,25 @@ class _Chooser:
         same_name = sum(self._names[key, role] for role in {node.role, *_VAGUE})
         same_text = self._texts[_text_key(node.name, node.role)]
         return "ambiguous" if max(same_name, same_text) > 1 else ""
+
+    def is_told_apart(self, position: int) -> bool:
+        """Whether no element elsewhere has an element's name and role, or its text.
+
+        What is around an element or inside it is at the same place.
+        """
+        node, key = self._screen.nodes[position], self._keys[position]
+        same = {position, *self._screen.ancestors(position), *self._screen.descendants(position)}
+        roles, text = {node.role, *_VAGUE}, _text_key(node.name, node.role)
+        others = [(self._screen.nodes[n], self._keys[n]) for n in self._counted if n not in same]
+        return not any(
+            (other_key == key and other.role in roles) or text in _possible_texts(other)
+            for other, other_key in others
+        )
+
+
+def is_told_apart(screen: ShownScreen, position: int, area: EdgeBox) -> bool:
+    """Whether no element elsewhere in an area has an element's name and role, or its text."""
+    return _Chooser(screen, ElementLimits(area, TypedTexts(()), 0, 0)).is_told_apart(position)
 
 
 def _possible_texts(node: ScreenNode) -> set[str]:

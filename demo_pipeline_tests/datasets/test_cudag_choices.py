@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import cv2
+import pytest
 
 from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.datasets.cudag_build import build_cudag
@@ -17,6 +18,7 @@ from demo_pipeline_tests.datasets.builders import (
     read_lines,
     snapshot,
 )
+from demo_pipeline_tests.datasets.seen_screens import element, write_tree
 
 TRAIN = DatasetSettings(train_ratio=1.0, val_ratio=0.0, test_ratio=0.0)
 
@@ -69,6 +71,64 @@ def test_grounding_names_the_target_and_leaves_out_what_has_none(tmp_path):
     assert summary.excluded_records["not_grounded"] == 4
     assert summary.details["escaped"]["prompts"] == 1
     assert validate_cudag(out) == []
+
+
+DELETE = {"id": "node_2", "role": "button", "name": "Delete"}
+AREA, FIRST, SECOND = (0, 0, 900, 900), (100, 100, 60, 30), (100, 200, 60, 30)
+
+
+@pytest.mark.parametrize(
+    ("others", "records"),
+    [
+        ([], 1),
+        ([element("label", "Delete button", SECOND)], 1),
+        ([element("button", "Delete", SECOND)], 0),
+        ([element("button", "&delete…", SECOND)], 0),
+        ([element("button", "Delete button", SECOND)], 0),
+        ([element("unknown", "Delete", SECOND)], 0),
+        ([element("link", "Delete", SECOND)], 1),
+        ([element("button", "Delete", SECOND, states=("hidden",))], 1),
+        ([element("button", "Delete", (2500, 100, 60, 30))], 1),  # on another display
+    ],
+)
+def test_grounding_does_not_ask_for_one_of_several_with_the_same_words(tmp_path, others, records):
+    style = TRAIN.model_copy(update={"prompt_style": "grounding"})
+    click = ("click", {"x": 120, "y": 110, "button": "left"})
+    demo = make_trajectory(tmp_path, "demo", [click], targets={0: DELETE})
+    tree = element("window", "Mail", AREA, element("button", "Delete", FIRST), *others)
+    write_tree(demo.path / "steps/000", tree)
+    out, summary = build(tmp_path, [demo], style, dataset_directory_name([demo], style))
+    assert len(list(read_records(out / "train.jsonl"))) == records
+    assert summary.excluded_records["not_grounded"] == 2 - records  # the end has no target
+    history = build_cudag([demo], tmp_path / "history", TRAIN)
+    assert history.excluded_records["not_grounded"] == 0
+
+
+def test_grounding_compares_names_without_their_signs(tmp_path):
+    style = TRAIN.model_copy(update={"prompt_style": "grounding"})
+    target = {**DELETE, "id": "node_1", "name": "Delete button"}
+    demo = make_trajectory(tmp_path, "demo", [CLICK], targets={0: target})
+    names = ("Delete button", "Delete button…")
+    tree = [element("button", name, box) for name, box in zip(names, (FIRST, SECOND), strict=True)]
+    write_tree(demo.path / "steps/000", *tree)
+    assert build_cudag([demo], tmp_path / "out", style).excluded_records["not_grounded"] == 2
+
+
+def test_grounding_asks_for_a_target_whose_parts_have_its_name(tmp_path):
+    style = TRAIN.model_copy(update={"prompt_style": "grounding"})
+    demo = make_trajectory(tmp_path, "demo", [CLICK], targets={0: {**DELETE, "role": "label"}})
+    inside = element("label", "Delete", FIRST)
+    around = element("panel", "Delete", AREA, element("label", "Delete", FIRST, inside))
+    write_tree(demo.path / "steps/000", around)
+    _, summary = build(tmp_path, [demo], style, dataset_directory_name([demo], style))
+    assert summary.excluded_records["not_grounded"] == 1
+
+
+def test_grounding_does_not_ask_when_the_tree_cannot_be_read(tmp_path):
+    style = TRAIN.model_copy(update={"prompt_style": "grounding"})
+    demo = make_trajectory(tmp_path, "demo", [CLICK], targets={0: DELETE})
+    (demo.path / "steps/000/ui_tree.json").write_text("[]", encoding="utf-8")
+    assert build_cudag([demo], tmp_path / "out", style).excluded_records["not_grounded"] == 2
 
 
 def test_the_same_target_on_the_same_screenshot_is_never_in_two_splits(tmp_path):

@@ -1,0 +1,45 @@
+"""How far from the recorded point a prediction may be: the tolerance of a CUDAG record."""
+
+from dataclasses import dataclass
+
+from demo_pipeline.common.dataset_settings import DatasetSettings
+from demo_pipeline.datasets.cudag_actions import ImageSize
+from demo_pipeline.datasets.provenance import ProvenanceRow
+from demo_pipeline.formats.cudag.models import box_to_ru, tolerance_ru
+from demo_pipeline.formats.desktopd.step_actions import (
+    DragParameters,
+    ScrollParameters,
+    StepAction,
+    points,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTolerance:
+    """The tolerance of a prediction and the target's box [x0, y0, x1, y1], both in RU."""
+
+    tolerance: ImageSize
+    box: tuple[int, int, int, int]
+
+
+def target_tolerance(
+    action: StepAction, row: ProvenanceRow, size: ImageSize, settings: DatasetSettings
+) -> TargetTolerance:
+    """From the point to the target's nearer edge; scrolls and drags have settings of their own.
+
+    A drag's target is known at its start only, and the tolerance is also that of its end.
+    """
+    target = [row[f"target_{part}"] for part in ("x", "y", "width", "height")]
+    known = None not in target
+    box = box_to_ru(target[0], target[1], target[2], target[3], size) if known else (0, 0, 0, 0)
+    if isinstance(action.parameters, ScrollParameters):
+        return TargetTolerance((settings.scroll_tolerance, settings.scroll_tolerance), box)
+    if isinstance(action.parameters, DragParameters):
+        return TargetTolerance((settings.drag_tolerance, settings.drag_tolerance), box)
+    positions = points(action)
+    if not known or not positions:
+        return TargetTolerance((settings.default_tolerance, settings.default_tolerance), box)
+    limits = (settings.tolerance_min, settings.tolerance_max)
+    left, top, width, height = target
+    tolerance = tolerance_ru(positions[0], (left, top, width, height), size, limits)
+    return TargetTolerance(tolerance, box)

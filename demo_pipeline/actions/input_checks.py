@@ -6,6 +6,8 @@ Belongs here: problems for people, without what was typed.
 from collections.abc import Mapping
 from pathlib import Path
 
+import pyarrow as pa
+
 from demo_pipeline.actions.action_tables import ACCOUNTING_FILE, ACCOUNTING_SCHEMA, read_actions
 from demo_pipeline.actions.typed_text import UNKNOWN_CHARACTER
 from demo_pipeline.common.parquet import read_table
@@ -14,7 +16,7 @@ from demo_pipeline.formats.demonstration.event_types import EventType
 from demo_pipeline.problems import Problem
 from demo_pipeline.recording.events import read_events
 from demo_pipeline.recording.key_names import KeyboardLayout, lookup
-from demo_pipeline.recording.key_vocabulary import public_name
+from demo_pipeline.recording.key_vocabulary import platform_of_keys, public_name
 from demo_pipeline.recording.locale_layouts import layout_of_locale, layout_sensitive
 from demo_pipeline.recording.typed_characters import read_typed_character
 
@@ -58,7 +60,7 @@ def _message(name: str, presses: int) -> str:
 
 
 def check_keyboard_layout(
-    folder: Path, events_folder: Path, locale: str, layout: KeyboardLayout
+    folder: Path, events_folder: Path, locale: str, layout: KeyboardLayout, platform: str
 ) -> list[Problem]:
     """A problem if typed characters depend on which layout the keyboard had.
 
@@ -67,12 +69,18 @@ def check_keyboard_layout(
         events_folder: output of the `events` stage.
         locale: meta.locale, e.g. `en-GB`.
         layout: the setting `actions.keyboard_layout`, which logs without characters are read with.
+        platform: meta.platform; if it is empty, the names of the keys decide as for the actions.
     """
     usual = layout_of_locale(locale)
-    if usual is None or usual == layout or _logs_characters(events_folder):
+    events = read_events(events_folder)
+    if usual is None or usual == layout or _logs_characters(events):
         return []
+    platform = platform or platform_of_keys(events["key"].drop_null().unique().to_pylist())
     affected = [
-        (action.first_event, sum(layout_sensitive(char, layout, usual) for char in action.text))
+        (
+            action.first_event,
+            sum(layout_sensitive(char, layout, usual, platform) for char in action.text),
+        )
         for action in read_actions(folder)
         if action.text
     ]
@@ -92,7 +100,7 @@ def check_keyboard_layout(
     return [Problem("keyboard_layout", LOG_FILE, message, line=line, remedy=remedy)]
 
 
-def _logs_characters(events_folder: Path) -> bool:
+def _logs_characters(events: pa.Table) -> bool:
     """Whether the log says of any key what it typed."""
-    logged = read_events(events_folder)["actual_char"].drop_null().unique().to_pylist()
+    logged = events["actual_char"].drop_null().unique().to_pylist()
     return any(read_typed_character(value).text for value in logged)

@@ -96,9 +96,11 @@ def verify_known_input(context: StageContext, out: Path) -> list[Problem]:
 
 def verify_keyboard_layout(context: StageContext, out: Path) -> list[Problem]:
     """The keyboard layout of the settings against the one usual for meta.locale."""
-    locale = context.recording.parsed_meta().locale
+    meta = context.recording.parsed_meta()
     layout = context.settings.actions.keyboard_layout
-    return input_checks.check_keyboard_layout(out, context.folders["events"], locale, layout)
+    return input_checks.check_keyboard_layout(
+        out, context.folders["events"], meta.locale, layout, meta.platform
+    )
 
 
 def verify_action_tables(_context: StageContext, out: Path) -> list[Problem]:

@@ -134,10 +134,10 @@ def _input_problems(
 ) -> list[Problem]:
     """Keys and buttons that no table has, and a keyboard layout that may be another."""
     layout = settings.actions.keyboard_layout
-    locale = meta.locale if meta else ""
+    locale, platform = (meta.locale, meta.platform) if meta else ("", "")
     return [
         *input_checks.check_known_input(actions, tables),
-        *input_checks.check_keyboard_layout(actions, tables, locale, layout),
+        *input_checks.check_keyboard_layout(actions, tables, locale, layout, platform),
     ]
 
 

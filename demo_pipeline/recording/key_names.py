@@ -1,11 +1,10 @@
 """Key names: from the name that a recorder logged to the physical key.
 
 Belongs here: one table for the names that Windows recorders log and those that macOS and Linux
-recorders log, for a US keyboard (other layouts are tables too). What a sequence of keys means is in
+recorders log, and the US and the UK keyboard of each platform. What a sequence of keys means is in
 actions/keyboard.py.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
@@ -13,6 +12,7 @@ from typing import Literal
 
 Side = Literal["left", "right", ""]
 KeyboardLayout = Literal["us", "uk"]
+LAYOUTS: tuple[KeyboardLayout, ...] = ("us", "uk")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,13 @@ class Key:
     known: bool = True
 
 
+# unshifted → shifted character
 _US_SHIFTED = dict(
-    zip("1234567890-=[]\\;'`,./", '!@#$%^&*()_+{}|:"~<>?', strict=True),
+    zip("1234567890-=[]\\;'`,./#§", '!@#$%^&*()_+{}|:"~<>?~±', strict=True),
 )
-_UK_SHIFTED = _US_SHIFTED | {"2": '"', "3": "£", "'": "@", "`": "¬", "#": "~"}
-_SHIFTED = {"us": _US_SHIFTED | {"#": "~"}, "uk": _UK_SHIFTED}
+_UK_SHIFTED = _US_SHIFTED | {"2": '"', "3": "£", "'": "@", "`": "¬"}
+# Apple's British layout has Shift+2, the quotes and the backquote where the US one has them.
+_UK_MAC_SHIFTED = _US_SHIFTED | {"3": "£"}
 
 DIGIT_WORDS = ("Zero", "One", "Two", "Three", "Four", "Five", "Six", "Seven", "Eight", "Nine")
 
@@ -72,6 +74,17 @@ _SYMBOLS = {
     "Slash": "/",
     "IntlBackslash": "\\",
 }
+
+# (layout, platform) → name → unshifted character, where it is not that of `_SYMBOLS`. Linux and
+# macOS recorders name a key by its place; Windows recorders by the character. On a Mac, each name
+# is a key code: `BackQuote` is 50 and types ` also where that key is beside the left Shift;
+# `IntlBackslash` is 10, which the boards with one more key have left of the 1.
+_MOVED: dict[tuple[KeyboardLayout, str], dict[str, str]] = {
+    ("uk", "linux"): {"BackSlash": "#"},
+    ("us", "macos"): {"IntlBackslash": "§"},
+    ("uk", "macos"): {"IntlBackslash": "§"},
+}
+_PLATFORMS = ("windows", "macos", "linux", "")
 
 _KEYPAD = {
     # Windows recorders
@@ -165,8 +178,9 @@ def lookup(raw: str, platform: str = "", layout: KeyboardLayout = "us") -> Key:
     """The key that a recorder on `platform` (`windows`, `macos`, `linux`) logs as `raw`.
 
     A name that is in no table gives a `Key` with `known=False` and that name; it types nothing.
+    Without a platform, keys have the characters that they have on Windows.
     """
-    key = _table(layout).get(raw)
+    key = _table(layout, _of_table(platform)).get(raw)
     if key is None:
         return Key(name=raw, known=False)
     if platform == "macos" and key.modifier and key.name == "win":
@@ -174,14 +188,35 @@ def lookup(raw: str, platform: str = "", layout: KeyboardLayout = "us") -> Key:
     return key
 
 
-def shifted_characters(layout: KeyboardLayout) -> Mapping[str, str]:
-    """Unshifted → shifted character of the keys that are no letters."""
-    return MappingProxyType(_SHIFTED[layout])
+def differing_characters(
+    layout: KeyboardLayout, other: KeyboardLayout, platform: str = ""
+) -> frozenset[str]:
+    """Characters that a key of `platform` types with `layout`, and not with the layout `other`."""
+    return _differing(layout, other, _of_table(platform))
 
 
 @cache
-def _table(layout: KeyboardLayout) -> MappingProxyType[str, Key]:
-    shifted = _SHIFTED[layout]
+def _differing(layout: KeyboardLayout, other: KeyboardLayout, platform: str) -> frozenset[str]:
+    others = _table(other, platform)
+    pairs = [(key, others[raw]) for raw, key in _table(layout, platform).items()]
+    return frozenset(
+        mine
+        for key, same in pairs
+        for mine, theirs in ((key.char, same.char), (key.shifted, same.shifted))
+        if mine != theirs
+    )
+
+
+def _of_table(platform: str) -> str:
+    return platform if platform in _PLATFORMS else ""
+
+
+@cache
+def _table(layout: KeyboardLayout, platform: str) -> MappingProxyType[str, Key]:
+    shifted = _US_SHIFTED
+    if layout == "uk":
+        shifted = _UK_MAC_SHIFTED if platform == "macos" else _UK_SHIFTED
+    symbols = _SYMBOLS | _MOVED.get((layout, platform), {})
     table: dict[str, Key] = {"Space": Key("space", " ", " ")}
     for letter in "ABCDEFGHIJKLMNOPQRSTUVWXYZ":
         table[letter] = table[f"Key{letter}"] = Key(letter.lower(), letter.lower(), letter)
@@ -190,7 +225,7 @@ def _table(layout: KeyboardLayout) -> MappingProxyType[str, Key]:
         table[word] = table[f"Num{digit}"] = key
         pad = Key(str(digit), str(digit), str(digit), keypad=True)
         table[f"Kp{digit}"] = table[f"Numpad{digit}"] = pad
-    for raw, char in _SYMBOLS.items():
+    for raw, char in symbols.items():
         table[raw] = Key(char, char, shifted[char])
     for raw, char in _KEYPAD.items():
         table[raw] = Key(char, char, char, keypad=True)
@@ -206,4 +241,5 @@ def _table(layout: KeyboardLayout) -> MappingProxyType[str, Key]:
 @cache
 def output_key_names() -> frozenset[str]:
     """The names that keys have in actions, of every layout's tables."""
-    return frozenset({key.name for key in _table("us").values()} | {"clear"})
+    tables = (_table(layout, platform) for layout in LAYOUTS for platform in _PLATFORMS)
+    return frozenset({key.name for table in tables for key in table.values()} | {"clear"})

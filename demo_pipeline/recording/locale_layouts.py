@@ -5,7 +5,7 @@ Belongs here: languages and countries as data. Layouts with a table are in key_n
 
 import re
 
-from demo_pipeline.recording.key_names import KeyboardLayout, shifted_characters
+from demo_pipeline.recording.key_names import KeyboardLayout, differing_characters
 
 _LOCALE = re.compile(r"([A-Za-z]{2,3})(?:[-_]([A-Za-z]{4}))?(?:[-_]([A-Za-z]{2}|\d{3}))?([.@-].*)?")
 _UK_COUNTRIES = frozenset({"GB", "UK", "IE"})
@@ -43,11 +43,13 @@ def layout_of_locale(locale: str) -> str | None:
     return OTHER_PUNCTUATION if language in _OTHER_PUNCTUATION else None
 
 
-def layout_sensitive(char: str, layout: KeyboardLayout, usual: str) -> bool:
-    """Whether the key that types `char` with `layout` may type another one with `usual`."""
+def layout_sensitive(char: str, layout: KeyboardLayout, usual: str, platform: str = "") -> bool:
+    """Whether the key that types `char` with `layout` may type another one with `usual`.
+
+    `platform` is where it was typed: the UK keyboard of a Mac is not that of Windows.
+    """
     if usual == OTHER_LETTERS:
         return not char.isspace()
     if usual == OTHER_PUNCTUATION:
         return not char.isspace() and not char.isalnum()
-    mine, other = shifted_characters(layout), shifted_characters("uk" if usual == "uk" else "us")
-    return any(char == shifted != other[key] for key, shifted in mine.items())
+    return char in differing_characters(layout, "uk" if usual == "uk" else "us", platform)

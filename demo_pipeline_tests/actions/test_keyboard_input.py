@@ -270,7 +270,7 @@ def test_a_layout_that_does_not_fit_the_locale(
 ) -> None:
     numbers = count()
     built(tmp_path, [{**one, "time": 100 * next(numbers)} for one in lines])
-    problems = check_keyboard_layout(tmp_path, tmp_path, locale, "us")
+    problems = check_keyboard_layout(tmp_path, tmp_path, locale, "us", "linux")
     assert len(problems) == len(lines_with_doubt)
     for problem in problems:
         assert (problem.code, problem.message[:17]) == ("keyboard_layout", "1 typed character")
@@ -280,10 +280,36 @@ def test_a_layout_that_does_not_fit_the_locale(
 
 def test_a_setting_that_fits_the_locale_or_logged_characters_leave_no_doubt(tmp_path: Path) -> None:
     built(tmp_path, QUOTE)
-    assert check_keyboard_layout(tmp_path, tmp_path, "en-GB", "uk") == []
-    assert check_keyboard_layout(tmp_path, tmp_path, "en-US", "uk") != []
+    assert check_keyboard_layout(tmp_path, tmp_path, "en-GB", "uk", "linux") == []
+    assert check_keyboard_layout(tmp_path, tmp_path, "en-US", "uk", "linux") != []
     built(tmp_path, [*QUOTE, *tap(900, "KeyA", printed("a"))])
-    assert check_keyboard_layout(tmp_path, tmp_path, "en-GB", "us") == []
+    assert check_keyboard_layout(tmp_path, tmp_path, "en-GB", "us", "linux") == []
+
+
+@pytest.mark.parametrize(
+    ("keys", "doubtful_on"),
+    [
+        (("ShiftLeft", "Num3"), {"windows", "macos", "linux", ""}),  # US: #, UK: £
+        (("ShiftLeft", "Num2"), {"windows", "linux", ""}),  # a Mac has @ there with both
+        (("ShiftLeft", "Quote"), {"windows", "linux", ""}),
+        (("ShiftLeft", "BackQuote"), {"windows", "linux", ""}),
+        (("BackSlash",), {"linux"}),  # Linux names the place where a UK keyboard has the #
+        (("Quote",), set()),
+    ],
+)
+def test_a_layout_is_compared_on_the_recordings_platform(
+    tmp_path: Path, keys: tuple[str, ...], doubtful_on: set[str]
+) -> None:
+    built(tmp_path, chord(0, *keys))
+    for platform in ("windows", "macos", "linux", ""):
+        problems = check_keyboard_layout(tmp_path, tmp_path, "en-GB", "us", platform)
+        assert bool(problems) == (platform in doubtful_on), platform
+
+
+def test_key_names_give_the_platform_to_compare_a_layout_on(tmp_path: Path) -> None:
+    built(tmp_path, [*chord(0, "ShiftLeft", "Quote"), *tap(900, "Function")], "macos")
+    assert check_keyboard_layout(tmp_path, tmp_path, "en-GB", "us", "") == []
+    assert check_keyboard_layout(tmp_path, tmp_path, "en-GB", "us", "linux") != []
 
 
 def test_unreadable_characters_are_counted(tmp_path: Path) -> None:

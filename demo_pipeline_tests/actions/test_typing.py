@@ -198,6 +198,14 @@ def test_the_uk_layout() -> None:
 
 
 @pytest.mark.parametrize(
+    ("platform", "expected"), [("macos", 'type @"\\'), ("linux", 'type "@#'), ("", 'type "@\\')]
+)
+def test_the_uk_layout_is_that_of_the_platform(platform: str, expected: str) -> None:
+    lines = [chord(0, "ShiftLeft", "Num2"), chord(300, "ShiftLeft", "Quote"), tap(600, "BackSlash")]
+    assert summaries(*lines, platform=platform, keyboard_layout="uk") == [expected]
+
+
+@pytest.mark.parametrize(
     ("lines", "platform"),
     [
         ([chord(0, "AltGr", "KeyQ")], "linux"),

@@ -4,7 +4,7 @@ import string
 
 import pytest
 
-from demo_pipeline.recording.key_names import Key, lookup
+from demo_pipeline.recording.key_names import Key, KeyboardLayout, differing_characters, lookup
 
 
 def words(line: str) -> list[str]:
@@ -132,3 +132,33 @@ def test_the_uk_layout_is_a_table_of_its_own() -> None:
     assert lookup("Apostrophe", layout="uk").shifted == "@"
     assert lookup("Two", layout="uk").shifted == '"'
     assert lookup("A", layout="uk") == lookup("A", layout="us")
+
+
+@pytest.mark.parametrize(
+    ("platform", "typed"),
+    [
+        # X11: symbols/gb, variant `basic`
+        ("linux", "2\" 3£ '@ `¬ #~ \\|"),
+        # macOS: British.keylayout, by key code
+        ("macos", "2@ 3£ '\" `~ \\| §±"),
+    ],
+)
+def test_the_uk_layout_of_each_platform(platform: str, typed: str) -> None:
+    names = words("Num2 Num3 Quote BackQuote BackSlash IntlBackslash")
+    keys = [lookup(name, platform, "uk") for name in names]
+    assert [f"{key.char}{key.shifted}" for key in keys] == words(typed)
+
+
+@pytest.mark.parametrize("layout", ["us", "uk"])
+def test_names_of_windows_say_the_character(layout: KeyboardLayout) -> None:
+    names = words("BackTick BackSlash Apostrophe Hash")
+    assert [lookup(name, "windows", layout).char for name in names] == ["`", "\\", "'", "#"]
+
+
+@pytest.mark.parametrize(
+    ("platform", "characters"),
+    [("windows", '"@#~'), ("linux", '"@#~\\|'), ("macos", "#"), ("", '"@#~')],
+)
+def test_characters_that_another_layout_changes(platform: str, characters: str) -> None:
+    assert differing_characters("us", "uk", platform) == set(characters)
+    assert differing_characters("us", "us", platform) == set()

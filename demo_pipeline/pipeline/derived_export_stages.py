@@ -50,7 +50,7 @@ TRANSITIONS_STAGE = DatasetStage(
     description="The screenshot before a step, its action, and the screenshot after it. No "
     "transition spans an action that no screenshot shows.",
     kinds=frozenset({"parquet"}),
-    code_version="1",
+    code_version="2",
     section=lambda settings: settings.datasets,
     build=builds.run_transitions,
     checks=(

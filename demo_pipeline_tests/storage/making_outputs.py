@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from demo_pipeline.storage.store.store import Store
 from demo_pipeline.storage.store.version_manifest import Recipe, Version
@@ -43,3 +46,21 @@ def contents(folder: Path) -> dict[str, str]:
         else:
             found[entry.name] = entry.read_text()
     return found
+
+
+def removed_by_another_process(
+    monkeypatch: pytest.MonkeyPatch, path: Path, *, examined: bool
+) -> None:
+    """Remove a file right before its age is read for the first time, or right after."""
+    status = Path.stat
+
+    def removing(self: Path, **asked: Any) -> Any:
+        if self != path:
+            return status(self, **asked)
+        if not examined:
+            path.unlink(missing_ok=True)
+        found = status(self, **asked)
+        path.unlink(missing_ok=True)
+        return found
+
+    monkeypatch.setattr(Path, "stat", removing)

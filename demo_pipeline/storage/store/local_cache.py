@@ -4,9 +4,10 @@ Belongs here: what the cache folder keeps, trusts and removes; it is laid out li
 Nothing in it is the only copy of anything. Requests to the bucket are made elsewhere.
 """
 
+import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -168,9 +169,12 @@ class LocalCache:
                 self.unpublish(output)
         for manifest in (self.layout.root / _MANIFESTS).rglob("*.json"):
             manifest.unlink(missing_ok=True)
-        for file in (self.layout.root / _FILES).rglob("*"):
-            if file.is_file() and file.stat().st_mtime < now - grace_seconds:
-                file.unlink(missing_ok=True)
+        for folder, _, names in os.walk(self.layout.root / _FILES):
+            for name in names:
+                file = Path(folder, name)
+                with suppress(FileNotFoundError):  # another process removes it, too
+                    if file.stat().st_mtime < now - grace_seconds:
+                        file.unlink()
         removed = gc.collect_garbage(self.layout, self._disk, grace_seconds, now)
         staging = f"{self.layout.staging.name}/"
         return [name for name in removed if name.startswith(staging)]

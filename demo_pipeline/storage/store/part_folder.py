@@ -78,8 +78,9 @@ class PartFolder:
     def collect(self, before: float) -> None:
         """Remove the parts that were last used before a time, epoch seconds."""
         for path in self._layout.parts.glob("*/*"):
-            if path.stat().st_mtime < before:
-                path.unlink(missing_ok=True)
+            with suppress(FileNotFoundError):  # another process removes it, too
+                if path.stat().st_mtime < before:
+                    path.unlink()
 
     @contextmanager
     def one_build(self, name: str) -> Iterator[float]:

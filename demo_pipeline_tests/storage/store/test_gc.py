@@ -2,8 +2,16 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from demo_pipeline.storage.store.store import open_store
-from demo_pipeline_tests.storage.making_outputs import put, recipe, seen, write
+from demo_pipeline_tests.storage.making_outputs import (
+    put,
+    recipe,
+    removed_by_another_process,
+    seen,
+    write,
+)
 
 DAY = 86_400.0
 LATER = 4e9  # epoch seconds, long after any file of these tests
@@ -98,3 +106,18 @@ def test_an_id_that_looks_like_a_version_is_not_taken_for_one(tmp_path):
     age(tmp_path)
     assert store.collect(0, now=LATER + 1) == []
     assert seen(store, "events/0123456789abcdef") == {"a": "kept"}
+
+
+@pytest.mark.parametrize("examined", [False, True])
+def test_a_part_that_another_process_removes_ends_no_collection(tmp_path, monkeypatch, examined):
+    store = open_store(str(tmp_path))
+    old = put(store, "sft", {"a": "old"})
+    put(store, "sft", {"a": "new"})
+    parts = [tmp_path / ".parts" / key[:2] / key for key in ("aa01", "aa02", "bb03")]
+    for part in parts:
+        part.parent.mkdir(parents=True, exist_ok=True)
+        part.write_bytes(b"part")
+    age(tmp_path)
+    removed_by_another_process(monkeypatch, parts[1], examined=examined)
+    assert store.collect(DAY, now=LATER + DAY + 1) == [f"sft@{old.id}"]
+    assert not any(map(os.path.exists, parts))

@@ -7,7 +7,7 @@ import pytest
 from demo_pipeline.storage.errors import MissingOutput
 from demo_pipeline.storage.store.bucket_store import BucketStore
 from demo_pipeline_tests.storage.faulty import FaultyObjects
-from demo_pipeline_tests.storage.making_outputs import contents, put
+from demo_pipeline_tests.storage.making_outputs import contents, put, removed_by_another_process
 from demo_pipeline_tests.storage.memory_objects import MemoryObjects
 
 FILES = {"a.parquet": "alpha", "deep/b.png": "picture", "deep/c.parquet": "gamma"}
@@ -103,3 +103,17 @@ def test_old_files_are_collected_and_new_ones_kept(reader, tmp_path):
     reader.collect(3600, new.stat().st_mtime + 1)
     assert not old.exists()
     assert new.exists()
+
+
+@pytest.mark.usefixtures("version")
+@pytest.mark.parametrize("examined", [False, True])
+def test_a_file_that_another_process_removes_ends_no_collection(
+    reader, tmp_path, monkeypatch, examined
+):
+    read(reader, "*.parquet")
+    files = sorted((tmp_path / "cache").rglob("*.parquet"))
+    for path in files:
+        os.utime(path, (1000, 1000))
+    removed_by_another_process(monkeypatch, files[0], examined=examined)
+    reader.collect(3600, 10_000)
+    assert not any(map(os.path.exists, files))

@@ -141,17 +141,20 @@ def build_new_evaluations(interval_seconds: int) -> dg.SensorDefinition:
     ) -> dg.SensorResult | dg.SkipReason:
         limits = workspace.settings.discovery
         try:
-            dropped = evaluation_runs.list_evaluations(workspace)
+            listed = evaluation_runs.list_evaluations(workspace)
         except StorageError as error:
             return dg.SkipReason(str(error))
-        still = [one for one in dropped if time.time() - one.modified >= limits.stable_seconds]
+        for reason in listed.unreadable.values():
+            context.log.warning(reason)
+        still = [one for one in listed.found if time.time() - one.modified >= limits.stable_seconds]
         seen = dict(line.split(" ", 1) for line in (context.cursor or "").splitlines())
         changed = [one for one in still if seen.get(one.name) != one.fingerprint]
         requested = changed[: limits.requests_per_tick]
         if not requested:
-            return dg.SkipReason("no new or changed predictions are complete")
+            reasons = ["no new or changed predictions are complete", *listed.unreadable.values()]
+            return dg.SkipReason("; ".join(reasons))
         seen |= {one.name: one.fingerprint for one in requested}
-        present = {one.name for one in dropped}
+        present = {one.name for one in listed.found} | listed.unreadable.keys()
         cursor = "\n".join(f"{name} {seen[name]}" for name in sorted(seen.keys() & present))
         known = set(context.instance.get_dynamic_partitions(EVALUATIONS.name or ""))
         new = [one.name for one in requested if one.name not in known]

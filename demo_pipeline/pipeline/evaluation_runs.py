@@ -6,7 +6,7 @@ when it, its settings or the trajectories changed.
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -72,6 +72,19 @@ class DroppedEvaluation:
         return max(file.modified for file in files)
 
 
+@dataclass(frozen=True, slots=True)
+class ListedEvaluations:
+    """The folders of predictions in the store.
+
+    Attributes:
+        found: those with predictions, by name.
+        unreadable: name → why, for folders whose files cannot be read now.
+    """
+
+    found: tuple[DroppedEvaluation, ...] = ()
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+
+
 def store_objects(url: str) -> Objects:
     """The objects of a store: what people put beside its outputs."""
     if not is_bucket(url):
@@ -81,18 +94,28 @@ def store_objects(url: str) -> Objects:
     return S3Objects(url)
 
 
-def list_evaluations(workspace: Workspace) -> list[DroppedEvaluation]:
-    """The folders of predictions by name; those whose name is no safe id are left out.
+def list_evaluations(workspace: Workspace) -> ListedEvaluations:
+    """The folders of predictions; those whose name is no safe id are left out.
+
+    One folder that cannot be read hides no other.
 
     Raises:
         StorageError: the store cannot be read.
     """
     url = workspace.store.url
     if not is_bucket(url) and not (local_path(url) / EVALUATIONS_FOLDER).is_dir():
-        return []
+        return ListedEvaluations()
     objects = store_objects(url)
-    found = (find_evaluation(objects, name) for name in sorted(_folder_names(objects)))
-    return [dropped for dropped in found if dropped is not None]
+    found, unreadable = list[DroppedEvaluation](), dict[str, str]()
+    for name in sorted(_folder_names(objects)):
+        try:
+            dropped = find_evaluation(objects, name)
+        except StorageError as error:
+            unreadable[name] = str(error)
+            continue
+        if dropped is not None:
+            found.append(dropped)
+    return ListedEvaluations(tuple(found), unreadable)
 
 
 def _folder_names(objects: Objects) -> Iterator[str]:
@@ -109,7 +132,11 @@ def _folder_names(objects: Objects) -> Iterator[str]:
 
 
 def find_evaluation(objects: Objects, name: str) -> DroppedEvaluation | None:
-    """The predictions in the folder of this name; None without the file."""
+    """The predictions in the folder of this name; None without the file.
+
+    Raises:
+        StorageError: one of its files cannot be read.
+    """
     predictions = objects.head(f"{EVALUATIONS_FOLDER}/{name}/{PREDICTIONS_FILE}")
     if predictions is None:
         return None

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.pipeline.evaluation_runs import list_evaluations
+from demo_pipeline.pipeline.evaluation_runs import ListedEvaluations, list_evaluations
 from demo_pipeline.pipeline.evaluations import Evaluation, write_right_answers
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectories
@@ -23,6 +23,7 @@ from demo_pipeline_tests.defs.bench import (
     values,
     verdicts,
 )
+from demo_pipeline_tests.storage.refusals import refuse_reading
 
 TYPED = "hunter2"
 ANSWERED = "sw0rdfish"
@@ -128,13 +129,30 @@ def test_each_change_is_scored_once(made: Bench) -> None:
 
 
 def test_only_folders_with_predictions_and_a_safe_name_count(made: Bench) -> None:
-    assert list_evaluations(made.workspace) == []
+    assert list_evaluations(made.workspace) == ListedEvaluations()
     folder = Path(made.settings.store) / "evaluations"
     (folder / "empty").mkdir(parents=True)
     (folder / "a name").mkdir()
     (folder / "a name" / "predictions.jsonl").write_text("")
-    assert list_evaluations(made.workspace) == []
+    assert list_evaluations(made.workspace) == ListedEvaluations()
     assert "no new or changed predictions" in ticked(made, "new_evaluations").skipped
+
+
+@pytest.mark.parametrize("private", ["alice", "alice/predictions.jsonl", "alice/evaluation.json"])
+def test_predictions_that_may_not_be_read_keep_no_others_from_their_scores(
+    made: Bench, monkeypatch: pytest.MonkeyPatch, private: str
+) -> None:
+    folder = drop(made, "alice").parent.parent
+    first = ticked(made, "new_evaluations")
+    drop(made, "bob")
+    with monkeypatch.context() as patched:
+        refuse_reading(patched, folder / private)
+        second = ticked(made, "new_evaluations", first.cursor)
+        assert second.keys == ["bob"]
+        skipped = ticked(made, "new_evaluations", second.cursor).skipped
+    assert "'evaluations/alice/" in skipped
+    assert "cannot be read; check its permissions" in skipped
+    assert ticked(made, "new_evaluations", second.cursor).keys == []
 
 
 @pytest.mark.parametrize(

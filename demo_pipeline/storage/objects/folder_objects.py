@@ -131,14 +131,19 @@ class FolderObjects:
 
     @contextmanager
     def _opened(self, key: str) -> Iterator[BinaryIO]:
-        """The file of a key. Raises `FileNotFoundError` when the key is not an object's."""
+        """The file of a key.
+
+        Raises:
+            FileNotFoundError: the key is not an object's; a link to itself is none.
+            StorageError: the file, or a folder above it, may not be read.
+        """
         path = self.root / key
-        inside = _is_plain(key) and path.resolve().is_relative_to(self.root.resolve())
-        if not inside or not path.is_file():
-            raise FileNotFoundError(key)
         try:
+            inside = _is_plain(key) and path.resolve().is_relative_to(self.root.resolve())
+            if not inside or not path.is_file():
+                raise FileNotFoundError(key)
             file = path.open("rb")
-        except (IsADirectoryError, NotADirectoryError):
+        except (IsADirectoryError, NotADirectoryError, RuntimeError):  # or a loop of links
             raise FileNotFoundError(key) from None
         except PermissionError:
             raise StorageError(f"{key!r}: cannot be read; check its permissions") from None

@@ -16,6 +16,7 @@ from demo_pipeline.storage.objects.folder_objects import FolderObjects
 from demo_pipeline.storage.objects.object_store import ObjectChangedError, ObjectInfo, Objects
 from demo_pipeline.storage.objects.s3_client import S3Client
 from demo_pipeline.storage.objects.s3_objects import S3Objects
+from demo_pipeline_tests.storage.refusals import refuse_reading
 
 KINDS = ("folder", "moto", "seaweedfs")
 PART_BYTES = 5 * 2**20
@@ -247,6 +248,28 @@ def test_hidden_names_and_files_outside_the_root_are_ignored(tmp_path: Path) -> 
     for key in (".hidden", "../x", "/x", "a/", ""):
         with pytest.raises(StorageError, match="cannot be a key"):
             objects.put(key, b"")
+
+
+@pytest.mark.parametrize("private", ["a", "a/meta.json"])
+def test_a_refused_file_or_folder_is_an_error_that_names_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, private: str
+) -> None:
+    objects = FolderObjects(tmp_path)
+    etag = objects.put("a/meta.json", b"").etag
+    objects.put("b/meta.json", b"")
+    with monkeypatch.context() as patched:
+        refuse_reading(patched, tmp_path / private)
+        for call in (objects.head, objects.read, lambda key: objects.fetch(key, etag, Path("x"))):
+            with pytest.raises(StorageError, match=r"'a/meta\.json': .* check its permissions"):
+                call("a/meta.json")
+        assert objects.head("b/meta.json")
+    assert objects.head("a/meta.json")
+
+
+def test_a_link_to_itself_is_no_object(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    assert FolderObjects(tmp_path).head("loop") is None
+    assert FolderObjects(tmp_path).read("loop/meta.json") is None
 
 
 def test_a_missing_root_is_an_error(tmp_path: Path) -> None:

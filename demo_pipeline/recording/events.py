@@ -28,7 +28,13 @@ from demo_pipeline.recording.event_tables import (
 )
 from demo_pipeline.recording.input_log import parse_log
 from demo_pipeline.recording.log_lines import BUFFER_BYTES
-from demo_pipeline.recording.time_units import TimeUnit, find_time_unit, time_unit_problems
+from demo_pipeline.recording.time_units import (
+    DAY_MS,
+    TimeScale,
+    TimeUnit,
+    find_time_scale,
+    time_unit_problems,
+)
 from demo_pipeline.settings import DEFAULT_LIMITS, RecordingSettings
 
 EVENTS_FILE = "events.parquet"
@@ -42,7 +48,6 @@ EVENT_SCHEMAS = {
 DEFECT_REMEDY = "this is a bug in the pipeline: report it with the id of the demonstration"
 _MAX_SUMMARY_MESSAGES = 5
 _MAX_REPORTED_LINES = 100
-_DAY_S = 24 * 3600  # recordings take minutes; clocks set to another time zone differ by less
 _LOG = logging.getLogger(__package__)
 _event_row, _rejected_row, _scan_row = (
     attrgetter(*schema.names) for schema in (EVENTS_SCHEMA, REJECTED_SCHEMA, SCANS_SCHEMA)
@@ -62,14 +67,14 @@ def build_events(
     event_counts: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     messages: list[str] = []
-    unit = log_time_unit(log, settings)
+    scale = _time_scale(log, settings)
     with (
         log.open("rb", buffering=BUFFER_BYTES) as stream,
         TableWriter(out / EVENTS_FILE, EVENTS_SCHEMA) as events,
         TableWriter(out / REJECTED_FILE, REJECTED_SCHEMA) as rejected,
         TableWriter(out / SCANS_FILE, SCANS_SCHEMA) as scans,
     ):
-        for number, item in enumerate(parse_log(stream, settings, unit), 1):
+        for number, item in enumerate(parse_log(stream, settings, scale), 1):
             if number > max_lines:
                 raise too_many("lines", number, max_lines, "max_log_lines")
             if isinstance(item, Rejected):
@@ -92,15 +97,19 @@ def build_events(
         "rejected_by_reason": dict(sorted(reasons.items())),
         "first_rejected": messages,
         "by_event": dict(sorted(event_counts.items())),
-        "time_unit": unit.name,
-        "warnings": [str(problem) for problem in time_unit_problems(unit)],
+        "time_unit": scale.unit.name,
+        "warnings": [str(problem) for problem in time_unit_problems(scale.unit)],
     }
 
 
 def log_time_unit(log: Path, settings: RecordingSettings) -> TimeUnit:
     """The unit in which the log counts time."""
+    return _time_scale(log, settings).unit
+
+
+def _time_scale(log: Path, settings: RecordingSettings) -> TimeScale:
     with log.open("rb", buffering=BUFFER_BYTES) as stream:
-        return find_time_unit(stream, settings)
+        return find_time_scale(stream, settings)
 
 
 def too_many(what: str, line: int, limit: int, setting: str) -> DemonstrationError:
@@ -191,13 +200,13 @@ def require_events(summary: dict[str, Any], demonstration: str) -> list[Problem]
 def check_recording_time(folder: Path, recorded_at: datetime, demonstration: str) -> list[Problem]:
     """A problem if most of the log lies a day or more from `recorded_at`, which is meta.timestamp.
 
-    The median decides: single lines may have a wrong time.
+    The median decides: lines that are far from it were rejected.
     """
     events = read_table(folder / EVENTS_FILE, columns=["event_index", "time_ms"])
     if not events.num_rows:
         return []
     median = sorted(events["time_ms"].to_pylist())[events.num_rows // 2]
-    if abs(median / 1000 - recorded_at.timestamp()) < _DAY_S:
+    if abs(median - recorded_at.timestamp() * 1000) < DAY_MS:
         return []
     middle = datetime.fromtimestamp(median / 1000, UTC)
     message = (
@@ -205,6 +214,9 @@ def check_recording_time(folder: Path, recorded_at: datetime, demonstration: str
         f"is {recorded_at:%Y-%m-%d %H:%M} UTC"
     )
     remedy = "upload the log and the meta.json of the same recording, or correct meta.timestamp"
+    if median < DAY_MS:
+        message += "; the times look relative to the start of the recording"
+        remedy = "write `time` in epoch milliseconds: add the time of the recording's start to each"
     return [
         Problem(
             "log_not_of_this_recording",

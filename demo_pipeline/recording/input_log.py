@@ -21,7 +21,7 @@ from demo_pipeline.formats.demonstration.event_types import (
 )
 from demo_pipeline.recording.event_tables import Event, Rejected
 from demo_pipeline.recording.log_lines import LINE_END, is_utf8, split_lines
-from demo_pipeline.recording.time_units import MILLISECONDS, TimeUnit
+from demo_pipeline.recording.time_units import TimeScale, TimeUnit
 from demo_pipeline.settings import RecordingSettings
 
 # Values beyond these limits come from damaged lines.
@@ -58,6 +58,7 @@ class _Envelope(msgspec.Struct):
 
 
 _NO_DATA = _Data()
+_MILLISECONDS = TimeScale()
 _decode_line = msgspec.json.Decoder(_Line).decode
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 
@@ -71,14 +72,14 @@ class _LineError(Exception):
 
 
 def parse_log(
-    stream: BinaryIO, settings: RecordingSettings, unit: TimeUnit = MILLISECONDS
+    stream: BinaryIO, settings: RecordingSettings, scale: TimeScale = _MILLISECONDS
 ) -> Iterator[Event | Rejected]:
     """Yield one `Event` or `Rejected` for each line, in file order.
 
     Lines end with LF; a CR before it and a BOM at the start of the file are not part of a line.
-    Times are converted from `unit`. Memory is bounded by `settings.max_line_bytes`. Open the file
-    with `buffering=BUFFER_BYTES`: the lines of scans are long, and Python's default buffer is slow
-    for them.
+    Times are converted from the unit of `scale`; a line far from its median is rejected. Memory is
+    bounded by `settings.max_line_bytes`. Open the file with `buffering=BUFFER_BYTES`: the lines of
+    scans are long, and Python's default buffer is slow for them.
     """
     for number, offset, length, line in split_lines(stream, settings.max_line_bytes):
         if line is None:
@@ -88,9 +89,9 @@ def parse_log(
         try:
             parsed = _decode_documented(line)
             if parsed is None:
-                yield _decode_any(number, offset, line.rstrip(LINE_END), unit)
+                yield _decode_any(number, offset, line.rstrip(LINE_END), scale)
             else:
-                yield _documented_event(number, offset, length, parsed, unit)
+                yield _documented_event(number, offset, length, parsed, scale)
         except _LineError as error:
             yield Rejected(number, offset, length, error.code, str(error))
 
@@ -104,40 +105,42 @@ def _decode_documented(line: bytes) -> _Line | None:
     return parsed if parsed.event in DOCUMENTED_EVENTS and is_utf8(line) else None
 
 
-def _decode_any(number: int, offset: int, line: bytes, unit: TimeUnit) -> Event:
+def _decode_any(number: int, offset: int, line: bytes, scale: TimeScale) -> Event:
     """The event of any line (without its line end). Raises `_LineError` with the reason if none."""
     if not line.strip():
         raise _LineError("blank_line", "line is blank")
     _check_utf8(line)
     try:
-        return _decode_event(number, offset, line, unit)
+        return _decode_event(number, offset, line, scale)
     except RecursionError:
         pass
     with _recursion_limit(_MAX_JSON_DEPTH):
         try:
-            return _decode_event(number, offset, line, unit)
+            return _decode_event(number, offset, line, scale)
         except RecursionError:
             raise _LineError("nested_too_deeply", "JSON is nested too deeply") from None
 
 
-def _decode_event(number: int, offset: int, line: bytes, unit: TimeUnit) -> Event:
+def _decode_event(number: int, offset: int, line: bytes, scale: TimeScale) -> Event:
     try:
         parsed = _decode_line(line)
     except msgspec.ValidationError as error:
-        return _undocumented_event(number, offset, line, unit, str(error))
+        return _undocumented_event(number, offset, line, scale, str(error))
     except msgspec.DecodeError as error:
         raise _LineError("invalid_json", _without_content(str(error))) from None
     except UnicodeError:
         raise _LineError("invalid_text", "a string has an invalid escape sequence") from None
     if parsed.event not in DOCUMENTED_EVENTS:
-        return _undocumented_event(number, offset, line, unit, "")
-    return _documented_event(number, offset, len(line), parsed, unit)
+        return _undocumented_event(number, offset, line, scale, "")
+    return _documented_event(number, offset, len(line), parsed, scale)
 
 
-def _documented_event(number: int, offset: int, length: int, line: _Line, unit: TimeUnit) -> Event:
+def _documented_event(
+    number: int, offset: int, length: int, line: _Line, scale: TimeScale
+) -> Event:
     event, data = line.event, line.data or _NO_DATA
     x, y = data.x, data.y
-    time_ms = _time(line.time, unit)
+    time_ms = _time(line.time, scale)
     if event in POINTER_EVENTS:
         _check_pointer(event, data)
     elif event in KEY_EVENTS and not data.key:
@@ -156,7 +159,7 @@ def _documented_event(number: int, offset: int, length: int, line: _Line, unit: 
         delta=data.delta,
         key=data.key,
         actual_char=_logged_character(data.actual_char),
-        duration_ms=None if data.duration is None else _duration(data.duration, unit),
+        duration_ms=None if data.duration is None else _duration(data.duration, scale.unit),
     )
 
 
@@ -186,7 +189,7 @@ def _check_wheel(delta: float | None) -> None:
 
 
 def _undocumented_event(
-    number: int, offset: int, line: bytes, unit: TimeUnit, decode_error: str
+    number: int, offset: int, line: bytes, scale: TimeScale, decode_error: str
 ) -> Event:
     """An undocumented event with its raw payload; a documented one is rejected.
 
@@ -203,7 +206,7 @@ def _undocumented_event(
         byte_offset=offset,
         byte_length=len(line),
         event=envelope.event,
-        time_ms=_time(envelope.time, unit),
+        time_ms=_time(envelope.time, scale),
         payload=bytes(envelope.data).decode(),
     )
 
@@ -218,10 +221,13 @@ def _check_utf8(line: bytes) -> None:
         raise _LineError("invalid_utf8", message) from None
 
 
-def _time(value: float, unit: TimeUnit) -> int:
-    milliseconds = unit.to_ms(value)
+def _time(value: float, scale: TimeScale) -> int:
+    milliseconds = scale.unit.to_ms(value)
     if not 0 <= milliseconds <= MAX_TIME_MS:
-        message = f"time is not epoch {unit.name} before the year 3000"
+        message = f"time is not epoch {scale.unit.name} before the year 3000"
+        raise _LineError("time_out_of_range", message)
+    if scale.is_far(milliseconds):
+        message = "time is more than a day from the median of the log's times"
         raise _LineError("time_out_of_range", message)
     return round(milliseconds)
 

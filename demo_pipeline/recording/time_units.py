@@ -1,9 +1,11 @@
-"""The unit in which a log counts time, found by the magnitude of its times.
+"""The unit in which a log counts time, found by the magnitude of its times, and their median.
 
 The documented unit is epoch milliseconds. Some recorders write seconds with a fraction,
-microseconds or nanoseconds. Belongs here: the unit, and conversion to milliseconds.
+microseconds or nanoseconds. Belongs here: the unit, conversion to milliseconds, and which times are
+too far from the others to be right.
 """
 
+from array import array
 from collections import Counter
 from dataclasses import dataclass
 from typing import BinaryIO
@@ -15,7 +17,9 @@ from demo_pipeline.problems import Problem
 from demo_pipeline.recording.log_lines import split_lines
 from demo_pipeline.settings import RecordingSettings
 
+DAY_MS = 24 * 3600 * 1000  # recordings take minutes; clocks set to another zone differ by less
 _FAR = 1e30  # an integer of hundreds of digits is no float
+_MAX_TIMES = 2**16  # of which the median is taken; of a longer log, those of every n-th line
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,7 @@ class TimeUnit:
 
     def to_ms(self, value: float) -> float:
         """A time in this unit as milliseconds, not rounded; far outside every range it is cut."""
-        value = max(-_FAR, min(value, _FAR))
+        value = _cut(value)
         if self.milliseconds < 1:
             return value / round(1 / self.milliseconds)
         return value * self.milliseconds
@@ -49,11 +53,33 @@ _OTHER_UNITS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class TimeScale:
+    """How a log counts time.
+
+    Attributes:
+        unit: of most of its lines.
+        median_ms: of all its times, epoch milliseconds; None if it is before 2014, or not known.
+            Most times of such a log are wrong, so that none can be told to be the damaged one.
+    """
+
+    unit: TimeUnit = MILLISECONDS
+    median_ms: float | None = None
+
+    def is_far(self, milliseconds: float) -> bool:
+        """Whether a time is more than a day from the median: its line is damaged."""
+        return self.median_ms is not None and abs(milliseconds - self.median_ms) > DAY_MS
+
+
 class _Time(msgspec.Struct):
     time: int | float
 
 
 _decode_time = msgspec.json.Decoder(_Time).decode
+
+
+def _cut(value: float) -> float:
+    return max(-_FAR, min(value, _FAR))
 
 
 def unit_of_time(value: float) -> TimeUnit:
@@ -64,20 +90,30 @@ def unit_of_time(value: float) -> TimeUnit:
     return MILLISECONDS
 
 
-def find_time_unit(stream: BinaryIO, settings: RecordingSettings) -> TimeUnit:
-    """The unit of most lines of a log; with a tie, that of the earliest line.
+def find_time_scale(stream: BinaryIO, settings: RecordingSettings) -> TimeScale:
+    """The unit of most lines of a log (with a tie, that of the earliest line) and the median.
 
     Reads `stream` to its end. Lines without a readable time do not count.
     """
     units: Counter[TimeUnit] = Counter()
+    times, every, lines = array("d"), 1, 0
     for _, _, _, line in split_lines(stream, settings.max_line_bytes):
         try:
             value = None if line is None else _decode_time(line).time
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             continue
-        if value is not None and value > 0:
+        if value is None:
+            continue
+        if lines % every == 0:
+            times.append(_cut(value))
+        lines += 1
+        if len(times) > _MAX_TIMES:
+            times, every = times[::2], 2 * every
+        if value > 0:
             units[unit_of_time(value)] += 1
-    return units.most_common(1)[0][0] if units else MILLISECONDS
+    unit = units.most_common(1)[0][0] if units else MILLISECONDS
+    median_ms = unit.to_ms(sorted(times)[len(times) // 2]) if times else 0
+    return TimeScale(unit, median_ms if median_ms >= _EARLIEST_S * 1000 else None)
 
 
 def time_unit_problems(unit: TimeUnit) -> list[Problem]:

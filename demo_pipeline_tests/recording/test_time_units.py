@@ -14,8 +14,9 @@ from demo_pipeline.recording.events import (
     log_time_unit,
     read_events,
     read_scans,
+    rejected_lines,
 )
-from demo_pipeline.recording.time_units import find_time_unit, time_unit_problems
+from demo_pipeline.recording.time_units import DAY_MS, find_time_scale, time_unit_problems
 from demo_pipeline.settings import RecordingSettings
 
 START_MS = 1_741_119_497_902
@@ -58,15 +59,15 @@ def test_most_lines_decide_for_the_whole_log(tmp_path: Path) -> None:
     seconds = START_MS / 1000
     built(tmp_path, b"{torn\n" + log_of([START_MS, seconds, seconds + 1, seconds + 2, 0]))
     events = read_events(tmp_path)
-    assert events["time_ms"].to_pylist() == [START_MS, START_MS + 1000, START_MS + 2000, 0]
+    assert events["time_ms"].to_pylist() == [START_MS, START_MS + 1000, START_MS + 2000]
     one_stray = log_of([START_MS, START_MS + 1, seconds])
     built(tmp_path, one_stray)
-    assert read_events(tmp_path)["time_ms"].to_pylist() == [START_MS, START_MS + 1, round(seconds)]
+    assert read_events(tmp_path)["time_ms"].to_pylist() == [START_MS, START_MS + 1]
 
 
 def test_small_and_documented_times_are_milliseconds() -> None:
     for times in ([0, 5, 9], [1234567890] * 3, []):
-        assert find_time_unit(io.BytesIO(log_of(times)), SETTINGS).name == "milliseconds"
+        assert find_time_scale(io.BytesIO(log_of(times)), SETTINGS).unit.name == "milliseconds"
 
 
 @pytest.mark.parametrize(
@@ -108,6 +109,48 @@ def test_single_lines_with_a_wrong_time_are_no_log_of_another_day(tmp_path: Path
     assert check_recording_time(tmp_path, recorded, "demo") == []
     built(tmp_path, b"")
     assert check_recording_time(tmp_path, recorded, "demo") == []
+
+
+@pytest.mark.parametrize("unit", PER_MS)
+@pytest.mark.parametrize("event", ["keydown", "axtree", "ffmpeg_stderr"])
+@pytest.mark.parametrize("far_ms", [-START_MS, 812 - START_MS, -DAY_MS - 10_000, DAY_MS + 10_000])
+def test_a_time_far_from_the_others_costs_its_line_only(
+    tmp_path: Path, unit: str, event: str, far_ms: int
+) -> None:
+    near = [0, 7, 1234, DAY_MS - 5_000, 9_000]
+    times = [(START_MS + ms) * PER_MS[unit] for ms in near]
+    far = {"event": event, "data": {"key": "KeyA"}, "time": (START_MS + far_ms) * PER_MS[unit]}
+    summary = built(tmp_path, json.dumps(far).encode() + b"\n" + log_of(times))
+    assert read_events(tmp_path)["time_ms"].to_pylist() == [START_MS + ms for ms in near]
+    [rejected] = rejected_lines(tmp_path)
+    assert (rejected.code, rejected.line) == ("time_out_of_range", 1)
+    assert "a day from the median" in rejected.message
+    assert summary["rejected_by_reason"] == {"time_out_of_range": 1}
+
+
+def test_the_median_of_a_long_log_is_that_of_its_lines(tmp_path: Path) -> None:
+    """Not that of its beginning, which may be damaged: of a long log, every n-th line is taken."""
+    damaged, lines = 60_000, 200_000
+    times = [812] * damaged + [START_MS + n for n in range(lines - damaged)]
+    scale = find_time_scale(io.BytesIO(log_of(times)), SETTINGS)
+    assert scale.median_ms == pytest.approx(sorted(times)[lines // 2], abs=10)
+    built(tmp_path, log_of(times[::100]))
+    assert read_events(tmp_path).num_rows == (lines - damaged) / 100
+
+
+def test_without_a_plausible_median_no_line_is_far_from_it(tmp_path: Path) -> None:
+    """The documentation's own examples mix times of 1970 and of 2025."""
+    times = [1_234_567_890] * 3 + [START_MS]
+    assert built(tmp_path, log_of(times))["rejected_lines"] == 0
+    assert check_recording_time(tmp_path, datetime.fromtimestamp(START_MS / 1000, UTC), "demo")
+
+
+def test_times_relative_to_the_start_are_named_as_such(tmp_path: Path) -> None:
+    built(tmp_path, log_of([500 + n for n in range(9)]))
+    [problem] = check_recording_time(tmp_path, datetime.fromtimestamp(START_MS / 1000, UTC), "demo")
+    assert problem.code == "log_not_of_this_recording"
+    assert "relative to the start of the recording" in problem.message
+    assert "epoch milliseconds" in problem.remedy
 
 
 @pytest.mark.parametrize("unit", PER_MS)

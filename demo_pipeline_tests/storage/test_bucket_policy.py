@@ -13,13 +13,20 @@ from moto.core.authorization import enable_iam_authentication
 from demo_pipeline import __version__
 from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
+from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, INDEX_STAGE, training_exports
 from demo_pipeline.pipeline.demonstration_stages import STAGES
+from demo_pipeline.pipeline.evaluation_runs import list_evaluations, run_evaluation, store_objects
+from demo_pipeline.pipeline.export_states import failed_before, note_error
 from demo_pipeline.pipeline.health import HealthLevel, examine_workspace
 from demo_pipeline.pipeline.quarantine import list_quarantine, quarantine_demonstration, release
 from demo_pipeline.pipeline.runner import run_stage
 from demo_pipeline.settings import Settings
 from demo_pipeline.storage.errors import StorageError
+from demo_pipeline.storage.objects.object_store import list_all
 from demo_pipeline.storage.objects.s3_objects import S3Objects
+from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
+from demo_pipeline_tests.datasets.stores import commit_trajectories
 from demo_pipeline_tests.simulator.s3_server import S3Server
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
@@ -37,12 +44,16 @@ def documented(first_key: str) -> Any:
 def workspace(
     moto: S3Server, recording: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Workspace]:
-    """One upload, and a pipeline whose user has only the page's policy."""
+    """One upload, somebody's predictions, and a pipeline whose user has only the page's policy."""
     with moto.connected():
         for url in (UPLOADS, STORE):
             moto.make_bucket(url.split("/")[2])
         for file in RECORDING_FILES:
             S3Objects(UPLOADS).put(f"one/{file}", recording / file)
+        for left in list(list_all(S3Objects(STORE))):  # by another test: the server is shared
+            S3Objects(STORE).delete(left.key)
+        S3Objects(STORE).put("evaluations/mine/predictions.jsonl", b"")
+        S3Objects(STORE).put("evaluations/mine/evaluation.json", b'{"split": "any"}')
         iam = get_session().create_client("iam")
         user = tmp_path.name
         iam.create_user(UserName=user)
@@ -52,7 +63,11 @@ def workspace(
         with enable_iam_authentication(), monkeypatch.context() as patch:
             patch.setenv("AWS_ACCESS_KEY_ID", key["AccessKeyId"])
             patch.setenv("AWS_SECRET_ACCESS_KEY", key["SecretAccessKey"])
-            yield Workspace.open(Settings(uploads=UPLOADS, store=STORE, cache=str(tmp_path)))
+            places: dict[str, Any] = {
+                "cache": str(tmp_path / "cache"),
+                "osworld_tasks": str(tmp_path / "tasks"),
+            }
+            yield Workspace.open(Settings(uploads=UPLOADS, store=STORE, **places))
 
 
 def test_the_documented_policy_is_enough(workspace: Workspace) -> None:
@@ -68,6 +83,29 @@ def test_the_documented_policy_is_enough(workspace: Workspace) -> None:
     workspace.store.remove(output)
     workspace.store.collect(0, 2e9)
     assert workspace.store.outputs() == []
+
+
+def test_every_dataset_is_built_with_it(workspace: Workspace, tmp_path: Path) -> None:
+    commit_trajectories(workspace, [make_trajectory(tmp_path, "one", [CLICK])])
+    failed, *_ = training_exports()
+    note_error(workspace.store, failed, ValueError())
+    assert failed_before(workspace.store, failed) == "ValueError"
+    for stage in DATASET_STAGES:
+        assert run_dataset_stage(workspace, stage).status == "made", stage.name
+    assert failed_before(workspace.store, failed) == ""
+    assert INDEX_STAGE.output in workspace.store.outputs()
+
+
+def test_predictions_are_scored_and_never_written_with_it(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    commit_trajectories(workspace, [make_trajectory(tmp_path, "one", [CLICK])])
+    assert [found.name for found in list_evaluations(workspace)] == ["mine"]
+    assert run_evaluation(workspace, "mine").status == "made"
+    objects = store_objects(STORE)
+    for name in ("mine", "other"):
+        with pytest.raises(StorageError, match="access denied"):
+            objects.put(f"evaluations/{name}/predictions.jsonl", b"x")
 
 
 def test_the_doctor_finds_both_roots_usable_with_it(workspace: Workspace) -> None:

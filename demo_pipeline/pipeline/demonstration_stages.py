@@ -43,7 +43,7 @@ EVENTS_STAGE = Stage(
     "reason; offset, length and time of every accessibility scan in the log.",
     group="recording",
     kinds=frozenset({"parquet"}),
-    code_version="2",
+    code_version="3",
     inputs=("raw_recordings",),
     section=lambda settings: settings.recording,
     build=builds.run_events,

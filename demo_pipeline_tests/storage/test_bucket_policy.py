@@ -100,7 +100,7 @@ def test_predictions_are_scored_and_never_written_with_it(
     workspace: Workspace, tmp_path: Path
 ) -> None:
     commit_trajectories(workspace, [make_trajectory(tmp_path, "one", [CLICK])])
-    assert [found.name for found in list_evaluations(workspace)] == ["mine"]
+    assert [found.name for found in list_evaluations(workspace).found] == ["mine"]
     assert run_evaluation(workspace, "mine").status == "made"
     objects = store_objects(STORE)
     for name in ("mine", "other"):

@@ -39,7 +39,6 @@ from demo_pipeline.discovery.run_history import EndedRuns, Launch, RunOutcome
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.quarantine import read_quarantine
-from demo_pipeline.storage.store.store import Store
 
 FAILURE_GRACE_SECONDS = 300.0  # for the sensor quarantine_failures to record a failed run
 _EVENT_DELAY_SECONDS = 60.0  # at most between the times of an event and of its run
@@ -65,17 +64,18 @@ class InstanceRuns:
 
     Args:
         instance: that holds the runs.
-        store: that holds the quarantine records.
+        workspace: with the uploads, and the store that holds the quarantine records.
     """
 
-    def __init__(self, instance: dg.DagsterInstance, store: Store) -> None:
-        self._instance, self._store = instance, store
+    def __init__(self, instance: dg.DagsterInstance, workspace: Workspace) -> None:
+        self._instance, self._workspace = instance, workspace
+        self._identities: dict[str, str | None] = {}  # in a folder, each costs reading the files
 
     def last(self, id: str) -> Launch | None:  # noqa: A002 - the protocol's word
         """The newest run of this partition that has a fingerprint.
 
         Raises:
-            StorageError: it failed, and its quarantine record cannot be read.
+            StorageError: it failed, and its quarantine record or its upload cannot be read.
         """
         records = _newest(self._instance, id)
         if not records:
@@ -152,7 +152,7 @@ class InstanceRuns:
             return RunOutcome.LIVE
         if noted in _NOTED_OUTCOMES:
             return _NOTED_OUTCOMES[noted]
-        if read_quarantine(self._store, demonstration) is not None:
+        if read_quarantine(self._workspace.store, demonstration) is not None:
             return RunOutcome.ENDED
         ended = record.end_time or record.update_timestamp.timestamp()
         return RunOutcome.LIVE if time.time() - ended < FAILURE_GRACE_SECONDS else RunOutcome.LOST
@@ -167,9 +167,23 @@ class InstanceRuns:
             return RunOutcome.LIVE
         if self._is_built_by(demonstration, run):
             return RunOutcome.ENDED
-        if read_quarantine(self._store, demonstration) is not None:
+        rejected = noted is not None and noted[demonstration].status == "failed"
+        if self._is_recorded(demonstration, rejected=rejected):
             return RunOutcome.ENDED
         return _NOTED_OUTCOMES.get(run.tags.get(OUTCOME_TAG, ""), RunOutcome.LOST)
+
+    def _is_recorded(self, demonstration: str, *, rejected: bool) -> bool:
+        """Whether the quarantine says why a batch run did not process the present upload.
+
+        After a correction, the record of the earlier files stays until a stage has read the new
+        ones. A run that noted that a stage rejected them needs no comparison.
+        """
+        record = read_quarantine(self._workspace.store, demonstration)
+        if record is None or rejected:
+            return record is not None
+        if demonstration not in self._identities:
+            self._identities[demonstration] = self._workspace.uploads.identity(demonstration)
+        return record.fingerprint == self._identities[demonstration]
 
     def _is_built_by(self, demonstration: str, run: dg.DagsterRun) -> bool:
         """Whether a run came to the last stage of a demonstration."""

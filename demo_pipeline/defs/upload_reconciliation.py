@@ -29,7 +29,7 @@ def reconcile_uploads(instance: dg.DagsterInstance, workspace: Workspace) -> Rec
     listed |= set(workspace.uploads.collisions())
     quarantined = {record.demonstration for record in list_quarantine(workspace.store)}
     finished = _finished(workspace)
-    runs = InstanceRuns(instance, workspace.store)
+    runs = InstanceRuns(instance, workspace)
     failed = runs.failed()
     with open_ledger(instance, workspace) as ledger:
         accepted = {key for key, state in ledger.states().items() if state is UploadState.ACCEPTED}

@@ -73,7 +73,7 @@ def build_new_uploads(interval_seconds: int, *batch_jobs: dg.JobDefinition) -> d
 
 
 def _tick(instance: dg.DagsterInstance, workspace: Workspace) -> Tick:
-    runs, settings = InstanceRuns(instance, workspace.store), workspace.settings.discovery
+    runs, settings = InstanceRuns(instance, workspace), workspace.settings.discovery
     with open_ledger(instance, workspace) as ledger:
         result = tick(workspace.uploads.objects, ledger, runs, time.time(), settings)
         released, errors = quarantine_collisions(workspace, result.collisions)

@@ -22,7 +22,9 @@ from demo_pipeline.defs.waiting_runs import waiting_demonstrations
 from demo_pipeline.discovery.retry_pauses import FIRST_PAUSE_SECONDS
 from demo_pipeline.discovery.run_history import RunOutcome
 from demo_pipeline.pipeline.crash_quarantine import record_crash
+from demo_pipeline.pipeline.quarantine import read_quarantine, write_quarantine
 from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint
+from demo_pipeline.storage.uploads.local_uploads import LocalUploads
 from demo_pipeline_tests.defs.bench import Bench, bench, failures, ticked
 from demo_pipeline_tests.uploads import spoil_log, upload
 
@@ -60,7 +62,7 @@ def created(
 
 
 def outcome(made: Bench, key: str) -> RunOutcome:
-    last = InstanceRuns(made.instance, made.workspace.store).last(key)
+    last = InstanceRuns(made.instance, made.workspace).last(key)
     assert last is not None
     assert last.fingerprint == upload_listing_fingerprint(made.workspace.uploads, key)
     return last.outcome
@@ -139,7 +141,7 @@ class TestOutcomes:
         assert tuple(outcome(made, key) for key in KEYS) == wanted
         [waiting] = waiting_demonstrations(made.instance)
         assert (waiting.demonstration, waiting.reason) == ("c", "No space left on device")
-        assert InstanceRuns(made.instance, made.workspace.store).failed() == {"b", "c", "d"}
+        assert InstanceRuns(made.instance, made.workspace).failed() == {"b", "c", "d"}
 
     def test_one_that_waits_is_requested_again_after_its_pause(
         self, made: Bench, monkeypatch: pytest.MonkeyPatch
@@ -165,6 +167,29 @@ class TestOutcomes:
         assert demonstrations_of(created(made, again)) == ["b", "c", "d"]
         assert again.tags[REASON_TAG] == "lost"
         assert again.tags["dagster/priority"] == "-1"
+
+    @pytest.mark.parametrize("corrected", [True, False])
+    def test_a_record_of_the_files_before_a_correction_ends_no_lost_run(
+        self, made: Bench, *, corrected: bool
+    ) -> None:
+        record_crash(made.workspace, "b", "screenshots", "MemoryError")
+        if corrected:
+            record = read_quarantine(made.workspace.store, "b")
+            assert record is not None
+            write_quarantine(made.workspace.store, record.model_copy(update={"fingerprint": "0"}))
+        made.instance.report_run_canceled(self.run)
+        [again] = requested(made)
+        lost = {"a", "b", "c", "d"} if corrected else {"a", "c", "d"}
+        assert set(demonstrations_of(created(made, again))) == lost
+
+    def test_a_rejection_that_the_run_noted_ends_it_without_reading_the_upload(
+        self, made: Bench, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        record_crash(made.workspace, "b", "screenshots", "MemoryError")
+        note_outcomes(made.instance, self.run.run_id, {"b": MemberOutcome("failed")})
+        made.instance.report_run_failed(self.run)
+        monkeypatch.setattr(LocalUploads, "identity", lambda *_: pytest.fail("it was read"))
+        assert outcome(made, "b") is RunOutcome.ENDED
 
     def test_a_run_that_dagster_retries_still_lives(self, made: Bench) -> None:
         made.instance.add_run_tags(self.run.run_id, {WILL_RETRY_TAG: "true"})
@@ -200,7 +225,7 @@ def test_a_run_notes_what_became_of_each_member(made: Bench, recording: Path) ->
     run = made.instance.get_run_by_id(result.run_id)
     assert run is not None
     assert OUTCOME_TAG not in run.tags
-    runs = InstanceRuns(made.instance, made.workspace.store)
+    runs = InstanceRuns(made.instance, made.workspace)
     outcomes = {key: runs.last(key) for key in ("a", "b", "c")}
     assert {key: last.outcome.value for key, last in outcomes.items() if last is not None} == {
         "a": "ended",

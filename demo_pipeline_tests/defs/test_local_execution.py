@@ -103,7 +103,7 @@ def test_much_to_do_is_done_in_one_run(many: Settings) -> None:
     with dg.DagsterInstance.get() as instance:
         [run] = instance.get_runs()
         assert run.job_name == "process_batch"
-        history = InstanceRuns(instance, Workspace.open(many).store)
+        history = InstanceRuns(instance, Workspace.open(many))
         launches = [history.last(key) for key in IDS]
     assert {last.outcome for last in launches if last is not None} == {RunOutcome.ENDED}
     assert len([last for last in launches if last is not None]) == len(IDS)

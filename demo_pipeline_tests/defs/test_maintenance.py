@@ -135,7 +135,7 @@ class TestForgetting:
         for stage in STAGES:
             known = made.instance.get_materialized_partitions(dg.AssetKey(stage.name))
             assert {"first", "second"} <= known
-        assert InstanceRuns(made.instance, made.workspace.store).last("bad") is not None
+        assert InstanceRuns(made.instance, made.workspace).last("bad") is not None
         assert looks(made) == []
         assert read_quarantine(_store(made), "bad") is not None
 

@@ -160,13 +160,13 @@ class TestAfterwards:
 
     def test_the_upload_is_processed_again_at_once(self, made: Bench) -> None:
         self.kill(made)
-        last = InstanceRuns(made.instance, made.workspace.store).last("one")
+        last = InstanceRuns(made.instance, made.workspace).last("one")
         assert last is not None
         assert (last.outcome, last.lost, last.retry_after) == (RunOutcome.LOST, 1, 0.0)
         assert list_quarantine(made.workspace.store) == []
 
     def test_kills_are_counted_and_restarts_of_the_machine_are_not(self, made: Bench) -> None:
-        history = InstanceRuns(made.instance, made.workspace.store)
+        history = InstanceRuns(made.instance, made.workspace)
         for _ in range(5):
             self.kill(made, RESTARTED)
             last = history.last("one")

@@ -167,7 +167,7 @@ def test_the_new_upload_is_requested_again(made: Bench) -> None:
     (made.uploads / "one" / "meta.json").touch()
     made.catalogue()
     assert launched(made, first).success
-    last = InstanceRuns(made.instance, made.workspace.store).last("one")
+    last = InstanceRuns(made.instance, made.workspace).last("one")
     assert last is not None
     assert last.superseded
     again = [one for _ in range(4) for one in ticked(made, "new_uploads").requests]

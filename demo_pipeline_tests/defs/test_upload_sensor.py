@@ -270,7 +270,7 @@ class TestLaunchedRuns:
         made.instance.add_dynamic_partitions("demonstrations", ["one"])
         made.run("process_demonstration", "one", **{FINGERPRINT_TAG: "a" * 64})
         made.run("process_demonstration", "one", **{FORCE_TAG: "true"})
-        runs = InstanceRuns(made.instance, made.workspace.store)
+        runs = InstanceRuns(made.instance, made.workspace)
         last = runs.last("one")
         assert last is not None
         assert (last.fingerprint, last.superseded) == ("a" * 64, True)

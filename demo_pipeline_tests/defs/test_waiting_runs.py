@@ -90,7 +90,7 @@ def test_a_full_disk_lets_the_run_wait_and_quarantines_nothing(
     assert run_of(full, result).tags[WAITING_TAG] == FULL
     assert "tried again" in told(full, result)
     assert list_quarantine(full.workspace.store) == []
-    last = InstanceRuns(full.instance, full.workspace.store).last("one")
+    last = InstanceRuns(full.instance, full.workspace).last("one")
     assert last is not None
     assert (last.outcome, last.waits, last.reason) == (RunOutcome.WAITING, 1, FULL)
     assert "a defect" not in str(result.get_step_failure_events())

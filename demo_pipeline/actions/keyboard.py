@@ -12,6 +12,7 @@ from demo_pipeline.actions.modifiers import REPEAT_START_MS, ModifierTracker
 from demo_pipeline.recording.key_names import Key, KeyboardLayout, lookup
 
 REPEAT_GAP_MS = 600  # longest time between two keydowns of a key that auto-repeats
+LOCK_TAP_MS = 500  # nobody holds Caps Lock longer
 # With one of these held, a key is a hotkey and types nothing.
 SHORTCUT_MODIFIERS = frozenset({"ctrl", "alt", "win", "command", "fn"})
 # Keys whose auto-repeat acts again, and whose presses in quick succession are one action.
@@ -127,9 +128,14 @@ class KeyboardReader:
             press.hold.released = item.time
 
     def _release_lock(self, press: _Press, item: Input) -> None:
-        """MacOS logs only a keydown when Caps Lock is switched on, only a keyup when it is off."""
+        """MacOS logs only a keydown when Caps Lock is switched on, only a keyup when it is off.
+
+        If a key was pressed between the two, or if they are too far apart for one tap, they are two
+        taps, and Caps Lock is off again. Otherwise it may be one tap that was logged whole.
+        """
         if self._platform == "macos" and item.name == "CapsLock":
-            self._caps ^= self._presses > press.number
+            two_taps = self._presses > press.number or item.time - press.time > LOCK_TAP_MS
+            self._caps ^= two_taps
 
     def _is_repeat(self, press: _Press, time: int) -> bool:
         return time - press.time <= (REPEAT_GAP_MS if press.repeating else REPEAT_START_MS)

@@ -163,6 +163,24 @@ def test_caps_lock_as_macos_logs_it() -> None:
     assert summaries(*lines, platform="macos") == ["type cOUc"]
 
 
+@pytest.mark.parametrize(
+    ("hold", "expected"), [(60, "type AB"), (500, "type AB"), (501, "type ab"), (900, "type ab")]
+)
+def test_on_macos_two_distant_events_of_caps_lock_are_two_taps(hold: int, expected: str) -> None:
+    lines = [tap(0, "CapsLock", hold=hold), click(200), typed(1000, "KeyA", "KeyB")]
+    assert summaries(*lines, platform="macos") == ["click left 1", expected]
+
+
+def test_caps_lock_switched_on_for_nothing_inverts_nothing_later() -> None:
+    later = [down(2000, "CapsLock"), typed(2100, C, O), up(2400, "CapsLock"), tap(2500, U)]
+    lines = [tap(0, "CapsLock", hold=900), tap(1000, C), *later]
+    assert summaries(*lines, platform="macos", split_typing_at_pauses=False) == ["type cCOu"]
+
+
+def test_elsewhere_a_long_press_of_caps_lock_is_one_tap() -> None:
+    assert summaries(tap(0, "CapsLock", hold=900), typed(1000, "KeyA")) == ["type A"]
+
+
 def test_locks_are_state_and_no_action() -> None:
     found, _ = read(tap(0, "NumLock"), tap(200, "ScrollLock"), tap(400, "CapsLock"))
     assert found.actions == []

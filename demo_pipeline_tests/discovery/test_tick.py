@@ -477,6 +477,20 @@ class TestNames:
         [request] = scene.go_on()
         assert re.fullmatch(r"caf-[0-9a-f]{24}", request.id)
 
+    def test_links_between_local_folders_hide_no_change(self, scene, tmp_path):
+        names = [f"demo_{number:02}" for number in range(8)]
+        for name, neighbour in zip(names, [*names[1:], names[0]], strict=True):
+            (tmp_path / name).mkdir()
+            for file in RECORDING_FILES:
+                (tmp_path / name / file).write_bytes(b"x")
+            (tmp_path / name / "next").symlink_to(f"../{neighbour}")
+        for name, neighbour in zip(names[1:], names, strict=False):
+            (tmp_path / name / "previous").symlink_to(f"../{neighbour}")
+        scene.objects, scene.settings = FolderObjects(tmp_path), DiscoverySettings(pages_per_tick=2)
+        assert [each.id for each in scene.go_on()] == names
+        (tmp_path / names[-1] / "recording.mp4").write_bytes(b"corrected")
+        assert [each.id for each in scene.go_on()] == [names[-1]]
+
     def test_an_empty_local_folder_stays_pending(self, scene, tmp_path):
         root = tmp_path / "uploads"
         (root / "demo").mkdir(parents=True)

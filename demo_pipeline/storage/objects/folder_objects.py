@@ -1,7 +1,8 @@
 """Objects in a local folder, with the same guarantees as a bucket.
 
 Belongs here: listing, reading and writing keys under one root. Hidden names, and links that lead
-outside the root, are ignored.
+outside the root, are ignored; a listing of objects follows links to folders directly under the root
+alone.
 """
 
 import fcntl

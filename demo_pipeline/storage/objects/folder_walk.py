@@ -78,6 +78,9 @@ def list_folder(root: Path, folder: str, start: str = "", since: str = "") -> It
 def files_after(root: Path, folder: str, start: str, after: Parts) -> Iterator[FolderEntry]:
     """Every file in `folder`, at any depth, whose parts come after `after`.
 
+    A link to a folder is followed directly under the root alone, where it may be an upload. Below,
+    links between neighbours would have a path for each way through them.
+
     Args:
         root: where keys begin.
         folder: a key, empty for the root.
@@ -89,7 +92,7 @@ def files_after(root: Path, folder: str, start: str, after: Parts) -> Iterator[F
     since = after[depth] if after[:depth] == base and len(after) > depth else ""
     for entry in list_folder(root, folder, start, since):
         if entry.is_folder:
-            if not _leads_up(root.joinpath(*entry.parts)):
+            if _is_walked(root, entry.parts):
                 # One folder that cannot be read hides no other; listing it alone reports it.
                 with suppress(StorageError):
                     yield from files_after(root, entry.key, "", after)
@@ -109,6 +112,7 @@ def _status(path: Path, real_root: Path) -> os.stat_result | None:
     return status if known else None
 
 
-def _leads_up(path: Path) -> bool:
-    """Whether a folder is a link to a folder that contains it."""
-    return path.is_symlink() and path.parent.resolve().is_relative_to(path.resolve())
+def _is_walked(root: Path, parts: Parts) -> bool:
+    """Whether a folder is no link, or one directly under the root to a folder inside the root."""
+    path = root.joinpath(*parts)
+    return not path.is_symlink() or (len(parts) == 1 and path.resolve() != root.resolve())

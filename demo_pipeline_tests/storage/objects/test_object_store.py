@@ -239,6 +239,7 @@ def test_hidden_names_and_files_outside_the_root_are_ignored(tmp_path: Path) -> 
     (root / "out").symlink_to(tmp_path)
     (root / "inside").symlink_to("a")
     (root / "a" / "up").symlink_to(root)
+    (root / "self").symlink_to(".")
     (root / "loop").symlink_to("loop")
     assert [one.key for one in listed(objects)] == ["a/meta.json", "inside/meta.json"]
     for key in (".hidden", "a/link", "out/secret", "../secret", "/etc/hostname", "a//meta.json"):
@@ -248,6 +249,25 @@ def test_hidden_names_and_files_outside_the_root_are_ignored(tmp_path: Path) -> 
     for key in (".hidden", "../x", "/x", "a/", ""):
         with pytest.raises(StorageError, match="cannot be a key"):
             objects.put(key, b"")
+
+
+def test_links_between_neighbouring_folders_list_no_file_twice(tmp_path: Path) -> None:
+    """Each way through the links would be a key of its own, and their number grows without end."""
+    names = [f"demo_{number}" for number in range(4)]
+    objects = FolderObjects(tmp_path)
+    for name, following in zip(names, [*names[1:], names[0]], strict=True):
+        objects.put(f"{name}/meta.json", b"")
+        objects.put(f"{name}/notes/a.txt", b"")
+        (tmp_path / name / "next").symlink_to(f"../{following}")
+        (tmp_path / name / "notes" / "next").symlink_to(f"../../{following}")
+        (tmp_path / name / "link.json").symlink_to(f"../{following}/meta.json")
+    (tmp_path / "again").symlink_to("demo_0")
+    files = ("link.json", "meta.json", "notes/a.txt")
+    keys = [f"{name}/{file}" for name in ["again", *names] for file in files]
+    whole = objects.list_page(limit=20)
+    assert ([one.key for one in whole.objects], whole.token) == (keys, None)
+    assert listed(objects, limit=2) == list(whole.objects)
+    assert [one.key for one in listed(objects, "again/")] == keys[:3]
 
 
 @pytest.mark.parametrize("private", ["a", "a/meta.json"])

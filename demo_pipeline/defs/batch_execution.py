@@ -6,7 +6,7 @@ work is done by pipeline/demonstration_pool.py; what the run says at its end is 
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -61,14 +61,14 @@ class _Known:
     """What the instance knew when the run began.
 
     Attributes:
-        materialized: stage → its materialized demonstrations, of those in the run.
+        versions: stage → demonstration of the run → data version of its latest materialization.
         ranged: whether the run is for these partitions by Dagster's own tags.
         planned: whether Dagster wrote down that each of them was to be materialized.
         events: gets what is said of single demonstrations.
         in_full: whether so few are in the run that as much is said of each as in a run of its own.
     """
 
-    materialized: dict[str, set[str]]
+    versions: dict[str, Mapping[str, str]]
     ranged: bool
     planned: bool
     events: EventWriter
@@ -104,7 +104,7 @@ def execute_batch(
     events = EventWriter(context.instance, context.run, step)
     planned = ranged and not plans_together(context.instance)
     in_full = len(members) < workspace.settings.execution.batch_from
-    known = _Known(_materialized(context, stages, members), ranged, planned, events, in_full)
+    known = _Known(_versions(context, stages, members), ranged, planned, events, in_full)
     with _flushing(events):
         _work(context, workspace, tasks, report, known)
     context.log.info(progress.last_line())
@@ -156,13 +156,21 @@ def _flushing(events: EventWriter) -> Iterator[None]:
         events.flush()
 
 
-def _materialized(
+def _versions(
     context: _Context, stages: Sequence[Stage], members: Sequence[BatchMember]
-) -> dict[str, set[str]]:
-    ids = {member.demonstration for member in members}
-    latest = context.instance.get_latest_storage_id_by_partition
-    keys = {stage.name: dg.AssetKey(stage.name) for stage in stages}
-    return {name: set(latest(key, _MATERIALIZATION, ids)) for name, key in keys.items()}
+) -> dict[str, Mapping[str, str]]:
+    """Stage → demonstration → data version that Dagster shows; one query for each stage."""
+    ids = [member.demonstration for member in members]
+    latest = context.instance.event_log_storage.get_latest_tags_by_partition
+    return {
+        stage.name: {
+            key: tags[DATA_VERSION_TAG]
+            for key, tags in latest(
+                dg.AssetKey(stage.name), _MATERIALIZATION, [DATA_VERSION_TAG], ids
+            ).items()
+        }
+        for stage in stages
+    }
 
 
 def _recorded(
@@ -189,7 +197,9 @@ def _report(
     """Say what became of one demonstration, where people look for it."""
     key = result.demonstration
     for made in result.stages:
-        repeated = made.status == "unchanged" and key in known.materialized[made.stage]
+        # Of a run that was killed, the store has outputs without an event.
+        told_before = known.versions[made.stage].get(key) == _data_version(made)
+        repeated = made.status == "unchanged" and told_before
         if repeated and not known.ranged:  # in a backfill, one without an event counts as failed
             continue
         location = f"{workspace.store.url}/{report.folder(made.stage)}/{key}"
@@ -232,8 +242,12 @@ def _materialization(
         made.stage,
         partition=key,
         metadata=metadata,
-        tags={DATA_VERSION_TAG: made.content[:16]},
+        tags={DATA_VERSION_TAG: _data_version(made)},
     )
+
+
+def _data_version(made: StageReport) -> str:
+    return made.content[:16]
 
 
 def _again(context: _Context, workspace: Workspace, key: str, reason: str) -> None:

@@ -12,6 +12,7 @@ from demo_pipeline.defs.batch_members import BatchMember, batch_tags
 from demo_pipeline.defs.partitions import DEMONSTRATIONS
 from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.quarantine import list_quarantine
+from demo_pipeline.pipeline.runner import run_stage
 from demo_pipeline_tests.defs.bench import Bench, Result, bench, failures, materialized
 from demo_pipeline_tests.defs.bench import values as shown
 from demo_pipeline_tests.uploads import spoil_log, tear_meta, upload
@@ -202,6 +203,30 @@ def test_a_second_run_builds_and_reports_only_what_is_not_up_to_date(batch: Batc
     assert any(line.startswith("2 of 2 demonstrations done (2 up to date), ") for line in said)
     assert batch.bench.files() == before
     assert materialization(batch, "trajectories", "one")  # still the only one
+
+
+def test_a_later_run_reports_what_a_killed_run_committed_without_an_event(
+    tmp_path: Path, recording: Path
+) -> None:
+    with bench(tmp_path, partitions_per_run=25, batch_from=2, workers=2) as made:
+        for key in ("one", "two"):
+            upload(recording, made.uploads, key)
+        assert made.run("register_uploads").success
+        assert of_any_ids(made, ["one", "two"]).success
+        meta = made.uploads / "one" / "meta.json"
+        meta.write_text(meta.read_text().replace("Task of one", "Another task"))
+        for stage in STAGES:  # as a worker does whose run is killed before it reports
+            run_stage(made.workspace, stage, "one")
+        again = of_any_ids(made, ["one", "two"])
+        wanted = dg.AssetRecordsFilter(asset_key=dg.AssetKey("trajectories"))
+        records = made.instance.fetch_materializations(wanted, limit=10).records
+        newer = [record for record in records if record.run_id == again.run_id]
+        [told] = [record.asset_materialization for record in newer]
+        current = made.workspace.store.current("trajectories/one")
+        assert told is not None
+        assert current is not None
+        assert told.partition == "one"
+        assert (told.tags or {})["dagster/data_version"] == current.content[:16]
 
 
 @pytest.mark.no_cover  # other tests run the same lines

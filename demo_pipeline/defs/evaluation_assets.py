@@ -6,11 +6,13 @@ in pipeline/evaluation_runs.py.
 
 import time
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import dagster as dg
 
 from demo_pipeline.defs import reporting
+from demo_pipeline.defs.batch_members import has_run_key
 from demo_pipeline.defs.run_log import package_log
 from demo_pipeline.defs.tags import FORCE_TAG, OWNERS
 from demo_pipeline.evaluation.evaluation_pictures import history_chart
@@ -161,10 +163,17 @@ def build_new_evaluations(interval_seconds: int) -> dg.SensorDefinition:
         return dg.SensorResult(
             dynamic_partitions_requests=[EVALUATIONS.build_add_request(new)] if new else [],
             run_requests=[
-                dg.RunRequest(run_key=f"{one.name}:{one.fingerprint}", partition_key=one.name)
+                dg.RunRequest(run_key=_unused_key(context.instance, one), partition_key=one.name)
                 for one in requested
             ],
             cursor=cursor,
         )
 
     return evaluate
+
+
+def _unused_key(instance: dg.DagsterInstance, dropped: evaluation_runs.DroppedEvaluation) -> str:
+    """A key launches once: without the number, files put back to earlier bytes get no run."""
+    first = f"{dropped.name}:{dropped.fingerprint}"
+    keys = (f"{first}#{number}" if number else first for number in count())
+    return next(key for key in keys if not has_run_key(instance, key))

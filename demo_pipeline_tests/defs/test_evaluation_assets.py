@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from demo_pipeline.defs.tags import RUN_KEY_TAG
 from demo_pipeline.pipeline.evaluation_runs import ListedEvaluations, list_evaluations
 from demo_pipeline.pipeline.evaluations import Evaluation, write_right_answers
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
@@ -126,6 +127,18 @@ def test_each_change_is_scored_once(made: Bench) -> None:
     assert launched(made, first.requests[0], JOB).success
     again = launched(made, first.requests[0], JOB)
     assert shown(again, "first")["outcome"] == "unchanged"
+
+
+def test_predictions_that_are_put_back_get_a_run_of_their_own(made: Bench) -> None:
+    drop(made, "first")
+    first = ticked(made, "new_evaluations")
+    [dropped] = list_evaluations(made.workspace).found
+    assert [request.run_key for request in first.requests] == [f"first:{dropped.fingerprint}"]
+    job = made.definitions.resolve_job_def(JOB)
+    tags = {RUN_KEY_TAG: str(first.requests[0].run_key)}
+    made.instance.create_run_for_job(job, tags=tags)
+    back = ticked(made, "new_evaluations", "first other")  # others were scored between
+    assert [request.run_key for request in back.requests] == [f"first:{dropped.fingerprint}#1"]
 
 
 def test_only_folders_with_predictions_and_a_safe_name_count(made: Bench) -> None:

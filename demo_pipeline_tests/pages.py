@@ -15,11 +15,17 @@ from demo_pipeline.actions.action_tables import ACCOUNTING_SCHEMA, ACTIONS_SCHEM
 from demo_pipeline.common.parquet import column_descriptions
 from demo_pipeline.common.settings_section import Section
 from demo_pipeline.datasets.exports_table import EXPORTS_SCHEMA
+from demo_pipeline.datasets.hidden_actions import HIDDEN_ACTIONS_SCHEMA
 from demo_pipeline.datasets.index import TRAJECTORIES_SCHEMA
 from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA
 from demo_pipeline.datasets.sft import SFT_SCHEMA
 from demo_pipeline.datasets.task_table import CATALOG_SCHEMA, PROBLEMS_SCHEMA
+from demo_pipeline.defs.asset_additions import ADDITIONS
+from demo_pipeline.defs.demonstration_catalog import demonstration_catalog
+from demo_pipeline.defs.evaluation_assets import evaluation_scores
+from demo_pipeline.evaluation.score_tables import SCORES_SCHEMA, STEPS_SCHEMA
 from demo_pipeline.observation.frames.screenshots import FRAMES_SCHEMA
+from demo_pipeline.observation.frames.thumbnails import THUMBNAILS_SCHEMA
 from demo_pipeline.observation.trees.ui_trees import UI_TREES_SCHEMA
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, upstream
 from demo_pipeline.pipeline.demonstration_stages import STAGES
@@ -31,6 +37,7 @@ from demo_pipeline_tests.asset_graph import asset_graph
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 _NOTE = "<!-- Written by `make docs`; change the code that it describes instead. -->\n"
+_CHECK_HEAD = ("check", "blocking", "verifies")
 # Path in the store, what a row is, the columns. `<id>` is a demonstration.
 TABLES: tuple[tuple[str, str, pa.Schema], ...] = (
     ("events/<id>/events.parquet", "an accepted line of the input log", EVENTS_SCHEMA),
@@ -39,15 +46,32 @@ TABLES: tuple[tuple[str, str, pa.Schema], ...] = (
     ("actions/<id>/actions.parquet", "an action, or a pause", ACTIONS_SCHEMA),
     ("actions/<id>/ledger.parquet", "what became of a line of the log", ACCOUNTING_SCHEMA),
     ("screenshots/<id>/frames.parquet", "the frame chosen for an action", FRAMES_SCHEMA),
+    ("screenshots/<id>/thumbnails.parquet", "a small picture of a screenshot", THUMBNAILS_SCHEMA),
     ("ui_trees/<id>/trees.parquet", "the tree and the target of an action", UI_TREES_SCHEMA),
     ("trajectories/<id>/provenance.parquet", "a step of a trajectory", PROVENANCE_SCHEMA),
     ("dataset/steps.parquet", "the same, of all trajectories", PROVENANCE_SCHEMA),
+    (
+        "trajectories/<id>/hidden_actions.parquet",
+        "an action that no screenshot shows",
+        HIDDEN_ACTIONS_SCHEMA,
+    ),
+    ("dataset/hidden_actions.parquet", "the same, of all trajectories", HIDDEN_ACTIONS_SCHEMA),
     ("dataset/trajectories.parquet", "a trajectory", TRAJECTORIES_SCHEMA),
     ("dataset/exports.parquet", "a trajectory in a training export", EXPORTS_SCHEMA),
     ("sft/*.parquet", "an SFT sample", SFT_SCHEMA),
     ("osworld/tasks/catalog.parquet", "an OSWorld task file", CATALOG_SCHEMA),
     ("osworld/tasks/problems.parquet", "a problem of an OSWorld task file", PROBLEMS_SCHEMA),
     ("quarantine_table/quarantine.parquet", "a problem of a demonstration", QUARANTINE_SCHEMA),
+    (
+        "evaluation_scores/<name>/scores.parquet",
+        "a group of steps under a rule, for the predictions or a baseline",
+        SCORES_SCHEMA,
+    ),
+    (
+        "evaluation_scores/<name>/steps.parquet",
+        "a step under a rule, and how it was answered",
+        STEPS_SCHEMA,
+    ),
 )
 
 
@@ -161,7 +185,8 @@ def _tables() -> Iterator[str]:
         "Every Parquet table in the store, with its columns. Types are Arrow's; `?` marks a column"
         " that may be null. The descriptions\nare in the files too, as metadata of the columns."
         " `messages/*.parquet` has the keys of a chat record"
-        " ([formats](formats.md#messages)).\n"
+        " ([formats](formats.md#messages)).\nTables of exports on request are in"
+        " [formats](formats.md).\n"
     )
     for path, row, schema in TABLES:
         yield f"\n## `{path}`\n\nA row is {row}.\n\n"
@@ -197,6 +222,20 @@ def _assets() -> Iterator[str]:
         yield f"\n## {title}\n"
         for stage in stages:
             yield from _asset(stage)
+    yield (
+        "\n## Other assets\n\nThese are no stages. `demonstration_catalog` registers the uploads as"
+        " partitions; `evaluation_scores` has a partition per folder of\npredictions. None of their"
+        " checks blocks.\n"
+    )
+    for asset in (demonstration_catalog, evaluation_scores):
+        yield f"\n### {asset.key.to_user_string()}\n\n{asset.descriptions_by_key[asset.key]}\n\n"
+        yield from _table(
+            _CHECK_HEAD,
+            [
+                _check(spec.name, spec.description or "", spec.blocking)
+                for spec in asset.check_specs
+            ],
+        )
 
 
 def _asset(stage: Stage | DatasetStage) -> Iterator[str]:
@@ -208,10 +247,14 @@ def _asset(stage: Stage | DatasetStage) -> Iterator[str]:
     inputs = ", ".join(f"`{name}`" for name in names) or "none of the store"
     yield f"\n### {stage.name}\n\n{stage.description}\n\n"
     yield f"Output `{output}/`, inputs: {inputs}.\n\n"
-    yield from _table(
-        ("check", "blocking", "verifies"),
-        [(f"`{c.name}`", "yes" if c.blocking else "no", c.description) for c in stage.checks],
-    )
+    rows = [_check(check.name, check.description, check.blocking) for check in stage.checks]
+    added = ADDITIONS[stage.name].checks if stage.name in ADDITIONS else {}
+    rows += [_check(name, description, False) for name, description in added.items()]
+    yield from _table(_CHECK_HEAD, rows)
+
+
+def _check(name: str, description: str, blocking: bool) -> tuple[str, str, str]:
+    return f"`{name}`", "yes" if blocking else "no", description
 
 
 if __name__ == "__main__":

@@ -9,12 +9,14 @@ import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import demo_pipeline as dp
 from demo_pipeline.cli.app import app
 from demo_pipeline.common.settings_section import Section
+from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
 from demo_pipeline.pipeline.dataset_stages import INDEX_STAGE
 from demo_pipeline.settings import CONFIG_VARIABLE, Settings
@@ -74,6 +76,34 @@ def store(real_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", sorted(generated_pages()))
 def test_a_generated_page_is_up_to_date(name: str) -> None:
     assert (DOCS / name).read_text(encoding="utf-8") == generated_pages()[name], "run `make docs`"
+
+
+def test_every_asset_and_check_is_on_the_page(tmp_path: Path) -> None:
+    places = {"uploads": str(tmp_path / "uploads"), "store": str(tmp_path / "store")}
+    definitions = build_defs(Settings(**dict[str, Any](places)))
+    text = text_of(DOCS / "assets.md")
+    specs = [*definitions.resolve_all_asset_specs()]
+    assert {f"### {spec.key.to_user_string()}\n" for spec in specs} == set(
+        re.findall(r"^### .+\n", text, re.MULTILINE)
+    )
+    checks = [key.name for key in definitions.resolve_asset_graph().asset_check_keys]
+    assert sorted(checks) == sorted(re.findall(r"^\| `(\w+)` \| (?:yes|no) \|", text, re.MULTILINE))
+
+
+def test_every_table_of_a_demonstration_and_of_the_index_is_on_the_page(store: Path) -> None:
+    ids = "|".join(path.name for path in (store / "trajectories").iterdir())
+    folders = [path for path in store.iterdir() if not path.name.startswith(".")]
+    tables = [table for folder in folders for table in walked(folder) if table.suffix == ".parquet"]
+    names = {re.sub(rf"/(?:{ids})/", "/<id>/", str(path.relative_to(store))) for path in tables}
+    names = {name for name in names if not name.startswith("dataset/trajectories/")}
+    assert "dataset/hidden_actions.parquet" in names
+    assert names <= set(re.findall(r"^## `(.+)`$", text_of(DOCS / "tables.md"), re.MULTILINE))
+
+
+def walked(folder: Path) -> Iterator[Path]:
+    """The files below a folder of the store, through its links."""
+    for parent, _, files in os.walk(folder, followlinks=True):
+        yield from (Path(parent) / name for name in files)
 
 
 class TestReferences:

@@ -147,7 +147,9 @@ class DiscoverySettings(Section):
     pages_per_tick: int = Field(30, ge=2, description="pages of listings, 1,000 names each")
     seconds_per_tick: float = Field(20, gt=0, description="seconds after which a tick ends early")
     polls_per_tick: int = Field(500, ge=1, description="demonstrations listed one by one")
-    requests_per_tick: int = Field(100, ge=1, description="runs; Dagster's sensors time out above")
+    requests_per_tick: int = Field(
+        100, ge=1, description="demonstrations requested in a tick, in one run or many"
+    )
     interval_seconds: int = Field(30, ge=1, description="seconds between two ticks")
     max_dataset_age_seconds: float = Field(
         900, ge=0, description="seconds that new trajectories wait for others, at most"

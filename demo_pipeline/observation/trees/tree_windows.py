@@ -64,8 +64,9 @@ def front_window(tree: StepTree, x: float, y: float) -> int | None:
 
     The desktop of Windows is behind all others. The children of one node are listed from front to
     back by UI Automation and macOS, and so are macOS's applications: there the first is in front.
-    The windows at the top of a Windows scan are listed as their scans ended, and the order of
-    AT-SPI has no meaning: there the recorder's own hit test tells, or the focus.
+    The order of AT-SPI has no meaning, and a Windows recorder that makes hit tests lists windows at
+    the top as their scans end: there its hit test tells, or the focus. Recorders without either
+    take the windows in the order of the system.
     """
     windows = windows_at(tree, x, y)
     if len(windows) < 2:
@@ -75,7 +76,8 @@ def front_window(tree: StepTree, x: float, y: float) -> int | None:
         return windows[0]
     if not all(raw_role(tree, position) in _ORDERED for position in windows):
         return _focused_of(tree, windows)
-    if all(tree.parents[position] >= 0 for position in windows):
+    has_evidence = tree.cursor is not None or tree.focused is not None
+    if not has_evidence or all(tree.parents[position] >= 0 for position in windows):
         return windows[0]
     hit = _hit_of(tree, windows)
     return _focused_of(tree, windows) if hit is None else hit

@@ -73,14 +73,21 @@ def test_the_order_of_windows_at_the_top_of_a_windows_scan_means_nothing() -> No
     """The recorder lists them as their scans end; the focus or its own hit test tells."""
     tree, field = overlapping("Window")
     row = tree[1]["children"][0]  # type: ignore[index]
+    away = node("Button", (0, 0, 9, 9))
     for order in (tree, tree[::-1]):
-        assert hit(order, 310, 310) is None
+        assert name_at(mapped(order, cursor=(5, 5, away)), 310, 310) is None
         assert name_at(mapped(order, focused=field), 310, 310) == "field"
         assert name_at(mapped(order, focused=row), 310, 310) == "covered row"
         assert name_at(mapped(order, cursor=(300, 300, field)), 310, 310) == "field"
         assert name_at(mapped(order, cursor=(300, 300, row), focused=field), 310, 310) == (
             "covered row"
         )
+
+
+def test_a_recorder_without_hit_tests_lists_windows_from_front_to_back() -> None:
+    tree, _ = overlapping("Window")
+    assert hit(tree, 310, 310) == "field"
+    assert hit(tree[::-1], 310, 310) == "covered row"
 
 
 def test_the_recorders_hit_test_elsewhere_does_not_tell_which_window_is_in_front() -> None:
@@ -109,16 +116,17 @@ def test_an_icon_of_the_desktop_is_hit_only_where_no_window_covers_it() -> None:
 def test_a_pane_at_the_top_of_a_windows_scan_is_a_window() -> None:
     """A browser is one, and so are the taskbar and a menu without a name."""
     link = node("Hyperlink", (500, 400, 120, 18), name="Terms")
+    taskbar = node("Pane", (0, 1040, 1920, 40), node("Button", (0, 1040, 48, 40), name="Start"))
     browser = node("Pane", (0, 0, 1920, 1040), node("Document", (0, 90, 1920, 950), link))
     browser["name"] = "Tickets"
     text = node("Edit", (450, 300, 600, 300), name="note")
     notes = node("Window", (400, 200, 700, 500), text, name="Notes")
-    for order in ([browser, notes], [notes, browser]):
-        assert hit(order, 510, 405) is None
+    for order, first in (([browser, notes], "Terms"), ([notes, browser], "note")):
+        assert hit(order, 510, 405) == first
+        assert name_at(mapped(order, cursor=(5, 5, taskbar)), 510, 405) is None
         assert name_at(mapped(order, focused=text), 510, 405) == "note"
         assert name_at(mapped(order, focused=link), 510, 405) == "Terms"
     assert hit([browser], 1800, 1000) != "Tickets"
-    taskbar = node("Pane", (0, 1040, 1920, 40), node("Button", (0, 1040, 48, 40), name="Start"))
     assert hit([browser, taskbar], 10, 1050) == "Start"
     assert hit([browser, taskbar], 900, 1050) is None
 

@@ -10,8 +10,6 @@ PINNED := pyproject.toml constraints.txt
 CACHES := .mypy_cache .pytest_cache .ruff_cache .hypothesis .coverage build dist demo_pipeline.egg-info
 INSTANCE := history schedules storage logs .logs_queue .nux .telemetry
 AT_HOME := DAGSTER_HOME="$(CURDIR)"
-# A run over many partitions begins at once: it is planned by one event for each asset.
-TOGETHER := DAGSTER_EMIT_PARTITION_SUBSET_IN_PLANNED_EVENTS=1
 
 # Scripts in an environment begin with the path of its Python: in a checkout that was moved, or after
 # that Python was removed, they are "not found". Such an environment is built again.
@@ -109,7 +107,7 @@ demo-s3: setup-dev
 	@$(BIN)/python -m demo_pipeline_tests.demo_s3 --port $(PORT) $(if $(KEEP),--keep)
 
 ui: setup
-	@$(AT_HOME) $(TOGETHER) $(BIN)/dagster dev --host 127.0.0.1 --port $(PORT)
+	@$(AT_HOME) $(BIN)/dagster dev --host 127.0.0.1 --port $(PORT)
 
 test: setup-dev
 	@$(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile \

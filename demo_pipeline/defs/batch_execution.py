@@ -16,7 +16,7 @@ from dagster._core.definitions.data_version import DATA_VERSION_TAG
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.batch_members import BatchMember, MemberOutcome, note_outcomes
 from demo_pipeline.defs.batch_report import BatchReport
-from demo_pipeline.defs.event_writing import EventWriter, plans_together
+from demo_pipeline.defs.event_writing import EventWriter
 from demo_pipeline.defs.instance_runs import open_ledger
 from demo_pipeline.defs.tags import FORCE_TAG, SUPERSEDED_OUTCOME, WAITING_OUTCOME
 from demo_pipeline.discovery.decisions import SUPERSEDED_REASON
@@ -62,15 +62,14 @@ class _Known:
 
     Attributes:
         versions: stage → demonstration of the run → data version of its latest materialization.
-        ranged: whether the run is for these partitions by Dagster's own tags.
-        planned: whether Dagster wrote down that each of them was to be materialized.
+        ranged: whether the run is for these partitions by Dagster's own tags; then Dagster wrote
+            down that each of them was to be materialized.
         events: gets what is said of single demonstrations.
         in_full: whether so few are in the run that as much is said of each as in a run of its own.
     """
 
     versions: dict[str, Mapping[str, str]]
     ranged: bool
-    planned: bool
     events: EventWriter
     in_full: bool
 
@@ -102,9 +101,8 @@ def execute_batch(
     progress = BatchProgress(len(tasks), time.monotonic)
     report = BatchReport(tuple(stages), progress)
     events = EventWriter(context.instance, context.run, step)
-    planned = ranged and not plans_together(context.instance)
     in_full = len(members) < workspace.settings.execution.batch_from
-    known = _Known(_versions(context, stages, members), ranged, planned, events, in_full)
+    known = _Known(_versions(context, stages, members), ranged, events, in_full)
     with _flushing(events):
         _work(context, workspace, tasks, report, known)
     context.log.info(progress.last_line())
@@ -220,7 +218,7 @@ def _report(
         return
     if result.status == "waiting" and known.ranged:
         _again(context, workspace, key, WAITING_OUTCOME)
-    for name in () if known.planned else report.missing(result):
+    for name in () if known.ranged else report.missing(result):
         known.events.planned(name, key)
 
 

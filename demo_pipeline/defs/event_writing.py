@@ -92,16 +92,6 @@ class EventWriter:
         )
 
 
-def plans_together(instance: dg.DagsterInstance) -> bool:
-    """Whether Dagster plans a range of partitions by one event for each asset.
-
-    It does when DAGSTER_EMIT_PARTITION_SUBSET_IN_PLANNED_EVENTS is 1; otherwise there is one for
-    each partition, 3,500 for a run over 500 of them, written one by one before it begins.
-    """
-    storage = instance.event_log_storage
-    return storage.supports_partition_subset_in_asset_materialization_planned_events
-
-
 def _write_to_sqlite(
     storage: SqliteEventLogStorage, run_id: str, entries: Sequence[EventLogEntry]
 ) -> None:

@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.maintenance import MAINTENANCE_JOBS
 from demo_pipeline.settings import Settings
@@ -21,6 +23,15 @@ def test_its_tables_have_every_sensor_and_every_maintenance_job() -> None:
     sensors = {sensor.name for sensor in build_defs(Settings()).sensors or ()}
     assert rows(text, "sensor") == sensors
     assert rows(text, "job") == {job.name for job in MAINTENANCE_JOBS}
+
+
+@pytest.mark.parametrize("name", ["Makefile", "dagster.yaml", "deploy", "docs", "README.md"])
+def test_nothing_hides_failed_partitions(name: str) -> None:
+    """With this variable, the UI shows a failed partition as missing, without a reason."""
+    path = PAGE.parents[1] / name
+    files = [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
+    variable = b"DAGSTER_EMIT_PARTITION_SUBSET"
+    assert [file for file in files if variable in file.read_bytes()] == []
 
 
 def test_the_commands_of_dagster_name_assets_that_exist() -> None:

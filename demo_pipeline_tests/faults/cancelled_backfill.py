@@ -231,7 +231,6 @@ def main() -> int:
             "DEMO_PIPELINE_STORE": str(folder / "store"),
             "DEMO_PIPELINE_CACHE": str(folder / "cache"),
             "DEMO_PIPELINE_OSWORLD_TASKS": str(folder / "tasks"),
-            "DAGSTER_EMIT_PARTITION_SUBSET_IN_PLANNED_EVENTS": "1",
             # The backfill processes them, no sensor.
             "DEMO_PIPELINE_DISCOVERY__STABLE_SECONDS": "86400",
         }

@@ -7,10 +7,8 @@ uploads that arrive together are no range, so this job is given their ids.
 import dagster as dg
 from pydantic import Field
 
-from demo_pipeline.defs import reporting
 from demo_pipeline.defs.batch_execution import execute_batch
 from demo_pipeline.defs.batch_members import BatchMember, members_of
-from demo_pipeline.defs.batch_report import BatchReport
 from demo_pipeline.defs.jobs import BATCH_JOB
 from demo_pipeline.defs.run_recovery import claim_run
 from demo_pipeline.defs.waiting_runs import waiting_failure
@@ -47,27 +45,12 @@ def _all_stages(
         if reason is None:
             raise
         raise waiting_failure(context.instance, context.run.run_id, reason) from None
-    _say_checks(context, report)
+    for stage in report.stages:
+        report.say_checks(context, stage)
     failure = report.failure()
     if failure is not None:
         raise failure
     context.add_output_metadata(report.numbers(), output_name="done")
-
-
-def _say_checks(context: dg.OpExecutionContext, report: BatchReport) -> None:
-    for stage in report.stages:
-        for outcome in report.joint_checks(stage):
-            said = reporting.check_result(outcome, halts=False)
-            evaluation = dg.AssetCheckEvaluation(
-                asset_key=dg.AssetKey(stage.name),
-                check_name=outcome.name,
-                passed=outcome.passed,
-                severity=said.severity,
-                description=said.description,
-                metadata=said.metadata,
-                blocking=False,
-            )
-            context.log_event(evaluation)  # type: ignore[arg-type] # its signature lags behind
 
 
 @dg.graph(

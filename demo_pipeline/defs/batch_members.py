@@ -17,6 +17,7 @@ from demo_pipeline.defs.tags import (
     BATCH_TAG,
     FINGERPRINT_TAG,
     MEMBER_TAG_PREFIX,
+    MEMBERS_TAG,
     OUTCOME_TAG,
     PARTITION_NAME_TAG,
     RUN_KEY_TAG,
@@ -55,12 +56,13 @@ class MemberOutcome:
 def batch_tags(members: Sequence[BatchMember]) -> dict[str, str]:
     """The tags of a run for these demonstrations."""
     listed = json.dumps([astuple(member) for member in members], separators=(",", ":"))
-    return {BATCH_TAG: listed} | {_tag_of(member.demonstration): _MEMBER for member in members}
+    each = {_tag_of(member.demonstration): _MEMBER for member in members}
+    return {BATCH_TAG: str(len(members)), MEMBERS_TAG: listed, **each}
 
 
 def members_of(run: dg.DagsterRun) -> list[BatchMember]:
     """The members of a batch run; empty for any other run."""
-    text = run.tags.get(BATCH_TAG)
+    text = run.tags.get(MEMBERS_TAG)
     return [BatchMember(*values) for values in json.loads(text)] if text else []
 
 
@@ -139,4 +141,4 @@ def _member(run: dg.DagsterRun, demonstration: str) -> BatchMember | None:
 
 def _tag_of(demonstration: str) -> str:
     digest = hashlib.sha256(demonstration.encode()).hexdigest()[:_KEY_LENGTH]
-    return f"{MEMBER_TAG_PREFIX}/{digest}"
+    return f"{MEMBER_TAG_PREFIX}_{digest}"

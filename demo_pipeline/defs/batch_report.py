@@ -60,22 +60,39 @@ class BatchReport:
         return sum(made.stage == stage for one in self.results for made in one.stages)
 
     def joint_checks(self, stage: Stage) -> list[CheckOutcome]:
-        """One outcome for each check of a stage, over all demonstrations.
+        """One outcome for each check of a stage, over all demonstrations that came to it.
 
-        It fails for every demonstration that did not get through this stage.
+        It fails for every demonstration that this stage stopped. No check ran when none came.
         """
-        names = [known.name for known in self.stages]
-        place = names.index(stage.name)
         stopped = [
             problem
             for result in self.results
-            if result.status != "done" and names.index(result.stage) <= place
+            if result.status != "done" and result.stage == stage.name
             for problem in self._problems(result)
         ]
+        if not stopped and not self.given(stage.name):
+            return []
         return [
             self._joint(check.name, stage.name, stopped, blocking=check.blocking)
             for check in stage.checks
         ]
+
+    def say_checks(
+        self, context: dg.AssetExecutionContext | dg.OpExecutionContext, stage: Stage
+    ) -> None:
+        """Report the joint checks of a stage; a failed one is red, and stops no later step."""
+        for outcome in self.joint_checks(stage):
+            said = reporting.check_result(outcome)
+            evaluation = dg.AssetCheckEvaluation(
+                asset_key=dg.AssetKey(stage.name),
+                check_name=outcome.name,
+                passed=outcome.passed,
+                severity=said.severity,
+                description=said.description,
+                metadata=said.metadata,
+                blocking=False,
+            )
+            context.log_event(evaluation)  # type: ignore[arg-type] # its signature lags behind
 
     def numbers(self) -> dict[str, int]:
         """How many demonstrations ended in which way."""

@@ -8,8 +8,9 @@ import time
 
 import dagster as dg
 
-from demo_pipeline.defs.freshness import STATE_TAG, Progress, progress
+from demo_pipeline.defs.freshness import Progress, progress
 from demo_pipeline.defs.run_recovery import recover
+from demo_pipeline.defs.tags import STATE_TAG
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.stage_types import DATASETS_JOB
 

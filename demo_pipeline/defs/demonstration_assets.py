@@ -42,7 +42,7 @@ _EMPTY_RANGE = (
     "no demonstration is in this range; partitions are in the order of their registration, so the "
     "first of the range must be the one that was registered first"
 )
-_Results = Iterator[dg.MaterializeResult | dg.AssetCheckResult]
+_Results = Iterator[dg.MaterializeResult | dg.AssetCheckResult | dg.Output[None]]
 
 
 def build_demonstration_assets(partitions_per_run: int) -> list[dg.AssetsDefinition]:

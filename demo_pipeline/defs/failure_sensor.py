@@ -11,13 +11,14 @@ import dagster as dg
 
 from demo_pipeline.defs.batch_members import records_of
 from demo_pipeline.defs.exceeded_runs import exceeded_limit
-from demo_pipeline.defs.freshness import STATE_TAG, attempts, unfinished
+from demo_pipeline.defs.freshness import attempts, unfinished
 from demo_pipeline.defs.jobs import demonstration_job, quarantine_job
 from demo_pipeline.defs.tags import (
     INTERRUPTED_OUTCOME,
     KILLED_OUTCOME,
     OUTCOME_TAG,
     PARTITION_NAME_TAG,
+    STATE_TAG,
     WAITING_OUTCOME,
     WILL_RETRY_TAG,
 )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import dagster as dg
 
 from demo_pipeline.defs.jobs import DEMONSTRATION_JOBS
-from demo_pipeline.defs.tags import OUTCOME_TAG, WAITING_OUTCOME
+from demo_pipeline.defs.tags import OUTCOME_TAG, STATE_TAG, WAITING_OUTCOME
 from demo_pipeline.discovery.retry_pauses import retry_pause
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
 from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
@@ -18,7 +18,6 @@ from demo_pipeline.pipeline.stage_types import DATASETS_JOB
 from demo_pipeline.settings import Settings
 
 SEEN = "trajectories_seen"
-STATE_TAG = "demo_pipeline/state"  # what a run of dataset stages was launched for
 MOST_ATTEMPTS = 5
 _TRAJECTORIES = dg.AssetKey(TRAJECTORIES_STAGE.name)
 _MANUAL_JOB = "__ASSET_JOB"  # Dagster's name for what people materialize by hand

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline.defs.tags import (
+    BATCH_OUTCOMES_TAG,
+    BATCH_TAG,
     OUTCOME_TAG,
     PARTITION_NAME_TAG,
     PROCESS_TAG,
@@ -53,7 +55,7 @@ _CLAIMED = f"""
 """  # noqa: S608 - question marks only
 # What waits in runs over many demonstrations stands in other tags, which only Dagster's way reads.
 _BATCHED = """
-    SELECT 1 FROM run_tags WHERE key LIKE 'demo_pipeline/batch%'
+    SELECT 1 FROM run_tags WHERE key IN (?, ?)
     AND EXISTS (SELECT 1 FROM run_tags WHERE key = ? AND value = ?) LIMIT 1
 """
 # Every run of a demonstration that waits or waited, newest first: its status, whether it waits.
@@ -107,9 +109,10 @@ def waiting_in_home(home: Path) -> list[WaitingDemonstration] | None:
     if not (home / "history/runs.db").exists():  # no run was recorded yet
         return []
     outcome = (OUTCOME_TAG, WAITING_OUTCOME)
+    batched = (BATCH_TAG, BATCH_OUTCOMES_TAG, *outcome)
     values = (*outcome, WAITING_TAG, PARTITION_NAME_TAG, *outcome)
     rows = _rows(home / "history/runs.db", _WAITING, values)
-    if rows is None or _rows(home / "history/runs.db", _BATCHED, outcome) != []:
+    if rows is None or _rows(home / "history/runs.db", _BATCHED, batched) != []:
         return None
     runs: dict[str, list[tuple[bool, str]]] = {}
     for key, waits, reason in rows:

@@ -19,7 +19,7 @@ from demo_pipeline.defs.jobs import BATCH_JOB
 from demo_pipeline.defs.local_instance import local_instance
 from demo_pipeline.defs.run_recovery import close_own_run, heartbeat, local_run_tags
 from demo_pipeline.defs.run_results import run_errors, waits_for
-from demo_pipeline.defs.tags import FORCE_TAG, INTERRUPTED_OUTCOME, OUTCOME_TAG
+from demo_pipeline.defs.tags import INTERRUPTED_OUTCOME, OUTCOME_TAG
 from demo_pipeline.defs.upload_sensor import batched
 from demo_pipeline.defs.worker_pool import QUIET_RUN
 from demo_pipeline.pipeline.context import Workspace
@@ -109,7 +109,7 @@ class _LocalRun:
         uploads = Workspace.open(self._settings).uploads
         listed = {key: upload_listing_fingerprint(uploads, key) or "" for key in self._ids}
         tags = batch_tags([BatchMember(key, listed[key]) for key in self._ids])
-        tags |= {FORCE_TAG: str(self._force).lower(), **local_run_tags(self._run_id)}
+        tags |= local_run_tags(self._run_id, force=self._force)
         job = build_defs(self._settings).resolve_job_def(BATCH_JOB)
         with local_instance() as instance, heartbeat(instance):
             result = job.execute_in_process(

@@ -32,7 +32,6 @@ from demo_pipeline.defs.run_results import (
 )
 from demo_pipeline.defs.tags import (
     FINGERPRINT_TAG,
-    FORCE_TAG,
     OUTCOME_TAG,
     SUPERSEDED_OUTCOME,
 )
@@ -207,7 +206,7 @@ def _run_stages(settings: Settings, demonstration: str, *, force: bool) -> Demon
             partition_key=demonstration,
             instance=instance,
             run_config=QUIET_RUN,
-            tags={**_tags(workspace, demonstration, force=force), **local_run_tags(run_id)},
+            tags=_upload_tag(workspace, demonstration) | local_run_tags(run_id, force=force),
             raise_on_error=False,
             run_id=run_id,
         )
@@ -230,8 +229,7 @@ def _run_stages(settings: Settings, demonstration: str, *, force: bool) -> Demon
     return DemonstrationOutcome(demonstration, "quarantined", reasons=reasons)
 
 
-def _tags(workspace: Workspace, demonstration: str, *, force: bool) -> dict[str, str]:
-    """The tags that the sensor gives its runs, so that it does not launch the same run again."""
+def _upload_tag(workspace: Workspace, demonstration: str) -> dict[str, str]:
+    """The tag that the sensor gives its runs, so that it does not launch the same run again."""
     listed = upload_listing_fingerprint(workspace.uploads, demonstration)
-    fingerprint = {FINGERPRINT_TAG: listed} if listed is not None else {}
-    return {FORCE_TAG: str(force).lower(), **fingerprint}
+    return {FINGERPRINT_TAG: listed} if listed is not None else {}

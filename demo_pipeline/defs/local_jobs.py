@@ -13,7 +13,7 @@ from demo_pipeline.defs.jobs import tasks_job
 from demo_pipeline.defs.local_instance import local_instance
 from demo_pipeline.defs.run_recovery import close_own_run, heartbeat, local_run_tags
 from demo_pipeline.defs.run_results import run_errors, waits_for, was_interrupted
-from demo_pipeline.defs.tags import FORCE_TAG, INTERRUPTED_OUTCOME, OUTCOME_TAG
+from demo_pipeline.defs.tags import INTERRUPTED_OUTCOME, OUTCOME_TAG
 from demo_pipeline.defs.worker_pool import (
     QUIET_RUN,
     RETRY_PAUSES,
@@ -46,7 +46,7 @@ def _execute(settings: Settings, job: str, *, force: bool) -> dg.ExecuteInProces
                     .execute_in_process(
                         instance=instance,
                         run_config=QUIET_RUN,
-                        tags={FORCE_TAG: str(force).lower(), **local_run_tags(run_id)},
+                        tags=local_run_tags(run_id, force=force),
                         raise_on_error=False,
                         run_id=run_id,
                     )

@@ -149,13 +149,12 @@ def records(rows: Sequence[Mapping[str, Any]]) -> dg.MetadataValue:
     return dg.MetadataValue.md(text + more)
 
 
-def check_result(outcome: CheckOutcome, *, halts: bool = True) -> dg.AssetCheckResult:
-    """The result of a check with its problems; `halts`: whether a blocking failure ends the run."""
-    blocking = outcome.blocking and halts
+def check_result(outcome: CheckOutcome) -> dg.AssetCheckResult:
+    """The result of a check with its problems."""
     return dg.AssetCheckResult(
         check_name=outcome.name,
         passed=outcome.passed,
-        severity=dg.AssetCheckSeverity.ERROR if blocking else dg.AssetCheckSeverity.WARN,
+        severity=dg.AssetCheckSeverity.ERROR if outcome.blocking else dg.AssetCheckSeverity.WARN,
         description=_sentence(outcome.problems),
         metadata={
             "problems": dg.MetadataValue.int(len(outcome.problems)),

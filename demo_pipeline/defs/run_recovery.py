@@ -19,11 +19,14 @@ from demo_pipeline.common.best_effort import best_effort
 from demo_pipeline.common.process_identity import ProcessIdentity, process_start, this_process
 from demo_pipeline.defs.home_files import UNFINISHED
 from demo_pipeline.defs.tags import (
+    FORCE_TAG,
     INTERRUPTED_OUTCOME,
     KILLED_OUTCOME,
     MAX_RETRIES_TAG,
+    OUR_REPOSITORY,
     OUTCOME_TAG,
     PROCESS_TAG,
+    REPOSITORY_TAG,
 )
 from demo_pipeline.discovery.dead_runs import (
     BEAT_SECONDS,
@@ -41,9 +44,14 @@ _claimed: list[str] = []  # the run that this process claimed last
 _BEATS, _SIGHTINGS = "demo_pipeline/heartbeat", "demo_pipeline/heartbeats_seen"
 
 
-def local_run_tags(run_id: str) -> dict[str, str]:
-    """Tags of a run that this process executes itself. Dagster cannot launch such a run again."""
-    return {**_process_tag(run_id), MAX_RETRIES_TAG: "0"}
+def local_run_tags(run_id: str, *, force: bool = False) -> dict[str, str]:
+    """Tags of a run that this process executes itself. Dagster cannot launch such a run again.
+
+    With `force`, its stages build every output again.
+    """
+    forced = {FORCE_TAG: "true"} if force else {}
+    tags = {MAX_RETRIES_TAG: "0", REPOSITORY_TAG: OUR_REPOSITORY}
+    return _process_tag(run_id) | tags | forced
 
 
 def claim_run(instance: dg.DagsterInstance, run: dg.DagsterRun) -> None:

@@ -1,27 +1,36 @@
 """The tags that this project writes on runs, and the owners it writes on assets.
 
-Belongs here: names of tags and their values. Dagster's own are written out, so that commands that
-only read tags need not import it; a test compares them.
+Belongs here: names of tags and their values. The UI shows no tag that begins with `.dagster/`: what
+only programs read has such a name. Dagster's own names are written out, so that commands that only
+read tags need not import it; a test compares them.
 """
 
 MAX_RETRIES_TAG = "dagster/max_retries"
 PARTITION_NAME_TAG = "dagster/partition"
 PRIORITY_TAG = "dagster/priority"
+REPOSITORY_TAG = ".dagster/repository"  # by it the UI lists a run under its job
 RUN_KEY_TAG = "dagster/run_key"
 WILL_RETRY_TAG = "dagster/will_retry"
+OUR_REPOSITORY = "__repository__@demo_pipeline"  # the location's name as in workspace.yaml
 OWNERS = ["team:demonstrations"]
+
+# For people.
 FORCE_TAG = "demo_pipeline/force"
-FINGERPRINT_TAG = "demo_pipeline/fingerprint"  # of the listing of the upload that the run is for
 OUTCOME_TAG = "demo_pipeline/outcome"
 REASON_TAG = "demo_pipeline/reason"  # why discovery requested the run
 SUPERSEDED_OUTCOME = "superseded"
 WAITING_OUTCOME = "waiting"  # something that passes by itself stopped it; WAITING_TAG says what
-EXCEEDED_TAG = "demo_pipeline/exceeded"  # run id, stage and the limit that it exceeded
 WAITING_TAG = "demo_pipeline/waiting_for"
 KILLED_OUTCOME = "killed"  # the process of a run of the command line ended without a result
 INTERRUPTED_OUTCOME = "interrupted"  # the same by Ctrl-C or a restart of the machine
-PROCESS_TAG = "demo_pipeline/process"  # run id, then the `ProcessIdentity` that executes the run
-BATCH_TAG = "demo_pipeline/batch"  # the demonstrations of a batch run, see batch_members.py
-BATCH_OUTCOMES_TAG = "demo_pipeline/batch_outcomes"  # run id and the members that are not done
-ONE_AT_A_TIME_TAG = "demo_pipeline/one_at_a_time"  # name of a job; dagster.yaml knows the key
-MEMBER_TAG_PREFIX = "demo_pipeline.member"
+BATCH_TAG = "demo_pipeline/batch"  # number of demonstrations of a batch run; in dagster.yaml
+
+# For programs.
+FINGERPRINT_TAG = ".dagster/demo_pipeline_fingerprint"  # of the listing that the run is for
+STATE_TAG = ".dagster/demo_pipeline_state"  # what a run of dataset stages was launched for
+EXCEEDED_TAG = ".dagster/demo_pipeline_exceeded"  # run id, stage and the limit that it exceeded
+PROCESS_TAG = ".dagster/demo_pipeline_process"  # run id, then the executing `ProcessIdentity`
+MEMBERS_TAG = ".dagster/demo_pipeline_members"  # of a batch run, see batch_members.py
+MEMBER_TAG_PREFIX = ".dagster/demo_pipeline_member"
+ONE_AT_A_TIME_TAG = ".dagster/demo_pipeline_one_at_a_time"  # name of a job; in dagster.yaml
+BATCH_OUTCOMES_TAG = ".dagster/demo_pipeline_outcomes"  # run id and the members that are not done

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import dagster as dg
 
-from demo_pipeline.defs.freshness import STATE_TAG, attempts, last_failed, unfinished
+from demo_pipeline.defs.freshness import attempts, last_failed, unfinished
 from demo_pipeline.defs.jobs import tasks_job
+from demo_pipeline.defs.tags import STATE_TAG
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.task_catalog import CATALOG_OUTPUT
 

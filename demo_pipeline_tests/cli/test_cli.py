@@ -301,6 +301,18 @@ class TestRun:
         assert "0 done, 1 quarantined, 2 up to date" in again.out
         assert "still quarantined" not in again.out
 
+    def test_the_tags_that_people_see_of_the_runs_are_few_and_short(self, ran: Ran) -> None:
+        with closing(sqlite3.connect(ran.place.root / "home/history/runs.db")) as runs:
+            seen = runs.execute("SELECT key, value FROM run_tags WHERE key NOT LIKE '.dagster/%'")
+            ours = {(key, value) for key, value in seen if not key.startswith("dagster/")}
+            listed = runs.execute(
+                "SELECT count(*) FROM runs JOIN run_tags USING (run_id) WHERE key = ? AND value = ?",
+                (".dagster/repository", "__repository__@demo_pipeline"),
+            ).fetchone()
+            assert listed == runs.execute("SELECT count(*) FROM runs").fetchone()
+        assert {key for key, _ in ours} == {"demo_pipeline/batch"}
+        assert all(value.isdigit() for _, value in ours)
+
     def test_no_traceback_is_printed(self, ran: Ran) -> None:
         assert "Traceback" not in ran.first.err + ran.second.err
 

@@ -41,6 +41,7 @@ def materialize(*options: str) -> Result:
     return CliRunner().invoke(asset_materialize_command, ["-f", "defs.py", *options])
 
 
+@pytest.mark.no_cover  # other tests run the same lines
 @pytest.mark.filterwarnings("ignore::dagster.SupersessionWarning", "ignore::dagster.BetaWarning")
 @pytest.mark.parametrize(
     ("selection", "partitioned", "reached"),

@@ -33,22 +33,17 @@ def of_any_ids(made: Bench, keys: list[str]) -> Result:
     return made.run("process_batch", None, **batch_tags([BatchMember(key) for key in keys]))
 
 
-@pytest.fixture(scope="module", params=["range", "range planned together", "ids"])
+@pytest.fixture(scope="module", params=["range", "ids"])
 def batch(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, recording: Path
 ) -> Iterator[Batch]:
     root = tmp_path_factory.mktemp("batch")
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        bench(root, kept=True, partitions_per_run=25, batch_from=2, workers=2) as made,
-    ):
+    with bench(root, kept=True, partitions_per_run=25, batch_from=2, workers=2) as made:
         for key in KEYS:
             upload(recording, made.uploads, key)
         spoil_log(made.uploads / "three")
         assert made.run("register_uploads").success
         ranged = request.param != "ids"
-        if request.param == "range planned together":
-            patch.setenv("DAGSTER_EMIT_PARTITION_SUBSET_IN_PLANNED_EVENTS", "1")
         yield Batch(made, made.process_range("one", "two") if ranged else of_any_ids(made, KEYS))
 
 
@@ -108,15 +103,17 @@ def test_the_bad_one_is_quarantined_once_with_the_reason_that_was_found_first(
     assert record.problems[0]["line"] == 1
 
 
-def test_the_bad_one_is_named_by_the_checks_of_every_stage_from_there_on(batch: Batch) -> None:
+def test_the_bad_one_is_named_by_the_checks_of_its_stage_alone(batch: Batch) -> None:
     found = verdicts(batch)
     assert set(found) == {check.name for stage in STAGES for check in stage.checks}
     failed = {name for name, verdict in found.items() if not verdict.passed}
-    later = {check.name for stage in STAGES[1:] for check in stage.checks}
-    assert failed == later
+    assert failed == {check.name for check in STAGES[1].checks}
+    assert {name for name, verdict in found.items() if "three" in str(verdict)} == failed
+    blocking = {check.name for check in STAGES[1].checks if check.blocking}
+    assert {name for name in failed if found[name].severity.value == "ERROR"} == blocking
     for name in failed:
         assert "three: input_log.jsonl:1" in (found[name].description or "")
-        assert not found[name].blocking or found[name].severity.value == "WARN"
+        assert "(upload the log again)" in (found[name].description or "")
 
 
 def test_each_partition_has_metadata_and_a_version_of_its_own(batch: Batch) -> None:
@@ -227,6 +224,22 @@ def test_a_later_run_reports_what_a_killed_run_committed_without_an_event(
         assert current is not None
         assert told.partition == "one"
         assert (told.tags or {})["dagster/data_version"] == current.content[:16]
+
+
+@pytest.mark.no_cover  # other tests run the same lines
+def test_a_bad_one_in_a_run_of_its_own_is_shown_as_failed_with_the_reason_and_the_remedy(
+    tmp_path: Path, recording: Path
+) -> None:
+    with bench(tmp_path, kept=True) as made:
+        spoil_log(upload(recording, made.uploads, "bad"))
+        found = Batch(made, made.process("bad"))
+        assert states(made.instance, FIRST) == ({"bad"}, set())
+        for stage in STAGES[1:]:
+            assert states(made.instance, stage.name) == (set(), {"bad"})
+        [failed] = [one for one in verdicts(found).values() if not one.passed]
+        assert failed.asset_key == dg.AssetKey("events")
+        assert "bad: input_log.jsonl:1" in (failed.description or "")
+        assert "(upload the log again)" in (failed.description or "")
 
 
 @pytest.mark.no_cover  # other tests run the same lines

@@ -5,7 +5,7 @@ defs/local_execution.py.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -148,9 +148,9 @@ def _run(
         stack.enter_context(local_instance())
         known, _ = register_uploads(workspace)
         require_known(workspace, ids or (), known)
-        damaged, remake = _verify(workspace, ids, known) if verify else (set[str](), False)
+        verified, remake = _verify(workspace, ids, known) if verify else (set[str](), False)
         failed = read_tasks(settings, _pause, force=force or remake)
-        rebuilt = [key for key in ids or known if force or key in damaged]
+        rebuilt = [key for key in ids or known if force or key in verified]
         selection = select_demonstrations(workspace, ids, known, forced=rebuilt, retry=retry)
         progress = stack.enter_context(progress_bar())
         if selection.todo:
@@ -160,16 +160,14 @@ def _run(
                 for outcome in running:
                     outcomes.append(outcome)
                     progress.advance(task)
-        waited = any(outcome.status == "waiting" for outcome in outcomes)
-        pause = None if waited else _pause
-        built = _build_datasets(workspace, progress, pause, force=force or remake)
-        damaged_now = _damaged(built, known, outcomes)
-        if damaged_now:
-            outcomes += process(settings, damaged_now, workers, _pause)
-            built = _build_datasets(workspace, progress, pause, force=False)
-    up_to_date = selection.up_to_date - len({*damaged_now}.intersection(ids or known))
+        built = _build_datasets(workspace, progress, outcomes, force=force or remake)
+        damaged = _damaged(built, known, outcomes)
+        if damaged:
+            outcomes += process(settings, damaged, workers, _pause)
+            built = _build_datasets(workspace, progress, outcomes, force=False)
+    up_to_date = selection.up_to_date - len({*damaged}.intersection(ids or known))
     report_run(outcomes, up_to_date, built.outcomes, time.monotonic() - start)
-    errors = [*failed, *built.errors, *map(str, built.damage)]
+    errors = [*failed, *built.errors, *_lacking(workspace, built, known)]
     _exit(outcomes, selection.quarantined, errors, strict=strict)
 
 
@@ -178,10 +176,18 @@ def _damaged(
 ) -> list[str]:
     """The demonstrations whose damaged trajectories can be built again; prints what is damaged."""
     tried = {outcome.demonstration for outcome in outcomes}
-    damage = [one for one in built.damage if one.demonstration not in tried]
-    for problem in damage:
-        print_error(f"damaged: {replace(problem, remedy='')}")
-    return sorted({problem.demonstration for problem in damage}.intersection(known))
+    ids = {one.demonstration for one in built.damage}.intersection(known) - tried
+    for problem in built.damage:
+        if problem.demonstration in ids:
+            print_error(f"damaged: {replace(problem, remedy='')}")
+    return sorted(ids)
+
+
+def _lacking(workspace: "Workspace", built: "BuiltDatasets", known: Sequence[str]) -> Iterator[str]:
+    """Yield which damaged trajectories the datasets lack, and what to do."""
+    gone = f"its upload is gone: put it back into {workspace.uploads.url}, then run again"
+    for problem in built.damage:
+        yield str(problem if problem.demonstration in known else replace(problem, remedy=gone))
 
 
 def _verify(
@@ -225,7 +231,7 @@ def _report_interrupt(outcomes: Sequence["DemonstrationOutcome"]) -> None:
 def _build_datasets(
     workspace: "Workspace",
     progress: Progress,
-    pause: Callable[[str, float], None] | None,
+    outcomes: Sequence["DemonstrationOutcome"],
     *,
     force: bool,
 ) -> "BuiltDatasets":
@@ -237,7 +243,8 @@ def _build_datasets(
         print_line(_NO_TRAJECTORY)
         return BuiltDatasets()
     task = progress.add_task("datasets", total=1)
-    built = build_datasets(workspace.settings, pause, force=force)
+    waited = any(outcome.status == "waiting" for outcome in outcomes)
+    built = build_datasets(workspace.settings, None if waited else _pause, force=force)
     progress.advance(task)
     return built
 

@@ -27,7 +27,6 @@ from demo_pipeline.pipeline.demonstration_pool import DemonstrationPool
 from demo_pipeline.pipeline.demonstration_run import (
     DemonstrationResult,
     DemonstrationTask,
-    StageReport,
 )
 from demo_pipeline.pipeline.demonstration_stages import STAGE_BY_NAME
 from demo_pipeline.pipeline.stage_types import Stage
@@ -190,7 +189,8 @@ def _report(
             continue
         location = f"{workspace.store.url}/{report.folder(made.stage)}/{key}"
         told = (
-            _full_metadata(context, workspace, made, key, location)
+            reporting.report_metadata(made, location)
+            | reporting.preview(workspace, made.stage, key)
             if known.in_full
             else reporting.short_metadata(made, location)
         )
@@ -211,17 +211,6 @@ def _report(
         _again(context, workspace, key, WAITING_OUTCOME)
     for name in () if known.planned else report.missing(result):
         known.events.planned(name, key)
-
-
-def _full_metadata(
-    context: _Context, workspace: Workspace, made: StageReport, key: str, location: str
-) -> dict[str, dg.MetadataValue]:
-    entries = reporting.report_metadata(made, location)
-    try:
-        return entries | reporting.preview(workspace, made.stage, key)
-    except Exception as error:  # noqa: BLE001 - the other demonstrations go on
-        context.log.warning("%s: no preview of %s: %s", key, made.stage, type(error).__name__)
-        return entries
 
 
 def _again(context: _Context, workspace: Workspace, key: str, reason: str) -> None:

@@ -93,7 +93,7 @@ def _asset(stage: DatasetStage, addition: Addition) -> dg.AssetsDefinition:
         with _explained(context, stage):
             result = _run(context, workspace, stage)
         if result.version is None:
-            yield from (reporting.check_result(outcome) for outcome in result.checks)
+            yield from reporting.check_results(stage.checks, result)
             raise _rejected(stage.name, result)
         with _explained(context, stage), workspace.store.open(result.output) as (folder, _):
             added, outcomes = addition.read(context.instance, workspace, folder)
@@ -106,7 +106,8 @@ def _asset(stage: DatasetStage, addition: Addition) -> dg.AssetsDefinition:
         yield dg.MaterializeResult(
             metadata=reporting.result_metadata(result, location) | metadata,
             check_results=[
-                reporting.check_result(outcome) for outcome in (*result.checks, *outcomes)
+                *reporting.check_results(stage.checks, result),
+                *map(reporting.check_result, outcomes),
             ],
             data_version=dg.DataVersion(result.version.content[:16]),
         )
@@ -170,7 +171,8 @@ def _damage(
         with open_ledger(context.instance, workspace) as ledger:
             for key in {problem.demonstration for problem in damage}:
                 ledger.request_rerun(key, "damaged")
-    return CheckOutcome(_WHOLE, not damage, tuple(damage), blocking=False)
+    compared = {"trajectories": len(workspace.store.outputs(TRAJECTORIES_STAGE.folder))}
+    return CheckOutcome(_WHOLE, not damage, tuple(damage), compared, blocking=False)
 
 
 def _charts(folder: Path) -> dict[str, dg.MetadataValue]:

@@ -138,7 +138,7 @@ def _results(
         outcome = CheckOutcome(stage.checks[0].name, False, tuple(problems))
         yield reporting.check_result(outcome)
         raise reporting.failure(problems, stage.name, key)
-    results = [reporting.check_result(outcome) for outcome in result.checks]
+    results = reporting.check_results(stage.checks, result)
     if result.status == "rejected" or result.version is None:
         yield from results
         raise reporting.failure(found_problems(result), stage.name, key)

@@ -6,6 +6,7 @@ in pipeline/evaluation_runs.py.
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -74,7 +75,10 @@ def evaluation_scores(
             "outcome": dg.MetadataValue.text(result.status),
             **pictures,
         },
-        check_results=[reporting.check_result(outcome) for outcome in result.checks],
+        check_results=[
+            reporting.check_result(replace(outcome, metadata={"steps": summary["steps"]}))
+            for outcome in result.checks
+        ],
     )
 
 

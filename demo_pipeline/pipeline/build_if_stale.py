@@ -53,10 +53,7 @@ def build_if_stale(
     reuse_links: bool = False,
     mend: Callable[[], None] = lambda: None,
 ) -> BuildResult:
-    """Build, check and commit `output`, unless its current version has the same recipe.
-
-    The verdicts of a version are only repeated over the files that they are about: every byte is
-    compared first, and a damaged version is built again.
+    """Build, check and commit `output`, unless its current version has this recipe and its bytes.
 
     Args:
         store: gets the output.
@@ -69,8 +66,7 @@ def build_if_stale(
         mend: called before a damaged version is built again, whose inputs may be damaged, too.
 
     Raises:
-        ChangedOutput: a version that `output` links to is damaged; or `output` is, and still is
-            after it was built again, since it shares the file with another damaged output.
+        ChangedOutput: `output` links to a damaged version, or shares a damaged file with another.
         DemonstrationError: raised by `build` or `check`; nothing is committed.
     """
     current = store.published(output)
@@ -99,8 +95,7 @@ def build_if_stale(
             )
             return BuildResult(output, "rejected", None, summary, checks)
         version = store.commit(staging, recipe, summary, checks)
-    left = _damage(store, output) if damage else None
-    if left:
+    if damage and (left := _damage(store, output)):
         raise left.as_error()
     seconds = time.monotonic() - start
     _LOG.info("%s: %s made in %.1f s: %s", recipe.stage, output, seconds, _counts(summary))

@@ -12,9 +12,11 @@ from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.demonstration_stages import STAGES, TRAJECTORIES_STAGE
 from demo_pipeline.pipeline.rebuild import damage_problem, mending_command
 from demo_pipeline.problems import Problem
-from demo_pipeline.storage.store.integrity import OutputDamage
+from demo_pipeline.storage.errors import MissingOutput
+from demo_pipeline.storage.store.integrity import OutputDamage, document_damage
 from demo_pipeline.storage.store.store import Store
 
+_TRAJECTORY = TRAJECTORIES_STAGE.output("")
 _FOLDERS = {stage.folder for stage in STAGES}
 
 
@@ -55,6 +57,22 @@ def verify_outputs(workspace: Workspace, ids: Collection[str] | None = None) -> 
         frozenset(owner for owner in owners if owner is not None),
         None in owners,
     )
+
+
+def quick_damage(store: Store) -> Iterator[OutputDamage]:
+    """Yield what can be told in a millisecond an output: sizes, and trajectories but pictures.
+
+    Args:
+        store: in a folder; of a bucket everything would be downloaded.
+    """
+    for name in store.outputs():
+        try:
+            with store.open(name) as (folder, _):
+                found = document_damage(folder, name) if name.startswith(_TRAJECTORY) else None
+        except MissingOutput:
+            found = next(iter(store.verify(name)), None)
+        if found is not None:
+            yield found
 
 
 def trajectory_damage(

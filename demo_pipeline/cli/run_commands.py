@@ -5,8 +5,9 @@ defs/local_execution.py.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -25,8 +26,9 @@ from demo_pipeline.cli.interruption import INTERRUPTED, CommandInterrupt, ignore
 from demo_pipeline.cli.run_selection import require_known, select_demonstrations, uploaded_ids
 
 if TYPE_CHECKING:
+    from demo_pipeline.defs.local_jobs import BuiltDatasets
     from demo_pipeline.pipeline.context import Workspace
-    from demo_pipeline.pipeline.outcomes import DatasetOutcome, DemonstrationOutcome
+    from demo_pipeline.pipeline.outcomes import DemonstrationOutcome
     from demo_pipeline.settings import Settings
 
 _NO_TRAJECTORY = "no trajectory is committed yet: no dataset to build"
@@ -146,9 +148,9 @@ def _run(
         stack.enter_context(local_instance())
         known, _ = register_uploads(workspace)
         require_known(workspace, ids or (), known)
-        damaged, remake = _verify(workspace, ids, known) if verify else (set[str](), False)
-        failed = read_tasks(settings, _pause, force=force)
-        rebuilt = [key for key in ids or known if force or key in damaged]
+        verified, remake = _verify(workspace, ids, known) if verify else (set[str](), False)
+        failed = read_tasks(settings, _pause, force=force or remake)
+        rebuilt = [key for key in ids or known if force or key in verified]
         selection = select_demonstrations(workspace, ids, known, forced=rebuilt, retry=retry)
         progress = stack.enter_context(progress_bar())
         if selection.todo:
@@ -158,11 +160,34 @@ def _run(
                 for outcome in running:
                     outcomes.append(outcome)
                     progress.advance(task)
-        waited = any(outcome.status == "waiting" for outcome in outcomes)
-        pause = None if waited else _pause
-        datasets, errors = _build_datasets(workspace, progress, pause, force=force or remake)
-    report_run(outcomes, selection.up_to_date, datasets, time.monotonic() - start)
-    _exit(outcomes, selection.quarantined, [*failed, *errors], strict=strict)
+        built = _build_datasets(workspace, progress, outcomes, force=force or remake)
+        damaged = _damaged(built, known, outcomes)
+        if damaged:
+            outcomes += process(settings, damaged, workers, _pause)
+            built = _build_datasets(workspace, progress, outcomes, force=False)
+    up_to_date = selection.up_to_date - len({*damaged}.intersection(ids or known))
+    report_run(outcomes, up_to_date, built.outcomes, time.monotonic() - start)
+    errors = [*failed, *built.errors, *_lacking(workspace, built, known)]
+    _exit(outcomes, selection.quarantined, errors, strict=strict)
+
+
+def _damaged(
+    built: "BuiltDatasets", known: Sequence[str], outcomes: Sequence["DemonstrationOutcome"]
+) -> list[str]:
+    """The demonstrations whose damaged trajectories can be built again; prints what is damaged."""
+    tried = {outcome.demonstration for outcome in outcomes}
+    ids = {one.demonstration for one in built.damage}.intersection(known) - tried
+    for problem in built.damage:
+        if problem.demonstration in ids:
+            print_error(f"damaged: {replace(problem, remedy='')}")
+    return sorted(ids)
+
+
+def _lacking(workspace: "Workspace", built: "BuiltDatasets", known: Sequence[str]) -> Iterator[str]:
+    """Yield which damaged trajectories the datasets lack, and what to do."""
+    gone = f"its upload is gone: put it back into {workspace.uploads.url}, then run again"
+    for problem in built.damage:
+        yield str(problem if problem.demonstration in known else replace(problem, remedy=gone))
 
 
 def _verify(
@@ -177,7 +202,7 @@ def _verify(
 
     found = verify_outputs(workspace, ids)
     for damage in found.damages:
-        print_error(f"damaged: {damage_problem(damage)}")
+        print_error(f"damaged: {replace(damage_problem(damage), remedy='')}")
     print_line(f"{found.outputs} outputs verified, {len(found.damages)} problems")
     for key in sorted(found.demonstrations - set(known)):
         print_error(f"{key}: its upload is gone, so it cannot be built again")
@@ -206,19 +231,20 @@ def _report_interrupt(outcomes: Sequence["DemonstrationOutcome"]) -> None:
 def _build_datasets(
     workspace: "Workspace",
     progress: Progress,
-    pause: Callable[[str, float], None] | None,
+    outcomes: Sequence["DemonstrationOutcome"],
     *,
     force: bool,
-) -> tuple[list["DatasetOutcome"], list[str]]:
+) -> "BuiltDatasets":
     """Build the datasets; without a committed trajectory this does nothing."""
-    from demo_pipeline.defs.local_jobs import build_datasets
+    from demo_pipeline.defs.local_jobs import BuiltDatasets, build_datasets
     from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
 
     if not workspace.store.outputs(TRAJECTORIES_STAGE.folder):
         print_line(_NO_TRAJECTORY)
-        return [], []
+        return BuiltDatasets()
     task = progress.add_task("datasets", total=1)
-    built = build_datasets(workspace.settings, pause, force=force)
+    waited = any(outcome.status == "waiting" for outcome in outcomes)
+    built = build_datasets(workspace.settings, None if waited else _pause, force=force)
     progress.advance(task)
     return built
 

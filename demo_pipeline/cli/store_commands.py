@@ -64,14 +64,13 @@ def revalidate() -> None:
     """Read every committed output and compare each file with its manifest."""
     from demo_pipeline.pipeline.context import Workspace
     from demo_pipeline.pipeline.rebuild import damage_problem
+    from demo_pipeline.pipeline.verification import verify_outputs
 
-    store = Workspace.open(usable_settings()).store
-    names = store.outputs()
-    damages = [(name, damage) for name in names for damage in store.verify(name)]
-    for name, damage in damages:
-        print_line(f"{name}: {damage_problem(damage)}")
-    print_line(f"{len(names)} outputs, {len(damages)} problems")
-    raise typer.Exit(INVALID if damages else OK)
+    found = verify_outputs(Workspace.open(usable_settings()))
+    for damage in found.damages:
+        print_line(str(damage_problem(damage)))
+    print_line(f"{found.outputs} outputs, {len(found.damages)} problems")
+    raise typer.Exit(INVALID if found.damages else OK)
 
 
 def prune(

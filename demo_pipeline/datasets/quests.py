@@ -69,11 +69,11 @@ def build_quests(trajectories: Sequence[DatasetTrajectory], out: Path) -> QuestS
 
 
 def _task(source: DatasetTrajectory) -> OsworldTask | None:
+    rows = load_provenance(source, ("instruction_source",))
     task, problems = read_document(Task, source.path / "task.json", "task.json")
     if task is None:
         named = [replace(problem, demonstration=source.id) for problem in errors(problems)]
         raise DemonstrationError(named)
-    rows = load_provenance(source, ("instruction_source",))
     if not any(row["instruction_source"].startswith("quest.") for row in rows[:1]):
         return None
     apps = [] if task.application == _NO_APPLICATION else [task.application]

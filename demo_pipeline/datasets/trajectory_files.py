@@ -4,7 +4,9 @@ Belongs here: errors that name the demonstration. Which trajectories take part i
 `selection`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -56,6 +58,21 @@ class DatasetTrajectory:
         return Path(self.folder, self.table)
 
 
+_BEFORE_READING: ContextVar[Callable[[DatasetTrajectory], None]] = ContextVar(
+    "before reading", default=lambda _source: None
+)
+
+
+@contextmanager
+def before_reading(compare: Callable[[DatasetTrajectory], None]) -> Iterator[None]:
+    """Inside, `compare` is called before a trajectory's files are read; it raises for damage."""
+    token = _BEFORE_READING.set(compare)
+    try:
+        yield
+    finally:
+        _BEFORE_READING.reset(token)
+
+
 def sorted_by_id(trajectories: Sequence[DatasetTrajectory]) -> list[DatasetTrajectory]:
     """The trajectories by id, so that outputs do not depend on the order of discovery."""
     return sorted(trajectories, key=lambda trajectory: trajectory.id)
@@ -73,6 +90,7 @@ def load(
     Raises:
         DemonstrationError: it cannot be read, or a step has no provenance.
     """
+    _BEFORE_READING.get()(source)
     try:
         trajectory = replace(read_trajectory(source.path), id=source.id)
     except DemonstrationError as error:
@@ -96,6 +114,7 @@ def load_provenance(
     Raises:
         DemonstrationError: the file is missing or damaged, or lacks a required value.
     """
+    _BEFORE_READING.get()(source)
     try:
         rows = read_provenance(source.provenance, columns)
     except (OSError, pa.ArrowException) as error:

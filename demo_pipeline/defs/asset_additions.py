@@ -70,7 +70,7 @@ def _quarantine(instance: dg.DagsterInstance, workspace: Workspace, folder: Path
     return {
         "table": reporting.records(rows),
         "uploads": dg.MetadataValue.json(uploads),
-    }, [CheckOutcome(ACCOUNTED, passed, problems, blocking=False)]
+    }, [CheckOutcome(ACCOUNTED, passed, problems, {"uploads": counts.listed}, blocking=False)]
 
 
 ADDITIONS: Mapping[str, Addition] = {

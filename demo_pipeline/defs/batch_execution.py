@@ -6,17 +6,17 @@ work is done by pipeline/demonstration_pool.py; what the run says at its end is 
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import dagster as dg
-from dagster._core.definitions.data_version import DATA_VERSION_TAG
 
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.batch_members import BatchMember, MemberOutcome, note_outcomes
 from demo_pipeline.defs.batch_report import BatchReport
 from demo_pipeline.defs.event_writing import EventWriter
+from demo_pipeline.defs.input_versions import InputVersions, parents_of
 from demo_pipeline.defs.instance_runs import open_ledger
 from demo_pipeline.defs.tags import FORCE_TAG, SUPERSEDED_OUTCOME, WAITING_OUTCOME
 from demo_pipeline.discovery.decisions import SUPERSEDED_REASON
@@ -27,13 +27,12 @@ from demo_pipeline.pipeline.demonstration_pool import DemonstrationPool
 from demo_pipeline.pipeline.demonstration_run import (
     DemonstrationResult,
     DemonstrationTask,
-    StageReport,
 )
+from demo_pipeline.pipeline.demonstration_stages import STAGE_BY_NAME
 from demo_pipeline.pipeline.stage_types import Stage
 from demo_pipeline.storage.errors import StorageError
 
 _Context = dg.AssetExecutionContext | dg.OpExecutionContext
-_MATERIALIZATION = dg.DagsterEventType.ASSET_MATERIALIZATION
 _LONGEST_REASON = 500  # characters
 
 
@@ -61,14 +60,14 @@ class _Known:
     """What the instance knew when the run began.
 
     Attributes:
-        versions: stage → demonstration of the run → data version of its latest materialization.
+        versions: what Dagster shows of the stages and their inputs.
         ranged: whether the run is for these partitions by Dagster's own tags; then Dagster wrote
             down that each of them was to be materialized.
         events: gets what is said of single demonstrations.
         in_full: whether so few are in the run that as much is said of each as in a run of its own.
     """
 
-    versions: dict[str, Mapping[str, str]]
+    versions: InputVersions
     ranged: bool
     events: EventWriter
     in_full: bool
@@ -100,9 +99,11 @@ def execute_batch(
     tasks = [DemonstrationTask(m.demonstration, m.fingerprint or None, force) for m in members]
     progress = BatchProgress(len(tasks), time.monotonic)
     report = BatchReport(tuple(stages), progress)
-    events = EventWriter(context.instance, context.run, step)
+    ids = [member.demonstration for member in members]
+    versions = InputVersions(context.instance, stages, ids)
+    events = EventWriter(context.instance, context.run, step, versions.events)
     in_full = len(members) < workspace.settings.execution.batch_from
-    known = _Known(_versions(context, stages, members), ranged, events, in_full)
+    known = _Known(versions, ranged, events, in_full)
     with _flushing(events):
         _work(context, workspace, tasks, report, known)
     context.log.info(progress.last_line())
@@ -154,23 +155,6 @@ def _flushing(events: EventWriter) -> Iterator[None]:
         events.flush()
 
 
-def _versions(
-    context: _Context, stages: Sequence[Stage], members: Sequence[BatchMember]
-) -> dict[str, Mapping[str, str]]:
-    """Stage → demonstration → data version that Dagster shows; one query for each stage."""
-    ids = [member.demonstration for member in members]
-    latest = context.instance.event_log_storage.get_latest_tags_by_partition
-    return {
-        stage.name: {
-            key: tags[DATA_VERSION_TAG]
-            for key, tags in latest(
-                dg.AssetKey(stage.name), _MATERIALIZATION, [DATA_VERSION_TAG], ids
-            ).items()
-        }
-        for stage in stages
-    }
-
-
 def _recorded(
     context: _Context, workspace: Workspace, result: DemonstrationResult
 ) -> DemonstrationResult:
@@ -194,19 +178,24 @@ def _report(
 ) -> None:
     """Say what became of one demonstration, where people look for it."""
     key = result.demonstration
+    versions = {made.stage: made.content[:16] for made in result.stages}
     for made in result.stages:
         # Of a run that was killed, the store has outputs without an event.
-        told_before = known.versions[made.stage].get(key) == _data_version(made)
+        told_before = known.versions.shown[made.stage].get(key) == versions[made.stage]
         repeated = made.status == "unchanged" and told_before
         if repeated and not known.ranged:  # in a backfill, one without an event counts as failed
             continue
         location = f"{workspace.store.url}/{report.folder(made.stage)}/{key}"
         told = (
-            _full_metadata(context, workspace, made, key, location)
+            reporting.report_metadata(made, location)
+            | reporting.preview(workspace, made.stage, key)
             if known.in_full
             else reporting.short_metadata(made, location)
         )
-        known.events.materialized(_materialization(made, key, told))
+        stage = STAGE_BY_NAME[made.stage]
+        tags = known.versions.tags(stage, key, versions)
+        event = dg.AssetMaterialization(made.stage, partition=key, metadata=told, tags=tags)
+        known.events.materialized(event, parents_of(stage))
     if result.status == "done":
         return
     why = report.line(result).removeprefix(f"{key}: ")
@@ -220,32 +209,6 @@ def _report(
         _again(context, workspace, key, WAITING_OUTCOME)
     for name in () if known.ranged else report.missing(result):
         known.events.planned(name, key)
-
-
-def _full_metadata(
-    context: _Context, workspace: Workspace, made: StageReport, key: str, location: str
-) -> dict[str, dg.MetadataValue]:
-    entries = reporting.report_metadata(made, location)
-    try:
-        return entries | reporting.preview(workspace, made.stage, key)
-    except Exception as error:  # noqa: BLE001 - the other demonstrations go on
-        context.log.warning("%s: no preview of %s: %s", key, made.stage, type(error).__name__)
-        return entries
-
-
-def _materialization(
-    made: StageReport, key: str, metadata: dict[str, dg.MetadataValue]
-) -> dg.AssetMaterialization:
-    return dg.AssetMaterialization(
-        made.stage,
-        partition=key,
-        metadata=metadata,
-        tags={DATA_VERSION_TAG: _data_version(made)},
-    )
-
-
-def _data_version(made: StageReport) -> str:
-    return made.content[:16]
 
 
 def _again(context: _Context, workspace: Workspace, key: str, reason: str) -> None:

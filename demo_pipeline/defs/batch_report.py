@@ -3,15 +3,17 @@
 Belongs here: turning results into check outcomes and the run's failure.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import dagster as dg
 
 from demo_pipeline.defs import reporting
 from demo_pipeline.pipeline.batch_progress import BatchProgress
-from demo_pipeline.pipeline.demonstration_run import DemonstrationResult
-from demo_pipeline.pipeline.stage_types import Stage
+from demo_pipeline.pipeline.demonstration_run import DemonstrationResult, StageReport
+from demo_pipeline.pipeline.stage_types import Check, Stage
 from demo_pipeline.problems import Problem
 from demo_pipeline.storage.store.version_manifest import CheckOutcome
 
@@ -38,8 +40,8 @@ class BatchReport:
     results: list[DemonstrationResult] = field(default_factory=list)
 
     def add(self, result: DemonstrationResult) -> None:
-        """Take in one result; what is known of done demonstrations but their checks is dropped."""
-        slim = tuple(replace(made, summary={}) for made in result.stages)
+        """Take in one result; of its outputs only the checks and their counts are kept."""
+        slim = tuple(replace(made, summary=self._counts(made)) for made in result.stages)
         self.results.append(replace(result, stages=slim))
 
     def folder(self, stage: str) -> str:
@@ -72,10 +74,7 @@ class BatchReport:
         ]
         if not stopped and not self.given(stage.name):
             return []
-        return [
-            self._joint(check.name, stage.name, stopped, blocking=check.blocking)
-            for check in stage.checks
-        ]
+        return [self._joint(check, stage.name, stopped) for check in stage.checks]
 
     def say_checks(
         self, context: dg.AssetExecutionContext | dg.OpExecutionContext, stage: Stage
@@ -113,20 +112,21 @@ class BatchReport:
             allow_retries=False,
         )
 
-    def _joint(
-        self, name: str, stage: str, stopped: Sequence[Problem], *, blocking: bool
-    ) -> CheckOutcome:
-        outcomes = [
-            check
-            for result in self.results
-            for made in result.stages
-            if made.stage == stage
-            for check in made.checks
-            if check.name == name
-        ]
+    def _joint(self, check: Check[Any], stage: str, stopped: Sequence[Problem]) -> CheckOutcome:
+        built = [made for one in self.results for made in one.stages if made.stage == stage]
+        outcomes = [found for made in built for found in made.checks if found.name == check.name]
         problems = [*stopped, *(problem for outcome in outcomes for problem in outcome.problems)]
         passed = not stopped and all(outcome.passed for outcome in outcomes)
-        return CheckOutcome(name, passed, tuple(problems), blocking=blocking)
+        compared = Counter(demonstrations=len(built))
+        for made in built:
+            compared.update(check.counts(made.summary))
+        return CheckOutcome(check.name, passed, tuple(problems), compared, blocking=check.blocking)
+
+    def _counts(self, made: StageReport) -> dict[str, int]:
+        checks = next(known.checks for known in self.stages if known.name == made.stage)
+        return {
+            name: number for check in checks for name, number in check.counts(made.summary).items()
+        }
 
     def _problems(self, result: DemonstrationResult) -> list[Problem]:
         key = result.demonstration

@@ -15,6 +15,7 @@ from demo_pipeline.datasets.charts import read_charts
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.asset_additions import ADDITIONS, Addition
 from demo_pipeline.defs.freshness import SEEN, latest_trajectory
+from demo_pipeline.defs.instance_runs import open_ledger
 from demo_pipeline.defs.run_log import package_log
 from demo_pipeline.defs.run_recovery import claim_run
 from demo_pipeline.defs.tags import FORCE_TAG, OWNERS
@@ -29,10 +30,13 @@ from demo_pipeline.pipeline.output_sizes import bytes_written
 from demo_pipeline.pipeline.rebuild import storage_message
 from demo_pipeline.pipeline.stage_types import DatasetStage
 from demo_pipeline.pipeline.transient import TransientError
+from demo_pipeline.pipeline.verification import left_out_damage
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import Settings
 from demo_pipeline.storage.errors import OutputError
+from demo_pipeline.storage.store.version_manifest import CheckOutcome
 
+_WHOLE = "trajectories_whole"
 _PRIORITY = "dagster/priority"  # of a step among those that can run
 _Results = Iterator[dg.MaterializeResult | dg.AssetCheckResult]
 
@@ -79,6 +83,7 @@ def _asset(
         metadata=reporting.columns_metadata(stage.columns),
         check_specs=[
             *reporting.check_specs(stage.name, stage.checks),
+            *([_damage_spec(stage)] if stage.reads_trajectories else []),
             *(
                 dg.AssetCheckSpec(name, asset=stage.name, description=description)
                 for name, description in addition.checks.items()
@@ -93,18 +98,21 @@ def _asset(
         with _explained(context, stage):
             result = _run(context, workspace, stage)
         if result.version is None:
-            yield from (reporting.check_result(outcome) for outcome in result.checks)
+            yield from reporting.check_results(stage.checks, result)
             raise _rejected(stage.name, result)
         with _explained(context, stage), workspace.store.open(result.output) as (folder, _):
             added, outcomes = addition.read(context.instance, workspace, folder)
             metadata |= _charts(folder) | added
             size = bytes_written(workspace.store, result.output)
             metadata["bytes_written"] = dg.MetadataValue.int(size)
+        if stage.reads_trajectories:
+            outcomes = [_damage(context, workspace, result), *outcomes]
         location = f"{workspace.store.url}/{result.output}"
         yield dg.MaterializeResult(
             metadata=reporting.result_metadata(result, location) | metadata,
             check_results=[
-                reporting.check_result(outcome) for outcome in (*result.checks, *outcomes)
+                *reporting.check_results(stage.checks, result),
+                *map(reporting.check_result, outcomes),
             ],
             data_version=dg.DataVersion(result.version.content[:16]),
         )
@@ -151,6 +159,25 @@ def _run(
     force = context.run.tags.get(FORCE_TAG) == "true"
     with package_log(context.log), redacted_errors(stage.name):
         return run_dataset_stage(workspace, stage, force=force)
+
+
+def _damage_spec(stage: DatasetStage) -> dg.AssetCheckSpec:
+    text = "Every committed trajectory that was read has the SHA-256 of its manifest."
+    return dg.AssetCheckSpec(_WHOLE, asset=stage.name, description=text)
+
+
+def _damage(
+    context: dg.AssetExecutionContext, workspace: Workspace, result: BuildResult
+) -> CheckOutcome:
+    """The check that a dataset lacks no trajectory for its damage; discovery builds these again."""
+    damage = left_out_damage(result.summary)
+    launched = context.run.remote_job_origin is not None  # the command line does it by itself
+    if damage and launched and result.status == "made":
+        with open_ledger(context.instance, workspace) as ledger:
+            for key in {problem.demonstration for problem in damage}:
+                ledger.request_rerun(key, "damaged")
+    compared = {"trajectories": len(workspace.store.outputs(TRAJECTORIES_STAGE.folder))}
+    return CheckOutcome(_WHOLE, not damage, tuple(damage), compared, blocking=False)
 
 
 def _charts(folder: Path) -> dict[str, dg.MetadataValue]:

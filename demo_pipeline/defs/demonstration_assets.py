@@ -11,6 +11,7 @@ import dagster as dg
 
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.exceeded_runs import ExceededLimit, earlier_attempts, mark_exceeded
+from demo_pipeline.defs.input_versions import parents_of
 from demo_pipeline.defs.partitions import DEMONSTRATIONS
 from demo_pipeline.defs.pools import pool_of
 from demo_pipeline.defs.range_runs import range_results
@@ -32,7 +33,6 @@ from demo_pipeline.pipeline.runner import run_stage
 from demo_pipeline.pipeline.stage_limits import ExceededLimitError
 from demo_pipeline.pipeline.stage_types import Stage
 from demo_pipeline.pipeline.superseded import SupersededError
-from demo_pipeline.pipeline.task_catalog import OSWORLD_TASKS
 from demo_pipeline.pipeline.transient import TransientError
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.storage.errors import MissingOutput
@@ -64,7 +64,7 @@ def _asset(stage: Stage, partitions_per_run: int) -> dg.AssetsDefinition:
     @dg.asset(
         name=stage.name,
         partitions_def=DEMONSTRATIONS,
-        deps=[*stage.inputs, *([OSWORLD_TASKS] if stage.matches_task else [])],
+        deps=parents_of(stage),
         group_name=stage.group,
         kinds=set(stage.kinds),
         owners=OWNERS,
@@ -138,7 +138,7 @@ def _results(
         outcome = CheckOutcome(stage.checks[0].name, False, tuple(problems))
         yield reporting.check_result(outcome)
         raise reporting.failure(problems, stage.name, key)
-    results = [reporting.check_result(outcome) for outcome in result.checks]
+    results = reporting.check_results(stage.checks, result)
     if result.status == "rejected" or result.version is None:
         yield from results
         raise reporting.failure(found_problems(result), stage.name, key)

@@ -50,7 +50,8 @@ def demonstration_catalog(
     collisions = tuple(
         collision_problem(key, names) for key, names in workspace.uploads.collisions().items()
     )
-    outcome = CheckOutcome(_CHECK, not collisions, collisions, blocking=False)
+    compared = {"uploads": len(listed)}
+    outcome = CheckOutcome(_CHECK, not collisions, collisions, compared, blocking=False)
     return dg.MaterializeResult(
         metadata={
             "demonstrations": len(listed),

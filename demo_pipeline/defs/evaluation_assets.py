@@ -153,7 +153,12 @@ def _joint(check: str, results: Mapping[str, BuildResult]) -> CheckOutcome:
         for problem in outcome.problems
     )
     passed = all(outcome.passed for outcome in outcomes.values())
-    return CheckOutcome(check, passed, problems, blocking=False)
+    compared = {"evaluations": len(results), "steps": _steps(results)}
+    return CheckOutcome(check, passed, problems, compared, blocking=False)
+
+
+def _steps(results: Mapping[str, BuildResult]) -> int:
+    return sum(int(str(result.summary.get("steps", 0))) for result in results.values())
 
 
 def _earlier(context: dg.AssetExecutionContext) -> list[tuple[str, float]]:

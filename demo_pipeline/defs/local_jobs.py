@@ -5,6 +5,7 @@ Belongs here: running such a job, again after pauses while it waits, and collect
 
 import logging
 import uuid
+from dataclasses import dataclass, field
 
 import dagster as dg
 
@@ -25,6 +26,8 @@ from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
 from demo_pipeline.pipeline.idle_run import dataset_outcome, tasks_unchanged
 from demo_pipeline.pipeline.outcomes import DatasetOutcome
 from demo_pipeline.pipeline.stage_types import DATASETS_JOB
+from demo_pipeline.pipeline.verification import left_out_damage
+from demo_pipeline.problems import Problem
 from demo_pipeline.settings import Settings
 
 _LOG = logging.getLogger(__package__)
@@ -89,10 +92,24 @@ def _tasks_unchanged(settings: Settings) -> bool:
         return False
 
 
-def build_datasets(
-    settings: Settings, pause: RetryPause | None, *, force: bool
-) -> tuple[list[DatasetOutcome], list[str]]:
-    """Run the job that builds the datasets; returns (datasets that were built, errors)."""
+@dataclass(frozen=True, slots=True)
+class BuiltDatasets:
+    """What a run of the job that builds the datasets gave.
+
+    Attributes:
+        outcomes: the datasets that were built.
+        errors: why others were not.
+        damage: the trajectories that they lack, since they differ from their manifests or cannot
+            be read.
+    """
+
+    outcomes: list[DatasetOutcome] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    damage: tuple[Problem, ...] = ()
+
+
+def build_datasets(settings: Settings, pause: RetryPause | None, *, force: bool) -> BuiltDatasets:
+    """Run the job that builds the datasets."""
     store = Workspace.open(settings).store
     result = _execute_patiently(settings, DATASETS_JOB, pause, force=force)
     paths = {
@@ -102,10 +119,13 @@ def build_datasets(
         for event in result.get_asset_materialization_events()
         if event.asset_key is not None
     }
-    outcomes = []
+    outcomes, damage = [], dict[Problem, None]()
     for stage in DATASET_STAGES:
-        if stage.counts and stage.name in paths:
-            path = paths[stage.name]
-            output = path.removeprefix(f"{store.url}/")
+        if stage.name not in paths:
+            continue
+        output = paths[stage.name].removeprefix(f"{store.url}/")
+        version = store.published(output)
+        damage |= dict.fromkeys(left_out_damage(version.manifest.summary) if version else ())
+        if stage.counts:
             outcomes.append(dataset_outcome(store, stage, output))
-    return outcomes, [] if result.success else run_errors(result)
+    return BuiltDatasets(outcomes, [] if result.success else run_errors(result), tuple(damage))

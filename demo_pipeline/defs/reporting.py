@@ -6,6 +6,7 @@ typed text.
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import dagster as dg
@@ -20,6 +21,13 @@ from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.storage.store.version_manifest import CheckOutcome
 
 _SHOWN = 20
+_ONE = {"demonstrations": 1}
+_REPEATED = "files of this version, which still have the SHA-256 of its manifest"
+_WORDS = {
+    "cursor_checked": "hit tests of the recorder",
+    "ledger": "input events",
+    "quarantined": "quarantined demonstrations",
+}
 _PLOTTED = ("actions", "steps")  # of a batch: single numbers, which the UI draws over partitions
 
 
@@ -120,10 +128,17 @@ def check_specs(
 
 
 def preview(workspace: Workspace, stage: str, demonstration: str) -> dict[str, dg.MetadataValue]:
-    """A small picture of some steps; nothing for a stage without one, or when none is wanted."""
+    """A small picture of some steps; nothing for a stage without one, or when none is wanted.
+
+    A trajectory that cannot be drawn is no fault of the stage: the reason stands in its place.
+    """
     if not workspace.settings.execution.contact_sheets_in_ui:
         return {}
-    small = draw_preview(workspace, stage, demonstration)
+    try:
+        small = draw_preview(workspace, stage, demonstration)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the output is there
+        reason = f"no preview: the trajectory cannot be drawn ({type(error).__name__})"
+        return {"preview": dg.MetadataValue.text(reason)}
     return {} if small is None else {"preview": picture(small, "steps")}
 
 
@@ -149,13 +164,26 @@ def records(rows: Sequence[Mapping[str, Any]]) -> dg.MetadataValue:
     return dg.MetadataValue.md(text + more)
 
 
+def check_results(checks: Sequence[Check[Any]], result: BuildResult) -> list[dg.AssetCheckResult]:
+    """The results of a stage's checks of one output, with what each compared."""
+    compared = {check.name: check.counts(result.summary) or _ONE for check in checks}
+    if result.status == "unchanged" and result.version is not None:
+        files = {_REPEATED: len(result.version.manifest.files)}
+        compared = {name: counts | files for name, counts in compared.items()}
+    return [check_result(replace(one, metadata=compared[one.name])) for one in result.checks]
+
+
 def check_result(outcome: CheckOutcome) -> dg.AssetCheckResult:
-    """The result of a check with its problems."""
+    """The result of a check with its problems, and the counts of what it compared.
+
+    Args:
+        outcome: of the check; its metadata are the counts.
+    """
     return dg.AssetCheckResult(
         check_name=outcome.name,
         passed=outcome.passed,
         severity=dg.AssetCheckSeverity.ERROR if outcome.blocking else dg.AssetCheckSeverity.WARN,
-        description=_sentence(outcome.problems),
+        description=_sentence(outcome.problems, outcome.metadata),
         metadata={
             "problems": dg.MetadataValue.int(len(outcome.problems)),
             **({"found": problem_table(outcome.problems)} if outcome.problems else {}),
@@ -163,11 +191,17 @@ def check_result(outcome: CheckOutcome) -> dg.AssetCheckResult:
     )
 
 
-def _sentence(problems: Sequence[Problem]) -> str:
+def _sentence(problems: Sequence[Problem], compared: Mapping[str, int]) -> str:
     if not problems:
-        return "nothing found"
+        counts = [f"{number} {_words(name, number)}" for name, number in compared.items()]
+        return f"no problem in {', '.join(counts)}" if counts else "no problem"
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
     return f"{problems[0]}{more}"
+
+
+def _words(name: str, number: int) -> str:
+    words = _WORDS.get(name, name.replace("_", " "))
+    return words.removesuffix("s") if number == 1 and name != _REPEATED else words
 
 
 def problem_table(problems: Sequence[Problem]) -> dg.MetadataValue:

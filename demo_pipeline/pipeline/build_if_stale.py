@@ -13,6 +13,7 @@ from typing import Literal
 
 from pydantic import JsonValue
 
+from demo_pipeline.storage.store.integrity import OutputDamage
 from demo_pipeline.storage.store.staging import Staging
 from demo_pipeline.storage.store.store import Store
 from demo_pipeline.storage.store.version_manifest import CheckOutcome, Recipe, Version
@@ -26,8 +27,9 @@ class BuildResult:
 
     Attributes:
         output: its name in the store.
-        status: `made`: built and committed; `unchanged`: the current version has this recipe;
-            `rejected`: a blocking check failed, and readers still see the version before.
+        status: `made`: built and committed; `unchanged`: the current version has this recipe, and
+            its files the SHA-256 of its manifest; `rejected`: a blocking check failed, and readers
+            still see the version before.
         version: the current version; None when rejected.
         summary: what the build function returned.
         checks: the outcome of every check.
@@ -49,8 +51,9 @@ def build_if_stale(
     *,
     force: bool = False,
     reuse_links: bool = False,
+    mend: Callable[[], None] = lambda: None,
 ) -> BuildResult:
-    """Build, check and commit `output`, unless its current version has the same recipe.
+    """Build, check and commit `output`, unless its current version has this recipe and its bytes.
 
     Args:
         store: gets the output.
@@ -60,20 +63,26 @@ def build_if_stale(
         check: reads the files back from a folder.
         force: build although nothing changed.
         reuse_links: hard links that the current version has under the same path are not read again.
+        mend: called before a damaged version is built again, whose inputs may be damaged, too.
 
     Raises:
+        ChangedOutput: `output` links to a damaged version, or shares a damaged file with another.
         DemonstrationError: raised by `build` or `check`; nothing is committed.
     """
     current = store.published(output)
     same = current is not None and not force and current.manifest.recipe == recipe
+    damage: OutputDamage | None = None
     if current and same and store.is_complete(current):
-        _LOG.info("%s: %s is unchanged", recipe.stage, output)
-        return _current(output, "unchanged", current)
-    reason = _reason(current, recipe)
+        damage = _damage(store, output)
+        if damage is None:
+            _LOG.info("%s: %s is unchanged", recipe.stage, output)
+            return _current(output, "unchanged", current)
+        mend()
+    reason = f"{damage.file} {damage.message}" if damage else _reason(current, recipe)
     _LOG.info("%s: building %s, because %s", recipe.stage, output, reason)
     start = time.monotonic()
     with store.stage(output) as staging:
-        if current and reuse_links:
+        if current and reuse_links and damage is None:
             staging.previous.append(current)
         summary = build(staging)
         checks = tuple(check(staging.path))
@@ -86,9 +95,24 @@ def build_if_stale(
             )
             return BuildResult(output, "rejected", None, summary, checks)
         version = store.commit(staging, recipe, summary, checks)
+    if damage and (left := _damage(store, output)):
+        raise left.as_error()
     seconds = time.monotonic() - start
     _LOG.info("%s: %s made in %.1f s: %s", recipe.stage, output, seconds, _counts(summary))
     return _current(output, "made", version)
+
+
+def _damage(store: Store, output: str) -> OutputDamage | None:
+    """The first difference between the current version and its manifest.
+
+    Raises:
+        ChangedOutput: a version that it links to is damaged.
+    """
+    damages = store.verify(output)
+    for damage in damages:
+        if damage.output != output:
+            raise damage.as_error()
+    return next(iter(damages), None)
 
 
 def _log_outcomes(checks: Sequence[CheckOutcome]) -> None:

@@ -93,11 +93,13 @@ class CommittedTrajectories:
         trajectories: sorted by id.
         versions: id → the version that is read.
         left_out: reason → number of demonstrations without a usable trajectory.
+        damaged: the outputs that `left_out` counts as broken.
     """
 
     trajectories: tuple[DatasetTrajectory, ...] = ()
     versions: Mapping[str, VersionName] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
+    damaged: tuple[str, ...] = ()
 
     @cached_property  # for the card and for the check
     def provenance(self) -> Provenance:

@@ -13,10 +13,13 @@ from pathlib import Path
 from demo_pipeline.common.image_header import linked_images_are_whole
 from demo_pipeline.common.python_gc import reduced_python_gc
 from demo_pipeline.datasets.export_parts import KeptParts, kept_parts, using_parts
+from demo_pipeline.datasets.trajectory_files import before_reading
 from demo_pipeline.pipeline.build_if_stale import BuildResult, build_if_stale
 from demo_pipeline.pipeline.committed_trajectories import (
+    DocumentComparison,
     committed_trajectories,
-    without_output,
+    note_damage,
+    without_outputs,
     without_unreadable,
 )
 from demo_pipeline.pipeline.context import (
@@ -36,6 +39,7 @@ from demo_pipeline.pipeline.export_states import (
     note_result,
 )
 from demo_pipeline.pipeline.stage_types import DatasetStage
+from demo_pipeline.pipeline.verification import trajectory_damage
 from demo_pipeline.problems import errors
 from demo_pipeline.storage.errors import ChangedOutput, MissingOutput, StorageError
 from demo_pipeline.storage.store.staging import Staging
@@ -82,11 +86,14 @@ def _run(workspace: Workspace, stage: DatasetStage, *, force: bool) -> BuildResu
         while True:
             before = context.committed
             try:
-                result = _build(workspace, stage, context, fingerprints, force=force)
+                with before_reading(DocumentComparison(before)):
+                    result = _build(workspace, stage, context, fingerprints, force=force)
             except ChangedOutput as error:
-                valid = without_output(before, error.output)
+                valid = without_outputs(before, [error.output])
                 if len(valid.trajectories) == len(before.trajectories):
                     raise
+                if not note_damage(workspace.store, error.output):  # a new copy is downloaded
+                    return _run(workspace, stage, force=force)
             else:
                 if result.status != "rejected":
                     _unpublish_replaced(workspace, stage, context, result)
@@ -216,13 +223,15 @@ def _build(
     *,
     force: bool,
 ) -> BuildResult:
+    anew = ExitStack()
+
     def build(staging: Staging) -> Summary:
+        parts = kept_parts()
         if stage.export is not None:
             staging.hardlink_sources.extend(context.committed.versions.values())
-            if not force and not staging.previous:
+            if parts and not staging.previous:
                 # The output has a new name: what it replaces has the same pictures.
                 staging.previous.extend(list(context.published.values())[-1:])
-        parts = kept_parts()
         if parts:
             parts.earlier[:] = [before.find for before in staging.previous_files()]
         summary = dict(stage.build(context, staging.path))
@@ -232,7 +241,10 @@ def _build(
         if stage.links_trajectories:
             for key, version in context.committed.versions.items():
                 staging.link(TRAJECTORIES_STAGE.output(key), version)
-        problems = [str(problem) for problem in summary.get("problems", ())]
+        unreadable = tuple(summary.get("problems", ()))
+        damage = [*trajectory_damage(workspace.store, context.committed.damaged, unreadable)]
+        summary |= {"damaged": [problem.as_dict() for problem in damage]} if damage else {}
+        problems = [str(problem) for problem in unreadable]
         return summary | {"problems": problems, "left_out": dict(context.committed.left_out)}
 
     def check(out: Path) -> Sequence[CheckOutcome]:
@@ -240,15 +252,17 @@ def _build(
         with linked_images_are_whole() if stage.export else nullcontext():
             return _checked(stage, context, out)
 
-    return build_if_stale(
-        workspace.store,
-        dataset_output(stage, context),
-        dataset_recipe(stage, context, fingerprints),
-        build,
-        check,
-        force=force,
-        reuse_links=stage.export is not None and not force,
-    )
+    with anew:
+        return build_if_stale(
+            workspace.store,
+            dataset_output(stage, context),
+            dataset_recipe(stage, context, fingerprints),
+            build,
+            check,
+            force=force,
+            reuse_links=stage.export is not None and not force,
+            mend=lambda: anew.enter_context(using_parts(None)),  # no link is taken as it is
+        )
 
 
 def _checked(stage: DatasetStage, context: DatasetContext, out: Path) -> list[CheckOutcome]:

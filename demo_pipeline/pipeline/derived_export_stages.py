@@ -24,6 +24,7 @@ GROUNDING_STAGE = DatasetStage(
             "grounding_schema",
             "Every row fits the schema; boxes are in their picture, points in their box.",
             builds.verify_grounding,
+            compared=("records",),
         ),
     ),
     export=TrainingExport(
@@ -58,6 +59,7 @@ TRANSITIONS_STAGE = DatasetStage(
             "transitions_schema",
             "Every row fits the schema; actions parse, both pictures open and differ.",
             builds.verify_transitions,
+            compared=("records",),
         ),
     ),
     export=TrainingExport(
@@ -91,6 +93,7 @@ STEP_LABELS_STAGE = DatasetStage(
             "step_labels_schema",
             "Every row fits the schema; labels agree with the outcome, pictures open.",
             builds.verify_step_labels,
+            compared=("records",),
         ),
     ),
     export=TrainingExport(

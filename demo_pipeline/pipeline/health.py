@@ -19,6 +19,8 @@ from pydantic import JsonValue
 from demo_pipeline import __version__
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.quarantine import QUARANTINE_FOLDER, list_quarantine
+from demo_pipeline.pipeline.rebuild import damage_problem
+from demo_pipeline.pipeline.verification import quick_damage
 from demo_pipeline.settings import Settings
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.objects.urls import is_bucket, local_path
@@ -77,6 +79,7 @@ def examine_workspace(workspace: Workspace) -> Iterator[Finding]:
     yield store
     yield from _free_space(workspace.settings)
     if store.level is HealthLevel.OK:
+        yield _outputs(workspace)
         yield _quarantine(workspace)
         yield _leftovers(workspace)
 
@@ -164,6 +167,19 @@ def space_finding(root: str, folder: Path, free: int) -> Finding:
         level = HealthLevel.ERROR if free < VERY_LOW_BYTES else HealthLevel.WARNING
         message += "; `demo-pipeline prune` removes old versions"
     return Finding("free_space", level, message, {"root": root, "free_bytes": free})
+
+
+def _outputs(workspace: Workspace) -> Finding:
+    """Whether committed files are as they were, as far as that is told without reading pictures."""
+    if is_bucket(workspace.store.url):
+        return healthy("outputs", "not compared in a bucket; `demo-pipeline revalidate` does")
+    found = [damage_problem(damage) for damage in quick_damage(workspace.store)]
+    values: dict[str, JsonValue] = {"damaged": len(found)}
+    if not found:
+        message = "no file is missing; `demo-pipeline revalidate` compares every byte"
+        return Finding("outputs", HealthLevel.OK, message, values)
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return Finding("outputs", HealthLevel.ERROR, f"{found[0]}{more}", values)
 
 
 def _quarantine(workspace: Workspace) -> Finding:

@@ -23,7 +23,8 @@ def tasks_unchanged(workspace: Workspace) -> bool:
 def unchanged_datasets(workspace: Workspace) -> list[DatasetOutcome] | None:
     """Every dataset when none of them would change; None when one would be built.
 
-    Without a committed trajectory no dataset is built.
+    None also when a trajectory is damaged: the ordinary run names it. Without a committed
+    trajectory no dataset is built.
 
     Raises:
         StorageError: the store cannot be read.
@@ -32,6 +33,8 @@ def unchanged_datasets(workspace: Workspace) -> list[DatasetOutcome] | None:
         return []
     outcomes = []
     with committed_trajectories(workspace) as committed:
+        if committed.damaged:
+            return None
         for stage in DATASET_STAGES:
             if stage.job != DATASETS_JOB or not stage.is_built(workspace.settings):
                 continue

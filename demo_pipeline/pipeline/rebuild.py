@@ -3,8 +3,9 @@
 Belongs here: the text that storage cannot know, since it knows no asset and no command line.
 """
 
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
+from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, TASKS_STAGE
 from demo_pipeline.pipeline.demonstration_stages import STAGES
+from demo_pipeline.pipeline.stage_types import DATASETS_JOB
 from demo_pipeline.problems import Problem
 from demo_pipeline.storage.errors import MissingOutput, OutputError, StorageError
 from demo_pipeline.storage.store.integrity import OutputDamage
@@ -23,18 +24,27 @@ def rebuild_command(output: str) -> str:
     return f"{command} --partition {demonstration}" if demonstration else command
 
 
+def mending_command(output: str) -> str:
+    """The command that builds a damaged `output` again, and first what shares its files."""
+    folder = output.partition("/")[0]
+    jobs = {stage.output.partition("/")[0]: stage.job for stage in DATASET_STAGES}
+    jobs |= dict.fromkeys((stage.folder for stage in STAGES), DATASETS_JOB)
+    verified = jobs.get(folder) in (DATASETS_JOB, TASKS_STAGE.job)
+    return "demo-pipeline run --verify" if verified else rebuild_command(output)
+
+
 def storage_message(error: StorageError) -> str:
     """The message of a storage error, with the command that corrects it when there is one."""
     if not isinstance(error, OutputError):
         return str(error)
-    command = rebuild_command(error.output)
     if isinstance(error, MissingOutput):
-        return f"{error}; build it with `{command}`"
-    return f"{error}; build it again by force: `{command}`"
+        return f"{error}; build it with `{rebuild_command(error.output)}`"
+    return f"{error}; `{mending_command(error.output)}` builds it again"
 
 
-def damage_problem(damage: OutputDamage) -> Problem:
+def damage_problem(damage: OutputDamage, demonstration: str = "") -> Problem:
     """What is wrong with a file of a committed output, with the command that corrects it."""
-    command = rebuild_command(damage.output)
-    remedy = f"build it again, by force if nothing else changed: `{command}`"
-    return Problem(damage.code, damage.file, damage.message, remedy=remedy)
+    remedy = f"`{mending_command(damage.output)}` builds it again"
+    return Problem(
+        damage.code, damage.file, damage.message, remedy=remedy, demonstration=demonstration
+    )

@@ -177,9 +177,14 @@ def _build(
                 expected.require()
             return outcomes
 
+        def mend() -> None:
+            for name in stage.inputs:
+                if workspace.store.verify(STAGE_BY_NAME[name].output(demonstration)):
+                    run_stage(workspace, STAGE_BY_NAME[name], demonstration, earlier=earlier)
+
         recipe = stage_recipe(workspace, stage, inputs)
         output = stage.output(demonstration)
-        return build_if_stale(workspace.store, output, recipe, build, check, force=force)
+        return build_if_stale(workspace.store, output, recipe, build, check, force=force, mend=mend)
 
 
 def _limit(context: StageContext, versions: Mapping[str, Version]) -> StageLimit:

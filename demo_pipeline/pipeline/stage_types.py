@@ -32,12 +32,22 @@ class Check(Generic[Context]):
         description: what it verifies, one sentence.
         run: reads the staged folder and returns the problems; errors make the check fail.
         blocking: a failed check keeps the output from being published.
+        compared: keys of the summary that count what it compares: numbers, or numbers by name.
     """
 
     name: str
     description: str
     run: Callable[[Context, Path], Sequence[Problem]]
     blocking: bool = True
+    compared: tuple[str, ...] = ()
+
+    def counts(self, summary: Mapping[str, Any]) -> dict[str, int]:
+        """What it compares in an output with this summary, by the summary's keys."""
+        found = {name: summary.get(name, 0) for name in self.compared}
+        return {
+            name: sum(value.values()) if isinstance(value, Mapping) else value
+            for name, value in found.items()
+        }
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,6 +35,7 @@ SFT_STAGE = DatasetStage(
             "sft_schema",
             "Every line is a valid SFT sample whose screenshot and tree exist.",
             builds.verify_sft,
+            compared=("records",),
         ),
     ),
     export=TrainingExport(
@@ -71,6 +72,7 @@ MESSAGES_STAGE = DatasetStage(
             "messages_schema",
             "Every line fits the schema; roles alternate, images open, calls parse.",
             builds.verify_messages,
+            compared=("records",),
         ),
     ),
     export=TrainingExport(
@@ -107,11 +109,13 @@ CUDAG_STAGE = DatasetStage(
             "one_configuration",
             "No published directory of the same prefix and user was built with other settings.",
             cudag_directories.verify_one_configuration,
+            compared=("records",),
         ),
         Check(
             "cudag_schema",
             "The directory fits the CUDAG format; splits are disjoint; coordinates agree.",
             builds.verify_cudag,
+            compared=("records",),
         ),
     ),
     export=TrainingExport(
@@ -135,6 +139,7 @@ AGENTNETBENCH_STAGE = DatasetStage(
             "agentnetbench_files",
             "Every task has its keys, pictures, true actions and boxes.",
             builds.verify_agentnetbench,
+            compared=("records",),
         ),
     ),
     export=TrainingExport(name="agentnetbench", files="tasks/*.json", records=agentnetbench_counts),

@@ -24,6 +24,7 @@ CUA_LITE_STAGE = DatasetStage(
             "cua_lite_rows",
             "Every row fits CUA-Lite's form; images have the content that their names say.",
             builds.verify_cua_lite,
+            compared=("records",),
         ),
     ),
     export=TrainingExport(
@@ -47,6 +48,7 @@ AGENTNET_STAGE = DatasetStage(
             "agentnet_lines",
             "Every line fits AgentNet's form; its code is nothing but the form's calls.",
             builds.verify_agentnet,
+            compared=("records",),
         ),
     ),
     export=TrainingExport(name="agentnet", files="*.jsonl", records=places.agentnet_record_counts),
@@ -68,6 +70,7 @@ ATIF_STAGE = DatasetStage(
             "atif_files",
             "Every file fits the format; its calls are actions, its images open.",
             builds.verify_atif,
+            compared=("records",),
         ),
     ),
     export=TrainingExport(

@@ -1,5 +1,6 @@
 """One demonstration from its upload to its trajectory, and what the UI shows of it."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -60,7 +61,15 @@ def test_every_stage_materializes_and_every_check_passes(runs: Runs) -> None:
     found = verdicts(runs.first)
     assert set(found) == {check.name for stage in STAGES for check in stage.checks}
     assert {name for name, verdict in found.items() if not verdict.passed} == set()
-    assert {verdict.description for verdict in found.values()} == {"nothing found"}
+    said = {name: verdict.description or "" for name, verdict in found.items()}
+    assert said["ledger_sums"].endswith(" input events")
+    assert said["desktopd_trajectory"] == "no problem in 3 steps, 3 targets"
+    assert [name for name, text in said.items() if not re.search(r"\d", text)] == []
+
+
+def test_a_repeated_verdict_says_over_how_many_files(runs: Runs) -> None:
+    for name, verdict in verdicts(runs.again).items():
+        assert re.search(r"\d+ files of this version", verdict.description or ""), name
 
 
 @pytest.mark.parametrize(

@@ -206,7 +206,7 @@ class TestOutcomes:
 
 
 def _report(made: Bench, run: dg.DagsterRun, event: dg.AssetMaterialization) -> None:
-    writer = EventWriter(made.instance, run, "all_stages")
+    writer = EventWriter(made.instance, run, "all_stages", {})
     writer.materialized(event)
     writer.flush()
 

@@ -127,6 +127,61 @@ def test_each_partition_has_metadata_and_a_version_of_its_own(batch: Batch) -> N
         assert (made.tags or {})["dagster/data_version"] == current.content[:16]
 
 
+@pytest.mark.parametrize("members", ["range", "ids"])
+def test_nothing_of_a_batch_is_stale_until_an_input_has_other_data(
+    tmp_path: Path, recording: Path, members: str
+) -> None:
+    """What the UI calls Unsynced, and the tags that it follows from, as in runs of their own."""
+    with bench(tmp_path, partitions_per_run=25, batch_from=2, workers=2) as made:
+        for key in ("one", "two"):
+            upload(recording, made.uploads, key)
+        assert made.run("register_uploads").success
+        assert made.run("read_osworld_tasks").success
+        if members == "range":
+            assert made.process_range("one", "two").success
+        else:
+            assert of_any_ids(made, ["one", "two"]).success
+        batched = {stage.name: tags_of(made, stage.name, "one") for stage in STAGES}
+        assert made.run("read_osworld_tasks").success
+        assert stale(made) == set()
+        assert made.process("one").success
+        for name, tags in batched.items():
+            assert tags_of(made, name, "one").keys() == tags.keys(), name
+            assert without_pointers(tags_of(made, name, "one")) == without_pointers(tags), name
+        assert stale(made) == set()
+        changed = dg.AssetMaterialization("events", partition="two")
+        made.instance.report_runless_asset_event(changed)
+        assert stale(made) == {
+            (name, "two") for name in ("actions", "screenshots", "ui_trees", "trajectories")
+        }
+
+
+def tags_of(made: Bench, asset: str, key: str) -> dict[str, str]:
+    """The tags of the latest materialization."""
+    wanted = dg.AssetRecordsFilter(asset_key=dg.AssetKey(asset), asset_partitions=[key])
+    [record] = made.instance.fetch_materializations(wanted, limit=1).records
+    assert record.asset_materialization is not None
+    return dict(record.asset_materialization.tags or {})
+
+
+def without_pointers(tags: dict[str, str]) -> dict[str, str]:
+    """In a run of its own they name the latest event of any partition."""
+    return {name: value for name, value in tags.items() if "event_pointer" not in name}
+
+
+def stale(made: Bench) -> set[tuple[str, str]]:
+    """(asset, partition) that the UI calls Unsynced for a cause of its own."""
+    graph = made.definitions.resolve_asset_graph()
+    context = LoadingContextForTest(made.instance)
+    resolver = CachingStaleStatusResolver(made.instance, graph, context)
+    return {
+        (stage.name, key)
+        for stage in STAGES
+        for key in ("one", "two")
+        if resolver.get_stale_causes(dg.AssetKey(stage.name), key)
+    }
+
+
 @pytest.mark.no_cover  # other tests run the same lines
 def test_of_a_few_as_much_is_said_as_in_runs_of_their_own(tmp_path: Path, recording: Path) -> None:
     with bench(tmp_path, partitions_per_run=25, batch_from=3, workers=2) as made:

@@ -28,12 +28,22 @@ def test_an_error_about_an_output_names_the_command() -> None:
     assert missing.startswith("dataset: not committed")
     assert missing.endswith(f"build it with `{COMMAND} trajectory_index`")
     changed = storage_message(ChangedOutput("ui_trees/d1", "001.json"))
-    assert changed.endswith(f"by force: `{COMMAND} ui_trees --partition d1`")
+    assert changed.endswith("`demo-pipeline run --verify` builds it again")
     assert storage_message(StorageError("no such root")) == "no such root"
 
 
-def test_a_damaged_file_names_the_command_of_its_own_output() -> None:
-    damage = OutputDamage("events/d1", "missing_file", "events/d1/a.txt", "is missing")
+@pytest.mark.parametrize(
+    ("output", "command"),
+    [
+        ("events/d1", "demo-pipeline run --verify"),
+        ("datasets/one", "demo-pipeline run --verify"),
+        ("osworld/tasks", "demo-pipeline run --verify"),
+        ("quarantine_table", f"{COMMAND} quarantine"),
+        ("evaluation_scores/one", f"{COMMAND} evaluation_scores --partition one"),
+    ],
+)
+def test_a_damaged_file_names_a_command_that_builds_it_again(output: str, command: str) -> None:
+    damage = OutputDamage(output, "missing_file", f"{output}/a.txt", "is missing")
     problem = damage_problem(damage)
-    assert (problem.code, problem.file) == ("missing_file", "events/d1/a.txt")
-    assert f"`{COMMAND} events --partition d1`" in problem.remedy
+    assert (problem.code, problem.file) == ("missing_file", f"{output}/a.txt")
+    assert f"`{command}`" in problem.remedy

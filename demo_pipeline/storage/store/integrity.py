@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from demo_pipeline.common.hashing import read_digest
+from demo_pipeline.storage.errors import ChangedOutput
 from demo_pipeline.storage.store.file_table import FileEntry
 from demo_pipeline.storage.store.layout import CONTENT, MANIFEST, StoreLayout
 from demo_pipeline.storage.store.version_manifest import (
@@ -23,6 +24,7 @@ from demo_pipeline.storage.store.version_manifest import (
 )
 
 _CHUNK = 2**16  # bytes of a manifest in memory
+_PICTURES = (".png", ".jpg")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,10 @@ class OutputDamage:
     code: str
     file: str
     message: str
+
+    def as_error(self) -> ChangedOutput:
+        """The error of a reader who needs the file."""
+        return ChangedOutput(self.output, self.file.removeprefix(f"{self.output}/"))
 
 
 def load_version(layout: StoreLayout, output: str, version: str) -> Version | None:
@@ -166,6 +172,24 @@ def verify_version(
         elif linked:
             damages += verify_version(layout, link.output, link.version)
     return damages + _unexpected(loaded, content)
+
+
+def document_damage(content: Path, output: str) -> OutputDamage | None:
+    """The first difference between the files of a version but its pictures, and its manifest.
+
+    Args:
+        content: the version's folder, in a store or a cache.
+        output: its name.
+    """
+    try:
+        data = (content.parent / MANIFEST).read_bytes()
+    except OSError:
+        data = b""
+    loaded = parse_version(data, output, content.parent.name)
+    if loaded is None:
+        return output_damage(output, "damaged_manifest", MANIFEST, "is missing or was changed")
+    documents = (file for file in loaded.manifest.files if not file.path.endswith(_PICTURES))
+    return next(filter(None, (_file_damage(output, content, file) for file in documents)), None)
 
 
 def missing_output_damage(output: str) -> OutputDamage:

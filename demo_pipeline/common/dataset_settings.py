@@ -43,6 +43,7 @@ class DatasetSettings(Section):
         "message_calls": ("text", _CALLS_ARE_TEXT),
         "tool_call_format": (None, _CALLS_ARE_TEXT),
     }
+    SIGNED: ClassVar[frozenset[str]] = frozenset({"seed"})
     UNHASHED: ClassVar[frozenset[str]] = frozenset({"exports"})
 
     exports: tuple[ExportName, ...] = Field(
@@ -90,7 +91,9 @@ class DatasetSettings(Section):
     cudag_scroll_unit: Literal["pixels", "notches"] = Field(
         "pixels", description="of `pixels`; notches for executors that turn the wheel by clicks"
     )
-    cudag_pixels_per_notch: int = Field(100, description="`pixels` for one notch, if unit pixels")
+    cudag_pixels_per_notch: int = Field(
+        100, gt=0, description="`pixels` for one notch, if unit pixels"
+    )
     tolerance_min: int = Field(1, ge=0, description="smallest tolerance, RU (1000 per axis)")
     tolerance_max: int = Field(100, ge=0, description="largest tolerance, RU")
     default_tolerance: int = Field(10, ge=0, description="RU, of a point without a target")
@@ -103,8 +106,10 @@ class DatasetSettings(Section):
     keep_previous: bool = Field(False, description="older CUDAG directories stay published")
 
     @model_validator(mode="after")
-    def _ratios_add_up(self) -> Self:
+    def _values_agree(self) -> Self:
         total = self.train_ratio + self.val_ratio + self.test_ratio
         if abs(total - 1) > 1e-9:
             raise ValueError(f"train_ratio, val_ratio and test_ratio must add up to 1, not {total}")
+        if self.tolerance_min > self.tolerance_max:
+            raise ValueError("tolerance_min must not be above tolerance_max")
         return self

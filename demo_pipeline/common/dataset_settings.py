@@ -69,7 +69,9 @@ class DatasetSettings(Section):
     include_avoidable_leaks: bool = Field(False, description="the pointer is shown at its target")
     include_unavoidable_leaks: bool = Field(True, description="the same, but it was there before")
     include_stale_trees: bool = Field(False, description="targets in trees unlike the screenshot")
-    max_hidden_share: float = Field(0.3, ge=0, le=1, description="of the actions; above: no sample")
+    max_hidden_share: float = Field(
+        0.3, ge=0, le=1, description="of the actions before a step; above: no sample of it"
+    )
     min_steps: int = Field(3, ge=1, description="in a row, of a whole trajectory with hidden ones")
     prompt_style: Literal["history", "instruction", "grounding"] = Field(
         "history",

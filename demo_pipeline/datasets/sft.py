@@ -21,6 +21,7 @@ from demo_pipeline.datasets.export_loop import (
     export_records,
     plan_export,
 )
+from demo_pipeline.datasets.hidden_actions import INCOMPLETE
 from demo_pipeline.datasets.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
 from demo_pipeline.datasets.provenance import ProvenanceRow
 from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory
@@ -91,7 +92,10 @@ class SftExporter:
     """Makes a sample of every step; see `export_loop.Exporter`."""
 
     unit: ClassVar[str] = "samples"
-    exclusions: ClassVar[Sequence[str]] = ("off_screen", "missing_frame", *LEAK_EXCLUSIONS)
+    exclusions: ClassVar[Sequence[str]] = (
+        *("off_screen", "missing_frame", INCOMPLETE),
+        *LEAK_EXCLUSIONS,
+    )
     provenance_columns: ClassVar[Sequence[str]] = (
         "pts",
         "leak",
@@ -116,7 +120,8 @@ class SftExporter:
         history: list[dict[str, Any]] = []
         for step in trajectory.steps:
             action = step.action.model_dump(mode="json")
-            reason = _exclusion(step, rows[step.index], self.settings)
+            incomplete = step.index in candidate.incomplete
+            reason = _exclusion(step, rows[step.index], self.settings, incomplete=incomplete)
             tree = None if reason else _inline_tree(step, self.settings)
             if reason or (tree is None and self.settings.sft_trees == "object"):
                 yield Excluded(reason or "missing_frame")
@@ -135,13 +140,15 @@ class SftExporter:
         self.files.link_files(record.files)
 
 
-def _exclusion(step: StepFiles, row: ProvenanceRow, settings: DatasetSettings) -> str:
+def _exclusion(
+    step: StepFiles, row: ProvenanceRow, settings: DatasetSettings, *, incomplete: bool
+) -> str:
     """Why a step gives no sample, the first reason that holds; empty when it gives one."""
     if is_off_screen(step.action, row, (CANVAS_WIDTH, CANVAS_HEIGHT)):
         return "off_screen"
     if row["pts"] is None or not step.screenshot.is_file() or not step.ui_tree.is_file():
         return "missing_frame"
-    return leak_exclusion(row, settings)
+    return INCOMPLETE if incomplete else leak_exclusion(row, settings)
 
 
 def _inline_tree(step: StepFiles, settings: DatasetSettings) -> dict[str, Any] | None:

@@ -139,7 +139,7 @@ def rebuilt(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
                 [CLICK] * steps,
                 instruction=f"Task {n}",
                 shade=10 * n,
-                hidden=[(0, "click", "off_screen")],
+                hidden=[(3, "click", "off_screen")],
             )
             for n in range(count)
         ]

@@ -116,6 +116,7 @@ def test_a_step_without_a_frame_is_history_only(tmp_path):
     assert summary.excluded_records == {
         "off_screen": 1,
         "missing_frame": 1,
+        "incomplete": 0,
         "avoidable_leak": 0,
         "unavoidable_leak": 0,
         "split_leak": 0,

@@ -180,8 +180,8 @@ def _hidden(left_out: Mapping[str, Mapping[str, int]]) -> Iterable[str]:
         yield (
             "Actions left out are those of a person that no screenshot shows: on another display, "
             "before or after the video, or in a part of it that cannot be read. The steps around "
-            "them are kept. Prompts that are text name such an action in words, without its place "
-            "and its text; a `history` of actions does not have it."
+            "them are kept. Prompts name such an action in words, without its place and its text; "
+            "in a `history` of actions it is an entry of the type `gap`."
         )
 
 

@@ -166,11 +166,20 @@ class TestPrompts:
         assert "terminate" not in summary["task_counts"]
         assert summary["excluded_records"]["hidden_end"] == 1
 
-    def test_the_history_of_sft_lists_written_steps_only(self, tmp_path: Path) -> None:
+    def test_the_history_of_sft_marks_them_as_gaps(self, tmp_path: Path) -> None:
         demo = make_trajectory(tmp_path, "demo", [CLICK] * 8, hidden=GAPS)
         summary = build_sft([demo], tmp_path / "sft", ALL_SEEN)
         lines = read_lines(tmp_path / "sft" / "samples.jsonl")
-        assert [len(line["input"]["history"]) for line in lines] == list(range(8))
+        kinds = [entry["action_type"] for entry in lines[2]["input"]["history"]]
+        assert kinds == ["gap", "click", "click", "gap", "gap"]
+        assert lines[2]["input"]["history"][3] == {
+            "step_index": None,
+            "action_type": "gap",
+            "parameters": {},
+            "target_element": None,
+            "reasoning": "Not shown: typed text outside the recorded screen.",
+        }
+        assert len(lines[7]["input"]["history"]) == 7 + len(GAPS)
         assert validate_sft(tmp_path / "sft" / "samples.jsonl", tmp_path) == []
         assert summary.as_dict()["hidden_actions"] == {"before_video": 1, "off_screen": 2}
 

@@ -10,7 +10,7 @@ Names that are not settings are refused, in the environment as in the file.
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, JsonValue, model_validator
 from pydantic_settings import (
@@ -40,9 +40,15 @@ def _in_data(name: str, description: str) -> Any:
 class RecordingSettings(Section):
     """What a recording may look like; larger ones are refused before they cost memory and time."""
 
-    max_line_bytes: int = Field(256 * 2**20, description="bytes; longer log lines are rejected")
-    max_video_pixels: int = Field(7680 * 4320, description="pixels; larger frames are refused")
-    max_video_seconds: float = Field(6 * 3600, description="seconds; longer videos are refused")
+    max_line_bytes: int = Field(
+        256 * 2**20, gt=0, description="bytes; longer log lines are rejected"
+    )
+    max_video_pixels: int = Field(
+        7680 * 4320, gt=0, description="pixels; larger frames are refused"
+    )
+    max_video_seconds: float = Field(
+        6 * 3600, gt=0, description="seconds; longer videos are refused"
+    )
 
 
 class LimitSettings(Section):
@@ -81,7 +87,9 @@ class ActionSettings(Section):
         "starts a new action (tapping is faster, seeing and deciding takes about as long)",
     )
     pointer_rest_ms: int = Field(300, description="ms; a rest this long ends a pointer movement")
-    pause_ms: int = Field(2000, description="ms; no input but idle moves for this long is a pause")
+    pause_ms: int = Field(
+        2000, gt=0, description="ms; no input but idle moves for this long is a pause"
+    )
     split_typing_at_pauses: bool = Field(False, description="a pause starts a new `type` action")
     typing_pause_ms: int = Field(2000, description="ms between keys, for split_typing_at_pauses")
     duplicate_window_ms: int = Field(3, description="ms between copies by a recorder's hooks")
@@ -92,8 +100,10 @@ class ActionSettings(Section):
     wheel_sign: Literal["auto", "positive_down", "positive_up"] = Field(
         "auto", description="direction of a positive delta; auto: by video, else by its unit"
     )
-    macos_pixels_per_notch: int = Field(100, description="pixels that macOS logs per wheel notch")
-    drag_path_points: int = Field(64, description="points kept of a drag's path, at most")
+    macos_pixels_per_notch: int = Field(
+        100, gt=0, description="pixels that macOS logs per wheel notch"
+    )
+    drag_path_points: int = Field(64, ge=2, description="points kept of a drag's path, at most")
 
 
 class ObservationSettings(Section):
@@ -129,6 +139,12 @@ class TrajectorySettings(Section):
         0.25, ge=0, le=1, description="the same, unavoidable leaks included"
     )
 
+    @model_validator(mode="after")
+    def _grades_ascend(self) -> Self:
+        if self.easy_steps > self.medium_steps:
+            raise ValueError("easy_steps must not be above medium_steps")
+        return self
+
 
 class DiscoverySettings(Section):
     """How uploads are noticed, and what one tick may cost. In no fingerprint, like execution."""
@@ -160,7 +176,9 @@ class ExecutionSettings(Section):
     """How work is spread. In no fingerprint: it must never change a byte."""
 
     workers: int = Field(
-        default_factory=lambda: max(1, os.cpu_count() or 1), description="processes; one per core"
+        default_factory=lambda: max(1, os.cpu_count() or 1),
+        ge=1,
+        description="processes; one per core",
     )
     partitions_per_run: int = Field(
         500, ge=1, description="of a backfill or batch, at most; 1: own check results for each"

@@ -182,6 +182,25 @@ class TestNames:
         assert "setting config (DEMO_PIPELINE_CONFIG) does not exist" in text
         assert "the nearest is datasets.seed " in text
 
+    @pytest.mark.parametrize("value", ["-3", "nan", "inf", "-inf"])
+    def test_a_number_outside_its_domain_is_refused(
+        self, monkeypatch: pytest.MonkeyPatch, value: str
+    ) -> None:
+        for section, kind in SECTIONS.items():
+            for name, field in kind.model_fields.items():
+                if field.annotation in (int, float) and (name, value) != ("seed", "-3"):
+                    with monkeypatch.context() as patch:
+                        patch.setenv(f"DEMO_PIPELINE_{section}__{name}".upper(), value)
+                        with pytest.raises(ValidationError) as refused:
+                            Settings()
+                    [error] = refused.value.errors()
+                    assert error["loc"] == (section, name)
+
+    def test_no_process_is_no_number_of_workers(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("DEMO_PIPELINE_EXECUTION__WORKERS", "0")
+        with pytest.raises(ValidationError, match="greater than or equal to 1"):
+            Settings()
+
     def test_a_value_is_not_repeated(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("DEMO_PIPELINE_ACTIONS__CLICK_RADIUS_PX", TYPED)
         assert "actions.click_radius_px" in refusal()

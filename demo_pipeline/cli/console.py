@@ -1,19 +1,23 @@
 """Console output: lines for tools, a progress bar and tables for people.
 
-Belongs here: how the commands print.
+Belongs here: how the commands print. Everything passes through `plain_line` or `cell`, so that no
+text of a recording is markup or a control sequence of the terminal.
 """
 
+import json
 import logging
+import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from demo_pipeline.common.logs import shown_level
+from demo_pipeline.common.shown_text import plain_characters, plain_line
 from demo_pipeline.pipeline.outcomes import (
     DatasetOutcome,
     DemonstrationOutcome,
@@ -26,12 +30,23 @@ err = Console(stderr=True)
 
 def print_line(text: str) -> None:
     """Write a line that tools may read: never wrapped, and without markup."""
-    out.print(text, highlight=False, markup=False, soft_wrap=True)
+    out.print(plain_line(text), highlight=False, markup=False, soft_wrap=True)
 
 
 def print_error(text: str) -> None:
     """Write a line to standard error."""
-    err.print(text, highlight=False, markup=False, soft_wrap=True)
+    err.print(plain_line(text), highlight=False, markup=False, soft_wrap=True)
+
+
+def print_json(value: Any, *, indent: int | None = 2) -> None:
+    """Write a JSON document; other values than JSON's are written as text."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False, default=str)
+    sys.stdout.write(plain_characters(text) + "\n")
+
+
+def cell(value: object, style: str = "") -> Text:
+    """A cell of a table, without markup; empty for None."""
+    return Text("" if value is None else plain_line(str(value)), style)
 
 
 def progress_bar() -> Progress:
@@ -81,13 +96,11 @@ def _demonstration_table(outcomes: Sequence[DemonstrationOutcome]) -> Table:
         )
         shown: str = outcome.status
         if outcome.status == "waiting":
-            shown += escape(f": {'; '.join(outcome.reasons)}")
-        status = f"[{colour}]{shown}[/{colour}]"
-        keys = ("application", "steps", "leaks")
-        cells = [escape(str(outcome.summary.get(key, ""))) for key in keys]
+            shown += f": {'; '.join(outcome.reasons)}"
+        cells = [cell(outcome.summary.get(key)) for key in ("application", "steps", "leaks")]
         seconds = outcome.summary.get("seconds")
         length = "" if seconds is None else f"{seconds:.1f}"
-        table.add_row(outcome.demonstration, status, *cells, length)
+        table.add_row(outcome.demonstration, cell(shown, colour), *cells, length)
     return table
 
 
@@ -99,7 +112,7 @@ def _dataset_table(datasets: Sequence[DatasetOutcome]) -> Table:
     table.add_column("path", overflow="fold")
     for dataset in datasets:
         size = byte_text(dataset.bytes_written)
-        table.add_row(dataset.name, _contents(dataset.counts), size, escape(dataset.path))
+        table.add_row(dataset.name, _contents(dataset.counts), size, cell(dataset.path))
     return table
 
 

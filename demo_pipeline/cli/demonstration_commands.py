@@ -12,6 +12,7 @@ import typer
 from demo_pipeline.cli.console import print_error, print_line
 from demo_pipeline.cli.environment import dagster_home, usable_settings
 from demo_pipeline.cli.failures import failure_sentence
+from demo_pipeline.cli.run_selection import print_hidden
 
 if TYPE_CHECKING:
     from demo_pipeline.pipeline.context import Workspace
@@ -74,6 +75,7 @@ def _show_incomplete(workspace: "Workspace") -> None:
 
     try:
         incomplete = incomplete_uploads(workspace)
+        print_hidden(workspace)
     except Exception as error:  # noqa: BLE001 - the quarantine itself was shown
         print_error(f"incomplete uploads cannot be listed: {failure_sentence(error)}")
         return

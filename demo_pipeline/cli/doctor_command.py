@@ -4,14 +4,12 @@ Belongs here: its output and exit codes. What is examined is in pipeline/health.
 defs/instance_health.py.
 """
 
-import json
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from demo_pipeline.cli.console import print_line
+from demo_pipeline.cli.console import print_json, print_line
 from demo_pipeline.cli.environment import INVALID, OK, set_dagster_home, usable_settings
 
 if TYPE_CHECKING:
@@ -49,7 +47,7 @@ def doctor(
             "warnings": warnings,
             "findings": [finding.as_dict() for finding in findings],
         }
-        sys.stdout.write(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+        print_json(report)
     else:
         _print_findings(findings)
         print_line(f"{errors} errors, {warnings} warnings")

@@ -6,6 +6,7 @@ Belongs here: reporting what cannot be used as a usage error.
 import os
 import tomllib
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 from pydantic import ValidationError
@@ -14,6 +15,9 @@ from pydantic_settings import SettingsError
 from demo_pipeline.cli.console import print_error
 from demo_pipeline.common.settings_section import PREFIX
 from demo_pipeline.settings import Settings, project_root
+
+if TYPE_CHECKING:
+    from demo_pipeline.pipeline.context import Workspace
 
 OK, INVALID, USAGE = 0, 1, 2
 
@@ -49,6 +53,16 @@ def set_dagster_home() -> Path:
         raise typer.Exit(USAGE)
     os.environ["DAGSTER_HOME"] = str(home)
     return home
+
+
+def require_store(workspace: "Workspace") -> None:
+    """End the command unless the store can be written."""
+    from demo_pipeline.pipeline.health import HealthLevel, store_finding
+
+    finding = store_finding(workspace)
+    if finding.level is HealthLevel.ERROR:
+        print_error(f"demo-pipeline: the store {finding.message}")
+        raise typer.Exit(USAGE)
 
 
 def require_dagster_home(home: Path) -> None:

@@ -3,7 +3,6 @@
 Belongs here: their arguments, output and exit codes. Nothing printed quotes a request or an answer.
 """
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,10 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.box import SIMPLE_HEAD
-from rich.markup import escape
 from rich.table import Table
 
-from demo_pipeline.cli.console import out, print_error, print_line, progress_bar
+from demo_pipeline.cli.console import (
+    cell,
+    out,
+    print_error,
+    print_json,
+    print_line,
+    progress_bar,
+)
 from demo_pipeline.cli.environment import INVALID, OK, USAGE, usable_settings
 
 if TYPE_CHECKING:
@@ -165,7 +170,7 @@ def score(
             print_error(f"{predictions}: others can read it; `chmod 600` keeps answers private")
         report = score_file(Workspace.open(usable_settings()), predictions, asked, dest)
     if as_json:
-        print_line(json.dumps({**report_summary(report, asked), "scores": report.rows}))
+        print_json({**report_summary(report, asked), "scores": report.rows}, indent=None)
         return
     for name in asked.presets:
         rows = [row for row in report.rows if row["preset"] == name]
@@ -183,7 +188,7 @@ def _summary_table(preset: str, rows: Sequence[dict[str, Any]]) -> Table:
         interval = "" if row["low"] is None else f"{row['low']:.3f}-{row['high']:.3f}"
         names = ("trajectory_score", "success", "grounding", "prefix_share")
         shares = [_share(row.get(name)) for name in names]
-        table.add_row(row["answers"], _share(row["score"]), interval, *shares)
+        table.add_row(cell(row["answers"]), _share(row["score"]), interval, *shares)
     return table
 
 
@@ -203,7 +208,7 @@ def _group_table(preset: str, rows: Sequence[dict[str, Any]]) -> Table:
         last = dimension
         steps = str(max(row["steps"] for row in group.values()))
         scores = [_share(group[name]["score"]) for name in names]
-        table.add_row(escape(value if dimension == value else f"  {value}"), steps, *scores)
+        table.add_row(cell(value if dimension == value else f"  {value}"), steps, *scores)
     return table
 
 

@@ -15,12 +15,16 @@ _PACKAGE = Path(demo_pipeline.__file__).parent
 
 def failure_sentence(error: Exception) -> str:
     """Why a command cannot go on, and what to do."""
+    from demo_pipeline.cli.environment import dagster_home
+    from demo_pipeline.defs.home_files import damaged_database, is_damage
     from demo_pipeline.pipeline.rebuild import storage_message
     from demo_pipeline.pipeline.transient import transient_reason
     from demo_pipeline.storage.errors import StorageError
 
     if isinstance(error, StorageError):
         return storage_message(error)
+    if is_damage(error) and (damage := damaged_database(dagster_home())):
+        return damage
     reason = transient_reason(error)
     if reason is None:
         name = type(error).__name__

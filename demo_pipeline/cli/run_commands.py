@@ -18,12 +18,18 @@ from demo_pipeline.cli.console import print_error, print_line, progress_bar, rep
 from demo_pipeline.cli.environment import (
     INVALID,
     require_dagster_home,
+    require_store,
     set_dagster_home,
     usable_settings,
 )
 from demo_pipeline.cli.idle import find_idle, is_recorded
 from demo_pipeline.cli.interruption import INTERRUPTED, CommandInterrupt, ignore_interrupts
-from demo_pipeline.cli.run_selection import require_known, select_demonstrations, uploaded_ids
+from demo_pipeline.cli.run_selection import (
+    print_hidden,
+    require_known,
+    select_demonstrations,
+    uploaded_ids,
+)
 
 if TYPE_CHECKING:
     from demo_pipeline.defs.local_jobs import BuiltDatasets
@@ -133,16 +139,19 @@ def _run(
     workers: int,
 ) -> None:
     """Process and report; `outcomes` has what is done so far, for a person who interrupts it."""
+    from demo_pipeline.pipeline.context import Workspace
+
+    print_hidden(Workspace.open(settings))
     again = force or verify
     if not again and _reported_idle(settings, home, ids, retry=retry, strict=strict):
         return
+    workspace = Workspace.open(settings)
+    require_store(workspace)
     require_dagster_home(home)
     from demo_pipeline.defs.local_execution import process, register_uploads
     from demo_pipeline.defs.local_instance import local_instance
     from demo_pipeline.defs.local_jobs import read_tasks
-    from demo_pipeline.pipeline.context import Workspace
 
-    workspace = Workspace.open(settings)
     start = time.monotonic()
     with ExitStack() as stack:
         stack.enter_context(local_instance())

@@ -33,6 +33,17 @@ def uploaded_ids(workspace: "Workspace") -> list[str]:
     return [upload.id for upload in workspace.uploads.list_demonstrations()]
 
 
+def print_hidden(workspace: "Workspace") -> None:
+    """Say which folders of the uploads look like recordings and are skipped for their names."""
+    from demo_pipeline.pipeline.incomplete_uploads import hidden_uploads
+
+    if names := hidden_uploads(workspace):
+        print_error(
+            f"skipped: {', '.join(names)} in {workspace.uploads.url}: names that begin with a dot "
+            "are hidden; rename a folder to have it processed"
+        )
+
+
 def require_known(workspace: "Workspace", ids: Sequence[str], known: Sequence[str]) -> None:
     """End the command when an id is not in the uploads root."""
     unknown = [key for key in ids if key not in known]

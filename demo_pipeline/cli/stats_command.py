@@ -3,16 +3,13 @@
 Belongs here: its output and exit codes. The queries and views are in datasets/.
 """
 
-import json
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
-from rich.markup import escape
 from rich.table import Table
 
-from demo_pipeline.cli.console import out, print_error, print_line
+from demo_pipeline.cli.console import cell, out, print_error, print_json, print_line
 from demo_pipeline.cli.environment import INVALID, OK, USAGE, usable_settings
 from demo_pipeline.settings import Settings
 
@@ -42,7 +39,8 @@ def print_views(settings: Settings) -> int:
     from demo_pipeline.pipeline.store_queries import require_local
 
     root, known = require_local(settings.store), store_views()
-    print_line(views_sql(known, str(root), views_with_files(known, root)).rstrip("\n"))
+    for line in views_sql(known, str(root), views_with_files(known, root)).splitlines():
+        print_line(line)
     return OK
 
 
@@ -64,14 +62,15 @@ def print_tables(settings: Settings, query: str | None, *, as_json: bool) -> int
         try:
             tables = {"answer": run_query(workspace, query)}
         except duckdb.Error as error:
-            print_error(f"demo-pipeline: {error}")
+            for line in str(error).splitlines():
+                print_error(f"demo-pipeline: {line}")
             return USAGE
     if not tables:
         url = workspace.store.url
         print_error(f"{url} has no dataset yet; build the datasets with `demo-pipeline run`")
         return INVALID
     if as_json:
-        sys.stdout.write(json.dumps(tables, indent=2, ensure_ascii=False, default=str) + "\n")
+        print_json(tables)
         return OK
     for name, rows in tables.items():
         out.print(_table(name, rows))
@@ -82,7 +81,7 @@ def _table(name: str, rows: Rows) -> Table:
     table = Table(title=name.replace("_", " "), title_justify="left")
     for column, value in (rows[0] if rows else {"nothing": ""}).items():
         number = isinstance(value, int | float)
-        table.add_column(escape(column), justify="right" if number else "left", overflow="fold")
+        table.add_column(cell(column), justify="right" if number else "left", overflow="fold")
     for row in rows:
-        table.add_row(*("" if cell is None else escape(str(cell)) for cell in row.values()))
+        table.add_row(*map(cell, row.values()))
     return table

@@ -3,8 +3,6 @@
 Belongs here: its output and exit codes. The formats are registered in pipeline/.
 """
 
-import json
-import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from demo_pipeline.cli.console import print_error, print_line
+from demo_pipeline.cli.console import print_error, print_json, print_line
 from demo_pipeline.cli.environment import INVALID, OK, USAGE, usable_settings
 from demo_pipeline.problems import Problem, Severity
 
@@ -74,7 +72,7 @@ def validate_path(
     if as_json:
         report = {"path": str(path), "kind": name, "valid": not invalid}
         report["problems"] = [problem.as_dict() for problem in problems]
-        sys.stdout.write(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+        print_json(report)
     else:
         _print_report(path, name, problems, invalid, verbose=verbose)
     raise typer.Exit(INVALID if invalid else OK)

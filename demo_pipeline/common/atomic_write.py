@@ -7,6 +7,7 @@ happens, so that a test can end the process at any of them.
 import ctypes
 import os
 import secrets
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +19,15 @@ Hook = Callable[[str, Path], None]
 
 def no_hook(_call: str, _path: Path) -> None:
     """The hook that does nothing."""
+
+
+def private_mode(parent: Path) -> int:
+    """The mode of a new folder of recordings or runs: for its owner, never for everybody.
+
+    Where the folder above it is writable for its group, several people share it: then the group may
+    use it, too. What lies in such a folder has the modes that the process's umask gives.
+    """
+    return 0o770 if parent.stat().st_mode & stat.S_IWGRP else 0o700
 
 
 def hidden_name() -> str:

@@ -43,6 +43,7 @@ class DatasetSettings(Section):
         "message_calls": ("text", _CALLS_ARE_TEXT),
         "tool_call_format": (None, _CALLS_ARE_TEXT),
     }
+    SIGNED: ClassVar[frozenset[str]] = frozenset({"seed"})
     UNHASHED: ClassVar[frozenset[str]] = frozenset({"exports"})
 
     exports: tuple[ExportName, ...] = Field(
@@ -67,8 +68,10 @@ class DatasetSettings(Section):
     include_contaminated: bool = Field(False, description="demonstrations of benchmark tasks")
     include_avoidable_leaks: bool = Field(False, description="the pointer is shown at its target")
     include_unavoidable_leaks: bool = Field(True, description="the same, but it was there before")
-    include_stale_trees: bool = Field(False, description="targets in trees unlike the screenshot")
-    max_hidden_share: float = Field(0.3, ge=0, le=1, description="of the actions; above: no sample")
+    include_stale_trees: bool = Field(False, description="trees unlike the screenshot")
+    max_hidden_share: float = Field(
+        0.3, ge=0, le=1, description="of the actions before a step; above: no sample of it"
+    )
     min_steps: int = Field(3, ge=1, description="in a row, of a whole trajectory with hidden ones")
     prompt_style: Literal["history", "instruction", "grounding"] = Field(
         "history",
@@ -90,7 +93,9 @@ class DatasetSettings(Section):
     cudag_scroll_unit: Literal["pixels", "notches"] = Field(
         "pixels", description="of `pixels`; notches for executors that turn the wheel by clicks"
     )
-    cudag_pixels_per_notch: int = Field(100, description="`pixels` for one notch, if unit pixels")
+    cudag_pixels_per_notch: int = Field(
+        100, gt=0, description="`pixels` for one notch, if unit pixels"
+    )
     tolerance_min: int = Field(1, ge=0, description="smallest tolerance, RU (1000 per axis)")
     tolerance_max: int = Field(100, ge=0, description="largest tolerance, RU")
     default_tolerance: int = Field(10, ge=0, description="RU, of a point without a target")
@@ -103,8 +108,10 @@ class DatasetSettings(Section):
     keep_previous: bool = Field(False, description="older CUDAG directories stay published")
 
     @model_validator(mode="after")
-    def _ratios_add_up(self) -> Self:
+    def _values_agree(self) -> Self:
         total = self.train_ratio + self.val_ratio + self.test_ratio
         if abs(total - 1) > 1e-9:
             raise ValueError(f"train_ratio, val_ratio and test_ratio must add up to 1, not {total}")
+        if self.tolerance_min > self.tolerance_max:
+            raise ValueError("tolerance_min must not be above tolerance_max")
         return self

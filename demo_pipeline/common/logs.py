@@ -8,10 +8,20 @@ element: say lengths, numbers, positions, line numbers and ids.
 import logging
 from collections.abc import Callable
 
+from demo_pipeline.common.shown_text import plain_line
+
 LOG_ROOT = "demo_pipeline"
 LOG_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)  # by how often --verbose is given
 # The process tells the lines of parallel workers apart.
 _FORMAT = "%(asctime)s %(levelname)-5s %(process)d %(name)s: %(message)s"
+
+
+class _PlainFormatter(logging.Formatter):
+    """A line for each message, whatever it quotes."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - of the library
+        record.message = plain_line(record.message)
+        return super().formatMessage(record)
 
 
 def show_log(level: int) -> None:
@@ -20,7 +30,7 @@ def show_log(level: int) -> None:
     if level >= logging.WARNING:
         return
     handler = logging.StreamHandler()
-    handler.setFormatter(logging.Formatter(_FORMAT, "%H:%M:%S"))
+    handler.setFormatter(_PlainFormatter(_FORMAT, "%H:%M:%S"))
     logger.handlers[:] = [handler]
     logger.propagate = False
     logger.setLevel(level)
@@ -43,7 +53,7 @@ class PassedOnLog(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Pass one line on."""
-        self._tell(record.levelno, record.getMessage())
+        self._tell(record.levelno, plain_line(record.getMessage()))
 
     def begin(self) -> None:
         """Get the lines from now on."""

@@ -7,9 +7,9 @@ import difflib
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationInfo, field_validator
 
 PREFIX = "DEMO_PIPELINE_"  # of the variables in the environment
 
@@ -17,11 +17,21 @@ PREFIX = "DEMO_PIPELINE_"  # of the variables in the environment
 class Section(BaseModel):
     """The settings that one stage depends on."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", hide_input_in_errors=True, allow_inf_nan=False
+    )
     RENAMED: ClassVar[Mapping[str, str]] = {}  # former name → name
     # name → its value, why it is gone; None for a name that never was in a hash
     REMOVED: ClassVar[Mapping[str, tuple[JsonValue, str]]] = {}
+    SIGNED: ClassVar[frozenset[str]] = frozenset()  # numbers that may be negative
     UNHASHED: ClassVar[frozenset[str]] = frozenset()  # they change no byte of any one output
+
+    @field_validator("*")
+    @classmethod
+    def _not_negative(cls, value: Any, info: ValidationInfo) -> Any:
+        if isinstance(value, int | float) and value < 0 and info.field_name not in cls.SIGNED:
+            raise ValueError("Input should be greater than or equal to 0")
+        return value
 
     def fingerprint(self) -> str:
         """SHA-256 over the values, for the manifests of the outputs that depend on them.

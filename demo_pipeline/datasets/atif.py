@@ -23,7 +23,7 @@ from demo_pipeline.datasets.export_loop import (
     export_records,
     plan_export,
 )
-from demo_pipeline.datasets.hidden_actions import HiddenAction, HiddenReason
+from demo_pipeline.datasets.hidden_actions import INCOMPLETE, HiddenAction, HiddenReason
 from demo_pipeline.datasets.pointer_leaks import LEAK_EXCLUSIONS
 from demo_pipeline.datasets.prompts import hidden_words
 from demo_pipeline.datasets.provenance import ProvenanceRow
@@ -131,7 +131,7 @@ class AtifExporter:
 
     unit: ClassVar[str] = "steps"
     exclusions: ClassVar[Sequence[str]] = (
-        *("off_screen", "missing_frame"),
+        *("off_screen", "missing_frame", INCOMPLETE),
         *LEAK_EXCLUSIONS,
         NO_STEPS,
     )
@@ -146,7 +146,10 @@ class AtifExporter:
     ) -> Iterator[FileRecord | Excluded]:
         """Yield the file of a trajectory, and an `Excluded` for each step that is words."""
         shown = [
-            said_step(step, rows[step.index], self.settings, atif_call) for step in trajectory.steps
+            INCOMPLETE
+            if step.index in candidate.incomplete
+            else said_step(step, rows[step.index], self.settings, atif_call)
+            for step in trajectory.steps
         ]
         yield from (Excluded(said) for said in shown if isinstance(said, str))
         calls = [said for said in shown if isinstance(said, SaidStep)]

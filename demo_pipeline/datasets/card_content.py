@@ -67,7 +67,8 @@ SFT = CardKind(
     about=(
         "One sample per step for supervised fine-tuning: the instruction, the screenshot, the "
         "accessibility tree and the previous actions, with the action that the person took next "
-        "(the SFT format of OSWorld-Desktopd)."
+        "(the SFT format of OSWorld-Desktopd). Where the tree was found to differ from the "
+        "screenshot (`tree_agreement` is `differs`), `ui_tree` is null."
     ),
     unit="samples",
     files=(

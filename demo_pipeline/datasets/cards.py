@@ -14,6 +14,7 @@ from demo_pipeline import __version__
 from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.common.hashing import read_digest
 from demo_pipeline.common.parquet import row_count
+from demo_pipeline.common.shown_text import markdown_table, markdown_text
 from demo_pipeline.datasets.charts import CHARTS_FOLDER
 from demo_pipeline.datasets.dataset_stats import DatasetStats
 
@@ -179,8 +180,8 @@ def _hidden(left_out: Mapping[str, Mapping[str, int]]) -> Iterable[str]:
         yield (
             "Actions left out are those of a person that no screenshot shows: on another display, "
             "before or after the video, or in a part of it that cannot be read. The steps around "
-            "them are kept. Prompts that are text name such an action in words, without its place "
-            "and its text; a `history` of actions does not have it."
+            "them are kept. Prompts name such an action in words, without its place and its text; "
+            "in a `history` of actions it is an entry of the type `gap`."
         )
 
 
@@ -202,7 +203,7 @@ def _tables(kind: CardKind, stats: DatasetStats) -> Iterable[str]:
 
 
 def _most_frequent(counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    rows = list(counts.items())
+    rows = [(markdown_text(name), count) for name, count in counts.items()]
     rest = rows[_MOST_ROWS:]
     more = [(f"{len(rest)} others", sum(count for _, count in rest))] if rest else []
     return [*rows[:_MOST_ROWS], *more]
@@ -237,13 +238,3 @@ def _license(settings: DatasetSettings) -> str:
             "(`DEMO_PIPELINE_DATASETS__LICENSE`) before you share the dataset."
         )
     return f"`{settings.license}`"
-
-
-def markdown_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """A table in Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(_cell(str(cell)) for cell in line) + " |" for line in lines)
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.replace("|", "\\|").split())

@@ -25,7 +25,7 @@ from demo_pipeline.datasets.cudag_actions import (
 from demo_pipeline.datasets.cudag_tolerance import TargetTolerance, target_tolerance
 from demo_pipeline.datasets.export_loop import Excluded
 from demo_pipeline.datasets.grounding_targets import names_one_element
-from demo_pipeline.datasets.hidden_actions import HiddenActions
+from demo_pipeline.datasets.hidden_actions import INCOMPLETE, HiddenActions
 from demo_pipeline.datasets.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
 from demo_pipeline.datasets.prompts import (
     grounding_prompt,
@@ -51,10 +51,10 @@ from demo_pipeline.formats.desktopd.step_actions import (
     StepAction,
     points,
 )
-from demo_pipeline.formats.desktopd.vocabulary import CANVAS_HEIGHT, CANVAS_WIDTH
+from demo_pipeline.formats.desktopd.vocabulary import CANVAS_HEIGHT, CANVAS_WIDTH, ActionType
 
 DRAFT_EXCLUSIONS = (
-    *("off_screen", "missing_frame", *LEAK_EXCLUSIONS),
+    *("off_screen", "missing_frame", INCOMPLETE, *LEAK_EXCLUSIONS),
     *("no_tool_call", "not_grounded", "hidden_end"),
 )
 PROVENANCE_COLUMNS = (
@@ -136,6 +136,9 @@ def record_drafts(
         settings: tolerances, wheel, prompt style, what is left out.
     """
     history: list[str] = []
+    waits = {step.index for step in trajectory.steps if step.action.action_type == ActionType.WAIT}
+    count, limit = len(trajectory.steps), settings.max_hidden_share
+    incomplete = hidden.incomplete_steps(count, waits, limit)
     for step in trajectory.steps:
         for action in hidden.before(step.index):
             history.append(hidden_line(len(history) + 1, action))
@@ -144,6 +147,8 @@ def record_drafts(
         size = image_size or (CANVAS_WIDTH, CANVAS_HEIGHT)
         described = describe_action(step.action, row, size, settings)
         reason = _exclusion(step, row, image_size, described, settings)
+        if not reason and step.index in incomplete:
+            reason = INCOMPLETE
         if reason:
             yield Excluded(reason)
         else:
@@ -154,7 +159,10 @@ def record_drafts(
         history.append(history_line(len(history) + 1, described.calls, described.note))
     hides_end = hidden.follow(trajectory.steps[-1].index if trajectory.steps else -1)
     ended = not hides_end and is_last_end_filmed(trajectory.steps, rows)
-    yield _end_draft(trajectory, history, settings, ended=ended)
+    if ended and count in incomplete:
+        yield Excluded(INCOMPLETE)
+    else:
+        yield _end_draft(trajectory, history, settings, ended=ended)
 
 
 def _end_draft(

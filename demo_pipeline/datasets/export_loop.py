@@ -62,9 +62,9 @@ def plan_export(
 ) -> ExportPlan:
     """Select trajectories and split them; the splits of all exports agree.
 
-    Trajectories with hidden actions are left out as `incomplete`: of exports of steps above
-    `max_hidden_share`, of exports of whole trajectories when no `min_steps` steps in a row are
-    without a gap.
+    Trajectories with hidden actions are left out as `incomplete`: of exports of steps when every
+    step has more than `max_hidden_share` before it, of exports of whole trajectories when no
+    `min_steps` steps in a row are without a gap.
 
     Args:
         trajectories: committed and valid ones, in any order.

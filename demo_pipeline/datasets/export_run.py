@@ -142,7 +142,7 @@ class ExportRun(Generic[RecordT]):
             return None
         splits = self._plan.splits.splits
         facts = [(one.source.id, one.source.content, splits[one.source.id]) for one in candidates]
-        return parts.key("records 3", [self._plan.whole_trajectories, facts])
+        return parts.key("records 4", [self._plan.whole_trajectories, facts])
 
     def _made_part(self, candidates: Sequence[Candidate]) -> tuple[Part, list[str]] | None:
         """Export a few trajectories; returns their part, if it can be kept, and such folders."""

@@ -29,6 +29,7 @@ from demo_pipeline.datasets.grounding_elements import (
     choose_elements,
 )
 from demo_pipeline.datasets.grounding_lite import LiteGroundingFiles
+from demo_pipeline.datasets.hidden_actions import INCOMPLETE
 from demo_pipeline.datasets.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
 from demo_pipeline.datasets.provenance import ProvenanceRow
 from demo_pipeline.datasets.screen_nodes import ShownScreen, read_screen_nodes
@@ -64,7 +65,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType], ...] = (
 GROUNDING_SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS])
 # Why a screenshot gives no row; each stands for one screenshot, `ELEMENT_EXCLUSIONS` for elements.
 _SCREEN_EXCLUSIONS = (
-    *("missing_frame", *LEAK_EXCLUSIONS, "hidden_typing"),
+    *("missing_frame", INCOMPLETE, *LEAK_EXCLUSIONS, "hidden_typing"),
     *("tree_differs", "tree_unchecked", "scan_after_frame", "unreadable_tree"),
 )
 _REPEATED = "repeated"  # the same element was asked for at an earlier step
@@ -135,6 +136,8 @@ class GroundingExporter:
         """Why a step's tree may not say what its screenshot shows; empty when it does."""
         if row["pts"] is None or not step.screenshot.is_file() or not step.ui_tree.is_file():
             return "missing_frame"
+        if step.index in candidate.incomplete:
+            return INCOMPLETE
         if reason := leak_exclusion(row, self.settings):
             return reason
         before = (one for one in candidate.hidden.actions if one.before_step <= step.index)

@@ -53,7 +53,7 @@ class Head:
         recorded_at: of its provenance; empty without steps.
         split_groups: of its provenance, sorted.
         steps: how many.
-        visible: steps that are actions, so without waits.
+        waits: indexes of the steps that are waits.
         hidden: its hidden actions.
     """
 
@@ -66,7 +66,7 @@ class Head:
     recorded_at: str
     split_groups: tuple[str, ...]
     steps: int
-    visible: int
+    waits: frozenset[int]
     hidden: HiddenActions
 
     @property
@@ -126,7 +126,7 @@ def _kept(sources: Sequence[DatasetTrajectory], parts: KeptParts) -> Part | None
     """The part of these trajectories; None when one of them cannot be read or identified."""
     if not all(source.content for source in sources):
         return None
-    key = parts.shared_key("heads", [(source.id, source.content) for source in sources])
+    key = parts.shared_key("heads 2", [(source.id, source.content) for source in sources])
     part = parts.get(key)
     if part is None:
         part = _made(sources)
@@ -141,7 +141,7 @@ def _made(sources: Sequence[DatasetTrajectory]) -> Part | None:
         head, rows = _head_or_error(source)
         if isinstance(head, DemonstrationError):
             return None
-        heads.append(asdict(head))
+        heads.append({**asdict(head), "waits": sorted(head.waits)})
         counted = [{name: row[name] for name in COUNTED_COLUMNS} for row in rows]
         tables.append(pa.Table.from_pylist(counted, schema=_COUNTED_SCHEMA))
     return Part({"heads": heads}, {"rows": table_bytes(pa.concat_tables(tables))})
@@ -150,7 +150,8 @@ def _made(sources: Sequence[DatasetTrajectory]) -> Part | None:
 def _head_of(values: dict[str, Any]) -> Head:
     hidden = HiddenActions(tuple(HiddenAction(**one) for one in values["hidden"]["actions"]))
     groups = tuple(values["split_groups"])
-    return Head(**{**values, "hidden": hidden, "split_groups": groups})
+    waits = frozenset(values["waits"])
+    return Head(**{**values, "hidden": hidden, "split_groups": groups, "waits": waits})
 
 
 def _head_or_error(
@@ -172,7 +173,7 @@ def _head_or_error(
         recorded_at=rows[0]["recorded_at"] if rows else "",
         split_groups=tuple(sorted({row["split_group"] for row in rows})) or (task.task_id,),
         steps=len(rows),
-        visible=sum(row["action_type"] != ActionType.WAIT for row in rows),
+        waits=frozenset(row["step_index"] for row in rows if row["action_type"] == ActionType.WAIT),
         hidden=hidden,
     )
     return head, rows

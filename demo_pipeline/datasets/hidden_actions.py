@@ -7,6 +7,7 @@ text. How a prompt names a hidden action is in `prompts`.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -17,6 +18,7 @@ import pyarrow as pa
 from demo_pipeline.common.parquet import described_schema, read_rows, write_rows
 
 HIDDEN_ACTIONS_FILE = "hidden_actions.parquet"
+INCOMPLETE = "incomplete"  # why a step or a trajectory with hidden actions gives no record
 
 
 class HiddenReason(StrEnum):
@@ -83,13 +85,23 @@ class HiddenActions:
         """How many there are by reason; reasons without any are left out."""
         return dict(sorted(Counter(action.reason for action in self.actions).items()))
 
-    def share(self, visible: int) -> float:
-        """Share of all actions that are hidden, 0 to 1.
+    def incomplete_steps(
+        self, steps: int, waits: AbstractSet[int], max_share: float
+    ) -> frozenset[int]:
+        """Steps before which a larger share of the actions is hidden than `max_share`.
 
         Args:
-            visible: number of steps that are actions, so without waits.
+            steps: number of steps of the trajectory, which stands for its end in the answer.
+            waits: indexes of the steps that are waits, so no actions.
+            max_share: 0 to 1.
         """
-        return len(self) / (len(self) + visible) if self.actions else 0.0
+        found, hidden, visible = set(), 0, 0
+        for index in range(steps + 1):
+            hidden += len(self.before(index))
+            if hidden and hidden / (hidden + visible) > max_share:
+                found.add(index)
+            visible += index not in waits
+        return frozenset(found)
 
     def longest_stretch(self, steps: int) -> range:
         """Indexes of the most successive steps without a hidden action between them.

@@ -13,7 +13,8 @@ from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.common.hashing import read_digest
 from demo_pipeline.common.hub_features import hub_features
 from demo_pipeline.common.hub_settings import HubSettings
-from demo_pipeline.datasets.cards import markdown_table, origin_text
+from demo_pipeline.common.shown_text import markdown_table
+from demo_pipeline.datasets.cards import origin_text
 from demo_pipeline.datasets.dataset_stats import SplitStats
 from demo_pipeline.datasets.hub_layout import DATA_FOLDER, HubConfig
 

@@ -113,7 +113,7 @@ def _hub_row(row: Mapping[str, Any], table: HubTable, export: Path) -> dict[str,
     for name in table.pictures:
         made[name] = _embedded(row[name], export)
     for name in table.trees:
-        made[name] = _tree_text(row[name], export)
+        made[name] = None if row[name] is None else _tree_text(row[name], export)
     return made
 
 

@@ -48,7 +48,9 @@ class Candidate:
         application: of task.json.
         split_groups: of its provenance.
         hidden: its hidden actions.
-        gives_steps: few enough actions are hidden for exports of steps.
+        incomplete: steps before which too many actions are hidden for exports of steps; the number
+            of steps stands for the end.
+        gives_steps: some step, or the end, is not incomplete.
         stretch: the steps that an export of whole trajectories takes; None: too few without a gap.
     """
 
@@ -57,6 +59,7 @@ class Candidate:
     application: str
     split_groups: tuple[str, ...]
     hidden: HiddenActions = NOTHING_HIDDEN
+    incomplete: frozenset[int] = frozenset()
     gives_steps: bool = True
     stretch: range | None = None
 
@@ -120,13 +123,15 @@ def select(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings)
 
 
 def _candidate(source: DatasetTrajectory, head: Head, settings: DatasetSettings) -> Candidate:
+    incomplete = head.hidden.incomplete_steps(head.steps, head.waits, settings.max_hidden_share)
     return Candidate(
         source=source,
         instruction=head.instruction,
         application=head.application,
         split_groups=head.split_groups,
         hidden=head.hidden,
-        gives_steps=head.hidden.share(head.visible) <= settings.max_hidden_share,
+        incomplete=incomplete,
+        gives_steps=len(incomplete) <= head.steps,
         stretch=head.hidden.whole_stretch(head.steps, settings.min_steps),
     )
 

@@ -6,7 +6,7 @@ that samples are small; trees too, unless `datasets.sft_trees` asks for the tree
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -21,7 +21,9 @@ from demo_pipeline.datasets.export_loop import (
     export_records,
     plan_export,
 )
+from demo_pipeline.datasets.hidden_actions import INCOMPLETE, HiddenAction
 from demo_pipeline.datasets.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
+from demo_pipeline.datasets.prompts import hidden_words
 from demo_pipeline.datasets.provenance import ProvenanceRow
 from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory
 from demo_pipeline.datasets.split_files import (
@@ -31,9 +33,13 @@ from demo_pipeline.datasets.split_files import (
     replace_surrogates,
 )
 from demo_pipeline.datasets.splits import Split
+from demo_pipeline.datasets.stale_trees import AGREEMENT_COLUMN
 from demo_pipeline.formats.desktopd.reader import StepFiles, Trajectory
+from demo_pipeline.formats.desktopd.step_actions import HistoryGap
 from demo_pipeline.formats.desktopd.vocabulary import CANVAS_HEIGHT, CANVAS_WIDTH
+from demo_pipeline.observation.trees.tree_agreement import Agreement
 
+Tree = dict[str, Any] | str | None
 _TREE_COLUMNS = ("freshness", "tree_agreement")  # of the provenance
 SAMPLES_FILE = "samples.jsonl"
 _COPIED_COLUMNS = ("reasoning_source",)  # of the provenance
@@ -49,8 +55,8 @@ _COLUMNS: tuple[tuple[str, pa.DataType, str], ...] = (
     ("action_type", pa.string(), "OSWorld-Desktopd action type"),
     ("instruction", pa.string(), "input.instruction"),
     ("screenshot", pa.string(), "input.screenshot: path in the dataset"),
-    ("ui_tree", pa.string(), "input.ui_tree: path in the dataset, or the tree as JSON text"),
-    ("history", pa.string(), "input.history as JSON text: a list of actions"),
+    ("ui_tree", pa.string(), "input.ui_tree: path, or JSON text; null: tree_agreement is differs"),
+    ("history", pa.string(), "input.history as JSON text: a list of actions and gaps"),
     ("action", pa.string(), "output.action as JSON text"),
     ("reasoning", pa.string(), "output.reasoning"),
     ("reasoning_source", pa.string(), "template: the program wrote the reasoning"),
@@ -59,7 +65,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, str], ...] = (
 )
 SFT_SCHEMA = pa.schema(
     [
-        pa.field(name, kind, nullable=False, metadata={"description": text})
+        pa.field(name, kind, nullable=name == "ui_tree", metadata={"description": text})
         for name, kind, text in _COLUMNS
     ]
 )
@@ -74,14 +80,15 @@ def build_sft(
     sample, `held_out` hold the splits. Paths are relative to the dataset root:
     `trajectories/<id>/steps/000/screenshot.png`; only files that a sample names are there, as hard
     links. Steps off the screen, without a frame or with one that leaks avoidably give no sample and
-    stay in the history. Hidden actions are no steps and not in the history.
+    stay in the history, whose actions are those of action.json; hidden actions are gaps in it. A
+    tree that differs from its screenshot is left out unless `include_stale_trees`.
 
     Args:
         trajectories: committed and valid ones, in any order.
         out: directory to write into; it is created.
         settings: what takes part, and the splits.
     """
-    plan = plan_export(trajectories, settings)
+    plan = replace(plan_export(trajectories, settings), include_stale_trees=True)  # no other action
     with SplitFiles(out, SFT_SCHEMA, "samples", batch_characters=_BATCH_CHARACTERS) as files:
         return export_records(plan, SftExporter(files, settings))
 
@@ -91,7 +98,10 @@ class SftExporter:
     """Makes a sample of every step; see `export_loop.Exporter`."""
 
     unit: ClassVar[str] = "samples"
-    exclusions: ClassVar[Sequence[str]] = ("off_screen", "missing_frame", *LEAK_EXCLUSIONS)
+    exclusions: ClassVar[Sequence[str]] = (
+        *("off_screen", "missing_frame", INCOMPLETE),
+        *LEAK_EXCLUSIONS,
+    )
     provenance_columns: ClassVar[Sequence[str]] = (
         "pts",
         "leak",
@@ -112,13 +122,19 @@ class SftExporter:
     def records(
         self, candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]
     ) -> Iterator[FileRecord | Excluded]:
-        """Yield a sample per step; its history holds all steps before it."""
+        """Yield a sample per step; its history holds all steps and gaps before it."""
         history: list[dict[str, Any]] = []
         for step in trajectory.steps:
+            history = [*history, *map(_gap, candidate.hidden.before(step.index))]
             action = step.action.model_dump(mode="json")
-            reason = _exclusion(step, rows[step.index], self.settings)
-            tree = None if reason else _inline_tree(step, self.settings)
-            if reason or (tree is None and self.settings.sft_trees == "object"):
+            incomplete = step.index in candidate.incomplete
+            reason = _exclusion(step, rows[step.index], self.settings, incomplete=incomplete)
+            shows_tree = self.settings.include_stale_trees or _fits(rows[step.index])
+            inline = self.settings.sft_trees == "object"
+            tree: Tree = (
+                None if reason or not shows_tree else _tree(step, trajectory, inline=inline)
+            )
+            if reason or (shows_tree and tree is None):
                 yield Excluded(reason or "missing_frame")
             else:
                 sample, files = _sample(trajectory, step, (action, history), tree)
@@ -135,19 +151,30 @@ class SftExporter:
         self.files.link_files(record.files)
 
 
-def _exclusion(step: StepFiles, row: ProvenanceRow, settings: DatasetSettings) -> str:
+def _exclusion(
+    step: StepFiles, row: ProvenanceRow, settings: DatasetSettings, *, incomplete: bool
+) -> str:
     """Why a step gives no sample, the first reason that holds; empty when it gives one."""
     if is_off_screen(step.action, row, (CANVAS_WIDTH, CANVAS_HEIGHT)):
         return "off_screen"
     if row["pts"] is None or not step.screenshot.is_file() or not step.ui_tree.is_file():
         return "missing_frame"
-    return leak_exclusion(row, settings)
+    return INCOMPLETE if incomplete else leak_exclusion(row, settings)
 
 
-def _inline_tree(step: StepFiles, settings: DatasetSettings) -> dict[str, Any] | None:
-    """The tree that the sample holds; None when it names the file, or the file cannot be read."""
-    if settings.sft_trees == "path":
-        return None
+def _gap(action: HiddenAction) -> dict[str, Any]:
+    """A hidden action as the history has it."""
+    return HistoryGap(reasoning=f"Not shown: {hidden_words(action)}.").model_dump(mode="json")
+
+
+def _fits(row: ProvenanceRow) -> bool:
+    return bool(row[AGREEMENT_COLUMN] != Agreement.DIFFERS)
+
+
+def _tree(step: StepFiles, trajectory: Trajectory, *, inline: bool) -> Tree:
+    """The tree that the sample holds, or the name of its file; None when it cannot be read."""
+    if not inline:
+        return f"{_folder(trajectory, step)}/{step.ui_tree.name}"
     try:
         tree: dict[str, Any] = load_json(step.ui_tree)
     except JsonFileError:
@@ -155,11 +182,15 @@ def _inline_tree(step: StepFiles, settings: DatasetSettings) -> dict[str, Any] |
     return tree
 
 
+def _folder(trajectory: Trajectory, step: StepFiles) -> str:
+    return f"trajectories/{trajectory.id}/steps/{step.folder.name}"
+
+
 def _sample(
     trajectory: Trajectory,
     step: StepFiles,
     actions: tuple[dict[str, Any], list[dict[str, Any]]],
-    tree: dict[str, Any] | None,
+    tree: Tree,
 ) -> tuple[dict[str, Any], dict[str, Path]]:
     """The sample of a step, as `SftSample` describes it, and the files that it names.
 
@@ -167,19 +198,18 @@ def _sample(
         trajectory: the trajectory.
         step: the step.
         actions: the step's action, and those of the steps before it.
-        tree: the tree that the sample holds; None: the sample names the file.
+        tree: the tree, or the name of its file; None: the sample has none.
     """
-    folder = f"trajectories/{trajectory.id}/steps/{step.folder.name}"
-    files = {f"{folder}/{path.name}": path for path in (step.screenshot, step.ui_tree)}
-    screenshot, tree_file = files
-    if tree is not None:
-        del files[tree_file]
+    screenshot = f"{_folder(trajectory, step)}/{step.screenshot.name}"
+    files = {screenshot: step.screenshot}
+    if isinstance(tree, str):
+        files[tree] = step.ui_tree
     action, history = actions
     sample = {
         "input": {
             "instruction": trajectory.task.instruction,
             "screenshot": screenshot,
-            "ui_tree": tree_file if tree is None else tree,
+            "ui_tree": tree,
             "history": history,
         },
         "output": {"action": action, "reasoning": step.action.reasoning},
@@ -198,13 +228,14 @@ def _row(sample: Mapping[str, Any], trajectory: Trajectory) -> dict[str, Any]:
         "action_type": action["action_type"],
         "instruction": given["instruction"],
         "screenshot": given["screenshot"],
-        "ui_tree": tree if isinstance(tree, str) else json_text(tree),
         "history": json.dumps(given["history"], ensure_ascii=False),
         "action": json.dumps(action, ensure_ascii=False),
         "reasoning": sample["output"]["reasoning"],
         **{name: sample[name] for name in _TREE_COLUMNS},
     }
+    shown = tree if tree is None or isinstance(tree, str) else json_text(tree)
     return {
         "step_index": action["step_index"],
+        "ui_tree": None if shown is None else replace_surrogates(shown),
         **{k: replace_surrogates(v) for k, v in texts.items()},
     }

@@ -3,13 +3,12 @@
 Belongs here: taking the target out of a step's action, its sentence and its provenance.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from demo_pipeline.datasets.provenance import ProvenanceRow
-from demo_pipeline.datasets.steps import element_phrase
+from demo_pipeline.datasets.step_sentences import step_sentence
 from demo_pipeline.formats.desktopd.reader import StepFiles, Trajectory
-from demo_pipeline.formats.desktopd.step_actions import StepAction, points
 from demo_pipeline.observation.trees.tree_agreement import Agreement
 
 AGREEMENT_COLUMN = "tree_agreement"
@@ -38,16 +37,6 @@ def _without_target(step: StepFiles) -> StepFiles:
     action = step.action
     if action.target_element is None:
         return step
-    plain = {"target_element": None, "reasoning": _placed(action)}
+    sentence = step_sentence(action.action_type, action.parameters, None)
+    plain = {"target_element": None, "reasoning": sentence}
     return replace(step, action=action.model_copy(update=plain))
-
-
-def _placed(action: StepAction) -> str:
-    """The sentence of an action with the place instead of the element."""
-    phrase = element_phrase(action.target_element)
-    places: Sequence[tuple[int, int]] = points(action)
-    sentence = action.reasoning.replace(f" in {phrase}", "").replace(f" into {phrase}", "")
-    if not places:
-        return sentence
-    word = "from" if len(places) > 1 else "at"
-    return sentence.replace(phrase, f"{word} ({places[0][0]}, {places[0][1]})")

@@ -26,7 +26,7 @@ from demo_pipeline.datasets.export_loop import (
     plan_export,
     plan_splits,
 )
-from demo_pipeline.datasets.hidden_actions import HiddenAction
+from demo_pipeline.datasets.hidden_actions import INCOMPLETE, HiddenAction
 from demo_pipeline.datasets.prompts import hidden_words
 from demo_pipeline.datasets.provenance import ProvenanceRow
 from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory, Selection
@@ -155,7 +155,7 @@ class StepLabelsExporter:
     """
 
     unit: ClassVar[str] = "samples"
-    exclusions: ClassVar[Sequence[str]] = ("off_screen", "missing_frame", "no_step")
+    exclusions: ClassVar[Sequence[str]] = ("off_screen", "missing_frame", "no_step", INCOMPLETE)
     provenance_columns: ClassVar[Sequence[str]] = ("pts", "off_screen", "status")
     instruction_in_prompt: ClassVar[bool] = True
     stepwise: SplitFiles
@@ -166,6 +166,8 @@ class StepLabelsExporter:
     ) -> Iterator[FileRecord | Excluded]:
         """Yield the record of a demonstration."""
         reason = _exclusion(trajectory, rows)
+        if not reason and len(trajectory.steps) in candidate.incomplete:  # a row is all or nothing
+            reason = INCOMPLETE
         if reason:
             yield Excluded(reason)
             return

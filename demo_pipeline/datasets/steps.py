@@ -1,7 +1,7 @@
 """Turns recorded actions into OSWorld-Desktopd steps, on the canvas.
 
 Belongs here: which actions become steps and why the others are hidden, the parameters and targets
-of steps, and the sentence that describes a step.
+of steps.
 """
 
 import logging
@@ -13,6 +13,7 @@ from typing import Any
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
 from demo_pipeline.actions.wheel import EVIDENCE, WheelVote, scroll_direction, sign_disagrees
 from demo_pipeline.datasets.hidden_actions import HiddenAction, HiddenActions, HiddenReason
+from demo_pipeline.datasets.step_sentences import step_sentence
 from demo_pipeline.formats.desktopd.step_actions import PARAMETERS, StepAction, TargetElement
 from demo_pipeline.formats.desktopd.vocabulary import ActionType
 from demo_pipeline.observation.calibration.canvas import Canvas
@@ -120,7 +121,7 @@ def build_steps(
             _LOG.debug("action %d is hidden: %s", recorded.action_index, reason)
             continue
         disagrees = sign_disagrees(recorded.wheel_sum, recorded.direction, evidence.wheel)
-        written = _step_action(len(steps), action, _target(tree), canvas, waits)
+        written = _step_action(len(steps), action, tree, canvas, waits)
         steps.append(Step(action, written, frame, tree, disagrees))
     return Steps(tuple(steps), HiddenActions(tuple(hidden)), neither)
 
@@ -128,17 +129,18 @@ def build_steps(
 def _step_action(
     index: int,
     action: Action,
-    target: TargetElement | None,
+    tree: _Row,
     canvas: Canvas,
     waits: Mapping[int, float],
 ) -> StepAction:
-    kind, parameters = _parameters(action, canvas, waits)
+    kind, values = _parameters(action, canvas, waits)
+    parameters, target = PARAMETERS[kind].model_validate(values), _target(tree)
     return StepAction(
         step_index=index,
         action_type=kind,
-        parameters=PARAMETERS[kind].model_validate(parameters),
+        parameters=parameters,
         target_element=target,
-        reasoning=_reasoning(action, target, parameters),
+        reasoning=step_sentence(kind, parameters, target, _box(tree)),
     )
 
 
@@ -216,6 +218,12 @@ def _target(tree: _Row) -> TargetElement | None:
     return TargetElement(id=tree["target_id"], role=tree["target_role"], name=tree["target_name"])
 
 
+def _box(tree: _Row) -> tuple[int, int, int, int] | None:
+    box = [tree.get(f"target_{side}") for side in ("x", "y", "width", "height")]
+    left, top, width, height = (side or 0 for side in box)
+    return None if None in box else (left, top, width, height)
+
+
 def _point(x: float | None, y: float | None, canvas: Canvas) -> tuple[int, int]:
     """The pixel of the canvas that holds the point."""
     left, top = canvas.to_canvas(x or 0.0, y or 0.0)
@@ -251,44 +259,3 @@ def _pointer_parameters(action: Action, canvas: Canvas) -> dict[str, Any]:
             return {"x": x, "y": y, "direction": action.direction, "amount": action.amount}
         case _:
             return {"x": x, "y": y}
-
-
-_VERBS = {"click": "Click", "double_click": "Double-click", "right_click": "Right-click"}
-
-
-def _reasoning(action: Action, target: TargetElement | None, parameters: Mapping[str, Any]) -> str:
-    """The `reasoning` of a step: a sentence made by a template, as the provenance says."""
-    element = element_phrase(target)
-    match action.action_type:
-        case "click" | "double_click" | "right_click":
-            verb = _VERBS[action.action_type]
-            if action.clicks == 3:
-                verb = "Triple-click"
-            elif action.button == "middle":
-                verb = "Middle-click"
-            keys = f" while holding {' and '.join(action.modifiers)}" if action.modifiers else ""
-            where = element or f"at ({parameters['x']}, {parameters['y']})"
-            return f"{verb} {where}{keys}."
-        case "drag":
-            goal = f"to ({parameters['end_x']}, {parameters['end_y']})"
-            start = element or f"from ({parameters['start_x']}, {parameters['start_y']})"
-            return f"Drag {start} {goal}."
-        case "scroll":
-            notches = "notch" if action.amount == 1 else "notches"
-            where = f" in {element}" if element else ""
-            return f"Scroll {action.direction} {action.amount} {notches}{where}."
-        case "type":
-            return f"Type the text into {element}." if element else "Type the text."
-        case "hotkey":
-            times = f" {action.presses} times" if (action.presses or 1) > 1 else ""
-            return f"Press {'+'.join(action.keys)}{times}."
-        case _:
-            return "Wait until the screen has settled."
-
-
-def element_phrase(target: TargetElement | None) -> str:
-    """A target in a sentence, as `the "Save" button`; empty without one."""
-    if target is None:
-        return ""
-    name = " ".join(target.name.split())
-    return f'the "{name}" {target.role}' if name else f"the {target.role}"

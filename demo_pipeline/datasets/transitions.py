@@ -20,6 +20,7 @@ from demo_pipeline.datasets.export_loop import (
     export_records,
     plan_export,
 )
+from demo_pipeline.datasets.hidden_actions import INCOMPLETE
 from demo_pipeline.datasets.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
 from demo_pipeline.datasets.provenance import ProvenanceRow
 from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory
@@ -78,7 +79,7 @@ class TransitionsExporter:
 
     unit: ClassVar[str] = "samples"
     exclusions: ClassVar[Sequence[str]] = (
-        *("off_screen", "missing_frame", *LEAK_EXCLUSIONS),
+        *("off_screen", "missing_frame", INCOMPLETE, *LEAK_EXCLUSIONS),
         *("wait", "hidden_after", "early_after"),
     )
     provenance_columns: ClassVar[Sequence[str]] = (
@@ -96,6 +97,8 @@ class TransitionsExporter:
         for number, step in enumerate(trajectory.steps):
             waits, after = _until_next(trajectory.steps[number + 1 :])
             reason = self._exclusion(step, rows[step.index])
+            if not reason and step.index in candidate.incomplete:
+                reason = INCOMPLETE
             reason = reason or _spanned(step, len(waits), after, candidate, rows)
             picture = trajectory.final_screenshot if after is None else after.screenshot
             if reason or not picture.is_file():

@@ -23,6 +23,7 @@ from demo_pipeline.datasets.foreign_actions import (
     ActionEncoder,
     InexpressibleError,
 )
+from demo_pipeline.datasets.hidden_actions import INCOMPLETE
 from demo_pipeline.datasets.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
 from demo_pipeline.datasets.prompts import hidden_words
 from demo_pipeline.datasets.provenance import ProvenanceRow
@@ -43,6 +44,7 @@ STRETCH_COLUMNS = ("end_filmed", "pts", "leak", "unavoidable", "off_screen", "pl
 _MEANINGS = {
     "off_screen": "the action is outside the screenshot",
     "missing_frame": "the step has no screenshot",
+    INCOMPLETE: "more than datasets.max_hidden_share of the actions before the step are hidden",
     "avoidable_leak": "the screenshot already shows the pointer at the target",
     "unavoidable_leak": "the same, but the pointer was there before",
     OUTSIDE: "before or after the longest stretch that can be shown",

@@ -10,6 +10,7 @@ from typing import Any
 
 import dagster as dg
 
+from demo_pipeline.common.shown_text import plain_line
 from demo_pipeline.defs import reporting
 from demo_pipeline.pipeline.batch_progress import BatchProgress
 from demo_pipeline.pipeline.demonstration_run import DemonstrationResult, StageReport
@@ -103,7 +104,9 @@ class BatchReport:
             return None
         left = [one for one in self.results if one.status not in {"done", "superseded"}]
         left.sort(key=lambda one: one.demonstration)
-        lines = [f"  {one.status} in {one.stage}: {self.line(one)}" for one in left[:_SHOWN]]
+        lines = [
+            f"  {one.status} in {one.stage}: {plain_line(self.line(one))}" for one in left[:_SHOWN]
+        ]
         more = [f"  … and {len(left) - _SHOWN} more"] if len(left) > _SHOWN else []
         found = [problem for one in left for problem in self._problems(one)]
         return dg.Failure(

@@ -11,6 +11,7 @@ from typing import Any
 
 import dagster as dg
 
+from demo_pipeline.common.shown_text import plain_line
 from demo_pipeline.datasets.charts import read_charts
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.asset_additions import ADDITIONS, Addition
@@ -197,6 +198,7 @@ def _rejected(name: str, result: BuildResult) -> dg.Failure:
     problems: list[Problem] = reporting.errors_first(
         [problem for outcome in result.checks for problem in outcome.problems]
     )
-    message = f"{name}: a check failed, so the last good version is kept: {problems[0]}"
+    why = plain_line(str(problems[0]))
+    message = f"{name}: a check failed, so the last good version is kept: {why}"
     table = reporting.problem_table(problems)
     return dg.Failure(message, metadata={"found": table}, allow_retries=False)

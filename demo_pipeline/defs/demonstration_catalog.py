@@ -43,10 +43,7 @@ def demonstration_catalog(
     except StorageError as error:
         raise dg.Failure(str(error), allow_retries=False) from None
     new = register_partitions(context.instance, [upload.id for upload in listed])
-    rows = "\n".join(
-        f"| {upload.id} | {reporting.cell(upload.name)} | {len(upload.files)} of 3 |"
-        for upload in listed[:_SHOWN]
-    )
+    rows = [(upload.id, upload.name, f"{len(upload.files)} of 3") for upload in listed[:_SHOWN]]
     collisions = tuple(
         collision_problem(key, names) for key, names in workspace.uploads.collisions().items()
     )
@@ -58,7 +55,7 @@ def demonstration_catalog(
             "newly_registered": reporting.metadata_of({"ids": new})["ids"],
             "quarantined": len(list_quarantine(workspace.store)),
             "uploads": dg.MetadataValue.path(workspace.uploads.url),
-            "table": dg.MetadataValue.md(f"| id | folder | files |\n| --- | --- | --- |\n{rows}"),
+            "table": reporting.text_table(("id", "folder", "files"), rows, len(listed)),
         },
         check_results=[reporting.check_result(outcome)],
     )

@@ -5,13 +5,17 @@ Belongs here: trying it, and saying in plain words what is wrong with it.
 
 import os
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 import dagster as dg
 
+from demo_pipeline.common.atomic_write import private_mode
+from demo_pipeline.defs.home_files import PARTITIONS_NAME, damaged_database, is_damage
 from demo_pipeline.defs.local_instance import local_instance
 from demo_pipeline.pipeline.transient import transient_reason
 
+_FOLDERS = ("history", "schedules", "storage")  # of Dagster, whose own are open to everybody
 _PROBE = b"\0" * 4096  # a disk without room for a block cannot record a run
 
 
@@ -22,6 +26,8 @@ class InstanceError(Exception):
 def require_instance(home: Path) -> None:
     """Open the instance in `home` once, and write a small file beside it.
 
+    Dagster's folders are made here if they are missing, closed to other people.
+
     Raises:
         InstanceError: the folder is read-only or full, or its dagster.yaml or databases are broken.
     """
@@ -30,6 +36,9 @@ def require_instance(home: Path) -> None:
             file.write(_PROBE)
             file.flush()
             os.fsync(file.fileno())
+        for name in _FOLDERS:
+            with suppress(FileExistsError):
+                (home / name).mkdir(private_mode(home))
     except OSError as error:
         reason = transient_reason(error) or type(error).__name__
         raise InstanceError(
@@ -38,12 +47,22 @@ def require_instance(home: Path) -> None:
         ) from None
     try:
         with local_instance() as instance:
-            instance.get_run_ids(limit=1)
+            ask_instance(instance)
     except Exception as error:  # noqa: BLE001 - anything that a file in the folder may cause
-        raise InstanceError(_broken(home, error)) from None
+        raise InstanceError(instance_fault(home, error)) from None
 
 
-def _broken(home: Path, error: Exception) -> str:
+def ask_instance(instance: dg.DagsterInstance) -> None:
+    """Read a little from every database that a run needs: runs, events, sensors."""
+    instance.get_run_ids(limit=1)
+    instance.get_dynamic_partitions(PARTITIONS_NAME)
+    instance.all_instigator_state()
+
+
+def instance_fault(home: Path, error: Exception) -> str:
+    """Why the instance in `home` cannot be used, after an error of it, and what to do."""
+    if is_damage(error) and (damage := damaged_database(home)):
+        return damage
     kind = type(error).__module__.partition(".")[0]
     if kind == "yaml":
         mark = getattr(error, "problem_mark", None)

@@ -14,6 +14,7 @@ from dagster._core.definitions.run_request import InstigatorType
 from dagster._core.scheduler.instigation import InstigatorState, InstigatorTick, TickStatus
 
 from demo_pipeline.defs.code_location import build_defs
+from demo_pipeline.defs.instance_check import ask_instance, instance_fault
 from demo_pipeline.defs.instance_runs import ledger_path
 from demo_pipeline.discovery.decisions import UploadState
 from demo_pipeline.discovery.ledger import Ledger
@@ -42,11 +43,10 @@ def examine_instance(workspace: Workspace, *, expect_daemon: bool) -> Iterator[F
         return
     try:
         with dg.DagsterInstance.get() as instance:
+            ask_instance(instance)
             findings = list(_findings(instance, workspace, expect_daemon=expect_daemon))
     except Exception as error:  # noqa: BLE001 - whatever a broken instance raises
-        message = (
-            f"the instance cannot be read: {type(error).__name__}; see `dagster instance info`"
-        )
+        message = instance_fault(Path(os.environ["DAGSTER_HOME"]), error)
         findings = [Finding("instance", HealthLevel.ERROR, message)]
     yield from findings
 

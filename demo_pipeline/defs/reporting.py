@@ -1,7 +1,7 @@
 """What people read in the UI: metadata of outputs, results of checks, reasons of failures.
 
 Belongs here: converting summaries, checks and problems into Dagster's types. None of them contains
-typed text.
+typed text, and no text of a recording is markup in it.
 """
 
 import base64
@@ -13,6 +13,12 @@ import dagster as dg
 import pyarrow as pa
 
 from demo_pipeline.common.parquet import column_descriptions
+from demo_pipeline.common.shown_text import (
+    markdown_table,
+    markdown_text,
+    plain_line,
+    plain_values,
+)
 from demo_pipeline.pipeline.build_if_stale import BuildResult
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.demonstration_run import StageReport, draw_preview
@@ -45,11 +51,13 @@ def _value(value: Any) -> dg.MetadataValue:
         case float():
             return dg.MetadataValue.float(value)
         case str():
-            return dg.MetadataValue.text(value)
+            return dg.MetadataValue.text(plain_line(value))
         case list() if all(isinstance(item, str) for item in value):
-            return dg.MetadataValue.md("\n".join(f"- {item}" for item in value) or "none")
+            return dg.MetadataValue.md(
+                "\n".join(f"- {markdown_text(item)}" for item in value) or "none"
+            )
         case _:
-            return dg.MetadataValue.json(value)
+            return dg.MetadataValue.json(plain_values(value))
 
 
 def result_metadata(result: BuildResult, location: str) -> dict[str, dg.MetadataValue]:
@@ -80,7 +88,7 @@ def short_metadata(made: StageReport, location: str) -> dict[str, dg.MetadataVal
         "path": dg.MetadataValue.path(location),
         "summary": dg.MetadataValue.json(
             {
-                **made.summary,
+                **plain_values(made.summary),
                 "outcome": made.status,
                 "version": made.version,
                 "files": made.files,
@@ -158,10 +166,7 @@ def pictures(pngs: Mapping[str, bytes]) -> dg.MetadataValue:
 def records(rows: Sequence[Mapping[str, Any]]) -> dg.MetadataValue:
     """The first twenty rows of plain values as a Markdown table."""
     names = list(rows[0]) if rows else ["nothing"]
-    lines = [names, ["---"] * len(names), *(list(row.values()) for row in rows[:_SHOWN])]
-    text = "\n".join("| " + " | ".join(cell(str(item)) for item in line) + " |" for line in lines)
-    more = f"\n\n… and {len(rows) - _SHOWN} more" if len(rows) > _SHOWN else ""
-    return dg.MetadataValue.md(text + more)
+    return text_table(names, [list(row.values()) for row in rows[:_SHOWN]], len(rows))
 
 
 def check_results(checks: Sequence[Check[Any]], result: BuildResult) -> list[dg.AssetCheckResult]:
@@ -196,7 +201,7 @@ def _sentence(problems: Sequence[Problem], compared: Mapping[str, int]) -> str:
         counts = [f"{number} {_words(name, number)}" for name, number in compared.items()]
         return f"no problem in {', '.join(counts)}" if counts else "no problem"
     more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    return f"{problems[0]}{more}"
+    return f"{markdown_text(str(problems[0]))}{more}"
 
 
 def _words(name: str, number: int) -> str:
@@ -206,24 +211,23 @@ def _words(name: str, number: int) -> str:
 
 def problem_table(problems: Sequence[Problem]) -> dg.MetadataValue:
     """The first twenty problems as a Markdown table."""
-    rows = [
-        f"| {p.severity} | {cell(p.location)} | {cell(p.message)} | {cell(p.remedy)} |"
-        for p in problems[:_SHOWN]
-    ]
-    head = ["| severity | where | what | what to do |", "| --- | --- | --- | --- |"]
-    rest = [f"\n… and {len(problems) - _SHOWN} more"] if len(problems) > _SHOWN else []
-    return dg.MetadataValue.md("\n".join([*head, *rows, *rest]))
+    rows = [(p.severity, p.location, p.message, p.remedy) for p in problems[:_SHOWN]]
+    return text_table(("severity", "where", "what", "what to do"), rows, len(problems))
 
 
-def cell(text: str) -> str:
-    """Text that stays inside one cell of a Markdown table."""
-    return text.replace("|", "\\|").replace("\n", " ")
+def text_table(
+    head: Sequence[str], rows: Iterable[Sequence[object]], total: int
+) -> dg.MetadataValue:
+    """A Markdown table of any text, and how many of `total` rows it does not show."""
+    cells = [[markdown_text(str(value)) for value in row] for row in rows]
+    more = f"\n\n… and {total - len(cells)} more" if total > len(cells) else ""
+    return dg.MetadataValue.md(markdown_table(head, cells) + more)
 
 
 def failure(problems: Iterable[Problem], stage: str, demonstration: str) -> dg.Failure:
     """Why a demonstration is quarantined; not retried, since its input is at fault."""
     found = list(problems)
-    lines = "\n".join(f"  {problem}" for problem in found[:_SHOWN])
+    lines = "\n".join(f"  {plain_line(str(problem))}" for problem in found[:_SHOWN])
     return dg.Failure(
         description=f"{demonstration} failed in {stage}:\n{lines}",
         metadata={

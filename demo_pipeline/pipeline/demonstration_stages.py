@@ -211,7 +211,7 @@ TRAJECTORIES_STAGE = Stage(
     "hidden_actions.parquet the actions that no screenshot shows.",
     group="trajectories",
     kinds=frozenset({"json", "parquet"}),
-    code_version="6",
+    code_version="7",
     inputs=("raw_recordings", "events", "actions", "screenshots", "ui_trees"),
     section=lambda settings: settings.trajectories,
     build=builds.run_trajectories,

@@ -16,7 +16,7 @@ GROUNDING_STAGE = DatasetStage(
     description="A screenshot, words that name one element of it, its box and point: the elements "
     "of trees that agree with their screenshot, as far as they can be seen and told apart.",
     kinds=frozenset({"json", "parquet"}),
-    code_version="2",
+    code_version="3",
     section=lambda settings: settings.datasets,
     build=builds.run_grounding,
     checks=(
@@ -51,7 +51,7 @@ TRANSITIONS_STAGE = DatasetStage(
     description="The screenshot before a step, its action, and the screenshot after it. No "
     "transition spans an action that no screenshot shows.",
     kinds=frozenset({"parquet"}),
-    code_version="2",
+    code_version="3",
     section=lambda settings: settings.datasets,
     build=builds.run_transitions,
     checks=(
@@ -85,7 +85,7 @@ STEP_LABELS_STAGE = DatasetStage(
     "per step of those that did their task, and a label per demonstration of all. Failed "
     "demonstrations are in this export, and in no other.",
     kinds=frozenset({"parquet"}),
-    code_version="1",
+    code_version="2",
     section=lambda settings: settings.datasets,
     build=builds.run_step_labels,
     checks=(

@@ -17,6 +17,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from demo_pipeline import __version__
+from demo_pipeline.common.system_errors import system_trouble
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.quarantine import QUARANTINE_FOLDER, list_quarantine
 from demo_pipeline.pipeline.rebuild import damage_problem
@@ -30,6 +31,8 @@ VERY_LOW_BYTES = 10**9  # below which a run is likely to fail
 LEFTOVER_SECONDS = 86_400.0  # no stage takes a day
 _PACKAGES = ("dagster", "av", "opencv-python-headless", "pyarrow", "duckdb", "pandas", "botocore")
 _GIGABYTE = 1e9
+_BLOCK = b"\0" * 4096  # a disk without room for a block cannot hold an output
+_WRITTEN = ("", ".staging", ".versions", ".locks")  # folders of a store, if they exist
 
 
 class HealthLevel(StrEnum):
@@ -75,7 +78,7 @@ def examine_workspace(workspace: Workspace) -> Iterator[Finding]:
     """Yield what is found about versions, roots, space, quarantine and leftovers."""
     yield _versions()
     yield _uploads(workspace)
-    store = _store(workspace)
+    store = store_finding(workspace)
     yield store
     yield from _free_space(workspace.settings)
     if store.level is HealthLevel.OK:
@@ -111,7 +114,7 @@ def _uploads(workspace: Workspace) -> Finding:
     return healthy("uploads", f"{url} can be read", url=url)
 
 
-def _store(workspace: Workspace) -> Finding:
+def store_finding(workspace: Workspace) -> Finding:
     """Whether the store can be written: tried with a file or an object that is removed at once."""
     url = workspace.store.url
     try:
@@ -120,10 +123,17 @@ def _store(workspace: Workspace) -> Finding:
             workspace.store.put_document(key, b"")
             workspace.store.delete_document(key)
         else:
-            with tempfile.TemporaryFile(dir=_existing(local_path(url))):
-                pass
+            for folder in {_existing(local_path(url) / name) for name in _WRITTEN}:
+                with tempfile.TemporaryFile(dir=folder) as file:
+                    file.write(_BLOCK)
+                    file.flush()
     except (StorageError, OSError) as error:
-        return _failure("store", url, error)
+        reason = str(error)  # of a bucket, with what to do
+        if not isinstance(error, StorageError):
+            reason = f"{system_trouble(error)}; make it writable or make room in it, or name "
+            reason += "another place in DEMO_PIPELINE_STORE"
+        message = f"{url} cannot be written to: {reason}"
+        return Finding("store", HealthLevel.ERROR, message, {"url": url})
     return healthy("store", f"{url} can be written", url=url)
 
 

@@ -23,7 +23,6 @@ from demo_pipeline.recording.manifest import examine
 from demo_pipeline.recording.time_units import time_unit_problems
 from demo_pipeline.settings import Settings
 
-_PLATFORMS = ("windows", "macos", "linux")
 _REASONS = ("done", "fail")
 _EXPECTED = ("id", "duration_seconds", "status", "title", "arch", "version", "locale")
 
@@ -72,9 +71,6 @@ def _meta_problems(meta: Meta) -> Iterator[Problem]:
     if absent:
         message = f"the documented keys {', '.join(absent)} are missing or null"
         yield _meta_warning("missing_field", message)
-    if meta.platform and meta.platform not in _PLATFORMS:
-        message = f"platform: expected one of {', '.join(_PLATFORMS)}"
-        yield _meta_warning("unknown_platform", message)
     if meta.reason and meta.reason not in _REASONS:
         message = f"reason: expected one of {', '.join(_REASONS)}; any other counts as a failure"
         yield _meta_warning("unknown_reason", message)

@@ -16,7 +16,7 @@ CUA_LITE_STAGE = DatasetStage(
     "training data of many agents. A row is the longest stretch of a trajectory that can be shown "
     "and said.",
     kinds=frozenset({"parquet"}),
-    code_version="2",
+    code_version="3",
     section=lambda settings: settings.datasets,
     build=builds.run_cua_lite,
     checks=(
@@ -40,7 +40,7 @@ AGENTNET_STAGE = DatasetStage(
     description="Whole trajectories as AgentNet's JSON Lines: each action as pyautogui code, in "
     "the full form and in that of OpenCUA's thought generator.",
     kinds=frozenset({"json"}),
-    code_version="2",
+    code_version="3",
     section=lambda settings: settings.datasets,
     build=builds.run_agentnet,
     checks=(
@@ -62,7 +62,7 @@ ATIF_STAGE = DatasetStage(
     description="Trajectories in the Agent Trajectory Interchange Format 1.8, a file each with its "
     "images. What no screenshot shows is said in words.",
     kinds=frozenset({"json"}),
-    code_version="2",
+    code_version="3",
     section=lambda settings: settings.datasets,
     build=builds.run_atif,
     checks=(

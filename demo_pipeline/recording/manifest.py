@@ -89,7 +89,7 @@ def build_manifest(
         "video": f"{video.codec} {video.width}x{video.height}, {video.frames} frames, "
         f"{video.mean_fps:g} fps{' (variable)' if video.variable_rate else ''}",
         "video_seconds": round(video.last_pts_s - video.first_pts_s, 3),
-        "platform": manifest.parsed_meta().platform,
+        "platform": manifest.parsed_meta().platform or "unknown",
         "status": manifest.parsed_meta().status,
         "warnings": [str(warning["message"]) for warning in manifest.warnings],
     }
@@ -172,10 +172,11 @@ def _id_warning(meta: Meta, name: str) -> list[Problem]:
 def _platform_warning(meta: Meta) -> list[Problem]:
     if meta.platform:
         return []
-    message = "platform: expected windows, macos or linux, is missing; key names decide if they can"
+    found, code = ("is another", "unknown") if meta.platform_raw else ("is missing", "missing")
+    message = f"platform: expected windows, macos or linux, {found}; key names decide if they can"
     remedy = "add the platform: keys, wheel and accessibility trees are read by it"
     return [
-        Problem("missing_platform", META_FILE, message, remedy=remedy, severity=Severity.WARNING)
+        Problem(f"{code}_platform", META_FILE, message, remedy=remedy, severity=Severity.WARNING)
     ]
 
 

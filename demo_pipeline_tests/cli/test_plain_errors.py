@@ -14,6 +14,7 @@ import dagster as dg  # noqa: TID251 - the runs of an interrupted command
 import pytest
 
 from demo_pipeline.cli.app import main
+from demo_pipeline.storage.objects.s3_client import S3CallError, S3Client
 from demo_pipeline_tests.faults.states import stuck_runs
 from demo_pipeline_tests.uploads import upload
 
@@ -76,6 +77,110 @@ def test_a_broken_dagster_yaml_is_named(
     line = told(monkeypatch, capsys)
     assert line.startswith(f"demo-pipeline: {home}/{words}")
     assert line.count("\n") == 0
+
+
+@pytest.mark.parametrize("below", ["", "store"])
+def test_a_store_that_cannot_be_written_is_refused_at_once(
+    home: Path,
+    recording: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    below: str,
+) -> None:
+    upload(recording, home.parent / "uploads", "one")
+    (home.parent / "file").write_text("no folder")
+    store = home.parent / "file" / below
+    monkeypatch.setenv("DEMO_PIPELINE_STORE", str(store))
+    line = told(monkeypatch, capsys)
+    assert line.startswith(f"demo-pipeline: the store {store} cannot be written to: Not a directo")
+    assert line.endswith("name another place in DEMO_PIPELINE_STORE")
+    assert not (home / "history").exists()
+
+
+def test_a_bucket_that_denies_writing_is_refused_at_once(
+    home: Path,
+    recording: Path,
+    moto_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    call = S3Client.call
+
+    def deny(self: S3Client, method: str, key: str = "", **arguments: Any) -> dict[str, Any]:
+        if method in {"put_object", "create_multipart_upload"}:
+            raise S3CallError(f"{moto_url}/{key}", "AccessDenied", 403)
+        return call(self, method, key, **arguments)
+
+    monkeypatch.setattr(S3Client, "call", deny)
+    upload(recording, home.parent / "uploads", "one")
+    monkeypatch.setenv("DEMO_PIPELINE_STORE", f"{moto_url}/denied")
+    monkeypatch.setenv("DEMO_PIPELINE_CACHE", str(home.parent / "cache"))
+    line = told(monkeypatch, capsys)
+    assert line.startswith(f"demo-pipeline: the store {moto_url}/denied cannot be written to: ")
+    assert line.endswith("access denied; check the policy of the bucket and the credentials")
+
+
+@pytest.mark.parametrize("name", ["history/runs/index.db", "history/runs.db"])
+def test_a_damaged_database_of_dagster_is_named_and_can_be_moved_away(
+    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["demo-pipeline", "register"])
+    for write in (None, b"no database" * 500):
+        if write is not None:
+            (home / name).write_bytes(write)
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == (0 if write is None else 2)
+    said = capsys.readouterr().err
+    assert f"demo-pipeline: {home}/{name} is damaged: file is not a database; " in said
+    (home / name).rename(home / "damaged")
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+
+
+def test_a_recording_whose_name_hides_it_is_named(
+    home: Path,
+    recording: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    uploads = home.parent / "uploads"
+    upload(recording, uploads, ".mine")
+    (uploads / ".Trash").mkdir()
+    (uploads / ".DS_Store").write_bytes(b"")
+    for command in ("run", "quarantine"):
+        monkeypatch.setattr(sys, "argv", ["demo-pipeline", command])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 0
+        said = capsys.readouterr().err
+        assert said.count("skipped: .mine in ") == 1
+        assert "Trash" not in said
+        assert "DS_Store" not in said
+
+
+@pytest.mark.parametrize("modes", [(0, 0o755, 0o700), (0o2, 0o2775, 0o770)])
+def test_what_is_made_for_recordings_and_runs_is_closed_to_others(
+    home: Path,
+    recording: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    modes: tuple[int, int, int],
+) -> None:
+    umask, above, mode = modes
+    upload(recording, home.parent / "uploads", "one")
+    home.chmod(above)
+    home.parent.chmod(above)
+    before = os.umask(umask)
+    try:
+        monkeypatch.setattr(sys, "argv", ["demo-pipeline", "run", "--workers", "1"])
+        with pytest.raises(SystemExit):
+            main()
+    finally:
+        os.umask(before)
+    made = [home.parent / "store", *(home / name for name in ("history", "schedules", "storage"))]
+    assert [path.stat().st_mode & 0o777 for path in made] == 4 * [mode]
+    assert home.stat().st_mode & 0o7777 == above
 
 
 def test_ctrl_c_says_what_was_done_and_leaves_no_run_open(home: Path, recording: Path) -> None:

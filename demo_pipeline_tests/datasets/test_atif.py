@@ -73,7 +73,7 @@ def test_hidden_actions_are_words_in_their_place(tmp_path: Path) -> None:
         (4, "hotkey", "after_video"),
     ]
     demo = make_trajectory(tmp_path, "demo", [CLICK] * 4, hidden=hidden)
-    [document] = build(tmp_path, demo, max_hidden_share=0.5)
+    [document] = build(tmp_path, demo, max_hidden_share=1)
     assert messages(document) == [
         ("system", "Not shown: typed text before the recording began."),
         ("agent", "Step 0 of the work"),

@@ -1,6 +1,7 @@
 """Dataset cards and charts."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -194,3 +195,14 @@ def test_any_labels_make_a_chart(bars: dict[str, int]) -> None:
 def test_an_empty_dataset_has_a_card(tmp_path: Path) -> None:
     text = card_text(CUDAG, NOTHING, DatasetSettings(), {}, tmp_path)
     assert "configs" not in text
+
+
+def test_names_in_a_card_are_not_markup(tmp_path: Path) -> None:
+    odd = {"![i](http://host/i.png)": 1, "<b>x</b>|": 2, "__main__": 3}
+    card = card_text(CUDAG, replace(NOTHING, applications=odd, actions=odd), SETTINGS, {}, tmp_path)
+    lines = [line for line in card.splitlines() if "host" in line or "main" in line or "<b" in line]
+    assert [line for line in lines if line.startswith("|")] == 2 * [
+        r"| !\[i\](http\://host/i.png) | 1 |",
+        r"| \<b>x\</b>\| | 2 |",
+        r"| \_\_main\_\_ | 3 |",
+    ]

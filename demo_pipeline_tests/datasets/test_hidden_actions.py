@@ -38,6 +38,7 @@ from demo_pipeline.problems import errors
 from demo_pipeline_tests.datasets.builders import CLICK, hide, make_trajectory, read_lines
 
 ALL_TRAIN = DatasetSettings(train_ratio=1.0, val_ratio=0.0, test_ratio=0.0)
+ALL_SEEN = ALL_TRAIN.model_copy(update={"max_hidden_share": 1.0})
 TYPE = ("type", {"text": "visible words"})
 BEFORE = st.lists(st.integers(0, 12), max_size=8).map(sorted)
 
@@ -80,10 +81,21 @@ class TestWhereTheyAre:
         assert hidden(3).whole_stretch(5, 3) == range(3)
         assert hidden(2).whole_stretch(4, 3) is None
 
-    def test_the_share_is_of_all_actions(self) -> None:
-        assert hidden(0, 0, 1).share(7) == 0.3
-        assert NOTHING_HIDDEN.share(0) == 0.0
-        assert hidden(0).share(0) == 1.0
+    def test_the_share_is_of_all_actions_before_a_step(self) -> None:
+        late = hidden(4, 4, 4, 4)
+        assert late.incomplete_steps(7, set(), 0.3) == {4, 5, 6, 7}
+        assert late.incomplete_steps(7, set(), 0.5) == set()
+        assert hidden(0).incomplete_steps(5, set(), 0.3) == {0, 1, 2}
+        assert hidden(0).incomplete_steps(5, {1}, 0.3) == {0, 1, 2, 3}  # a wait is no action
+        assert hidden(3).incomplete_steps(2, set(), 0.0) == set()
+        assert NOTHING_HIDDEN.incomplete_steps(0, set(), 0.0) == set()
+
+    @given(BEFORE, st.integers(0, 12), st.sets(st.integers(0, 12)), st.floats(0, 1))
+    def test_no_step_is_left_out_before_the_first_hidden_action(
+        self, before: list[int], steps: int, waits: set[int], share: float
+    ) -> None:
+        found = hidden(*before).incomplete_steps(steps, waits, share)
+        assert all(index >= min(before, default=13) for index in found)
 
     def test_a_trajectory_without_the_table_has_none(self, tmp_path: Path) -> None:
         assert read_hidden_actions(tmp_path) == NOTHING_HIDDEN
@@ -122,10 +134,10 @@ class TestPrompts:
 
     def build(self, root: Path, gaps: list[tuple[int, str, str]]) -> tuple[list[list[str]], dict]:
         demo = make_trajectory(root, "demo", [CLICK, TYPE, CLICK, CLICK] * 2, hidden=gaps)
-        out = root / dataset_directory_name([demo], ALL_TRAIN)
-        summary = build_cudag([demo], out, ALL_TRAIN)
+        out = root / dataset_directory_name([demo], ALL_SEEN)
+        summary = build_cudag([demo], out, ALL_SEEN)
         assert errors(validate_cudag(out)) == []
-        build_messages([demo], root / "messages", ALL_TRAIN)
+        build_messages([demo], root / "messages", ALL_SEEN)
         assert validate_messages(root / "messages") == []
         chats = read_lines(root / "messages" / "train.jsonl")
         prompts = [record.conversations[0].value for record in read_records(out / "train.jsonl")]
@@ -154,11 +166,20 @@ class TestPrompts:
         assert "terminate" not in summary["task_counts"]
         assert summary["excluded_records"]["hidden_end"] == 1
 
-    def test_the_history_of_sft_lists_written_steps_only(self, tmp_path: Path) -> None:
+    def test_the_history_of_sft_marks_them_as_gaps(self, tmp_path: Path) -> None:
         demo = make_trajectory(tmp_path, "demo", [CLICK] * 8, hidden=GAPS)
-        summary = build_sft([demo], tmp_path / "sft", ALL_TRAIN)
+        summary = build_sft([demo], tmp_path / "sft", ALL_SEEN)
         lines = read_lines(tmp_path / "sft" / "samples.jsonl")
-        assert [len(line["input"]["history"]) for line in lines] == list(range(8))
+        kinds = [entry["action_type"] for entry in lines[2]["input"]["history"]]
+        assert kinds == ["gap", "click", "click", "gap", "gap"]
+        assert lines[2]["input"]["history"][3] == {
+            "step_index": None,
+            "action_type": "gap",
+            "parameters": {},
+            "target_element": None,
+            "reasoning": "Not shown: typed text outside the recorded screen.",
+        }
+        assert len(lines[7]["input"]["history"]) == 7 + len(GAPS)
         assert validate_sft(tmp_path / "sft" / "samples.jsonl", tmp_path) == []
         assert summary.as_dict()["hidden_actions"] == {"before_video": 1, "off_screen": 2}
 
@@ -174,30 +195,35 @@ def demo_with(root: Path, name: str, steps: int, *before: int, **more: Any):
 class TestSelection:
     """Which demonstrations with hidden actions take part."""
 
-    def test_steps_are_used_up_to_the_share_that_may_be_hidden(self, tmp_path: Path) -> None:
-        demos = [
-            demo_with(tmp_path, "at_the_limit", 7, 0, 3, 7),
-            demo_with(tmp_path, "above", 6, 0, 3, 6),
-        ]
+    def test_the_good_beginning_is_used(self, tmp_path: Path) -> None:
+        demo = demo_with(tmp_path, "late", 7, 4, 4, 4, 4)
+        summary = build_sft([demo], tmp_path / "sft", ALL_TRAIN)
+        lines = read_lines(tmp_path / "sft" / "samples.jsonl")
+        assert [line["output"]["action"]["step_index"] for line in lines] == [0, 1, 2, 3]
+        assert summary.excluded_trajectories["incomplete"] == 0
+        assert summary.excluded_records["incomplete"] == 3
+        assert summary.hidden_actions == {"off_screen": 4}
+        out = tmp_path / dataset_directory_name([demo], ALL_TRAIN)
+        assert (
+            build_cudag([demo], out, ALL_TRAIN).excluded_records["incomplete"] == 4
+        )  # and the end
+        assert errors(validate_cudag(out)) == []
+        assert len(list(read_records(out / "train.jsonl"))) == 4
+        half = ALL_TRAIN.model_copy(update={"max_hidden_share": 0.5})
+        assert build_sft([demo], tmp_path / "half", half).total == 7
+
+    def test_a_demonstration_without_a_good_step_is_left_out(self, tmp_path: Path) -> None:
+        demos = [demo_with(tmp_path, "none", 2, 0), demo_with(tmp_path, "some", 5, 0, shade=20)]
         summary = build_sft(demos, tmp_path / "sft", ALL_TRAIN)
         lines = read_lines(tmp_path / "sft" / "samples.jsonl")
-        assert {line["input"]["instruction"] for line in lines} == {"Do at_the_limit"}
-        assert (summary.total, summary.excluded_trajectories["incomplete"]) == (7, 1)
-        assert summary.hidden_actions == {"off_screen": 3}
-        more = ALL_TRAIN.model_copy(update={"max_hidden_share": 0.34})
-        assert build_sft(demos, tmp_path / "more", more).total == 13
-
-    def test_a_wait_is_no_action_that_makes_the_hidden_share_smaller(self, tmp_path: Path) -> None:
-        wait = ("wait", {"seconds": 2.0})
-        gaps = [(0, "click", "off_screen")] * 3
-        demo = make_trajectory(tmp_path, "demo", [*[CLICK] * 6, wait], hidden=gaps)
-        assert build_sft([demo], tmp_path / "sft", ALL_TRAIN).total == 0
+        assert {line["input"]["instruction"] for line in lines} == {"Do some"}
+        assert (summary.total, summary.excluded_trajectories["incomplete"]) == (2, 1)
 
     def test_a_damaged_table_makes_the_trajectory_unreadable(self, tmp_path: Path) -> None:
         demos = [demo_with(tmp_path, "bad", 7, 1), demo_with(tmp_path, "good", 7, 1, shade=30)]
         (demos[0].path / HIDDEN_ACTIONS_FILE).write_bytes(b"no table")
         summary = build_sft(demos, tmp_path / "sft", ALL_TRAIN)
-        assert (summary.total, summary.excluded_trajectories["unreadable"]) == (7, 1)
+        assert (summary.total, summary.excluded_trajectories["unreadable"]) == (5, 1)
         assert str(summary.problems[0]).startswith("bad: hidden_actions.parquet: cannot be read")
 
     def test_an_incomplete_demonstration_fills_no_split(self, tmp_path: Path) -> None:

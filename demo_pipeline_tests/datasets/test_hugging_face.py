@@ -139,7 +139,7 @@ def rebuilt(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
                 [CLICK] * steps,
                 instruction=f"Task {n}",
                 shade=10 * n,
-                hidden=[(0, "click", "off_screen")],
+                hidden=[(3, "click", "off_screen")],
             )
             for n in range(count)
         ]
@@ -221,3 +221,21 @@ def test_a_row_of_messages_is_text_with_a_picture_beside_it(exports: Path, hub: 
         assert all(isinstance(message["content"], str) for message in row["messages"])
         (path,) = row["images"]
         assert cv2.imread(str(exports / "messages" / path)) is not None
+
+
+@pytest.mark.parametrize("differing", [{1}, {0, 1, 2}])
+def test_samples_without_a_tree_load_as_text(tmp_path: Path, hub: Any, differing: set[int]) -> None:
+    demo = make_trajectory(
+        tmp_path,
+        "demo",
+        [CLICK] * 3,
+        rows={index: {"tree_agreement": "differs"} for index in differing},
+        hidden=[(2, "click", "off_screen")],
+    )
+    settings = DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0, max_hidden_share=1)
+    build_sft([demo], tmp_path / "sft", settings)
+    describe_sft(tmp_path / "sft", settings, [demo.provenance], {})
+    rows = hub(str(tmp_path / "sft"), cache_dir=str(tmp_path / "cache"))["train"]
+    assert rows.features["ui_tree"].dtype == "string"
+    assert {row["step_index"] for row in rows if row["ui_tree"] is None} == differing
+    assert [len(json.loads(row["history"])) for row in rows] == [0, 1, 3]

@@ -9,6 +9,7 @@ from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.datasets.cudag_build import build_cudag
 from demo_pipeline.datasets.sft import SFT_SCHEMA, build_sft
 from demo_pipeline.formats.desktopd.models import SftSample
+from demo_pipeline.formats.desktopd.sft_folder import validate_sft_folder
 from demo_pipeline.formats.desktopd.sft_validator import validate_sft
 from demo_pipeline_tests.datasets.builders import (
     CLICK,
@@ -43,6 +44,41 @@ def test_every_step_gives_a_sample_with_the_previous_actions(tmp_path):
             "tree_agreement": "agrees",
         }
         assert (tmp_path / line["input"]["screenshot"]).is_file()
+
+
+def test_a_tree_that_differs_is_no_input_and_changes_no_action(tmp_path):
+    target = {"id": "node_0", "role": "desktop", "name": ""}
+    demo = make_trajectory(
+        tmp_path, "demo", [CLICK] * 3, rows={1: {"tree_agreement": "differs"}}, targets={1: target}
+    )
+    everything = DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0)
+    for name, settings in (("sft", everything), ("object", TestTreesAsObjects.SETTINGS)):
+        build_sft([demo], tmp_path / name, settings)
+        first, second, third = read_lines(tmp_path / name / "samples.jsonl")
+        assert second["input"]["ui_tree"] is None
+        assert (second["tree_agreement"], third["tree_agreement"]) == ("differs", "agrees")
+        assert first["input"]["ui_tree"]
+        assert third["input"]["ui_tree"]
+        for line in (second["output"]["action"], third["input"]["history"][1]):
+            written = (demo.path / "steps/001/action.json").read_text()
+            assert line == json.loads(written)
+            assert line["target_element"] == target
+        assert not (tmp_path / name / "trajectories/demo/steps/001/ui_tree.json").exists()
+        assert validate_sft_folder(tmp_path / name) == []
+    build_sft([demo], tmp_path / "all", DatasetSettings(include_stale_trees=True))
+    assert all(line["input"]["ui_tree"] for line in read_lines(tmp_path / "all/samples.jsonl"))
+
+
+def test_a_missing_tree_needs_its_reason(tmp_path):
+    demo = make_trajectory(tmp_path, "demo", [CLICK])
+    build_sft([demo], tmp_path / "sft", DatasetSettings())
+    path = tmp_path / "sft" / "samples.jsonl"
+    [line] = read_lines(path)
+    line["input"]["ui_tree"] = None
+    path.write_text(json.dumps(line) + "\n")
+    assert "input.ui_tree" in str(validate_sft(path)[0])
+    path.write_text(json.dumps({**line, "tree_agreement": "differs"}) + "\n")
+    assert validate_sft(path) == []
 
 
 def test_only_files_that_a_sample_names_are_written(tmp_path):
@@ -116,6 +152,7 @@ def test_a_step_without_a_frame_is_history_only(tmp_path):
     assert summary.excluded_records == {
         "off_screen": 1,
         "missing_frame": 1,
+        "incomplete": 0,
         "avoidable_leak": 0,
         "unavoidable_leak": 0,
         "split_leak": 0,

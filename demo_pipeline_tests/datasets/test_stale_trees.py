@@ -36,9 +36,9 @@ def exported(kind: ActionType, parameters: dict, sentence: str, agreement: str) 
     ("kind", "parameters", "said", "left"),
     [
         ("click", CLICK, 'Click the "Save" button.', "Click at (10, 20)."),
-        ("drag", DRAG, 'Drag the "Save" button to (30, 40).', "Drag from (1, 2) to (30, 40)."),
-        ("scroll", SCROLL, 'Scroll down 2 notches in the "Save" button.', "Scroll down 2 notches."),
-        ("type", {"text": "a"}, 'Type the text into the "Save" button.', "Type the text."),
+        ("drag", DRAG, 'Drag from the "Save" button to (30, 40).', "Drag from (1, 2) to (30, 40)."),
+        ("scroll", SCROLL, 'Scroll down 2 notches in the "Save" list.', "Scroll down 2 notches."),
+        ("type", {"text": "a"}, 'Type the text into the "Save" text field.', "Type the text."),
     ],
 )
 def test_the_sentence_says_the_place_instead(

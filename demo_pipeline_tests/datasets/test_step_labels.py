@@ -87,7 +87,7 @@ def test_too_many_hidden_actions_leave_a_demonstration_out(tmp_path: Path) -> No
     made = make_trajectory(tmp_path, "demo", [CLICK], hidden=[(1, "type", "off_screen")])
     summary, _, wholes = build(tmp_path, made)
     assert wholes == []
-    assert summary.excluded_trajectories["incomplete"] == 1
+    assert summary.excluded_records["incomplete"] == 1
 
 
 def test_failed_ones_join_their_task_and_move_no_other_split(tmp_path: Path) -> None:

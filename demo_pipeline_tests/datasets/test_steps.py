@@ -82,7 +82,7 @@ def stepped(
             act("click", button="left", clicks=1, modifiers=["ctrl", "shift"]),
             "click",
             {"x": 960, "y": 539, "button": "left", "modifiers": ["ctrl", "shift"]},
-            "Click at (960, 539) while holding ctrl and shift.",
+            "Click at (960, 539) while holding Ctrl+Shift.",
         ),
         (
             act("double_click", clicks=2, button="left"),
@@ -106,7 +106,7 @@ def stepped(
             act("drag", end_x=3439.0, end_y=1439.0, button="right"),
             "drag",
             {"start_x": 960, "start_y": 539, "end_x": 1919, "end_y": 941, "button": "right"},
-            "Drag from (960, 539) to (1919, 941).",
+            "Drag from (960, 539) to (1919, 941) with the right button.",
         ),
         (
             act("scroll", direction="down", amount=3),
@@ -115,18 +115,18 @@ def stepped(
             "Scroll down 3 notches.",
         ),
         (act("type", text="secret words"), "type", {"text": "secret words"}, "Type the text."),
-        (act("hotkey", keys=["ctrl", "a"]), "hotkey", {"keys": ["ctrl", "a"]}, "Press ctrl+a."),
+        (act("hotkey", keys=["ctrl", "a"]), "hotkey", {"keys": ["ctrl", "a"]}, "Press Ctrl+A."),
         (
             act("hotkey", keys=["enter"], presses=1),
             "hotkey",
             {"keys": ["enter"]},
-            "Press enter.",
+            "Press Enter.",
         ),
         (
             act("hotkey", keys=["down"], presses=7),
             "hotkey",
             {"keys": ["down"], "presses": 7},
-            "Press down 7 times.",
+            "Press Down 7 times.",
         ),
     ],
 )

@@ -67,7 +67,7 @@ def test_no_transition_spans_a_hidden_action(
 ) -> None:
     hidden = [(before_step, "type", "off_screen")]
     made = make_trajectory(tmp_path, "demo", [CLICK] * 3, rows=timed(3), hidden=hidden)
-    _, rows = build(tmp_path, made)
+    _, rows = build(tmp_path, made, max_hidden_share=1)
     assert {row["step_index"] for row in rows} == left
 
 

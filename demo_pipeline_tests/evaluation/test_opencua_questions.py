@@ -11,7 +11,7 @@ from demo_pipeline.evaluation.opencua_questions import answer_opencua, ask_openc
 from demo_pipeline.evaluation.true_steps import StepRecord, each_true_step
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory, write_json
 
-SETTINGS = DatasetSettings(max_hidden_share=0.5)
+SETTINGS = DatasetSettings(max_hidden_share=1.0)
 TYPE = ("type", {"text": "x"})
 
 

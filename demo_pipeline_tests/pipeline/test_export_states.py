@@ -39,7 +39,7 @@ def root(tmp_path: Path) -> Path:
     """A store with four trajectories; one is failed, one hides most of its actions."""
     (tmp_path / "uploads").mkdir()
     made = tmp_path / "made"
-    hidden = [(1, "click", "off_screen")] * 3
+    hidden = [(0, "click", "off_screen")] * 3
     commit_trajectories(
         open_workspace(tmp_path),
         [

@@ -24,6 +24,8 @@ from demo_pipeline.formats.base_model import Document, Number, check
 from demo_pipeline.problems import DemonstrationError, Problem, Severity
 
 STATUSES = ("completed", "in-progress", "aborted", "recording")
+_PLATFORMS = ("windows", "macos", "linux")
+_OTHER_NAMES = {"win32": "windows", "darwin": "macos"}  # as Node.js and Tauri say them
 
 _MOST_PIXELS = 1_000_000  # of a side of the display
 _FIRST_TIME = datetime(1970, 1, 1, tzinfo=UTC)
@@ -41,6 +43,12 @@ def _timestamp_text(value: Any) -> Any:
     if isinstance(value, int | float):
         raise ValueError("Input should be ISO 8601 text with an offset, not a number")  # noqa: TRY004
     return _LONG_FRACTION.sub(r"\1", value) if isinstance(value, str) else value
+
+
+def _platform(value: str) -> str:
+    name = value.strip().casefold()
+    name = _OTHER_NAMES.get(name, name)
+    return name if name in _PLATFORMS else ""
 
 
 def _possible_time(value: datetime) -> datetime:
@@ -103,6 +111,8 @@ class Meta(Tolerant):
         duration_seconds: length of the recording.
         status: `completed`, `in-progress` or `aborted`; some recorders write `recording`.
         primary_monitor: None if missing; also read from the key `monitor`.
+        platform: one of windows, macos, linux; empty if missing or another.
+        platform_raw: the same as written.
         reason: why the recording ended: `done`, `fail`, or None.
         quest: None for a recording without a task.
     """
@@ -116,7 +126,8 @@ class Meta(Tolerant):
     status: str = ""
     title: str = ""
     description: str = ""
-    platform: str = ""
+    platform: Annotated[str, AfterValidator(_platform)] = ""
+    platform_raw: str = Field("", exclude=True)
     arch: str = ""
     version: str = ""
     locale: str = ""
@@ -129,13 +140,19 @@ class Meta(Tolerant):
     @model_validator(mode="before")
     @classmethod
     def _keep_raw(cls, data: Any) -> Any:
-        if not isinstance(data, dict) or not isinstance(data.get("timestamp"), str):
+        if not isinstance(data, dict):
             return data
-        return {"timestamp_raw": data["timestamp"], **data}
+        written = {name: data.get(name) for name in ("timestamp", "platform")}
+        return {
+            f"{name}_raw": text for name, text in written.items() if isinstance(text, str)
+        } | data
 
     def members(self) -> dict[str, Any]:
-        """The object in the form of meta.json, with the time stamp as the recorder wrote it."""
-        return super().members() | {"timestamp": self.timestamp_raw or self.timestamp.isoformat()}
+        """The object in the form of meta.json, with what the recorder wrote."""
+        return super().members() | {
+            "timestamp": self.timestamp_raw or self.timestamp.isoformat(),
+            "platform": self.platform_raw,
+        }
 
 
 def read_meta(data: bytes, file: str = META_FILE) -> tuple[Meta, list[Problem]]:

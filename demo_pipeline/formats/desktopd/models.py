@@ -147,8 +147,9 @@ class SftInput(Document):
 
     Attributes:
         screenshot: a path relative to the dataset, or the PNG inline as base64 or a data URI.
-        ui_tree: a path relative to the dataset, or the tree inline.
-        history: the earlier actions, in the form of action.json.
+        ui_tree: a path relative to the dataset, or the tree inline; null when `tree_agreement` of
+            the sample is `differs`.
+        history: the earlier actions, in the form of action.json or of `HistoryGap`.
     """
 
     instruction: Text

@@ -24,7 +24,7 @@ from demo_pipeline.formats.base_model import check, limited
 from demo_pipeline.formats.desktopd.models import SftSample
 from demo_pipeline.formats.desktopd.reader import json_problem, screenshot_fault
 from demo_pipeline.formats.desktopd.sample_sources import SampleSources, sample_faults
-from demo_pipeline.formats.desktopd.step_actions import StepAction
+from demo_pipeline.formats.desktopd.step_actions import GAP, HistoryGap, StepAction
 from demo_pipeline.formats.desktopd.tree_validator import (
     Nodes,
     check_action,
@@ -180,7 +180,8 @@ def _line_problems(line: bytes, position: _Position) -> list[Problem]:
     if sample is None:
         return problems
     problems += _screenshot(sample.input.screenshot, position)
-    nodes, found = _tree(sample.input.ui_tree, position)
+    differs = sample.input.ui_tree is None and sample.tree_agreement == "differs"
+    nodes, found = (None, []) if differs else _tree(sample.input.ui_tree, position)
     action = sample.output.action
     problems += found
     problems += [
@@ -267,10 +268,11 @@ def _history(
     """Yield the problems of earlier actions: each is valid, in order, and before this action."""
     last = -1
     for number, value in enumerate(history):
-        earlier, problems = check(StepAction, value, position.file, line=position.line)
+        model = HistoryGap if value.get("action_type") == GAP else StepAction
+        earlier, problems = check(model, value, position.file, line=position.line)
         field = f"input.history[{number}]"
         yield from (_at(problem, position, field) for problem in problems)
-        if earlier is None:
+        if not isinstance(earlier, StepAction):
             continue
         if not last < earlier.step_index < action.step_index:
             message = f"{field}.step_index: is not between the previous one and this step"

@@ -97,6 +97,7 @@ class WaitParameters(Parameters):
     seconds: float = Field(gt=0)
 
 
+GAP: Literal["gap"] = "gap"
 PARAMETERS: Mapping[ActionType, type[Parameters]] = {
     ActionType.CLICK: ClickParameters,
     ActionType.DOUBLE_CLICK: PointParameters,
@@ -134,6 +135,19 @@ class StepAction(Document):
                 for location, message in explain(error)
             )
             raise ValueError(f"for this action_type, {faults}") from None
+
+
+class HistoryGap(Document):
+    """An action that no screenshot shows, in the history of a sample: no step of action.json.
+
+    It has the keys of one. `reasoning` says in words what was done, never where or what text.
+    """
+
+    step_index: None = None
+    action_type: Literal["gap"] = GAP
+    parameters: dict[str, Any] = Field(default_factory=dict, max_length=0)
+    target_element: None = None
+    reasoning: str
 
 
 def points(action: StepAction) -> list[tuple[int, int]]:

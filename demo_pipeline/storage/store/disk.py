@@ -17,6 +17,7 @@ from demo_pipeline.common.atomic_write import (
     Hook,
     atomic_file,
     no_hook,
+    private_mode,
     replace_synced,
     sync,
     sync_file_system,
@@ -32,10 +33,11 @@ class Disk:
 
     Args:
         hook: called with the call's name and its path before each step.
+        root: the store's folder, which only its owner may enter when it is made here.
     """
 
-    def __init__(self, hook: Hook = no_hook) -> None:
-        self._hook = hook
+    def __init__(self, hook: Hook = no_hook, root: Path | None = None) -> None:
+        self._hook, self._root = hook, root
 
     def make_folders(self, path: Path) -> None:
         """Create `path` and its missing parents, each recorded in the folder above it."""
@@ -45,7 +47,8 @@ class Disk:
             path = path.parent
         for folder in reversed(missing):
             self._hook("mkdir", folder)
-            folder.mkdir(exist_ok=True)
+            mode = private_mode(folder.parent) if folder == self._root else 0o777
+            folder.mkdir(mode, exist_ok=True)
             self.sync(folder.parent)
 
     def write(self, path: Path, chunks: Iterable[bytes]) -> str:

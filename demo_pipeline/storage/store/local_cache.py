@@ -46,7 +46,7 @@ class LocalCache:
     def __init__(self, root: Path) -> None:
         self.layout = StoreLayout(root.absolute())
         self.local = LocalStore(root)
-        self._disk = Disk()
+        self._disk = Disk(root=self.layout.root)
 
     def folder(self, version: Version) -> Path:
         """The version's directory: `content/` and `manifest.json`."""

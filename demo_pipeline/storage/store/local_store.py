@@ -48,7 +48,7 @@ class LocalStore:
 
     def __init__(self, root: Path, disk: Disk | None = None) -> None:
         self._layout = StoreLayout(root.absolute())
-        self._disk = disk or Disk()
+        self._disk = disk or Disk(root=self._layout.root)
 
     @property
     def url(self) -> str:

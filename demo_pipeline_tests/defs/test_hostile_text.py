@@ -1,0 +1,154 @@
+"""Text of a recording that would be markup or a control sequence, wherever people read it."""
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+
+from demo_pipeline.cli.app import main
+from demo_pipeline.common.parquet import read_rows
+from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA
+from demo_pipeline.datasets.trajectories import PROVENANCE_FILE
+from demo_pipeline.pipeline.demonstration_stages import RAW_RECORDINGS_STAGE, TRAJECTORIES_STAGE
+from demo_pipeline_tests.common.test_shown_text import tokens
+from demo_pipeline_tests.defs.bench import Bench, Result, bench
+from demo_pipeline_tests.uploads import upload
+
+HOSTILE = (
+    "<script>alert(1)</script>![i](http://evil.example/x.png)\x1b[31mred\u202egnp|[red]x[/red]\nx"
+)
+UNSEEN = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+MARKUP = {"image", "link_open", "html_inline", "html_block"}
+FOLDER = "<img src=x>![i](e)\x1b[32m"
+
+
+def hostile(recording: Path, uploads: Path) -> None:
+    """A demonstration whose texts are hostile, and a folder without files of a hostile name."""
+    folder = upload(recording, uploads, "odd")
+    meta = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+    meta |= dict.fromkeys(("id", "platform", "status", "reason", "title", "arch"), HOSTILE)
+    meta["quest"] |= {"app": HOSTILE, "title": HOSTILE, "content": HOSTILE}
+    (folder / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
+    log = folder / "input_log.jsonl"
+    text = log.read_text(encoding="utf-8")
+    log.write_text(text.replace('"Name"', json.dumps(HOSTILE)) + "{\n", encoding="utf-8")
+    shutil.copytree(folder, uploads / FOLDER)
+    (uploads / FOLDER / "meta.json").write_text("{", encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def ran(
+    tmp_path_factory: pytest.TempPathFactory, recording: Path
+) -> Iterator[tuple[Bench, list[Result]]]:
+    with bench(tmp_path_factory.mktemp("hostile")) as made:
+        hostile(recording, made.uploads)
+        [bad] = [one.id for one in made.workspace.uploads.list_demonstrations() if one.id != "odd"]
+        results = [made.run("register_uploads"), made.process("odd"), made.process(bad)]
+        yield made, [*results, made.run("build_datasets"), made.run("report_quarantine")]
+
+
+def markdown_of(metadata: Mapping[str, dg.MetadataValue]) -> Iterator[str]:
+    for name, value in metadata.items():
+        if isinstance(value, dg.MarkdownMetadataValue):
+            assert value.value, name
+            yield value.value
+
+
+def shown_in(result: Result) -> tuple[list[str], list[str]]:
+    """(texts that the UI renders as Markdown, all other texts)."""
+    rendered, texts = [], []
+    for event in result.all_events:
+        texts.append(event.message or "")
+        data: Any = event.event_specific_data
+        if event.event_type_value == "ASSET_MATERIALIZATION":
+            metadata = data.materialization.metadata
+        elif event.event_type_value == "ASSET_CHECK_EVALUATION":
+            metadata = data.metadata
+            rendered.append(data.description or "")
+        elif event.event_type_value == "STEP_FAILURE":
+            metadata = data.user_failure_data.metadata
+            texts.append(data.user_failure_data.description)
+        else:
+            continue
+        rendered += markdown_of(metadata)
+        texts += [str(one.value) for one in metadata.values()]
+    return rendered, texts
+
+
+def test_nothing_of_it_is_markup_in_dagster(ran: tuple[Bench, list[Result]]) -> None:
+    found = [shown_in(result) for result in ran[1]]
+    rendered = [text for texts, _ in found for text in texts]
+    assert any("img src" in text for text in rendered)
+    for text in rendered:
+        types = {
+            token.type
+            for token in tokens(text)
+            if not str(token.attrGet("src") or "").startswith("data:image/")
+        }
+        assert not types & MARKUP, text[:500]
+    for text in (*rendered, *(text for _, texts in found for text in texts)):
+        assert not UNSEEN.search(text), text[:500]
+
+
+def test_nothing_of_it_is_markup_in_the_cards(ran: tuple[Bench, list[Result]]) -> None:
+    cards = list((ran[0].uploads.parent / "store").rglob("README.md"))
+    assert len(cards) > 3
+    for card in cards:
+        text = card.read_text(encoding="utf-8")
+        assert not UNSEEN.search(text)
+        for token in tokens(text.partition("\n---\n")[2]):
+            assert token.type not in {"html_inline", "html_block", "link_open"}
+            assert token.type != "image" or str(token.attrGet("src")).startswith("plots/")
+
+
+def test_the_platform_of_the_data_is_of_a_vocabulary(ran: tuple[Bench, list[Result]]) -> None:
+    with ran[0].workspace.store.open(TRAJECTORIES_STAGE.output("odd")) as (folder, _):
+        rows = read_rows(folder / PROVENANCE_FILE, PROVENANCE_SCHEMA, ("platform",))
+    assert {row["platform"] for row in rows} == {""}
+    with ran[0].workspace.store.open(RAW_RECORDINGS_STAGE.output("odd")) as (folder, _):
+        assert json.loads((folder / "manifest.json").read_bytes())["meta"]["platform"] == HOSTILE
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("inspect", "odd"),
+        ("stats",),
+        ("stats", "--json"),
+        ("stats", f"SELECT '{HOSTILE}' AS x, * FROM trajectories"),  # noqa: S608 - no other reads it
+        ("quarantine",),
+        ("validate", "-v", "odd"),
+        ("validate", "--json", FOLDER),
+        ("validate", FOLDER + "/none"),
+        ("run", "--strict"),
+        ("-v", "run", "odd", "--force"),
+    ],
+    ids=lambda words: " ".join(words)[:20].strip("'\x1b"),
+)
+def test_no_command_prints_a_control_sequence(
+    ran: tuple[Bench, list[Result]],
+    words: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    made = ran[0]
+    for name in ("uploads", "store", "osworld_tasks"):
+        value = str(getattr(made.settings, name))
+        monkeypatch.setenv(f"DEMO_PIPELINE_{name.upper()}", value)
+    home = made.uploads.parent / "home"
+    (home / "dagster.yaml").write_text("telemetry:\n  enabled: false\n")
+    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    monkeypatch.chdir(made.uploads)
+    monkeypatch.setattr(sys, "argv", ["demo-pipeline", *words])
+    with pytest.raises(SystemExit):
+        main()
+    shown = capfd.readouterr()
+    lines = f"{shown.out}{shown.err}"
+    assert len(lines) > 20
+    assert not UNSEEN.search(lines)

@@ -92,11 +92,11 @@ def calibrate(
     Raises:
         DemonstrationError: nothing shows how the log's coordinates map to the video.
     """
-    timestamp_ms, first_s = manifest.recorded_at.timestamp() * 1000, float(video.times[0])
-    logged = ffmpeg_clock(_ffmpeg_lines(events), timestamp_ms, first_s)
+    documented = documented_clock(manifest.recorded_at.timestamp() * 1000)
+    first_s = float(video.times[0])
+    logged = ffmpeg_clock(_ffmpeg_lines(events), documented.origin_ms, first_s)
     size = _upright_size(manifest)
     screen = RecordedScreen.of(manifest.parsed_meta(), size)
-    documented = documented_clock(timestamp_ms)
     search = ClockSearch(video, path.track(), keys, settings.max_clock_offset_s)
     changes = ChangeMap()
     pictured = search.pictured_clock(changes, documented, logged, screen.candidates)
@@ -105,18 +105,15 @@ def calibrate(
         clock = search.drift_corrected(pictured, changes)
     elif logged is None:
         scale, offset_s = screen.candidates[0], settings.max_clock_offset_s
-        clock = (
-            search.typed_clock(changes, documented)
-            or clock_from_clicks(changes, presses, documented, scale, offset_s)
-            or documented
-        )
+        typed = search.typed_clock(changes, documented)
+        clicked = (changes, presses, documented, scale, offset_s)
+        clock = typed or clock_from_clicks(*clicked) or documented
     if logged is not None:
         clock = reconcile_clocks(logged, pictured, clock, first_s)
     found = clock if clock.method == TYPED else pictured
     check = None if found is None else search.clock_check(found, changes)
     method, scale = _scale(screen, pictured, path)
-    canvas = fit_canvas(size, scale)
-    flickering = flickering_cells(changes)
+    canvas, flickering = fit_canvas(size, scale), flickering_cells(changes)
     return _logged(Calibration(clock, canvas, method, flickering, clock_check=check))
 
 

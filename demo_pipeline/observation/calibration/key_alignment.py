@@ -21,14 +21,14 @@ MIN_KEYS = 12  # keys; fewer are no evidence
 _LAG_STEP_S = 0.01  # seconds between the lags that are tried
 _BAND = 3  # rows of cells in a band of the picture; a line of text has about as many
 _RESTLESS = 0.3  # of the time; a band that changes more often does so by itself
-# Seven films of typing, whole and in windows of 20 and 10 seconds: the lag of their own keys was
-# found in 9 of 9, 28 of 34 and 44 of 70, always rightly; one of other or reversed keys in 0 of 209,
-# 0 of 760 and 4 of 1,394.
+# Nine films of typing, whole and in windows of 20 and 10 seconds: the lag of their own keys was
+# found in 10 of 11, 37 of 45 and 55 of 89, always rightly; one of other or reversed keys in 0 of
+# 361, 0 of 1,464 and 9 of 2,607.
 _MIN_NATS = 14.0  # log-likelihood ratio of the best lag above that of an average one
 _CONTRAST = 2.5  # times the best ratio of lags further away: bursts of typing are alike
 _SHARP = 2.0  # times the ratio of the lags beside it: a burst also fits when it is a little off
 _RIVAL_S, _BESIDE_S = 0.35, (0.12, 0.3)  # seconds from the best lag
-_MIN_ANSWERED = 0.5  # of the keys
+_MIN_ANSWERED = 0.4  # of the keys
 # Seconds from a key to its character in the picture: 0.00 to 0.04 in a terminal, an editor and a
 # chat, 0.12 on a page that waits 0.09 seconds.
 _ECHO_S, _SLOW_ECHO_S = 0.03, 0.1

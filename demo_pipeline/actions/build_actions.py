@@ -20,6 +20,7 @@ from demo_pipeline.actions.action_tables import (
     read_actions,
     write_actions,
 )
+from demo_pipeline.actions.border_runs import BORDER_RUN, after_border_runs
 from demo_pipeline.actions.inputs import inputs_of
 from demo_pipeline.actions.repair import Repairs, repair
 from demo_pipeline.actions.segmentation import Segmentation, segment
@@ -65,6 +66,10 @@ def build_actions(
     platform = platform or platform_of_keys(item.name for item in logged if item.kind in KEY_EVENTS)
     inputs, repairs = repair(logged, platform, settings)
     segmentation = segment(inputs, platform, settings)
+    if events["raw_x"].null_count == events.num_rows:
+        cut = after_border_runs(inputs)
+        for action in segmentation.actions:
+            action.flags += [BORDER_RUN] if cut.intersection(action.events) else []
     acts = [action for action in segmentation.actions if action.action_type != "pause"]
     if len(acts) > max_actions:
         raise too_many("actions", acts[max_actions].first_event, max_actions, "max_actions")

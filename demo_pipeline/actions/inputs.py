@@ -27,7 +27,8 @@ class Input(msgspec.Struct, frozen=True, gc=False):
         index: line number in input_log.jsonl.
         time: epoch milliseconds.
         kind: one of `INPUT_EVENTS`.
-        x, y: screen pixels as logged; None where the recorder logged none.
+        x, y: screen pixels as logged, before they were cut to the main display where the recorder
+            says so; None where it logged none.
         name: button or key name as logged.
         delta: of the wheel, in the recorder's unit and sign.
         char: the character that the recorder logged for a key; empty where it logged none.
@@ -62,12 +63,13 @@ class HasPosition(Protocol):
 def as_input(event: Event) -> Input:
     """An input event, its absent values replaced by empty ones."""
     typed = read_typed_character(event.actual_char)
+    uncut = event.raw_x is not None
     return Input(
         event.event_index,
         event.time_ms,
         event.event,
-        event.x,
-        event.y,
+        event.raw_x if uncut else event.x,
+        event.raw_y if uncut else event.y,
         event.button or event.key or "",
         event.delta or 0.0,
         typed.text,

@@ -1,4 +1,4 @@
-"""The three files that make up a recording: their names, and how large they may be."""
+"""The files that make up a recording: their names, and how large they may be."""
 
 from collections.abc import Mapping
 from typing import Protocol
@@ -9,6 +9,8 @@ LOG_FILE = "input_log.jsonl"
 META_FILE = "meta.json"
 VIDEO_FILE = "recording.mp4"
 RECORDING_FILES = (LOG_FILE, META_FILE, VIDEO_FILE)
+# Written by newer recorders and by what receives their uploads; nothing is read from them.
+OTHER_FILES = ("checksums.json", "input_log_meta.json", "manifest.json", "sft.json")
 
 
 class FileLimits(Protocol):

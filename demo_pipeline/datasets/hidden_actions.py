@@ -25,7 +25,7 @@ class HiddenReason(StrEnum):
     """Why an action is no step; each action has the first reason that holds.
 
     `off_screen`: on another display, or keys after a click there that may have gone there.
-    `no_position`: the log does not say where it was.
+    `no_position`: the log does not say where it was, or may have cut it to the screen's border.
     `unknown_scale`: the log says where, but not in pixels of the video.
     `before_video`: it began before the first frame.
     `after_video`: it began after the last frame.

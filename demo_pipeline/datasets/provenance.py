@@ -34,7 +34,12 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("unavoidable", pa.bool_(), False, "a leak that no earlier frame would avoid"),
     ("pointer_distance_px", pa.float64(), True, "shown pointer to press, screen pixels"),
     ("settle_ms", pa.float64(), True, "how long the screen had been still, milliseconds"),
-    ("clock_method", pa.string(), False, "ffmpeg_start, pixels, click_onsets or meta_timestamp"),
+    (
+        "clock_method",
+        pa.string(),
+        False,
+        "ffmpeg_start, pixels, typing, click_onsets, meta_timestamp",
+    ),
     ("clock_uncertainty_ms", pa.float64(), False, "of the video clock, milliseconds"),
     ("tree_age_ms", pa.int64(), True, "end of the scan to the press, milliseconds; null: no scan"),
     ("freshness", pa.string(), False, "fresh, stale, changed, running, sparse, unreadable or none"),

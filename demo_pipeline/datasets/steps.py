@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
+from demo_pipeline.actions.border_runs import BORDER_RUN
 from demo_pipeline.actions.wheel import EVIDENCE, WheelVote, scroll_direction, sign_disagrees
 from demo_pipeline.datasets.hidden_actions import HiddenAction, HiddenActions, HiddenReason
 from demo_pipeline.datasets.step_sentences import step_sentence
@@ -166,6 +167,8 @@ def _unseen_place(action: Action, canvas: Canvas) -> HiddenReason | None:
             return HiddenReason.NO_POSITION
         if not canvas.on_screen(x, y):
             return HiddenReason.OFF_SCREEN
+        if BORDER_RUN in action.flags and canvas.on_border(x, y):
+            return HiddenReason.NO_POSITION
     return None
 
 
@@ -179,9 +182,9 @@ def _unseen_time(press_s: float, filmed: Span) -> HiddenReason:
 class _RecordedFocus:
     """Whether keys go to the recorded screen.
 
-    A press on another display takes the keyboard focus there. What is typed then goes where no
-    screenshot shows it, until the person presses a button on the recorded screen, or a scan made
-    since has the focus on an element of that screen.
+    A press on another display, or that may have been there, takes the keyboard focus there. What is
+    typed then goes where no screenshot shows it, until the person presses a button on the recorded
+    screen, or a scan made since has the focus on an element of that screen.
     """
 
     def __init__(self) -> None:
@@ -197,7 +200,8 @@ class _RecordedFocus:
     def follow(self, action: Action, reason: HiddenReason | None) -> None:
         """Note a press, which takes the focus to where it was; a scroll does not."""
         if action.action_type in POINTER_TYPES - {"scroll"}:
-            self._elsewhere = reason is HiddenReason.OFF_SCREEN
+            cut = reason is HiddenReason.NO_POSITION and BORDER_RUN in action.flags
+            self._elsewhere = reason is HiddenReason.OFF_SCREEN or cut
 
 
 def _has_focus(tree: _Row, canvas: Canvas) -> bool:

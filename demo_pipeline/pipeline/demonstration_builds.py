@@ -44,11 +44,14 @@ def verify_files(context: StageContext, out: Path) -> list[Problem]:
 
 def run_events(context: StageContext, out: Path) -> Summary:
     """The event tables. Raises `DemonstrationError` for a log without input or of another day."""
-    settings = context.settings
+    settings, recorded_at = context.settings, context.recording.recorded_at
     summary = events.build_events(
-        context.file(LOG_FILE), out, settings.recording, settings.limits.max_log_lines
+        context.file(LOG_FILE),
+        out,
+        settings.recording,
+        settings.limits.max_log_lines,
+        recorded_at=recorded_at,
     )
-    recorded_at = context.recording.recorded_at
     problems = [
         *events.require_events(summary, context.demonstration),
         *events.check_recording_time(out, recorded_at, context.demonstration),

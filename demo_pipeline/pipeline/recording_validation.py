@@ -92,7 +92,11 @@ def _log_problems(
     actions.mkdir()
     try:
         summary = events.build_events(
-            log, tables, settings.recording, settings.limits.max_log_lines
+            log,
+            tables,
+            settings.recording,
+            settings.limits.max_log_lines,
+            recorded_at=meta.timestamp if meta else None,
         )
     except DemonstrationError as error:
         yield from error.problems

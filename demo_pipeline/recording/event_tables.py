@@ -28,6 +28,8 @@ class Event(msgspec.Struct, frozen=True, gc=False):
     time_ms: Annotated[int, Meta(description="epoch milliseconds by the recorder's clock")]
     x: Annotated[float | None, Meta(description=_POSITION)] = None
     y: Annotated[float | None, Meta(description=_POSITION)] = None
+    raw_x: Annotated[float | None, Meta(description="where x was cut to the main display")] = None
+    raw_y: Annotated[float | None, Meta(description="where y was cut to the main display")] = None
     button: Annotated[str | None, Meta(description="button name as logged")] = None
     delta: Annotated[float | None, Meta(description="of the wheel, unit and sign as logged")] = None
     key: Annotated[str | None, Meta(description="key name as logged")] = None

@@ -55,11 +55,17 @@ _event_row, _rejected_row, _scan_row = (
 
 
 def build_events(
-    log: Path, out: Path, settings: RecordingSettings, max_lines: int = DEFAULT_LIMITS.max_log_lines
+    log: Path,
+    out: Path,
+    settings: RecordingSettings,
+    max_lines: int = DEFAULT_LIMITS.max_log_lines,
+    *,
+    recorded_at: datetime | None = None,
 ) -> dict[str, Any]:
     """Parse `log` into the three tables in `out` and return a summary.
 
-    Memory does not grow with the length of the log.
+    Memory does not grow with the length of the log. The log's times may count from `recorded_at`,
+    meta.timestamp, when that is known.
 
     Raises:
         DemonstrationError: it has more than `max_lines` lines.
@@ -67,7 +73,7 @@ def build_events(
     event_counts: Counter[str] = Counter()
     reasons: Counter[str] = Counter()
     messages: list[str] = []
-    scale = _time_scale(log, settings)
+    scale = _time_scale(log, settings, recorded_at)
     with (
         log.open("rb", buffering=BUFFER_BYTES) as stream,
         TableWriter(out / EVENTS_FILE, EVENTS_SCHEMA) as events,
@@ -79,27 +85,31 @@ def build_events(
                 raise too_many("lines", number, max_lines, "max_log_lines")
             if isinstance(item, Rejected):
                 reasons[item.code] += 1
-                if rejected.rows < _MAX_SUMMARY_MESSAGES:
-                    messages.append(f"{LOG_FILE}:{item.line}: {item.message}")
-                if rejected.rows < _MAX_REPORTED_LINES:
-                    _LOG.debug("line %d rejected: %s", item.line, item.code)
+                messages += _first_messages(item, rejected.rows)
                 rejected.append(_rejected_row(item))
                 continue
             event_counts[public_event_name(item.event)] += 1
             events.append(_event_row(item))
             if item.event == EventType.AXTREE:
                 scans.append(_scan_row(item))
-        lines = events.rows + rejected.rows
     return {
-        "lines": lines,
+        "lines": sum(event_counts.values()) + sum(reasons.values()),
         "events": sum(event_counts.values()),
         "rejected_lines": sum(reasons.values()),
         "rejected_by_reason": dict(sorted(reasons.items())),
         "first_rejected": messages,
         "by_event": dict(sorted(event_counts.items())),
         "time_unit": scale.unit.name,
+        "times_from": "meta.timestamp" if scale.origin_ms else "epoch",
         "warnings": [str(problem) for problem in time_unit_problems(scale.unit)],
     }
+
+
+def _first_messages(item: Rejected, before: int) -> list[str]:
+    """What a summary says about a line that was rejected after `before` others."""
+    if before < _MAX_REPORTED_LINES:
+        _LOG.debug("line %d rejected: %s", item.line, item.code)
+    return [f"{LOG_FILE}:{item.line}: {item.message}"] if before < _MAX_SUMMARY_MESSAGES else []
 
 
 def log_time_unit(log: Path, settings: RecordingSettings) -> TimeUnit:
@@ -107,9 +117,11 @@ def log_time_unit(log: Path, settings: RecordingSettings) -> TimeUnit:
     return _time_scale(log, settings).unit
 
 
-def _time_scale(log: Path, settings: RecordingSettings) -> TimeScale:
+def _time_scale(
+    log: Path, settings: RecordingSettings, recorded_at: datetime | None = None
+) -> TimeScale:
     with log.open("rb", buffering=BUFFER_BYTES) as stream:
-        return find_time_scale(stream, settings)
+        return find_time_scale(stream, settings, recorded_at)
 
 
 def too_many(what: str, line: int, limit: int, setting: str) -> DemonstrationError:
@@ -214,9 +226,6 @@ def check_recording_time(folder: Path, recorded_at: datetime, demonstration: str
         f"is {recorded_at:%Y-%m-%d %H:%M} UTC"
     )
     remedy = "upload the log and the meta.json of the same recording, or correct meta.timestamp"
-    if median < DAY_MS:
-        message += "; the times look relative to the start of the recording"
-        remedy = "write `time` in epoch milliseconds: add the time of the recording's start to each"
     return [
         Problem(
             "log_not_of_this_recording",

@@ -36,6 +36,8 @@ class _Data(msgspec.Struct, gc=False):
 
     x: float | None = None
     y: float | None = None
+    raw_x: float | None = None
+    raw_y: float | None = None
     button: str | None = None
     delta: float | None = None
     key: str | None = None
@@ -139,7 +141,7 @@ def _documented_event(
     number: int, offset: int, length: int, line: _Line, scale: TimeScale
 ) -> Event:
     event, data = line.event, line.data or _NO_DATA
-    x, y = data.x, data.y
+    x, y, raw_x, raw_y = data.x, data.y, data.raw_x, data.raw_y
     time_ms = _time(line.time, scale)
     if event in POINTER_EVENTS:
         _check_pointer(event, data)
@@ -155,6 +157,8 @@ def _documented_event(
         time_ms=time_ms,
         x=x if y is not None else None,
         y=y if x is not None else None,
+        raw_x=raw_x if raw_y is not None else None,
+        raw_y=raw_y if raw_x is not None else None,
         button=data.button,
         delta=data.delta,
         key=data.key,
@@ -176,7 +180,7 @@ def _check_pointer(event: str, data: _Data) -> None:
         raise _LineError("missing_field", f"{event} without data.x and data.y")
     if event != MOUSEMOVE and not data.button:
         raise _LineError("missing_field", f"{event} without data.button")
-    if abs(x or 0) > MAX_PIXELS or abs(y or 0) > MAX_PIXELS:
+    if max(abs(value or 0) for value in (x, y, data.raw_x, data.raw_y)) > MAX_PIXELS:
         message = f"{event} more than {MAX_PIXELS} pixels from the origin"
         raise _LineError("value_out_of_range", message)
 
@@ -222,7 +226,7 @@ def _check_utf8(line: bytes) -> None:
 
 
 def _time(value: float, scale: TimeScale) -> int:
-    milliseconds = scale.unit.to_ms(value)
+    milliseconds = scale.to_epoch_ms(value)
     if not 0 <= milliseconds <= MAX_TIME_MS:
         message = f"time is not epoch {scale.unit.name} before the year 3000"
         raise _LineError("time_out_of_range", message)

@@ -4,7 +4,8 @@ Belongs here: the manifest that later stages rely on, and checking that a file s
 Finding uploads is in storage/uploads/; parsing the log is in input_log.py.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +19,7 @@ from demo_pipeline.common.json_files import dump_json
 from demo_pipeline.common.recording_files import (
     LOG_FILE,
     META_FILE,
+    OTHER_FILES,
     RECORDING_FILES,
     VIDEO_FILE,
     oversized_files,
@@ -53,6 +55,9 @@ class RecordingManifest(BaseModel):
     name: str = Field(description="the folder's name as uploaded")
     fingerprint: str = Field(description="SHA-256 over the three files' names and hashes")
     files: tuple[FileFingerprint, ...] = Field(min_length=3, max_length=3)
+    other_files: tuple[FileFingerprint, ...] = Field(
+        (), description="uploaded besides; not needed, and no part of the fingerprint"
+    )
     meta: dict[str, Any] = Field(description="meta.json as parsed, unknown keys kept")
     video: VideoProbe
     warnings: tuple[dict[str, Any], ...] = ()
@@ -139,6 +144,7 @@ def examine(
         name=name,
         fingerprint=combined_fingerprint(files),
         files=files,
+        other_files=tuple(_other_files(folder)),
         meta=meta[0].members(),
         video=probe[0],
         warnings=tuple(replace(p, demonstration=demonstration).as_dict() for p in warnings),
@@ -147,6 +153,15 @@ def examine(
 
 def _present(folder: Path) -> list[str]:
     return [file for file in RECORDING_FILES if (folder / file).is_file()]
+
+
+def _other_files(folder: Path) -> Iterator[FileFingerprint]:
+    """The files of newer recorders; a link, or one that cannot be read, is left out."""
+    for name in OTHER_FILES:
+        path = folder / name
+        with suppress(OSError):
+            if path.is_file() and not path.is_symlink():
+                yield fingerprint_file(path)
 
 
 def _attempt(

@@ -1,13 +1,15 @@
 """The unit in which a log counts time, found by the magnitude of its times, and their median.
 
 The documented unit is epoch milliseconds. Some recorders write seconds with a fraction,
-microseconds or nanoseconds. Belongs here: the unit, conversion to milliseconds, and which times are
-too far from the others to be right.
+microseconds or nanoseconds, and others milliseconds since the recording began. Belongs here: the
+unit and the origin, conversion to epoch milliseconds, and which times are too far from the others
+to be right.
 """
 
 from array import array
 from collections import Counter
 from dataclasses import dataclass
+from datetime import datetime
 from typing import BinaryIO
 
 import msgspec
@@ -46,6 +48,7 @@ MILLISECONDS = TimeUnit("milliseconds", 1)
 # In each unit the years 2014 to about 5000; no two of the ranges overlap. Any other time is read as
 # milliseconds: the documentation's own examples have times of 1970 in that unit.
 _EARLIEST_S, _LATEST_S = 1.4e9, 1e11
+_EARLIEST_MS = _EARLIEST_S * 1000
 _OTHER_UNITS = (
     TimeUnit("seconds", 1000),
     TimeUnit("microseconds", 1e-3),
@@ -61,10 +64,21 @@ class TimeScale:
         unit: of most of its lines.
         median_ms: of all its times, epoch milliseconds; None if it is before 2014, or not known.
             Most times of such a log are wrong, so that none can be told to be the damaged one.
+        origin_ms: epoch milliseconds of time 0: of the recording's start where times count from
+            there, else 0.
     """
 
     unit: TimeUnit = MILLISECONDS
     median_ms: float | None = None
+    origin_ms: int = 0
+
+    def to_epoch_ms(self, value: float) -> float:
+        """A time of the log as epoch milliseconds, not rounded.
+
+        Among times that count from the recording's start, a line may have epoch time.
+        """
+        milliseconds = self.unit.to_ms(value)
+        return milliseconds + (self.origin_ms if milliseconds < _EARLIEST_MS else 0)
 
     def is_far(self, milliseconds: float) -> bool:
         """Whether a time is more than a day from the median: its line is damaged."""
@@ -90,10 +104,19 @@ def unit_of_time(value: float) -> TimeUnit:
     return MILLISECONDS
 
 
-def find_time_scale(stream: BinaryIO, settings: RecordingSettings) -> TimeScale:
-    """The unit of most lines of a log (with a tie, that of the earliest line) and the median.
+def find_time_scale(
+    stream: BinaryIO, settings: RecordingSettings, recorded_at: datetime | None = None
+) -> TimeScale:
+    """The unit of most lines of a log (with a tie, that of the earliest line), median and origin.
 
-    Reads `stream` to its end. Lines without a readable time do not count.
+    Reads `stream` to its end. Lines without a readable time do not count. Times whose median is
+    less than a day count from the recording's start: their size says so more surely than
+    `timestamp_type` in input_log_meta.json, which uploaders add to older logs.
+
+    Args:
+        stream: of the log.
+        settings: limits the length of a line.
+        recorded_at: meta.timestamp; None: not known.
     """
     units: Counter[TimeUnit] = Counter()
     times, every, lines = array("d"), 1, 0
@@ -113,7 +136,11 @@ def find_time_scale(stream: BinaryIO, settings: RecordingSettings) -> TimeScale:
             units[unit_of_time(value)] += 1
     unit = units.most_common(1)[0][0] if units else MILLISECONDS
     median_ms = unit.to_ms(sorted(times)[len(times) // 2]) if times else 0
-    return TimeScale(unit, median_ms if median_ms >= _EARLIEST_S * 1000 else None)
+    origin_ms = 0
+    if recorded_at is not None and unit == MILLISECONDS and median_ms < DAY_MS:
+        origin_ms = round(recorded_at.timestamp() * 1000)
+    median_ms += origin_ms
+    return TimeScale(unit, median_ms if median_ms >= _EARLIEST_MS else None, origin_ms)
 
 
 def time_unit_problems(unit: TimeUnit) -> list[Problem]:

@@ -46,6 +46,18 @@ def rewrite(upload: Path, **changes: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
 
 
+def test_the_other_files_of_newer_recorders_are_recorded_and_decide_nothing(
+    upload: Path, out: Path
+) -> None:
+    without = build(upload, out)["fingerprint"]
+    (upload / "input_log_meta.json").write_text('{"timestamp_type": "relative"}')
+    (upload / "sft.json").write_text("[]")
+    (upload / "checksums.json").symlink_to("/etc/hostname")
+    assert build(upload, out)["fingerprint"] == without
+    recorded = {file.name: file.size for file in read_manifest(out).other_files}
+    assert recorded == {"input_log_meta.json": 30, "sft.json": 2}
+
+
 def test_a_good_recording(upload: Path, out: Path) -> None:
     summary = build(upload, out)
     manifest = read_manifest(out)

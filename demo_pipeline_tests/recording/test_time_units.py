@@ -145,12 +145,15 @@ def test_without_a_plausible_median_no_line_is_far_from_it(tmp_path: Path) -> No
     assert check_recording_time(tmp_path, datetime.fromtimestamp(START_MS / 1000, UTC), "demo")
 
 
-def test_times_relative_to_the_start_are_named_as_such(tmp_path: Path) -> None:
-    built(tmp_path, log_of([500 + n for n in range(9)]))
-    [problem] = check_recording_time(tmp_path, datetime.fromtimestamp(START_MS / 1000, UTC), "demo")
-    assert problem.code == "log_not_of_this_recording"
-    assert "relative to the start of the recording" in problem.message
-    assert "epoch milliseconds" in problem.remedy
+def test_times_since_the_recording_began_count_from_its_time_stamp(tmp_path: Path) -> None:
+    """Also before it; a line that has epoch time among them keeps it."""
+    (tmp_path / "input_log.jsonl").write_bytes(log_of([-3, 0, 194, START_MS + 250, 90_000]))
+    recorded = datetime.fromtimestamp(START_MS / 1000, UTC)
+    summary = build_events(tmp_path / "input_log.jsonl", tmp_path, SETTINGS, recorded_at=recorded)
+    times = [START_MS + ms for ms in (-3, 0, 194, 250, 90_000)]
+    assert read_events(tmp_path)["time_ms"].to_pylist() == times
+    assert check_recording_time(tmp_path, recorded, "demo") == []
+    assert (summary["times_from"], summary["warnings"]) == ("meta.timestamp", [])
 
 
 @pytest.mark.parametrize("unit", PER_MS)

@@ -77,10 +77,11 @@ class Tolerant(Document):
 
 
 class Monitor(Tolerant):
-    """The main display, in pixels."""
+    """The main display, in pixels. Newer recorders write how many of them make a point."""
 
     width: int = Field(gt=0, le=_MOST_PIXELS)
     height: int = Field(gt=0, le=_MOST_PIXELS)
+    scale_factor: Number = 1
 
 
 class Reward(Tolerant):

@@ -1,52 +1,34 @@
 """Calibration of a recording: its clock, its canvas, and the cells of the picture that flicker.
 
-Belongs here: which stretches of video to look at, and the order of trust. A start time that ffmpeg
-logged comes first, then the movements of the pointer, then clicks, then `meta.timestamp`.
+Belongs here: the order of trust. A start time that ffmpeg logged comes first, then the movements of
+the pointer, then typing, then clicks, then `meta.timestamp`. Which stretches of video are decoded
+for it is in clock_search.py.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-import numpy as np
 import pyarrow.compute as pc
 
 from demo_pipeline.observation.calibration.canvas import Canvas, fit_canvas
 from demo_pipeline.observation.calibration.click_alignment import clock_from_clicks
 from demo_pipeline.observation.calibration.clock import Clock, documented_clock, ffmpeg_clock
-from demo_pipeline.observation.calibration.clock_checks import (
-    ClockCheck,
-    ClockPart,
-    parts_to_check,
-    with_parts,
-)
+from demo_pipeline.observation.calibration.clock_checks import ClockCheck, ClockPart, with_parts
+from demo_pipeline.observation.calibration.clock_search import ClockSearch
 from demo_pipeline.observation.calibration.event_scale import RecordedScreen
-from demo_pipeline.observation.calibration.pointer_alignment import (
-    clock_from_pointer,
-    reconcile_clocks,
-    with_drift,
-)
+from demo_pipeline.observation.calibration.key_alignment import TYPED
+from demo_pipeline.observation.calibration.pointer_alignment import reconcile_clocks
 from demo_pipeline.observation.calibration.screen_parts import ScreenParts
 from demo_pipeline.observation.frames.change_detection import flickering_cells
 from demo_pipeline.observation.frames.changed_cells import Cells, ChangeMap
-from demo_pipeline.observation.frames.pointer_path import PointerPath, PointerTrack
+from demo_pipeline.observation.frames.pointer_path import Floats, PointerPath, PointerTrack
 from demo_pipeline.observation.frames.recorded_video import RecordedVideo
-from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Span, rotation
+from demo_pipeline.observation.frames.video_frames import rotation
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.settings import ObservationSettings
 
-STRETCH_S = 10.0  # seconds of video that are looked at together
-MAX_STRETCHES = 32  # with too little pointer movement in these, the documented clock is used
-MIN_STRETCHES = 6  # before giving up, however short the video is
-MAX_SHARE = 0.3  # of the video; a search for missing evidence must not double the decoding
-MIN_MOVES = 12  # pointer events; a stretch with fewer is not worth decoding
-DRIFT_AFTER_S = 300.0  # seconds; a shorter recording has no time to drift by a frame
-LATE_S = 120.0  # seconds before the end of the recording in which its drift is looked for
-LATE_STRETCH_S = 6.0  # seconds of video looked at for drift
-LATE_STEP_S = 2.0  # seconds between the starts that are compared
-MAX_DRIFT_S = 1.5  # seconds by which the clocks may have moved apart at the end
-_NEXT_FRAME_S = 1e-6  # seconds; less than the distance of two frames
 _LOG = logging.getLogger(__package__)
 
 ScaleMethod = Literal["pixels", "monitor", "assumed"]
@@ -90,12 +72,13 @@ def calibrate(
     events: Any,
     path: PointerPath,
     presses: PointerTrack,
+    keys: Floats,
     settings: ObservationSettings,
 ) -> Calibration:
     """Find the clock and the canvas of a recording.
 
-    Decodes one stretch of video, more when that holds too little pointer movement to be sure, and
-    in a long recording some seconds at its end: how the clock drifts.
+    Decodes one stretch of video, more when that holds too little pointer movement or typing to be
+    sure, and in a long recording some seconds at its end: how the clock drifts.
 
     Args:
         video: of the recording.
@@ -103,17 +86,18 @@ def calibrate(
         events: the events table.
         path: positions of the pointer in the log.
         presses: when and where buttons were pressed.
+        keys: when keys were pressed that type, epoch milliseconds.
         settings: `max_clock_offset_s` limits the search.
 
     Raises:
         DemonstrationError: nothing shows how the log's coordinates map to the video.
     """
-    timestamp_ms, first_s = manifest.recorded_at.timestamp() * 1000, float(video.times[0])
-    logged = ffmpeg_clock(_ffmpeg_lines(events), timestamp_ms, first_s)
+    documented = documented_clock(manifest.recorded_at.timestamp() * 1000)
+    first_s = float(video.times[0])
+    logged = ffmpeg_clock(_ffmpeg_lines(events), documented.origin_ms, first_s)
     size = _upright_size(manifest)
     screen = RecordedScreen.of(manifest.parsed_meta(), size)
-    documented = documented_clock(timestamp_ms)
-    search = _Search(video, path.track(), settings.max_clock_offset_s)
+    search = ClockSearch(video, path.track(), keys, settings.max_clock_offset_s)
     changes = ChangeMap()
     pictured = search.pictured_clock(changes, documented, logged, screen.candidates)
     clock = pictured or documented
@@ -121,13 +105,15 @@ def calibrate(
         clock = search.drift_corrected(pictured, changes)
     elif logged is None:
         scale, offset_s = screen.candidates[0], settings.max_clock_offset_s
-        clock = clock_from_clicks(changes, presses, documented, scale, offset_s) or documented
+        typed = search.typed_clock(changes, documented)
+        clicked = (changes, presses, documented, scale, offset_s)
+        clock = typed or clock_from_clicks(*clicked) or documented
     if logged is not None:
         clock = reconcile_clocks(logged, pictured, clock, first_s)
-    check = None if pictured is None else search.clock_check(pictured, changes)
+    found = clock if clock.method == TYPED else pictured
+    check = None if found is None else search.clock_check(found, changes)
     method, scale = _scale(screen, pictured, path)
-    canvas = fit_canvas(size, scale)
-    flickering = flickering_cells(changes)
+    canvas, flickering = fit_canvas(size, scale), flickering_cells(changes)
     return _logged(Calibration(clock, canvas, method, flickering, clock_check=check))
 
 
@@ -154,110 +140,6 @@ def _ffmpeg_lines(events: Any) -> list[str]:
     """What ffmpeg printed while it recorded."""
     lines = events.filter(pc.equal(events["event"], "ffmpeg_stderr"))["payload"]
     return [line for line in lines.to_pylist() if line]
-
-
-@dataclass(frozen=True)
-class _Search:
-    """The search for the clock in stretches of video. `offset_s`: how far the clock may be off."""
-
-    video: RecordedVideo
-    track: PointerTrack
-    offset_s: float
-
-    def add_changes(self, changes: ChangeMap, stretches: Sequence[Span]) -> None:
-        """Decode stretches of video and add what changes in them."""
-        for frame in self.video.look(stretches):
-            changes.add(frame)
-
-    def pictured_clock(
-        self,
-        changes: ChangeMap,
-        documented: Clock,
-        logged: Clock | None,
-        scales: Sequence[float],
-    ) -> Clock | None:
-        """The clock that the pointer's movements show; None when they show none.
-
-        With a logged start one stretch is enough. `changes` takes what was looked at.
-        """
-        for stretches in self.stretches(documented):
-            self.add_changes(changes, stretches)
-            reference = logged or documented
-            found = clock_from_pointer(changes, self.track, reference, scales, self.offset_s)
-            if found is not None or logged is not None:
-                return found
-        return None
-
-    def stretches(self, documented: Clock) -> Iterator[list[Span]]:
-        """Stretches in which the pointer may move: one, one more, then 2, 4, 8 and 16 more.
-
-        A stretch holds at least two frames, so that there is something to compare.
-        """
-        times = self.video.times
-        first, last = float(times[0]), float(times[-1])
-        moved = np.array([documented.video_time(time) for time in self.track.times])
-        begin = float(moved[0]) - self.offset_s if len(moved) else first
-        begin = self._key_frame_before(min(max(first, begin), max(first, last - STRETCH_S)))
-        allowed = int(MAX_SHARE * (last - first) / STRETCH_S)
-        most = min(MAX_STRETCHES, max(MIN_STRETCHES, allowed))
-        batch: list[Span] = []
-        yielded, size = 0, 1
-        for start in np.arange(begin, max(last, begin + _NEXT_FRAME_S), STRETCH_S).tolist():
-            reach = [start - self.offset_s, start + STRETCH_S + self.offset_s]
-            from_move, to_move = np.searchsorted(moved, reach)
-            if yielded and to_move - from_move < MIN_MOVES:
-                continue
-            position = int(np.searchsorted(times, start + _NEXT_FRAME_S)) + 1
-            second = float(times[min(position, len(times) - 1)])
-            batch.append(Span(start, min(last, max(start + STRETCH_S, second))))
-            if len(batch) == size:
-                yield batch
-                yielded += size
-                size, batch = yielded, []
-                if yielded >= most:
-                    return
-        if batch:
-            yield batch
-
-    def drift_corrected(self, clock: Clock, changes: ChangeMap) -> Clock:
-        """The clock of a long recording, corrected by what a stretch near its end shows."""
-        late, seen = self._late_stretch(clock), ChangeMap()
-        if late is None:
-            return clock
-        self.add_changes(seen, [late])
-        part = self._check([late], clock).part(0, seen)
-        if part is None:
-            return clock
-        early_s = (changes.times[0] + changes.times[-1]) / 2
-        return with_drift(clock, part.clock, clock.event_time(early_s), part.middle_ms)
-
-    def clock_check(self, clock: Clock, changes: ChangeMap) -> ClockCheck:
-        """The parts of the video after the stretches in `changes` that are to be compared."""
-        begin, end = changes.times[-1], float(self.video.times[-1])
-        return self._check(parts_to_check(self.video, self.track, clock, begin, end), clock)
-
-    def _check(self, spans: Sequence[Span], clock: Clock) -> ClockCheck:
-        return ClockCheck(spans, self.track, clock, min(self.offset_s, MAX_DRIFT_S))
-
-    def _late_stretch(self, clock: Clock) -> Span | None:
-        """The stretch with most movement near the end of a recording; None in a short one."""
-        first, last = float(self.video.times[0]), float(self.video.times[-1])
-        if last - first <= DRIFT_AFTER_S:
-            return None
-        moved = (self.track.times - clock.origin_ms) / 1000
-        # A stretch starts at a key frame: frames between the two would be decoded for nothing.
-        starts = np.arange(last - LATE_S, last - LATE_STRETCH_S + 1, LATE_STEP_S)
-        starts = np.unique([self._key_frame_before(float(start)) for start in starts])
-        ends = np.searchsorted(moved, starts + LATE_STRETCH_S)
-        best = int(np.argmax(ends - np.searchsorted(moved, starts)))
-        return Span(float(starts[best]), float(starts[best]) + LATE_STRETCH_S)
-
-    def _key_frame_before(self, time: float) -> float:
-        """The last key frame no later than `time`, seconds; the first frame when there is none."""
-        packets = self.video.packets
-        keys = packets.key_pts * float(packets.time_base)
-        position = int(np.searchsorted(keys, time + TIME_TOLERANCE_S, side="right"))
-        return float(keys[position - 1]) if position else float(self.video.times[0])
 
 
 def _upright_size(manifest: RecordingManifest) -> tuple[int, int]:

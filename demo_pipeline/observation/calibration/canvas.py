@@ -79,6 +79,11 @@ class Canvas:
         right, bottom = self.video_width - self.left, self.video_height - self.top
         return self.left <= video_x < right and self.top <= video_y < bottom
 
+    def on_border(self, x: float, y: float) -> bool:
+        """Whether a point in event space is in the first or last row or column of the screen."""
+        width, height = self.event_size
+        return not (0 < x < width - 1 and 0 < y < height - 1)
+
     def fit(self, picture: Image) -> Image:
         """A (video_height, video_width, 3) picture on the canvas: undistorted, with black bars."""
         shown_w, shown_h = self.shown_size

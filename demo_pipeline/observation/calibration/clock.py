@@ -23,7 +23,7 @@ class Clock:
 
     Attributes:
         origin_ms: epoch milliseconds of video time 0.
-        method: `ffmpeg_start`, `pixels`, `click_onsets` or `meta_timestamp`.
+        method: `ffmpeg_start`, `pixels`, `typing`, `click_onsets` or `meta_timestamp`.
         uncertainty_ms: half width of the interval that contains the true origin.
         documented_offset_ms: origin_ms - meta.timestamp.
         score: share of pointer moves that the pictures confirm; None without picture evidence.

@@ -33,9 +33,13 @@ class RecordedScreen:
     @classmethod
     def of(cls, meta: Meta, video: tuple[int, int]) -> "RecordedScreen":
         """The screen of a recording."""
-        monitor = meta.primary_monitor
-        size = (monitor.width, monitor.height) if monitor else None
-        return cls(video, size, meta.platform == "macos")
+        monitor, in_points = meta.primary_monitor, meta.platform == "macos"
+        if monitor is None:
+            return cls(video, None, in_points)
+        # With a scale factor the size is in pixels, and the log of macOS counts in points.
+        factor = monitor.scale_factor if in_points and monitor.scale_factor in COMMON_SCALES else 1
+        size = (round(monitor.width / factor), round(monitor.height / factor))
+        return cls(video, size, in_points)
 
     @property
     def documented_scale(self) -> float | None:

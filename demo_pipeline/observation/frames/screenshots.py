@@ -24,6 +24,7 @@ from demo_pipeline.common.parquet import (
     write_rows,
 )
 from demo_pipeline.observation.calibration.calibrate import Calibration, calibrate
+from demo_pipeline.observation.calibration.key_alignment import typed_keys
 from demo_pipeline.observation.calibration.screen_search import find_screen_parts, needs_search
 from demo_pipeline.observation.frames.decode_pass import (
     DecodeResult,
@@ -108,6 +109,7 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
             events=events,
             path=path,
             presses=_presses(actions),
+            keys=typed_keys(inputs),
             settings=settings,
         )
         observation = _Observation(recorded, path, actions, scans, reader, stop, settings, out)

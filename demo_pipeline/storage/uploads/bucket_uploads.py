@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -88,7 +88,8 @@ class BucketUploads:
     def find(self, demonstration: str) -> UploadedDemonstration | None:
         """See `Uploads`."""
         names, files = folder_files(self._objects, demonstration)
-        return _described(demonstration, names[0], set(files)) if len(names) == 1 else None
+        three = set(files) & set(RECORDING_FILES)
+        return _described(demonstration, names[0], three) if len(names) == 1 else None
 
     def identity(self, demonstration: str) -> str | None:
         """See `Uploads`: over names, ETags and sizes."""
@@ -96,7 +97,7 @@ class BucketUploads:
 
     @contextmanager
     def open(self, demonstration: str, identity: str | None = None) -> Iterator[Path]:
-        """See `Uploads`: a private folder with those of the three files that were uploaded.
+        """See `Uploads`: a private folder with the recording's files that were uploaded.
 
         Raises:
             StorageError: the bucket cannot be read, or the disk is full.
@@ -112,7 +113,12 @@ class BucketUploads:
             raise DemonstrationError([replace(p, demonstration=demonstration) for p in too_large])
         with self._private_folder() as folder:
             for name, info in files.items():
-                self._fetch(demonstration, info, folder / name)
+                if name in RECORDING_FILES:
+                    self._fetch(demonstration, info, folder / name)
+                elif info.size <= self._limits.max_log_bytes:
+                    # Discovery requests no run when one of these changes, so that costs nothing.
+                    with suppress(DemonstrationError):
+                        self._fetch(demonstration, info, folder / name)
             yield folder
 
     def _fetch(self, demonstration: str, info: ObjectInfo, dest: Path) -> None:

@@ -6,7 +6,7 @@ upload. Local folders are listed in local_uploads.py.
 
 from dataclasses import dataclass
 
-from demo_pipeline.common.recording_files import RECORDING_FILES
+from demo_pipeline.common.recording_files import OTHER_FILES, RECORDING_FILES
 from demo_pipeline.problems import Problem
 from demo_pipeline.storage.ids import is_derived_id, is_former_id, is_safe_id, safe_id
 from demo_pipeline.storage.objects.object_store import ObjectInfo, Objects, list_all
@@ -45,9 +45,10 @@ def folder_names(objects: Objects) -> set[str]:
 
 
 def folder_files(objects: Objects, demonstration: str) -> tuple[list[str], dict[str, ObjectInfo]]:
-    """The folders with this id and, when there is exactly one, its files among `RECORDING_FILES`.
+    """The folders with this id and, when there is exactly one, its files.
 
-    When the id is the folder's name, only that folder is listed; else all folders' names are, too.
+    Those are the ones in `RECORDING_FILES` and `OTHER_FILES`. When the id is the folder's name,
+    only that folder is listed; else all folders' names are, too.
 
     Returns:
         Names, sorted; and file name → object, whose key is `<name>/<file>`.
@@ -61,7 +62,8 @@ def folder_files(objects: Objects, demonstration: str) -> tuple[list[str], dict[
         return names, {}
     prefix = f"{names[0]}/"
     infos = {info.key.removeprefix(prefix): info for info in list_all(objects, prefix)}
-    return names if infos else [], {file: infos[file] for file in RECORDING_FILES if file in infos}
+    known = (*RECORDING_FILES, *OTHER_FILES)
+    return names if infos else [], {file: infos[file] for file in known if file in infos}
 
 
 def folder_problem(demonstration: str, names: list[str]) -> Problem:

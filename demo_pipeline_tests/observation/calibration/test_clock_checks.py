@@ -30,6 +30,7 @@ FPS = 15
 LEAD_MS = 50
 START_MS = 1_767_603_600_000.0
 CLOCK = Clock(START_MS, "pixels", 30.0)
+NO_KEYS = np.zeros(0)
 HAND = (click("Agree"), click("Rows/d"), click("Name"), click("Form/title bar"))
 
 
@@ -133,10 +134,10 @@ def moving(*stretches: tuple[float, float]) -> PointerTrack:
 
 def test_a_part_begins_at_the_key_frame_with_movement_soon_after() -> None:
     track = moving((0, 3), (26, 27), (51, 56), (81, 90), (105, 106))
-    spans = parts_to_check(recorded(120, 5), track, CLOCK, 10, 120)
+    spans = parts_to_check(recorded(120, 5), track, NO_KEYS, CLOCK, 10, 120)
     assert [span.start for span in spans] == [85]
     later = moving((0, 12), (130, 140), (230, 240))
-    spans = parts_to_check(recorded(300, 5), later, CLOCK, 10, 300)
+    spans = parts_to_check(recorded(300, 5), later, NO_KEYS, CLOCK, 10, 300)
     assert len(spans) == 2
     assert 130 <= spans[0].start < spans[0].end <= 140
     assert 230 <= spans[1].start < spans[1].end <= 240
@@ -145,12 +146,12 @@ def test_a_part_begins_at_the_key_frame_with_movement_soon_after() -> None:
 
 def test_few_seconds_are_decoded_and_none_where_the_pointer_rests() -> None:
     always = moving((0, 600))
-    spans = parts_to_check(recorded(600, 5), always, CLOCK, 10, 600)
+    spans = parts_to_check(recorded(600, 5), always, NO_KEYS, CLOCK, 10, 600)
     assert len(spans) == MAX_PARTS
     assert sum(span.end - span.start for span in spans) < 4
     now_and_then = moving(*((begin, begin + 0.9) for begin in np.arange(0, 600, 6).tolist()))
-    for span in parts_to_check(recorded(600, 5), now_and_then, CLOCK, 10, 600):
+    for span in parts_to_check(recorded(600, 5), now_and_then, NO_KEYS, CLOCK, 10, 600):
         assert span.end - span.start <= LONGEST_PART_S
     seldom = moving(*((begin, begin + 0.4) for begin in np.arange(0, 600, 20).tolist()))
-    assert parts_to_check(recorded(600, 5), seldom, CLOCK, 10, 600) == []
-    assert parts_to_check(recorded(18, 5), always, CLOCK, 10, 18) == []
+    assert parts_to_check(recorded(600, 5), seldom, NO_KEYS, CLOCK, 10, 600) == []
+    assert parts_to_check(recorded(18, 5), always, NO_KEYS, CLOCK, 10, 18) == []

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from demo_pipeline.formats.demonstration.meta import Meta
 from demo_pipeline.observation.calibration.event_scale import RecordedScreen
 from demo_pipeline.observation.frames.pointer_path import PointerTrack
 from demo_pipeline.problems import DemonstrationError
@@ -28,6 +29,17 @@ def test_the_documents_stand_where_positions_fit(
     video: tuple[int, int], monitor: tuple[int, int] | None, scale: float
 ) -> None:
     assert RecordedScreen(video, monitor).scale_from_documents(positions(900, 700)) == scale
+
+
+@pytest.mark.parametrize(("platform", "scale"), [("macos", 2.0), ("windows", 1.0)])
+def test_with_a_scale_factor_the_monitor_is_in_pixels(platform: str, scale: float) -> None:
+    """And the log in points, on macOS."""
+    monitor = {"width": 2880, "height": 1800, "scale_factor": 2.0, "x": 0, "y": 0}
+    meta = Meta.model_validate(
+        {"timestamp": "2026-01-05T09:00:00Z", "platform": platform, "primary_monitor": monitor}
+    )
+    film = RecordedScreen.of(meta, (2880, 1800))
+    assert film.scale_from_documents(positions(1439, 899)) == scale
 
 
 def test_a_log_without_positions_needs_no_scale() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from demo_pipeline.observation.calibration import calibrate
+from demo_pipeline.observation.calibration import clock_search
 from demo_pipeline.observation.calibration.click_alignment import clock_from_clicks
 from demo_pipeline.observation.calibration.clock import Clock, documented_clock
 from demo_pipeline.observation.calibration.pointer_alignment import (
@@ -112,8 +112,8 @@ def test_a_long_recording_is_followed_to_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A recorder whose log's clock runs 1 % fast. What counts as long is shortened here."""
-    monkeypatch.setattr(calibrate, "DRIFT_AFTER_S", 40.0)
-    monkeypatch.setattr(calibrate, "LATE_S", 20.0)
+    monkeypatch.setattr(clock_search, "DRIFT_AFTER_S", 40.0)
+    monkeypatch.setattr(clock_search, "LATE_S", 20.0)
     acts = (click("Agree"), click("Rows/d"), click("Agree"), click("Form/title bar"))
     folder = tmp_path / "demo"
     slow = replace(SMALL, video=VideoOptions(preset="ultrafast", fps=10), scan_every_s=None)

@@ -47,6 +47,19 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path / "cache")
 
 
+def test_the_other_files_of_newer_recorders_come_along_and_decide_nothing(place: Place) -> None:
+    place.put("a")
+    before = place.uploads.identity("a")
+    place.put("a", ("input_log_meta.json", "sft.json", "notes.txt"))
+    assert place.uploads.identity("a") == before
+    found = place.uploads.find("a")
+    assert found is not None
+    assert found.files == RECORDING_FILES
+    with place.uploads.open("a", before) as folder:
+        names = sorted(path.name for path in folder.iterdir())
+    assert names == sorted([*RECORDING_FILES, "input_log_meta.json", "sft.json"])
+
+
 def test_every_folder_is_listed_complete_or_not_and_nothing_else(place: Place) -> None:
     place.put("b")
     place.put("a", ("meta.json", "notes.txt", "deep/recording.mp4"))

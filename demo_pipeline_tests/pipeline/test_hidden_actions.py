@@ -43,7 +43,7 @@ ACTS = (
     *(drag("Form/title bar", 60, 40), drag("Form/title bar", 20, 10)),
 )
 VISIBLE = 10
-SPLITS = {"train_ratio": 1.0, "val_ratio": 0.0, "test_ratio": 0.0}
+SPLITS = {"train_ratio": 1.0, "val_ratio": 0.0, "test_ratio": 0.0, "max_hidden_share": 1.0}
 
 
 def event(kind: str, time: int, **data: Any) -> dict[str, Any]:
@@ -138,12 +138,15 @@ def test_a_warning_says_so_and_nothing_blocks(made: Made) -> None:
     assert [name for name, passed in checks.items() if not passed] == ["every_action_shown"]
 
 
-def test_every_step_is_a_sample_with_written_steps_as_its_history(made: Made) -> None:
+def test_every_step_is_a_sample_with_all_actions_before_it_as_its_history(made: Made) -> None:
     lines = read_lines(made.store / "sft" / "samples.jsonl")
     assert [line["output"]["action"] for line in lines] == actions(made)
-    assert [line["input"]["history"] for line in lines] == [
+    histories = [line["input"]["history"] for line in lines]
+    assert [[one for one in history if one["action_type"] != "gap"] for history in histories] == [
         actions(made)[:number] for number in range(VISIBLE)
     ]
+    gaps = [sum(one["action_type"] == "gap" for one in history) for history in histories]
+    assert gaps == [1] * 6 + [3] * 4
     rows = pq.read_table(made.trajectory / "provenance.parquet").to_pylist()
     leaky = [row["action_type"] for row in rows if row["leak"]]
     assert "scroll" in leaky

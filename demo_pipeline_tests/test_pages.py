@@ -18,7 +18,7 @@ from demo_pipeline.cli.app import app
 from demo_pipeline.common.settings_section import Section
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
-from demo_pipeline.pipeline.dataset_stages import INDEX_STAGE
+from demo_pipeline.pipeline.dataset_stages import INDEX_STAGE, training_exports
 from demo_pipeline.settings import CONFIG_VARIABLE, Settings
 from demo_pipeline_tests.pages import DOCS, generated_pages
 from demo_pipeline_tests.sample_workspace import copy_of, open_workspace
@@ -80,7 +80,9 @@ def test_a_generated_page_is_up_to_date(name: str) -> None:
 
 def test_every_asset_and_check_is_on_the_page(tmp_path: Path) -> None:
     places = {"uploads": str(tmp_path / "uploads"), "store": str(tmp_path / "store")}
-    definitions = build_defs(Settings(**dict[str, Any](places)))
+    exports = [stage.export.name for stage in training_exports() if stage.export]
+    settings = Settings(**dict[str, Any](places), datasets={"exports": exports})
+    definitions = build_defs(settings)
     text = text_of(DOCS / "assets.md")
     specs = [*definitions.resolve_all_asset_specs()]
     assert {f"### {spec.key.to_user_string()}\n" for spec in specs} == set(

@@ -306,7 +306,7 @@ class TestRun:
             seen = runs.execute("SELECT key, value FROM run_tags WHERE key NOT LIKE '.dagster/%'")
             ours = {(key, value) for key, value in seen if not key.startswith("dagster/")}
             listed = runs.execute(
-                "SELECT count(*) FROM runs JOIN run_tags USING (run_id) WHERE key = ? AND value = ?",
+                "SELECT count(*) FROM run_tags WHERE key = ? AND value = ?",
                 (".dagster/repository", "__repository__@demo_pipeline"),
             ).fetchone()
             assert listed == runs.execute("SELECT count(*) FROM runs").fetchone()

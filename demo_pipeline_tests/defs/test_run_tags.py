@@ -1,4 +1,4 @@
-"""The Runs page stays readable: people see a few short tags, and runs are listed under their job."""
+"""The Runs page stays readable: people see few and short tags, and runs under their job."""
 
 import tomllib
 from pathlib import Path

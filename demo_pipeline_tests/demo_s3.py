@@ -38,7 +38,7 @@ from demo_pipeline_tests.defs.daemon import (
 from demo_pipeline_tests.simulator.s3_server import is_free, seaweed_server
 from demo_pipeline_tests.uploads import tear_meta, upload
 
-RECORDINGS = ROOT / "data" / "recordings"
+RECORDINGS = ROOT / "data" / "samples"
 GOOD = tuple(sorted(path.parent.name for path in RECORDINGS.glob("2*/recording.mp4")))
 BROKEN = "20260107_100000"
 _TIMEOUT_SECONDS = 240.0  # for everything; two idle cores need a third

@@ -22,7 +22,13 @@ from demo_pipeline.cli.environment import (
 )
 from demo_pipeline.cli.idle import find_idle, is_recorded
 from demo_pipeline.cli.interruption import INTERRUPTED, CommandInterrupt, ignore_interrupts
-from demo_pipeline.cli.run_selection import require_known, select_demonstrations, uploaded_ids
+from demo_pipeline.cli.run_selection import (
+    RunSelection,
+    require_known,
+    select_demonstrations,
+    uploaded_ids,
+)
+from demo_pipeline.common.recording_files import RECORDING_FILES
 
 if TYPE_CHECKING:
     from demo_pipeline.pipeline.context import Workspace
@@ -111,6 +117,7 @@ def _reported_idle(
     if found is None:
         return False
     selection, datasets = found
+    _name_empty_inbox(settings, selection)
     if not datasets:
         print_line(_NO_TRAJECTORY)
     report_run([], selection.up_to_date, datasets, time.monotonic() - start)
@@ -150,6 +157,7 @@ def _run(
         failed = read_tasks(settings, _pause, force=force)
         rebuilt = [key for key in ids or known if force or key in damaged]
         selection = select_demonstrations(workspace, ids, known, forced=rebuilt, retry=retry)
+        _name_empty_inbox(settings, selection)
         progress = stack.enter_context(progress_bar())
         if selection.todo:
             task = progress.add_task("demonstrations", total=len(selection.todo))
@@ -163,6 +171,15 @@ def _run(
         datasets, errors = _build_datasets(workspace, progress, pause, force=force or remake)
     report_run(outcomes, selection.up_to_date, datasets, time.monotonic() - start)
     _exit(outcomes, selection.quarantined, [*failed, *errors], strict=strict)
+
+
+def _name_empty_inbox(settings: "Settings", selection: RunSelection) -> None:
+    """Say what to do when there is not a single upload."""
+    if not (selection.todo or selection.quarantined or selection.up_to_date):
+        print_line(
+            f"no recording in {settings.uploads}: copy a folder with {', '.join(RECORDING_FILES)} "
+            "there; `make demo` copies the samples"
+        )
 
 
 def _verify(

@@ -315,8 +315,11 @@ class TestRun:
     ) -> None:
         answer = command(place, "run")
         assert answer.code == 0
+        inbox = place.root / "uploads"
+        assert f"no recording in {inbox}: copy a folder with input_log.jsonl" in answer.out
         assert "no trajectory is committed yet" in answer.out
         assert "0 done, 0 quarantined, 0 up to date" in answer.out
+        assert "no recording in" in command(place, "run").out  # found idle, without Dagster
 
 
 class TestInspect:

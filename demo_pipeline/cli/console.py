@@ -4,7 +4,7 @@ Belongs here: how the commands print.
 """
 
 import logging
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -60,6 +60,8 @@ def report_run(
             print_error(f"{outcome.demonstration} {reason}")
     if datasets:
         out.print(_dataset_table(datasets))
+        for line in _left_out(datasets):
+            print_line(line)
     counts = Counter(outcome.status for outcome in outcomes)
     rare: tuple[DemonstrationStatus, ...] = ("superseded", "waiting", "crashed")
     others = "".join(f"{counts[status]} {status}, " for status in rare if counts[status])
@@ -71,7 +73,7 @@ def report_run(
 
 def _demonstration_table(outcomes: Sequence[DemonstrationOutcome]) -> Table:
     table = Table(title="Demonstrations", title_justify="left")
-    for name in ("demonstration", "status", "application"):
+    for name in ("demonstration", "status", "outcome", "application"):
         table.add_column(name, overflow="fold")
     for name in ("steps", "leaks", "seconds"):
         table.add_column(name, justify="right")
@@ -83,7 +85,7 @@ def _demonstration_table(outcomes: Sequence[DemonstrationOutcome]) -> Table:
         if outcome.status == "waiting":
             shown += escape(f": {'; '.join(outcome.reasons)}")
         status = f"[{colour}]{shown}[/{colour}]"
-        keys = ("application", "steps", "leaks")
+        keys = ("outcome", "application", "steps", "leaks")
         cells = [escape(str(outcome.summary.get(key, ""))) for key in keys]
         seconds = outcome.summary.get("seconds")
         length = "" if seconds is None else f"{seconds:.1f}"
@@ -101,6 +103,18 @@ def _dataset_table(datasets: Sequence[DatasetOutcome]) -> Table:
         size = byte_text(dataset.bytes_written)
         table.add_row(dataset.name, _contents(dataset.counts), size, escape(dataset.path))
     return table
+
+
+def _left_out(datasets: Sequence[DatasetOutcome]) -> list[str]:
+    """What is not in the datasets, and why: a line for those that leave out the same."""
+    names: defaultdict[str, list[str]] = defaultdict(list)
+    for dataset in datasets:
+        for words in dataset.left_out:
+            names[words].append(dataset.name)
+    lines: defaultdict[str, list[str]] = defaultdict(list)
+    for words, leaving in names.items():
+        lines[", ".join(leaving)].append(words)
+    return [f"left out of {leaving}: {', '.join(words)}" for leaving, words in lines.items()]
 
 
 def byte_text(size: int) -> str:

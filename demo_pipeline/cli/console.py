@@ -8,6 +8,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -71,8 +72,14 @@ def report_run(
     )
 
 
+def _table(title: str) -> Table:
+    """A table without borders, so that a terminal of 80 columns shows ids in one line."""
+    close = (0, 1, 0, 0)
+    return Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=close, show_edge=False)
+
+
 def _demonstration_table(outcomes: Sequence[DemonstrationOutcome]) -> Table:
-    table = Table(title="Demonstrations", title_justify="left")
+    table = _table("Demonstrations")
     for name in ("demonstration", "status", "outcome", "application"):
         table.add_column(name, overflow="fold")
     for name in ("steps", "leaks", "seconds"):
@@ -94,7 +101,7 @@ def _demonstration_table(outcomes: Sequence[DemonstrationOutcome]) -> Table:
 
 
 def _dataset_table(datasets: Sequence[DatasetOutcome]) -> Table:
-    table = Table(title="Datasets", title_justify="left")
+    table = _table("Datasets")
     table.add_column("asset")
     table.add_column("contents")
     table.add_column("written", justify="right")

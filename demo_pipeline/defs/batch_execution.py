@@ -229,7 +229,7 @@ def _full_metadata(
 ) -> dict[str, dg.MetadataValue]:
     entries = reporting.report_metadata(made, location)
     try:
-        return entries | reporting.preview(workspace, made.stage, key)
+        return reporting.preview(workspace, made.stage, key) | entries
     except Exception as error:  # noqa: BLE001 - the other demonstrations go on
         context.log.warning("%s: no preview of %s: %s", key, made.stage, type(error).__name__)
         return entries

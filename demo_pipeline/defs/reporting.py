@@ -12,9 +12,11 @@ import dagster as dg
 import pyarrow as pa
 
 from demo_pipeline.common.parquet import column_descriptions
+from demo_pipeline.datasets.contact_sheets import FIRST_SHEET
 from demo_pipeline.pipeline.build_if_stale import BuildResult
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.demonstration_run import StageReport, draw_preview
+from demo_pipeline.pipeline.demonstration_stages import CONTACT_SHEETS_STAGE
 from demo_pipeline.pipeline.stage_types import Check
 from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.storage.store.version_manifest import CheckOutcome
@@ -24,8 +26,12 @@ _PLOTTED = ("actions", "steps")  # of a batch: single numbers, which the UI draw
 
 
 def metadata_of(summary: Mapping[str, Any]) -> dict[str, dg.MetadataValue]:
-    """One entry per key: numbers as numbers, lists of texts as Markdown lists, others as JSON."""
-    return {key: _value(value) for key, value in summary.items() if value is not None}
+    """One entry per key: numbers as numbers, lists of texts as Markdown lists, others as JSON.
+
+    The UI keeps the order; a preview comes first.
+    """
+    ordered = sorted(summary.items(), key=lambda item: item[0] != "preview")
+    return {key: _value(value) for key, value in ordered if value is not None}
 
 
 def _value(value: Any) -> dg.MetadataValue:
@@ -120,11 +126,20 @@ def check_specs(
 
 
 def preview(workspace: Workspace, stage: str, demonstration: str) -> dict[str, dg.MetadataValue]:
-    """A small picture of some steps; nothing for a stage without one, or when none is wanted."""
+    """A small picture of some steps, and where the contact sheet with all of them begins.
+
+    It goes before other entries. Nothing for a stage without one, or when none is wanted.
+    """
     if not workspace.settings.execution.contact_sheets_in_ui:
         return {}
     small = draw_preview(workspace, stage, demonstration)
-    return {} if small is None else {"preview": picture(small, "steps")}
+    if small is None:
+        return {}
+    entries: dict[str, dg.MetadataValue] = {"preview": picture(small, "steps")}
+    if stage == CONTACT_SHEETS_STAGE.name:
+        location = f"{workspace.store.url}/{CONTACT_SHEETS_STAGE.output(demonstration)}"
+        entries["contact_sheet"] = dg.MetadataValue.path(f"{location}/{FIRST_SHEET}")
+    return entries
 
 
 def picture(jpeg: bytes, alt: str) -> dg.MetadataValue:

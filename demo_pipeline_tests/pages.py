@@ -213,7 +213,8 @@ def _assets() -> Iterator[str]:
     yield (
         "Every stage is an asset in Dagster, with its checks. The stages of a demonstration are"
         " partitioned by its id; the dataset\nstages are not. A failed blocking check keeps the"
-        " output from being published.\n"
+        " output from being published. A training export is an asset while `datasets.exports`"
+        " names it.\n"
     )
     for title, stages in (
         ("Stages of a demonstration", STAGES),
@@ -224,7 +225,7 @@ def _assets() -> Iterator[str]:
             yield from _asset(stage)
     yield (
         "\n## Other assets\n\nThese are no stages. `demonstration_catalog` registers the uploads as"
-        " partitions; `evaluation_scores` has a partition per folder of\npredictions. None of their"
+        " partitions; `evaluation_scores` scores every folder of\npredictions. None of their"
         " checks blocks.\n"
     )
     for asset in (demonstration_catalog, evaluation_scores):

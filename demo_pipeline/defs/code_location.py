@@ -54,7 +54,7 @@ def build_defs(
         assets=[
             demonstration_catalog,
             *build_demonstration_assets(settings.execution.partitions_per_run),
-            *build_dataset_assets(),
+            *build_dataset_assets(settings),
             evaluation_scores,
         ],
         jobs=[*ASSET_JOBS, batch_job, datasets_job, evaluation_job, *MAINTENANCE_JOBS],

@@ -1,10 +1,10 @@
-"""The unpartitioned assets, one per dataset stage of the registry.
+"""The unpartitioned assets, one per dataset stage of the registry that the settings want.
 
 Belongs here: the one factory that makes them. They read the store, not an IO manager, so that a
 missing demonstration does not prevent a dataset.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -30,24 +30,29 @@ from demo_pipeline.pipeline.rebuild import storage_message
 from demo_pipeline.pipeline.stage_types import DatasetStage
 from demo_pipeline.pipeline.transient import TransientError
 from demo_pipeline.problems import Problem
+from demo_pipeline.settings import Settings
 from demo_pipeline.storage.errors import OutputError
 
 _PRIORITY = "dagster/priority"  # of a step among those that can run
 _Results = Iterator[dg.MaterializeResult | dg.AssetCheckResult]
 
 
-def build_dataset_assets() -> list[dg.AssetsDefinition]:
-    """One asset per dataset stage."""
-    return [_asset(stage, ADDITIONS.get(stage.name, Addition())) for stage in DATASET_STAGES]
+def build_dataset_assets(settings: Settings) -> list[dg.AssetsDefinition]:
+    """One asset per dataset stage; a training export that is switched off has none."""
+    built = {stage.name: stage for stage in DATASET_STAGES if stage.is_built(settings)}
+    return [
+        _asset(stage, [TRAJECTORIES_STAGE.name, *built], ADDITIONS.get(name, Addition()))
+        for name, stage in built.items()
+    ]
 
 
-def _with_lineage(asset: dg.AssetsDefinition, stage: DatasetStage) -> dg.AssetsDefinition:
+def _with_lineage(asset: dg.AssetsDefinition, parents: Sequence[str]) -> dg.AssetsDefinition:
     """The asset with the parents that the UI shows.
 
     A training export that fails would hold up everything that waits for its step. So nothing does:
     the exports come first by their priority, and are parents in the lineage alone.
     """
-    specs = [spec.replace_attributes(deps=list(upstream(stage))) for spec in asset.specs]
+    specs = [spec.replace_attributes(deps=parents) for spec in asset.specs]
     return dg.AssetsDefinition(
         keys_by_input_name=asset.keys_by_input_name,
         keys_by_output_name=asset.keys_by_output_name,
@@ -59,7 +64,9 @@ def _with_lineage(asset: dg.AssetsDefinition, stage: DatasetStage) -> dg.AssetsD
     )
 
 
-def _asset(stage: DatasetStage, addition: Addition) -> dg.AssetsDefinition:
+def _asset(
+    stage: DatasetStage, existing: Collection[str], addition: Addition
+) -> dg.AssetsDefinition:
     @dg.asset(
         name=stage.name,
         deps=[name for name in stage.inputs if not _is_export(name)],
@@ -81,8 +88,6 @@ def _asset(stage: DatasetStage, addition: Addition) -> dg.AssetsDefinition:
     def compute(
         context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
     ) -> _Results:
-        if not stage.is_built(workspace.settings):
-            raise _disabled(stage)
         claim_run(context.instance, context.run)
         metadata = _trajectories_seen(context, workspace, stage)
         with _explained(context, stage):
@@ -104,7 +109,7 @@ def _asset(stage: DatasetStage, addition: Addition) -> dg.AssetsDefinition:
             data_version=dg.DataVersion(result.version.content[:16]),
         )
 
-    return _with_lineage(compute, stage)
+    return _with_lineage(compute, [name for name in upstream(stage) if name in existing])
 
 
 def _is_export(name: str) -> bool:
@@ -151,12 +156,6 @@ def _run(
 def _charts(folder: Path) -> dict[str, dg.MetadataValue]:
     charts = read_charts(folder)
     return {"plots": reporting.pictures(charts)} if charts else {}
-
-
-def _disabled(stage: DatasetStage) -> dg.Failure:
-    name = stage.export.name if stage.export else stage.name
-    message = f"{stage.name}: the setting datasets.exports does not name {name}; add it to build it"
-    return dg.Failure(message, allow_retries=False)
 
 
 def _no_trajectory(name: str) -> dg.Failure:

@@ -1,42 +1,53 @@
-"""The asset `evaluation_scores`, one partition per folder of predictions in the store.
+"""The asset `evaluation_scores`: every folder of predictions in the store, scored.
 
-Belongs here: the asset, its partitions, its job and its sensor. Finding and scoring predictions is
-in pipeline/evaluation_runs.py.
+Belongs here: the asset, its job and its sensor. It is neither partitioned nor downstream of the
+recordings, so that any selection of assets runs with the id of a demonstration. Finding and
+scoring predictions is in pipeline/evaluation_runs.py.
 """
 
 import time
-from collections.abc import Iterator
-from itertools import count
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import dagster as dg
+from pydantic import Field
 
 from demo_pipeline.defs import reporting
-from demo_pipeline.defs.batch_members import has_run_key
 from demo_pipeline.defs.run_log import package_log
 from demo_pipeline.defs.tags import FORCE_TAG, OWNERS
 from demo_pipeline.evaluation.evaluation_pictures import history_chart
 from demo_pipeline.evaluation.score_tables import SCORES_SCHEMA
+from demo_pipeline.evaluation.scoring import PREDICTIONS
 from demo_pipeline.pipeline import evaluation_runs
 from demo_pipeline.pipeline.build_if_stale import BuildResult
 from demo_pipeline.pipeline.context import Workspace
+from demo_pipeline.pipeline.dataset_stages import INDEX_STAGE
 from demo_pipeline.pipeline.error_redaction import redacted_errors
 from demo_pipeline.pipeline.rebuild import storage_message
-from demo_pipeline.pipeline.stage_types import TRAJECTORIES
 from demo_pipeline.storage.errors import StorageError
+from demo_pipeline.storage.store.version_manifest import CheckOutcome
 
-EVALUATIONS = dg.DynamicPartitionsDefinition(name="evaluations")
 EVALUATION_SCORES = evaluation_runs.EVALUATION_OUTPUT
 _HISTORY = 60  # scores of earlier runs
+_MOST_PICTURES = 5  # of failures in one run's metadata; each has 40 kB
 _CHART_TITLE = "score of each evaluation under its first rule, oldest first"
 _SHOWN = ("preset", "answers", "score", "low", "high", "success", "grounding", "prefix_share")
+_CHECKS = {
+    evaluation_runs.COVERAGE: "Every step has one usable answer, and every line belongs to a step.",
+    evaluation_runs.PRIVATE: "Only their owner can read the predictions in a folder.",
+}
+
+
+class EvaluationConfig(dg.Config):
+    """Names of the folders to score; empty: every folder with predictions."""
+
+    names: list[str] = Field(default_factory=list)
 
 
 @dg.asset(
     name=EVALUATION_SCORES,
-    partitions_def=EVALUATIONS,
-    deps=[TRAJECTORIES],
-    group_name="datasets",
+    group_name="evaluations",
     kinds={"parquet"},
     owners=OWNERS,
     code_version=evaluation_runs.EVALUATION_CODE_VERSION,
@@ -45,85 +56,124 @@ _SHOWN = ("preset", "answers", "score", "low", "high", "success", "grounding", "
     "model; the page of failures shows steps that were answered wrong.",
     metadata=reporting.columns_metadata(SCORES_SCHEMA),
     check_specs=[
-        dg.AssetCheckSpec(
-            evaluation_runs.COVERAGE,
-            asset=EVALUATION_SCORES,
-            description="Every step has one usable answer, and every line belongs to a step.",
-        ),
-        dg.AssetCheckSpec(
-            evaluation_runs.PRIVATE,
-            asset=EVALUATION_SCORES,
-            description="Only their owner can read the predictions in a folder.",
-        ),
+        dg.AssetCheckSpec(name, asset=EVALUATION_SCORES, description=description)
+        for name, description in _CHECKS.items()
     ],
 )
 def evaluation_scores(
-    context: dg.AssetExecutionContext, workspace: dg.ResourceParam[Workspace]
-) -> dg.MaterializeResult:
-    """Score one folder of predictions."""
-    result = _scored(context, workspace)
-    pictures = _pictures(context, workspace, result)
-    summary: dict[str, Any] = dict(result.summary)
-    rows = [{key: _short(row[key]) for key in _SHOWN} for row in summary.pop("rows", [])]
-    location = f"{workspace.store.url}/{result.output}"
-    return dg.MaterializeResult(
-        metadata={
-            **reporting.metadata_of(summary),
-            "table": reporting.records(rows),
-            "path": dg.MetadataValue.path(location),
-            "outcome": dg.MetadataValue.text(result.status),
-            **pictures,
-        },
-        check_results=[reporting.check_result(outcome) for outcome in result.checks],
-    )
+    context: dg.AssetExecutionContext,
+    config: EvaluationConfig,
+    workspace: dg.ResourceParam[Workspace],
+) -> Iterator[dg.MaterializeResult]:
+    """Score folders of predictions; one that cannot be scored keeps no other from its scores."""
+    results, failed = _scored(context, workspace, config.names)
+    if results or not failed:
+        yield dg.MaterializeResult(
+            metadata=_metadata(context, workspace, results),
+            check_results=[reporting.check_result(_joint(name, results)) for name in _CHECKS],
+        )
+    if failed:
+        raise dg.Failure("\n".join(failed), allow_retries=False)
 
 
-def _scored(context: dg.AssetExecutionContext, workspace: Workspace) -> BuildResult:
-    """The output, or a failure with a plain reason."""
-    name, force = context.partition_key, context.run.tags.get(FORCE_TAG) == "true"
-    with package_log(context.log), redacted_errors(EVALUATION_SCORES, name):
+def _scored(
+    context: dg.AssetExecutionContext, workspace: Workspace, names: Sequence[str]
+) -> tuple[dict[str, BuildResult], list[str]]:
+    """(name → its output, plain reasons why the others have none)."""
+    results, failed = dict[str, BuildResult](), list[str]()
+    force = context.run.tags.get(FORCE_TAG) == "true"
+    with package_log(context.log), redacted_errors(EVALUATION_SCORES):
         try:
-            return evaluation_runs.run_evaluation(workspace, name, force=force)
+            found = evaluation_runs.list_evaluations(workspace)
         except StorageError as error:
-            message = storage_message(error)
-    raise dg.Failure(message, allow_retries=False)
+            return {}, [storage_message(error)]
+        failed += found.unreadable.values() if not names else ()
+        for name in names or [one.name for one in found.found]:
+            try:
+                results[name] = evaluation_runs.run_evaluation(workspace, name, force=force)
+            except StorageError as error:
+                failed.append(f"{name}: {storage_message(error)}")
+    return results, failed
+
+
+def _metadata(
+    context: dg.AssetExecutionContext, workspace: Workspace, results: Mapping[str, BuildResult]
+) -> dict[str, dg.MetadataValue]:
+    summaries: dict[str, Any] = {name: result.summary for name, result in results.items()}
+    rows = [
+        {"evaluation": name, "outcome": results[name].status}
+        | {key: _short(row[key]) for key in _SHOWN}
+        for name, summary in summaries.items()
+        for row in summary["rows"]
+        if len(summaries) == 1 or row["answers"] == PREDICTIONS  # baselines beside one alone
+    ]
+    scores = {name: summary["score"] for name, summary in summaries.items()}
+    history = [*_earlier(context), *_numbers(scores)]
+    return {
+        "evaluations": dg.MetadataValue.int(len(results)),
+        "table": reporting.records(rows),
+        "scores": dg.MetadataValue.json(scores),
+        "history": reporting.pictures({"history": history_chart(_CHART_TITLE, history)}),
+        "path": dg.MetadataValue.path(f"{workspace.store.url}/{EVALUATION_SCORES}"),
+        **_failures(workspace, results),
+    }
 
 
 def _short(value: Any) -> Any:
     return "" if value is None else f"{value:.3f}" if isinstance(value, float) else value
 
 
-def _pictures(
-    context: dg.AssetExecutionContext, workspace: Workspace, result: BuildResult
+def _failures(
+    workspace: Workspace, results: Mapping[str, BuildResult]
 ) -> dict[str, dg.MetadataValue]:
-    """The history as a plot, and the page of failures unless screens stay out of the event log."""
-    scores = [*reversed(list(_earlier(context)))]
-    score = result.summary.get("score")
-    if isinstance(score, int | float):
-        scores.append((context.partition_key, float(score)))
-    shown = {"history": reporting.pictures({"history": history_chart(_CHART_TITLE, scores)})}
-    if workspace.settings.execution.contact_sheets_in_ui:
-        name = evaluation_runs.PREVIEW_FILE  # the event log is never purged
-        with workspace.store.open_files(result.output, name) as (folder, _):
-            jpeg = (folder / name).read_bytes()
-        shown["failures"] = reporting.picture(jpeg, "steps that were answered wrong")
+    """The pages of failures that are new, unless screens stay out of the event log."""
+    if not workspace.settings.execution.contact_sheets_in_ui:
+        return {}
+    file = evaluation_runs.PREVIEW_FILE  # the event log is never purged
+    made = [name for name, result in results.items() if result.status == "made"]
+    shown = {}
+    for name in made[:_MOST_PICTURES]:
+        with workspace.store.open_files(results[name].output, file) as (folder, _):
+            jpeg = (folder / file).read_bytes()
+        shown[f"failures_{name}"] = reporting.picture(jpeg, "steps that were answered wrong")
     return shown
 
 
-def _earlier(context: dg.AssetExecutionContext) -> Iterator[tuple[str, float]]:
-    """The evaluations scored before, newest first, with their scores."""
+def _joint(check: str, results: Mapping[str, BuildResult]) -> CheckOutcome:
+    """One outcome for all evaluations; its problems say whose predictions they are about."""
+    outcomes = {
+        name: outcome
+        for name, result in results.items()
+        for outcome in result.checks
+        if outcome.name == check
+    }
+    problems = tuple(
+        replace(problem, file=evaluation_runs.predictions_path(name))
+        for name, outcome in outcomes.items()
+        for problem in outcome.problems
+    )
+    passed = all(outcome.passed for outcome in outcomes.values())
+    return CheckOutcome(check, passed, problems, blocking=False)
+
+
+def _earlier(context: dg.AssetExecutionContext) -> list[tuple[str, float]]:
+    """The evaluations scored before, oldest first, with their scores."""
     key = dg.AssetKey(EVALUATION_SCORES)
-    for record in context.instance.fetch_materializations(key, limit=_HISTORY).records:
-        made = record.asset_materialization
-        score = made.metadata.get("score") if made else None
-        if made and score is not None and isinstance(score.value, int | float):
-            yield made.partition or "", float(score.value)
+    records = context.instance.fetch_materializations(key, limit=_HISTORY).records
+    made = [record.asset_materialization for record in reversed(records)]
+    kept = [one.metadata["scores"].value for one in made if one and "scores" in one.metadata]
+    return [pair for scores in kept if isinstance(scores, dict) for pair in _numbers(scores)]
+
+
+def _numbers(scores: Mapping[str, Any]) -> list[tuple[str, float]]:
+    return [(name, float(one)) for name, one in scores.items() if isinstance(one, int | float)]
 
 
 evaluation_job = dg.define_asset_job(
     "score_evaluation",
     selection=[EVALUATION_SCORES],
-    description="Scores the predictions in a folder `evaluations/<name>/` of the store.",
+    description="Scores the predictions in the folders `evaluations/<name>/` of the store "
+    "(config: `names`; default: all).",
 )
 
 
@@ -136,7 +186,8 @@ def build_new_evaluations(interval_seconds: int) -> dg.SensorDefinition:
         minimum_interval_seconds=interval_seconds,
         default_status=dg.DefaultSensorStatus.RUNNING,
         description="Scores new and changed predictions in `evaluations/<name>/` of the store, in "
-        "a folder or a bucket, once they have been still for `discovery.stable_seconds`.",
+        "a folder or a bucket, once they have been still for `discovery.stable_seconds`, and all "
+        "of them again when the dataset changed that they are compared with.",
     )
     def evaluate(
         context: dg.SensorEvaluationContext, workspace: dg.ResourceParam[Workspace]
@@ -144,36 +195,28 @@ def build_new_evaluations(interval_seconds: int) -> dg.SensorDefinition:
         limits = workspace.settings.discovery
         try:
             listed = evaluation_runs.list_evaluations(workspace)
+            index = workspace.store.current(INDEX_STAGE.output) if listed.found else None
         except StorageError as error:
             return dg.SkipReason(str(error))
         for reason in listed.unreadable.values():
             context.log.warning(reason)
-        still = [one for one in listed.found if time.time() - one.modified >= limits.stable_seconds]
+        scored = index.content if index else ""  # what the answers are compared with
+        still = {
+            one.name: f"{one.fingerprint}@{scored}"
+            for one in listed.found
+            if time.time() - one.modified >= limits.stable_seconds
+        }
         seen = dict(line.split(" ", 1) for line in (context.cursor or "").splitlines())
-        changed = [one for one in still if seen.get(one.name) != one.fingerprint]
-        requested = changed[: limits.requests_per_tick]
-        if not requested:
+        changed = [name for name, state in still.items() if seen.get(name) != state]
+        if not changed:
             reasons = ["no new or changed predictions are complete", *listed.unreadable.values()]
             return dg.SkipReason("; ".join(reasons))
-        seen |= {one.name: one.fingerprint for one in requested}
+        seen |= still
         present = {one.name for one in listed.found} | listed.unreadable.keys()
-        cursor = "\n".join(f"{name} {seen[name]}" for name in sorted(seen.keys() & present))
-        known = set(context.instance.get_dynamic_partitions(EVALUATIONS.name or ""))
-        new = [one.name for one in requested if one.name not in known]
+        wanted = dg.RunConfig(ops={EVALUATION_SCORES: EvaluationConfig(names=changed)})
         return dg.SensorResult(
-            dynamic_partitions_requests=[EVALUATIONS.build_add_request(new)] if new else [],
-            run_requests=[
-                dg.RunRequest(run_key=_unused_key(context.instance, one), partition_key=one.name)
-                for one in requested
-            ],
-            cursor=cursor,
+            run_requests=[dg.RunRequest(run_config=wanted)],
+            cursor="\n".join(f"{name} {seen[name]}" for name in sorted(seen.keys() & present)),
         )
 
     return evaluate
-
-
-def _unused_key(instance: dg.DagsterInstance, dropped: evaluation_runs.DroppedEvaluation) -> str:
-    """A key launches once: without the number, files put back to earlier bytes get no run."""
-    first = f"{dropped.name}:{dropped.fingerprint}"
-    keys = (f"{first}#{number}" if number else first for number in count())
-    return next(key for key in keys if not has_run_key(instance, key))

@@ -85,6 +85,11 @@ class ListedEvaluations:
     unreadable: Mapping[str, str] = field(default_factory=dict)
 
 
+def predictions_path(name: str) -> str:
+    """Where the predictions of this name are in the store."""
+    return f"{EVALUATIONS_FOLDER}/{name}/{PREDICTIONS_FILE}"
+
+
 def store_objects(url: str) -> Objects:
     """The objects of a store: what people put beside its outputs."""
     if not is_bucket(url):
@@ -137,7 +142,7 @@ def find_evaluation(objects: Objects, name: str) -> DroppedEvaluation | None:
     Raises:
         StorageError: one of its files cannot be read.
     """
-    predictions = objects.head(f"{EVALUATIONS_FOLDER}/{name}/{PREDICTIONS_FILE}")
+    predictions = objects.head(predictions_path(name))
     if predictions is None:
         return None
     settings = objects.head(f"{EVALUATIONS_FOLDER}/{name}/{EVALUATION_FILE}")
@@ -155,8 +160,7 @@ def run_evaluation(workspace: Workspace, name: str, *, force: bool = False) -> B
     dropped = find_evaluation(objects, name) if is_safe_id(name) else None
     if dropped is None:
         raise EvaluationError(
-            f"{EVALUATIONS_FOLDER}/{name}/{PREDICTIONS_FILE} is not in the store; put the "
-            "predictions there"
+            f"{predictions_path(name)} is not in the store; put the predictions there"
         )
     with TemporaryDirectory(prefix="demo_pipeline-") as folder:
         predictions = Path(folder) / PREDICTIONS_FILE

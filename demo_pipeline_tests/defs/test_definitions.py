@@ -8,7 +8,6 @@ import pytest
 
 from demo_pipeline.actions.action_tables import ACTIONS_SCHEMA
 from demo_pipeline.defs.code_location import build_defs
-from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
 from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.settings import ExecutionSettings, Settings
 from demo_pipeline.storage.errors import StorageError
@@ -19,14 +18,11 @@ DATASETS = [
     "sft_samples",
     "messages_dataset",
     "cudag_dataset",
-    *("cua_lite_dataset", "agentnet_dataset", "atif_trajectories"),
-    "agentnetbench",
     "trajectory_index",
     "osworld_quests",
 ]
-ON_REQUEST = {stage.name for stage in DATASET_STAGES if not stage.is_built(Settings())}
 STATISTICS = "dataset_statistics"
-SCORES = "evaluation_scores"  # a partition per folder of predictions
+SCORES = "evaluation_scores"
 GROUPS = {
     "demonstration_catalog": "recording",
     "quarantine": "recording",
@@ -39,8 +35,8 @@ GROUPS = {
     SHEETS: "trajectories",
     "osworld_tasks": "datasets",
     STATISTICS: "datasets",
-    SCORES: "datasets",
-    **dict.fromkeys([*DATASETS, *ON_REQUEST], "datasets"),
+    SCORES: "evaluations",
+    **dict.fromkeys(DATASETS, "datasets"),
 }
 
 
@@ -76,11 +72,10 @@ def test_only_the_stages_of_a_demonstration_are_partitioned(
     specs: dict[str, dg.AssetSpec],
 ) -> None:
     partitioned = {name for name, spec in specs.items() if spec.partitions_def is not None}
-    assert partitioned == {*CHAIN, SHEETS, SCORES}
-    assert {specs[name].partitions_def for name in partitioned - {SCORES}} == {
+    assert partitioned == {*CHAIN, SHEETS}
+    assert {specs[name].partitions_def for name in partitioned} == {
         dg.DynamicPartitionsDefinition(name="demonstrations")
     }
-    assert specs[SCORES].partitions_def == dg.DynamicPartitionsDefinition(name="evaluations")
 
 
 def test_lineage_runs_from_the_recording_to_the_datasets(specs: dict[str, dg.AssetSpec]) -> None:
@@ -91,10 +86,10 @@ def test_lineage_runs_from_the_recording_to_the_datasets(specs: dict[str, dg.Ass
         assert parents[name] - {"osworld_tasks"} <= set(CHAIN[:place])
         assert parents[name] or name == "raw_recordings"
     made_of_them = {name for name, of in parents.items() if "trajectories" in of}
-    assert made_of_them == {*DATASETS, *ON_REQUEST, SHEETS, SCORES}
+    assert made_of_them == {*DATASETS, SHEETS}
     assert [name for name, of in parents.items() if SHEETS in of] == []
     assert {name for name, of in parents.items() if "osworld_tasks" in of} == {"trajectories"}
-    assert parents["osworld_tasks"] == set()
+    assert parents["osworld_tasks"] == parents[SCORES] == set()
     assert parents[STATISTICS] == {"trajectory_index", "sft_samples", "messages_dataset"}
 
 
@@ -113,7 +108,7 @@ def test_every_stage_and_dataset_has_a_blocking_check(definitions: dg.Definition
     checks = {key: graph.get_check_spec(key) for key in graph.asset_check_keys}
     assert all(spec.description for spec in checks.values())
     blocking = {key.asset_key.path[-1] for key, spec in checks.items() if spec.blocking}
-    datasets = {stage.name for stage in DATASET_STAGES} - {STATISTICS}
+    datasets = {*DATASETS, "osworld_tasks", "quarantine"}
     stages = {stage.name for stage in STAGES} - {SHEETS}  # a picture for people stops nothing
     assert blocking == stages | datasets
     assert ("demonstration_catalog", "ids_unique") in {
@@ -135,7 +130,7 @@ def test_jobs_cover_the_chain_the_datasets_and_the_catalog(definitions: dg.Defin
     }
     assert steps == {
         "process_demonstration": {*CHAIN, SHEETS},
-        "build_datasets": {*DATASETS, STATISTICS} - ON_REQUEST,
+        "build_datasets": {*DATASETS, STATISTICS},
         "register_uploads": {"demonstration_catalog"},
         "read_osworld_tasks": {"osworld_tasks"},
         "report_quarantine": {"quarantine"},

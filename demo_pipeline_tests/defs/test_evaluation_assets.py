@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.defs.tags import RUN_KEY_TAG
 from demo_pipeline.pipeline.evaluation_runs import ListedEvaluations, list_evaluations
 from demo_pipeline.pipeline.evaluations import Evaluation, write_right_answers
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory
@@ -18,7 +17,7 @@ from demo_pipeline_tests.defs.bench import (
     Bench,
     Result,
     bench,
-    launched,
+    failures,
     materialized,
     ticked,
     values,
@@ -64,24 +63,41 @@ def drop(made: Bench, name: str, *, wrong: bool = False, **asked: Any) -> Path:
     return path
 
 
+def requested(made: Bench, cursor: str | None = None) -> tuple[list[str], str | None]:
+    """(the names that the sensor asks to score, its cursor)."""
+    ticked_once = ticked(made, "new_evaluations", cursor)
+    configs = [request.run_config["ops"] for request in ticked_once.requests]
+    names = [name for one in configs for name in one["evaluation_scores"]["config"]["names"]]
+    return names, ticked_once.cursor
+
+
+def launched(made: Bench, *names: str) -> Result:
+    """Run at once what the daemon would launch for these names; without: for all."""
+    config = {"ops": {"evaluation_scores": {"config": {"names": list(names)}}}}
+    return made.definitions.resolve_job_def(JOB).execute_in_process(
+        instance=made.instance, run_config=config, raise_on_error=False
+    )
+
+
 def score(made: Bench, name: str) -> Result:
-    (request,) = ticked(made, "new_evaluations").requests
-    assert request.partition_key == name
-    return launched(made, request, JOB)
+    assert requested(made)[0] == [name]
+    return launched(made, name)
 
 
-def shown(result: Result, name: str) -> dict[str, Any]:
-    return values(materialized(result)["evaluation_scores", name])
+def shown(result: Result) -> dict[str, Any]:
+    return values(materialized(result)["evaluation_scores", None])
 
 
 def test_right_answers_have_full_scores_and_pass_the_checks(made: Bench) -> None:
     drop(made, "perfect")
     result = score(made, "perfect")
     assert result.success
-    values = shown(result, "perfect")
-    assert (values["score"], values["steps"], values["outcome"]) == (1.0, 9, "made")
+    values = shown(result)
+    assert values["scores"] == {"perfect": 1.0}
+    assert "| perfect | made | strict | predictions | 1.000 |" in values["table"]
+    assert "| perfect | made | strict | screen centre | " in values["table"]
     assert "data:image/png" in values["history"]
-    assert "data:image/jpeg" in values["failures"]
+    assert "data:image/jpeg" in values["failures_perfect"]
     assert {name for name, verdict in verdicts(result).items() if verdict.passed} == {
         "coverage",
         "private",
@@ -89,7 +105,7 @@ def test_right_answers_have_full_scores_and_pass_the_checks(made: Bench) -> None
     with made.workspace.store.open("evaluation_scores/perfect") as (folder, _):
         names = {path.name for path in folder.iterdir()}
         preview = base64.b64encode((folder / "failures_preview.jpg").read_bytes()).decode()
-    assert preview in values["failures"]  # the whole page would fill the event log
+    assert preview in values["failures_perfect"]  # the whole page would fill the event log
     pictures = {"failures.jpg", "failures_preview.jpg"}
     assert names == {"scores.parquet", "steps.parquet", "summary.json", *pictures}
 
@@ -99,13 +115,14 @@ def test_what_is_missing_is_in_the_check_and_no_word_is_anywhere(made: Bench) ->
     path.chmod(0o644)
     result = score(made, "bad")
     assert result.success
-    assert shown(result, "bad")["score"] == 7 / 9
+    assert shown(result)["scores"] == {"bad": 7 / 9}
     found = verdicts(result)
     assert not found["coverage"].passed
     assert not found["private"].passed
     text = str(found["coverage"].metadata["found"].value)
     assert "1 steps: no tool call" in text
     assert "1 steps: doubled" in text
+    assert "evaluations/bad/predictions.jsonl" in text
     events = "".join(str(event) for event in made.instance.all_logs(result.run_id))
     assert TYPED not in events
     assert ANSWERED not in events
@@ -115,30 +132,56 @@ def test_what_is_missing_is_in_the_check_and_no_word_is_anywhere(made: Bench) ->
 
 def test_each_change_is_scored_once(made: Bench) -> None:
     drop(made, "first")
-    first = ticked(made, "new_evaluations")
-    assert first.keys == ["first"]
-    assert ticked(made, "new_evaluations", first.cursor).keys == []
+    names, cursor = requested(made)
+    assert names == ["first"]
+    assert requested(made, cursor)[0] == []
     path = drop(made, "second", wrong=True)
-    second = ticked(made, "new_evaluations", first.cursor)
-    assert second.keys == ["second"]
+    names, cursor = requested(made, cursor)
+    assert names == ["second"]
     path.write_text(path.read_text() + "\n{}\n")
     os.utime(path, (1, 1))
-    assert ticked(made, "new_evaluations", second.cursor).keys == ["second"]
-    assert launched(made, first.requests[0], JOB).success
-    again = launched(made, first.requests[0], JOB)
-    assert shown(again, "first")["outcome"] == "unchanged"
+    names, cursor = requested(made, cursor)
+    assert names == ["second"]
+    assert launched(made, "first").success
+    again = launched(made)
+    assert "| first | unchanged |" in shown(again)["table"]
+    assert "screen centre" not in shown(again)["table"]
+    assert "| second | made |" in shown(again)["table"]
+    assert shown(again)["scores"]["first"] == 1.0
 
 
-def test_predictions_that_are_put_back_get_a_run_of_their_own(made: Bench) -> None:
+def test_a_changed_dataset_is_scored_again(made: Bench) -> None:
     drop(made, "first")
-    first = ticked(made, "new_evaluations")
-    [dropped] = list_evaluations(made.workspace).found
-    assert [request.run_key for request in first.requests] == [f"first:{dropped.fingerprint}"]
-    job = made.definitions.resolve_job_def(JOB)
-    tags = {RUN_KEY_TAG: str(first.requests[0].run_key)}
-    made.instance.create_run_for_job(job, tags=tags)
-    back = ticked(made, "new_evaluations", "first other")  # others were scored between
-    assert [request.run_key for request in back.requests] == [f"first:{dropped.fingerprint}#1"]
+    _, cursor = requested(made)
+    assert launched(made, "first").success
+    assert made.run("build_datasets").success
+    names, cursor = requested(made, cursor)
+    assert names == ["first"]
+    assert requested(made, cursor)[0] == []
+    more = make_trajectory(made.uploads.parent, "demo9", [CLICK], rows={0: BOX}, shade=9)
+    commit_trajectories(made.workspace, [more])
+    assert made.run("build_datasets").success
+    names, cursor = requested(made, cursor)
+    assert names == ["first"]
+    result = launched(made, *names)
+    assert shown(result)["scores"]["first"] < 1.0  # the new steps have no answer
+    assert not verdicts(result)["coverage"].passed
+
+
+def test_nothing_to_score_is_no_failure_and_one_that_cannot_be_scored_costs_no_other(
+    made: Bench,
+) -> None:
+    result = launched(made)
+    assert result.success
+    assert shown(result)["evaluations"] == 0
+    drop(made, "good")
+    drop(made, "odd", presets=["nice"])
+    result = launched(made)
+    assert not result.success
+    assert shown(result)["scores"] == {"good": 1.0}
+    said = failures(result)["evaluation_scores"].description
+    assert "odd: evaluations/odd/evaluation.json: there is no such preset" in said
+    assert "good" not in said
 
 
 def test_only_folders_with_predictions_and_a_safe_name_count(made: Bench) -> None:
@@ -156,16 +199,16 @@ def test_predictions_that_may_not_be_read_keep_no_others_from_their_scores(
     made: Bench, monkeypatch: pytest.MonkeyPatch, private: str
 ) -> None:
     folder = drop(made, "alice").parent.parent
-    first = ticked(made, "new_evaluations")
+    _, cursor = requested(made)
     drop(made, "bob")
     with monkeypatch.context() as patched:
         refuse_reading(patched, folder / private)
-        second = ticked(made, "new_evaluations", first.cursor)
-        assert second.keys == ["bob"]
-        skipped = ticked(made, "new_evaluations", second.cursor).skipped
+        names, cursor = requested(made, cursor)
+        assert names == ["bob"]
+        skipped = ticked(made, "new_evaluations", cursor).skipped
     assert "'evaluations/alice/" in skipped
     assert "cannot be read; check its permissions" in skipped
-    assert ticked(made, "new_evaluations", second.cursor).keys == []
+    assert requested(made, cursor)[0] == []
 
 
 @pytest.mark.parametrize(
@@ -192,6 +235,6 @@ def test_a_wish_that_cannot_be_met_fails_with_a_plain_reason(
 def test_screens_stay_out_of_the_event_log_when_they_have_to(tmp_path: Path) -> None:
     for made in make_bench(tmp_path, contact_sheets_in_ui=False):
         drop(made, "perfect")
-        values = shown(score(made, "perfect"), "perfect")
-        assert "failures" not in values
+        values = shown(score(made, "perfect"))
+        assert "failures_perfect" not in values
         assert "history" in values

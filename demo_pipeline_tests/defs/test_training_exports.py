@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import dagster as dg
 import pytest
 
 from demo_pipeline.common.dataset_settings import DatasetSettings
@@ -104,33 +103,28 @@ def test_a_disabled_export_is_not_built_and_nothing_waits_for_it(processed: Benc
     assert progress(made.instance, Settings()).built == 0
 
 
-def test_building_a_disabled_export_by_hand_says_what_to_change(processed: Bench) -> None:
-    made = changed(processed, exports=())
-    result = dg.materialize(
-        [_named(made.definitions, "cudag_dataset")],
-        instance=made.instance,
-        resources={"workspace": made.workspace},
-        raise_on_error=False,
-    )
-    [event] = result.get_step_failure_events()
-    said = event.step_failure_data.user_failure_data
-    assert said is not None
-    assert "datasets.exports does not name cudag" in str(said.description)
-    assert made.workspace.store.outputs("datasets") == []
-
-
-def _named(definitions: dg.Definitions, name: str) -> dg.AssetsDefinition:
-    found = (one for one in definitions.assets or () if isinstance(one, dg.AssetsDefinition))
-    [asset] = [one for one in found if dg.AssetKey(name) in one.keys]
-    return asset
-
-
 def test_the_lineage_runs_from_the_exports_to_the_index(processed: Bench) -> None:
     specs = {one.key.path[-1]: one for one in processed.definitions.resolve_all_asset_specs()}
     parents = {dep.asset_key.path[-1] for dep in specs["trajectory_index"].deps}
-    assert parents == {"trajectories", *EXPORTS, *ON_REQUEST}
+    assert parents == {"trajectories", *EXPORTS}
     parents = {dep.asset_key.path[-1] for dep in specs["dataset_statistics"].deps}
     assert parents == {"trajectory_index", "sft_samples", "messages_dataset"}
+
+
+def test_an_export_is_an_asset_only_when_the_settings_name_it(processed: Bench) -> None:
+    """One that is off would fail every selection that it is in."""
+    made = changed(processed, exports=("sft", "agentnetbench"))
+    specs = {one.key.path[-1]: one for one in made.definitions.resolve_all_asset_specs()}
+    both = {"sft_samples", "agentnetbench"}
+    assert specs.keys() & (EXPORTS | ON_REQUEST) == both
+    assert {dep.asset_key.path[-1] for dep in specs["trajectory_index"].deps} == {
+        "trajectories",
+        *both,
+    }
+    assert {dep.asset_key.path[-1] for dep in specs["dataset_statistics"].deps} == {
+        "trajectory_index",
+        "sft_samples",
+    }
 
 
 def test_the_metadata_says_how_many_bytes_each_dataset_wrote(processed: Bench) -> None:

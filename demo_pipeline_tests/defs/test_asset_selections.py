@@ -1,0 +1,62 @@
+"""Selections of assets that people type or click end with success, whatever they reach."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from dagster._cli.asset import asset_materialize_command
+
+from demo_pipeline.pipeline.dataset_stages import training_exports
+from demo_pipeline.pipeline.demonstration_stages import STAGES
+from demo_pipeline.settings import Settings
+from demo_pipeline_tests.dagster_homes import WITHOUT_OUTPUT_YAML
+from demo_pipeline_tests.defs.bench import Bench, bench
+from demo_pipeline_tests.sample_workspace import DEMOS
+
+CHAIN = {stage.name for stage in STAGES}
+EXPORTS = {stage.name for stage in training_exports() if stage.is_built(Settings())}
+DATASETS = {*EXPORTS, "osworld_quests", "trajectory_index", "dataset_statistics"}
+OTHERS = {"osworld_tasks", "quarantine", "demonstration_catalog", "evaluation_scores"}
+
+
+@pytest.fixture
+def made(tmp_path: Path, made_root: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    """A home of its own, as the pages have it, and the definitions of a code location."""
+    with bench(tmp_path, kept=True, source=made_root) as found:
+        found.instance.add_dynamic_partitions("demonstrations", list(DEMOS))
+    settings = found.settings.model_dump_json()
+    (tmp_path / "defs.py").write_text(
+        "from demo_pipeline.defs.code_location import build_defs\n"
+        "from demo_pipeline.settings import Settings\n"
+        f"defs = build_defs(Settings.model_validate_json({settings!r}))\n"
+    )
+    (tmp_path / "home" / "dagster.yaml").write_text(WITHOUT_OUTPUT_YAML)
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    return found
+
+
+def materialize(*options: str) -> Result:
+    """`dagster asset materialize` in this process."""
+    return CliRunner().invoke(asset_materialize_command, ["-f", "defs.py", *options])
+
+
+@pytest.mark.filterwarnings("ignore::dagster.SupersessionWarning", "ignore::dagster.BetaWarning")
+@pytest.mark.parametrize(
+    ("selection", "partitioned", "reached"),
+    [
+        ("raw_recordings*", True, CHAIN | DATASETS),
+        ("group:datasets", False, DATASETS | {"osworld_tasks"}),
+        ("*contact_sheets", True, CHAIN | {"osworld_tasks"}),
+        ("*", True, CHAIN | DATASETS | OTHERS),
+    ],
+)
+def test_a_selection_runs_everything_that_it_reaches(
+    made: Bench, selection: str, partitioned: bool, reached: set[str]
+) -> None:
+    options = ["--partition", next(iter(DEMOS))] if partitioned else []
+    result = materialize("--select", selection, *options)
+    assert result.exit_code == 0, result.output
+    [run] = made.instance.get_runs()
+    assert {key.to_user_string() for key in run.asset_selection or ()} == reached
+    assert run.is_success

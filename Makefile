@@ -38,7 +38,7 @@ help:
 	@echo '  make golden         write the golden outputs again, after an intended change'
 	@echo '  make code-versions  record the code that every stage runs, after its code version was raised'
 	@echo '  make docs           write the pages that are generated from the code anew'
-	@echo '  make notebook       run examples/explore.ipynb on data/store and write its outputs anew'
+	@echo '  make notebook       run examples/explore.ipynb on the samples and write its outputs anew'
 	@echo '  make property       the actions property test with thousands of examples per platform'
 	@echo '  make fuzz           a million damaged lines and 2,000 damaged logs (some minutes)'
 	@echo '  make simulate       60,000 simulated uploads, with kills and a lost ledger (some minutes)'
@@ -91,7 +91,17 @@ $(VENV)/.installed-ray: $(VENV)/.installed-dev
 	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,ray]'
 	@touch $@
 
+# Moved into the inbox in one step: a sample is there as a whole, or not. What is there stays.
 demo: setup
+	@[ -z "$$DEMO_PIPELINE_UPLOADS" ] || { \
+	  echo 'DEMO_PIPELINE_UPLOADS is set: these uploads are processed, and not the samples.'; exit 0; }; \
+	mkdir -p data/recordings data/.cache; \
+	for sample in data/samples/*; do \
+	  inbox="data/recordings/$${sample##*/}"; \
+	  [ ! -e "$$inbox" ] || continue; \
+	  rm -rf data/.cache/sample && cp -R "$$sample" data/.cache/sample && mv data/.cache/sample "$$inbox" \
+	    && echo "Copied $$sample to $$inbox" || exit 1; \
+	done
 	@$(AT_HOME) $(BIN)/demo-pipeline run
 	@store="$${DEMO_PIPELINE_STORE:-data/store}"; \
 	echo; \

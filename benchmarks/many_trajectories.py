@@ -38,7 +38,7 @@ from demo_pipeline.storage.store.version_manifest import Recipe, make_manifest, 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from demo_pipeline_tests.sample_workspace import open_workspace, run_all_stages
 
-SAMPLE = Path(__file__).resolve().parents[1] / "data" / "recordings" / "20260105_090000"
+SAMPLE = Path(__file__).resolve().parents[1] / "data" / "samples" / "20260105_090000"
 STAGES = (
     *("sft_samples", "messages_dataset", "cudag_dataset"),
     *("trajectory_index", "dataset_statistics"),

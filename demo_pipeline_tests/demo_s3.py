@@ -5,6 +5,7 @@ loopback interface only; at the end they are stopped, and the folder that they w
 """
 
 import argparse
+import math
 import os
 import random
 import secrets
@@ -38,36 +39,53 @@ from demo_pipeline_tests.defs.daemon import (
 from demo_pipeline_tests.simulator.s3_server import is_free, seaweed_server
 from demo_pipeline_tests.uploads import tear_meta, upload
 
-RECORDINGS = ROOT / "data" / "recordings"
+RECORDINGS = ROOT / "data" / "samples"
 GOOD = tuple(sorted(path.parent.name for path in RECORDINGS.glob("2*/recording.mp4")))
 BROKEN = "20260107_100000"
-_TIMEOUT_SECONDS = 240.0  # for everything; two idle cores need a third
+# However slow the machine is, one of these follows another: a line here, or an output in the store.
+# A stage of the longest sample takes 8 s on an idle core.
+_STALLED_SECONDS = 180.0
 
 
 @dataclass
 class Demo:
-    """The files that are still to be uploaded, and the lines that were printed."""
+    """The files that are still to be uploaded, the lines that were printed, the last progress."""
 
     instance: Any
     workspace: Workspace
     files: list[tuple[str, Path]]
     start: float = field(default_factory=time.monotonic)
     printed: set[str] = field(default_factory=set)
+    progressed: float = field(default_factory=time.monotonic)
+    outputs: int = 0
 
     def step(self) -> bool:
-        """Upload one more file, print what happened; returns whether everything is done."""
+        """Upload one more file, print what happened; returns whether everything is done.
+
+        Raises:
+            TimeoutError: nothing new has happened for a long time.
+        """
         if self.files:
             self._upload(*self.files.pop())
         runs = runs_of(self.instance)
         for run in runs:
             self._print_run(run)
         self._print_quarantined()
+        self._require_progress()
         return not self.files and self._is_done(runs)
 
     def print_once(self, line: str) -> None:
         if line not in self.printed:
             self.printed.add(line)
+            self.progressed = time.monotonic()
             print_line(f"{time.monotonic() - self.start:4.0f} s  {line}")
+
+    def _require_progress(self) -> None:
+        outputs = len(self.workspace.store.outputs())
+        if outputs != self.outputs:
+            self.outputs, self.progressed = outputs, time.monotonic()
+        if time.monotonic() - self.progressed > _STALLED_SECONDS:
+            raise TimeoutError(f"nothing new for {_STALLED_SECONDS:.0f} s")
 
     def _upload(self, key: str, path: Path) -> None:
         self.workspace.uploads.objects.put(key, path)
@@ -128,7 +146,7 @@ def demonstrate(folder: Path, port: int, *, keep: bool) -> int:
         dagster = stack.enter_context(dagster_process(command, folder / "home"))
         demo = Demo(instance, Workspace.open(Settings()), files_of(folder / "recordings"))
         try:
-            wait_for(dagster, demo.step, "the datasets", _TIMEOUT_SECONDS)
+            wait_for(dagster, demo.step, "the datasets", math.inf, pause=1)
         except TimeoutError as error:
             print_line(f"{error}\n{(folder / 'home' / LOG).read_text(errors='replace')[-3000:]}")
             return 1

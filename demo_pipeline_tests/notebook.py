@@ -1,15 +1,20 @@
 """Executing the example notebook: for its test, and to write its outputs anew (`make notebook`).
 
-Run with a store in the environment; without one it is the checkout's `data/store`.
+Belongs here: the store of the samples, and the notebook's run on a store.
 """
 
+import os
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import nbformat
 from nbclient import NotebookClient
 
-NOTEBOOK = Path(__file__).resolve().parents[1] / "examples" / "explore.ipynb"
+_ROOT = Path(__file__).resolve().parents[1]
+NOTEBOOK = _ROOT / "examples" / "explore.ipynb"
 _SECONDS = 120
 
 
@@ -45,5 +50,17 @@ def texts(notebook: Any) -> str:
     return "\n".join(found)
 
 
+def main() -> None:
+    """Write the outputs anew, of a store of the samples alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ |= {
+            "DAGSTER_HOME": folder,
+            "DEMO_PIPELINE_UPLOADS": str(_ROOT / "data" / "samples"),
+            "DEMO_PIPELINE_STORE": f"{folder}/store",
+        }
+        subprocess.run([sys.executable, "-m", "demo_pipeline.cli.app", "run"], check=True)
+        nbformat.write(executed(), NOTEBOOK)
+
+
 if __name__ == "__main__":
-    nbformat.write(executed(), NOTEBOOK)
+    main()

@@ -274,6 +274,73 @@ class TestVersion:
         assert shown.stdout.split() == ["demo_pipeline"]
 
 
+@pytest.fixture
+def samples_checkout(checkout: Path) -> Path:
+    """A checkout with a sample, whose command line only prints what it was asked."""
+    bin_folder = checkout / ".venv/bin"
+    bin_folder.mkdir(parents=True)
+    (bin_folder / "python").touch()
+    command = bin_folder / "demo-pipeline"
+    command.write_text(f"#!/bin/sh\n# {bin_folder}/\necho ran $1\n")
+    command.chmod(0o755)
+    (checkout / ".venv/.installed").touch()
+    (checkout / "data/samples/one").mkdir(parents=True)
+    (checkout / "data/samples/one/meta.json").write_text("the sample")
+    return checkout
+
+
+class TestInbox:
+    def test_the_demo_copies_the_samples_into_it_and_overwrites_nothing(
+        self, samples_checkout: Path
+    ) -> None:
+        said = make("demo", directory=samples_checkout).stdout
+        assert said.startswith("Copied data/samples/one to data/recordings/one\nran run\n")
+        copy = samples_checkout / "data/recordings/one/meta.json"
+        copy.write_text("changed")
+        assert "Copied" not in make("demo", directory=samples_checkout).stdout
+        assert copy.read_text() == "changed"
+        assert (samples_checkout / "data/samples/one/meta.json").read_text() == "the sample"
+        shutil.rmtree(copy.parent)
+        assert "Copied" in make("demo", directory=samples_checkout).stdout
+        assert copy.read_text() == "the sample"
+
+    def test_uploads_that_are_elsewhere_get_no_samples(
+        self, samples_checkout: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("DEMO_PIPELINE_UPLOADS", "s3://mine/recordings")
+        said = make("demo", directory=samples_checkout).stdout
+        assert "not the samples" in said
+        assert "ran run" in said
+        assert not (samples_checkout / "data/recordings").exists()
+
+    def test_it_is_there_in_a_fresh_clone_and_git_ignores_what_is_in_it(
+        self, tmp_path: Path
+    ) -> None:
+        inbox = tmp_path / "data/recordings"
+        inbox.mkdir(parents=True)
+        for name in (".gitignore", "data/recordings/.gitignore"):
+            shutil.copy(ROOT / name, tmp_path / name)
+
+        def git(*words: str) -> str:
+            command = ("git", "-c", "safe.directory=*", *words)
+            return subprocess.run(
+                command, cwd=tmp_path, check=True, capture_output=True, text=True
+            ).stdout
+
+        git("init", "--quiet")
+        (inbox / "mine").mkdir()
+        (inbox / "mine/meta.json").write_text("{}")
+        (inbox / "archive.zip").write_bytes(b"")
+        git("add", "--all")
+        assert git("ls-files").split() == [".gitignore", "data/recordings/.gitignore"]
+
+    def test_tests_and_benchmarks_read_the_samples_only(self) -> None:
+        inbox = re.compile(r"data/recordings|\"data\" / \"recordings\"")
+        paths = [*ROOT.glob("demo_pipeline_tests/**/*.py"), *ROOT.glob("benchmarks/**/*.py")]
+        readers = [path for path in paths if inbox.search(path.read_text(encoding="utf-8"))]
+        assert readers == [Path(__file__)]
+
+
 class TestMakefile:
     def test_plain_make_explains_every_target(self) -> None:
         shown = make().stdout

@@ -123,6 +123,7 @@ def make_exports(scratch: Path) -> Path:
     program = [sys.executable, "-m", "demo_pipeline.cli.app"]
     with tempfile.TemporaryDirectory(dir=scratch) as work:
         own = {"DEMO_PIPELINE_STORE": f"{work}/store", "DEMO_PIPELINE_CACHE": f"{work}/cache"}
+        own |= {"DEMO_PIPELINE_UPLOADS": str(HERE.parents[1] / "data" / "samples")}
         own |= {"DAGSTER_HOME": work, "DEMO_PIPELINE_DATASETS__EXPORTS": json.dumps(EXPORTS)}
         shutil.copyfile(HERE.parents[1] / "dagster.yaml", f"{work}/dagster.yaml")
         run([*program, "run"], **own)

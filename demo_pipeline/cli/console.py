@@ -7,10 +7,11 @@ text of a recording is markup or a control sequence of the terminal.
 import json
 import logging
 import sys
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -75,6 +76,8 @@ def report_run(
             print_error(f"{outcome.demonstration} {reason}")
     if datasets:
         out.print(_dataset_table(datasets))
+        for line in _left_out(datasets):
+            print_line(line)
     counts = Counter(outcome.status for outcome in outcomes)
     rare: tuple[DemonstrationStatus, ...] = ("superseded", "waiting", "crashed")
     others = "".join(f"{counts[status]} {status}, " for status in rare if counts[status])
@@ -84,9 +87,15 @@ def report_run(
     )
 
 
+def _table(title: str) -> Table:
+    """A table without borders, so that a terminal of 80 columns shows ids in one line."""
+    close = (0, 1, 0, 0)
+    return Table(title=title, title_justify="left", box=SIMPLE_HEAD, padding=close, show_edge=False)
+
+
 def _demonstration_table(outcomes: Sequence[DemonstrationOutcome]) -> Table:
-    table = Table(title="Demonstrations", title_justify="left")
-    for name in ("demonstration", "status", "application"):
+    table = _table("Demonstrations")
+    for name in ("demonstration", "status", "outcome", "application"):
         table.add_column(name, overflow="fold")
     for name in ("steps", "leaks", "seconds"):
         table.add_column(name, justify="right")
@@ -97,7 +106,8 @@ def _demonstration_table(outcomes: Sequence[DemonstrationOutcome]) -> Table:
         shown: str = outcome.status
         if outcome.status == "waiting":
             shown += f": {'; '.join(outcome.reasons)}"
-        cells = [cell(outcome.summary.get(key)) for key in ("application", "steps", "leaks")]
+        keys = ("outcome", "application", "steps", "leaks")
+        cells = [cell(outcome.summary.get(key)) for key in keys]
         seconds = outcome.summary.get("seconds")
         length = "" if seconds is None else f"{seconds:.1f}"
         table.add_row(outcome.demonstration, cell(shown, colour), *cells, length)
@@ -105,7 +115,7 @@ def _demonstration_table(outcomes: Sequence[DemonstrationOutcome]) -> Table:
 
 
 def _dataset_table(datasets: Sequence[DatasetOutcome]) -> Table:
-    table = Table(title="Datasets", title_justify="left")
+    table = _table("Datasets")
     table.add_column("asset")
     table.add_column("contents")
     table.add_column("written", justify="right")
@@ -114,6 +124,18 @@ def _dataset_table(datasets: Sequence[DatasetOutcome]) -> Table:
         size = byte_text(dataset.bytes_written)
         table.add_row(dataset.name, _contents(dataset.counts), size, cell(dataset.path))
     return table
+
+
+def _left_out(datasets: Sequence[DatasetOutcome]) -> list[str]:
+    """What is not in the datasets, and why: a line for those that leave out the same."""
+    names: defaultdict[str, list[str]] = defaultdict(list)
+    for dataset in datasets:
+        for words in dataset.left_out:
+            names[words].append(dataset.name)
+    lines: defaultdict[str, list[str]] = defaultdict(list)
+    for words, leaving in names.items():
+        lines[", ".join(leaving)].append(words)
+    return [f"left out of {leaving}: {', '.join(words)}" for leaving, words in lines.items()]
 
 
 def byte_text(size: int) -> str:

@@ -25,11 +25,13 @@ from demo_pipeline.cli.environment import (
 from demo_pipeline.cli.idle import find_idle, is_recorded
 from demo_pipeline.cli.interruption import INTERRUPTED, CommandInterrupt, ignore_interrupts
 from demo_pipeline.cli.run_selection import (
+    RunSelection,
     print_hidden,
     require_known,
     select_demonstrations,
     uploaded_ids,
 )
+from demo_pipeline.common.recording_files import RECORDING_FILES
 
 if TYPE_CHECKING:
     from demo_pipeline.defs.local_jobs import BuiltDatasets
@@ -119,6 +121,7 @@ def _reported_idle(
     if found is None:
         return False
     selection, datasets = found
+    _name_empty_inbox(settings, selection)
     if not datasets:
         print_line(_NO_TRAJECTORY)
     report_run([], selection.up_to_date, datasets, time.monotonic() - start)
@@ -161,6 +164,7 @@ def _run(
         failed = read_tasks(settings, _pause, force=force or remake)
         rebuilt = [key for key in ids or known if force or key in verified]
         selection = select_demonstrations(workspace, ids, known, forced=rebuilt, retry=retry)
+        _name_empty_inbox(settings, selection)
         progress = stack.enter_context(progress_bar())
         if selection.todo:
             task = progress.add_task("demonstrations", total=len(selection.todo))
@@ -197,6 +201,15 @@ def _lacking(workspace: "Workspace", built: "BuiltDatasets", known: Sequence[str
     gone = f"its upload is gone: put it back into {workspace.uploads.url}, then run again"
     for problem in built.damage:
         yield str(problem if problem.demonstration in known else replace(problem, remedy=gone))
+
+
+def _name_empty_inbox(settings: "Settings", selection: RunSelection) -> None:
+    """Say what to do when there is not a single upload."""
+    if not (selection.todo or selection.quarantined or selection.up_to_date):
+        print_line(
+            f"no recording in {settings.uploads}: copy a folder with {', '.join(RECORDING_FILES)} "
+            "there; `make demo` copies the samples"
+        )
 
 
 def _verify(

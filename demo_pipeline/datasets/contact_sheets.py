@@ -28,6 +28,7 @@ from demo_pipeline.problems import Problem
 
 TILES, COLUMNS, TILE_WIDTH = 24, 4, 480
 QUALITY = 80
+FIRST_SHEET = "sheet.jpg"
 PREVIEW_TILES, PREVIEW_COLUMNS, PREVIEW_TILE_WIDTH = 6, 3, 240
 
 
@@ -59,7 +60,7 @@ def build_contact_sheets(
 
 def _sheet_names(tiles: int) -> list[str]:
     sheets = max(1, -(-tiles // TILES))
-    return ["sheet.jpg", *(f"sheet_{number}.jpg" for number in range(2, sheets + 1))]
+    return [FIRST_SHEET, *(f"sheet_{number}.jpg" for number in range(2, sheets + 1))]
 
 
 def _leak_counts(rows: Sequence[ProvenanceRow]) -> dict[str, int]:

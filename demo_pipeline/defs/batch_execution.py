@@ -187,8 +187,8 @@ def _report(
             continue
         location = f"{workspace.store.url}/{report.folder(made.stage)}/{key}"
         told = (
-            reporting.report_metadata(made, location)
-            | reporting.preview(workspace, made.stage, key)
+            reporting.preview(workspace, made.stage, key)
+            | reporting.report_metadata(made, location)
             if known.in_full
             else reporting.short_metadata(made, location)
         )

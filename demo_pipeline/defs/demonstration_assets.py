@@ -154,4 +154,4 @@ def _metadata(
 ) -> dict[str, dg.MetadataValue]:
     location = f"{workspace.store.url}/{stage.output(key)}"
     entries = reporting.result_metadata(result, location)
-    return entries | reporting.preview(workspace, stage.name, key)
+    return reporting.preview(workspace, stage.name, key) | entries

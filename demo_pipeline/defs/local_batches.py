@@ -24,8 +24,15 @@ from demo_pipeline.defs.upload_sensor import batched
 from demo_pipeline.defs.worker_pool import QUIET_RUN
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.demonstration_run import DemonstrationResult
-from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
-from demo_pipeline.pipeline.outcomes import DemonstrationOutcome, DemonstrationStatus
+from demo_pipeline.pipeline.demonstration_stages import (
+    RAW_RECORDINGS_STAGE,
+    TRAJECTORIES_STAGE,
+)
+from demo_pipeline.pipeline.outcomes import (
+    DemonstrationOutcome,
+    DemonstrationStatus,
+    trajectory_summary,
+)
 from demo_pipeline.pipeline.transient import transient_reason
 from demo_pipeline.settings import Settings
 from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint
@@ -133,5 +140,8 @@ def _outcome(result: DemonstrationResult) -> DemonstrationOutcome:
         else f"{result.stage}: {replace(problem, demonstration='')}"
         for problem in result.problems
     )
-    shown = summaries[TRAJECTORIES_STAGE.name] if status == "done" else {}
+    shown = {}
+    if status == "done":
+        recording, trajectory = RAW_RECORDINGS_STAGE.name, TRAJECTORIES_STAGE.name
+        shown = trajectory_summary(summaries[recording], summaries[trajectory])
     return DemonstrationOutcome(result.demonstration, status, shown, reasons)

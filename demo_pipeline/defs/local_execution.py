@@ -38,8 +38,11 @@ from demo_pipeline.defs.tags import (
 from demo_pipeline.defs.waiting_runs import waiting_demonstrations
 from demo_pipeline.defs.worker_pool import QUIET_RUN, RETRY_PAUSES, RetryPause, worker_pool
 from demo_pipeline.pipeline.context import Workspace
-from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
-from demo_pipeline.pipeline.outcomes import DemonstrationOutcome
+from demo_pipeline.pipeline.demonstration_stages import (
+    RAW_RECORDINGS_STAGE,
+    TRAJECTORIES_STAGE,
+)
+from demo_pipeline.pipeline.outcomes import DemonstrationOutcome, trajectory_summary
 from demo_pipeline.pipeline.quarantine import read_quarantine
 from demo_pipeline.pipeline.transient import transient_reason
 from demo_pipeline.settings import Settings
@@ -214,9 +217,11 @@ def _run_stages(settings: Settings, demonstration: str, *, force: bool) -> Demon
     if run is not None and run.tags.get(OUTCOME_TAG) == SUPERSEDED_OUTCOME:
         return DemonstrationOutcome(demonstration, "superseded", reasons=(_CHANGED,))
     if result.success:
-        current = workspace.store.current(TRAJECTORIES_STAGE.output(demonstration))
-        summary = dict(current.manifest.summary) if current else {}
-        return DemonstrationOutcome(demonstration, "done", summary)
+        stages = (RAW_RECORDINGS_STAGE, TRAJECTORIES_STAGE)
+        current = [workspace.store.current(stage.output(demonstration)) for stage in stages]
+        summaries = [version.manifest.summary for version in current if version]
+        shown = trajectory_summary(*summaries) if len(summaries) == len(stages) else {}
+        return DemonstrationOutcome(demonstration, "done", shown)
     waits = waits_for(result)
     if waits is not None:
         alone = run is not None and exceeded_limit(run) is not None

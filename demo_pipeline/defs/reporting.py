@@ -19,9 +19,11 @@ from demo_pipeline.common.shown_text import (
     plain_line,
     plain_values,
 )
+from demo_pipeline.datasets.contact_sheets import FIRST_SHEET
 from demo_pipeline.pipeline.build_if_stale import BuildResult
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.demonstration_run import StageReport, draw_preview
+from demo_pipeline.pipeline.demonstration_stages import CONTACT_SHEETS_STAGE
 from demo_pipeline.pipeline.stage_types import Check
 from demo_pipeline.problems import Problem, Severity
 from demo_pipeline.storage.store.version_manifest import CheckOutcome
@@ -38,8 +40,12 @@ _PLOTTED = ("actions", "steps")  # of a batch: single numbers, which the UI draw
 
 
 def metadata_of(summary: Mapping[str, Any]) -> dict[str, dg.MetadataValue]:
-    """One entry per key: numbers as numbers, lists of texts as Markdown lists, others as JSON."""
-    return {key: _value(value) for key, value in summary.items() if value is not None}
+    """One entry per key: numbers as numbers, lists of texts as Markdown lists, others as JSON.
+
+    The UI keeps the order; a preview comes first.
+    """
+    ordered = sorted(summary.items(), key=lambda item: item[0] != "preview")
+    return {key: _value(value) for key, value in ordered if value is not None}
 
 
 def _value(value: Any) -> dg.MetadataValue:
@@ -136,9 +142,10 @@ def check_specs(
 
 
 def preview(workspace: Workspace, stage: str, demonstration: str) -> dict[str, dg.MetadataValue]:
-    """A small picture of some steps; nothing for a stage without one, or when none is wanted.
+    """A small picture of some steps, and where the contact sheet with all of them begins.
 
-    A trajectory that cannot be drawn is no fault of the stage: the reason stands in its place.
+    It goes before other entries. Nothing for a stage without one, or when none is wanted. A
+    trajectory that cannot be drawn is no fault of the stage: the reason stands in its place.
     """
     if not workspace.settings.execution.contact_sheets_in_ui:
         return {}
@@ -147,7 +154,13 @@ def preview(workspace: Workspace, stage: str, demonstration: str) -> dict[str, d
     except Exception as error:  # noqa: BLE001 - whatever it is, the output is there
         reason = f"no preview: the trajectory cannot be drawn ({type(error).__name__})"
         return {"preview": dg.MetadataValue.text(reason)}
-    return {} if small is None else {"preview": picture(small, "steps")}
+    if small is None:
+        return {}
+    entries: dict[str, dg.MetadataValue] = {"preview": picture(small, "steps")}
+    if stage == CONTACT_SHEETS_STAGE.name:
+        location = f"{workspace.store.url}/{CONTACT_SHEETS_STAGE.output(demonstration)}"
+        entries["contact_sheet"] = dg.MetadataValue.path(f"{location}/{FIRST_SHEET}")
+    return entries
 
 
 def picture(jpeg: bytes, alt: str) -> dg.MetadataValue:

@@ -14,6 +14,7 @@ from demo_pipeline.defs.jobs import tasks_job
 from demo_pipeline.defs.tags import STATE_TAG
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.task_catalog import CATALOG_OUTPUT
+from demo_pipeline.storage.errors import StorageError
 
 
 def build_tasks_changed(interval_seconds: int) -> dg.SensorDefinition:
@@ -32,7 +33,10 @@ def build_tasks_changed(interval_seconds: int) -> dg.SensorDefinition:
     ) -> dg.SensorResult | dg.SkipReason:
         instance, listing = context.instance, _listing_hash(workspace.tasks)
         again = last_failed(instance, tasks_job.name, listing)
-        built = workspace.store.current(CATALOG_OUTPUT) is not None
+        try:
+            built = workspace.store.current(CATALOG_OUTPUT) is not None
+        except StorageError as failure:
+            return dg.SkipReason(str(failure))
         if listing == context.cursor and built and not again:
             return dg.SkipReason("the task files did not change")
         if unfinished(instance, (tasks_job.name,)):

@@ -108,10 +108,11 @@ def _uploads(workspace: Workspace) -> Finding:
         error = StorageError("no such folder; create it, or set DEMO_PIPELINE_UPLOADS")
         return _failure("uploads", url, error)
     try:
-        workspace.uploads.objects.list_prefixes(limit=1)
+        found = workspace.uploads.objects.list_prefixes(limit=1)
     except (StorageError, OSError) as failed:
         return _failure("uploads", url, failed)
-    return healthy("uploads", f"{url} can be read", url=url)
+    empty = "" if found.prefixes or found.token else "; no recording is there yet"
+    return healthy("uploads", f"{url} can be read{empty}", url=url)
 
 
 def store_finding(workspace: Workspace) -> Finding:

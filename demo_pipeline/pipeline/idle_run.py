@@ -9,7 +9,7 @@ from demo_pipeline.pipeline.context import CommittedTrajectories, Workspace
 from demo_pipeline.pipeline.dataset_runner import unchanged_output
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, TASKS_STAGE
 from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
-from demo_pipeline.pipeline.outcomes import DatasetOutcome
+from demo_pipeline.pipeline.outcomes import DatasetOutcome, left_out_words
 from demo_pipeline.pipeline.output_sizes import bytes_written
 from demo_pipeline.pipeline.stage_types import DATASETS_JOB, DatasetStage
 from demo_pipeline.storage.store.store import Store
@@ -52,4 +52,5 @@ def dataset_outcome(store: Store, stage: DatasetStage, output: str) -> DatasetOu
     summary = version.manifest.summary if version else {}
     counts = {key: summary[key] for key in stage.counts if key in summary}
     size = bytes_written(store, output) if version else 0
-    return DatasetOutcome(stage.name, f"{store.url}/{output}", counts, size)
+    left_out = tuple(left_out_words(summary))
+    return DatasetOutcome(stage.name, f"{store.url}/{output}", counts, left_out, size)

@@ -24,7 +24,7 @@ from demo_pipeline_tests.simulator.script import (
     type_text,
 )
 
-RECORDINGS = Path(__file__).resolve().parents[2] / "data" / "recordings"
+RECORDINGS = Path(__file__).resolve().parents[2] / "data" / "samples"
 
 TICKETS = [
     ("click left 1", 549, 386),

@@ -19,7 +19,7 @@ from demo_pipeline_tests.notebook import NOTEBOOK, executed, outputs, texts
 from demo_pipeline_tests.sample_workspace import open_workspace, run_all_stages
 from demo_pipeline_tests.uploads import KEY, NODE, TYPED, add_canaries, upload
 
-SAMPLES = Path(__file__).resolve().parents[2] / "data" / "recordings"
+SAMPLES = Path(__file__).resolve().parents[2] / "data" / "samples"
 _SHORT = 3  # characters; shorter texts stand in any page
 
 

@@ -296,6 +296,34 @@ class TestRun:
         linked = (quiet.root / "store" / "trajectories" / "one" / "task.json").read_bytes()
         assert json.loads(linked)["osworld_task_id"] == "t-1"
 
+    @pytest.mark.parametrize(
+        ("batch", "recorded", "outcome"),
+        [("500", ("done", "fail"), "failed"), ("1", ("completed", "in-progress"), "aborted")],
+    )
+    def test_the_recorded_outcome_and_what_is_left_out_are_shown(
+        self,
+        quiet: Place,
+        monkeypatch: pytest.MonkeyPatch,
+        batch: str,
+        recorded: tuple[str, str],
+        outcome: str,
+    ) -> None:
+        put_tasks(quiet.root / "tasks", {"os": [task("t-1", "PLEASE do what one says")]})
+        meta = quiet.root / "uploads/two/meta.json"
+        meta.write_text(meta.read_text().replace(*recorded))
+        monkeypatch.setenv("DEMO_PIPELINE_EXECUTION__PARTITIONS_PER_RUN", batch)
+        first, second = quiet.start("run"), quiet.start("run")
+        table, _, _ = first.out.partition("Datasets")
+        shown = {tuple(line.split()[:3]) for line in table.splitlines() if " done " in line}
+        assert shown == {("one", "done", "done"), ("two", "done", outcome)}
+        for answer in (first, second):
+            left_out = [line for line in answer.out.splitlines() if line.startswith("left out of")]
+            exports, everything = sorted(left_out, key=len)
+            assert exports.startswith("left out of sft_samples, messages_dataset, cudag_dataset: ")
+            assert f"1 {outcome} demonstration" in exports
+            assert "1 demonstration of a benchmark task" in exports
+            assert everything.endswith("trajectory_index: 1 quarantined demonstration")
+
     def test_retry_runs_the_quarantined_demonstration_again(self, quiet: Place) -> None:
         again = quiet.start("run", "--retry")
         assert "0 done, 1 quarantined, 2 up to date" in again.out
@@ -327,8 +355,11 @@ class TestRun:
     ) -> None:
         answer = command(place, "run")
         assert answer.code == 0
+        inbox = place.root / "uploads"
+        assert f"no recording in {inbox}: copy a folder with input_log.jsonl" in answer.out
         assert "no trajectory is committed yet" in answer.out
         assert "0 done, 0 quarantined, 0 up to date" in answer.out
+        assert "no recording in" in command(place, "run").out  # found idle, without Dagster
 
 
 class TestInspect:

@@ -61,6 +61,7 @@ def test_an_installation_that_works_is_healthy(patient: Patient) -> None:
     assert {finding["level"] for finding in found.values()} == {"ok"}
     assert found["versions"]["values"]["dagster"].startswith("1.13.")
     assert "sensor new_uploads" in found
+    assert "no recording is there yet" in found["uploads"]["message"]
     assert list((patient.root / "store").iterdir()) == []
     shown = CliRunner().invoke(app, ["doctor"])
     assert shown.exit_code == 0

@@ -103,9 +103,16 @@ def test_the_summary_of_a_stage_is_not_overwritten_by_common_metadata(runs: Runs
 
 @pytest.mark.parametrize("stage", ["trajectories", "contact_sheets"])
 def test_the_trajectory_shows_its_steps_as_a_small_picture(runs: Runs, stage: str) -> None:
-    preview = of(runs.first, stage)["preview"]
+    name, preview = next(iter(of(runs.first, stage).items()))
+    assert name == "preview"  # the UI keeps the order
     assert preview.startswith("![steps](data:image/jpeg;base64,/9j/")
     assert len(preview) < 100_000
+
+
+def test_the_path_of_the_whole_contact_sheet_follows_its_preview(runs: Runs) -> None:
+    shown = of(runs.first, "contact_sheets")
+    assert list(shown)[1] == "contact_sheet"
+    assert Path(shown["contact_sheet"]).read_bytes().startswith(b"\xff\xd8")
 
 
 def test_pictures_stay_out_of_the_event_log_when_asked(runs: Runs) -> None:
@@ -119,7 +126,9 @@ def test_pictures_stay_out_of_the_event_log_when_asked(runs: Runs) -> None:
 
 
 def test_a_preview_of_actions_counts_characters_and_shows_none(runs: Runs) -> None:
-    assert f"type({len(TYPED)} chars)" in of(runs.first, "actions")["preview"]
+    name, preview = next(iter(of(runs.first, "actions").items()))
+    assert name == "preview"
+    assert f"type({len(TYPED)} chars)" in preview
 
 
 def test_the_committed_folder_is_a_trajectory_with_the_typed_text(runs: Runs) -> None:

@@ -2,11 +2,13 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from demo_pipeline.common.recording_files import RECORDING_FILES
+from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.tags import RUN_KEY_TAG
 from demo_pipeline_tests.defs.bench import (
     Bench,
@@ -17,6 +19,7 @@ from demo_pipeline_tests.defs.bench import (
     values,
     verdicts,
 )
+from demo_pipeline_tests.simulator.s3_server import S3Server
 from demo_pipeline_tests.task_folders import RISKY, put_tasks, put_text, risk_task, task
 from demo_pipeline_tests.uploads import upload
 
@@ -111,6 +114,14 @@ def test_the_catalog_is_requested_when_missing_and_when_the_files_changed(made: 
     put_tasks(tasks(made), {"os": [task("a"), task("b")]})
     changed = ticked(made, "tasks_changed", first.cursor)
     assert changed.requests[0].run_key != first.requests[0].run_key
+
+
+def test_without_the_bucket_the_sensors_skip_with_a_sentence(made: Bench, moto: S3Server) -> None:
+    settings = made.settings.model_copy(update={"store": "s3://not-there/store"})
+    lost = replace(made, settings=settings, definitions=build_defs(settings))
+    with moto.connected():
+        for name in ("tasks_changed", "new_uploads", "quarantine_changed", "new_evaluations"):
+            assert "not-there" in ticked(lost, name).skipped
 
 
 def test_no_demonstration_is_launched_before_it_can_be_compared(made: Bench) -> None:

@@ -43,7 +43,7 @@ from demo_pipeline_tests.distributed.services import (
 from demo_pipeline_tests.simulator.s3_server import seaweed_server
 from demo_pipeline_tests.uploads import upload
 
-RECORDINGS = ROOT / "data" / "recordings"
+RECORDINGS = ROOT / "data" / "samples"
 _START_SECONDS = 300.0  # until the first job on Ray is done
 _PAUSE = 1.0
 _DAEMON = ("dagster-daemon", "run", "-w", "workspace.yaml")

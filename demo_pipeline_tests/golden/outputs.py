@@ -15,7 +15,7 @@ from demo_pipeline_tests.golden.rendering import render_folder, render_values
 from demo_pipeline_tests.sample_workspace import open_workspace, run_catalog
 
 GOLDEN = Path(__file__).parent
-RECORDINGS = Path(__file__).resolve().parents[2] / "data" / "recordings"
+RECORDINGS = Path(__file__).resolve().parents[2] / "data" / "samples"
 REAL_RECORDINGS = ("20261121_212358", "20261121_212801")
 DATASETS = "datasets"
 

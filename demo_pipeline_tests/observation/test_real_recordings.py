@@ -28,7 +28,7 @@ from demo_pipeline_tests.simulator.recording import GroundTruth
 from demo_pipeline_tests.simulator.script import click
 from demo_pipeline_tests.simulator.video import VideoOptions, encode
 
-RECORDINGS = Path(__file__).resolve().parents[2] / "data" / "recordings"
+RECORDINGS = Path(__file__).resolve().parents[2] / "data" / "samples"
 TICKETS, SHOPPING = "20261121_212358", "20261121_212801"
 FRAME_MS = 1000 / 15
 LAGS_MS = (-3000, -2311, -1480, -777, -133, 42, 650, 1219, 2004, 3000)

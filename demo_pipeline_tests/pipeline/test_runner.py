@@ -373,7 +373,7 @@ def test_an_upload_replaced_during_the_stage_is_not_committed(root: Path, named:
 @pytest.mark.no_cover  # other tests run the same lines
 def test_a_real_recording_passes_every_check(tmp_path: Path) -> None:
     """The committed web recording: its clock is off, its wheel counts the other way."""
-    samples = Path(__file__).resolve().parents[2] / "data" / "recordings"
+    samples = Path(__file__).resolve().parents[2] / "data" / "samples"
     shutil.copytree(samples / "20261121_212358", tmp_path / "uploads" / "20261121_212358")
     workspace = open_workspace(tmp_path)
     run_catalog(workspace)

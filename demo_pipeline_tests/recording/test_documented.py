@@ -16,7 +16,7 @@ from demo_pipeline.recording.events import build_events, read_events, read_scans
 from demo_pipeline.recording.manifest import build_manifest, read_manifest
 from demo_pipeline.settings import ActionSettings, RecordingSettings
 
-SAMPLE = Path(__file__).resolve().parents[2] / "data" / "recordings" / "20260105_090000"
+SAMPLE = Path(__file__).resolve().parents[2] / "data" / "samples" / "20260105_090000"
 
 EVENT = """\
 {

@@ -26,7 +26,7 @@ from demo_pipeline.recording.events import (
 )
 from demo_pipeline.settings import RecordingSettings
 
-RECORDINGS = Path(__file__).resolve().parents[2] / "data" / "recordings"
+RECORDINGS = Path(__file__).resolve().parents[2] / "data" / "samples"
 LOG = b"""\xef\xbb\xbf{"event":"mousemove","data":{"x":1,"y":2},"time":5}\r
 {"event":"axtree","data":{"duration":7,"tree":[{"name":"\xc3\xa9"}]},"time":6}\r
 \r

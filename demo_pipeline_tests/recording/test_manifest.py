@@ -13,7 +13,7 @@ from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording.manifest import build_manifest, read_manifest, verified_file
 from demo_pipeline.settings import RecordingSettings
 
-RECORDINGS = Path(__file__).resolve().parents[2] / "data" / "recordings"
+RECORDINGS = Path(__file__).resolve().parents[2] / "data" / "samples"
 SAMPLE = "20260105_090000"
 
 

@@ -15,7 +15,7 @@ from demo_pipeline_tests.simulator.keys import Platform
 from demo_pipeline_tests.simulator.recording import log_lines, log_text, perform
 from demo_pipeline_tests.simulator.samples import SAMPLES
 
-RECORDINGS = Path(__file__).resolve().parents[2] / "data" / "recordings"
+RECORDINGS = Path(__file__).resolve().parents[2] / "data" / "samples"
 PLATFORMS: tuple[Platform, ...] = ("windows", "macos", "linux")
 
 _EXTRA_LINES = (

@@ -20,7 +20,7 @@ from demo_pipeline_tests.simulator.recording import GroundTruth, perform, write_
 from demo_pipeline_tests.simulator.samples import SAMPLES
 from demo_pipeline_tests.simulator.script import click, scroll, type_text
 
-COMMITTED = Path(__file__).resolve().parents[2] / "data" / "recordings"
+COMMITTED = Path(__file__).resolve().parents[2] / "data" / "samples"
 PRINTABLE = "".join(chr(code) for code in range(32, 127))
 
 

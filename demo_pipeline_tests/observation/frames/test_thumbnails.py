@@ -15,7 +15,7 @@ from demo_pipeline.observation.frames.thumbnails import (
 from demo_pipeline.observation.frames.video_frames import Span
 from demo_pipeline.recording.video_probe import scan_packets
 
-RECORDINGS = Path(__file__).resolve().parents[3] / "data" / "recordings"
+RECORDINGS = Path(__file__).resolve().parents[3] / "data" / "samples"
 SAMPLE = RECORDINGS / "20261121_212358" / "recording.mp4"
 
 

@@ -127,7 +127,7 @@ def calibrate(
     check = None if pictured is None else search.clock_check(pictured, changes)
     method, scale = _scale(screen, pictured, path)
     canvas = fit_canvas(size, scale)
-    flickering = flickering_cells(changes)
+    flickering = flickering_cells(changes, video.grab_s)
     return _logged(Calibration(clock, canvas, method, flickering, clock_check=check))
 
 
@@ -168,6 +168,7 @@ class _Search:
         """Decode stretches of video and add what changes in them."""
         for frame in self.video.look(stretches):
             changes.add(frame)
+        changes.seconds += sum(stretch.end - stretch.start for stretch in stretches)
 
     def pictured_clock(
         self,

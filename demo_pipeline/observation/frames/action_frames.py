@@ -19,6 +19,7 @@ from demo_pipeline.observation.frames.screenshot_writer import (
     Screenshot,
     ScreenshotWriter,
 )
+from demo_pipeline.observation.frames.typed_places import TypedPlaces
 from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Span
 from demo_pipeline.observation.frames.wait_observer import WaitObserver
 from demo_pipeline.observation.frames.waits import Wait
@@ -47,7 +48,8 @@ class ActionFrames:
         choosers: the rule that chooses the frame of each request; read once and not kept.
         waits: tells which pauses were waits.
         writer: writes the screenshot of an answered request.
-        scanned: compares an answered request with its scan; sees each frame before this observer.
+        comparisons: compare an answered request with its scan, and with typing before it; the
+            first sees each frame before this observer.
         frame_s: usual distance of two frames, seconds.
     """
 
@@ -57,7 +59,7 @@ class ActionFrames:
         choosers: Iterable[FrameChooser],
         waits: WaitObserver,
         writer: ScreenshotWriter,
-        scanned: ScanComparison,
+        comparisons: tuple[ScanComparison, TypedPlaces],
         frame_s: float,
     ) -> None:
         self._requests = requests
@@ -69,7 +71,7 @@ class ActionFrames:
         self._open = deque(one for one in progresses if not one.request.pause)
         self._waits = waits
         self._writer = writer
-        self._scanned = scanned
+        self._scanned, self._typed = comparisons
         self._margin_s = SPAN_MARGIN_FRAMES * frame_s
         self._screenshots: dict[int, Screenshot] = {}
         self._pauses: dict[int, tuple[RequestProgress, FrameChoice, ActionPictures | None]] = {}
@@ -114,6 +116,7 @@ class ActionFrames:
         A pause is compared and written when it may be a wait.
         """
         choice, request = self._writer.choose(progress), progress.request
+        self._typed.see(request.action_index, choice.frame)
         pictures = self._scanned.pictures(request, choice.frame, progress.latest)
         if request.pause:
             self._pauses[request.action_index] = progress, choice, pictures

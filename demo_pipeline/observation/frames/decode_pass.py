@@ -3,7 +3,7 @@
 Belongs here: the protocol of an observer, the loop over frames, and the observers of a recording.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
@@ -26,7 +26,7 @@ from demo_pipeline.observation.frames.frame_choice import (
 )
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.frame_requests import FrameRequest, merge_spans
-from demo_pipeline.observation.frames.pointer_path import PointerPath
+from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath
 from demo_pipeline.observation.frames.pointer_witness import PointerWitness
 from demo_pipeline.observation.frames.recorded_video import RecordedVideo
 from demo_pipeline.observation.frames.scan_frames import ScanComparison, ScanComparisons
@@ -34,6 +34,7 @@ from demo_pipeline.observation.frames.screenshot_writer import Screenshot, Scree
 from demo_pipeline.observation.frames.scroll_motion import ScrollMotion
 from demo_pipeline.observation.frames.stop_effect import StopEffect
 from demo_pipeline.observation.frames.thumbnails import ThumbnailWriter
+from demo_pipeline.observation.frames.typed_places import TypedPlaces
 from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Frame, Span
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.wait_observer import WaitObserver, intervals_between
@@ -105,6 +106,7 @@ class DecodeResult:
         waits: pauses that were waits.
         large_changes: times at which much of the screen changed, ascending video seconds.
         scanned: what changed since the scans of the actions.
+        typed: what changed while text was typed, by action index.
         wheel: the direction in which the wheel scrolls.
         stopped: whether the action that may have stopped the recorder did so.
         screen_suspect: whether the screen may have changed its resolution or scale.
@@ -117,6 +119,7 @@ class DecodeResult:
     waits: Sequence[Wait]
     large_changes: Sequence[float]
     scanned: ScanComparisons
+    typed: Mapping[int, Sequence[PixelBox]]
     wheel: WheelVote
     stopped: bool
     screen_suspect: bool
@@ -142,11 +145,13 @@ def run_decode_pass(
         DemonstrationError: no frame of the video decodes.
     """
     clock, screen, frame_s = calibration.clock, calibration.screen, video.frame_s
-    pointer = VideoPointer(path, clock, screen, frame_s)
+    pointer = VideoPointer(path, clock, screen, video.grab_s)
     detector = ChangeDetector(calibration.flickering)
     fallbacks = FallbackFrames(requests, video.times)
     sure = clock.uncertainty_ms <= SURE_MS
     scanned = ScanComparison(requests, video.times, detector, pointer, enabled=sure)
+    typing = {action.action_index for action in actions if action.action_type == "type"}
+    typed = TypedPlaces(typing, detector, pointer)
     scrolls = ScrollMotion(actions if sure else [], clock, screen)
     intervals = intervals_between(actions, requests, pointer) if sure else []
     waits = WaitObserver(intervals, video.times, pointer)
@@ -158,7 +163,7 @@ def run_decode_pass(
     with ThumbnailWriter(folder) as thumbnails:
         writer = ScreenshotWriter(video, fallbacks, pointer, folder, thumbnails)
         choosers = map(choose_with, requests)  # no list: it would keep the frames of each
-        answers = ActionFrames(requests, choosers, waits, writer, scanned, frame_s)
+        answers = ActionFrames(requests, choosers, waits, writer, (scanned, typed), frame_s)
         observers: list[FrameObserver[object]] = [scanned, scrolls, answers, final, stop, witness]
         decoded = show_frames(video, observers, detector, pointer, (fallbacks, waits, check))
         answered = answers.result()
@@ -168,6 +173,7 @@ def run_decode_pass(
         answered.waits,
         answered.large_changes,
         scanned.result(),
+        typed.result(),
         scrolls.result(),
         stop.result(),
         witness.result(),

@@ -116,6 +116,26 @@ class SinceScanEvidence(BaseModel):
     ended: ChangesEvidence | None = Field(description="since it ended; null: not compared")
 
 
+class TargetEvidence(BaseModel):
+    """What the pictures show of the target of a pointing action; as `scan_frames.TargetSeen`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    action_index: int
+    window: int | None = Field(description="position in the tree; null: the tree has to tell")
+    began: bool | None = Field(description="redrawn since the scan began; null: not compared")
+    ended: bool | None = Field(description="redrawn since the scan ended; null: not compared")
+
+
+class TypedEvidence(BaseModel):
+    """What changed while text was typed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    action_index: int
+    places: tuple[ChangedBox, ...]
+
+
 class Evidence(BaseModel):
     """evidence.json: what the stage that decodes hands to later stages."""
 
@@ -126,11 +146,11 @@ class Evidence(BaseModel):
     wheel: WheelVote = WheelVote()
     waits: tuple[WaitEvidence, ...]
     screen_changes_s: tuple[float, ...] = Field(description="video times of large changes")
-    redrawn: tuple[int, ...] = Field(
-        (), description="actions whose target was redrawn after their scan began"
+    targets: tuple[TargetEvidence, ...] = Field(
+        (), description="the targets of pointing actions that have a scan"
     )
-    unmoved: tuple[int, ...] = Field(
-        (), description="actions whose target still looks as it did when their scan began"
+    typed: tuple[TypedEvidence, ...] = Field(
+        (), description="what changed from before a typing action to the action after it"
     )
     since_scan: tuple[SinceScanEvidence, ...] = Field(
         (), description="what changed between the scan of each action and its screenshot"
@@ -194,8 +214,14 @@ def evidence_of(calibration: Calibration, observed: DecodeResult) -> Evidence:
             for wait in observed.waits
         ),
         screen_changes_s=tuple(round(time, _DECIMALS) for time in observed.large_changes),
-        redrawn=tuple(index for index, changed in observed.scanned.redrawn.items() if changed),
-        unmoved=tuple(index for index, changed in observed.scanned.redrawn.items() if not changed),
+        targets=tuple(
+            TargetEvidence(action_index=index, **asdict(seen))
+            for index, seen in sorted(observed.scanned.targets.items())
+        ),
+        typed=tuple(
+            TypedEvidence(action_index=index, places=tuple(map(_whole_box, places)))
+            for index, places in sorted(observed.typed.items())
+        ),
         since_scan=tuple(
             SinceScanEvidence(
                 action_index=index,

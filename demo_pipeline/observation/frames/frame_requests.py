@@ -21,20 +21,51 @@ SPAN_MARGIN_FRAMES = 1.5  # frame distances before a span; the frame before it i
 
 
 @dataclass(frozen=True)
+class Aim:
+    """What a scan has under an action, or in one of several windows there.
+
+    In event space, of a request in video pixels.
+
+    Attributes:
+        element: box of the element, of any size; None without one.
+        around: boxes of all nodes under the action, which may be lit together with it.
+        window: box of the window; None where there is only one.
+        position: of the window in the tree; None where there is only one.
+    """
+
+    element: PixelBox | None = None
+    around: Sequence[PixelBox] = ()
+    window: PixelBox | None = None
+    position: int | None = None
+
+    def in_video(self, canvas: Canvas) -> "Aim":
+        """The same in video pixels."""
+        element, *around = (
+            _to_video(box, canvas) if box else None
+            for box in (self.element, self.window, *self.around)
+        )
+        window, *others = around
+        return Aim(element, [box for box in others if box], window, self.position)
+
+
+@dataclass(frozen=True)
 class ScannedTarget:
     """The current scan of an action, and the element that it has under the action.
 
     Attributes:
         event_index: line of the scan.
         begin_ms, end_ms: when the scan ran, epoch milliseconds.
-        element: box of the element, event space; None without one.
-        box: the same, unless it is too large to tell that the pointer is at the target.
+        aim: what the tree has under the action.
+        windows: the same for each, where several lie over each other; the picture shows which one
+            is in front.
+        box: of the element, unless it is too large to tell that the pointer is at the target.
     """
 
     event_index: int
     begin_ms: int
     end_ms: int
-    element: PixelBox | None = None
+    aim: Aim = Aim()
+    windows: Sequence[Aim] = ()
     box: PixelBox | None = None
 
 
@@ -62,7 +93,8 @@ class FrameRequest:
         span: the stretch of video to look at.
         response_box: where the previous action's effect may show, however small, video pixels.
         scan: the scan that is current at the action; None without one.
-        element: box of the element that it has under the action, of any size, video pixels.
+        aim: what it has under the action, video pixels.
+        windows: the same for each window, where several lie over each other.
         point: where a pointing action began, video pixels.
         pause: the action is a pause: it gets a screenshot only when it was a wait.
         press_ms: when the action began, epoch milliseconds.
@@ -79,7 +111,8 @@ class FrameRequest:
     span: Span
     response_box: PixelBox | None = None
     scan: ScanTimes | None = None
-    element: PixelBox | None = None
+    aim: Aim = Aim()
+    windows: Sequence[Aim] = ()
     point: Point | None = None
     pause: bool = False
     press_ms: int = 0
@@ -159,7 +192,8 @@ def _with_scan(
     return replace(
         request,
         scan=ScanTimes(target.event_index, began, ended),
-        element=_to_video(target.element, canvas) if target.element else None,
+        aim=target.aim.in_video(canvas),
+        windows=[aim.in_video(canvas) for aim in target.windows],
         point=canvas.to_video(area.x, area.y) if area else None,
     )
 

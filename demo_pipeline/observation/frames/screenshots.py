@@ -113,7 +113,8 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
         observation = _Observation(recorded, path, actions, scans, reader, stop, settings, out)
         calibration, observed = observation.run(calibration)
     names = unmentioned(settings.recorder_windows, meta)
-    control = actions_on_recorder(actions, scans, reader, calibration.canvas, names)
+    fronts = {index: seen.window for index, seen in observed.scanned.targets.items()}
+    control = actions_on_recorder(actions, scans, reader, calibration.canvas, names, fronts=fronts)
     observed = without_recorder(observed, actions, control, out)
     rows = [_row(screenshot, packets) for screenshot in observed.screenshots]
     _log_decisions(rows, observed)
@@ -172,7 +173,7 @@ class _Observation:
             scanned.by_action,
             self.path,
             calibration=calibration,
-            frame_s=self.video.frame_s,
+            frame_s=self.video.grab_s,
             settings=self.settings,
         )
         return run_decode_pass(

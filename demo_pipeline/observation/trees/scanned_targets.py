@@ -11,12 +11,17 @@ from demo_pipeline.common.python_gc import reduced_python_gc
 from demo_pipeline.observation.calibration.calibrate import Calibration
 from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.calibration.screen_candidates import DesktopSize
-from demo_pipeline.observation.frames.frame_requests import ScannedTarget
+from demo_pipeline.observation.frames.frame_requests import Aim, ScannedTarget
 from demo_pipeline.observation.frames.pointer_path import PixelBox
-from demo_pipeline.observation.trees.clicked_window import KEEPS_ORDER, ClickedWindow
 from demo_pipeline.observation.trees.hit_test import node_at
 from demo_pipeline.observation.trees.scans import LoggedScan, current_scan, scans_of_part
+from demo_pipeline.observation.trees.step_tree import StepTree
 from demo_pipeline.observation.trees.tree_reader import TreeReader
+from demo_pipeline.observation.trees.tree_windows import (
+    is_desktop,
+    positions_at,
+    windows_at,
+)
 
 LARGEST_TARGET_SHARE = 0.05  # of the canvas; the pointer inside a larger element shows no target
 
@@ -45,29 +50,41 @@ def scan_targets(
     targets: dict[int, ScannedTarget] = {}
     desktops: dict[int, DesktopSize] = {}
     since = float("-inf")
-    clicked = ClickedWindow()
     for action in actions:
         known = scans_of_part(scans, calibration.screen, action.press_ms)
         scan = current_scan(known, action.press_ms, since).scan
         since = max(since, action.end_ms)
         if scan is None:
-            clicked = ClickedWindow()
             continue
         found = ScannedTarget(scan.event_index, scan.begin_ms, scan.end_ms)
         if action.action_type in POINTER_TYPES and action.x is not None and action.y is not None:
             canvas = calibration.screen.at(action.press_ms).canvas or calibration.canvas
             tree = reader.tree(scan, action.press_ms, canvas)
-            node = node_at(tree, action.x, action.y, clicked.in_tree(action, tree))
-            clicked.record(action, tree, node)
-            element = PixelBox(*node.box) if node and node.box else None
-            small = element is not None and _is_small(element, canvas)
-            found = replace(found, element=element, box=element if small else None)
+            aim, windows = _aim(tree, action.x, action.y), _windows(tree, action.x, action.y)
+            small = aim.element is not None and _is_small(aim.element, canvas)
+            found = replace(found, aim=aim, windows=windows, box=aim.element if small else None)
             if tree.desktop_size is not None:
                 desktops[scan.event_index] = DesktopSize(scan.begin_ms, tree.desktop_size)
-        elif action.action_type not in KEEPS_ORDER:
-            clicked = ClickedWindow()
         targets[action.action_index] = found
     return ScannedTargets(targets, sorted(desktops.values(), key=lambda size: size.time_ms))
+
+
+def _aim(tree: StepTree, x: float, y: float, front: int | None = None) -> Aim:
+    node = node_at(tree, x, y, front)
+    if node is None or node.box is None:
+        return Aim()
+    around = [PixelBox(*box) for node in positions_at(tree, x, y) if (box := tree.box(node))]
+    return Aim(PixelBox(*node.box), around)
+
+
+def _windows(tree: StepTree, x: float, y: float) -> list[Aim]:
+    """The windows at a point, where there are several, and what each has there."""
+    windows = [
+        replace(_aim(tree, x, y, position), window=PixelBox(*box), position=position)
+        for position in windows_at(tree, x, y)
+        if not is_desktop(tree, position) and (box := tree.box(position)) is not None
+    ]
+    return windows if len(windows) > 1 else []
 
 
 def _is_small(box: PixelBox, canvas: Canvas) -> bool:

@@ -6,7 +6,7 @@ and reading scans (tree_reader.py).
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,8 @@ from demo_pipeline.actions.action_tables import POINTER_TYPES, Action, read_acti
 from demo_pipeline.common.hardlinks import link_or_copy
 from demo_pipeline.common.parquet import described_schema, read_rows, write_rows
 from demo_pipeline.common.python_gc import reduced_python_gc
-from demo_pipeline.observation.frames.evidence import Evidence
-from demo_pipeline.observation.trees.clicked_window import ClickedWindow
-from demo_pipeline.observation.trees.hit_test import agrees_with_cursor, node_at
+from demo_pipeline.observation.frames.evidence import Evidence, TargetEvidence
+from demo_pipeline.observation.trees.hit_test import agrees_with_cursor, has_element, node_at
 from demo_pipeline.observation.trees.keyboard_focus import KeyboardFocus
 from demo_pipeline.observation.trees.scans import (
     CurrentScan,
@@ -36,6 +35,7 @@ from demo_pipeline.observation.trees.tree_reader import TreeReader
 
 UI_TREES_FILE = "trees.parquet"
 UNREADABLE = "unreadable"  # `freshness` of a scan that is empty or malformed
+_NOT_SEEN = TargetEvidence(action_index=-1, window=None, began=None, ended=None)
 _LOG = logging.getLogger(__package__)
 
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
@@ -99,10 +99,12 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
     unknown: Counter[str] = Counter()
     rows = []
     since = float("-inf")
-    keyboard, clicked, written = KeyboardFocus(), ClickedWindow(), _Writer()
+    keyboard, written = KeyboardFocus(), _Writer()
     compared = _Comparison(reader, evidence)
     clock = evidence.as_clock()
     changes = [clock.event_time(time_s) for time_s in evidence.screen_changes_s]
+    seen = {target.action_index: target for target in evidence.targets}
+    typed = {typing.action_index: typing.places for typing in evidence.typed}
     actions = read_actions(actions_folder)
     for number, action in enumerate(actions):
         canvas = screen.at(action.press_ms).canvas or evidence.as_canvas()
@@ -112,19 +114,18 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
         name = f"{action.action_index:03d}.json"
         written.write(out / name, tree)
         agreement = compared.agreement(action, actions[:number], current, tree)
+        aimed = seen.get(action.action_index, _NOT_SEEN)
         if action.action_type in POINTER_TYPES:
-            front = clicked.in_tree(action, tree, changes)
-            target, method = _hit(action, tree, current, evidence, front)
+            target, method = _hit(action, tree, current, aimed, compared.tree_before(current, tree))
         elif agreement is Agreement.DIFFERS:  # the focus may have moved to what the tree lacks
             target, method = None, "none"
         else:
-            target, method = keyboard.target(action, tree, current, changes)
+            places = typed.get(action.action_index, ())
+            target, method = keyboard.target(action, tree, current, changes, places)
         row = _row(action, name, current, tree, target=target, method=method)
         rows.append({**row, "tree_agreement": str(agreement)})
         unknown.update(tree.unknown_roles)
-        clicked.record(action, tree, target)
-        if action.action_type in POINTER_TYPES - {"scroll"}:
-            keyboard.record_click(action, target_known=target is not None)
+        keyboard.record(action, tree, target, aimed.window)
         if action.action_type != "pause":
             since = max(since, action.end_ms)
     _log_decisions(rows)
@@ -149,21 +150,22 @@ class _Comparison:
         self, action: Action, earlier: Sequence[Action], current: CurrentScan, tree: StepTree
     ) -> Agreement:
         """Whether the tree of a step agrees with its screenshot; `earlier`: actions before it."""
-        since, scan, previous = (
-            self._since.get(action.action_index),
-            current.scan,
-            current.previous,
-        )
+        since, scan = self._since.get(action.action_index), current.scan
         if scan is None or since is None or since.scan_event != scan.event_index:
             return Agreement.UNKNOWN
+        doings = doings_before(action, earlier, scan.begin_ms)
+        return self._trees.agreement(tree, since, doings, self.tree_before(current, tree))
 
-        def tree_before() -> StepTree | None:
+    def tree_before(self, current: CurrentScan, tree: StepTree) -> Callable[[], StepTree | None]:
+        """Reads the tree of the scan before the current one; None without one."""
+        previous = current.previous
+
+        def read() -> StepTree | None:
             if previous is None:
                 return None
             return self._reader.readable_tree(previous, tree.canvas)
 
-        doings = doings_before(action, earlier, scan.begin_ms)
-        return self._trees.agreement(tree, since, doings, tree_before)
+        return read
 
 
 def _log_decisions(rows: Sequence[TreeRow]) -> None:
@@ -190,15 +192,29 @@ class _Writer:
 
 
 def _hit(
-    action: Action, tree: StepTree, current: CurrentScan, evidence: Evidence, front: int | None
+    action: Action,
+    tree: StepTree,
+    current: CurrentScan,
+    seen: TargetEvidence,
+    previous: Callable[[], StepTree | None],
 ) -> tuple[Element | None, str]:
-    """The node under the point, unless the screen there changed after the scan; and the method."""
-    if action.x is None or action.y is None or action.action_index in evidence.redrawn:
+    """The target under the point, unless the screen there changed after the scan; and the method.
+
+    What appeared there while the scan ran is compared from the scan's end: an element that the
+    scan before does not have.
+    """
+    if action.x is None or action.y is None:
         return None, "none"
-    if current.freshness == "changed" and action.action_index not in evidence.unmoved:
+    if seen.began is None and current.freshness == "changed":
         return None, "none"
-    target = node_at(tree, action.x, action.y, front)
-    return target, "hit_test" if target else "none"
+    target = node_at(tree, action.x, action.y, seen.window)
+    if target is None or (seen.began and seen.ended):
+        return None, "none"
+    if seen.began:
+        before = previous()
+        if before is None or has_element(before, target):
+            return None, "none"
+    return target, "hit_test"
 
 
 def _row(

@@ -101,7 +101,7 @@ def test_the_recorders_hit_test_elsewhere_does_not_tell_which_window_is_in_front
 def test_an_icon_of_the_desktop_is_hit_only_where_no_window_covers_it() -> None:
     icon = node("ListItem", (300, 300, 76, 90), name="Recycle Bin")
     desktop = node("Pane", SCREEN, node("List", SCREEN, icon), name="Program Manager")
-    text = node("Document", (250, 250, 400, 300), name="text")
+    text = node("Edit", (250, 250, 400, 300), name="text")
     for role in ("Window", "Pane"):
         editor = node(role, (240, 200, 500, 400), text, name="Notes")
         for order in ([editor, desktop], [desktop, editor]):

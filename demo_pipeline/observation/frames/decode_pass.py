@@ -4,7 +4,7 @@ Belongs here: the protocol of an observer, the loop over frames, and the observe
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -113,6 +113,7 @@ class DecodeResult:
         decoded: number of frames decoded.
         clock_parts: what parts of the video show of their clock.
         recorder_control: indexes of the actions that started or stopped the recorder.
+        tree_scales: where the units of trees change, as `scales_of_parts` says.
     """
 
     screenshots: Sequence[Screenshot]
@@ -126,6 +127,7 @@ class DecodeResult:
     decoded: int
     clock_parts: Sequence[ClockPart] = ()
     recorder_control: Sequence[int] = ()
+    tree_scales: Mapping[int, float | None] = field(default_factory=dict)
 
 
 def run_decode_pass(

@@ -136,6 +136,15 @@ class TypedEvidence(BaseModel):
     places: tuple[ChangedBox, ...]
 
 
+class TreeScale(BaseModel):
+    """From which scan on trees are in other units than the pointer."""
+
+    model_config = ConfigDict(frozen=True)
+
+    scan_event: int = Field(description="line of the first such scan")
+    scale: float | None = Field(description="units of the log for one of the tree; null: in doubt")
+
+
 class Evidence(BaseModel):
     """evidence.json: what the stage that decodes hands to later stages."""
 
@@ -148,6 +157,9 @@ class Evidence(BaseModel):
     screen_changes_s: tuple[float, ...] = Field(description="video times of large changes")
     targets: tuple[TargetEvidence, ...] = Field(
         (), description="the targets of pointing actions that have a scan"
+    )
+    tree_scales: tuple[TreeScale, ...] = Field(
+        (), description="where the units of trees change; without one they are those of the log"
     )
     typed: tuple[TypedEvidence, ...] = Field(
         (), description="what changed from before a typing action to the action after it"
@@ -217,6 +229,10 @@ def evidence_of(calibration: Calibration, observed: DecodeResult) -> Evidence:
         targets=tuple(
             TargetEvidence(action_index=index, **asdict(seen))
             for index, seen in sorted(observed.scanned.targets.items())
+        ),
+        tree_scales=tuple(
+            TreeScale(scan_event=line, scale=scale)
+            for line, scale in sorted(observed.tree_scales.items())
         ),
         typed=tuple(
             TypedEvidence(action_index=index, places=tuple(map(_whole_box, places)))

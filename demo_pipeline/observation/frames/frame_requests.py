@@ -12,6 +12,7 @@ from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.calibration.clock import Clock
 from demo_pipeline.observation.frames.pointer_path import PixelBox, Point, PointerPath, TargetArea
 from demo_pipeline.observation.frames.video_frames import Span
+from demo_pipeline.observation.trees.raw_tree import Boxes
 from demo_pipeline.settings import ObservationSettings
 
 LOOK_BACK_S = 0.3  # seconds before the approach that show whether the screen was still
@@ -59,6 +60,7 @@ class ScannedTarget:
         windows: the same for each, where several lie over each other; the picture shows which one
             is in front.
         box: of the element, unless it is too large to tell that the pointer is at the target.
+        marks: (elements, 4) boxes of the scan that show in which units it is, event space.
     """
 
     event_index: int
@@ -67,6 +69,7 @@ class ScannedTarget:
     aim: Aim = Aim()
     windows: Sequence[Aim] = ()
     box: PixelBox | None = None
+    marks: Boxes | None = None
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,7 @@ class FrameRequest:
         scan: the scan that is current at the action; None without one.
         aim: what it has under the action, video pixels.
         windows: the same for each window, where several lie over each other.
+        marks: boxes of the scan that show in which units it is, video pixels.
         point: where a pointing action began, video pixels.
         pause: the action is a pause: it gets a screenshot only when it was a wait.
         press_ms: when the action began, epoch milliseconds.
@@ -113,6 +117,7 @@ class FrameRequest:
     scan: ScanTimes | None = None
     aim: Aim = Aim()
     windows: Sequence[Aim] = ()
+    marks: Boxes | None = None
     point: Point | None = None
     pause: bool = False
     press_ms: int = 0
@@ -194,6 +199,7 @@ def _with_scan(
         scan=ScanTimes(target.event_index, began, ended),
         aim=target.aim.in_video(canvas),
         windows=[aim.in_video(canvas) for aim in target.windows],
+        marks=None if target.marks is None else canvas.boxes_to_video(target.marks),
         point=canvas.to_video(area.x, area.y) if area else None,
     )
 

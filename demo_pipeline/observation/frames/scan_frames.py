@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from demo_pipeline.observation.frames.change_detection import ChangeDetector
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
-from demo_pipeline.observation.frames.frame_requests import FrameRequest
+from demo_pipeline.observation.frames.frame_requests import FrameRequest, ScanTimes
 from demo_pipeline.observation.frames.picture_changes import (
     PictureChanges,
     picture_changes,
@@ -22,6 +22,7 @@ from demo_pipeline.observation.frames.screen_picture import (
     ScreenPicture,
     screen_picture,
 )
+from demo_pipeline.observation.frames.tree_fit import LEAST_MARKS, fitting_scale
 from demo_pipeline.observation.frames.video_frames import (
     Frame,
     Span,
@@ -74,9 +75,11 @@ class ScanComparisons:
     Attributes:
         targets: of the pointing actions with a scan.
         since_scan: what changed, of every action with a screenshot and a scan.
+        fits: how the boxes of scans fit the picture, by line, as `fitting_scale` says.
     """
 
     targets: dict[int, TargetSeen] = field(default_factory=dict)
+    fits: dict[int, float | None] = field(default_factory=dict)
     since_scan: dict[int, SinceScan] = field(default_factory=dict)
 
 
@@ -156,6 +159,7 @@ class ScanComparison:
         )
         if request.point is None:
             return False
+        self._fit(request, scan, last or first)
         front = front_of(shot.detail, [aim.window for aim in request.windows if aim.window])
         if front is not None:
             request = replace(request, aim=request.windows[front])
@@ -168,6 +172,14 @@ class ScanComparison:
             seen = replace(seen, began=redrawn, ended=later)
         self._found.targets[index] = seen
         return bool(seen.began)
+
+    def _fit(self, request: FrameRequest, scan: ScanTimes, scanned: ScreenPicture | None) -> None:
+        """Note once for each scan how its boxes fit the picture."""
+        marks, fits = request.marks, self._found.fits
+        if marks is None or scanned is None or scan.event_index in fits:
+            return
+        if len(marks) >= LEAST_MARKS:
+            fits[scan.event_index] = fitting_scale(scanned.detail, marks)
 
     def _is_redrawn(
         self, request: FrameRequest, changes: PictureChanges, pictures: ActionPictures

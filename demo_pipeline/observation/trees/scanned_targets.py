@@ -62,7 +62,8 @@ def scan_targets(
             tree = reader.tree(scan, action.press_ms, canvas)
             aim, windows = _aim(tree, action.x, action.y), _windows(tree, action.x, action.y)
             small = aim.element is not None and _is_small(aim.element, canvas)
-            found = replace(found, aim=aim, windows=windows, box=aim.element if small else None)
+            box = aim.element if small else None
+            found = replace(found, aim=aim, windows=windows, box=box, marks=tree.marks)
             if tree.desktop_size is not None:
                 desktops[scan.event_index] = DesktopSize(scan.begin_ms, tree.desktop_size)
         targets[action.action_index] = found

@@ -151,6 +151,21 @@ class StepTree:
         """Position of the element that the recorder hit at the pointer; None: not in the tree."""
         return None if self.cursor is None else _same(self.cursor.element, self.raws, self.boxes)
 
+    @cached_property
+    def marks(self) -> Boxes:
+        """(elements, 4) boxes of small named elements without children, event space."""
+        width, height = self.screen
+        x, y, across, down = self.boxes.T
+        small = (across >= 12) & (across <= 400) & (down >= 8) & (down <= 80)
+        small &= (x >= 0) & (y >= 0) & (x + across <= width) & (y + down <= height)
+        small[sorted(set(self.parents) - {-1})] = False
+        shown = [
+            node
+            for node in np.flatnonzero(small).tolist()
+            if self.raws[node].name and "hidden" not in self.states_at(node)
+        ]
+        return np.unique(self.boxes[shown], axis=0)
+
     @property
     def says_something(self) -> bool:
         """Whether it is of a scan in which an element has an area."""

@@ -94,7 +94,8 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
 ) -> dict[str, Any]:
     """Write NNN.json for each action, and trees.parquet; return a summary."""
     scans = read_logged_scans(events_folder)
-    reader = TreeReader(log, platform)
+    scales = {one.scan_event: one.scale for one in evidence.tree_scales}
+    reader = TreeReader(log, platform, scales)
     screen = evidence.screen()
     unknown: Counter[str] = Counter()
     rows = []
@@ -115,9 +116,12 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
         written.write(out / name, tree)
         agreement = compared.agreement(action, actions[:number], current, tree)
         aimed = seen.get(action.action_index, _NOT_SEEN)
-        if action.action_type in POINTER_TYPES:
+        in_doubt = current.scan is not None and reader.scale(current.scan) is None
+        if action.action_type in POINTER_TYPES and not in_doubt:
             target, method = _hit(action, tree, current, aimed, compared.tree_before(current, tree))
-        elif agreement is Agreement.DIFFERS:  # the focus may have moved to what the tree lacks
+        elif (
+            agreement is Agreement.DIFFERS or in_doubt
+        ):  # the focus may have moved to what the tree lacks
             target, method = None, "none"
         else:
             places = typed.get(action.action_index, ())
@@ -152,6 +156,8 @@ class _Comparison:
         """Whether the tree of a step agrees with its screenshot; `earlier`: actions before it."""
         since, scan = self._since.get(action.action_index), current.scan
         if scan is None or since is None or since.scan_event != scan.event_index:
+            return Agreement.UNKNOWN
+        if self._reader.scale(scan) is None:
             return Agreement.UNKNOWN
         doings = doings_before(action, earlier, scan.begin_ms)
         return self._trees.agreement(tree, since, doings, self.tree_before(current, tree))

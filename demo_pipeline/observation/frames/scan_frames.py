@@ -186,11 +186,12 @@ class ScanComparison:
     ) -> bool:
         """Whether the target was redrawn, or something appeared over it, since `pictures.first`."""
         first, _, shot, at_press = pictures
+        point = request.point
         if first is None or _at_target(changes, request, shot):
             return True
         if at_press is not shot:
             later = self._changes(first, at_press)
-            if later is None or _at_target(later, request, at_press):
+            if later is None or (point and later.cover(*point, between_columns=True)):
                 return True
         return self._has_item_in_front(request, first, shot, at_press)
 

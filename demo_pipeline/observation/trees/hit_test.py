@@ -6,8 +6,6 @@ tree_windows.py.
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from demo_pipeline.observation.trees.step_tree import BoxTuple, Element, StepTree
 from demo_pipeline.observation.trees.tree_windows import (
     ancestors,
@@ -32,15 +30,32 @@ WHOLE_WINDOW_SHARE = 0.97  # of a window's or the screen's area; a panel this la
 ROUNDING_PX = 1  # pixels by which an element may stick out of the element that contains it
 
 
-def node_at(tree: StepTree, x: float, y: float, front: int | None = None) -> Element | None:
+def node_at(
+    tree: StepTree, x: float, y: float, front: int | None = None, *, of_scroll: bool = False
+) -> Element | None:
     """The target under a point in event space: the smallest visible node, or the control around it.
 
     A window, the desktop, a document, a panel as large as its window, a container without a name
     and what another window covers are no targets. None when it is not known which of two windows
     is in front (`front`, as the picture shows, or else the tree), and when nothing tells which of
-    two branches of the tree is.
+    two branches of the tree is. A document with a name is a target `of_scroll`.
     """
-    under = [
+    under = _under(tree, x, y)
+    tip = _front_branch(tree, _of_front_window(tree, under, x, y, front))
+    if tip is None:
+        return None
+    path = (node for node in (tip, *ancestors(tree, tip)) if node in under)
+    if not tree.raws[tip].name:
+        path = (node for node in path if tree.role_at(node) in _CONTROLS or _is_page(tree, node))
+    target = next(path, None)
+    if target is None or (_is_whole(tree, target) and not (of_scroll and _is_page(tree, target))):
+        return None
+    return tree.element(target)
+
+
+def _under(tree: StepTree, x: float, y: float) -> list[int]:
+    """Positions of the visible nodes at a point, without windows and the desktop."""
+    return [
         position
         for position in positions_at(tree, x, y)
         if not is_window(tree, position)
@@ -48,13 +63,6 @@ def node_at(tree: StepTree, x: float, y: float, front: int | None = None) -> Ele
         and "hidden" not in tree.states_at(position)
         and not _is_clipped(tree, position, x, y)
     ]
-    tip = _front_branch(tree, _of_front_window(tree, under, x, y, front))
-    if tip is None:
-        return None
-    if not tree.raws[tip].name and tree.role_at(tip) not in _CONTROLS:
-        around = (node for node in ancestors(tree, tip) if tree.role_at(node) in _CONTROLS)
-        tip = next((node for node in around if node in under), None)
-    return None if tip is None or _is_whole(tree, tip) else tree.element(tip)
 
 
 def _of_front_window(
@@ -74,7 +82,7 @@ def _front_branch(tree: StepTree, under: Sequence[int]) -> int | None:
     """The innermost node of the branch in front; None when nothing tells which one that is.
 
     A menu item, an option and a dialog are in front of other branches, a submenu of its menu; else
-    what is inside the others is. Of equals it is the last in the document.
+    the smallest is, if the others are around it or before it in the document, thus drawn before.
     """
     around = {ancestor for node in under for ancestor in ancestors(tree, node)}
     tips = [node for node in under if node not in around]
@@ -82,7 +90,9 @@ def _front_branch(tree: StepTree, under: Sequence[int]) -> int | None:
     tips = [tip for tip, depth in zip(tips, depths, strict=True) if depth == max(depths)]
     boxes = {tip: box for tip in tips if (box := tree.box(tip)) is not None}
     first = min(boxes, key=lambda tip: (area(boxes[tip]), -tip), default=None)
-    decided = first is not None and all(_encloses(box, boxes[first]) for box in boxes.values())
+    if first is None:
+        return None
+    decided = all(other <= first or _encloses(box, boxes[first]) for other, box in boxes.items())
     return first if decided else None
 
 
@@ -110,7 +120,7 @@ def focused_node(tree: StepTree) -> Element | None:
     focused = tree.focused
     if focused is None or tree.role_at(focused) in {"desktop", "window"}:
         return None
-    if tree.role_at(focused) == "panel" and not _is_document(tree, focused):
+    if tree.role_at(focused) == "panel" and not _is_page(tree, focused):
         return None
     return tree.element(focused)
 
@@ -119,16 +129,13 @@ def has_element(tree: StepTree, element: Element) -> bool:
     """Whether a tree of the same screen has an element of this role, name and box."""
     return any(
         (tree.role_at(node), tree.raws[node].name or "") == (element.role, element.name)
-        for node in np.flatnonzero((tree.boxes == element.box).all(axis=1)).tolist()
+        for node in tree.with_box(element.box)
     )
 
 
-def text_node_at(tree: StepTree, x: float, y: float) -> Element | None:
-    """The text element under a point: the hit node, or its nearest ancestor that is one."""
-    hit = node_at(tree, x, y)
-    if hit is None:
-        return None
-    path = (hit.position, *ancestors(tree, hit.position))
+def text_node_around(tree: StepTree, element: Element) -> Element | None:
+    """The text input that an element is, or is in."""
+    path = (element.position, *ancestors(tree, element.position))
     return next((tree.element(node) for node in path if tree.role_at(node) in TEXT_ROLES), None)
 
 
@@ -137,7 +144,7 @@ def agrees_with_cursor(tree: StepTree) -> bool | None:
 
     The two elements agree when one contains the other: recorders often return a node a level or two
     above the smallest. Elements of different windows never agree. None when the recorder made no
-    hit test, or found nothing.
+    hit test, or found nothing, or the tree does not tell what is in front.
     """
     cursor = tree.cursor
     if cursor is None or cursor.position is None or cursor.element is None:
@@ -145,13 +152,16 @@ def agrees_with_cursor(tree: StepTree) -> bool | None:
     theirs = cursor.element.box
     if not _contains(theirs, cursor.position.x, cursor.position.y):
         return None
-    hit = node_at(tree, cursor.position.x, cursor.position.y)
-    if hit is None or hit.box is None:
-        return False
+    x, y = cursor.position.x, cursor.position.y
+    under = _under(tree, x, y)
+    hit = _front_branch(tree, _of_front_window(tree, under, x, y, None))
+    box = None if hit is None else tree.box(hit)
+    if hit is None or box is None:
+        return None if under else False
     node = tree.cursor_node
-    if node is not None and window_of(tree, node) != window_of(tree, hit.position):
+    if node is not None and window_of(tree, node) != window_of(tree, hit):
         return False
-    return _encloses(theirs, hit.box) or _encloses(hit.box, theirs)
+    return _encloses(theirs, box) or _encloses(box, theirs)
 
 
 def _encloses(outer: BoxTuple, inner: BoxTuple) -> bool:
@@ -172,12 +182,13 @@ def _is_whole(tree: StepTree, position: int) -> bool:
     window = next((box for node in windows if (box := tree.box(node)) is not None), None)
     least = min(tree.screen[0] * tree.screen[1], area(window) or float("inf"))
     is_large = area(tree.box(position)) >= WHOLE_WINDOW_SHARE * least
-    return is_large or _is_document(tree, position)
+    return is_large or _is_page(tree, position)
 
 
-def _is_document(tree: StepTree, position: int) -> bool:
+def _is_page(tree: StepTree, position: int) -> bool:
     role = raw_role(tree, position)
-    return role.startswith("document") or role == "webarea"
+    is_document = role.startswith("document") or role == "webarea"
+    return is_document and bool(tree.raws[position].name)
 
 
 def _is_clipped(tree: StepTree, position: int, x: float, y: float) -> bool:

@@ -1,15 +1,17 @@
-"""The element that keys went to: the focused element of the scan, or the text field clicked since.
+"""The element that keys went to: where typed text appeared, the field clicked, or the scan's focus.
 
-Recorders report a focus that another window has taken, so that it counts only while nothing may
-have moved it, in the window that was clicked, and where the typed text appeared. In doubt there is
-no target.
+Recorders report a focus that another window has taken. It counts only in a scan newer than what may
+have moved it, in the window that was clicked, and where no text appeared elsewhere. In doubt there
+is no target.
 """
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
 from demo_pipeline.observation.frames.evidence import ChangedBox
-from demo_pipeline.observation.trees.hit_test import TEXT_ROLES, focused_node, text_node_at
+from demo_pipeline.observation.trees.hit_test import TEXT_ROLES, focused_node, text_node_around
 from demo_pipeline.observation.trees.scans import CurrentScan
 from demo_pipeline.observation.trees.step_tree import BoxTuple, Element, StepTree
 from demo_pipeline.observation.trees.tree_windows import (
@@ -19,6 +21,7 @@ from demo_pipeline.observation.trees.tree_windows import (
 )
 
 FOCUS_MS = 300  # milliseconds after what moves the focus; a scan may still have the old one
+LINE_HEIGHTS = 3  # a field of one line is 2.0 to 2.5 times as high as the text in it
 _EDITING = frozenset(
     {
         *("backspace", "delete", "left", "right", "up", "down", "home", "end"),
@@ -33,11 +36,10 @@ class KeyboardFocus:
 
     def __init__(self) -> None:
         self._since_ms = float("-inf")  # when the focus may have moved last
-        self._click: Action | None = None  # what moved it, if it was a click on something known
+        self._field: BoxTuple | None = None  # that has it since, by a click or by what was typed
         self._window: BoxTuple | None = None  # that was clicked last
         self._others: frozenset[BoxTuple | None] = frozenset()  # the other windows at that time
         self._is_lost = False  # in something that is not in the trees
-        self._left_in: Element | None = None  # what the trees say has it meanwhile
 
     def target(
         self,
@@ -60,52 +62,31 @@ class KeyboardFocus:
             return None, "none"
         scanned = current.scan.begin_ms
         since = max(scanned, self._since_ms)
-        if any(since < change < action.press_ms for change in changes_ms):
-            return None, "none"
-        if self._is_lost and self._may_be_lost(tree, scanned):
-            return None, "none"
-        if scanned >= self._since_ms + FOCUS_MS:
-            found, method = focused_node(tree), "focused"
-            if found is not None and not self._may_have_focus(tree, found):
-                return None, "none"
-        else:
-            found, method = self._clicked_text_field(tree), "last_click"
-        if found is not None and typed and not _holds_any(tree, found, typed):
-            self._lose()
-            return None, "none"
+        found, method = None, "focused"
+        if not any(since < change < action.press_ms for change in changes_ms):
+            found, method = self._known_field(tree), "last_click"
+            if found is None and scanned >= self._since_ms + FOCUS_MS:
+                found, method = self._focused(tree), "focused"
+        if typed and (found is None or not _holds_any(tree, found, typed)):
+            found, method = _line_with(tree, typed), "typed"
+            self._field = None if found is None else found.box
+            self._is_lost, self._others = found is None, window_boxes(tree)
         return found, method if found else "none"
 
-    def _lose(self) -> None:
-        self._is_lost, self._left_in = True, None
+    def _known_field(self, tree: StepTree) -> Element | None:
+        fields = (node for node in tree.with_box(self._field) if tree.role_at(node) in TEXT_ROLES)
+        position = next(fields, None)
+        return None if position is None else tree.element(position)
 
-    def _may_be_lost(self, tree: StepTree, scanned_ms: int) -> bool:
-        """Whether the focus is still where it was in the trees when it was lost."""
-        focused = focused_node(tree)
-        if self._left_in is None and scanned_ms >= self._since_ms + FOCUS_MS:
-            self._left_in = focused
-        left = self._left_in
-        self._is_lost = (
-            left is None
-            or focused is None
-            or (left.name, left.box)
-            == (
-                focused.name,
-                focused.box,
-            )
-        )
-        return self._is_lost
-
-    def _may_have_focus(self, tree: StepTree, found: Element) -> bool:
-        """Whether it is in the window that was clicked, or in one that opened since."""
+    def _focused(self, tree: StepTree) -> Element | None:
+        """The focus of the scan, in the window that was clicked or in one that opened since."""
+        found = focused_node(tree)
+        if found is None:
+            return None
         window = window_of(tree, found.position)
         box = None if window is None else tree.box(window)
-        return self._window is None or box == self._window or box not in self._others
-
-    def _clicked_text_field(self, tree: StepTree) -> Element | None:
-        click = self._click
-        if click is None or click.x is None or click.y is None:
-            return None
-        return text_node_at(tree, click.x, click.y)
+        may_have_it = not self._is_lost and self._window in {None, box}
+        return found if may_have_it or box not in self._others else None
 
     def record(
         self, action: Action, tree: StepTree, target: Element | None, front: int | None = None
@@ -116,14 +97,13 @@ class KeyboardFocus:
                 front = window_of(tree, target.position)
             elif front is None and action.x is not None and action.y is not None:
                 front = front_window(tree, action.x, action.y)
-            self._since_ms, self._is_lost = action.end_ms, False
-            if target is None and front is None:
-                self._lose()
-            self._click = None if target is None else action
+            field = None if target is None else text_node_around(tree, target)
+            self._field = None if field is None else field.box
+            self._since_ms, self._is_lost = action.end_ms, target is None and front is None
             self._window = None if front is None else tree.box(front)
             self._others = window_boxes(tree) - {self._window}
         elif action.action_type == "hotkey" and _moves_focus(action, target):
-            self._since_ms, self._click = action.end_ms, None
+            self._since_ms, self._field = action.end_ms, None
 
 
 def _moves_focus(action: Action, target: Element | None) -> bool:
@@ -139,10 +119,20 @@ def _holds_any(tree: StepTree, element: Element, places: Sequence[ChangedBox]) -
     """Whether the middle of one of these places in the picture is inside an element."""
     if element.box is None:
         return False
-    x, y, width, height = element.box
-    left, top = tree.canvas.to_video(x, y)
-    right, bottom = tree.canvas.to_video(x + width, y + height)
+    x, y, width, height = tree.canvas.boxes_to_video(np.array(element.box)).tolist()
     return any(
-        left <= place[0] + place[2] / 2 <= right and top <= place[1] + place[3] / 2 <= bottom
-        for place in places
+        x <= left + across / 2 <= x + width and y <= top + down / 2 <= y + height
+        for left, top, across, down in places
     )
+
+
+def _line_with(tree: StepTree, places: Sequence[ChangedBox]) -> Element | None:
+    """The only text field of one line in which one of these places is; None without one."""
+    highest = LINE_HEIGHTS * max(down for _, _, _, down in places) / tree.canvas.event_scale
+    lines = [
+        element
+        for node in np.flatnonzero(tree.boxes[:, 3] <= highest).tolist()
+        if tree.role_at(node) in TEXT_ROLES and "hidden" not in tree.states_at(node)
+        if _holds_any(tree, element := tree.element(node), places)
+    ]
+    return lines[0] if len(lines) == 1 else None

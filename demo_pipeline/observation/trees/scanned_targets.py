@@ -60,7 +60,7 @@ def scan_targets(
         if action.action_type in POINTER_TYPES and action.x is not None and action.y is not None:
             canvas = calibration.screen.at(action.press_ms).canvas or calibration.canvas
             tree = reader.tree(scan, action.press_ms, canvas)
-            aim, windows = _aim(tree, action.x, action.y), _windows(tree, action.x, action.y)
+            aim, windows = _aim(tree, action), _windows(tree, action)
             small = aim.element is not None and _is_small(aim.element, canvas)
             box = aim.element if small else None
             found = replace(found, aim=aim, windows=windows, box=box, marks=tree.marks)
@@ -70,19 +70,20 @@ def scan_targets(
     return ScannedTargets(targets, sorted(desktops.values(), key=lambda size: size.time_ms))
 
 
-def _aim(tree: StepTree, x: float, y: float, front: int | None = None) -> Aim:
-    node = node_at(tree, x, y, front)
+def _aim(tree: StepTree, action: Action, front: int | None = None) -> Aim:
+    x, y = action.x or 0.0, action.y or 0.0
+    node = node_at(tree, x, y, front, of_scroll=action.action_type == "scroll")
     if node is None or node.box is None:
         return Aim()
     around = [PixelBox(*box) for node in positions_at(tree, x, y) if (box := tree.box(node))]
     return Aim(PixelBox(*node.box), around)
 
 
-def _windows(tree: StepTree, x: float, y: float) -> list[Aim]:
+def _windows(tree: StepTree, action: Action) -> list[Aim]:
     """The windows at a point, where there are several, and what each has there."""
     windows = [
-        replace(_aim(tree, x, y, position), window=PixelBox(*box), position=position)
-        for position in windows_at(tree, x, y)
+        replace(_aim(tree, action, position), window=PixelBox(*box), position=position)
+        for position in windows_at(tree, action.x or 0.0, action.y or 0.0)
         if not is_desktop(tree, position) and (box := tree.box(position)) is not None
     ]
     return windows if len(windows) > 1 else []

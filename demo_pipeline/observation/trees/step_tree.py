@@ -231,6 +231,13 @@ class StepTree:
         x, y, width, height = self.boxes[position].tolist()
         return None if x != x else (x, y, width, height)  # noqa: PLR0124 - only NaN differs from itself
 
+    def with_box(self, box: BoxTuple | None) -> list[int]:
+        """Positions of the nodes that have exactly this box."""
+        if box is None:
+            return []
+        positions: list[int] = np.flatnonzero((self.boxes == box).all(axis=1)).tolist()
+        return positions
+
     def element(self, position: int) -> Element:
         """The node at a position."""
         bounds = _bounds(self.boxes[position : position + 1], self.canvas)

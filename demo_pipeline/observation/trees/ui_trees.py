@@ -67,7 +67,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("target_y", pa.int32(), True, "box on the canvas, pixels"),
     ("target_width", pa.int32(), True, "box on the canvas, pixels"),
     ("target_height", pa.int32(), True, "box on the canvas, pixels"),
-    ("target_method", pa.string(), False, "hit_test, focused, last_click or none"),
+    ("target_method", pa.string(), False, "hit_test, focused, last_click, typed or none"),
     (
         "cursor_agrees",
         pa.bool_(),
@@ -213,7 +213,8 @@ def _hit(
         return None, "none"
     if seen.began is None and current.freshness == "changed":
         return None, "none"
-    target = node_at(tree, action.x, action.y, seen.window)
+    of_scroll = action.action_type == "scroll"
+    target = node_at(tree, action.x, action.y, seen.window, of_scroll=of_scroll)
     if target is None or (seen.began and seen.ended):
         return None, "none"
     if seen.began:

@@ -14,8 +14,8 @@ from demo_pipeline.observation.frames.video_frames import Luma
 BORDER_STEP = 12  # of 255; from one sample to the next across a border
 BORDER_REACH = 2  # samples to either side of the logged border; trees leave out the frame
 CORNER_SAMPLES = 3  # samples at either end of a border that its round corners cover
-FRONT_SHARE = 0.9  # of a border inside another window; of the window in front it was 1.00
-HIDDEN_SHARE = 0.8  # the same of the window behind, whose lines lie beside its border: up to 0.71
+FRONT_SHARE = 0.8  # of a border inside another window; in front it was 0.83 to 1.00
+FRONT_LEAD = 0.25  # by which it is more than that of the window behind, which was up to 0.71
 GHOST_SHARE = 0.5  # of the whole border of a window that is not on the screen: up to 0.48
 
 
@@ -40,7 +40,7 @@ def _covers(detail: Luma, upper: PixelBox, lower: PixelBox) -> bool:
     own, others = _border_share(detail, upper, lower), _border_share(detail, lower, upper)
     if own is None:
         return others is not None and others <= GHOST_SHARE
-    return own >= FRONT_SHARE and (others is None or others <= HIDDEN_SHARE)
+    return own >= FRONT_SHARE and own - (others or 0.0) >= FRONT_LEAD
 
 
 def _border_share(detail: Luma, window: PixelBox, other: PixelBox) -> float | None:

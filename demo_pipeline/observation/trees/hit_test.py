@@ -5,6 +5,7 @@ tree_windows.py.
 """
 
 from collections.abc import Sequence
+from itertools import takewhile
 
 from demo_pipeline.observation.trees.step_tree import BoxTuple, Element, StepTree
 from demo_pipeline.observation.trees.tree_windows import (
@@ -84,7 +85,9 @@ def _front_branch(tree: StepTree, under: Sequence[int]) -> int | None:
     A menu item, an option and a dialog are in front of other branches, a submenu of its menu; else
     the smallest is, if the others are around it or before it in the document, thus drawn before.
     """
-    around = {ancestor for node in under for ancestor in ancestors(tree, node)}
+    around: set[int] = set()
+    for node in under:
+        around.update(takewhile(lambda other: other not in around, ancestors(tree, node)))
     tips = [node for node in under if node not in around]
     depths = [_depth_in_front(tree, tip) for tip in tips]
     tips = [tip for tip, depth in zip(tips, depths, strict=True) if depth == max(depths)]

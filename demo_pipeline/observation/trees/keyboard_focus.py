@@ -98,7 +98,8 @@ class KeyboardFocus:
             elif front is None and action.x is not None and action.y is not None:
                 front = front_window(tree, action.x, action.y)
             field = None if target is None else text_node_around(tree, target)
-            self._field = None if field is None else field.box
+            opens_list = field is not None and field.role == "combobox"  # which has the focus then
+            self._field = None if field is None or opens_list else field.box
             self._since_ms, self._is_lost = action.end_ms, target is None and front is None
             self._window = None if front is None else tree.box(front)
             self._others = window_boxes(tree) - {self._window}

@@ -10,13 +10,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action, read_actions
 from demo_pipeline.common.hardlinks import link_or_copy
 from demo_pipeline.common.parquet import described_schema, read_rows, write_rows
 from demo_pipeline.common.python_gc import reduced_python_gc
-from demo_pipeline.observation.frames.evidence import Evidence, TargetEvidence
+from demo_pipeline.observation.frames.evidence import ChangesEvidence, Evidence, TargetEvidence
 from demo_pipeline.observation.trees.hit_test import agrees_with_cursor, has_element, node_at
 from demo_pipeline.observation.trees.keyboard_focus import KeyboardFocus
 from demo_pipeline.observation.trees.scans import (
@@ -34,6 +35,9 @@ from demo_pipeline.observation.trees.tree_agreement import (
 from demo_pipeline.observation.trees.tree_reader import TreeReader
 
 UI_TREES_FILE = "trees.parquet"
+LABEL_PX = 48  # video pixels from a check box to its label; 26 in the widest seen
+_NAMED_BESIDE = frozenset({"checkbox", "radiobutton"})  # their look is the same for every name
+_MENUS = frozenset({"menu", "menuitem"})
 UNREADABLE = "unreadable"  # `freshness` of a scan that is empty or malformed
 _NOT_SEEN = TargetEvidence(action_index=-1, window=None, began=None, ended=None)
 _LOG = logging.getLogger(__package__)
@@ -118,7 +122,10 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
         aimed = seen.get(action.action_index, _NOT_SEEN)
         in_doubt = current.scan is not None and reader.scale(current.scan) is None
         if action.action_type in POINTER_TYPES and not in_doubt:
-            target, method = _hit(action, tree, current, aimed, compared.tree_before(current, tree))
+            before = compared.tree_before(current, tree)
+            target, method = _hit(
+                action, tree, current, aimed, before, since, compared.changes(action)
+            )
         elif (
             agreement is Agreement.DIFFERS or in_doubt
         ):  # the focus may have moved to what the tree lacks
@@ -162,6 +169,11 @@ class _Comparison:
         doings = doings_before(action, earlier, scan.begin_ms)
         return self._trees.agreement(tree, since, doings, self.tree_before(current, tree))
 
+    def changes(self, action: Action) -> ChangesEvidence | None:
+        """What changed since the action's scan ended; None: not compared."""
+        since = self._since.get(action.action_index)
+        return since and (since.ended or since.began)
+
     def tree_before(self, current: CurrentScan, tree: StepTree) -> Callable[[], StepTree | None]:
         """Reads the tree of the scan before the current one; None without one."""
         previous = current.previous
@@ -203,11 +215,14 @@ def _hit(
     current: CurrentScan,
     seen: TargetEvidence,
     previous: Callable[[], StepTree | None],
+    since_ms: float,
+    changes: ChangesEvidence | None,
 ) -> tuple[Element | None, str]:
     """The target under the point, unless the screen there changed after the scan; and the method.
 
     What appeared there while the scan ran is compared from the scan's end: an element that the
-    scan before does not have.
+    scan before does not have. A menu may have been closing then, unless that scan saw none of the
+    actions before.
     """
     if action.x is None or action.y is None:
         return None, "none"
@@ -221,7 +236,25 @@ def _hit(
         before = previous()
         if before is None or has_element(before, target):
             return None, "none"
+        if target.role in _MENUS and current.previous and current.previous.end_ms < since_ms:
+            return None, "none"
+    if target.role in _NAMED_BESIDE and _is_moved_beside(tree, target, changes):
+        return None, "none"
     return target, "hit_test"
+
+
+def _is_moved_beside(tree: StepTree, target: Element, changes: ChangesEvidence | None) -> bool:
+    """Whether something changed in the line of an element whose name stands beside it."""
+    if changes is None or target.box is None:
+        return False
+    x, y, width, height = tree.canvas.boxes_to_video(np.array(target.box)).tolist()
+    return any(
+        left < x + width + LABEL_PX
+        and x < left + across + LABEL_PX
+        and top < y + height
+        and y < top + down
+        for left, top, across, down in (*changes.regions, *changes.panels)
+    )
 
 
 def _row(

@@ -14,7 +14,6 @@ from demo_pipeline.formats.desktopd.vocabulary import CANVAS_HEIGHT, CANVAS_WIDT
 
 CANVAS_SIZE = (CANVAS_WIDTH, CANVAS_HEIGHT)
 
-Boxes = np.ndarray[Any, np.dtype[np.float64]]
 Image = np.ndarray[Any, np.dtype[np.uint8]]
 
 
@@ -74,7 +73,9 @@ class Canvas:
         across = x * self.event_scale * self.stretch
         return across + self.left, y * self.event_scale + self.top
 
-    def boxes_to_video(self, boxes: Boxes) -> Boxes:
+    def boxes_to_video(
+        self, boxes: np.ndarray[Any, np.dtype[np.float64]]
+    ) -> np.ndarray[Any, np.dtype[np.float64]]:
         """(boxes, 4) x, y, width, height in event space as video pixels."""
         across, down = self.event_scale * self.stretch, self.event_scale
         return boxes * (across, down, across, down) + (self.left, self.top, 0, 0)

@@ -146,27 +146,26 @@ def run_decode_pass(
     Raises:
         DemonstrationError: no frame of the video decodes.
     """
-    clock, screen, frame_s = calibration.clock, calibration.screen, video.frame_s
-    pointer = VideoPointer(path, clock, screen, video.grab_s)
+    clock = calibration.clock
+    pointer = VideoPointer(path, clock, calibration.screen, video.grab_s)
     detector = ChangeDetector(calibration.flickering)
     fallbacks = FallbackFrames(requests, video.times)
     sure = clock.uncertainty_ms <= SURE_MS
     scanned = ScanComparison(requests, video.times, detector, pointer, enabled=sure)
-    typing = {action.action_index for action in actions if action.action_type == "type"}
-    typed = TypedPlaces(typing, detector, pointer)
-    scrolls = ScrollMotion(actions if sure else [], clock, screen)
+    typed = TypedPlaces(actions, detector, pointer)
+    scrolls = ScrollMotion(actions if sure else [], clock, calibration.screen)
     intervals = intervals_between(actions, requests, pointer) if sure else []
     waits = WaitObserver(intervals, video.times, pointer)
     final = _final_frame(video, clock, actions, recorder_stop)
     stop = StopEffect(recorder_stop.possible, clock, float(video.times[-1]))
-    is_seen = calibration.scale_method == "pixels"
     check = ClockCheckObserver(calibration.clock_check)
-    witness = PointerWitness(pointer, calibration.canvas, seen_before=is_seen)
+    seen_before = calibration.scale_method == "pixels"
+    witness = PointerWitness(pointer, calibration.canvas, seen_before=seen_before)
     with ThumbnailWriter(folder) as thumbnails:
         writer = ScreenshotWriter(video, fallbacks, pointer, folder, thumbnails)
         choosers = map(choose_with, requests)  # no list: it would keep the frames of each
-        answers = ActionFrames(requests, choosers, waits, writer, (scanned, typed), frame_s)
-        observers: list[FrameObserver[object]] = [scanned, scrolls, answers, final, stop, witness]
+        answers = ActionFrames(requests, choosers, waits, writer, (scanned, typed), video.frame_s)
+        observers = (scanned, scrolls, answers, final, stop, witness)
         decoded = show_frames(video, observers, detector, pointer, (fallbacks, waits, check))
         answered = answers.result()
         writer.write_final(final.result() or _any_frame(video, decoded.last))

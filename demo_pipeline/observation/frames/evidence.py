@@ -4,7 +4,7 @@ Later stages read it instead of decoding the video again.
 """
 
 from dataclasses import asdict
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -226,18 +226,7 @@ def evidence_of(calibration: Calibration, observed: DecodeResult) -> Evidence:
             for wait in observed.waits
         ),
         screen_changes_s=tuple(round(time, _DECIMALS) for time in observed.large_changes),
-        targets=tuple(
-            TargetEvidence(action_index=index, **asdict(seen))
-            for index, seen in sorted(observed.scanned.targets.items())
-        ),
-        tree_scales=tuple(
-            TreeScale(scan_event=line, scale=scale)
-            for line, scale in sorted(observed.tree_scales.items())
-        ),
-        typed=tuple(
-            TypedEvidence(action_index=index, places=tuple(map(_whole_box, places)))
-            for index, places in sorted(observed.typed.items())
-        ),
+        **_target_evidence(observed),
         since_scan=tuple(
             SinceScanEvidence(
                 action_index=index,
@@ -250,6 +239,24 @@ def evidence_of(calibration: Calibration, observed: DecodeResult) -> Evidence:
         recorder_control=tuple(observed.recorder_control),
         parts=tuple(_part_evidence(part) for part in calibration.parts or ()),
     )
+
+
+def _target_evidence(observed: DecodeResult) -> dict[str, Any]:
+    """What the pictures show of targets, as fields of `Evidence`."""
+    return {
+        "targets": [
+            TargetEvidence(action_index=index, **asdict(seen))
+            for index, seen in sorted(observed.scanned.targets.items())
+        ],
+        "tree_scales": [
+            TreeScale(scan_event=line, scale=scale)
+            for line, scale in sorted(observed.tree_scales.items())
+        ],
+        "typed": [
+            TypedEvidence(action_index=index, places=tuple(map(_whole_box, places)))
+            for index, places in sorted(observed.typed.items())
+        ],
+    }
 
 
 def _changes_evidence(changes: PictureChanges | None) -> ChangesEvidence | None:

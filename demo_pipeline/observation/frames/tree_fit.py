@@ -13,7 +13,7 @@ from demo_pipeline.observation.frames.video_frames import Luma
 from demo_pipeline.observation.trees.raw_tree import Boxes
 
 USUAL_SCALES = (1.25, 1.5, 1.75, 2.0, 2.5, 3.0)  # that systems offer for their displays
-SCALES = (*USUAL_SCALES, *(1 / scale for scale in USUAL_SCALES))
+_SCALES = (*USUAL_SCALES, *(1 / scale for scale in USUAL_SCALES))
 LEAST_MARKS = 6  # elements; fewer fit by chance
 INK_LEVELS = 48  # of 255; the contrast of what a named element shows
 CUT_LEVELS = 24  # of 255; a step along the edge of a box, which cuts something there
@@ -32,7 +32,7 @@ def fitting_scale(detail: Luma, marks: Boxes) -> float | None:
     own = _fit(detail, marks)
     if own >= FIT_SHARE:
         return 1.0
-    best = max(SCALES, key=lambda scale: _fit(detail, marks * scale))
+    best = max(_SCALES, key=lambda scale: _fit(detail, marks * scale))
     if _fit(detail, marks * best) >= max(FIT_SHARE, 2 * own):
         return best
     return None if own < MISFIT_SHARE else 1.0

@@ -4,8 +4,9 @@ Belongs here: keeping the picture before the typing. Whether the place is that o
 the focus is decided in trees/keyboard_focus.py.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
+from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.frames.change_detection import ChangeDetector
 from demo_pipeline.observation.frames.picture_changes import picture_changes
 from demo_pipeline.observation.frames.pointer_path import PixelBox
@@ -18,15 +19,15 @@ class TypedPlaces:
     """Compares the screenshots of typing actions with those of the actions after them.
 
     Args:
-        typing: indexes of the actions that type.
+        actions: those that type something to see are followed.
         detector: knows the cells that flicker.
         pointer: whose own picture does not count where it moved.
     """
 
     def __init__(
-        self, typing: Collection[int], detector: ChangeDetector, pointer: VideoPointer
+        self, actions: Sequence[Action], detector: ChangeDetector, pointer: VideoPointer
     ) -> None:
-        self._typing = typing
+        self._typing = {one.action_index for one in actions if (one.text or "").strip()}
         self._detector = detector
         self._pointer = pointer
         self._before: tuple[int, ScreenPicture] | None = None

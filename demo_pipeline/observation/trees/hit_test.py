@@ -14,6 +14,7 @@ from demo_pipeline.observation.trees.tree_windows import (
     front_window,
     is_window,
     positions_at,
+    positions_of,
     raw_role,
     window_of,
 )
@@ -121,9 +122,7 @@ def _contains(box: BoxTuple, x: float, y: float) -> bool:
 def focused_node(tree: StepTree) -> Element | None:
     """The element with the keyboard focus, when the scan has it; never a window or a panel."""
     focused = tree.focused
-    if focused is None or tree.role_at(focused) in {"desktop", "window"}:
-        return None
-    if tree.role_at(focused) == "panel" and not _is_page(tree, focused):
+    if focused is None or tree.role_at(focused) in {"desktop", "window", "panel"}:
         return None
     return tree.element(focused)
 
@@ -132,7 +131,7 @@ def has_element(tree: StepTree, element: Element) -> bool:
     """Whether a tree of the same screen has an element of this role, name and box."""
     return any(
         (tree.role_at(node), tree.raws[node].name or "") == (element.role, element.name)
-        for node in tree.with_box(element.box)
+        for node in positions_of(tree, element.box)
     )
 
 

@@ -16,6 +16,7 @@ from demo_pipeline.observation.trees.scans import CurrentScan
 from demo_pipeline.observation.trees.step_tree import BoxTuple, Element, StepTree
 from demo_pipeline.observation.trees.tree_windows import (
     front_window,
+    positions_of,
     window_boxes,
     window_of,
 )
@@ -74,7 +75,9 @@ class KeyboardFocus:
         return found, method if found else "none"
 
     def _known_field(self, tree: StepTree) -> Element | None:
-        fields = (node for node in tree.with_box(self._field) if tree.role_at(node) in TEXT_ROLES)
+        fields = (
+            node for node in positions_of(tree, self._field) if tree.role_at(node) in TEXT_ROLES
+        )
         position = next(fields, None)
         return None if position is None else tree.element(position)
 

@@ -6,6 +6,8 @@ Belongs here: which scan is current at each action; those of pointing actions ar
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
 from demo_pipeline.common.python_gc import reduced_python_gc
 from demo_pipeline.observation.calibration.calibrate import Calibration
@@ -14,6 +16,7 @@ from demo_pipeline.observation.calibration.screen_candidates import DesktopSize
 from demo_pipeline.observation.frames.frame_requests import Aim, ScannedTarget
 from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.trees.hit_test import node_at
+from demo_pipeline.observation.trees.raw_tree import Boxes
 from demo_pipeline.observation.trees.scans import LoggedScan, current_scan, scans_of_part
 from demo_pipeline.observation.trees.step_tree import StepTree
 from demo_pipeline.observation.trees.tree_reader import TreeReader
@@ -24,6 +27,9 @@ from demo_pipeline.observation.trees.tree_windows import (
 )
 
 LARGEST_TARGET_SHARE = 0.05  # of the canvas; the pointer inside a larger element shows no target
+
+
+MARK_WIDTHS, MARK_HEIGHTS = (12, 400), (8, 80)  # units of event space; those of labels and buttons
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,7 @@ def scan_targets(
             aim, windows = _aim(tree, action), _windows(tree, action)
             small = aim.element is not None and _is_small(aim.element, canvas)
             box = aim.element if small else None
-            found = replace(found, aim=aim, windows=windows, box=box, marks=tree.marks)
+            found = replace(found, aim=aim, windows=windows, box=box, marks=_marks(tree))
             if tree.desktop_size is not None:
                 desktops[scan.event_index] = DesktopSize(scan.begin_ms, tree.desktop_size)
         targets[action.action_index] = found
@@ -87,6 +93,22 @@ def _windows(tree: StepTree, action: Action) -> list[Aim]:
         if not is_desktop(tree, position) and (box := tree.box(position)) is not None
     ]
     return windows if len(windows) > 1 else []
+
+
+def _marks(tree: StepTree) -> Boxes:
+    """(elements, 4) boxes of small named elements without children, event space."""
+    width, height = tree.screen
+    x, y, across, down = tree.boxes.T
+    small = (across >= MARK_WIDTHS[0]) & (across <= MARK_WIDTHS[1])
+    small &= (down >= MARK_HEIGHTS[0]) & (down <= MARK_HEIGHTS[1])
+    small &= (x >= 0) & (y >= 0) & (x + across <= width) & (y + down <= height)
+    small[sorted(set(tree.parents) - {-1})] = False
+    shown = [
+        node
+        for node in np.flatnonzero(small).tolist()
+        if tree.raws[node].name and "hidden" not in tree.states_at(node)
+    ]
+    return np.unique(tree.boxes[shown], axis=0)
 
 
 def _is_small(box: PixelBox, canvas: Canvas) -> bool:

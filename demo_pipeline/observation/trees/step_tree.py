@@ -151,21 +151,6 @@ class StepTree:
         """Position of the element that the recorder hit at the pointer; None: not in the tree."""
         return None if self.cursor is None else _same(self.cursor.element, self.raws, self.boxes)
 
-    @cached_property
-    def marks(self) -> Boxes:
-        """(elements, 4) boxes of small named elements without children, event space."""
-        width, height = self.screen
-        x, y, across, down = self.boxes.T
-        small = (across >= 12) & (across <= 400) & (down >= 8) & (down <= 80)
-        small &= (x >= 0) & (y >= 0) & (x + across <= width) & (y + down <= height)
-        small[sorted(set(self.parents) - {-1})] = False
-        shown = [
-            node
-            for node in np.flatnonzero(small).tolist()
-            if self.raws[node].name and "hidden" not in self.states_at(node)
-        ]
-        return np.unique(self.boxes[shown], axis=0)
-
     @property
     def says_something(self) -> bool:
         """Whether it is of a scan in which an element has an area."""
@@ -230,13 +215,6 @@ class StepTree:
         """x, y, width, height in event space; None without a usable box."""
         x, y, width, height = self.boxes[position].tolist()
         return None if x != x else (x, y, width, height)  # noqa: PLR0124 - only NaN differs from itself
-
-    def with_box(self, box: BoxTuple | None) -> list[int]:
-        """Positions of the nodes that have exactly this box."""
-        if box is None:
-            return []
-        positions: list[int] = np.flatnonzero((self.boxes == box).all(axis=1)).tolist()
-        return positions
 
     def element(self, position: int) -> Element:
         """The node at a position."""

@@ -99,6 +99,14 @@ def positions_at(tree: StepTree, x: float, y: float) -> list[int]:
     return positions
 
 
+def positions_of(tree: StepTree, box: BoxTuple | None) -> list[int]:
+    """Positions of the nodes that have exactly a box."""
+    if box is None:
+        return []
+    positions: list[int] = np.flatnonzero((tree.boxes == box).all(axis=1)).tolist()
+    return positions
+
+
 def area(box: BoxTuple | None) -> float:
     """Of a box in event space; 0 without one."""
     return box[2] * box[3] if box is not None else 0.0

@@ -6,26 +6,25 @@ and reading scans (tree_reader.py).
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from demo_pipeline.actions.action_tables import POINTER_TYPES, Action, read_actions
+from demo_pipeline.actions.action_tables import Action, read_actions
 from demo_pipeline.common.hardlinks import link_or_copy
 from demo_pipeline.common.parquet import described_schema, read_rows, write_rows
 from demo_pipeline.common.python_gc import reduced_python_gc
-from demo_pipeline.observation.frames.evidence import ChangesEvidence, Evidence, TargetEvidence
-from demo_pipeline.observation.trees.hit_test import agrees_with_cursor, has_element, node_at
-from demo_pipeline.observation.trees.keyboard_focus import KeyboardFocus
+from demo_pipeline.observation.frames.evidence import Evidence
+from demo_pipeline.observation.trees.hit_test import agrees_with_cursor
 from demo_pipeline.observation.trees.scans import (
     CurrentScan,
     current_scan,
     read_logged_scans,
     scans_of_part,
 )
+from demo_pipeline.observation.trees.step_targets import StepTargets
 from demo_pipeline.observation.trees.step_tree import Element, StepTree
 from demo_pipeline.observation.trees.tree_agreement import (
     Agreement,
@@ -35,11 +34,7 @@ from demo_pipeline.observation.trees.tree_agreement import (
 from demo_pipeline.observation.trees.tree_reader import TreeReader
 
 UI_TREES_FILE = "trees.parquet"
-LABEL_PX = 48  # video pixels from a check box to its label; 26 in the widest seen
-_NAMED_BESIDE = frozenset({"checkbox", "radiobutton"})  # their look is the same for every name
-_MENUS = frozenset({"menu", "menuitem"})
 UNREADABLE = "unreadable"  # `freshness` of a scan that is empty or malformed
-_NOT_SEEN = TargetEvidence(action_index=-1, window=None, began=None, ended=None)
 _LOG = logging.getLogger(__package__)
 
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
@@ -104,12 +99,10 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
     unknown: Counter[str] = Counter()
     rows = []
     since = float("-inf")
-    keyboard, written = KeyboardFocus(), _Writer()
-    compared = _Comparison(reader, evidence)
+    written, compared = _Writer(), _Comparison(reader, evidence)
     clock = evidence.as_clock()
     changes = [clock.event_time(time_s) for time_s in evidence.screen_changes_s]
-    seen = {target.action_index: target for target in evidence.targets}
-    typed = {typing.action_index: typing.places for typing in evidence.typed}
+    targets = StepTargets(reader, evidence, changes)
     actions = read_actions(actions_folder)
     for number, action in enumerate(actions):
         canvas = screen.at(action.press_ms).canvas or evidence.as_canvas()
@@ -119,24 +112,11 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
         name = f"{action.action_index:03d}.json"
         written.write(out / name, tree)
         agreement = compared.agreement(action, actions[:number], current, tree)
-        aimed = seen.get(action.action_index, _NOT_SEEN)
-        in_doubt = current.scan is not None and reader.scale(current.scan) is None
-        if action.action_type in POINTER_TYPES and not in_doubt:
-            before = compared.tree_before(current, tree)
-            target, method = _hit(
-                action, tree, current, aimed, before, since, compared.changes(action)
-            )
-        elif (
-            agreement is Agreement.DIFFERS or in_doubt
-        ):  # the focus may have moved to what the tree lacks
-            target, method = None, "none"
-        else:
-            places = typed.get(action.action_index, ())
-            target, method = keyboard.target(action, tree, current, changes, places)
+        differs = agreement is Agreement.DIFFERS
+        target, method = targets.target(action, tree, current, differs=differs)
         row = _row(action, name, current, tree, target=target, method=method)
         rows.append({**row, "tree_agreement": str(agreement)})
         unknown.update(tree.unknown_roles)
-        keyboard.record(action, tree, target, aimed.window)
         if action.action_type != "pause":
             since = max(since, action.end_ms)
     _log_decisions(rows)
@@ -166,24 +146,13 @@ class _Comparison:
             return Agreement.UNKNOWN
         if self._reader.scale(scan) is None:
             return Agreement.UNKNOWN
+
+        def tree_before() -> StepTree | None:
+            previous = current.previous
+            return None if previous is None else self._reader.readable_tree(previous, tree.canvas)
+
         doings = doings_before(action, earlier, scan.begin_ms)
-        return self._trees.agreement(tree, since, doings, self.tree_before(current, tree))
-
-    def changes(self, action: Action) -> ChangesEvidence | None:
-        """What changed since the action's scan ended; None: not compared."""
-        since = self._since.get(action.action_index)
-        return since and (since.ended or since.began)
-
-    def tree_before(self, current: CurrentScan, tree: StepTree) -> Callable[[], StepTree | None]:
-        """Reads the tree of the scan before the current one; None without one."""
-        previous = current.previous
-
-        def read() -> StepTree | None:
-            if previous is None:
-                return None
-            return self._reader.readable_tree(previous, tree.canvas)
-
-        return read
+        return self._trees.agreement(tree, since, doings, tree_before)
 
 
 def _log_decisions(rows: Sequence[TreeRow]) -> None:
@@ -207,54 +176,6 @@ class _Writer:
         else:
             path.write_bytes(tree.to_bytes())
         self._last = (tree, path)
-
-
-def _hit(
-    action: Action,
-    tree: StepTree,
-    current: CurrentScan,
-    seen: TargetEvidence,
-    previous: Callable[[], StepTree | None],
-    since_ms: float,
-    changes: ChangesEvidence | None,
-) -> tuple[Element | None, str]:
-    """The target under the point, unless the screen there changed after the scan; and the method.
-
-    What appeared there while the scan ran is compared from the scan's end: an element that the
-    scan before does not have. A menu may have been closing then, unless that scan saw none of the
-    actions before.
-    """
-    if action.x is None or action.y is None:
-        return None, "none"
-    if seen.began is None and current.freshness == "changed":
-        return None, "none"
-    of_scroll = action.action_type == "scroll"
-    target = node_at(tree, action.x, action.y, seen.window, of_scroll=of_scroll)
-    if target is None or (seen.began and seen.ended):
-        return None, "none"
-    if seen.began:
-        before = previous()
-        if before is None or has_element(before, target):
-            return None, "none"
-        if target.role in _MENUS and current.previous and current.previous.end_ms < since_ms:
-            return None, "none"
-    if target.role in _NAMED_BESIDE and _is_moved_beside(tree, target, changes):
-        return None, "none"
-    return target, "hit_test"
-
-
-def _is_moved_beside(tree: StepTree, target: Element, changes: ChangesEvidence | None) -> bool:
-    """Whether something changed in the line of an element whose name stands beside it."""
-    if changes is None or target.box is None:
-        return False
-    x, y, width, height = tree.canvas.boxes_to_video(np.array(target.box)).tolist()
-    return any(
-        left < x + width + LABEL_PX
-        and x < left + across + LABEL_PX
-        and top < y + height
-        and y < top + down
-        for left, top, across, down in (*changes.regions, *changes.panels)
-    )
 
 
 def _row(

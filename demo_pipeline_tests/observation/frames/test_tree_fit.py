@@ -30,7 +30,7 @@ def test_boxes_in_other_units_fit_at_their_own_scale_only(scale: float) -> None:
 def test_boxes_of_another_screen_are_in_doubt() -> None:
     picture, boxes = form()
     assert fitting_scale(np.full_like(picture, 240), boxes) is None
-    assert fitting_scale(picture, boxes + (13, 17, 0, 0)) is None
+    assert fitting_scale(picture, boxes + np.array((13, 17, 0, 0))) is None
 
 
 def test_each_part_of_a_recording_has_its_scale() -> None:

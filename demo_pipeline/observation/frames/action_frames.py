@@ -5,12 +5,13 @@ video is. Which pauses were waits is known only at the end: their frames are dec
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from demo_pipeline.observation.frames.frame_choice import FrameChoice, FrameChooser
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.frame_requests import SPAN_MARGIN_FRAMES, FrameRequest
+from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.frames.request_progress import RequestProgress
 from demo_pipeline.observation.frames.scan_frames import ScanComparison
 from demo_pipeline.observation.frames.scan_pictures import ActionPictures
@@ -33,11 +34,13 @@ class ActionFramesResult:
         screenshots: one for each request, in their order.
         waits: pauses that were waits.
         large_changes: times at which much of the screen changed, ascending video seconds.
+        typed: what changed while text was typed, by action index.
     """
 
     screenshots: Sequence[Screenshot]
     waits: Sequence[Wait]
     large_changes: Sequence[float]
+    typed: Mapping[int, Sequence[PixelBox]]
 
 
 class ActionFrames:
@@ -108,7 +111,7 @@ class ActionFrames:
             if request.pause and request.action_index not in waited:
                 self._leave_out_pause(request.action_index)
         screenshots = [self._screenshots[request.action_index] for request in self._requests]
-        return ActionFramesResult(screenshots, waits, self._large_changes)
+        return ActionFramesResult(screenshots, waits, self._large_changes, self._typed.result())
 
     def _answer(self, progress: RequestProgress) -> None:
         """Write the screenshot; a target that was redrawn since its scan is no place of leaks.

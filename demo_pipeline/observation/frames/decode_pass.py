@@ -152,19 +152,18 @@ def run_decode_pass(
     fallbacks = FallbackFrames(requests, video.times)
     sure = clock.uncertainty_ms <= SURE_MS
     scanned = ScanComparison(requests, video.times, detector, pointer, enabled=sure)
-    typed = TypedPlaces(actions, detector, pointer)
     scrolls = ScrollMotion(actions if sure else [], clock, calibration.screen)
     intervals = intervals_between(actions, requests, pointer) if sure else []
     waits = WaitObserver(intervals, video.times, pointer)
-    final = _final_frame(video, clock, actions, recorder_stop)
     stop = StopEffect(recorder_stop.possible, clock, float(video.times[-1]))
     check = ClockCheckObserver(calibration.clock_check)
-    seen_before = calibration.scale_method == "pixels"
-    witness = PointerWitness(pointer, calibration.canvas, seen_before=seen_before)
+    witness = _witness(calibration, pointer)
     with ThumbnailWriter(folder) as thumbnails:
         writer = ScreenshotWriter(video, fallbacks, pointer, folder, thumbnails)
         choosers = map(choose_with, requests)  # no list: it would keep the frames of each
-        answers = ActionFrames(requests, choosers, waits, writer, (scanned, typed), video.frame_s)
+        compared = scanned, TypedPlaces(actions, detector, pointer)
+        answers = ActionFrames(requests, choosers, waits, writer, compared, video.frame_s)
+        final = _final_frame(video, clock, actions, recorder_stop)
         observers = (scanned, scrolls, answers, final, stop, witness)
         decoded = show_frames(video, observers, detector, pointer, (fallbacks, waits, check))
         answered = answers.result()
@@ -174,13 +173,18 @@ def run_decode_pass(
         answered.waits,
         answered.large_changes,
         scanned.result(),
-        typed.result(),
+        answered.typed,
         scrolls.result(),
         stop.result(),
         witness.result(),
         decoded.frames,
         check.result(),
     )
+
+
+def _witness(calibration: Calibration, pointer: VideoPointer) -> PointerWitness:
+    seen = calibration.scale_method == "pixels"
+    return PointerWitness(pointer, calibration.canvas, seen_before=seen)
 
 
 def _final_frame(

@@ -183,7 +183,8 @@ class _Observation:
             scanned.by_action,
             self.path,
             calibration=calibration,
-            frame_s=self.video.grab_s,
+            frame_s=self.video.frame_s,
+            grab_s=self.video.grab_s,
             settings=self.settings,
         )
         return run_decode_pass(

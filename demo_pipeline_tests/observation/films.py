@@ -172,7 +172,7 @@ class Rule:
         return before[-1] if before else run[0]
 
     def _lead(self) -> float:
-        frame_s = float(np.percentile(np.diff([frame.time for frame in self.shown]), 10))
+        frame_s = (self.shown[-1].time - self.shown[0].time) / (len(self.shown) - 1)
         return max(_LEAD_MS / 1000, self.clock.uncertainty_ms / 1000, frame_s)
 
     def _screen(self, frame: Shown) -> Any:

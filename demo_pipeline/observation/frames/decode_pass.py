@@ -4,7 +4,7 @@ Belongs here: the protocol of an observer, the loop over frames, and the observe
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -147,11 +147,11 @@ def run_decode_pass(
         DemonstrationError: no frame of the video decodes.
     """
     clock = calibration.clock
-    pointer = VideoPointer(path, clock, calibration.screen, video.grab_s)
-    detector = ChangeDetector(calibration.flickering)
+    pointer = VideoPointer(path, clock, calibration.screen, video.frame_s)
+    near, detector = replace(pointer, frame_s=video.grab_s), ChangeDetector(calibration.flickering)
     fallbacks = FallbackFrames(requests, video.times)
     sure = clock.uncertainty_ms <= SURE_MS
-    scanned = ScanComparison(requests, video.times, detector, pointer, enabled=sure)
+    scanned = ScanComparison(requests, video.times, detector, near, enabled=sure)
     scrolls = ScrollMotion(actions if sure else [], clock, calibration.screen)
     intervals = intervals_between(actions, requests, pointer) if sure else []
     waits = WaitObserver(intervals, video.times, pointer)
@@ -161,7 +161,7 @@ def run_decode_pass(
     with ThumbnailWriter(folder) as thumbnails:
         writer = ScreenshotWriter(video, fallbacks, pointer, folder, thumbnails)
         choosers = map(choose_with, requests)  # no list: it would keep the frames of each
-        compared = scanned, TypedPlaces(actions, detector, pointer)
+        compared = scanned, TypedPlaces(actions, detector, near)
         answers = ActionFrames(requests, choosers, waits, writer, compared, video.frame_s)
         final = _final_frame(video, clock, actions, recorder_stop)
         observers = (scanned, scrolls, answers, final, stop, witness)

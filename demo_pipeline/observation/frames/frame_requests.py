@@ -137,12 +137,11 @@ def request_frames(
     *,
     calibration: Calibration,
     frame_s: float,
-    grab_s: float,
     settings: ObservationSettings,
 ) -> list[FrameRequest]:
     """One request for each action, in order. `targets`: action index → what its scan has."""
     clock, screen = calibration.clock, calibration.screen
-    lead_s = lead_seconds(clock, grab_s, settings)
+    lead_s = lead_seconds(clock, frame_s, settings)
     requests: list[FrameRequest] = []
     since_ms, after_rest = float("-inf"), False
     response_box: PixelBox | None = None

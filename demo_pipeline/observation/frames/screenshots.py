@@ -184,7 +184,6 @@ class _Observation:
             self.path,
             calibration=calibration,
             frame_s=self.video.frame_s,
-            grab_s=self.video.grab_s,
             settings=self.settings,
         )
         return run_decode_pass(

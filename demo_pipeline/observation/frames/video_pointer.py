@@ -18,7 +18,7 @@ LIMIT_TOLERANCE_S = 1e-6  # seconds; times of frames.parquet are rounded to it
 
 @dataclass(frozen=True)
 class VideoPointer:
-    """A pointer path on the video's time line and pixels; `frame_s`: `RecordedVideo.grab_s`."""
+    """A pointer path on the video's time line and pixels; `frame_s`: distance of two frames."""
 
     path: PointerPath
     clock: Clock

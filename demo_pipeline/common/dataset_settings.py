@@ -97,7 +97,7 @@ class DatasetSettings(Section):
         100, gt=0, description="`pixels` for one notch, if unit pixels"
     )
     tolerance_min: int = Field(1, ge=0, description="smallest tolerance, RU (1000 per axis)")
-    tolerance_max: int = Field(100, ge=0, description="largest tolerance, RU")
+    tolerance_max: int = Field(50, ge=0, description="largest tolerance, RU")
     default_tolerance: int = Field(10, ge=0, description="RU, of a point without a target")
     scroll_tolerance: int = Field(50, ge=0, description="RU, of a scroll")
     drag_tolerance: int = Field(5, ge=0, description="RU, of both ends of a drag")

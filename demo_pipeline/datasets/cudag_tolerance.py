@@ -1,5 +1,6 @@
 """How far from the recorded point a prediction may be: the tolerance of a CUDAG record."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from demo_pipeline.common.dataset_settings import DatasetSettings
@@ -12,6 +13,14 @@ from demo_pipeline.formats.desktopd.step_actions import (
     StepAction,
     points,
 )
+
+LARGEST_SHARE = 0.1  # of the screen; in a larger area not every point is the one that was meant
+AREAS = frozenset(
+    {
+        *("panel", "unknown", "window", "dialog", "table", "treeview", "listbox", "tabpanel"),
+        *("toolbar", "menu", "menubar", "statusbar", "taskbar", "textarea", "image"),
+    }
+)  # roles of containers, documents, tables and text areas
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +36,11 @@ def target_tolerance(
 ) -> TargetTolerance:
     """From the point to the target's nearer edge; scrolls and drags have settings of their own.
 
-    A drag's target is known at its start only, and the tolerance is also that of its end.
+    A large area is no target. A drag's target is known at its start only, and the tolerance is
+    also that of its end.
     """
     target = [row[f"target_{part}"] for part in ("x", "y", "width", "height")]
-    known = None not in target
+    known = None not in target and not _is_large_area(action, target, size)
     box = box_to_ru(target[0], target[1], target[2], target[3], size) if known else (0, 0, 0, 0)
     if isinstance(action.parameters, ScrollParameters):
         return TargetTolerance((settings.scroll_tolerance, settings.scroll_tolerance), box)
@@ -43,3 +53,10 @@ def target_tolerance(
     left, top, width, height = target
     tolerance = tolerance_ru(positions[0], (left, top, width, height), size, limits)
     return TargetTolerance(tolerance, box)
+
+
+def _is_large_area(action: StepAction, target: Sequence[int], size: ImageSize) -> bool:
+    """Whether a target is an area that a point in it does not single out."""
+    element, (_, _, width, height) = action.target_element, target
+    is_area = element is not None and element.role in AREAS
+    return is_area and width * height > LARGEST_SHARE * size[0] * size[1]

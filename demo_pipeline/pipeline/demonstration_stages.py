@@ -166,7 +166,7 @@ UI_TREES_STAGE = Stage(
     "OSWorld-Desktopd and in canvas coordinates, and the target element of the action.",
     group="observation",
     kinds=frozenset({"json", "parquet"}),
-    code_version="8",
+    code_version="9",
     inputs=("raw_recordings", "events", "actions", "screenshots"),
     section=lambda settings: settings.observation,
     build=builds.run_ui_trees,

@@ -185,6 +185,23 @@ def test_tolerance_and_box_come_from_the_target(tmp_path):
     assert wheel.metadata.tolerance == (50, 50)
 
 
+def test_no_point_of_a_large_area_is_as_good_as_any_other(tmp_path):
+    """A spreadsheet, a text area: wrong cells and lines would score as right."""
+    places = {0: (100, 100, 1200, 800), 1: (100, 100, 1200, 800), 2: (880, 500, 160, 50)}
+    rows = {n: dict(zip(BOX, box, strict=True)) for n, box in places.items()}
+    targets = {
+        n: {"id": "node_1", "role": role, "name": ""}
+        for n, role in enumerate(("textarea", "button", "textarea"))
+    }
+    steps = [("click", {"x": 960, "y": 527, "button": "left"})] * 3
+    demo = make_trajectory(tmp_path, "demo", steps, rows=rows, targets=targets)
+    out, _ = build(tmp_path, [demo])
+    area, button, small, _ = read_records(out / "train.jsonl")
+    assert (area.metadata.tolerance, area.metadata.target_bbox) == ((10, 10), (0, 0, 0, 0))
+    assert button.metadata.tolerance == (50, 50)
+    assert small.metadata.tolerance == (41, 21)
+
+
 def test_a_point_near_an_edge_accepts_nothing_beyond_it(tmp_path):
     at_edge = ("click", {"x": 902, "y": 527, "button": "left"})
     outside = ("click", {"x": 899, "y": 527, "button": "left"})

@@ -73,6 +73,13 @@ class Canvas:
         across = x * self.event_scale * self.stretch
         return across + self.left, y * self.event_scale + self.top
 
+    def boxes_to_video(
+        self, boxes: np.ndarray[Any, np.dtype[np.float64]]
+    ) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """(boxes, 4) x, y, width, height in event space as video pixels."""
+        across, down = self.event_scale * self.stretch, self.event_scale
+        return boxes * (across, down, across, down) + (self.left, self.top, 0, 0)
+
     def on_screen(self, x: float, y: float) -> bool:
         """Whether a point in event space is on the recorded screen."""
         video_x, video_y = self.to_video(x, y)

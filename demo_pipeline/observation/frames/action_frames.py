@@ -5,12 +5,13 @@ video is. Which pauses were waits is known only at the end: their frames are dec
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from demo_pipeline.observation.frames.frame_choice import FrameChoice, FrameChooser
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.frame_requests import SPAN_MARGIN_FRAMES, FrameRequest
+from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.frames.request_progress import RequestProgress
 from demo_pipeline.observation.frames.scan_frames import ScanComparison
 from demo_pipeline.observation.frames.scan_pictures import ActionPictures
@@ -19,6 +20,7 @@ from demo_pipeline.observation.frames.screenshot_writer import (
     Screenshot,
     ScreenshotWriter,
 )
+from demo_pipeline.observation.frames.typed_places import TypedPlaces
 from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Span
 from demo_pipeline.observation.frames.wait_observer import WaitObserver
 from demo_pipeline.observation.frames.waits import Wait
@@ -32,11 +34,13 @@ class ActionFramesResult:
         screenshots: one for each request, in their order.
         waits: pauses that were waits.
         large_changes: times at which much of the screen changed, ascending video seconds.
+        typed: what changed while text was typed, by action index.
     """
 
     screenshots: Sequence[Screenshot]
     waits: Sequence[Wait]
     large_changes: Sequence[float]
+    typed: Mapping[int, Sequence[PixelBox]]
 
 
 class ActionFrames:
@@ -47,7 +51,8 @@ class ActionFrames:
         choosers: the rule that chooses the frame of each request; read once and not kept.
         waits: tells which pauses were waits.
         writer: writes the screenshot of an answered request.
-        scanned: compares an answered request with its scan; sees each frame before this observer.
+        comparisons: compare an answered request with its scan, and with typing before it; the
+            first sees each frame before this observer.
         frame_s: usual distance of two frames, seconds.
     """
 
@@ -57,7 +62,7 @@ class ActionFrames:
         choosers: Iterable[FrameChooser],
         waits: WaitObserver,
         writer: ScreenshotWriter,
-        scanned: ScanComparison,
+        comparisons: tuple[ScanComparison, TypedPlaces],
         frame_s: float,
     ) -> None:
         self._requests = requests
@@ -69,7 +74,7 @@ class ActionFrames:
         self._open = deque(one for one in progresses if not one.request.pause)
         self._waits = waits
         self._writer = writer
-        self._scanned = scanned
+        self._scanned, self._typed = comparisons
         self._margin_s = SPAN_MARGIN_FRAMES * frame_s
         self._screenshots: dict[int, Screenshot] = {}
         self._pauses: dict[int, tuple[RequestProgress, FrameChoice, ActionPictures | None]] = {}
@@ -106,7 +111,7 @@ class ActionFrames:
             if request.pause and request.action_index not in waited:
                 self._leave_out_pause(request.action_index)
         screenshots = [self._screenshots[request.action_index] for request in self._requests]
-        return ActionFramesResult(screenshots, waits, self._large_changes)
+        return ActionFramesResult(screenshots, waits, self._large_changes, self._typed.result())
 
     def _answer(self, progress: RequestProgress) -> None:
         """Write the screenshot; a target that was redrawn since its scan is no place of leaks.
@@ -114,6 +119,7 @@ class ActionFrames:
         A pause is compared and written when it may be a wait.
         """
         choice, request = self._writer.choose(progress), progress.request
+        self._typed.see(request.action_index, choice.frame)
         pictures = self._scanned.pictures(request, choice.frame, progress.latest)
         if request.pause:
             self._pauses[request.action_index] = progress, choice, pictures

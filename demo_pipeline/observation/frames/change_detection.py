@@ -25,7 +25,7 @@ MIN_SIGNIFICANT_CELLS = 4  # cells; in a small video the share alone is less tha
 SMALL_CELLS = 2  # cells, as a tick in a small check box; noise seldom reaches two
 REDRAWN_CELLS = 4  # cells around a target that changed together with cells inside it
 FLICKER_FRAMES = 8  # frames; in a short video the share alone is soon reached
-FLICKER_SHARE = 0.05  # of the frames; a cell that changes in more of them shows nothing
+FLICKER_SHARE = 0.05  # of the time; a cell that changes in more of it shows nothing
 LARGE_SHARE = 0.02  # of all cells, as for a window or a dialog; hover effects are smaller
 GLANCE_SHARE = LARGE_SHARE / 16  # of a glance: half of one of a cell's four samples, for thin text
 THRESHOLD = 24  # of 255; an encoder refines a still picture by less
@@ -35,11 +35,15 @@ POINTER_PX = 40  # video pixels around the pointer's hot spot that its own pictu
 Labels = np.ndarray[Any, np.dtype[np.int32]]
 
 
-def flickering_cells(changes: ChangeMap) -> Cells | None:
-    """(rows, columns): cells that change in too many of all frames; None without two frames."""
+def flickering_cells(changes: ChangeMap, grab_s: float) -> Cells | None:
+    """(rows, columns): cells that change in too much of the time; None without two frames.
+
+    `grab_s`: seconds that a frame stands for. Those between which nothing changes may be left out.
+    """
     if not len(changes):
         return None
-    flickering: Cells = changes.counts() > max(FLICKER_FRAMES, FLICKER_SHARE * len(changes))
+    grabbed = max(len(changes), changes.seconds / grab_s)
+    flickering: Cells = changes.counts() > max(FLICKER_FRAMES, FLICKER_SHARE * grabbed)
     return flickering
 
 

@@ -24,9 +24,14 @@ class ChangeMap:
     """The cells in which each frame differs from the previous one.
 
     Memory: one bit for each cell and frame, 4 kB for a 1080p frame.
+
+    Attributes:
+        times: of the frames, seconds.
+        seconds: how much of the video they show.
     """
 
     def __init__(self) -> None:
+        self.seconds = 0.0
         self.times: list[float] = []
         self._packed: list[np.ndarray[Any, np.dtype[np.uint8]]] = []
         self._last: Luma | None = None

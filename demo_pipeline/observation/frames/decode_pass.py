@@ -3,8 +3,8 @@
 Belongs here: the protocol of an observer, the loop over frames, and the observers of a recording.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -26,7 +26,7 @@ from demo_pipeline.observation.frames.frame_choice import (
 )
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.frame_requests import FrameRequest, merge_spans
-from demo_pipeline.observation.frames.pointer_path import PointerPath
+from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath
 from demo_pipeline.observation.frames.pointer_witness import PointerWitness
 from demo_pipeline.observation.frames.recorded_video import RecordedVideo
 from demo_pipeline.observation.frames.scan_frames import ScanComparison, ScanComparisons
@@ -34,6 +34,7 @@ from demo_pipeline.observation.frames.screenshot_writer import Screenshot, Scree
 from demo_pipeline.observation.frames.scroll_motion import ScrollMotion
 from demo_pipeline.observation.frames.stop_effect import StopEffect
 from demo_pipeline.observation.frames.thumbnails import ThumbnailWriter
+from demo_pipeline.observation.frames.typed_places import TypedPlaces
 from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Frame, Span
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.wait_observer import WaitObserver, intervals_between
@@ -105,24 +106,28 @@ class DecodeResult:
         waits: pauses that were waits.
         large_changes: times at which much of the screen changed, ascending video seconds.
         scanned: what changed since the scans of the actions.
+        typed: what changed while text was typed, by action index.
         wheel: the direction in which the wheel scrolls.
         stopped: whether the action that may have stopped the recorder did so.
         screen_suspect: whether the screen may have changed its resolution or scale.
         decoded: number of frames decoded.
         clock_parts: what parts of the video show of their clock.
         recorder_control: indexes of the actions that started or stopped the recorder.
+        tree_scales: where the units of trees change, as `scales_of_parts` says.
     """
 
     screenshots: Sequence[Screenshot]
     waits: Sequence[Wait]
     large_changes: Sequence[float]
     scanned: ScanComparisons
+    typed: Mapping[int, Sequence[PixelBox]]
     wheel: WheelVote
     stopped: bool
     screen_suspect: bool
     decoded: int
     clock_parts: Sequence[ClockPart] = ()
     recorder_control: Sequence[int] = ()
+    tree_scales: Mapping[int, float | None] = field(default_factory=dict)
 
 
 def run_decode_pass(
@@ -141,25 +146,25 @@ def run_decode_pass(
     Raises:
         DemonstrationError: no frame of the video decodes.
     """
-    clock, screen, frame_s = calibration.clock, calibration.screen, video.frame_s
-    pointer = VideoPointer(path, clock, screen, frame_s)
-    detector = ChangeDetector(calibration.flickering)
+    clock = calibration.clock
+    pointer = VideoPointer(path, clock, calibration.screen, video.frame_s)
+    near, detector = replace(pointer, frame_s=video.grab_s), ChangeDetector(calibration.flickering)
     fallbacks = FallbackFrames(requests, video.times)
     sure = clock.uncertainty_ms <= SURE_MS
-    scanned = ScanComparison(requests, video.times, detector, pointer, enabled=sure)
-    scrolls = ScrollMotion(actions if sure else [], clock, screen)
+    scanned = ScanComparison(requests, video.times, detector, near, enabled=sure)
+    scrolls = ScrollMotion(actions if sure else [], clock, calibration.screen)
     intervals = intervals_between(actions, requests, pointer) if sure else []
     waits = WaitObserver(intervals, video.times, pointer)
-    final = _final_frame(video, clock, actions, recorder_stop)
     stop = StopEffect(recorder_stop.possible, clock, float(video.times[-1]))
-    is_seen = calibration.scale_method == "pixels"
     check = ClockCheckObserver(calibration.clock_check)
-    witness = PointerWitness(pointer, calibration.canvas, seen_before=is_seen)
+    witness = _witness(calibration, pointer)
     with ThumbnailWriter(folder) as thumbnails:
         writer = ScreenshotWriter(video, fallbacks, pointer, folder, thumbnails)
         choosers = map(choose_with, requests)  # no list: it would keep the frames of each
-        answers = ActionFrames(requests, choosers, waits, writer, scanned, frame_s)
-        observers: list[FrameObserver[object]] = [scanned, scrolls, answers, final, stop, witness]
+        compared = scanned, TypedPlaces(actions, detector, near)
+        answers = ActionFrames(requests, choosers, waits, writer, compared, video.frame_s)
+        final = _final_frame(video, clock, actions, recorder_stop)
+        observers = (scanned, scrolls, answers, final, stop, witness)
         decoded = show_frames(video, observers, detector, pointer, (fallbacks, waits, check))
         answered = answers.result()
         writer.write_final(final.result() or _any_frame(video, decoded.last))
@@ -168,12 +173,18 @@ def run_decode_pass(
         answered.waits,
         answered.large_changes,
         scanned.result(),
+        answered.typed,
         scrolls.result(),
         stop.result(),
         witness.result(),
         decoded.frames,
         check.result(),
     )
+
+
+def _witness(calibration: Calibration, pointer: VideoPointer) -> PointerWitness:
+    seen = calibration.scale_method == "pixels"
+    return PointerWitness(pointer, calibration.canvas, seen_before=seen)
 
 
 def _final_frame(

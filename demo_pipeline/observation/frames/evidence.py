@@ -4,7 +4,7 @@ Later stages read it instead of decoding the video again.
 """
 
 from dataclasses import asdict
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -116,6 +116,35 @@ class SinceScanEvidence(BaseModel):
     ended: ChangesEvidence | None = Field(description="since it ended; null: not compared")
 
 
+class TargetEvidence(BaseModel):
+    """What the pictures show of the target of a pointing action; as `scan_frames.TargetSeen`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    action_index: int
+    window: int | None = Field(description="position in the tree; null: the tree has to tell")
+    began: bool | None = Field(description="redrawn since the scan began; null: not compared")
+    ended: bool | None = Field(description="redrawn since the scan ended; null: not compared")
+
+
+class TypedEvidence(BaseModel):
+    """What changed while text was typed."""
+
+    model_config = ConfigDict(frozen=True)
+
+    action_index: int
+    places: tuple[ChangedBox, ...]
+
+
+class TreeScale(BaseModel):
+    """From which scan on trees are in other units than the pointer."""
+
+    model_config = ConfigDict(frozen=True)
+
+    scan_event: int = Field(description="line of the first such scan")
+    scale: float | None = Field(description="units of the log for one of the tree; null: in doubt")
+
+
 class Evidence(BaseModel):
     """evidence.json: what the stage that decodes hands to later stages."""
 
@@ -126,11 +155,14 @@ class Evidence(BaseModel):
     wheel: WheelVote = WheelVote()
     waits: tuple[WaitEvidence, ...]
     screen_changes_s: tuple[float, ...] = Field(description="video times of large changes")
-    redrawn: tuple[int, ...] = Field(
-        (), description="actions whose target was redrawn after their scan began"
+    targets: tuple[TargetEvidence, ...] = Field(
+        (), description="the targets of pointing actions that have a scan"
     )
-    unmoved: tuple[int, ...] = Field(
-        (), description="actions whose target still looks as it did when their scan began"
+    tree_scales: tuple[TreeScale, ...] = Field(
+        (), description="where the units of trees change; without one they are those of the log"
+    )
+    typed: tuple[TypedEvidence, ...] = Field(
+        (), description="what changed from before a typing action to the action after it"
     )
     since_scan: tuple[SinceScanEvidence, ...] = Field(
         (), description="what changed between the scan of each action and its screenshot"
@@ -194,8 +226,7 @@ def evidence_of(calibration: Calibration, observed: DecodeResult) -> Evidence:
             for wait in observed.waits
         ),
         screen_changes_s=tuple(round(time, _DECIMALS) for time in observed.large_changes),
-        redrawn=tuple(index for index, changed in observed.scanned.redrawn.items() if changed),
-        unmoved=tuple(index for index, changed in observed.scanned.redrawn.items() if not changed),
+        **_target_evidence(observed),
         since_scan=tuple(
             SinceScanEvidence(
                 action_index=index,
@@ -208,6 +239,24 @@ def evidence_of(calibration: Calibration, observed: DecodeResult) -> Evidence:
         recorder_control=tuple(observed.recorder_control),
         parts=tuple(_part_evidence(part) for part in calibration.parts or ()),
     )
+
+
+def _target_evidence(observed: DecodeResult) -> dict[str, Any]:
+    """What the pictures show of targets, as fields of `Evidence`."""
+    return {
+        "targets": [
+            TargetEvidence(action_index=index, **asdict(seen))
+            for index, seen in sorted(observed.scanned.targets.items())
+        ],
+        "tree_scales": [
+            TreeScale(scan_event=line, scale=scale)
+            for line, scale in sorted(observed.tree_scales.items())
+        ],
+        "typed": [
+            TypedEvidence(action_index=index, places=tuple(map(_whole_box, places)))
+            for index, places in sorted(observed.typed.items())
+        ],
+    }
 
 
 def _changes_evidence(changes: PictureChanges | None) -> ChangesEvidence | None:

@@ -12,6 +12,7 @@ from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.calibration.clock import Clock
 from demo_pipeline.observation.frames.pointer_path import PixelBox, Point, PointerPath, TargetArea
 from demo_pipeline.observation.frames.video_frames import Span
+from demo_pipeline.observation.trees.raw_tree import Boxes
 from demo_pipeline.settings import ObservationSettings
 
 LOOK_BACK_S = 0.3  # seconds before the approach that show whether the screen was still
@@ -21,21 +22,54 @@ SPAN_MARGIN_FRAMES = 1.5  # frame distances before a span; the frame before it i
 
 
 @dataclass(frozen=True)
+class Aim:
+    """What a scan has under an action, or in one of several windows there.
+
+    In event space, of a request in video pixels.
+
+    Attributes:
+        element: box of the element, of any size; None without one.
+        around: boxes of all nodes under the action, which may be lit together with it.
+        window: box of the window; None where there is only one.
+        position: of the window in the tree; None where there is only one.
+    """
+
+    element: PixelBox | None = None
+    around: Sequence[PixelBox] = ()
+    window: PixelBox | None = None
+    position: int | None = None
+
+    def in_video(self, canvas: Canvas) -> "Aim":
+        """The same in video pixels."""
+        element, *around = (
+            _to_video(box, canvas) if box else None
+            for box in (self.element, self.window, *self.around)
+        )
+        window, *others = around
+        return Aim(element, [box for box in others if box], window, self.position)
+
+
+@dataclass(frozen=True)
 class ScannedTarget:
     """The current scan of an action, and the element that it has under the action.
 
     Attributes:
         event_index: line of the scan.
         begin_ms, end_ms: when the scan ran, epoch milliseconds.
-        element: box of the element, event space; None without one.
-        box: the same, unless it is too large to tell that the pointer is at the target.
+        aim: what the tree has under the action.
+        windows: the same for each, where several lie over each other; the picture shows which one
+            is in front.
+        box: of the element, unless it is too large to tell that the pointer is at the target.
+        marks: (elements, 4) boxes of the scan that show in which units it is, event space.
     """
 
     event_index: int
     begin_ms: int
     end_ms: int
-    element: PixelBox | None = None
+    aim: Aim = Aim()
+    windows: Sequence[Aim] = ()
     box: PixelBox | None = None
+    marks: Boxes | None = None
 
 
 @dataclass(frozen=True)
@@ -62,7 +96,9 @@ class FrameRequest:
         span: the stretch of video to look at.
         response_box: where the previous action's effect may show, however small, video pixels.
         scan: the scan that is current at the action; None without one.
-        element: box of the element that it has under the action, of any size, video pixels.
+        aim: what it has under the action, video pixels.
+        windows: the same for each window, where several lie over each other.
+        marks: boxes of the scan that show in which units it is, video pixels.
         point: where a pointing action began, video pixels.
         pause: the action is a pause: it gets a screenshot only when it was a wait.
         press_ms: when the action began, epoch milliseconds.
@@ -79,7 +115,9 @@ class FrameRequest:
     span: Span
     response_box: PixelBox | None = None
     scan: ScanTimes | None = None
-    element: PixelBox | None = None
+    aim: Aim = Aim()
+    windows: Sequence[Aim] = ()
+    marks: Boxes | None = None
     point: Point | None = None
     pause: bool = False
     press_ms: int = 0
@@ -159,7 +197,9 @@ def _with_scan(
     return replace(
         request,
         scan=ScanTimes(target.event_index, began, ended),
-        element=_to_video(target.element, canvas) if target.element else None,
+        aim=target.aim.in_video(canvas),
+        windows=[aim.in_video(canvas) for aim in target.windows],
+        marks=None if target.marks is None else canvas.boxes_to_video(target.marks),
         point=canvas.to_video(area.x, area.y) if area else None,
     )
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+import numpy as np
+
 from demo_pipeline.observation.frames.forward_reader import decode_spans
 from demo_pipeline.observation.frames.lookback import Lookback
 from demo_pipeline.observation.frames.pointer_path import Floats
@@ -39,6 +41,15 @@ class RecordedVideo:
         if len(times) < 2:
             return LONE_FRAME_S
         return float((times[-1] - times[0]) / (len(times) - 1))
+
+    @cached_property
+    def grab_s(self) -> float:
+        """The distance of two frames while the screen changes, seconds.
+
+        A tenth of the frames are nearer: with a variable rate, no frames show that nothing changes.
+        """
+        distances = np.diff(self.times)
+        return float(np.percentile(distances, 10)) if len(distances) else LONE_FRAME_S
 
     def frames(self, spans: Sequence[Span]) -> Iterator[Frame]:
         """Frames in ascending, disjoint spans, in presentation order.

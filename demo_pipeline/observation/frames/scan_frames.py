@@ -5,11 +5,11 @@ the target, and anywhere. Those frames are kept in scan_pictures.py.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from demo_pipeline.observation.frames.change_detection import ChangeDetector
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
-from demo_pipeline.observation.frames.frame_requests import FrameRequest
+from demo_pipeline.observation.frames.frame_requests import FrameRequest, ScanTimes
 from demo_pipeline.observation.frames.picture_changes import (
     PictureChanges,
     picture_changes,
@@ -22,11 +22,13 @@ from demo_pipeline.observation.frames.screen_picture import (
     ScreenPicture,
     screen_picture,
 )
+from demo_pipeline.observation.frames.tree_fit import LEAST_MARKS, fitting_scale
 from demo_pipeline.observation.frames.video_frames import (
     Frame,
     Span,
 )
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
+from demo_pipeline.observation.frames.window_order import front_of
 
 USUAL_HEIGHT = 1080  # pixels; on a higher screen the pointer is drawn larger
 ROOMY_ELEMENT_SHARE = 0.01  # of the picture; a menu may open inside a larger element
@@ -51,16 +53,33 @@ class SinceScan:
     ended: PictureChanges | None
 
 
+@dataclass(frozen=True)
+class TargetSeen:
+    """What the pictures show of the target of a pointing action.
+
+    Attributes:
+        window: position in the tree of the window in front; None where the tree has to tell.
+        began: whether the target was redrawn since the scan began; None: it was not compared.
+        ended: the same since the scan ended.
+    """
+
+    window: int | None = None
+    began: bool | None = None
+    ended: bool | None = None
+
+
 @dataclass
 class ScanComparisons:
     """What the comparisons of all actions found, by action index.
 
     Attributes:
-        redrawn: whether the target was redrawn since its scan began; compared targets only.
+        targets: of the pointing actions with a scan.
         since_scan: what changed, of every action with a screenshot and a scan.
+        fits: how the boxes of scans fit the picture, by line, as `fitting_scale` says.
     """
 
-    redrawn: dict[int, bool] = field(default_factory=dict)
+    targets: dict[int, TargetSeen] = field(default_factory=dict)
+    fits: dict[int, float | None] = field(default_factory=dict)
     since_scan: dict[int, SinceScan] = field(default_factory=dict)
 
 
@@ -119,7 +138,7 @@ class ScanComparison:
             return None
         shot = screen_picture(frame)
         at_press = shot
-        if request.element is not None and latest is not None and latest.time > frame.time:
+        if request.point is not None and latest is not None and latest.time > frame.time:
             at_press = screen_picture(latest)
         return ActionPictures(first, last, shot, at_press)
 
@@ -131,30 +150,48 @@ class ScanComparison:
         scan = request.scan
         if scan is None or pictures is None:
             return False
-        first, last, shot, at_press = pictures
+        first, last, shot, _ = pictures
         began = self._changes(first, shot)
         ended = began if last is first else self._changes(last, shot)
         index = request.action_index
         self._found.since_scan[index] = SinceScan(
             scan.event_index, began and began.places(), ended and ended.places()
         )
-        if request.element is None or request.point is None or first is None or began is None:
+        if request.point is None:
             return False
-        redrawn = _at_target(began, request, shot) or self._opened(request, first, shot, at_press)
-        self._found.redrawn[index] = redrawn
-        return redrawn
+        self._fit(request, scan, last or first)
+        front = front_of(shot.detail, [aim.window for aim in request.windows if aim.window])
+        if front is not None:
+            request = replace(request, aim=request.windows[front])
+        seen = TargetSeen(request.aim.position)
+        if request.aim.element is not None and first is not None and began is not None:
+            redrawn = self._is_redrawn(request, began, pictures)
+            later = redrawn
+            if redrawn and ended is not None and last is not None and last is not first:
+                later = self._is_redrawn(request, ended, pictures._replace(first=last))
+            seen = replace(seen, began=redrawn, ended=later)
+        self._found.targets[index] = seen
+        return bool(seen.began)
 
-    def _opened(
-        self,
-        request: FrameRequest,
-        first: ScreenPicture,
-        shot: ScreenPicture,
-        at_press: ScreenPicture,
+    def _fit(self, request: FrameRequest, scan: ScanTimes, scanned: ScreenPicture | None) -> None:
+        """Note once for each scan how its boxes fit the picture."""
+        marks, fits = request.marks, self._found.fits
+        if marks is None or scanned is None or scan.event_index in fits:
+            return
+        if len(marks) >= LEAST_MARKS:
+            fits[scan.event_index] = fitting_scale(scanned.detail, marks)
+
+    def _is_redrawn(
+        self, request: FrameRequest, changes: PictureChanges, pictures: ActionPictures
     ) -> bool:
-        """Whether something appeared over the target by the press, or was never plain to see."""
+        """Whether the target was redrawn, or something appeared over it, since `pictures.first`."""
+        first, _, shot, at_press = pictures
+        point = request.point
+        if first is None or _at_target(changes, request, shot):
+            return True
         if at_press is not shot:
             later = self._changes(first, at_press)
-            if later is None or _at_target(later, request, at_press):
+            if later is None or (point and later.cover(*point, between_columns=True)):
                 return True
         return self._has_item_in_front(request, first, shot, at_press)
 
@@ -165,19 +202,18 @@ class ScanComparison:
         shot: ScreenPicture,
         at_press: ScreenPicture,
     ) -> bool:
-        """Whether an area in a roomy element was shaded since the scan, or lit up at the press.
+        """Whether an area at the target was shaded since the scan, or lit up at the press.
 
         A menu without a visible edge shades its area, and its items light up under the pointer. A
-        highlight of the element itself covers much of the element and nothing else; the pointer's
+        highlight covers much of the element, or of one around it, and nothing else; the pointer's
         picture may part it.
         """
-        element, point = request.element, request.point
-        if element is None or point is None or _share(element, shot) <= ROOMY_ELEMENT_SHARE:
+        if request.point is None:
             return False
         for before, after, reach in ((first, shot, 0.0), (shot, at_press, NEAR_POINTER_PX)):
             shaded = self._shaded(before, after)
-            near = [area for area in shaded if _distance(area, *point) <= reach]
-            if near and not _are_highlight(near, element):
+            near = [area for area in shaded if _is_near(area, *request.point, reach)]
+            if near and not any(_are_highlight(near, box, shot) for box in request.aim.around):
                 return True
         return False
 
@@ -216,7 +252,7 @@ class ScanComparison:
 
 def _at_target(changes: PictureChanges, request: FrameRequest, shown: ScreenPicture) -> bool:
     """Whether the target, or what is around the press in a large one, was replaced or covered."""
-    element, point = request.element, request.point
+    element, point = request.aim.element, request.point
     if element is None or point is None:
         return False
     share = _share(element, shown)
@@ -225,8 +261,8 @@ def _at_target(changes: PictureChanges, request: FrameRequest, shown: ScreenPict
     return share <= LARGE_ELEMENT_SHARE and changes.touch(element)
 
 
-def _are_highlight(areas: Sequence[PixelBox], element: PixelBox) -> bool:
-    """Whether areas may be a highlight of an element: about as large, and not beyond it."""
+def _are_highlight(areas: Sequence[PixelBox], element: PixelBox, shown: ScreenPicture) -> bool:
+    """Whether areas may be a highlight of an element: not beyond it, and most of a roomy one."""
     beyond = max(
         max(element.x - area.x, area.x + area.width - element.x - element.width) for area in areas
     )
@@ -235,7 +271,8 @@ def _are_highlight(areas: Sequence[PixelBox], element: PixelBox) -> bool:
     )
     covered = sum(area.width * area.height for area in areas)
     large = covered * HIGHLIGHT_PARTS > element.width * element.height
-    return large and max(beyond, above) <= BEYOND_PX
+    is_room = _share(element, shown) > ROOMY_ELEMENT_SHARE
+    return (large or not is_room) and max(beyond, above) <= BEYOND_PX
 
 
 def _share(element: PixelBox, shown: ScreenPicture) -> float:
@@ -245,7 +282,8 @@ def _share(element: PixelBox, shown: ScreenPicture) -> float:
     return element.width * element.height / (height * width)
 
 
-def _distance(box: PixelBox, x: float, y: float) -> float:
-    """From a point to a box, along the axis on which it is farther; 0 inside."""
-    beyond: float = max(box.x - x, x - box.x - box.width, box.y - y, y - box.y - box.height)
-    return max(0.0, beyond)
+def _is_near(area: PixelBox, x: float, y: float, reach: float) -> bool:
+    """Whether a point is in an area, or at most `reach` pixels right or left of it."""
+    return area.y <= y < area.y + area.height and (
+        area.x - reach <= x < area.x + area.width + reach
+    )

@@ -38,6 +38,7 @@ from demo_pipeline.observation.frames.pointer_path import PointerPath, PointerTr
 from demo_pipeline.observation.frames.recorded_video import RecordedVideo
 from demo_pipeline.observation.frames.recorder_actions import without_recorder
 from demo_pipeline.observation.frames.screenshot_writer import Screenshot
+from demo_pipeline.observation.frames.tree_fit import scales_of_parts
 from demo_pipeline.observation.trees.recorder_windows import actions_on_recorder, unmentioned
 from demo_pipeline.observation.trees.scanned_targets import ScannedTargets, scan_targets
 from demo_pipeline.observation.trees.scans import LoggedScan, read_logged_scans
@@ -115,7 +116,8 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
         observation = _Observation(recorded, path, actions, scans, reader, stop, settings, out)
         calibration, observed = observation.run(calibration)
     names = unmentioned(settings.recorder_windows, meta)
-    control = actions_on_recorder(actions, scans, reader, calibration.canvas, names)
+    fronts = {index: seen.window for index, seen in observed.scanned.targets.items()}
+    control = actions_on_recorder(actions, scans, reader, calibration.canvas, names, fronts=fronts)
     observed = without_recorder(observed, actions, control, out)
     rows = [_row(screenshot, packets) for screenshot in observed.screenshots]
     _log_decisions(rows, observed)
@@ -142,7 +144,8 @@ class _Observation:
 
         A clock that does not hold further on is less certain, so that other frames are wanted. What
         contradicts the canvas makes it search the whole video for a change of the screen's
-        resolution or scale, and a change makes it look again, with a canvas for each part.
+        resolution or scale, and a change makes it look again, with a canvas for each part. So do
+        trees whose boxes fit the picture in other units only.
         """
         scanned = self._scanned(calibration)
         observed = self._decoded(calibration, scanned)
@@ -158,6 +161,12 @@ class _Observation:
                 self._discard()
                 calibration = replace(calibration, parts=parts)
                 observed = self._decoded(calibration, self._scanned(calibration))
+        scales = scales_of_parts(observed.scanned.fits)
+        if scales:
+            self._discard()
+            reader = TreeReader(self.reader.log, self.reader.platform, scales)
+            observed = self._decoded(calibration, self._scanned(calibration, reader))
+            observed = replace(observed, tree_scales=scales)
         return calibration, observed
 
     def _discard(self) -> None:
@@ -165,8 +174,10 @@ class _Observation:
         for file in self.out.glob("*.png"):
             file.unlink()
 
-    def _scanned(self, calibration: Calibration) -> ScannedTargets:
-        return scan_targets(self.actions, self.scans, self.reader, calibration)
+    def _scanned(
+        self, calibration: Calibration, reader: TreeReader | None = None
+    ) -> ScannedTargets:
+        return scan_targets(self.actions, self.scans, reader or self.reader, calibration)
 
     def _decoded(self, calibration: Calibration, scanned: ScannedTargets) -> DecodeResult:
         requests = request_frames(

@@ -4,56 +4,107 @@ Belongs here: what is a target. Which windows there are, and which is in front, 
 tree_windows.py.
 """
 
+from collections.abc import Sequence
+from itertools import takewhile
+
 from demo_pipeline.observation.trees.step_tree import BoxTuple, Element, StepTree
 from demo_pipeline.observation.trees.tree_windows import (
     ancestors,
     area,
     front_window,
+    is_window,
     positions_at,
+    positions_of,
     raw_role,
     window_of,
 )
 
-_CONTAINERS = frozenset({"desktop", "window"})
 _CLIPPING = frozenset(
     {"scrollpane", "viewport", "document", "documentweb", "documentframe", "scrollarea"}
 )
-_TEXT_ROLES = frozenset({"textfield", "textarea", "combobox"})
+_IN_FRONT = frozenset({"menu", "menuitem", "dialog"})  # they lie over what is in other branches
+TEXT_ROLES = frozenset({"textfield", "textarea", "combobox"})
+_CONTROLS = TEXT_ROLES | {
+    *("button", "checkbox", "radiobutton", "slider", "scrollbar", "link", "menuitem"),
+    *("tab", "listitem", "treeitem", "tablecell", "icon"),
+}
 WHOLE_WINDOW_SHARE = 0.97  # of a window's or the screen's area; a panel this large is no target
 ROUNDING_PX = 1  # pixels by which an element may stick out of the element that contains it
 
 
 def node_at(
-    tree: StepTree, x: float, y: float, clicked_window: int | None = None
+    tree: StepTree, x: float, y: float, front: int | None = None, *, of_scroll: bool = False
 ) -> Element | None:
-    """The smallest visible node under a point in event space; of equals, the last in the document.
+    """The target under a point in event space: the smallest visible node, or the control around it.
 
-    Windows, the desktop, panels as large as their window or the screen, and nodes that another
-    window covers are never targets. None when it is not known which of two windows is in front:
-    the tree does not say, and neither is the window that was clicked last (`clicked_window`).
+    A window, the desktop, a document, a panel as large as its window, a container without a name
+    and what another window covers are no targets. None when it is not known which of two windows
+    is in front (`front`, as the picture shows, or else the tree), and when nothing tells which of
+    two branches of the tree is. A document with a name is a target `of_scroll`.
     """
-    under = [
+    under = _under(tree, x, y)
+    tip = _front_branch(tree, _of_front_window(tree, under, x, y, front))
+    if tip is None:
+        return None
+    path = (node for node in (tip, *ancestors(tree, tip)) if node in under)
+    if not tree.raws[tip].name:
+        path = (node for node in path if tree.role_at(node) in _CONTROLS or _is_page(tree, node))
+    target = next(path, None)
+    if target is None or (_is_whole(tree, target) and not (of_scroll and _is_page(tree, target))):
+        return None
+    return tree.element(target)
+
+
+def _under(tree: StepTree, x: float, y: float) -> list[int]:
+    """Positions of the visible nodes at a point, without windows and the desktop."""
+    return [
         position
         for position in positions_at(tree, x, y)
-        if tree.role_at(position) not in _CONTAINERS
-        and position not in tree.top_panes
+        if not is_window(tree, position)
+        and tree.role_at(position) != "desktop"
         and "hidden" not in tree.states_at(position)
-        and not _is_whole_window(tree, position)
         and not _is_clipped(tree, position, x, y)
     ]
-    if not under:
+
+
+def _of_front_window(
+    tree: StepTree, under: Sequence[int], x: float, y: float, front: int | None
+) -> Sequence[int]:
+    """The nodes of the front window, and of none; no nodes when it is not known."""
+    windows = {window_of(tree, node) for node in under} - {None}
+    if front is None:
+        front = front_window(tree, x, y)
+    if front is None:
+        return under if len(windows) < 2 else ()
+    visible = [node for node in under if window_of(tree, node) in {None, front}]
+    return visible if visible or not _is_overlay(tree, front) else under
+
+
+def _front_branch(tree: StepTree, under: Sequence[int]) -> int | None:
+    """The innermost node of the branch in front; None when nothing tells which one that is.
+
+    A menu item, an option and a dialog are in front of other branches, a submenu of its menu; else
+    the smallest is, if the others are around it or before it in the document, thus drawn before.
+    """
+    around: set[int] = set()
+    for node in under:
+        around.update(takewhile(lambda other: other not in around, ancestors(tree, node)))
+    tips = [node for node in under if node not in around]
+    depths = [_depth_in_front(tree, tip) for tip in tips]
+    tips = [tip for tip, depth in zip(tips, depths, strict=True) if depth == max(depths)]
+    boxes = {tip: box for tip in tips if (box := tree.box(tip)) is not None}
+    first = min(boxes, key=lambda tip: (area(boxes[tip]), -tip), default=None)
+    if first is None:
         return None
-    front = front_window(tree, x, y)
-    if front is None and clicked_window in {window_of(tree, node) for node in under}:
-        front = clicked_window
-    if front is not None:
-        visible = [node for node in under if window_of(tree, node) in {None, front}]
-        if visible or not _is_overlay(tree, front):
-            under = visible
-    elif len({window_of(tree, node) for node in under} - {None}) > 1:
-        return None
-    target = min(under, key=lambda node: (area(tree.box(node)), -node), default=None)
-    return None if target is None else tree.element(target)
+    decided = all(other <= first or _encloses(box, boxes[first]) for other, box in boxes.items())
+    return first if decided else None
+
+
+def _depth_in_front(tree: StepTree, tip: int) -> int:
+    """How many menus, options and dialogs a node is in, itself included."""
+    roles = [tree.role_at(node) for node in (tip, *ancestors(tree, tip))]
+    is_option = roles[0] == "listitem" and "combobox" in roles
+    return is_option + sum(role in _IN_FRONT for role in roles)
 
 
 def _is_overlay(tree: StepTree, window: int) -> bool:
@@ -69,20 +120,25 @@ def _contains(box: BoxTuple, x: float, y: float) -> bool:
 
 
 def focused_node(tree: StepTree) -> Element | None:
-    """The element with the keyboard focus, when the scan has it; never a window."""
+    """The element with the keyboard focus, when the scan has it; never a window or a panel."""
     focused = tree.focused
-    if focused is None or tree.role_at(focused) in _CONTAINERS:
+    if focused is None or tree.role_at(focused) in {"desktop", "window", "panel"}:
         return None
     return tree.element(focused)
 
 
-def text_node_at(tree: StepTree, x: float, y: float) -> Element | None:
-    """The text element under a point: the hit node, or its nearest ancestor that is one."""
-    hit = node_at(tree, x, y)
-    if hit is None:
-        return None
-    path = (hit.position, *ancestors(tree, hit.position))
-    return next((tree.element(node) for node in path if tree.role_at(node) in _TEXT_ROLES), None)
+def has_element(tree: StepTree, element: Element) -> bool:
+    """Whether a tree of the same screen has an element of this role, name and box."""
+    return any(
+        (tree.role_at(node), tree.raws[node].name or "") == (element.role, element.name)
+        for node in positions_of(tree, element.box)
+    )
+
+
+def text_node_around(tree: StepTree, element: Element) -> Element | None:
+    """The text input that an element is, or is in."""
+    path = (element.position, *ancestors(tree, element.position))
+    return next((tree.element(node) for node in path if tree.role_at(node) in TEXT_ROLES), None)
 
 
 def agrees_with_cursor(tree: StepTree) -> bool | None:
@@ -90,7 +146,7 @@ def agrees_with_cursor(tree: StepTree) -> bool | None:
 
     The two elements agree when one contains the other: recorders often return a node a level or two
     above the smallest. Elements of different windows never agree. None when the recorder made no
-    hit test, or found nothing.
+    hit test, or found nothing, or the tree does not tell what is in front.
     """
     cursor = tree.cursor
     if cursor is None or cursor.position is None or cursor.element is None:
@@ -98,13 +154,16 @@ def agrees_with_cursor(tree: StepTree) -> bool | None:
     theirs = cursor.element.box
     if not _contains(theirs, cursor.position.x, cursor.position.y):
         return None
-    hit = node_at(tree, cursor.position.x, cursor.position.y)
-    if hit is None or hit.box is None:
-        return False
+    x, y = cursor.position.x, cursor.position.y
+    under = _under(tree, x, y)
+    hit = _front_branch(tree, _of_front_window(tree, under, x, y, None))
+    box = None if hit is None else tree.box(hit)
+    if hit is None or box is None:
+        return None if under else False
     node = tree.cursor_node
-    if node is not None and window_of(tree, node) != window_of(tree, hit.position):
+    if node is not None and window_of(tree, node) != window_of(tree, hit):
         return False
-    return _encloses(theirs, hit.box) or _encloses(hit.box, theirs)
+    return _encloses(theirs, box) or _encloses(box, theirs)
 
 
 def _encloses(outer: BoxTuple, inner: BoxTuple) -> bool:
@@ -117,19 +176,21 @@ def _encloses(outer: BoxTuple, inner: BoxTuple) -> bool:
     )
 
 
-def _is_whole_window(tree: StepTree, position: int) -> bool:
+def _is_whole(tree: StepTree, position: int) -> bool:
+    """Whether it is a document, or a panel as large as its window or the screen."""
     if tree.role_at(position) not in {"panel", "unknown"}:
         return False
-    covered = area(tree.box(position))
-    if covered >= WHOLE_WINDOW_SHARE * tree.screen[0] * tree.screen[1]:
-        return True
-    windows = (
-        node
-        for node in ancestors(tree, position)
-        if tree.role_at(node) == "window" or node in tree.top_panes
-    )
+    windows = (node for node in ancestors(tree, position) if is_window(tree, node))
     window = next((box for node in windows if (box := tree.box(node)) is not None), None)
-    return window is not None and 0 < area(window) * WHOLE_WINDOW_SHARE <= covered
+    least = min(tree.screen[0] * tree.screen[1], area(window) or float("inf"))
+    is_large = area(tree.box(position)) >= WHOLE_WINDOW_SHARE * least
+    return is_large or _is_page(tree, position)
+
+
+def _is_page(tree: StepTree, position: int) -> bool:
+    role = raw_role(tree, position)
+    is_document = role.startswith("document") or role == "webarea"
+    return is_document and bool(tree.raws[position].name)
 
 
 def _is_clipped(tree: StepTree, position: int, x: float, y: float) -> bool:

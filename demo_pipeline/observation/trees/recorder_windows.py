@@ -5,7 +5,8 @@ Belongs here: recognising the window by the names in the scan. The names are the
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.actions.recorder_control import first_action, last_action
@@ -15,7 +16,7 @@ from demo_pipeline.observation.trees.hit_test import node_at
 from demo_pipeline.observation.trees.scans import LoggedScan, current_scan
 from demo_pipeline.observation.trees.step_tree import StepTree
 from demo_pipeline.observation.trees.tree_reader import TreeReader
-from demo_pipeline.observation.trees.tree_windows import focused_window, window_at
+from demo_pipeline.observation.trees.tree_windows import focused_window, front_window
 
 
 def actions_on_recorder(
@@ -24,10 +25,13 @@ def actions_on_recorder(
     reader: TreeReader,
     canvas: Canvas,
     names: Iterable[str],
+    *,
+    fronts: Mapping[int, int | None] = MappingProxyType({}),
 ) -> set[int]:
     """Indexes of the first and of the last action, each when it is on a window of that name.
 
-    A click is on the window under it, a hotkey on the window with the focus.
+    A click is on the window under it, a hotkey on the window with the focus. `fronts`: the window
+    that the picture shows in front at an action, by action index.
     """
     wanted = [_phrase(name) for name in names if name.strip()]
     ends = {
@@ -36,7 +40,7 @@ def actions_on_recorder(
     found: set[int] = set()
     for action in ends.values():
         if wanted and action.action_type in {"click", "double_click", "hotkey"}:
-            on = _names(action, scans, reader, canvas)
+            on = _names(action, scans, reader, canvas, fronts.get(action.action_index))
             if any(phrase.search(name) for phrase in wanted for name in on):
                 found.add(action.action_index)
     return found
@@ -53,22 +57,27 @@ def unmentioned(names: Iterable[str], meta: Meta) -> list[str]:
 
 
 def _names(
-    action: Action, scans: Sequence[LoggedScan], reader: TreeReader, canvas: Canvas
+    action: Action,
+    scans: Sequence[LoggedScan],
+    reader: TreeReader,
+    canvas: Canvas,
+    front: int | None,
 ) -> list[str]:
     """Names of the window, and of the element, that an action is on."""
     scan = current_scan(scans, action.press_ms, float("-inf")).scan
     tree = reader.tree(scan, action.press_ms, canvas)
-    positions = _positions(action, tree)
+    positions = _positions(action, tree, front)
     return [tree.raws[position].name or "" for position in positions]
 
 
-def _positions(action: Action, tree: StepTree) -> list[int]:
+def _positions(action: Action, tree: StepTree, front: int | None) -> list[int]:
     if action.action_type == "hotkey":
         window = focused_window(tree)
         return [] if window is None else [window]
     if action.x is None or action.y is None:
         return []
-    hit, window = node_at(tree, action.x, action.y), window_at(tree, action.x, action.y)
+    hit = node_at(tree, action.x, action.y, front)
+    window = front_window(tree, action.x, action.y) if front is None else front
     return [*([] if window is None else [window]), *([] if hit is None else [hit.position])]
 
 

@@ -6,19 +6,30 @@ Belongs here: which scan is current at each action; those of pointing actions ar
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
 from demo_pipeline.common.python_gc import reduced_python_gc
 from demo_pipeline.observation.calibration.calibrate import Calibration
 from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.calibration.screen_candidates import DesktopSize
-from demo_pipeline.observation.frames.frame_requests import ScannedTarget
+from demo_pipeline.observation.frames.frame_requests import Aim, ScannedTarget
 from demo_pipeline.observation.frames.pointer_path import PixelBox
-from demo_pipeline.observation.trees.clicked_window import KEEPS_ORDER, ClickedWindow
 from demo_pipeline.observation.trees.hit_test import node_at
+from demo_pipeline.observation.trees.raw_tree import Boxes
 from demo_pipeline.observation.trees.scans import LoggedScan, current_scan, scans_of_part
+from demo_pipeline.observation.trees.step_tree import StepTree
 from demo_pipeline.observation.trees.tree_reader import TreeReader
+from demo_pipeline.observation.trees.tree_windows import (
+    is_desktop,
+    positions_at,
+    windows_at,
+)
 
 LARGEST_TARGET_SHARE = 0.05  # of the canvas; the pointer inside a larger element shows no target
+
+
+MARK_WIDTHS, MARK_HEIGHTS = (12, 400), (8, 80)  # units of event space; those of labels and buttons
 
 
 @dataclass(frozen=True)
@@ -45,29 +56,59 @@ def scan_targets(
     targets: dict[int, ScannedTarget] = {}
     desktops: dict[int, DesktopSize] = {}
     since = float("-inf")
-    clicked = ClickedWindow()
     for action in actions:
         known = scans_of_part(scans, calibration.screen, action.press_ms)
         scan = current_scan(known, action.press_ms, since).scan
         since = max(since, action.end_ms)
         if scan is None:
-            clicked = ClickedWindow()
             continue
         found = ScannedTarget(scan.event_index, scan.begin_ms, scan.end_ms)
         if action.action_type in POINTER_TYPES and action.x is not None and action.y is not None:
             canvas = calibration.screen.at(action.press_ms).canvas or calibration.canvas
             tree = reader.tree(scan, action.press_ms, canvas)
-            node = node_at(tree, action.x, action.y, clicked.in_tree(action, tree))
-            clicked.record(action, tree, node)
-            element = PixelBox(*node.box) if node and node.box else None
-            small = element is not None and _is_small(element, canvas)
-            found = replace(found, element=element, box=element if small else None)
+            aim, windows = _aim(tree, action), _windows(tree, action)
+            small = aim.element is not None and _is_small(aim.element, canvas)
+            box = aim.element if small else None
+            found = replace(found, aim=aim, windows=windows, box=box, marks=_marks(tree))
             if tree.desktop_size is not None:
                 desktops[scan.event_index] = DesktopSize(scan.begin_ms, tree.desktop_size)
-        elif action.action_type not in KEEPS_ORDER:
-            clicked = ClickedWindow()
         targets[action.action_index] = found
     return ScannedTargets(targets, sorted(desktops.values(), key=lambda size: size.time_ms))
+
+
+def _aim(tree: StepTree, action: Action, front: int | None = None) -> Aim:
+    x, y = action.x or 0.0, action.y or 0.0
+    node = node_at(tree, x, y, front, of_scroll=action.action_type == "scroll")
+    if node is None or node.box is None:
+        return Aim()
+    around = [PixelBox(*box) for node in positions_at(tree, x, y) if (box := tree.box(node))]
+    return Aim(PixelBox(*node.box), around)
+
+
+def _windows(tree: StepTree, action: Action) -> list[Aim]:
+    """The windows at a point, where there are several, and what each has there."""
+    windows = [
+        replace(_aim(tree, action, position), window=PixelBox(*box), position=position)
+        for position in windows_at(tree, action.x or 0.0, action.y or 0.0)
+        if not is_desktop(tree, position) and (box := tree.box(position)) is not None
+    ]
+    return windows if len(windows) > 1 else []
+
+
+def _marks(tree: StepTree) -> Boxes:
+    """(elements, 4) boxes of small named elements without children, event space."""
+    width, height = tree.screen
+    x, y, across, down = tree.boxes.T
+    small = (across >= MARK_WIDTHS[0]) & (across <= MARK_WIDTHS[1])
+    small &= (down >= MARK_HEIGHTS[0]) & (down <= MARK_HEIGHTS[1])
+    small &= (x >= 0) & (y >= 0) & (x + across <= width) & (y + down <= height)
+    small[sorted(set(tree.parents) - {-1})] = False
+    shown = [
+        node
+        for node in np.flatnonzero(small).tolist()
+        if tree.raws[node].name and "hidden" not in tree.states_at(node)
+    ]
+    return np.unique(tree.boxes[shown], axis=0)
 
 
 def _is_small(box: PixelBox, canvas: Canvas) -> bool:

@@ -246,10 +246,7 @@ def _at_point(tree: StepTree, boxes: _TreeBoxes, doings: Doings) -> list[int]:
 
 def _video_boxes(tree: StepTree) -> Boxes:
     """(nodes, 4) x, y, width, height in video pixels; zeros without a usable box."""
-    canvas = tree.canvas
-    across, down = canvas.event_scale * canvas.stretch, canvas.event_scale
-    scaled = tree.boxes * (across, down, across, down) + (canvas.left, canvas.top, 0, 0)
-    boxes: Boxes = np.nan_to_num(scaled)
+    boxes: Boxes = np.nan_to_num(tree.canvas.boxes_to_video(tree.boxes))
     return boxes
 
 

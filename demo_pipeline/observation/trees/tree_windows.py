@@ -1,7 +1,7 @@
 """The windows of a scan: which there are, which a node is in, and which of two is in front.
 
-Belongs here: what the order of windows, the focus and the recorder's own hit test say of the front
-one. What a person clicked last is in clicked_window.py.
+Belongs here: what the order of windows and the recorder's own hit test say of the front one. What
+the picture shows of it is in frames/window_order.py.
 """
 
 from collections.abc import Iterator
@@ -43,15 +43,13 @@ def windows_at(tree: StepTree, x: float, y: float) -> list[int]:
     ]
 
 
-def window_at(tree: StepTree, x: float, y: float) -> int | None:
-    """Position of the outermost window under a point in event space.
-
-    None without one, or with several of which none is known to be in front.
-    """
-    under = {window_of(tree, position) for position in positions_at(tree, x, y)} - {None}
-    if len(under) < 2:
-        return next(iter(under), None)
-    return front_window(tree, x, y)
+def window_boxes(tree: StepTree) -> frozenset[BoxTuple | None]:
+    """The boxes of all outermost windows."""
+    return frozenset(
+        tree.box(node)
+        for node in range(len(tree))
+        if is_window(tree, node) and window_of(tree, node) == node
+    )
 
 
 def focused_window(tree: StepTree) -> int | None:
@@ -60,27 +58,26 @@ def focused_window(tree: StepTree) -> int | None:
 
 
 def front_window(tree: StepTree, x: float, y: float) -> int | None:
-    """Position of the front window at a point; None with a single window, or when not known.
+    """Position of the window that the tree says is in front at a point; None when it does not.
 
     The desktop of Windows is behind all others. The children of one node are listed from front to
     back by UI Automation and macOS, and so are macOS's applications: there the first is in front.
     The order of AT-SPI has no meaning, and a Windows recorder that makes hit tests lists windows at
-    the top as their scans end: there its hit test tells, or the focus. Recorders without either
-    take the windows in the order of the system.
+    the top as their scans end: there its hit test tells. The focus does not: AT-SPI's stays in a
+    window that another one covers.
     """
     windows = windows_at(tree, x, y)
     if len(windows) < 2:
-        return None
+        return next(iter(windows), None)
     windows = [node for node in windows if not is_desktop(tree, node)] or windows
     if len(windows) == 1:
         return windows[0]
     if not all(raw_role(tree, position) in _ORDERED for position in windows):
-        return _focused_of(tree, windows)
+        return None
     has_evidence = tree.cursor is not None or tree.focused is not None
     if not has_evidence or all(tree.parents[position] >= 0 for position in windows):
         return windows[0]
-    hit = _hit_of(tree, windows)
-    return _focused_of(tree, windows) if hit is None else hit
+    return _hit_of(tree, windows)
 
 
 def _hit_of(tree: StepTree, windows: list[int]) -> int | None:
@@ -94,31 +91,19 @@ def _hit_of(tree: StepTree, windows: list[int]) -> int | None:
     return window if window in windows and under.issuperset(windows) else None
 
 
-def _focused_of(tree: StepTree, windows: list[int]) -> int | None:
-    """The window with the keyboard focus; None when several claim it.
-
-    A document without an area claims the focus whether its window is in front or not. A window
-    without a name may be a menu, which leaves the focus where it is.
-    """
-    focused = (
-        node
-        for node, states in enumerate(tree.states)
-        if "focused" in states and area(tree.box(node)) > 0
-    )
-    focused_windows = {window_of(tree, node) for node in focused}
-    claiming = [position for position in windows if position in focused_windows]
-    if len(claiming) != 1:
-        return None
-    others = (position for position in windows if position != claiming[0])
-    may_be_menu = any(node in tree.top_panes and not tree.raws[node].name for node in others)
-    return None if may_be_menu else claiming[0]
-
-
 def positions_at(tree: StepTree, x: float, y: float) -> list[int]:
     """Positions of the nodes whose box contains a point in event space, in document order."""
     left, top, width, height = tree.boxes.T
     inside = (left <= x) & (x < left + width) & (top <= y) & (y < top + height)
     positions: list[int] = np.flatnonzero(inside).tolist()
+    return positions
+
+
+def positions_of(tree: StepTree, box: BoxTuple | None) -> list[int]:
+    """Positions of the nodes that have exactly a box."""
+    if box is None:
+        return []
+    positions: list[int] = np.flatnonzero((tree.boxes == box).all(axis=1)).tolist()
     return positions
 
 

@@ -12,20 +12,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from demo_pipeline.actions.action_tables import POINTER_TYPES, Action, read_actions
+from demo_pipeline.actions.action_tables import Action, read_actions
 from demo_pipeline.common.hardlinks import link_or_copy
 from demo_pipeline.common.parquet import described_schema, read_rows, write_rows
 from demo_pipeline.common.python_gc import reduced_python_gc
 from demo_pipeline.observation.frames.evidence import Evidence
-from demo_pipeline.observation.trees.clicked_window import ClickedWindow
-from demo_pipeline.observation.trees.hit_test import agrees_with_cursor, node_at
-from demo_pipeline.observation.trees.keyboard_focus import KeyboardFocus
+from demo_pipeline.observation.trees.hit_test import agrees_with_cursor
 from demo_pipeline.observation.trees.scans import (
     CurrentScan,
     current_scan,
     read_logged_scans,
     scans_of_part,
 )
+from demo_pipeline.observation.trees.step_targets import StepTargets
 from demo_pipeline.observation.trees.step_tree import Element, StepTree
 from demo_pipeline.observation.trees.tree_agreement import (
     Agreement,
@@ -67,7 +66,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
     ("target_y", pa.int32(), True, "box on the canvas, pixels"),
     ("target_width", pa.int32(), True, "box on the canvas, pixels"),
     ("target_height", pa.int32(), True, "box on the canvas, pixels"),
-    ("target_method", pa.string(), False, "hit_test, focused, last_click or none"),
+    ("target_method", pa.string(), False, "hit_test, focused, last_click, typed or none"),
     (
         "cursor_agrees",
         pa.bool_(),
@@ -94,15 +93,16 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
 ) -> dict[str, Any]:
     """Write NNN.json for each action, and trees.parquet; return a summary."""
     scans = read_logged_scans(events_folder)
-    reader = TreeReader(log, platform)
+    scales = {one.scan_event: one.scale for one in evidence.tree_scales}
+    reader = TreeReader(log, platform, scales)
     screen = evidence.screen()
     unknown: Counter[str] = Counter()
     rows = []
     since = float("-inf")
-    keyboard, clicked, written = KeyboardFocus(), ClickedWindow(), _Writer()
-    compared = _Comparison(reader, evidence)
+    written, compared = _Writer(), _Comparison(reader, evidence)
     clock = evidence.as_clock()
     changes = [clock.event_time(time_s) for time_s in evidence.screen_changes_s]
+    targets = StepTargets(reader, evidence, changes)
     actions = read_actions(actions_folder)
     for number, action in enumerate(actions):
         canvas = screen.at(action.press_ms).canvas or evidence.as_canvas()
@@ -112,19 +112,11 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
         name = f"{action.action_index:03d}.json"
         written.write(out / name, tree)
         agreement = compared.agreement(action, actions[:number], current, tree)
-        if action.action_type in POINTER_TYPES:
-            front = clicked.in_tree(action, tree, changes)
-            target, method = _hit(action, tree, current, evidence, front)
-        elif agreement is Agreement.DIFFERS:  # the focus may have moved to what the tree lacks
-            target, method = None, "none"
-        else:
-            target, method = keyboard.target(action, tree, current, changes)
+        differs = agreement is Agreement.DIFFERS
+        target, method = targets.target(action, tree, current, differs=differs)
         row = _row(action, name, current, tree, target=target, method=method)
         rows.append({**row, "tree_agreement": str(agreement)})
         unknown.update(tree.unknown_roles)
-        clicked.record(action, tree, target)
-        if action.action_type in POINTER_TYPES - {"scroll"}:
-            keyboard.record_click(action, target_known=target is not None)
         if action.action_type != "pause":
             since = max(since, action.end_ms)
     _log_decisions(rows)
@@ -149,18 +141,15 @@ class _Comparison:
         self, action: Action, earlier: Sequence[Action], current: CurrentScan, tree: StepTree
     ) -> Agreement:
         """Whether the tree of a step agrees with its screenshot; `earlier`: actions before it."""
-        since, scan, previous = (
-            self._since.get(action.action_index),
-            current.scan,
-            current.previous,
-        )
+        since, scan = self._since.get(action.action_index), current.scan
         if scan is None or since is None or since.scan_event != scan.event_index:
+            return Agreement.UNKNOWN
+        if self._reader.scale(scan) is None:
             return Agreement.UNKNOWN
 
         def tree_before() -> StepTree | None:
-            if previous is None:
-                return None
-            return self._reader.readable_tree(previous, tree.canvas)
+            previous = current.previous
+            return None if previous is None else self._reader.readable_tree(previous, tree.canvas)
 
         doings = doings_before(action, earlier, scan.begin_ms)
         return self._trees.agreement(tree, since, doings, tree_before)
@@ -187,18 +176,6 @@ class _Writer:
         else:
             path.write_bytes(tree.to_bytes())
         self._last = (tree, path)
-
-
-def _hit(
-    action: Action, tree: StepTree, current: CurrentScan, evidence: Evidence, front: int | None
-) -> tuple[Element | None, str]:
-    """The node under the point, unless the screen there changed after the scan; and the method."""
-    if action.x is None or action.y is None or action.action_index in evidence.redrawn:
-        return None, "none"
-    if current.freshness == "changed" and action.action_index not in evidence.unmoved:
-        return None, "none"
-    target = node_at(tree, action.x, action.y, front)
-    return target, "hit_test" if target else "none"
 
 
 def _row(

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 from demo_pipeline.observation.frames.change_detection import (
     ChangeDetector,
     Difference,
+    flickering_cells,
     may_be_large,
 )
+from demo_pipeline.observation.frames.changed_cells import ChangeMap
 from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.frames.video_frames import SAMPLE_STEP, Frame
 
@@ -142,3 +144,18 @@ def test_a_pointer_is_not_large_at_a_glance() -> None:
     before, after = page(1, PixelBox(0, 0, 0, 0), 20), page(1, PixelBox(400, 300, 24, 24), 6)
     assert before.glance.size <= before.luma.size / 2
     assert not may_be_large(before.glance, after.glance)
+
+
+def test_a_menu_in_a_film_without_still_frames_is_no_flicker() -> None:
+    """With a variable rate, ten openings are most of the frames and little of the time."""
+    for every_s, flickers in ((4.0, False), (0.1, True)):
+        changes = ChangeMap()
+        for number in range(20):
+            grey = np.full((64, 64), 230, np.uint8)
+            grey[16:48, 16:48] = 40 if number % 2 else 230
+            frame = av.VideoFrame.from_ndarray(grey, format="gray")
+            changes.add(Frame(number, number * every_s, frame))
+        changes.seconds = 20 * every_s
+        cells = flickering_cells(changes, 0.1)
+        assert cells is not None
+        assert cells.any() == flickers

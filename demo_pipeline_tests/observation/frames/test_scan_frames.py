@@ -10,9 +10,9 @@ from demo_pipeline.observation.calibration.clock import Clock
 from demo_pipeline.observation.calibration.screen_parts import ScreenParts
 from demo_pipeline.observation.frames.change_detection import ChangeDetector
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
-from demo_pipeline.observation.frames.frame_requests import FrameRequest, ScanTimes
+from demo_pipeline.observation.frames.frame_requests import Aim, FrameRequest, ScanTimes
 from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath
-from demo_pipeline.observation.frames.scan_frames import ScanComparison
+from demo_pipeline.observation.frames.scan_frames import ScanComparison, TargetSeen
 from demo_pipeline.observation.frames.scan_pictures import ScanFrames
 from demo_pipeline.observation.frames.video_frames import Frame, Span
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
@@ -74,39 +74,43 @@ def test_frames_that_are_no_longer_asked_for_are_dropped() -> None:
 
 
 ITEM = PixelBox(250, 200, 210, 40)  # of a menu; with more than a hundredth of the picture
-AIMED = FrameRequest(
-    0,
-    3.0,
-    0.0,
-    2.95,
-    2.0,
-    None,
-    None,
-    Span(0, 3),
-    scan=ScanTimes(1, 0.5, 0.6),
-    element=ITEM,
-    point=(350.0, 220.0),
-)
+BUTTON = PixelBox(330, 205, 40, 30)
+ROW = PixelBox(100, 200, 600, 40)
 
 
-def is_redrawn(lit: PixelBox) -> bool:
-    """Whether the item counts as redrawn when a box is lit as the pointer passes over it."""
+def compared(
+    element: PixelBox,
+    *around: PixelBox,
+    lit: PixelBox,
+    scanned: tuple[float, float] = (0.5, 0.6),
+    lit_from: float = 2.0,
+    level: int = 120,
+) -> TargetSeen:
+    """What is seen of an element, and of a box that changes its brightness as the hand comes."""
     moves = [(100, 50.0, 50.0)] + [(2700 + 10 * n, 316.0 + 3 * n, 220.0) for n in range(21)]
     path = PointerPath([Input(n, time, "mousemove", x, y) for n, (time, x, y) in enumerate(moves)])
     screen = ScreenParts.single(fit_canvas((800, 600), 1.0))
     pointer = VideoPointer(path, Clock(0.0, "pixels", 5.0), screen, 0.1)
+    aimed = FrameRequest(
+        *(0, 3.0, 0.0, 2.95, 2.0, None, None, Span(0, 3)),
+        scan=ScanTimes(1, *scanned),
+        aim=Aim(element, (element, *around)),
+        point=(350.0, 220.0),
+    )
     frames = []
-    for number, time in enumerate((0.5, 1.5, 2.9)):
+    for number, time in enumerate((0.5, 1.0, 1.5, 2.9)):
         page = np.full((600, 800), 230, np.uint8)
-        if time > 2:
+        page[210:230, 335:365:3] = 30  # what the element shows
+        if time >= lit_from:
             left, top = int(lit.x), int(lit.y)
-            page[top : top + int(lit.height), left : left + int(lit.width)] = 120
+            page[top : top + int(lit.height), left : left + int(lit.width)] = level
         frames.append(Frame(number, time, av.VideoFrame.from_ndarray(page, format="gray")))
     times = np.array([frame.time for frame in frames])
-    comparison = ScanComparison([AIMED], times, ChangeDetector(None), pointer, enabled=True)
+    comparison = ScanComparison([aimed], times, ChangeDetector(None), pointer, enabled=True)
     for before, frame in zip([None, *frames], frames, strict=False):
         comparison.see(FrameDiff(before, frame, times, ChangeDetector(None), pointer))
-    return comparison.compare(AIMED, comparison.pictures(AIMED, frames[1], frames[2]))
+    comparison.compare(aimed, comparison.pictures(aimed, frames[2], frames[3]))
+    return comparison.result().targets[0]
 
 
 @pytest.mark.parametrize(
@@ -120,4 +124,22 @@ def is_redrawn(lit: PixelBox) -> bool:
 def test_what_lights_up_under_the_pointer_is_the_element_or_something_in_front(
     lit: PixelBox, redrawn: bool
 ) -> None:
-    assert is_redrawn(lit) == redrawn
+    assert compared(ITEM, lit=lit).began == redrawn
+
+
+def test_a_menu_item_lights_up_over_a_button_that_the_pointer_hides() -> None:
+    assert compared(BUTTON, lit=ITEM).began
+    assert not compared(BUTTON, lit=BUTTON).began
+
+
+def test_a_row_that_lights_up_with_its_cell_is_a_highlight() -> None:
+    assert not compared(BUTTON, ROW, lit=ROW).began
+    assert compared(BUTTON, ROW, lit=PixelBox(100, 200, 600, 90)).began
+
+
+def test_what_appeared_while_the_scan_ran_is_unmoved_since_its_end() -> None:
+    panel = PixelBox(200, 150, 400, 200)
+    seen = compared(BUTTON, lit=panel, scanned=(0.5, 1.1), lit_from=1.0)
+    assert (seen.began, seen.ended) == (True, False)
+    seen = compared(BUTTON, lit=panel, scanned=(0.5, 0.6), lit_from=1.0)
+    assert (seen.began, seen.ended) == (True, True)

@@ -2,7 +2,11 @@
 
 import pytest
 
-from demo_pipeline.observation.trees.hit_test import focused_node, node_at, text_node_at
+from demo_pipeline.observation.trees.hit_test import (
+    focused_node,
+    node_at,
+    text_node_around,
+)
 from demo_pipeline.observation.trees.step_tree import StepTree
 from demo_pipeline_tests.observation.nodes import mapped, node
 
@@ -14,9 +18,13 @@ def hit(tree: list, x: float, y: float) -> str | None:
     return name_at(mapped(tree), x, y)
 
 
-def name_at(tree: StepTree, x: float, y: float) -> str | None:
-    found = node_at(tree, x, y)
+def name_at(tree: StepTree, x: float, y: float, front: int | None = None) -> str | None:
+    found = node_at(tree, x, y, front)
     return found.name if found else None
+
+
+def position_of(tree: StepTree, name: str) -> int:
+    return next(node for node in range(len(tree)) if tree.raws[node].name == name)
 
 
 def test_the_smallest_visible_element_is_hit() -> None:
@@ -70,14 +78,13 @@ def test_what_lies_behind_another_window_is_not_hit() -> None:
 
 
 def test_the_order_of_windows_at_the_top_of_a_windows_scan_means_nothing() -> None:
-    """The recorder lists them as their scans end; the focus or its own hit test tells."""
+    """The recorder lists them as their scans end; its own hit test tells."""
     tree, field = overlapping("Window")
     row = tree[1]["children"][0]  # type: ignore[index]
     away = node("Button", (0, 0, 9, 9))
     for order in (tree, tree[::-1]):
         assert name_at(mapped(order, cursor=(5, 5, away)), 310, 310) is None
-        assert name_at(mapped(order, focused=field), 310, 310) == "field"
-        assert name_at(mapped(order, focused=row), 310, 310) == "covered row"
+        assert name_at(mapped(order, focused=field), 310, 310) is None
         assert name_at(mapped(order, cursor=(300, 300, field)), 310, 310) == "field"
         assert name_at(mapped(order, cursor=(300, 300, row), focused=field), 310, 310) == (
             "covered row"
@@ -91,17 +98,16 @@ def test_a_recorder_without_hit_tests_lists_windows_from_front_to_back() -> None
 
 
 def test_the_recorders_hit_test_elsewhere_does_not_tell_which_window_is_in_front() -> None:
-    tree, field = overlapping("Window")
+    tree, _ = overlapping("Window")
     row = node("ListItem", (300, 150, 200, 20), name="row above the dialog")
     tree[1]["children"].append(row)  # type: ignore[attr-defined]
     assert name_at(mapped(tree, cursor=(310, 160, row)), 310, 310) is None
-    assert name_at(mapped(tree, cursor=(310, 160, row), focused=field), 310, 310) == "field"
 
 
 def test_an_icon_of_the_desktop_is_hit_only_where_no_window_covers_it() -> None:
     icon = node("ListItem", (300, 300, 76, 90), name="Recycle Bin")
     desktop = node("Pane", SCREEN, node("List", SCREEN, icon), name="Program Manager")
-    text = node("Document", (250, 250, 400, 300), name="text")
+    text = node("Edit", (250, 250, 400, 300), name="text")
     for role in ("Window", "Pane"):
         editor = node(role, (240, 200, 500, 400), text, name="Notes")
         for order in ([editor, desktop], [desktop, editor]):
@@ -124,8 +130,9 @@ def test_a_pane_at_the_top_of_a_windows_scan_is_a_window() -> None:
     for order, first in (([browser, notes], "Terms"), ([notes, browser], "note")):
         assert hit(order, 510, 405) == first
         assert name_at(mapped(order, cursor=(5, 5, taskbar)), 510, 405) is None
-        assert name_at(mapped(order, focused=text), 510, 405) == "note"
-        assert name_at(mapped(order, focused=link), 510, 405) == "Terms"
+        tree = mapped(order, focused=text)
+        assert name_at(tree, 510, 405, position_of(tree, "Notes")) == "note"
+        assert name_at(tree, 510, 405, position_of(tree, "Tickets")) == "Terms"
     assert hit([browser], 1800, 1000) != "Tickets"
     assert hit([browser, taskbar], 10, 1050) == "Start"
     assert hit([browser, taskbar], 900, 1050) is None
@@ -141,31 +148,24 @@ def test_a_menu_without_a_name_may_cover_the_window_with_the_focus() -> None:
     assert name_at(mapped(tree, focused=button), 301, 301) == "below the menu"
 
 
-def test_the_window_with_the_focus_is_in_front_whatever_the_order() -> None:
-    tree, field = overlapping("frame")
-    for order in (tree, tree[::-1]):
-        found = node_at(mapped(order, platform="linux", focused=field), 310, 310)
-        assert found is not None
-        assert found.name == "field"
+@pytest.mark.parametrize("role", ["Window", "frame"])
+def test_the_window_that_the_picture_shows_is_in_front_whatever_the_tree_says(role: str) -> None:
+    """Not the one with the focus: a recorder reports the focus of a window behind, too."""
+    boxes, field = overlapping(role)
+    for order in (boxes, boxes[::-1]):
+        tree = mapped([node("Pane", SCREEN, *order, name="Desktop")], focused=field)
+        assert name_at(tree, 310, 310, position_of(tree, "dialog")) == "field"
+        assert name_at(tree, 310, 310, position_of(tree, "behind")) == "covered row"
 
 
-@pytest.mark.parametrize("claims", ["nobody", "both"])
+@pytest.mark.parametrize("claims", ["nobody", "one", "both"])
 def test_with_two_windows_and_no_sign_of_the_front_one_there_is_no_target(claims: str) -> None:
     tree, _ = overlapping("frame")
-    for frame in tree if claims == "both" else ():
+    for frame in tree[: {"nobody": 0, "one": 1, "both": 2}[claims]]:
         frame["children"][0]["states"]["focused"] = True  # type: ignore[index]
     assert node_at(mapped(tree, platform="linux"), 310, 310) is None
     behind = node_at(mapped(tree, platform="linux"), 310, 550)
     assert behind is None or behind.name != "field"
-
-
-def test_a_document_without_an_area_does_not_bring_its_window_to_the_front() -> None:
-    tree, field = overlapping("frame")
-    page = node("document web", (0, 0, 0, 0), name="page", focused=True)
-    tree[1]["children"].append(page)  # type: ignore[attr-defined]
-    found = node_at(mapped(tree, platform="linux", focused=field), 310, 310)
-    assert found is not None
-    assert found.name == "field"
 
 
 def test_an_empty_overlay_in_front_covers_nothing() -> None:
@@ -200,12 +200,68 @@ def test_keys_go_to_the_focused_element_but_never_to_a_window() -> None:
         assert (found.name if found else None) == expected
 
 
-def test_a_click_into_a_text_field_finds_the_field_not_its_text() -> None:
+def test_the_field_around_typed_text_is_a_text_field_the_text_is_none() -> None:
     inner = node("Text", (210, 205, 50, 20), name="typed before")
     field = node("Edit", (200, 200, 300, 40), inner, name="Note")
     tree = mapped([node("Window", WINDOW, field, node("Button", (600, 200, 50, 40)))])
-    found = text_node_at(tree, 215, 210)
+    text, button = node_at(tree, 215, 210), node_at(tree, 610, 210)
+    assert text is not None
+    assert button is not None
+    found = text_node_around(tree, text)
     assert found is not None
     assert found.name == "Note"
-    assert text_node_at(tree, 610, 210) is None
-    assert text_node_at(tree, 5, 5) is None
+    assert text_node_around(tree, button) is None
+
+
+def test_a_menu_item_is_in_front_of_a_smaller_button_below_it() -> None:
+    """The menu's nodes are below the menu bar's, the button's below the tool bar's."""
+    tool = node("Button", (320, 260, 30, 30), name="Cut")
+    entry = node("MenuItem", (300, 250, 200, 40), name="Reload")
+    menus = node("MenuBar", (100, 100, 800, 25), node("Menu", (300, 100, 50, 25), entry, name="V"))
+    bar = node("ToolBar", (100, 255, 800, 40), tool)
+    for order in ([menus, bar], [bar, menus]):
+        assert hit([node("Window", WINDOW, *order)], 330, 270) == "Reload"
+    assert hit([node("Window", WINDOW, bar)], 330, 270) == "Cut"
+
+
+def test_a_submenu_is_in_front_of_the_menu_it_belongs_to() -> None:
+    eight = node("MenuItem", (380, 250, 120, 40), name="8 columns")
+    sub = node("Menu", (300, 250, 100, 30), eight, name="Tab size")
+    plain = node("MenuItem", (370, 255, 40, 30), name="Plain")
+    menu = node("Menu", (300, 100, 50, 25), sub, plain, name="Document")
+    assert hit([node("Window", WINDOW, menu)], 390, 260) == "8 columns"
+
+
+def test_an_option_is_in_front_of_what_its_list_covers() -> None:
+    option = node("ListItem", (300, 250, 200, 30), name="Kiel")
+    box = node("ComboBox", (300, 200, 200, 30), node("List", (300, 230, 200, 300), option))
+    small = node("CheckBox", (310, 255, 20, 20), name="Seats only")
+    assert hit([node("Window", WINDOW, box, small)], 315, 260) == "Kiel"
+
+
+def test_between_branches_that_nothing_tells_apart_there_is_no_target() -> None:
+    """The smaller one is drawn first, and sticks out of the other: either may be in front."""
+    small = node("Button", (300, 300, 60, 30), name="small")
+    large = node("Button", (320, 290, 300, 60), name="large")
+    assert hit([node("Window", WINDOW, small, large)], 330, 310) is None
+    assert hit([node("Window", WINDOW, large, small)], 330, 310) == "small"
+
+
+def test_what_has_no_name_stands_for_the_control_around_it() -> None:
+    picture = node("Image", (310, 310, 20, 20))
+    button = node("Button", (300, 300, 100, 40), picture, name="Save")
+    group = node("Group", (200, 200, 600, 300), picture, name="Toolbox")
+    assert hit([node("Window", WINDOW, button)], 315, 315) == "Save"
+    assert hit([node("Window", WINDOW, group)], 315, 315) is None
+    assert hit([node("Window", WINDOW, node("Group", (200, 200, 600, 300)))], 315, 315) is None
+    assert hit([node("Window", WINDOW, node("Edit", (300, 300, 100, 40)))], 315, 315) == ""
+
+
+def test_a_whole_page_is_scrolled_but_not_clicked() -> None:
+    blank = node("Group", (130, 130, 600, 2000))
+    page = node("Document", (120, 120, 700, 500), blank, name="News")
+    tree = mapped([node("Window", WINDOW, page)])
+    assert node_at(tree, 200, 200) is None
+    found = node_at(tree, 200, 200, of_scroll=True)
+    assert found is not None
+    assert found.name == "News"

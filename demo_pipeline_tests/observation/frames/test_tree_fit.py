@@ -1,0 +1,43 @@
+"""In which units the boxes of scans are, by what the picture shows."""
+
+import numpy as np
+import pytest
+
+from demo_pipeline.observation.frames.tree_fit import fitting_scale, scales_of_parts
+from demo_pipeline.observation.frames.video_frames import Luma
+from demo_pipeline.observation.trees.raw_tree import Boxes
+
+
+def form() -> tuple[Luma, Boxes]:
+    """A page of labels at half size, and the boxes of the labels in pixels."""
+    picture = np.full((540, 960), 240, np.uint8)
+    random = np.random.default_rng(5)
+    boxes = []
+    for row in range(30, 480, 34):
+        for left in range(60, 860, 190):
+            width = int(random.integers(60, 150))
+            picture[row + 3 : row + 11, left + 2 : left + width - 2 : 3] = 40
+            boxes.append((2 * left, 2 * row, 2 * width, 28))
+    return picture, np.array(boxes, float)
+
+
+@pytest.mark.parametrize("scale", [1.0, 1.25, 1.5, 2.0, 1 / 1.5, 0.5])
+def test_boxes_in_other_units_fit_at_their_own_scale_only(scale: float) -> None:
+    picture, boxes = form()
+    assert fitting_scale(picture, boxes / scale) == pytest.approx(scale)
+
+
+def test_boxes_of_another_screen_are_in_doubt() -> None:
+    picture, boxes = form()
+    assert fitting_scale(np.full_like(picture, 240), boxes) is None
+    assert fitting_scale(picture, boxes + np.array((13, 17, 0, 0))) is None
+
+
+def test_each_part_of_a_recording_has_its_scale() -> None:
+    assert scales_of_parts({5: 1.0, 9: 1.0}) == {}
+    assert scales_of_parts({5: 1.0, 9: 1.0, 20: 1.5, 30: 1.5, 40: 1.0}) == {20: 1.5, 40: 1.0}
+
+
+def test_a_single_scan_that_differs_is_in_doubt() -> None:
+    assert scales_of_parts({5: 1.0, 9: 1.5, 20: 1.0}) == {9: None, 20: 1.0}
+    assert scales_of_parts({5: 1.0, 9: None, 20: 1.5, 30: 1.5}) == {9: None, 20: 1.5}

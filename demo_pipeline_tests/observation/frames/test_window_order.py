@@ -1,0 +1,48 @@
+"""Which of overlapping windows is in front, by the borders that the picture shows."""
+
+import numpy as np
+import pytest
+
+from demo_pipeline.observation.frames.pointer_path import PixelBox
+from demo_pipeline.observation.frames.video_frames import Luma
+from demo_pipeline.observation.frames.window_order import front_of
+
+NOTES, FILES, NOTE = (100, 80, 400, 300), (300, 200, 420, 320), (350, 240, 100, 80)
+
+
+def screen(*boxes: tuple[int, int, int, int]) -> Luma:
+    """Windows drawn one over the other at half size, white with a thin grey frame and lines."""
+    picture = np.full((300, 400), 60, np.uint8)
+    for number, box in enumerate(boxes):
+        x, y, width, height = (side // 2 for side in box)
+        picture[y : y + height, x : x + width] = 150
+        picture[y + 1 : y + height - 1, x + 1 : x + width - 1] = 250
+        picture[y + 20 : y + height - 20 : 27 + number, x + 10 : x + width - 10] = 90
+    return picture
+
+
+def front(picture: Luma, *boxes: tuple[int, int, int, int]) -> int | None:
+    return front_of(picture, [PixelBox(*box) for box in boxes])
+
+
+@pytest.mark.parametrize("listed", [(NOTES, FILES), (FILES, NOTES)])
+def test_the_window_with_the_whole_border_is_in_front(listed: tuple[tuple[int, ...], ...]) -> None:
+    for upper in (NOTES, FILES):
+        lower = FILES if upper is NOTES else NOTES
+        assert listed[front(screen(lower, upper), *listed) or 0] == upper  # type: ignore[arg-type]
+
+
+def test_of_three_windows_the_uppermost_is_in_front() -> None:
+    assert front(screen(NOTES, FILES, NOTE), NOTES, FILES, NOTE) == 2
+    assert front(screen(NOTE, NOTES, FILES), NOTES, FILES, NOTE) == 1
+
+
+def test_a_window_that_is_not_on_the_screen_is_behind() -> None:
+    """Trees list windows that were closed or are on another desktop."""
+    assert front(screen(FILES), FILES, NOTE) == 0
+
+
+def test_where_neither_border_is_seen_the_picture_does_not_tell() -> None:
+    blank = np.full((300, 400), 250, np.uint8)
+    assert front(blank, NOTES, FILES) is None
+    assert front(blank) is None

@@ -65,7 +65,8 @@ class Sample(NamedTuple):
         before: luma of the picture before.
         luma: of this one.
         changed: (rows, columns), without what is around a moving pointer.
-        hovered: those of them that belong to a change beside a moving pointer.
+        hovered: those of them that belong to a change beside a pointer that came there of late.
+        arrival: when the pointer had come to where it is.
     """
 
     time: float
@@ -73,6 +74,7 @@ class Sample(NamedTuple):
     luma: Luma
     changed: Cells
     hovered: Cells
+    arrival: float
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ class IntervalChanges:
         place: cells at the second one's press; of a key, the cells that it changed.
         early: changed so soon after the first action that it is the action's own effect.
         late: the changes after that, each with its time.
-        hovered: last changed beside a moving pointer.
+        hovered: last changed beside a pointer that had moved away from the first action.
         moving_before: still changed right before the first action.
         new: differ from what was there before the first action.
     """
@@ -131,6 +133,7 @@ class IntervalRecord:
     def see(self, sample: Sample) -> None:
         """Take the next sample."""
         interval, time, changed = self.interval, sample.time, sample.changed
+        hovered = sample.hovered & (sample.arrival > interval.since)
         if self._first is None:
             self._first = self._last = self._at_limit = sample.before
         if time <= interval.pressed:
@@ -141,15 +144,15 @@ class IntervalRecord:
             self._early.append(changed)
         elif time <= interval.limit and time <= interval.since + LONGEST_S and changed.any():
             is_approach = time > interval.looked
-            self._late.append((time, changed & ~sample.hovered if is_approach else changed))
+            self._late.append((time, changed & ~hovered if is_approach else changed))
         if interval.pressed < time <= interval.looked and changed.any():
-            hovered = np.zeros_like(changed) if self._hovered is None else self._hovered
-            self._hovered = np.where(changed, sample.hovered, hovered)
+            earlier = np.zeros_like(changed) if self._hovered is None else self._hovered
+            self._hovered = np.where(changed, hovered, earlier)
         if time <= interval.looked:
             self._last = sample.luma
         if time <= interval.limit:
             self._at_limit = sample.luma
-        elif time >= self.end and self._answer is None:
+        elif time <= self.end:
             self._answer = _changed(self._at_limit, sample.luma)
 
     def changes(self) -> IntervalChanges | None:

@@ -66,7 +66,8 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
         "reason_code",
         pa.string(),
         False,
-        "pre_move, settled, backoff, first_frame, missing, pause, recorder_control, unknown_scale",
+        "pre_move, settled, backoff, first_frame, waiting, missing, pause, recorder_control, "
+        "unknown_scale",
     ),
     ("leak", pa.bool_(), False, "the pointer is already at the target, or the frame too late"),
     ("unavoidable", pa.bool_(), False, "a leak; at the target since the previous action ended"),

@@ -40,6 +40,8 @@ from demo_pipeline.observation.frames.waits import (
 
 SAMPLE_S = 0.25  # seconds between two pictures: finer than a person's reaction
 PLACE_PX = 24  # video pixels around a press: the letters of what was clicked
+HOVER_S = 1.5  # seconds; menus, cards and tips open within these of the pointer's coming to rest
+HOVER_REACH_PX = 240  # video pixels from the pointer to the submenu beside its item
 RESTING_PX = 1.0  # video pixels; a pointer that moved by less looks the same
 
 
@@ -105,17 +107,16 @@ class WaitObserver:
     def _compared(self, time: float, luma: Luma, last: Luma, last_time: float) -> Sample:
         """What changed since the last picture."""
         changed = changed_cells(last, luma, KEY_FRAME_THRESHOLD)
-        none = np.zeros_like(changed)
-        if not changed.any():
-            return Sample(time, last, luma, changed, none)
-        near = self._pointer.positions_near
-        pointers = [*near(last_time), *near(time)]
-        if not _is_moving(pointers):
-            return Sample(time, last, luma, changed, none)
-        around = _around(pointers, changed)
-        away = changed & ~around
-        hovered = _beside(changed, around) & away if away.any() else none
-        return Sample(time, last, luma, away, hovered)
+        hovered = np.zeros_like(changed)
+        arrival = self._pointer.arrival(time)
+        if changed.any():
+            near = self._pointer.positions_near
+            pointers = [*near(last_time), *near(time)]
+            if _is_moving(pointers):
+                changed = changed & ~_around(pointers, changed, POINTER_PX)
+            if time - arrival <= HOVER_S:
+                hovered = _beside(changed, _around(pointers, changed, HOVER_REACH_PX))
+        return Sample(time, last, luma, changed, hovered, arrival)
 
     def _close(self, record: IntervalRecord) -> None:
         """Learn from an interval; keep it when its pause may have been a wait."""
@@ -193,12 +194,12 @@ def _is_moving(pointers: Sequence[Point]) -> bool:
     return any(max(side) - min(side) > RESTING_PX for side in sides)
 
 
-def _around(pointers: Sequence[Point], like: Cells) -> Cells:
-    """(rows, columns): the cells that the pointer's own picture may cover."""
+def _around(pointers: Sequence[Point], like: Cells, across: int) -> Cells:
+    """(rows, columns): cells as near to the pointer as its own picture, or as `across` in a row."""
     around = np.zeros_like(like)
     for x, y in set(pointers):
         top, bottom = (max(0, int((y + side) // BLOCK)) for side in (-POINTER_PX, POINTER_PX))
-        left, right = (max(0, int((x + side) // BLOCK)) for side in (-POINTER_PX, POINTER_PX))
+        left, right = (max(0, int((x + side) // BLOCK)) for side in (-across, across))
         around[top : bottom + 1, left : right + 1] = True
     return around
 

@@ -139,7 +139,7 @@ def _is_inside(place: Cells, region: Cells, *, by_key: bool) -> bool:
     """
     if not by_key:
         return bool(np.count_nonzero(place & region) >= SMALL_CELLS)
-    inside = np.count_nonzero(place & _filled(region))
+    inside = np.count_nonzero(_connected(place, _filled(region)))
     return bool(inside >= max(SMALL_CELLS, INSIDE_SHARE * np.count_nonzero(place)))
 
 
@@ -150,12 +150,15 @@ def _filled(region: Cells) -> Cells:
 
 def _joined_with(cells: Cells, place: Cells, changes: IntervalChanges) -> Cells:
     """Those of `cells` that are connected with the place, across gaps as between lines of text."""
+    return _connected(cells, with_neighbours(place) if changes.by_key else place & cells)
+
+
+def _connected(cells: Cells, near: Cells) -> Cells:
+    """Those of `cells` in the parts that reach `near`, across gaps as between lines of text."""
     raw = cv2.connectedComponents(_filled(cells).astype(np.uint8))[1]
     labels: Labels = np.asarray(raw, np.int32)
-    near = with_neighbours(place) if changes.by_key else place & cells
-    at_place = np.setdiff1d(np.unique(labels[near]), [0])
-    joined: Cells = np.isin(labels, at_place) & cells
-    return joined
+    connected: Cells = np.isin(labels, np.setdiff1d(np.unique(labels[near]), [0])) & cells
+    return connected
 
 
 def _union(late: Sequence[tuple[float, Cells]], like: Cells) -> Cells:

@@ -5,7 +5,7 @@ waits.py and restless_cells.py.
 """
 
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,7 +13,6 @@ import cv2
 import numpy as np
 
 from demo_pipeline.observation.frames.change_detection import (
-    KEY_FRAME_THRESHOLD,
     MIN_SIGNIFICANT_CELLS,
     SIGNIFICANT_SHARE,
 )
@@ -21,8 +20,10 @@ from demo_pipeline.observation.frames.changed_cells import BLOCK, Cells, changed
 from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.frames.video_frames import Luma
 
+MEAN_LEVELS = 12  # of 255; means of 4 x 4 pixels of a still screen differ by less in two encodings
 EARLY_S = 1.0  # seconds after an action in which its own effect shows: a pressed button, a menu
 BEFORE_S = 0.6  # seconds; nobody sees a change and acts on it sooner: what changed moved by itself
+REACTION_S = 0.3  # seconds; nobody sees something and presses a button on it sooner
 ANSWER_S = 0.4  # seconds from a key to what it wrote
 TOGETHER_S = 0.5  # seconds; changes as close as this are one
 LONGEST_S = 120.0  # seconds; what changes later than this after an action is not looked at
@@ -160,11 +161,14 @@ class IntervalRecord:
         first, last, answer = self._first, self._last, self._answer
         if first is None or last is None or first.shape != last.shape:
             return None
-        interval, new = self.interval, changed_cells(first, last, KEY_FRAME_THRESHOLD)
+        interval, new = self.interval, changed_cells(first, last, MEAN_LEVELS)
         by_key = interval.place is None
         place = answer if interval.place is None else _cells_of(interval.place, new)
         if place is None or place.shape != new.shape:
             return None
+        unseen = union((c for time, c in self._late if interval.until - time < REACTION_S), new)
+        if by_key and is_notable(unseen):
+            place = place & ~unseen
         none = np.zeros_like(new)
         return IntervalChanges(
             interval.since,
@@ -172,10 +176,10 @@ class IntervalRecord:
             interval.until,
             by_key,
             place,
-            _union(self._early, none),
+            union(self._early, new),
             self._late,
             none if self._hovered is None else self._hovered,
-            _union(self._before, none),
+            union(self._before, new),
             new,
         )
 
@@ -262,15 +266,16 @@ def filled_between(cells: Cells) -> Cells:
 def _changed(before: Luma | None, after: Luma) -> Cells | None:
     if before is None or before.shape != after.shape:
         return None
-    return changed_cells(before, after, KEY_FRAME_THRESHOLD)
+    return changed_cells(before, after, MEAN_LEVELS)
 
 
-def _union(maps: Sequence[Cells], none: Cells) -> Cells:
-    union = none.copy()
+def union(maps: Iterable[Cells], like: Cells) -> Cells:
+    """The cells that are set in any of the maps; `like`: of the same size."""
+    found = np.zeros_like(like)
     for cells in maps:
-        if cells.shape == union.shape:
-            union |= cells
-    return union
+        if cells.shape == found.shape:
+            found |= cells
+    return found
 
 
 def _cells_of(box: PixelBox, like: Cells) -> Cells:

@@ -10,6 +10,7 @@ import numpy as np
 
 from demo_pipeline.observation.frames.changed_cells import Cells, with_neighbours
 from demo_pipeline.observation.frames.interval_changes import (
+    REACTION_S,
     TOGETHER_S,
     IntervalChanges,
     filled_between,
@@ -71,7 +72,7 @@ def _awaited(late: Sequence[tuple[float, Cells]], changes: IntervalChanges | Non
         return None
     touching = (time for time, cells in reversed(late) if _touches(cells, changes.place))
     last = next(touching, None)
-    if last is None or changes.until - last < TOGETHER_S:
+    if last is None or changes.until - last < REACTION_S:
         return None
     awaited = np.zeros_like(changes.place)
     for time, cells in late:

@@ -13,7 +13,6 @@ import numpy as np
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.frames.change_detection import (
-    KEY_FRAME_THRESHOLD,
     POINTER_PX,
 )
 from demo_pipeline.observation.frames.changed_cells import BLOCK, Cells, changed_cells
@@ -23,6 +22,7 @@ from demo_pipeline.observation.frames.interval_changes import (
     BEFORE_S,
     EARLY_S,
     LONGEST_S,
+    MEAN_LEVELS,
     Interval,
     IntervalRecord,
     PackedChanges,
@@ -74,10 +74,10 @@ class WaitObserver:
         while self._next < len(self._times) and self._times[self._next] <= time + TIME_TOLERANCE_S:
             self._next += 1
         last = self._last
-        self._last = (frame.luma, time)
-        if last is None or last[0].shape != frame.luma.shape:
+        self._last = (frame.quartered, time)
+        if last is None or last[0].shape != frame.quartered.shape:
             return
-        sample = self._compared(time, frame.luma, *last)
+        sample = self._compared(time, frame.quartered, *last)
         while self._open and time > self._open[0].end + SAMPLE_S:
             self._close(self._open.popleft())
         for record in self._open:
@@ -106,7 +106,7 @@ class WaitObserver:
 
     def _compared(self, time: float, luma: Luma, last: Luma, last_time: float) -> Sample:
         """What changed since the last picture."""
-        changed = changed_cells(last, luma, KEY_FRAME_THRESHOLD)
+        changed = changed_cells(last, luma, MEAN_LEVELS)
         hovered = np.zeros_like(changed)
         arrival = self._pointer.arrival(time)
         if changed.any():

@@ -5,7 +5,7 @@ and which cells move by themselves. Other pauses are thinking; in doubt a pause 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import cv2
 import numpy as np
@@ -17,15 +17,16 @@ from demo_pipeline.observation.frames.change_detection import (
 from demo_pipeline.observation.frames.changed_cells import Cells, with_neighbours
 from demo_pipeline.observation.frames.interval_changes import (
     EARLY_S,
+    REACTION_S,
     TOGETHER_S,
     IntervalChanges,
     filled_between,
     is_notable,
+    union,
 )
 
 PAUSE_S = 2.0  # seconds; a screen left at rest for longer was read, not waited for
 MIN_WAIT_S = 1.0  # seconds; a screen at rest sooner shows the action's own effect
-REACTION_S = 0.3  # seconds; nobody sees something and presses a button on it sooner
 READING_S = 10.0  # seconds; who reads for longer before the next action has thought about it
 AT_WORK_GAP_S = 0.7  # seconds; closer changes are one busy stretch, whatever the frame rate
 AT_WORK_TIMES = 5  # changes in a busy stretch: a bar, a spinner, lines of text; fewer may be chance
@@ -66,12 +67,7 @@ def rest_after_answer(changes: IntervalChanges, restless: Cells) -> float | None
     still = ~with_neighbours(restless | with_neighbours(changes.moving_before))
     place = changes.place & still
     late = [(time, cells & still) for time, cells in changes.late]
-    filled = [(time, filled_between(cells) if is_notable(cells) else cells) for time, cells in late]
-    return (
-        _appeared(changes, place, late)
-        or _appeared(replace(changes, new=filled_between(changes.new)), place, filled)
-        or _was_busy(changes, place, late, still)
-    )
+    return _appeared(changes, place, late) or _was_busy(changes, place, late, still)
 
 
 def has_changed_place(changes: IntervalChanges) -> bool:
@@ -79,7 +75,7 @@ def has_changed_place(changes: IntervalChanges) -> bool:
 
     No cell is left out, so that it holds whatever is found to move by itself.
     """
-    changed = filled_between(_filled(_union(changes.late, changes.place) | changes.early))
+    changed = filled_between(_filled(union((cells for _, cells in changes.late), changes.place) | changes.early))
     return bool((changed & _filled(changes.place)).any())
 
 
@@ -87,12 +83,13 @@ def _appeared(
     changes: IntervalChanges, place: Cells, late: Sequence[tuple[float, Cells]]
 ) -> float | None:
     """When the new content at the place came to rest: the first kind of wait."""
-    region = _joined_with(_union(late, place), place, changes)
+    solid = [(time, filled_between(cells) if is_notable(cells) else cells) for time, cells in late]
+    region = _joined_with(union((cells for _, cells in solid), place), place, changes)
     rest = _last_change(late, region)
-    new = _union([one for one in late if abs(one[0] - rest) <= TOGETHER_S], place)
-    new &= changes.new
+    last = [cells for time, cells in late if abs(time - rest) <= TOGETHER_S]
+    new = union(last, place) & changes.new & region
     answered = np.count_nonzero(changes.early & place) >= SMALL_CELLS
-    shown = region if answered else region & new
+    shown = region if answered else region & filled_between(new)
     if not is_notable(shown) or not _is_inside(place, shown, by_key=changes.by_key):
         return None
     if not answered and _is_hover_effect(new, changes.hovered):
@@ -106,11 +103,11 @@ def _was_busy(
     changes: IntervalChanges, place: Cells, late: Sequence[tuple[float, Cells]], still: Cells
 ) -> float | None:
     """When what was busy in the answer came to rest: the second kind of wait."""
-    answer = _joined_with(changes.early & still | _union(late, place), place, changes)
+    answer = _joined_with(changes.early & still | union((cells for _, cells in late), place), place, changes)
     if not _is_inside(place, answer & changes.new, by_key=changes.by_key):
         return None
     times = [time for time, cells in late if np.count_nonzero(cells & answer) >= SMALL_CELLS]
-    if len(times) < AT_WORK_TIMES or not is_notable(answer & _union(late, place)):
+    if len(times) < AT_WORK_TIMES or not is_notable(answer & union((cells for _, cells in late), place)):
         return None
     starts = [changes.since + EARLY_S, *times]
     gaps = [after - before for before, after in zip(starts, times, strict=False)]
@@ -159,13 +156,6 @@ def _connected(cells: Cells, near: Cells) -> Cells:
     labels: Labels = np.asarray(raw, np.int32)
     connected: Cells = np.isin(labels, np.setdiff1d(np.unique(labels[near]), [0])) & cells
     return connected
-
-
-def _union(late: Sequence[tuple[float, Cells]], like: Cells) -> Cells:
-    union = np.zeros_like(like)
-    for _, cells in late:
-        union |= cells
-    return union
 
 
 def _last_change(late: Sequence[tuple[float, Cells]], region: Cells) -> float:

@@ -16,7 +16,12 @@ from demo_pipeline.observation.frames.change_detection import (
     MIN_SIGNIFICANT_CELLS,
     SIGNIFICANT_SHARE,
 )
-from demo_pipeline.observation.frames.changed_cells import BLOCK, Cells, changed_cells
+from demo_pipeline.observation.frames.changed_cells import (
+    BLOCK,
+    Cells,
+    changed_cells,
+    with_neighbours,
+)
 from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.frames.video_frames import Luma
 
@@ -29,6 +34,7 @@ TOGETHER_S = 0.5  # seconds; changes as close as this are one
 LONGEST_S = 120.0  # seconds; what changes later than this after an action is not looked at
 
 COLUMN_GAP, ROW_GAP = 0.25, 0.05  # of the screen's sides; between columns and lines of one table
+PART_GAP = 0.25  # of the screen's height; between the parts of one page that are new
 
 
 @dataclass(frozen=True)
@@ -168,7 +174,7 @@ class IntervalRecord:
             return None
         unseen = union((c for time, c in self._late if interval.until - time < REACTION_S), new)
         if by_key and is_notable(unseen):
-            place = place & ~unseen
+            place = place & ~with_neighbours(unseen)
         none = np.zeros_like(new)
         return IntervalChanges(
             interval.since,
@@ -251,16 +257,25 @@ def is_notable(cells: Cells) -> bool:
     return bool(np.count_nonzero(cells) >= enough)
 
 
-def filled_between(cells: Cells) -> Cells:
+def filled_between(cells: Cells, row_gap: float = ROW_GAP) -> Cells:
     """The cells and those between them, as between the columns of a table that appeared at once."""
     rows, columns = cells.shape
-    sides = (max(1, round(columns * COLUMN_GAP)), max(1, round(rows * ROW_GAP)))
+    sides = (max(1, round(columns * COLUMN_GAP)), max(1, round(rows * row_gap)))
     if not cells.any():
         return cells
     padded = np.pad(cells.astype(np.uint8), ((sides[1],) * 2, (sides[0],) * 2))
     closed = cv2.morphologyEx(padded, cv2.MORPH_CLOSE, np.ones(sides[::-1], np.uint8))
     inside: Cells = closed[sides[1] : sides[1] + rows, sides[0] : sides[0] + columns] > 0
     return inside
+
+
+def boxes_around(cells: Cells) -> Cells:
+    """The boxes around what changed together: the page or the dialog in which keys act."""
+    boxes = filled_between(cells, PART_GAP)
+    stats = cv2.connectedComponentsWithStats(boxes.view(np.uint8))[2]
+    for left, top, width, height, _ in stats[1:].tolist():
+        boxes[top : top + height, left : left + width] = True
+    return boxes
 
 
 def _changed(before: Luma | None, after: Luma) -> Cells | None:

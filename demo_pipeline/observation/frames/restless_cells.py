@@ -3,7 +3,7 @@
 Belongs here: how that is learned, over the whole video, from what nobody acted on.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from demo_pipeline.observation.frames.interval_changes import (
     REACTION_S,
     TOGETHER_S,
     IntervalChanges,
+    boxes_around,
     filled_between,
     is_notable,
 )
@@ -70,7 +71,8 @@ def _awaited(late: Sequence[tuple[float, Cells]], changes: IntervalChanges | Non
     """What changed together with the place of the next action, which was at rest then."""
     if changes is None:
         return None
-    touching = (time for time, cells in reversed(late) if _touches(cells, changes.place))
+    fill = boxes_around if changes.by_key else filled_between
+    touching = (time for time, cells in reversed(late) if _touches(cells, changes.place, fill))
     last = next(touching, None)
     if last is None or changes.until - last < REACTION_S:
         return None
@@ -81,8 +83,8 @@ def _awaited(late: Sequence[tuple[float, Cells]], changes: IntervalChanges | Non
     return awaited
 
 
-def _touches(cells: Cells, place: Cells) -> bool:
+def _touches(cells: Cells, place: Cells, fill: Callable[[Cells], Cells]) -> bool:
     """Whether the place is among cells that changed together, or between them."""
     if (cells & place).any():
         return True
-    return is_notable(cells) and bool((filled_between(cells) & place).any())
+    return is_notable(cells) and bool((fill(cells) & place).any())

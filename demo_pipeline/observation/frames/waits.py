@@ -20,6 +20,7 @@ from demo_pipeline.observation.frames.interval_changes import (
     REACTION_S,
     TOGETHER_S,
     IntervalChanges,
+    boxes_around,
     filled_between,
     is_notable,
     union,
@@ -30,7 +31,6 @@ MIN_WAIT_S = 1.0  # seconds; a screen at rest sooner shows the action's own effe
 READING_S = 10.0  # seconds; who reads for longer before the next action has thought about it
 AT_WORK_GAP_S = 0.7  # seconds; closer changes are one busy stretch, whatever the frame rate
 AT_WORK_TIMES = 5  # changes in a busy stretch: a bar, a spinner, lines of text; fewer may be chance
-INSIDE_SHARE = 0.8  # of what a key changed; the rest may be a status bar's
 HOVERED_SHARE = 0.5  # of what appeared; more of it beside a moving pointer: it opened that itself
 HOVER_LARGEST_SHARE = 0.3  # of the screen; no menu or card that a pointer opens covers more
 
@@ -83,13 +83,14 @@ def _appeared(
     changes: IntervalChanges, place: Cells, late: Sequence[tuple[float, Cells]]
 ) -> float | None:
     """When the new content at the place came to rest: the first kind of wait."""
-    solid = [(time, filled_between(cells) if is_notable(cells) else cells) for time, cells in late]
-    region = _joined_with(union((cells for _, cells in solid), place), place, changes)
+    fill = boxes_around if changes.by_key else filled_between
+    solid = (fill(cells) if is_notable(cells) else cells for _, cells in late)
+    region = _joined_with(union(solid, place), place, changes)
     rest = _last_change(late, region)
     last = [cells for time, cells in late if abs(time - rest) <= TOGETHER_S]
     new = union(last, place) & changes.new & region
     answered = np.count_nonzero(changes.early & place) >= SMALL_CELLS
-    shown = region if answered else region & filled_between(new)
+    shown = region if answered else region & fill(new)
     if not is_notable(shown) or not _is_inside(place, shown, by_key=changes.by_key):
         return None
     if not answered and _is_hover_effect(new, changes.hovered):
@@ -136,8 +137,7 @@ def _is_inside(place: Cells, region: Cells, *, by_key: bool) -> bool:
     """
     if not by_key:
         return bool(np.count_nonzero(place & region) >= SMALL_CELLS)
-    inside = np.count_nonzero(_connected(place, _filled(region)))
-    return bool(inside >= max(SMALL_CELLS, INSIDE_SHARE * np.count_nonzero(place)))
+    return bool(np.count_nonzero(_connected(place, _filled(region))) >= SMALL_CELLS)
 
 
 def _filled(region: Cells) -> Cells:

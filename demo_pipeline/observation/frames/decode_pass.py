@@ -151,7 +151,9 @@ def run_decode_pass(
     intervals = intervals_between(actions, requests, pointer) if sure else []
     waits = WaitObserver(intervals, video.times, pointer)
     final = _final_frame(video, clock, actions, recorder_stop)
-    stop = StopEffect(recorder_stop.possible, clock, float(video.times[-1]))
+    possible = recorder_stop.possible
+    earlier = requests[possible.action_index].since if possible else 0.0
+    stop = StopEffect(possible, clock, float(video.times[-1]), earlier)
     is_seen = calibration.scale_method == "pixels"
     check = ClockCheckObserver(calibration.clock_check)
     witness = PointerWitness(pointer, calibration.canvas, seen_before=is_seen)

@@ -78,7 +78,7 @@ class BeforeFrameChooser:
         self._first_after_change: Frame | None = None
 
     def needs_only_large_changes(self, frame: Frame) -> bool:
-        """The pointer left a still screen and is on its way: small changes are its hover effects."""
+        """The pointer left a still screen and is on its way: small changes are hover effects."""
         request = self._request
         return (
             frame.time >= request.approach

@@ -75,7 +75,9 @@ def has_changed_place(changes: IntervalChanges) -> bool:
 
     No cell is left out, so that it holds whatever is found to move by itself.
     """
-    changed = filled_between(_filled(union((cells for _, cells in changes.late), changes.place) | changes.early))
+    changed = filled_between(
+        _filled(union((cells for _, cells in changes.late), changes.place) | changes.early)
+    )
     return bool((changed & _filled(changes.place)).any())
 
 
@@ -104,11 +106,15 @@ def _was_busy(
     changes: IntervalChanges, place: Cells, late: Sequence[tuple[float, Cells]], still: Cells
 ) -> float | None:
     """When what was busy in the answer came to rest: the second kind of wait."""
-    answer = _joined_with(changes.early & still | union((cells for _, cells in late), place), place, changes)
+    answer = _joined_with(
+        changes.early & still | union((cells for _, cells in late), place), place, changes
+    )
     if not _is_inside(place, answer & changes.new, by_key=changes.by_key):
         return None
     times = [time for time, cells in late if np.count_nonzero(cells & answer) >= SMALL_CELLS]
-    if len(times) < AT_WORK_TIMES or not is_notable(answer & union((cells for _, cells in late), place)):
+    if len(times) < AT_WORK_TIMES or not is_notable(
+        answer & union((cells for _, cells in late), place)
+    ):
         return None
     starts = [changes.since + EARLY_S, *times]
     gaps = [after - before for before, after in zip(starts, times, strict=False)]

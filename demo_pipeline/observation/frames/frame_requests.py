@@ -6,7 +6,7 @@ Belongs here: the request, made from the actions, the clock and the targets foun
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from demo_pipeline.actions.action_tables import POINTER_MOVED, Action
+from demo_pipeline.actions.action_tables import CONTINUED, POINTER_MOVED, Action
 from demo_pipeline.observation.calibration.calibrate import Calibration
 from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.calibration.clock import Clock
@@ -67,6 +67,7 @@ class FrameRequest:
         element: box of the element that it has under the action, of any size, video pixels.
         point: where a pointing action began, video pixels.
         pause: the action is a pause: it gets a screenshot only when it was a wait.
+        continued: the action is typing that gets a screenshot only when the screen was replaced.
         press_ms: when the action began, epoch milliseconds.
         canvas: of the action; None when the screen's resolution is not known then.
     """
@@ -84,6 +85,7 @@ class FrameRequest:
     element: PixelBox | None = None
     point: Point | None = None
     pause: bool = False
+    continued: bool = False
     press_ms: int = 0
     canvas: Canvas | None = None
 
@@ -133,6 +135,7 @@ def request_frames(
             Span(start, max(start, limit)),
             response_box=None if pause else response_box,
             pause=pause,
+            continued=CONTINUED in action.flags,
             press_ms=action.press_ms,
             canvas=screen.canvas_of(action),
         )

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from demo_pipeline.actions.action_tables import POINTER_TYPES, Action, read_actions
+from demo_pipeline.actions.action_tables import CONTINUED, POINTER_TYPES, Action, read_actions
 from demo_pipeline.actions.inputs import inputs_of
 from demo_pipeline.actions.recorder_control import known_stop_ms, possible_stop
 from demo_pipeline.common.json_files import dump_json
@@ -71,7 +71,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
         "reason_code",
         pa.string(),
         False,
-        f"{', '.join(Reason)}, {PAUSE_REASON}, {RECORDER_REASON}, {UNKNOWN_SCALE_REASON}",
+        ", ".join((*Reason, PAUSE_REASON, CONTINUED, RECORDER_REASON, UNKNOWN_SCALE_REASON)),
     ),
     ("leak", pa.bool_(), False, "the pointer is already at the target, or the frame too late"),
     ("unavoidable", pa.bool_(), False, "a leak; at the target since the previous action ended"),

@@ -17,6 +17,7 @@ from demo_pipeline.observation.frames.interval_changes import (
     filled_between,
     is_notable,
 )
+from demo_pipeline.observation.frames.waits import stand_in_replaced
 
 RESTLESS_TIMES = (
     2  # a place that changed unasked twice does so by itself; once may be a late answer
@@ -68,12 +69,12 @@ class RestlessCells:
 
 
 def _awaited(late: Sequence[tuple[float, Cells]], changes: IntervalChanges | None) -> Cells | None:
-    """What changed together with the place of the next action, which was at rest then."""
+    """What changed together with the place of the next action, or replaced a stand-in."""
     if changes is None:
         return None
     fill = boxes_around if changes.by_key else filled_between
     touching = (time for time, cells in reversed(late) if _touches(cells, changes.place, fill))
-    last = next(touching, None)
+    last = next(touching, None) or stand_in_replaced(changes, late)
     if last is None or changes.until - last < REACTION_S:
         return None
     awaited = np.zeros_like(changes.place)

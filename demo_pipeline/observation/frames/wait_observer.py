@@ -34,7 +34,7 @@ from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Fram
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.waits import (
     Wait,
-    has_changed_place,
+    may_be_wait,
     rest_after_answer,
 )
 
@@ -88,7 +88,7 @@ class WaitObserver:
     def may_be_wait(self, pause: int) -> bool | None:
         """Whether a pause can turn out to be a wait; None: the action after it was not seen yet.
 
-        False only when nothing changed at the place of the next action, whatever is restless.
+        False only when it was none whatever is restless.
         """
         return None if pause in self._undecided else pause in self._possible
 
@@ -123,7 +123,7 @@ class WaitObserver:
         changes, interval = record.changes(), record.interval
         self._restless.add(interval.since, record.late(), changes)
         self._undecided.discard(interval.pause)
-        if changes is not None and changes.late and has_changed_place(changes):
+        if changes is not None and changes.late and may_be_wait(changes):
             self._possible.add(interval.pause)
             self._candidates.append(PackedChanges.of(interval, changes))
 

@@ -31,6 +31,7 @@ MIN_WAIT_S = 1.0  # seconds; a screen at rest sooner shows the action's own effe
 READING_S = 10.0  # seconds; who reads for longer before the next action has thought about it
 AT_WORK_GAP_S = 0.7  # seconds; closer changes are one busy stretch, whatever the frame rate
 AT_WORK_TIMES = 5  # changes in a busy stretch: a bar, a spinner, lines of text; fewer may be chance
+STAND_IN_SHARE = 0.33  # of a skeleton and of what replaces it that are at one place
 HOVERED_SHARE = 0.5  # of what appeared; more of it beside a moving pointer: it opened that itself
 HOVER_LARGEST_SHARE = 0.3  # of the screen; no menu or card that a pointer opens covers more
 
@@ -67,18 +68,23 @@ def rest_after_answer(changes: IntervalChanges, restless: Cells) -> float | None
     still = ~with_neighbours(restless | with_neighbours(changes.moving_before))
     place = changes.place & still
     late = [(time, cells & still) for time, cells in changes.late]
-    return _appeared(changes, place, late) or _was_busy(changes, place, late, still)
+    return (
+        _appeared(changes, place, late)
+        or _in_time(changes, stand_in_replaced(changes, late), PAUSE_S)
+        or _was_busy(changes, place, late, still)
+    )
 
 
-def has_changed_place(changes: IntervalChanges) -> bool:
-    """Whether anything changed where the next action is, or around it; if not there was no wait.
+def may_be_wait(changes: IntervalChanges) -> bool:
+    """False when nothing changed around the next action and nothing gave way to anything.
 
     No cell is left out, so that it holds whatever is found to move by itself.
     """
-    changed = filled_between(
-        _filled(union((cells for _, cells in changes.late), changes.place) | changes.early)
-    )
-    return bool((changed & _filled(changes.place)).any())
+    if stand_in_replaced(changes, changes.late) is not None:
+        return True
+    fill = boxes_around if changes.by_key else filled_between
+    late = union((cells for _, cells in changes.late), changes.place)
+    return bool((fill(_filled(late | changes.early)) & _filled(changes.place)).any())
 
 
 def _appeared(
@@ -99,7 +105,24 @@ def _appeared(
         return None
     is_new = answered and is_notable(new) and rest - changes.since >= PAUSE_S
     longest = READING_S if is_new else PAUSE_S
-    return rest if _is_in_time(changes, rest, longest) else None
+    return _in_time(changes, rest, longest)
+
+
+def stand_in_replaced(
+    changes: IntervalChanges, late: Sequence[tuple[float, Cells]]
+) -> float | None:
+    """When what had come at once gave way to something new at once, as a skeleton of a page does.
+
+    This tells of a wait wherever the next action is. What loads later in a page that is already
+    there is a small part of it; a toast that goes away leaves nothing new.
+    """
+    rest = max((time for time, cells in late if is_notable(cells)), default=float("-inf"))
+    last = union((cells for time, cells in late if abs(time - rest) <= TOGETHER_S), changes.new)
+    before = union((cells for time, cells in late if rest - time > TOGETHER_S), changes.new)
+    both = np.count_nonzero(last & changes.early)
+    most = max(np.count_nonzero(last), np.count_nonzero(changes.early))
+    is_replaced = rest - changes.since >= PAUSE_S and both >= STAND_IN_SHARE * most
+    return rest if is_replaced and is_notable(last & changes.new & ~before) else None
 
 
 def _was_busy(
@@ -120,14 +143,14 @@ def _was_busy(
     gaps = [after - before for before, after in zip(starts, times, strict=False)]
     if max(gaps) > AT_WORK_GAP_S:
         return None
-    return times[-1] if _is_in_time(changes, times[-1], PAUSE_S) else None
+    return _in_time(changes, times[-1], PAUSE_S)
 
 
-def _is_in_time(changes: IntervalChanges, rest: float, longest: float) -> bool:
-    """Whether the screen kept the person waiting and rested at the press, but not for long."""
-    if rest - changes.since < MIN_WAIT_S or changes.until - rest < REACTION_S:
-        return False
-    return changes.looked - rest <= longest
+def _in_time(changes: IntervalChanges, rest: float | None, longest: float) -> float | None:
+    """`rest` if the screen kept the person waiting and rested at the press, but not for long."""
+    if rest is None or rest - changes.since < MIN_WAIT_S or changes.until - rest < REACTION_S:
+        return None
+    return rest if changes.looked - rest <= longest else None
 
 
 def _is_hover_effect(new: Cells, hovered: Cells) -> bool:

@@ -112,6 +112,14 @@ class IntervalChanges:
     moving_before: Cells
     new: Cells
 
+    def filled(self, cells: Cells) -> Cells:
+        """Cells that changed together and what is between them, in which the next action may be.
+
+        A pointer is on a line or between the columns of what appeared; keys act in the page or the
+        dialog as a whole.
+        """
+        return boxes_around(cells) if self.by_key else filled_between(cells)
+
 
 @dataclass
 class IntervalRecord:

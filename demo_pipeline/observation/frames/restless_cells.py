@@ -3,7 +3,7 @@
 Belongs here: how that is learned, over the whole video, from what nobody acted on.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,8 @@ from demo_pipeline.observation.frames.interval_changes import (
     REACTION_S,
     TOGETHER_S,
     IntervalChanges,
-    boxes_around,
-    filled_between,
     is_notable,
+    union,
 )
 from demo_pipeline.observation.frames.waits import stand_in_replaced
 
@@ -72,20 +71,9 @@ def _awaited(late: Sequence[tuple[float, Cells]], changes: IntervalChanges | Non
     """What changed together with the place of the next action, or replaced a stand-in."""
     if changes is None:
         return None
-    fill = boxes_around if changes.by_key else filled_between
-    touching = (time for time, cells in reversed(late) if _touches(cells, changes.place, fill))
+    content = [(time, changes.filled(cells)) for time, cells in late if is_notable(cells)]
+    touching = (time for time, cells in reversed(content) if (cells & changes.place).any())
     last = next(touching, None) or stand_in_replaced(changes, late)
     if last is None or changes.until - last < REACTION_S:
         return None
-    awaited = np.zeros_like(changes.place)
-    for time, cells in late:
-        if abs(time - last) <= TOGETHER_S:
-            awaited |= cells
-    return awaited
-
-
-def _touches(cells: Cells, place: Cells, fill: Callable[[Cells], Cells]) -> bool:
-    """Whether the place is among cells that changed together, or between them."""
-    if (cells & place).any():
-        return True
-    return is_notable(cells) and bool((fill(cells) & place).any())
+    return union((cells for time, cells in late if abs(time - last) <= TOGETHER_S), changes.place)

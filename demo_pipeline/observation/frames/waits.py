@@ -20,8 +20,6 @@ from demo_pipeline.observation.frames.interval_changes import (
     REACTION_S,
     TOGETHER_S,
     IntervalChanges,
-    boxes_around,
-    filled_between,
     is_notable,
     union,
 )
@@ -82,23 +80,21 @@ def may_be_wait(changes: IntervalChanges) -> bool:
     """
     if stand_in_replaced(changes, changes.late) is not None:
         return True
-    fill = boxes_around if changes.by_key else filled_between
     late = union((cells for _, cells in changes.late), changes.place)
-    return bool((fill(_filled(late | changes.early)) & _filled(changes.place)).any())
+    return bool((changes.filled(_filled(late | changes.early)) & _filled(changes.place)).any())
 
 
 def _appeared(
     changes: IntervalChanges, place: Cells, late: Sequence[tuple[float, Cells]]
 ) -> float | None:
     """When the new content at the place came to rest: the first kind of wait."""
-    fill = boxes_around if changes.by_key else filled_between
-    solid = (fill(cells) if is_notable(cells) else cells for _, cells in late)
+    solid = (changes.filled(cells) if is_notable(cells) else cells for _, cells in late)
     region = _joined_with(union(solid, place), place, changes)
-    rest = _last_change(late, region)
+    rest = max((time for time, cells in late if is_notable(cells & region)), default=float("-inf"))
     last = [cells for time, cells in late if abs(time - rest) <= TOGETHER_S]
     new = union(last, place) & changes.new & region
     answered = np.count_nonzero(changes.early & place) >= SMALL_CELLS
-    shown = region if answered else region & fill(new)
+    shown = region if answered else region & changes.filled(new)
     if not is_notable(shown) or not _is_inside(place, shown, by_key=changes.by_key):
         return None
     if not answered and _is_hover_effect(new, changes.hovered):
@@ -185,8 +181,3 @@ def _connected(cells: Cells, near: Cells) -> Cells:
     labels: Labels = np.asarray(raw, np.int32)
     connected: Cells = np.isin(labels, np.setdiff1d(np.unique(labels[near]), [0])) & cells
     return connected
-
-
-def _last_change(late: Sequence[tuple[float, Cells]], region: Cells) -> float:
-    times = (time for time, cells in late if np.count_nonzero(cells & region) >= SMALL_CELLS)
-    return max(times, default=float("-inf"))

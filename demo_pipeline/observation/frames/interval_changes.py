@@ -20,7 +20,6 @@ from demo_pipeline.observation.frames.changed_cells import (
     BLOCK,
     Cells,
     changed_cells,
-    with_neighbours,
 )
 from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.frames.video_frames import Luma
@@ -33,8 +32,8 @@ ANSWER_S = 0.4  # seconds from a key to what it wrote
 TOGETHER_S = 0.5  # seconds; changes as close as this are one
 LONGEST_S = 120.0  # seconds; what changes later than this after an action is not looked at
 
+SLIGHT_SHARE = 0.25  # of the largest change; a status line that fades is less
 COLUMN_GAP, ROW_GAP = 0.25, 0.05  # of the screen's sides; between columns and lines of one table
-PART_GAP = 0.25  # of the screen's height; between the parts of one page that are new
 
 
 @dataclass(frozen=True)
@@ -115,10 +114,10 @@ class IntervalChanges:
     def filled(self, cells: Cells) -> Cells:
         """Cells that changed together and what is between them, in which the next action may be.
 
-        A pointer is on a line or between the columns of what appeared; keys act in the page or the
-        dialog as a whole.
+        A pointer is on a line or between the columns of what appeared; keys act in the window, and
+        only its columns are known.
         """
-        return boxes_around(cells) if self.by_key else filled_between(cells)
+        return columns_of(cells) if self.by_key else filled_between(cells)
 
 
 @dataclass
@@ -180,9 +179,6 @@ class IntervalRecord:
         place = answer if interval.place is None else _cells_of(interval.place, new)
         if place is None or place.shape != new.shape:
             return None
-        unseen = union((c for time, c in self._late if interval.until - time < REACTION_S), new)
-        if by_key and is_notable(unseen):
-            place = place & ~with_neighbours(unseen)
         none = np.zeros_like(new)
         return IntervalChanges(
             interval.since,
@@ -191,15 +187,21 @@ class IntervalRecord:
             by_key,
             place,
             union(self._early, new),
-            self._late,
+            self.late(),
             none if self._hovered is None else self._hovered,
             union(self._before, new),
             new,
         )
 
     def late(self) -> Sequence[tuple[float, Cells]]:
-        """The changes after the first action's own effect."""
-        return self._late
+        """The changes after the first action's own effect.
+
+        Without slight ones right before the second action, such as a text cursor's blink: they are
+        not what the person acted on.
+        """
+        slight = SLIGHT_SHARE * max((np.count_nonzero(c) for _, c in self._late), default=0)
+        seen = self.interval.until - REACTION_S
+        return [(t, c) for t, c in self._late if t <= seen or np.count_nonzero(c) > slight]
 
 
 @dataclass(frozen=True)
@@ -265,10 +267,10 @@ def is_notable(cells: Cells) -> bool:
     return bool(np.count_nonzero(cells) >= enough)
 
 
-def filled_between(cells: Cells, row_gap: float = ROW_GAP) -> Cells:
+def filled_between(cells: Cells) -> Cells:
     """The cells and those between them, as between the columns of a table that appeared at once."""
     rows, columns = cells.shape
-    sides = (max(1, round(columns * COLUMN_GAP)), max(1, round(rows * row_gap)))
+    sides = (max(1, round(columns * COLUMN_GAP)), max(1, round(rows * ROW_GAP)))
     if not cells.any():
         return cells
     padded = np.pad(cells.astype(np.uint8), ((sides[1],) * 2, (sides[0],) * 2))
@@ -277,13 +279,13 @@ def filled_between(cells: Cells, row_gap: float = ROW_GAP) -> Cells:
     return inside
 
 
-def boxes_around(cells: Cells) -> Cells:
-    """The boxes around what changed together: the page or the dialog in which keys act."""
-    boxes = filled_between(cells, PART_GAP)
-    stats = cv2.connectedComponentsWithStats(boxes.view(np.uint8))[2]
-    for left, top, width, height, _ in stats[1:].tolist():
-        boxes[top : top + height, left : left + width] = True
-    return boxes
+def columns_of(cells: Cells) -> Cells:
+    """All cells above, below and between some: the window in which they changed, at most."""
+    columns = np.flatnonzero(cells.any(axis=0))
+    filled = np.zeros_like(cells)
+    if len(columns):
+        filled[:, columns[0] : columns[-1] + 1] = True
+    return filled
 
 
 def _changed(before: Luma | None, after: Luma) -> Cells | None:

@@ -30,6 +30,7 @@ READING_S = 10.0  # seconds; who reads for longer before the next action has tho
 AT_WORK_GAP_S = 0.7  # seconds; closer changes are one busy stretch, whatever the frame rate
 AT_WORK_TIMES = 5  # changes in a busy stretch: a bar, a spinner, lines of text; fewer may be chance
 STAND_IN_SHARE = 0.33  # of a skeleton and of what replaces it that are at one place
+KEY_REACH = 4  # times as many cells as appeared; more than one page of a window
 HOVERED_SHARE = 0.5  # of what appeared; more of it beside a moving pointer: it opened that itself
 HOVER_LARGEST_SHARE = 0.3  # of the screen; no menu or card that a pointer opens covers more
 
@@ -91,11 +92,11 @@ def _appeared(
     solid = (changes.filled(cells) if is_notable(cells) else cells for _, cells in late)
     region = _joined_with(union(solid, place), place, changes)
     rest = max((time for time, cells in late if is_notable(cells & region)), default=float("-inf"))
-    last = [cells for time, cells in late if abs(time - rest) <= TOGETHER_S]
-    new = union(last, place) & changes.new & region
+    last = union((cells for time, cells in late if abs(time - rest) <= TOGETHER_S), place) & region
+    new = last & changes.new
     answered = np.count_nonzero(changes.early & place) >= SMALL_CELLS
     shown = region if answered else region & changes.filled(new)
-    if not is_notable(shown) or not _is_inside(place, shown, by_key=changes.by_key):
+    if not is_notable(last if answered else new) or not _is_inside(place, shown, changes):
         return None
     if not answered and _is_hover_effect(new, changes.hovered):
         return None
@@ -128,7 +129,7 @@ def _was_busy(
     answer = _joined_with(
         changes.early & still | union((cells for _, cells in late), place), place, changes
     )
-    if not _is_inside(place, answer & changes.new, by_key=changes.by_key):
+    if not _is_inside(place, answer & changes.new, changes):
         return None
     times = [time for time, cells in late if np.count_nonzero(cells & answer) >= SMALL_CELLS]
     if len(times) < AT_WORK_TIMES or not is_notable(
@@ -155,14 +156,16 @@ def _is_hover_effect(new: Cells, hovered: Cells) -> bool:
     return bool(beside > HOVERED_SHARE * count and count <= HOVER_LARGEST_SHARE * new.size)
 
 
-def _is_inside(place: Cells, region: Cells, *, by_key: bool) -> bool:
+def _is_inside(place: Cells, region: Cells, changes: IntervalChanges) -> bool:
     """Whether the next action is at a place of the region.
 
-    A pointer has to be at changed cells; what keys wrote may stand on an empty part.
+    A pointer has to be at changed cells; what keys wrote may stand beside them. Keys that change
+    much more than appeared, as those that bring another window up, did not wait for that.
     """
-    if not by_key:
+    if not changes.by_key:
         return bool(np.count_nonzero(place & region) >= SMALL_CELLS)
-    return bool(np.count_nonzero(_connected(place, _filled(region))) >= SMALL_CELLS)
+    far = np.count_nonzero(place) > KEY_REACH * np.count_nonzero(region & changes.new)
+    return not far and bool(np.count_nonzero(_connected(place, _filled(region))) >= SMALL_CELLS)
 
 
 def _filled(region: Cells) -> Cells:

@@ -5,9 +5,10 @@ waits.py and restless_cells.py.
 """
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import NamedTuple
 
 import cv2
 import numpy as np
@@ -120,6 +121,9 @@ class IntervalChanges:
         return columns_of(cells) if self.by_key else filled_between(cells)
 
 
+_MAPS = ("place", "early", "hovered", "moving_before", "new")
+
+
 @dataclass
 class IntervalRecord:
     """Collects the changes of one interval; `see` takes samples in order."""
@@ -206,59 +210,33 @@ class IntervalRecord:
 
 @dataclass(frozen=True)
 class PackedChanges:
-    """An `IntervalChanges` in a hundredth of the memory."""
+    """An `IntervalChanges` in a hundredth of the memory; `pause` and `seconds` of its interval."""
 
     pause: int
     seconds: float
-    _since: float
-    _looked: float
-    _until: float
-    _by_key: bool
-    _shape: tuple[int, int]
-    _maps: Sequence[bytes]
-    _times: Sequence[float]
+    _without_maps: IntervalChanges
+    _shape: tuple[int, ...]
+    _maps: bytes
 
     @classmethod
     def of(cls, interval: Interval, changes: IntervalChanges) -> "PackedChanges":
         """Pack the changes of an interval with a pause."""
-        found = changes
-        maps = [found.place, found.early, found.hovered, found.moving_before, found.new]
-        maps += [cells for _, cells in found.late]
-        return cls(
-            interval.pause,
-            interval.seconds,
-            found.since,
-            found.looked,
-            found.until,
-            found.by_key,
-            (found.new.shape[0], found.new.shape[1]),
-            [zlib.compress(np.packbits(cells).tobytes(), 1) for cells in maps],
-            [time for time, _ in found.late],
-        )
+        late = [cells for _, cells in changes.late]
+        maps = np.stack([*(getattr(changes, name) for name in _MAPS), *late])
+        none = np.zeros((0, 0), bool)
+        times = [(time, none) for time, _ in changes.late]
+        bare = replace(changes, late=times, **dict[str, Any](dict.fromkeys(_MAPS, none)))
+        packed = zlib.compress(np.packbits(maps).tobytes(), 1)
+        return cls(interval.pause, interval.seconds, bare, maps.shape, packed)
 
     def unpacked(self) -> IntervalChanges:
         """The changes as they were."""
-        place, early, hovered, moving_before, new, *late = self._unpacked_maps()
-        return IntervalChanges(
-            self._since,
-            self._looked,
-            self._until,
-            self._by_key,
-            place,
-            early,
-            list(zip(self._times, late, strict=True)),
-            hovered,
-            moving_before,
-            new,
-        )
-
-    def _unpacked_maps(self) -> Iterator[Cells]:
-        rows, columns = self._shape
-        for packed in self._maps:
-            bits: np.ndarray[Any, np.dtype[np.uint8]] = np.frombuffer(
-                zlib.decompress(packed), np.uint8
-            )
-            yield np.unpackbits(bits, count=rows * columns).reshape(rows, columns).astype(bool)
+        bare, packed = self._without_maps, np.frombuffer(zlib.decompress(self._maps), np.uint8)
+        bits = np.unpackbits(packed, count=prod(self._shape))
+        maps = list(bits.reshape(self._shape).astype(bool))
+        times = (time for time, _ in bare.late)
+        late = list(zip(times, maps[len(_MAPS) :], strict=True))
+        return replace(bare, late=late, **dict[str, Any](zip(_MAPS, maps, strict=False)))
 
 
 def is_notable(cells: Cells) -> bool:

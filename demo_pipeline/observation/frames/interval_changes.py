@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import cv2
 import numpy as np

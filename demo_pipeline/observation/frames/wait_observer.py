@@ -34,6 +34,7 @@ from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Fram
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.waits import (
     Wait,
+    filled,
     may_be_wait,
     rest_after_answer,
 )
@@ -205,8 +206,8 @@ def _around(pointers: Sequence[Point], like: Cells, across: int) -> Cells:
 
 
 def _beside(changed: Cells, around: Cells) -> Cells:
-    """The connected regions of `changed` that reach what is around the pointer."""
-    mask = (changed | around).view(np.uint8)
+    """The regions of `changed`, across the gaps between lines, that reach the pointer's cells."""
+    mask = (filled(changed) | around).view(np.uint8)
     left, top, width, height = cv2.boundingRect(mask)
     part = (slice(top, top + height), slice(left, left + width))
     count, labels = cv2.connectedComponents(mask[part], connectivity=8)

@@ -82,7 +82,7 @@ def may_be_wait(changes: IntervalChanges) -> bool:
     if stand_in_replaced(changes, changes.late) is not None:
         return True
     late = union((cells for _, cells in changes.late), changes.place)
-    return bool((changes.filled(_filled(late | changes.early)) & _filled(changes.place)).any())
+    return bool((changes.filled(filled(late | changes.early)) & filled(changes.place)).any())
 
 
 def _appeared(
@@ -165,10 +165,10 @@ def _is_inside(place: Cells, region: Cells, changes: IntervalChanges) -> bool:
     if not changes.by_key:
         return bool(np.count_nonzero(place & region) >= SMALL_CELLS)
     far = np.count_nonzero(place) > KEY_REACH * np.count_nonzero(region & changes.new)
-    return not far and bool(np.count_nonzero(_connected(place, _filled(region))) >= SMALL_CELLS)
+    return not far and bool(np.count_nonzero(_connected(place, filled(region))) >= SMALL_CELLS)
 
 
-def _filled(region: Cells) -> Cells:
+def filled(region: Cells) -> Cells:
     """The cells with those two beside them, which closes the space between lines of text."""
     return with_neighbours(with_neighbours(region))
 
@@ -180,7 +180,7 @@ def _joined_with(cells: Cells, place: Cells, changes: IntervalChanges) -> Cells:
 
 def _connected(cells: Cells, near: Cells) -> Cells:
     """Those of `cells` in the parts that reach `near`, across gaps as between lines of text."""
-    raw = cv2.connectedComponents(_filled(cells).astype(np.uint8))[1]
+    raw = cv2.connectedComponents(filled(cells).astype(np.uint8))[1]
     labels: Labels = np.asarray(raw, np.int32)
     connected: Cells = np.isin(labels, np.setdiff1d(np.unique(labels[near]), [0])) & cells
     return connected

@@ -58,9 +58,8 @@ class TypedText:
     def add(self, gesture: Gesture) -> None:
         """Add a character, a dead key, or a Backspace that erases the last of them."""
         position = len(self._gestures)
-        if 0 < len(self._typed) <= COMMAND_LENGTH and (
-            gesture.start - self._gestures[-1].start >= SEEN_MS
-        ):
+        few = 0 < len(self._typed) <= COMMAND_LENGTH
+        if few and not gesture.repeat and gesture.start - self._gestures[-1].start >= SEEN_MS:
             self._rests.append(position)
         self._gestures.append(gesture)
         if gesture.kind is GestureKind.BACKSPACE:

@@ -33,7 +33,8 @@ def _typed_on(first: Action, more: Action) -> Action:
     return replace(
         first,
         text=(first.text or "") + (more.text or ""),
-        events=[*first.events, *more.events],
+        events=sorted([*first.events, *more.events]),
         end_ms=max(first.end_ms, more.end_ms),
-        last_event=more.last_event,
+        last_event=max(first.last_event, more.last_event),
+        flags=sorted({*first.flags, *more.flags} - {CONTINUED}),
     )

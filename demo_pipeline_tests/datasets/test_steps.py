@@ -305,7 +305,7 @@ def test_typing_over_one_screen_is_one_step_and_over_two_screens_two() -> None:
     evidence = Evidence(clock=CLOCK, canvas=canvas, waits=(), screen_changes_s=())
     for code, expected in (("continued", ["qls"]), ("settled", ["q", "ls"])):
         file = None if code == "continued" else "001.png"
-        frames = [{"file": "000.png"}, {"file": file, "reason_code": code}]
+        frames: list[dict[str, Any]] = [{"file": "000.png"}, {"file": file, "reason_code": code}]
         found = build_steps(texts, frames, [NO_TARGET] * 2, evidence, FILMED)
         assert [step.action.text for step in found.steps] == expected
         assert len(found.hidden) == 0

@@ -151,9 +151,7 @@ def run_decode_pass(
     intervals = intervals_between(actions, requests, pointer) if sure else []
     waits = WaitObserver(intervals, video.times, pointer)
     final = _final_frame(video, clock, actions, recorder_stop)
-    possible = recorder_stop.possible
-    earlier = requests[possible.action_index].since if possible else 0.0
-    stop = StopEffect(possible, clock, float(video.times[-1]), earlier)
+    stop = _stop_effect(video, clock, requests, recorder_stop.possible)
     is_seen = calibration.scale_method == "pixels"
     check = ClockCheckObserver(calibration.clock_check)
     witness = PointerWitness(pointer, calibration.canvas, seen_before=is_seen)
@@ -176,6 +174,14 @@ def run_decode_pass(
         decoded.frames,
         check.result(),
     )
+
+
+def _stop_effect(
+    video: RecordedVideo, clock: Clock, requests: Sequence[FrameRequest], possible: Action | None
+) -> StopEffect:
+    """The observer for what the action that may have stopped the recorder did to the screen."""
+    earlier = requests[possible.action_index].since if possible else 0.0
+    return StopEffect(possible, clock, float(video.times[-1]), earlier)
 
 
 def _final_frame(

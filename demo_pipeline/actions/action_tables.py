@@ -18,6 +18,8 @@ ACTIONS_FILE = "actions.parquet"
 ACCOUNTING_FILE = "ledger.parquet"
 
 POINTER_MOVED = "pointer_moved"  # flag of a pause in which the pointer never rested for as long
+# Flag of typing after a rest: it is one with the typing before it, unless the screen changed.
+CONTINUED = "continued"
 POINTER_TYPES = frozenset({"click", "double_click", "right_click", "drag", "scroll"})
 
 _PATH = pa.list_(pa.struct([("x", pa.float64()), ("y", pa.float64()), ("time_ms", pa.int64())]))

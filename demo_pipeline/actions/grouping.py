@@ -7,7 +7,7 @@ time and distance limits are in `ActionSettings`; the action types are those of 
 
 from collections.abc import Sequence
 
-from demo_pipeline.actions.action_tables import Action
+from demo_pipeline.actions.action_tables import CONTINUED, Action
 from demo_pipeline.actions.gestures import Gesture, GestureKind
 from demo_pipeline.actions.inputs import distance
 from demo_pipeline.actions.keyboard import NAVIGATION_KEYS
@@ -120,6 +120,8 @@ class Grouper:
         if part.text:
             action = _action("type", part.gestures)
             action.text, action.modifiers = part.text, []
+            if part.continued:
+                action.flags = sorted([*action.flags, CONTINUED])
             self._actions.append(action)
             return
         for gesture in part.gestures:

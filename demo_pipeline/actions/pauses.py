@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 
-from demo_pipeline.actions.action_tables import POINTER_MOVED, Action
+from demo_pipeline.actions.action_tables import CONTINUED, POINTER_MOVED, Action
 from demo_pipeline.actions.inputs import Input, distance
 from demo_pipeline.formats.demonstration.event_types import EventType
 from demo_pipeline.settings import ActionSettings
@@ -39,6 +39,7 @@ def pauses_between(
     for before, after in pairwise(_without_moves(inputs)):
         started = bisect_right(presses, before.time)
         inside = started > 0 and ends[started - 1] >= after.time
+        inside |= started < len(actions) and CONTINUED in actions[started].flags
         if before.time < first_end or after.time > presses[-1] or inside:
             continue
         between = moves[bisect_right(times, before.time) : bisect_right(times, after.time)]

@@ -15,6 +15,7 @@ from demo_pipeline.actions.border_runs import BORDER_RUN
 from demo_pipeline.actions.wheel import EVIDENCE, WheelVote, scroll_direction, sign_disagrees
 from demo_pipeline.datasets.hidden_actions import HiddenAction, HiddenActions, HiddenReason
 from demo_pipeline.datasets.step_sentences import step_sentence
+from demo_pipeline.datasets.typing_parts import joined_typing
 from demo_pipeline.formats.desktopd.step_actions import PARAMETERS, StepAction, TargetElement
 from demo_pipeline.formats.desktopd.vocabulary import ActionType
 from demo_pipeline.observation.calibration.canvas import Canvas
@@ -100,7 +101,7 @@ def build_steps(
     steps: list[Step] = []
     hidden: list[HiddenAction] = []
     neither, focus = Counter[str](), _RecordedFocus()
-    for recorded, frame, tree in zip(actions, frames, trees, strict=True):
+    for recorded, frame, tree in joined_typing(zip(actions, frames, trees, strict=True)):
         action = _as_filmed(recorded, evidence.wheel)
         if action.action_type == "pause" and not (action.action_index in waits and frame["file"]):
             neither["thinking_pause"] += 1

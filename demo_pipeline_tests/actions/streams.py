@@ -3,12 +3,14 @@
 import io
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
-from demo_pipeline.actions.action_tables import Action
+from demo_pipeline.actions.action_tables import CONTINUED, Action
 from demo_pipeline.actions.inputs import Input, as_input, in_order
 from demo_pipeline.actions.repair import Repairs, repair
 from demo_pipeline.actions.segmentation import Segmentation, segment
+from demo_pipeline.datasets.typing_parts import joined_typing
 from demo_pipeline.formats.demonstration.event_types import INPUT_EVENTS
 from demo_pipeline.recording.event_tables import Event
 from demo_pipeline.recording.input_log import parse_log
@@ -92,7 +94,8 @@ def read(*lines: Part, platform: str = "linux", **settings: Any) -> tuple[Segmen
     flat = [one for item in lines for one in (item if isinstance(item, list) else [item])]
     chosen = ActionSettings(**settings)
     repaired, repairs = repair(inputs(flat), platform, chosen)
-    return segment(repaired, platform, chosen), repairs
+    found = segment(repaired, platform, chosen)
+    return replace(found, actions=whole(found.actions)), repairs
 
 
 def actions(*lines: Part, platform: str = "linux", **settings: Any) -> list[Action]:
@@ -115,3 +118,16 @@ def summary_of(action: Action) -> str:
         "click": f"click {action.button} {action.clicks}",
     }
     return "+".join([*action.modifiers, words.get(kind, kind)])
+
+
+def whole(actions: Iterable[Action]) -> list[Action]:
+    """The actions as steps have them while the screen stays the same: typing is one after a rest.
+
+    Where the actions part typing is in test_typing.py.
+    """
+    joined = [action for action, _, _ in joined_typing((a, _frame(a), {}) for a in actions)]
+    return [replace(action, action_index=number) for number, action in enumerate(joined)]
+
+
+def _frame(action: Action) -> dict[str, str]:
+    return {"reason_code": CONTINUED if CONTINUED in action.flags else ""}

@@ -20,6 +20,7 @@ from demo_pipeline.actions.build_actions import (
 from demo_pipeline.recording.events import build_events, check_line_accounting
 from demo_pipeline.settings import ActionSettings, RecordingSettings
 from demo_pipeline_tests.actions.person import Intent, Person, Recorder, log_of
+from demo_pipeline_tests.actions.streams import whole
 from demo_pipeline_tests.simulator.keys import Platform
 
 PRINTABLE = "".join(chr(code) for code in range(32, 127))
@@ -133,7 +134,7 @@ def found_in(log: bytes, platform: str) -> tuple[list[Action], list[str]]:
             *check_action_tables(folder),
             *check_event_accounting(folder, folder),
         ]
-        return read_actions(folder), [str(problem) for problem in problems]
+        return whole(read_actions(folder)), [str(problem) for problem in problems]
 
 
 @pytest.mark.parametrize("platform", ["windows", "macos", "linux"])

@@ -2,12 +2,16 @@
 
 import pytest
 
+from demo_pipeline.actions.action_tables import Action
+from demo_pipeline.actions.segmentation import segment
+from demo_pipeline.settings import ActionSettings
 from demo_pipeline_tests.actions.streams import (
     Line,
     actions,
     chord,
     click,
     down,
+    inputs,
     move,
     read,
     summaries,
@@ -292,3 +296,19 @@ def test_two_shift_keys_of_one_name(lines: list[Line | list[Line]], expected: st
     assert [summary_of(action) for action in found.actions] == [expected]
     assert repairs.dropped == {}
     assert "release_without_press" not in found.reasons.values()
+
+
+def test_typing_is_parted_after_a_rest_behind_a_few_characters() -> None:
+    """There another screen may have come, as that of the shell after a pager's q."""
+    parted = parts(typed(0, "KeyQ"), typed(500, C, O))
+    assert [(action.text, action.flags) for action in parted] == [("q", []), ("co", ["continued"])]
+    assert [a.text for a in parts(typed(0, "KeyQ"), typed(200, C, O))] == ["qco"]
+    assert [a.text for a in parts(typed(0, C, O, U, C, O), typed(2000, C))] == ["coucoc"]
+    corrected = parts(typed(0, C), tap(500, "Backspace"), typed(600, O))
+    assert [action.text for action in corrected] == ["o"]
+
+
+def parts(*lines: Line | list[Line]) -> list[Action]:
+    """The actions as they are written, before the screen is known."""
+    flat = [one for item in lines for one in (item if isinstance(item, list) else [item])]
+    return segment(inputs(flat), "linux", ActionSettings()).actions

@@ -295,3 +295,17 @@ def test_keys_are_shown_again_when_a_scan_has_the_focus_on_the_recorded_screen(
     actions = act("click", **ELSEWHERE), act("type", text="x"), act("hotkey", keys=["enter"])
     found = stepped(*actions, trees=[NO_TARGET, focus, NO_TARGET])
     assert kinds(found) == steps
+
+
+def test_typing_over_one_screen_is_one_step_and_over_two_screens_two() -> None:
+    texts = [act("type", text=text) for text in ("q", "ls")]
+    for index, action in enumerate(texts):
+        action.action_index = index
+    canvas = CanvasEvidence(**asdict(WIDE))
+    evidence = Evidence(clock=CLOCK, canvas=canvas, waits=(), screen_changes_s=())
+    for code, expected in (("continued", ["qls"]), ("settled", ["q", "ls"])):
+        file = None if code == "continued" else "001.png"
+        frames: list[dict[str, Any]] = [{"file": "000.png"}, {"file": file, "reason_code": code}]
+        found = build_steps(texts, frames, [NO_TARGET] * 2, evidence, FILMED)
+        assert [step.action.text for step in found.steps] == expected
+        assert len(found.hidden) == 0

@@ -223,3 +223,19 @@ def test_no_wait_is_left_beside_a_trimmed_action(tmp_path: Path) -> None:
     assert seen(tmp_path, *acts).kinds == ["click", "click"]
     again = (click("Agree"), click("Load"), wait_for_screen(), click("Name"), think(2.5), STOP)
     assert seen(tmp_path / "again", *again).kinds == ["click", "click", "wait", "click"]
+
+
+def test_a_last_click_stays_when_the_film_ends_with_its_effect(tmp_path: Path) -> None:
+    """As a film with a variable frame rate does, in which nothing changes any more."""
+
+    def cut(folder: Path) -> None:
+        log = (folder / "input_log.jsonl").read_text(encoding="utf-8").splitlines()
+        events = [json.loads(line) for line in log]
+        press = next(e["time"] for e in reversed(events) if e["event"] == "mousedown")
+        whole = folder / "recording.mp4"
+        start = min(e["time"] for e in events) - 120
+        cut_video(whole, folder / "cut.mp4", (press - start) / 1000 + 0.36)
+        (folder / "cut.mp4").replace(whole)
+
+    found = seen(tmp_path, *WORK, click("Agree"), edit=cut)
+    assert found.kinds == ["click", "click", "type", "click"]

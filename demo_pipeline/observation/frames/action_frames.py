@@ -8,9 +8,16 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+import cv2
+import numpy as np
+
+from demo_pipeline.actions.action_tables import CONTINUED
+from demo_pipeline.observation.frames.change_detection import LARGE_SHARE
+from demo_pipeline.observation.frames.changed_cells import changed_cells
 from demo_pipeline.observation.frames.frame_choice import FrameChoice, FrameChooser
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.frame_requests import SPAN_MARGIN_FRAMES, FrameRequest
+from demo_pipeline.observation.frames.interval_changes import MEAN_LEVELS
 from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.frames.request_progress import RequestProgress
 from demo_pipeline.observation.frames.scan_frames import ScanComparison
@@ -21,9 +28,11 @@ from demo_pipeline.observation.frames.screenshot_writer import (
     ScreenshotWriter,
 )
 from demo_pipeline.observation.frames.typed_places import TypedPlaces
-from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Span
+from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Frame, Luma, Span
 from demo_pipeline.observation.frames.wait_observer import WaitObserver
 from demo_pipeline.observation.frames.waits import Wait
+
+REPLACED_HEIGHT = 0.5  # of the screen's; suggestions below a field are less tall, a pager is taller
 
 
 @dataclass(frozen=True)
@@ -79,6 +88,7 @@ class ActionFrames:
         self._screenshots: dict[int, Screenshot] = {}
         self._pauses: dict[int, tuple[RequestProgress, FrameChoice, ActionPictures | None]] = {}
         self._large_changes: list[float] = []
+        self._shown: Luma | None = None
 
     @property
     def spans(self) -> Sequence[Span]:
@@ -124,10 +134,23 @@ class ActionFrames:
         if request.pause:
             self._pauses[request.action_index] = progress, choice, pictures
             return
-        redrawn = self._scanned.compare(request, pictures)
         self._open.remove(progress)
+        if request.continued and not self._is_replaced(choice.frame):
+            self._screenshots[request.action_index] = Screenshot(request.action_index, CONTINUED)
+            return
+        self._shown = None if choice.frame is None else choice.frame.quartered
+        redrawn = self._scanned.compare(request, pictures)
         screenshot = self._writer.write(progress, choice, at_target=not redrawn)
         self._screenshots[request.action_index] = screenshot
+
+    def _is_replaced(self, frame: Frame | None) -> bool:
+        """Whether a frame shows another screen than the last screenshot of an action."""
+        shown = self._shown
+        if shown is None or frame is None or shown.shape != frame.quartered.shape:
+            return False
+        changed = changed_cells(shown, frame.quartered, MEAN_LEVELS)
+        tall = cv2.boundingRect(changed.view(np.uint8))[3] >= REPLACED_HEIGHT * changed.shape[0]
+        return tall and bool(np.count_nonzero(changed) >= LARGE_SHARE * changed.size)
 
     def _settle_pause(self, index: int) -> None:
         """Write the screenshot of a pause that may have been a wait, and let go of its frame."""

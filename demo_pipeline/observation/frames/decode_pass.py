@@ -155,7 +155,7 @@ def run_decode_pass(
     scrolls = ScrollMotion(actions if sure else [], clock, calibration.screen)
     intervals = intervals_between(actions, requests, pointer) if sure else []
     waits = WaitObserver(intervals, video.times, pointer)
-    stop = StopEffect(recorder_stop.possible, clock, float(video.times[-1]))
+    stop = _stop_effect(video, clock, requests, recorder_stop.possible)
     check = ClockCheckObserver(calibration.clock_check)
     witness = _witness(calibration, pointer)
     with ThumbnailWriter(folder) as thumbnails:
@@ -185,6 +185,14 @@ def run_decode_pass(
 def _witness(calibration: Calibration, pointer: VideoPointer) -> PointerWitness:
     seen = calibration.scale_method == "pixels"
     return PointerWitness(pointer, calibration.canvas, seen_before=seen)
+
+
+def _stop_effect(
+    video: RecordedVideo, clock: Clock, requests: Sequence[FrameRequest], possible: Action | None
+) -> StopEffect:
+    """The observer for what the action that may have stopped the recorder did to the screen."""
+    earlier = requests[possible.action_index].since if possible else 0.0
+    return StopEffect(possible, clock, float(video.times[-1]), earlier)
 
 
 def _final_frame(

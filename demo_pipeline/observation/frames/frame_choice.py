@@ -21,6 +21,7 @@ class Reason(StrEnum):
     `settled`: the first frame of the still screen, while the pointer was already on its way.
     `backoff`: no still frame, or the best one did not decode: the nearest one before the limit.
     `first_frame`: the video starts after the limit but before the press: its first frame.
+    `waiting`: of a wait: the screen that was waited at, a second after the previous action.
     `missing`: no frame of the video shows the screen before the press.
     """
 
@@ -28,6 +29,7 @@ class Reason(StrEnum):
     SETTLED = "settled"
     BACKOFF = "backoff"
     FIRST_FRAME = "first_frame"
+    WAITING = "waiting"
     MISSING = "missing"
 
 
@@ -76,14 +78,10 @@ class BeforeFrameChooser:
         self._first_after_change: Frame | None = None
 
     def needs_only_large_changes(self, frame: Frame) -> bool:
-        """The pointer left a still screen and is on its way: small changes are its hover effects.
-
-        Never for a pause, towards whose beginning no pointer moves.
-        """
+        """The pointer left a still screen and is on its way: small changes are hover effects."""
         request = self._request
         return (
-            not request.pause
-            and frame.time >= request.approach
+            frame.time >= request.approach
             and request.approach - request.since >= EFFECT_S
             and self._best is not None
             and not self._changed_since_best

@@ -6,10 +6,11 @@ Belongs here: the request, made from the actions, the clock and the targets foun
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from demo_pipeline.actions.action_tables import POINTER_MOVED, Action
+from demo_pipeline.actions.action_tables import CONTINUED, POINTER_MOVED, Action
 from demo_pipeline.observation.calibration.calibrate import Calibration
 from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.calibration.clock import Clock
+from demo_pipeline.observation.frames.interval_changes import EARLY_S
 from demo_pipeline.observation.frames.pointer_path import PixelBox, Point, PointerPath, TargetArea
 from demo_pipeline.observation.frames.video_frames import Span
 from demo_pipeline.observation.trees.raw_tree import Boxes
@@ -89,7 +90,8 @@ class FrameRequest:
         action_index: row of actions.parquet.
         press: when the action began.
         since: when the previous action had ended; minus infinity for the first.
-        limit: the latest time of a frame that certainly shows the screen before the press.
+        limit: the latest time of a frame that certainly shows the screen before the press; of a
+            pause, when the previous action's own effect is over and nothing awaited has come.
         approach: when the pointer started towards the target; `limit` when it did not move.
         target_area: where the pointer counts as being at the target, event space; None for keys.
         target: the target's box in video pixels.
@@ -101,6 +103,7 @@ class FrameRequest:
         marks: boxes of the scan that show in which units it is, video pixels.
         point: where a pointing action began, video pixels.
         pause: the action is a pause: it gets a screenshot only when it was a wait.
+        continued: the action is typing that gets a screenshot only when the screen was replaced.
         press_ms: when the action began, epoch milliseconds.
         canvas: of the action; None when the screen's resolution is not known then.
     """
@@ -120,6 +123,7 @@ class FrameRequest:
     marks: Boxes | None = None
     point: Point | None = None
     pause: bool = False
+    continued: bool = False
     press_ms: int = 0
     canvas: Canvas | None = None
 
@@ -150,13 +154,13 @@ def request_frames(
         canvas = part.canvas or calibration.canvas
         since_ms = max(since_ms, part.from_ms)
         press, since = clock.video_time(action.press_ms), clock.video_time(since_ms)
-        limit = press - (0.0 if pause else lead_s)
+        limit = max(press, since + EARLY_S) if pause else press - lead_s
         target = targets.get(action.action_index)
         box = target.box if target else None
         area = _target_area(action, box, settings)
         approach_ms = path.approach_start(action.press_ms, since_ms, area) if area else None
         approach = limit if approach_ms is None else min(limit, clock.video_time(approach_ms))
-        start = since if after_rest or pause else approach - LOOK_BACK_S
+        start = since if after_rest else approach - LOOK_BACK_S
         start = max(since, min(start, limit - frame_s))
         request = FrameRequest(
             action.action_index,
@@ -169,6 +173,7 @@ def request_frames(
             Span(start, max(start, limit)),
             response_box=None if pause else response_box,
             pause=pause,
+            continued=CONTINUED in action.flags,
             press_ms=action.press_ms,
             canvas=screen.canvas_of(action),
         )

@@ -5,28 +5,35 @@ waits.py and restless_cells.py.
 """
 
 import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any, NamedTuple
 
 import cv2
 import numpy as np
 
 from demo_pipeline.observation.frames.change_detection import (
-    KEY_FRAME_THRESHOLD,
     MIN_SIGNIFICANT_CELLS,
     SIGNIFICANT_SHARE,
 )
-from demo_pipeline.observation.frames.changed_cells import BLOCK, Cells, changed_cells
+from demo_pipeline.observation.frames.changed_cells import (
+    BLOCK,
+    Cells,
+    changed_cells,
+)
 from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.frames.video_frames import Luma
 
+MEAN_LEVELS = 12  # of 255; means of 4 x 4 pixels of a still screen differ by less in two encodings
 EARLY_S = 1.0  # seconds after an action in which its own effect shows: a pressed button, a menu
 BEFORE_S = 0.6  # seconds; nobody sees a change and acts on it sooner: what changed moved by itself
+REACTION_S = 0.3  # seconds; nobody sees something and presses a button on it sooner
 ANSWER_S = 0.4  # seconds from a key to what it wrote
 TOGETHER_S = 0.5  # seconds; changes as close as this are one
 LONGEST_S = 120.0  # seconds; what changes later than this after an action is not looked at
 
+SLIGHT_SHARE = 0.25  # of the largest change; a status line that fades is less
 COLUMN_GAP, ROW_GAP = 0.25, 0.05  # of the screen's sides; between columns and lines of one table
 
 
@@ -65,7 +72,8 @@ class Sample(NamedTuple):
         before: luma of the picture before.
         luma: of this one.
         changed: (rows, columns), without what is around a moving pointer.
-        hovered: those of them that belong to a change beside a moving pointer.
+        hovered: those of them that belong to a change beside a pointer that came there of late.
+        arrival: when the pointer had come to where it is.
     """
 
     time: float
@@ -73,6 +81,7 @@ class Sample(NamedTuple):
     luma: Luma
     changed: Cells
     hovered: Cells
+    arrival: float
 
 
 @dataclass(frozen=True)
@@ -87,7 +96,7 @@ class IntervalChanges:
         place: cells at the second one's press; of a key, the cells that it changed.
         early: changed so soon after the first action that it is the action's own effect.
         late: the changes after that, each with its time.
-        hovered: last changed beside a moving pointer.
+        hovered: last changed beside a pointer that had moved away from the first action.
         moving_before: still changed right before the first action.
         new: differ from what was there before the first action.
     """
@@ -102,6 +111,17 @@ class IntervalChanges:
     hovered: Cells
     moving_before: Cells
     new: Cells
+
+    def filled(self, cells: Cells) -> Cells:
+        """Cells that changed together and what is between them, in which the next action may be.
+
+        A pointer is on a line or between the columns of what appeared; keys act in the window, and
+        only its columns are known.
+        """
+        return columns_of(cells) if self.by_key else filled_between(cells)
+
+
+_MAPS = ("place", "early", "hovered", "moving_before", "new")
 
 
 @dataclass
@@ -131,6 +151,7 @@ class IntervalRecord:
     def see(self, sample: Sample) -> None:
         """Take the next sample."""
         interval, time, changed = self.interval, sample.time, sample.changed
+        hovered = sample.hovered & (sample.arrival > interval.since)
         if self._first is None:
             self._first = self._last = self._at_limit = sample.before
         if time <= interval.pressed:
@@ -141,15 +162,15 @@ class IntervalRecord:
             self._early.append(changed)
         elif time <= interval.limit and time <= interval.since + LONGEST_S and changed.any():
             is_approach = time > interval.looked
-            self._late.append((time, changed & ~sample.hovered if is_approach else changed))
+            self._late.append((time, changed & ~hovered if is_approach else changed))
         if interval.pressed < time <= interval.looked and changed.any():
-            hovered = np.zeros_like(changed) if self._hovered is None else self._hovered
-            self._hovered = np.where(changed, sample.hovered, hovered)
+            earlier = np.zeros_like(changed) if self._hovered is None else self._hovered
+            self._hovered = np.where(changed, hovered, earlier)
         if time <= interval.looked:
             self._last = sample.luma
         if time <= interval.limit:
             self._at_limit = sample.luma
-        elif time >= self.end and self._answer is None:
+        elif time <= self.end:
             self._answer = _changed(self._at_limit, sample.luma)
 
     def changes(self) -> IntervalChanges | None:
@@ -157,7 +178,7 @@ class IntervalRecord:
         first, last, answer = self._first, self._last, self._answer
         if first is None or last is None or first.shape != last.shape:
             return None
-        interval, new = self.interval, changed_cells(first, last, KEY_FRAME_THRESHOLD)
+        interval, new = self.interval, changed_cells(first, last, MEAN_LEVELS)
         by_key = interval.place is None
         place = answer if interval.place is None else _cells_of(interval.place, new)
         if place is None or place.shape != new.shape:
@@ -169,73 +190,53 @@ class IntervalRecord:
             interval.until,
             by_key,
             place,
-            _union(self._early, none),
-            self._late,
+            union(self._early, new),
+            self.late(),
             none if self._hovered is None else self._hovered,
-            _union(self._before, none),
+            union(self._before, new),
             new,
         )
 
     def late(self) -> Sequence[tuple[float, Cells]]:
-        """The changes after the first action's own effect."""
-        return self._late
+        """The changes after the first action's own effect.
+
+        Without slight ones right before the second action, such as a text cursor's blink: they are
+        not what the person acted on.
+        """
+        slight = SLIGHT_SHARE * max((np.count_nonzero(c) for _, c in self._late), default=0)
+        seen = self.interval.until - REACTION_S
+        return [(t, c) for t, c in self._late if t <= seen or np.count_nonzero(c) > slight]
 
 
 @dataclass(frozen=True)
 class PackedChanges:
-    """An `IntervalChanges` in a hundredth of the memory."""
+    """An `IntervalChanges` in a hundredth of the memory; `pause` and `seconds` of its interval."""
 
     pause: int
     seconds: float
-    _since: float
-    _looked: float
-    _until: float
-    _by_key: bool
-    _shape: tuple[int, int]
-    _maps: Sequence[bytes]
-    _times: Sequence[float]
+    _without_maps: IntervalChanges
+    _shape: tuple[int, ...]
+    _maps: bytes
 
     @classmethod
     def of(cls, interval: Interval, changes: IntervalChanges) -> "PackedChanges":
         """Pack the changes of an interval with a pause."""
-        found = changes
-        maps = [found.place, found.early, found.hovered, found.moving_before, found.new]
-        maps += [cells for _, cells in found.late]
-        return cls(
-            interval.pause,
-            interval.seconds,
-            found.since,
-            found.looked,
-            found.until,
-            found.by_key,
-            (found.new.shape[0], found.new.shape[1]),
-            [zlib.compress(np.packbits(cells).tobytes(), 1) for cells in maps],
-            [time for time, _ in found.late],
-        )
+        late = [cells for _, cells in changes.late]
+        maps = np.stack([*(getattr(changes, name) for name in _MAPS), *late])
+        none = np.zeros((0, 0), bool)
+        times = [(time, none) for time, _ in changes.late]
+        bare = replace(changes, late=times, **dict[str, Any](dict.fromkeys(_MAPS, none)))
+        packed = zlib.compress(np.packbits(maps).tobytes(), 1)
+        return cls(interval.pause, interval.seconds, bare, maps.shape, packed)
 
     def unpacked(self) -> IntervalChanges:
         """The changes as they were."""
-        place, early, hovered, moving_before, new, *late = self._unpacked_maps()
-        return IntervalChanges(
-            self._since,
-            self._looked,
-            self._until,
-            self._by_key,
-            place,
-            early,
-            list(zip(self._times, late, strict=True)),
-            hovered,
-            moving_before,
-            new,
-        )
-
-    def _unpacked_maps(self) -> Iterator[Cells]:
-        rows, columns = self._shape
-        for packed in self._maps:
-            bits: np.ndarray[Any, np.dtype[np.uint8]] = np.frombuffer(
-                zlib.decompress(packed), np.uint8
-            )
-            yield np.unpackbits(bits, count=rows * columns).reshape(rows, columns).astype(bool)
+        bare, packed = self._without_maps, np.frombuffer(zlib.decompress(self._maps), np.uint8)
+        bits = np.unpackbits(packed, count=prod(self._shape))
+        maps = list(bits.reshape(self._shape).astype(bool))
+        times = (time for time, _ in bare.late)
+        late = list(zip(times, maps[len(_MAPS) :], strict=True))
+        return replace(bare, late=late, **dict[str, Any](zip(_MAPS, maps, strict=False)))
 
 
 def is_notable(cells: Cells) -> bool:
@@ -256,18 +257,28 @@ def filled_between(cells: Cells) -> Cells:
     return inside
 
 
+def columns_of(cells: Cells) -> Cells:
+    """All cells above, below and between some: the window in which they changed, at most."""
+    columns = np.flatnonzero(cells.any(axis=0))
+    filled = np.zeros_like(cells)
+    if len(columns):
+        filled[:, columns[0] : columns[-1] + 1] = True
+    return filled
+
+
 def _changed(before: Luma | None, after: Luma) -> Cells | None:
     if before is None or before.shape != after.shape:
         return None
-    return changed_cells(before, after, KEY_FRAME_THRESHOLD)
+    return changed_cells(before, after, MEAN_LEVELS)
 
 
-def _union(maps: Sequence[Cells], none: Cells) -> Cells:
-    union = none.copy()
+def union(maps: Iterable[Cells], like: Cells) -> Cells:
+    """The cells that are set in any of the maps; `like`: of the same size."""
+    found = np.zeros_like(like)
     for cells in maps:
-        if cells.shape == union.shape:
-            union |= cells
-    return union
+        if cells.shape == found.shape:
+            found |= cells
+    return found
 
 
 def _cells_of(box: PixelBox, like: Cells) -> Cells:

@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import dist
 from typing import Any
 
 import numpy as np
@@ -70,6 +71,16 @@ class PointerPath:
         """Position of the pointer in event space; None before the first event with a position."""
         position = bisect_right(self._times, time_ms)
         return self._points[position - 1] if position else None
+
+    def arrival(self, time_ms: float) -> float:
+        """When the pointer came to where it is at a time, epoch milliseconds.
+
+        Minus infinity when it was there from the beginning.
+        """
+        first = position = bisect_right(self._times, time_ms) - 1
+        while position >= 0 and dist(self._points[position], self._points[first]) <= MOVED_PX:
+            position -= 1
+        return float(self._times[position + 1]) if position >= 0 else float("-inf")
 
     def between(self, first_ms: float, last_ms: float) -> list[Point]:
         """All positions from one time to another, the one at the beginning included.

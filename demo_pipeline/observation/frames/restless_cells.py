@@ -10,11 +10,13 @@ import numpy as np
 
 from demo_pipeline.observation.frames.changed_cells import Cells, with_neighbours
 from demo_pipeline.observation.frames.interval_changes import (
+    REACTION_S,
     TOGETHER_S,
     IntervalChanges,
-    filled_between,
     is_notable,
+    union,
 )
+from demo_pipeline.observation.frames.waits import stand_in_replaced
 
 RESTLESS_TIMES = (
     2  # a place that changed unasked twice does so by itself; once may be a late answer
@@ -66,22 +68,12 @@ class RestlessCells:
 
 
 def _awaited(late: Sequence[tuple[float, Cells]], changes: IntervalChanges | None) -> Cells | None:
-    """What changed together with the place of the next action, which was at rest then."""
+    """What changed together with the place of the next action, or replaced a stand-in."""
     if changes is None:
         return None
-    touching = (time for time, cells in reversed(late) if _touches(cells, changes.place))
-    last = next(touching, None)
-    if last is None or changes.until - last < TOGETHER_S:
+    content = [(time, changes.filled(cells)) for time, cells in late if is_notable(cells)]
+    touching = (time for time, cells in reversed(content) if (cells & changes.place).any())
+    last = next(touching, None) or stand_in_replaced(changes, late)
+    if last is None or changes.until - last < REACTION_S:
         return None
-    awaited = np.zeros_like(changes.place)
-    for time, cells in late:
-        if abs(time - last) <= TOGETHER_S:
-            awaited |= cells
-    return awaited
-
-
-def _touches(cells: Cells, place: Cells) -> bool:
-    """Whether the place is among cells that changed together, or between them."""
-    if (cells & place).any():
-        return True
-    return is_notable(cells) and bool((filled_between(cells) & place).any())
+    return union((cells for time, cells in late if abs(time - last) <= TOGETHER_S), changes.place)

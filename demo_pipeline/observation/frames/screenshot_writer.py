@@ -171,13 +171,14 @@ class ScreenshotWriter:
             return FrameChoice(None, Reason.MISSING)
         position = self._position_before(request.limit)
         reason = Reason.BACKOFF if position >= 0 else Reason.FIRST_FRAME
+        reason = Reason.WAITING if request.pause else reason
         frame = self._fallbacks.take(request)
         if frame is None:
             due = float(self._video.times[max(0, position)])
             is_due = latest is not None and abs(latest.time - due) <= TIME_TOLERANCE_S
             frame = latest if is_due else self._video.frame_at(max(0, position))
-        latest_s = request.press + (TIME_TOLERANCE_S if request.pause else -TIME_TOLERANCE_S)
-        if frame is None or frame.time > latest_s:  # a wait may begin with the frame
+        latest_s = max(request.limit + TIME_TOLERANCE_S, request.press - TIME_TOLERANCE_S)
+        if frame is None or frame.time > latest_s:
             return FrameChoice(None, Reason.MISSING)
         return FrameChoice(frame, reason)
 

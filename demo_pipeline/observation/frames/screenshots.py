@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from demo_pipeline.actions.action_tables import POINTER_TYPES, Action, read_actions
+from demo_pipeline.actions.action_tables import CONTINUED, POINTER_TYPES, Action, read_actions
 from demo_pipeline.actions.inputs import inputs_of
 from demo_pipeline.actions.recorder_control import known_stop_ms, possible_stop
 from demo_pipeline.common.json_files import dump_json
@@ -32,12 +32,17 @@ from demo_pipeline.observation.frames.decode_pass import (
     run_decode_pass,
 )
 from demo_pipeline.observation.frames.evidence import Evidence, evidence_of
+from demo_pipeline.observation.frames.frame_choice import Reason
 from demo_pipeline.observation.frames.frame_requests import request_frames
 from demo_pipeline.observation.frames.lookback import Lookback
 from demo_pipeline.observation.frames.pointer_path import PointerPath, PointerTrack
 from demo_pipeline.observation.frames.recorded_video import RecordedVideo
-from demo_pipeline.observation.frames.recorder_actions import without_recorder
-from demo_pipeline.observation.frames.screenshot_writer import Screenshot
+from demo_pipeline.observation.frames.recorder_actions import RECORDER_REASON, without_recorder
+from demo_pipeline.observation.frames.screenshot_writer import (
+    PAUSE_REASON,
+    UNKNOWN_SCALE_REASON,
+    Screenshot,
+)
 from demo_pipeline.observation.frames.tree_fit import scales_of_parts
 from demo_pipeline.observation.trees.recorder_windows import actions_on_recorder, unmentioned
 from demo_pipeline.observation.trees.scanned_targets import ScannedTargets, scan_targets
@@ -68,7 +73,7 @@ _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
         "reason_code",
         pa.string(),
         False,
-        "pre_move, settled, backoff, first_frame, missing, pause, recorder_control, unknown_scale",
+        ", ".join((*Reason, PAUSE_REASON, CONTINUED, RECORDER_REASON, UNKNOWN_SCALE_REASON)),
     ),
     ("leak", pa.bool_(), False, "the pointer is already at the target, or the frame too late"),
     ("unavoidable", pa.bool_(), False, "a leak; at the target since the previous action ended"),

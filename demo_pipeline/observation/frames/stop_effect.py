@@ -13,6 +13,7 @@ from demo_pipeline.observation.calibration.clock import Clock
 from demo_pipeline.observation.frames.change_detection import SMALL_CELLS
 from demo_pipeline.observation.frames.changed_cells import Cells, with_neighbours
 from demo_pipeline.observation.frames.final_frame import FINAL_LOOK_S
+from demo_pipeline.observation.frames.frame_choice import EFFECT_S
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.video_frames import Span
 
@@ -27,18 +28,23 @@ class StopEffect:
     """Looks for a change of the screen from the press of an action on to the end of the video.
 
     Anything that changes counts, however small, except for the cells that also changed right before
-    the press (a text cursor, a clock with seconds, a spinner) and, for a shortcut, the pointer.
+    the press, away from the pointer (a text cursor, a clock, a spinner), and, for a shortcut, the
+    pointer.
 
     Args:
         action: as `recorder_control.possible_stop` found it; None: there is nothing to look for.
         clock: of the recording; its uncertainty widens the time that counts as after the press.
         end: of the video, seconds.
+        earlier: when the action before it had ended, video seconds.
     """
 
-    def __init__(self, action: Action | None, clock: Clock, end: float) -> None:
+    def __init__(
+        self, action: Action | None, clock: Clock, end: float, earlier: float = float("-inf")
+    ) -> None:
         self._action = action
         self._press = clock.video_time(action.press_ms) if action else 0.0
         self._since = self._press - clock.uncertainty_ms / 1000
+        self._begin = max(self._since - BLINK_S, min(self._since, earlier + EFFECT_S))
         self._end = end
         self._unsteady: Cells | None = None
         self._seen = False
@@ -47,19 +53,19 @@ class StopEffect:
     @property
     def spans(self) -> Sequence[Span]:
         """From shortly before the press to the end of the video."""
-        if self._action is None or self._is_cut_off or not self._may_be_stop:
+        if self._action is None or not self._may_be_stop:
             return []
-        return [Span(self._since - BLINK_S, self._end)]
+        return [Span(self._begin, self._end)]
 
     def see(self, diff: FrameDiff) -> None:
         """Take the next frame; frames long before the press are skipped."""
         time = diff.frame.time
-        if self._action is None or self._changed or time < self._since - BLINK_S:
+        if self._action is None or self._changed or time < self._begin:
             return
         difference = diff.difference
         if time < self._since:
-            if difference is not None:
-                cells = difference.cells
+            if diff.before and diff.before.time >= self._begin and difference is not None:
+                cells = difference.without_pointers(diff.pointers)
                 self._unsteady = cells if self._unsteady is None else self._unsteady | cells
             return
         self._seen = True
@@ -79,10 +85,14 @@ class StopEffect:
         return int(np.count_nonzero(cells)) >= least
 
     def result(self) -> bool:
-        """Whether the action stopped the recorder: nothing but the end of the video follows it."""
-        if self._action is None:
+        """Whether the action stopped the recorder: nothing but the end of the video follows it.
+
+        A film with a variable frame rate ends with the last effect, whatever came later: only of a
+        shortcut does an end without any frame after the press tell enough.
+        """
+        if self._action is None or self._changed or not self._may_be_stop:
             return False
-        return self._is_cut_off or (self._may_be_stop and self._seen and not self._changed)
+        return self._seen or (self._is_cut_off and not self._is_click)
 
     @property
     def _is_cut_off(self) -> bool:

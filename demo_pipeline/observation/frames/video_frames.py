@@ -83,6 +83,13 @@ class Frame:
         halved = cv2.resize(inside, size, interpolation=cv2.INTER_AREA)
         return upright(halved, rotation(self.picture))
 
+    @cached_property
+    def quartered(self) -> Luma:
+        """(rows, columns) uint8: the luma at a quarter of the size; means of 4 x 4 pixels."""
+        rows, columns = self.halved.shape
+        size = (max(1, columns // HALF), max(1, rows // HALF))
+        return np.asarray(cv2.resize(self.halved, size, interpolation=cv2.INTER_AREA), np.uint8)
+
     def samples(self, down: int) -> Luma:
         """(rows, columns) uint8: every `down`-th row and every 4th column of the luma."""
         if self._is_plain:

@@ -38,6 +38,10 @@ class VideoPointer:
                 points.append(canvas.to_video(*position))
         return points
 
+    def arrival(self, time: float) -> float:
+        """When the pointer came to where it is in the frame at `time`, video seconds."""
+        return self.clock.video_time(self.path.arrival(self.clock.event_time(time)))
+
     def path_near(self, time: float) -> list[Point]:
         """Video pixels that the pointer may have crossed in the frame at `time`, close together.
 
@@ -82,7 +86,7 @@ class VideoPointer:
         Unavoidable: the pointer was there since the previous action ended, and the frame is early
         enough.
         """
-        late = time > request.limit + LIMIT_TOLERANCE_S and not request.pause
+        late = time > request.limit + LIMIT_TOLERANCE_S
         area = request.target_area
         position = self._logged_at(time)
         if area is None or position is None:

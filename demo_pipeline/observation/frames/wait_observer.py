@@ -13,7 +13,6 @@ import numpy as np
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.frames.change_detection import (
-    KEY_FRAME_THRESHOLD,
     POINTER_PX,
 )
 from demo_pipeline.observation.frames.changed_cells import BLOCK, Cells, changed_cells
@@ -23,6 +22,7 @@ from demo_pipeline.observation.frames.interval_changes import (
     BEFORE_S,
     EARLY_S,
     LONGEST_S,
+    MEAN_LEVELS,
     Interval,
     IntervalRecord,
     PackedChanges,
@@ -34,12 +34,15 @@ from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Fram
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.waits import (
     Wait,
-    has_changed_place,
+    filled,
+    may_be_wait,
     rest_after_answer,
 )
 
 SAMPLE_S = 0.25  # seconds between two pictures: finer than a person's reaction
 PLACE_PX = 24  # video pixels around a press: the letters of what was clicked
+HOVER_S = 1.5  # seconds; menus, cards and tips open within these of the pointer's coming to rest
+HOVER_REACH_PX = 240  # video pixels from the pointer to the submenu beside its item
 RESTING_PX = 1.0  # video pixels; a pointer that moved by less looks the same
 
 
@@ -72,10 +75,10 @@ class WaitObserver:
         while self._next < len(self._times) and self._times[self._next] <= time + TIME_TOLERANCE_S:
             self._next += 1
         last = self._last
-        self._last = (frame.luma, time)
-        if last is None or last[0].shape != frame.luma.shape:
+        self._last = (frame.quartered, time)
+        if last is None or last[0].shape != frame.quartered.shape:
             return
-        sample = self._compared(time, frame.luma, *last)
+        sample = self._compared(time, frame.quartered, *last)
         while self._open and time > self._open[0].end + SAMPLE_S:
             self._close(self._open.popleft())
         for record in self._open:
@@ -86,7 +89,7 @@ class WaitObserver:
     def may_be_wait(self, pause: int) -> bool | None:
         """Whether a pause can turn out to be a wait; None: the action after it was not seen yet.
 
-        False only when nothing changed at the place of the next action, whatever is restless.
+        False only when it was none whatever is restless.
         """
         return None if pause in self._undecided else pause in self._possible
 
@@ -104,25 +107,24 @@ class WaitObserver:
 
     def _compared(self, time: float, luma: Luma, last: Luma, last_time: float) -> Sample:
         """What changed since the last picture."""
-        changed = changed_cells(last, luma, KEY_FRAME_THRESHOLD)
-        none = np.zeros_like(changed)
-        if not changed.any():
-            return Sample(time, last, luma, changed, none)
-        near = self._pointer.positions_near
-        pointers = [*near(last_time), *near(time)]
-        if not _is_moving(pointers):
-            return Sample(time, last, luma, changed, none)
-        around = _around(pointers, changed)
-        away = changed & ~around
-        hovered = _beside(changed, around) & away if away.any() else none
-        return Sample(time, last, luma, away, hovered)
+        changed = changed_cells(last, luma, MEAN_LEVELS)
+        hovered = np.zeros_like(changed)
+        arrival = self._pointer.arrival(time)
+        if changed.any():
+            near = self._pointer.positions_near
+            pointers = [*near(last_time), *near(time)]
+            if _is_moving(pointers):
+                changed = changed & ~_around(pointers, changed, POINTER_PX)
+            if time - arrival <= HOVER_S:
+                hovered = _beside(changed, _around(pointers, changed, HOVER_REACH_PX))
+        return Sample(time, last, luma, changed, hovered, arrival)
 
     def _close(self, record: IntervalRecord) -> None:
         """Learn from an interval; keep it when its pause may have been a wait."""
         changes, interval = record.changes(), record.interval
         self._restless.add(interval.since, record.late(), changes)
         self._undecided.discard(interval.pause)
-        if changes is not None and changes.late and has_changed_place(changes):
+        if changes is not None and changes.late and may_be_wait(changes):
             self._possible.add(interval.pause)
             self._candidates.append(PackedChanges.of(interval, changes))
 
@@ -193,19 +195,19 @@ def _is_moving(pointers: Sequence[Point]) -> bool:
     return any(max(side) - min(side) > RESTING_PX for side in sides)
 
 
-def _around(pointers: Sequence[Point], like: Cells) -> Cells:
-    """(rows, columns): the cells that the pointer's own picture may cover."""
+def _around(pointers: Sequence[Point], like: Cells, across: int) -> Cells:
+    """(rows, columns): cells as near to the pointer as its own picture, or as `across` in a row."""
     around = np.zeros_like(like)
     for x, y in set(pointers):
         top, bottom = (max(0, int((y + side) // BLOCK)) for side in (-POINTER_PX, POINTER_PX))
-        left, right = (max(0, int((x + side) // BLOCK)) for side in (-POINTER_PX, POINTER_PX))
+        left, right = (max(0, int((x + side) // BLOCK)) for side in (-across, across))
         around[top : bottom + 1, left : right + 1] = True
     return around
 
 
 def _beside(changed: Cells, around: Cells) -> Cells:
-    """The connected regions of `changed` that reach what is around the pointer."""
-    mask = (changed | around).view(np.uint8)
+    """The regions of `changed`, across the gaps between lines, that reach the pointer's cells."""
+    mask = (filled(changed) | around).view(np.uint8)
     left, top, width, height = cv2.boundingRect(mask)
     part = (slice(top, top + height), slice(left, left + width))
     count, labels = cv2.connectedComponents(mask[part], connectivity=8)

@@ -112,3 +112,15 @@ def test_of_the_pauses_beside_moving_things_only_the_awaited_content_is_a_wait(
     (wait,) = page.evidence.waits
     (load,) = (action for action in page.truth.actions if action.target_name == "Load")
     assert page.actions[wait.action_index].press_ms == pytest.approx(load.end_ms, abs=20)
+
+
+def test_the_picture_of_a_wait_shows_what_was_waited_at(page: Observed) -> None:
+    """The skeleton: neither the screen before the click nor the content that came."""
+    (wait,) = page.evidence.waits
+    row = page.rows[wait.action_index]
+    assert row["reason_code"] == "waiting"
+    shown = cv2.cvtColor(page.picture(row["file"]), cv2.COLOR_BGR2GRAY)
+    x, bars, gaps = 2 * (CARD.x + 100), range(30, 220, 40), range(50, 220, 40)  # twice the size
+    lit = [int(shown[2 * (CARD.y + y), x]) for y in (*bars, *gaps)]
+    assert max(lit[:5]) - min(lit[:5]) < 5
+    assert min(lit[5:]) - max(lit[:5]) > 20

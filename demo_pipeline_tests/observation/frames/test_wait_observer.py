@@ -144,3 +144,20 @@ def test_a_place_that_the_pointer_was_idly_moved_over_does_not_move_by_itself() 
 def _later(interval: Interval, seconds: float) -> Interval:
     times = ("earlier", "pressed", "since", "looked", "limit", "until")
     return replace(interval, **{name: getattr(interval, name) + seconds for name in times})
+
+
+@pytest.mark.parametrize("times", [TIMES, np.array([0.0, APPEARED_S, 5.2, 7.0])])
+def test_a_wait_that_a_key_ends_is_found(times: np.ndarray) -> None:
+    """The last frame no later than the key's effect shows what the key wrote."""
+    observer = WaitObserver([replace(PAUSE, place=None)], times, pointer(AWAY))
+    for number, time in enumerate(times.tolist()):
+        page = _page(PANEL, shown=time >= APPEARED_S)
+        if time >= PAUSE.until + 0.1:
+            page[200:216, 300:324] = 255
+        observer.see(Frame(number, time, av.VideoFrame.from_ndarray(page, format="gray")))
+    assert [wait.action_index for wait in observer.result()] == [PAUSE.pause]
+
+
+def test_a_submenu_beside_a_pointer_that_came_there_of_late_was_not_awaited() -> None:
+    assert waits(PANEL, AWAY, (1.0, 40.0, 40.0), (3.2, 150.0, 200.0)) == []
+    assert waits(PANEL, AWAY, (1.0, 40.0, 40.0), (1.6, 150.0, 200.0)) == [4]

@@ -151,3 +151,17 @@ def test_packed_changes_are_the_same() -> None:
     unpacked = packed.unpacked()
     assert rest_after_answer(unpacked, NONE) == 13.0
     assert (unpacked.new == PAGE).all()
+
+
+def test_a_skeleton_that_content_replaces_was_waited_at_wherever_the_person_acts() -> None:
+    elsewhere = replace(APPEARED, place=cells(80, 140, 84, 144), early=PAGE)
+    assert rest_after_answer(elsewhere, NONE) == 13.0
+    assert rest_after_answer(replace(elsewhere, new=NONE), NONE) is None  # a toast that fades
+    small = cells(20, 20, 30, 40)  # what loads later in a page that is already there
+    assert rest_after_answer(replace(elsewhere, late=[(13.0, small)]), NONE) is None
+
+
+def test_keys_act_in_the_window_in_which_content_appeared() -> None:
+    below = replace(APPEARED, by_key=True, place=cells(80, 50, 82, 53))
+    assert rest_after_answer(below, NONE) == 13.0
+    assert rest_after_answer(replace(below, place=cells(0, 0, 90, 160)), NONE) is None  # Alt+Tab

@@ -16,7 +16,7 @@ from demo_pipeline.observation.trees.scans import CurrentScan
 from demo_pipeline.observation.trees.step_tree import Element, StepTree
 from demo_pipeline.observation.trees.tree_reader import TreeReader
 
-LABEL_PX = 48  # video pixels from a check box to its label; the widest gap seen is 26
+LABEL_PX = 48  # video pixels from a check box to its label; not measured
 _NAMED_BESIDE = frozenset({"checkbox", "radiobutton"})  # their look is the same for every name
 _MENUS = frozenset({"menu", "menuitem"})
 

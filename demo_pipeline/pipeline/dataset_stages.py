@@ -108,7 +108,7 @@ STATISTICS_STAGE = DatasetStage(
     description="Tables about the datasets, by SQL over their Parquet files, and the views for "
     "querying the store; the same as `demo-pipeline stats`.",
     kinds=frozenset({"duckdb"}),
-    code_version="8",
+    code_version="9",
     inputs=("trajectory_index", "sft_samples", "messages_dataset"),
     build=dataset_statistics.run_statistics,
     checks=(

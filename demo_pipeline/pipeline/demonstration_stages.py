@@ -261,7 +261,7 @@ CONTACT_SHEETS_STAGE = Stage(
     "target drawn on it, reason code, lead, freshness of the tree, and LEAK or UNAVOIDABLE.",
     group="trajectories",
     kinds=frozenset({"jpeg", "opencv"}),
-    code_version="4",
+    code_version="5",
     inputs=("screenshots", "trajectories"),
     section=lambda _: Section(),  # no setting changes a contact sheet
     build=builds.run_contact_sheets,

@@ -24,8 +24,8 @@ PART_S = 100.0  # seconds of video for another part, so that decoding costs a fe
 MAX_PARTS = 2  # parts looked at; requests may need none of their frames
 PART_MOVES = 24  # moves between frames, twice what a lag needs to be found
 PART_KEYS = 24  # keys, likewise
-# Seconds from a key to its character when the clock is right: 0.00 to 0.04 in five programs, 0.06
-# in the simulator; the lags that are tried are 0.01 apart.
+# Seconds from a key to its character when the clock is right: 0.00 to 0.04 in most programs, 0.06
+# in the simulator. A slower program (0.11, 0.12) makes the clock look less certain than it is.
 ECHO_S = (-0.015, 0.065)
 COVERED_MS = 50.0  # milliseconds; the most that an unsure part may differ and say nothing
 LONGEST_PART_S = (

@@ -30,7 +30,7 @@ _SHARP = 2.0  # times the ratio of the lags beside it: a burst also fits when it
 _RIVAL_S, _BESIDE_S = 0.35, (0.12, 0.3)  # seconds from the best lag
 _MIN_ANSWERED = 0.4  # of the keys
 # Seconds from a key to its character in the picture: 0.00 to 0.04 in a terminal, an editor and a
-# chat, 0.12 on a page that waits 0.09 seconds.
+# chat, 0.11 in another editor on a busy machine, 0.12 on a page that waits 0.09 seconds.
 _ECHO_S, _SLOW_ECHO_S = 0.03, 0.1
 _USUAL_FRAME = 10  # percentile of the distances of frames; a variable rate leaves frames out
 

@@ -131,7 +131,7 @@ def _holds_any(tree: StepTree, element: Element, places: Sequence[ChangedBox]) -
 
 
 def _line_with(tree: StepTree, places: Sequence[ChangedBox]) -> Element | None:
-    """The only text field of one line in which one of these places is; None without one."""
+    """The only text field of one line in which these places are; None when one is elsewhere."""
     highest = LINE_HEIGHTS * max(down for _, _, _, down in places) / tree.canvas.event_scale
     lines = [
         element
@@ -139,4 +139,6 @@ def _line_with(tree: StepTree, places: Sequence[ChangedBox]) -> Element | None:
         if tree.role_at(node) in TEXT_ROLES and "hidden" not in tree.states_at(node)
         if _holds_any(tree, element := tree.element(node), places)
     ]
-    return lines[0] if len(lines) == 1 else None
+    if len(lines) != 1 or not all(_holds_any(tree, lines[0], [place]) for place in places):
+        return None  # a formula bar repeats what goes into a cell
+    return lines[0]

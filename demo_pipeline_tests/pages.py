@@ -20,7 +20,7 @@ from demo_pipeline.datasets.index import TRAJECTORIES_SCHEMA
 from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA
 from demo_pipeline.datasets.sft import SFT_SCHEMA
 from demo_pipeline.datasets.task_table import CATALOG_SCHEMA, PROBLEMS_SCHEMA
-from demo_pipeline.defs.asset_additions import ADDITIONS
+from demo_pipeline.defs.dataset_assets import added_checks
 from demo_pipeline.defs.demonstration_catalog import demonstration_catalog
 from demo_pipeline.defs.evaluation_assets import evaluation_scores
 from demo_pipeline.evaluation.score_tables import SCORES_SCHEMA, STEPS_SCHEMA
@@ -249,7 +249,7 @@ def _asset(stage: Stage | DatasetStage) -> Iterator[str]:
     yield f"\n### {stage.name}\n\n{stage.description}\n\n"
     yield f"Output `{output}/`, inputs: {inputs}.\n\n"
     rows = [_check(check.name, check.description, check.blocking) for check in stage.checks]
-    added = ADDITIONS[stage.name].checks if stage.name in ADDITIONS else {}
+    added = added_checks(stage) if isinstance(stage, DatasetStage) else {}
     rows += [_check(name, description, False) for name, description in added.items()]
     yield from _table(_CHECK_HEAD, rows)
 

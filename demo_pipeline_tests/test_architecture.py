@@ -31,7 +31,7 @@ MAY_IMPORT["api"] = MAY_IMPORT["pipeline"] | {"pipeline"}
 MAY_IMPORT["cli"] = MAY_IMPORT["defs"] | {"defs"}
 MAY_IMPORT["definitions"] = MAY_IMPORT["cli"] - {"cli"}
 THREE_LEVELS = {"formats", "observation", "storage"}
-LONGEST_MODULE, LONGEST_FUNCTION = 300, 50
+LONGEST_MODULE, LONGEST_FUNCTION = 700, 50
 
 
 @cache

@@ -74,7 +74,7 @@ ADDED: dict[type[Section], set[str]] = {
         *("grounding_per_screen", "grounding_min_side"),
     },
 }
-RECORDED_DATASETS = "5fdc6a75edac11b5155723ee111e9c8d2c26367f15e80b46b64a36668c4b91fb"
+RECORDED_DATASETS = "82581e9cdbb1d3b881a5aab41dca4222563b182c5e1e40419ee96cd01365487f"
 # Recipes of the same manifests, without the code version, which rises.
 RECIPES: dict[str, dict[str, Any]] = {
     "recordings/20261121_212801": {
@@ -88,7 +88,7 @@ RECIPES: dict[str, dict[str, Any]] = {
         "code_version": "",
         "settings": RECORDED["events"],
         "inputs": {
-            "raw_recordings": "45fe1c992e2ef8d97aad178ce84eecc5e6eb9039c2333ff13c863d5b2d8805d1"
+            "raw_recordings": "8a44629bd3d81e7720558090eea35612882ca7f0947f5a87fb90ed28fbfc1f75"
         },
     },
 }

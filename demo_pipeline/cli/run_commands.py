@@ -5,7 +5,7 @@ defs/local_execution.py.
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
@@ -166,22 +166,33 @@ def _run(
         selection = select_demonstrations(workspace, ids, known, forced=rebuilt, retry=retry)
         _name_empty_inbox(settings, selection)
         progress = stack.enter_context(progress_bar())
-        if selection.todo:
-            task = progress.add_task("demonstrations", total=len(selection.todo))
-            running = process(settings, selection.todo, workers, _pause, forced=rebuilt)
-            with closing(running):
-                for outcome in running:
-                    outcomes.append(outcome)
-                    progress.advance(task)
+        running = process(settings, selection.todo, workers, _pause, forced=rebuilt)
+        _follow(running, progress, len(selection.todo), outcomes)
         built = _build_datasets(workspace, progress, outcomes, force=force or remake)
         damaged = _damaged(built, known, outcomes)
-        if damaged:
-            outcomes += process(settings, damaged, workers, _pause)
+        outcomes += process(settings, damaged, workers, _pause)
+        if built.damage:  # with those that are whole again, and without the others in any dataset
             built = _build_datasets(workspace, progress, outcomes, force=False)
     up_to_date = selection.up_to_date - len({*damaged}.intersection(ids or known))
     report_run(outcomes, up_to_date, built.outcomes, time.monotonic() - start)
     errors = [*failed, *built.errors, *_lacking(workspace, built, known)]
     _exit(outcomes, selection.quarantined, errors, strict=strict)
+
+
+def _follow(
+    running: Generator["DemonstrationOutcome"],
+    progress: Progress,
+    total: int,
+    outcomes: list["DemonstrationOutcome"],
+) -> None:
+    """Take in each outcome as it comes; an interruption ends the work that is under way."""
+    if not total:
+        return
+    task = progress.add_task("demonstrations", total=total)
+    with closing(running):
+        for outcome in running:
+            outcomes.append(outcome)
+            progress.advance(task)
 
 
 def _damaged(

@@ -38,6 +38,7 @@ from demo_pipeline.storage.errors import OutputError
 from demo_pipeline.storage.store.version_manifest import CheckOutcome
 
 _WHOLE = "trajectories_whole"
+_WHOLE_TEXT = "Every committed trajectory that was read has the SHA-256 of its manifest."
 _PRIORITY = "dagster/priority"  # of a step among those that can run
 _Results = Iterator[dg.MaterializeResult | dg.AssetCheckResult]
 
@@ -84,10 +85,9 @@ def _asset(
         metadata=reporting.columns_metadata(stage.columns),
         check_specs=[
             *reporting.check_specs(stage.name, stage.checks),
-            *([_damage_spec(stage)] if stage.reads_trajectories else []),
             *(
                 dg.AssetCheckSpec(name, asset=stage.name, description=description)
-                for name, description in addition.checks.items()
+                for name, description in added_checks(stage).items()
             ),
         ],
     )
@@ -162,9 +162,10 @@ def _run(
         return run_dataset_stage(workspace, stage, force=force)
 
 
-def _damage_spec(stage: DatasetStage) -> dg.AssetCheckSpec:
-    text = "Every committed trajectory that was read has the SHA-256 of its manifest."
-    return dg.AssetCheckSpec(_WHOLE, asset=stage.name, description=text)
+def added_checks(stage: DatasetStage) -> dict[str, str]:
+    """Name → description of the checks that the asset has besides those of the stage."""
+    whole = {_WHOLE: _WHOLE_TEXT} if stage.reads_trajectories else {}
+    return whole | dict(ADDITIONS[stage.name].checks if stage.name in ADDITIONS else {})
 
 
 def _damage(

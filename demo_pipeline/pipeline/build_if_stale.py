@@ -80,24 +80,33 @@ def build_if_stale(
         mend()
     reason = f"{damage.file} {damage.message}" if damage else _reason(current, recipe)
     _LOG.info("%s: building %s, because %s", recipe.stage, output, reason)
-    start = time.monotonic()
     with store.stage(output) as staging:
         if current and reuse_links and damage is None:
             staging.previous.append(current)
-        summary = build(staging)
-        checks = tuple(check(staging.path))
-        _log_outcomes(checks)
-        failed = [outcome.name for outcome in checks if outcome.blocking and not outcome.passed]
-        if failed:
-            seconds = time.monotonic() - start
-            _LOG.info(
-                "%s: %s rejected by %s after %.1f s", recipe.stage, output, failed[0], seconds
-            )
-            return BuildResult(output, "rejected", None, summary, checks)
-        version = store.commit(staging, recipe, summary, checks)
-    if damage and (left := _damage(store, output)):
+        result = _built(store, staging, recipe, build, check)
+    if damage and result.version and (left := _damage(store, output)):
         raise left.as_error()
+    return result
+
+
+def _built(
+    store: Store,
+    staging: Staging,
+    recipe: Recipe,
+    build: Callable[[Staging], Mapping[str, JsonValue]],
+    check: Callable[[Path], Sequence[CheckOutcome]],
+) -> BuildResult:
+    """Build, check and commit; rejected, without a version, when a blocking check fails."""
+    output, start = staging.output, time.monotonic()
+    summary = build(staging)
+    checks = tuple(check(staging.path))
+    _log_outcomes(checks)
+    failed = [outcome.name for outcome in checks if outcome.blocking and not outcome.passed]
+    version = None if failed else store.commit(staging, recipe, summary, checks)
     seconds = time.monotonic() - start
+    if version is None:
+        _LOG.info("%s: %s rejected by %s after %.1f s", recipe.stage, output, failed[0], seconds)
+        return BuildResult(output, "rejected", None, summary, checks)
     _LOG.info("%s: %s made in %.1f s: %s", recipe.stage, output, seconds, _counts(summary))
     return _current(output, "made", version)
 

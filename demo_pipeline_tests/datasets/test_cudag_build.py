@@ -365,6 +365,7 @@ def test_steps_without_frame_or_position_give_no_record_but_are_history(tmp_path
     records = list(read_records(out / "train.jsonl"))
     assert [record.metadata.step_index for record in records] == [3, 4]
     assert summary.excluded_records == {
+        "incomplete": 0,
         "off_screen": 1,
         "missing_frame": 1,
         "avoidable_leak": 0,

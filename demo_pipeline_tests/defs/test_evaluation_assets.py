@@ -94,8 +94,9 @@ def test_right_answers_have_full_scores_and_pass_the_checks(made: Bench) -> None
     assert result.success
     values = shown(result)
     assert values["scores"] == {"perfect": 1.0}
-    assert "| perfect | made | strict | predictions | 1.000 |" in values["table"]
-    assert "| perfect | made | strict | screen centre | " in values["table"]
+    table = values["table"].replace("\\", "")  # no text of a recording is markup
+    assert "| perfect | made | strict | predictions | 1.000 |" in table
+    assert "| perfect | made | strict | screen centre | " in table
     assert "data:image/png" in values["history"]
     assert "data:image/jpeg" in values["failures_perfect"]
     assert {name for name, verdict in verdicts(result).items() if verdict.passed} == {

@@ -144,7 +144,7 @@ def test_dagster_and_the_error_messages_know_it(checkout: Checkout) -> None:
         "description": "A toy dataset: the id of every trajectory, one per line.",
         "group": "datasets",
         "parents": ["trajectories"],
-        "checks": ["toy_lines"],
+        "checks": ["trajectories_whole", "toy_lines"],
         "in_job": True,
         "sensor_waits_for_it": True,
         "rebuild": "toy_dataset",

@@ -113,8 +113,7 @@ def calibrate(
     found = clock if clock.method == TYPED else pictured
     check = None if found is None else search.clock_check(found, changes)
     method, scale = _scale(screen, pictured, path)
-    canvas = fit_canvas(size, scale)
-    flickering = flickering_cells(changes, video.grab_s)
+    canvas, flickering = fit_canvas(size, scale), flickering_cells(changes, video.grab_s)
     return _logged(Calibration(clock, canvas, method, flickering, clock_check=check))
 
 

@@ -619,22 +619,22 @@ CONFIGS: list[Mutation] = [
     (held("splits.json", drop("trajectories")), "splits.json:1", "trajectories must be an object"),
     (
         held("splits.json", drop("trajectories", "drawing")),
-        "splits.json:62",
+        "splits.json:63",
         "trajectory 'drawing' of held_out.jsonl:1 is not listed",
     ),
     (
         held("splits.json", put("trajectories", "drawing", "split", value="val")),
-        "splits.json:77",
+        "splits.json:78",
         "trajectory 'drawing' is in held_out (held_out.jsonl:1), but listed in val",
     ),
     (
         held("splits.json", put("trajectories", "demo_1", "split", value="x")),
-        "splits.json:67",
+        "splits.json:68",
         "trajectories: 'demo_1' must have a group and a split",
     ),
     (
         held("splits.json", put("trajectories", "demo_1", "group", value="task_demo_0")),
-        "splits.json:63",
+        "splits.json:64",
         "group 'task_demo_0' is in val (val.jsonl:1) and in test (test.json:1)",
     ),
     (held("tools.json", lambda _: {"a": 1}), "tools.json", "must be a list of one function,"),

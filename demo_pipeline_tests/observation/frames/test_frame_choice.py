@@ -61,15 +61,6 @@ def test_needing_only_large_changes_the_choice_is_the_same_without_the_small_one
     assert both[0] == both[1]
 
 
-def test_a_pause_needs_every_change() -> None:
-    """What keeps changing, however little, is what a wait waits for."""
-    for pause in (False, True):
-        wanted = FrameRequest(0, 3.0, 0.0, 3.0, 2.0, None, None, Span(0, 5), pause=pause)
-        chooser = BeforeFrameChooser(wanted)
-        chooser.see(Frame(0, 1.9, NO_PICTURE), changed=False, large=False)
-        assert chooser.needs_only_large_changes(Frame(1, 2.1, NO_PICTURE)) is not pause
-
-
 def test_a_frame_that_the_clock_puts_just_before_the_movement_may_be_on_the_way() -> None:
     assert chosen({}, approach=4.005) == (3.9, Reason.PRE_MOVE)
     assert chosen({}, approach=4.05) == (4.0, Reason.PRE_MOVE)

@@ -31,6 +31,7 @@ class _Diff:
     frame: _Frame
     difference: Difference | None
     pointers: list[tuple[float, float]]
+    before: _Frame | None = None
 
 
 def stopped(
@@ -48,7 +49,8 @@ def stopped(
         cells: Cells = np.zeros((ROWS, COLUMNS), bool)
         if time in changes:
             cells[changes[time]] = True
-        diff: Any = _Diff(_Frame(time), Difference(cells, int(cells.sum())), [(800.0, 400.0)])
+        difference = Difference(cells, int(cells.sum()))
+        diff: Any = _Diff(_Frame(time), difference, [(800.0, 400.0)], _Frame(time - 1 / FPS))
         effect.see(diff)
     return effect.result()
 
@@ -104,7 +106,9 @@ def test_a_film_that_goes_on_was_not_stopped() -> None:
 
 @pytest.mark.parametrize("end", [9.8, 10.2])
 def test_a_film_that_ends_with_the_press(end: float) -> None:
-    assert stopped(CLICK, {10.1: CARET}, end=end)
+    """A film with a variable rate ends with the last effect, whatever a person did after it."""
+    assert stopped(SHORTCUT, {}, end=end)
+    assert not stopped(CLICK, {10.1: CARET}, end=end)
     assert not stopped(CLICK, {}, end=end, uncertainty_ms=2500, first=end + 1)
 
 

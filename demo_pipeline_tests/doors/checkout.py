@@ -1,0 +1,163 @@
+"""A checkout as after a clone, and what a person types in it.
+
+Belongs here: the copy, its environment, the words that stand for something, and running lines.
+"""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from demo_pipeline_tests.doors.page_lines import ROOT
+
+# What a person puts in place of the words in capitals.
+PLACEHOLDERS = {
+    "DEST": "data/exported",
+    "FILE": "data/predictions.jsonl",
+    "ID": "20261121_212358",
+    "PATH": "data/store/dataset",
+}
+SERVER = "make ui"  # a line that goes on until Ctrl-C
+_WHOLE = re.compile(r"^[\w.-]+$")
+_FILES = ("Makefile", "pyproject.toml", "constraints.txt", "dagster.yaml", "workspace.yaml")
+_FOLDERS = ("demo_pipeline", "data/osworld", "data/samples")
+_ANSWERS_SECONDS = 300.0
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a line wrote, and its exit code."""
+
+    line: str
+    code: int
+    output: str
+
+
+@dataclass
+class Checkout:
+    """A checkout with an environment; `variables` are those of the person's shell."""
+
+    root: Path
+    variables: dict[str, str] = field(default_factory=dict)
+
+    def type(self, line: str) -> Answer:
+        """Run a line in the checkout; what it exports holds for later ones."""
+        for word, meant in PLACEHOLDERS.items():
+            line = re.sub(rf"(?<= ){word}\b", meant, line)
+        if line.startswith(SERVER):
+            with self.serving(line) as address:
+                return Answer(line, 0, address)
+        shown = self.root / ".environment"
+        script = f"{line}\ncode=$?\nenv -0 > {shown}\nexit $code"
+        done = subprocess.run(
+            ["bash", "-c", script],
+            cwd=self.root,
+            env=self.variables,
+            check=False,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        pairs = (pair.partition("=") for pair in shown.read_text().split("\0") if pair)
+        self.variables = {name: value for name, _, value in pairs}
+        return Answer(line, done.returncode, done.stdout)
+
+    @contextmanager
+    def serving(self, line: str) -> Iterator[str]:
+        """The address that answers while the line runs; then it gets what Ctrl-C sends.
+
+        Raises:
+            TimeoutError: it does not answer, or the line has ended.
+        """
+        port = _free_port()
+        address = f"http://127.0.0.1:{port}"
+        log = self.root / ".server"
+        with log.open("wb") as file:
+            process = subprocess.Popen(
+                ["bash", "-c", line],
+                cwd=self.root,
+                env={**self.variables, "PORT": str(port)},
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        try:
+            end = time.monotonic() + _ANSWERS_SECONDS
+            while not _answers(f"{address}/server_info"):
+                if process.poll() is not None or time.monotonic() > end:
+                    raise TimeoutError(f"{line}: {log.read_text(errors='replace')[-3000:]}")
+                time.sleep(0.5)
+            yield address
+        finally:
+            os.killpg(process.pid, signal.SIGINT)
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+def fresh_checkout(root: Path, samples: Path | None = None) -> Checkout:
+    """The files of this checkout that the lines of the suite read, in the empty folder `root`.
+
+    Its environment lends the packages of the one that runs this, and has no sources but its own.
+
+    Args:
+        root: does not exist.
+        samples: smaller recordings in place of the samples, so that they cost little.
+    """
+    root.mkdir()
+    for name in _FILES:
+        shutil.copy(ROOT / name, root / name)
+    unwanted = shutil.ignore_patterns("__pycache__")
+    for name in _FOLDERS:
+        source = samples if samples and name == "data/samples" else ROOT / name
+        shutil.copytree(source, root / name, ignore=unwanted)
+    _lend_environment(root / ".venv", root)
+    return Checkout(root, _plain_environment())
+
+
+def _lend_environment(folder: Path, root: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+    [packages] = folder.glob("lib/python*/site-packages")
+    lent = packages.relative_to(folder)
+    (packages / "lent.pth").write_text(f"{root}\n{Path(sys.prefix) / lent}\n")
+    python = folder / "bin/python"
+    for script in (Path(sys.prefix) / "bin").iterdir():
+        if script.is_file() and not script.is_symlink() and _WHOLE.match(script.name):
+            first, _, rest = script.read_bytes().partition(b"\n")
+            if first.startswith(b"#!") and b"python" in first:
+                made = folder / "bin" / script.name
+                made.write_bytes(b"#!" + bytes(python) + b"\n" + rest)
+                made.chmod(0o755)
+    for done in (".installed", ".installed-dev"):
+        (folder / done).touch()
+
+
+def _plain_environment() -> dict[str, str]:
+    """The variables of a person who has set none of ours."""
+    ours = ("DEMO_PIPELINE_", "DAGSTER_", "MAKE", "PYTEST_", "COV_", "PYTHON", "VIRTUAL_ENV")
+    kept: Mapping[str, str] = os.environ
+    return {name: value for name, value in kept.items() if not name.startswith(ours)}
+
+
+def _free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - our own server
+            return bool(answer.status == 200)
+    except OSError:
+        return False

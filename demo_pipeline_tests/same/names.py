@@ -1,0 +1,123 @@
+"""The names that people type, click and query: assets, checks, jobs, settings, columns, codes.
+
+Belongs here: reading them from the definitions. Nothing is built.
+"""
+
+import ast
+import re
+import tempfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import dagster as dg
+import typer
+from pydantic.fields import FieldInfo
+from typer.testing import CliRunner
+
+from demo_pipeline.cli.app import app
+from demo_pipeline.common.dataset_settings import ExportName
+from demo_pipeline.common.settings_section import Section
+from demo_pipeline.defs.code_location import build_defs
+from demo_pipeline.settings import Settings, project_root
+from demo_pipeline_tests.pages import TABLES
+
+PACKAGE = Path(__file__).resolve().parents[2] / "demo_pipeline"
+TERMINAL = {"COLUMNS": "120", "LINES": "50", "TERM": "dumb", "NO_COLOR": "1"}
+EVERY_EXPORT: tuple[str, ...] = get_args(ExportName)
+
+
+def visible_names(known: Iterable[str] = ()) -> dict[str, str]:
+    """Name → what a person sees of it, as text; every export is switched on.
+
+    Args:
+        known: names of an earlier call; their problem codes count while the source has them.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        roots: Any = {name: f"{folder}/{name}" for name in ("uploads", "store", "cache")}
+        exports: Any = {"exports": EVERY_EXPORT}
+        defs = build_defs(Settings(**roots, datasets=exports))
+        return {
+            **dict(_assets(defs)),
+            **dict(_automation(defs)),
+            **dict(_settings(Settings)),
+            **dict(_columns()),
+            **dict.fromkeys(_problem_codes(set(known)), ""),
+            **dict(_commands()),
+        }
+
+
+def _assets(defs: dg.Definitions) -> Iterator[tuple[str, str]]:
+    for spec in defs.resolve_all_asset_specs():
+        name = spec.key.to_user_string()
+        inputs = sorted(dep.asset_key.to_user_string() for dep in spec.deps)
+        seen = (spec.group_name, inputs, sorted(spec.kinds), spec.partitions_def, spec.owners)
+        yield f"asset {name}", f"{seen} {spec.description}"
+    graph = defs.resolve_asset_graph()
+    for key in graph.asset_check_keys:
+        check = graph.get_check_spec(key)
+        name = f"{key.asset_key.to_user_string()} {key.name}"
+        yield f"check {name}", f"{check.blocking} {check.description}"
+
+
+def _automation(defs: dg.Definitions) -> Iterator[tuple[str, str]]:
+    repository = defs.get_repository_def()
+    for job in repository.get_all_jobs():
+        if not job.name.startswith("__"):
+            yield f"job {job.name}", str(job.description)
+    for sensor in repository.sensor_defs:
+        seen = (sensor.default_status.value, sensor.minimum_interval_seconds, sensor.description)
+        yield f"sensor {sensor.name}", str(seen)
+    for schedule in repository.schedule_defs:
+        seen = (schedule.default_status.value, schedule.cron_schedule, schedule.description)
+        yield f"schedule {schedule.name}", str(seen)
+
+
+def _settings(kind: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    for name, field in kind.model_fields.items():
+        if isinstance(field.default, Section):
+            yield from _settings(type(field.default), f"{prefix}{name}.")
+        else:
+            yield f"setting {prefix}{name}", _setting(field)
+
+
+def _setting(field: FieldInfo) -> str:
+    default = "made" if field.default_factory else repr(field.default)
+    limits = [str(limit) for limit in field.metadata]
+    return f"{default} {limits} {field.description}".replace(str(project_root()), "")
+
+
+def _columns() -> Iterator[tuple[str, str]]:
+    for path, _, schema in TABLES:
+        for place, field in enumerate(schema):
+            meaning = (field.metadata or {}).get(b"description", b"").decode()
+            yield f"column {path} {field.name}", f"{place} {field.type} {field.nullable} {meaning}"
+
+
+def _problem_codes(known: set[str]) -> Iterator[str]:
+    """`problem <code>`: what is given to `Problem` and its helpers, and known codes in the source.
+
+    A known code counts wherever the source names it, so that moving it changes nothing.
+    """
+    for path in sorted(PACKAGE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_bytes())):
+            if isinstance(node, ast.Call) and "roblem" in ast.unparse(node.func):
+                values = [*node.args[:1], *(word.value for word in node.keywords)]
+                yield from (f"problem {text}" for text in map(_constant, values) if text)
+            elif (text := _constant(node)) and f"problem {text}" in known:
+                yield f"problem {text}"
+
+
+def _constant(node: ast.AST) -> str:
+    """The value of a text constant that may be a code; else empty."""
+    value = node.value if isinstance(node, ast.Constant) else None
+    return value if isinstance(value, str) and re.fullmatch(r"[a-z]+(_[a-z]+)+", value) else ""
+
+
+def _commands(command: Any = None, path: tuple[str, ...] = ()) -> Iterator[tuple[str, str]]:
+    """Every command with its help."""
+    command = command or typer.main.get_command(app)
+    help_text = CliRunner().invoke(app, [*path, "--help"], env=TERMINAL).stdout
+    yield " ".join(("command demo-pipeline", *path)), help_text
+    for name, child in sorted(getattr(command, "commands", {}).items()):
+        yield from _commands(child, (*path, name))

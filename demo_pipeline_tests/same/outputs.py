@@ -1,0 +1,160 @@
+"""Every published file and every command over eight demonstrations, in a folder and in a bucket.
+
+Belongs here: making them as a person does, by the command line, and hashing what a reader sees.
+Manifests, recipes, caches and code versions are not read.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import s3fs
+
+from demo_pipeline_tests.golden.outputs import RECORDINGS
+from demo_pipeline_tests.same.names import EVERY_EXPORT, TERMINAL
+from demo_pipeline_tests.sample_workspace import write_demos
+from demo_pipeline_tests.simulator.form import ACTS, SMALL, script
+from demo_pipeline_tests.simulator.recording import write_recording
+from demo_pipeline_tests.simulator.s3_server import S3Server
+from demo_pipeline_tests.simulator.video import VideoOptions
+
+ROOT = Path(__file__).resolve().parents[2]
+_PATIENCE = 900.0  # seconds for one command
+_VARIED = {  # what differs from run to run: times and version ids (which hash the recipe)
+    r"\b[0-9]+(\.[0-9]+)? (s|ms|min|GB)\b": "TIME",
+    r"\b[0-9]+:[0-9]{2}:[0-9]{2}\b": "TIME",
+    r"\b[0-9a-f]{16}\b": "VERSION",
+    r"^ok +versions: .*$": "ok versions",
+}
+
+
+@dataclass(frozen=True)
+class Home:
+    """The folder of one exercise. `store` is a path or a URL; `server` the one of the URL."""
+
+    folder: Path
+    store: str
+    server: S3Server | None = None
+
+    def run(self, *arguments: str) -> tuple[int, str]:
+        """Exit code and output of `demo-pipeline`, with what varies replaced."""
+        kept = {name: os.environ[name] for name in ("PATH", "HOME") if name in os.environ}
+        places = {
+            "DAGSTER_HOME": str(self.folder / "home"),
+            "DEMO_PIPELINE_UPLOADS": str(self.folder / "uploads"),
+            "DEMO_PIPELINE_STORE": self.store,
+            "DEMO_PIPELINE_CACHE": str(self.folder / "cache"),
+            "DEMO_PIPELINE_OSWORLD_TASKS": str(ROOT / "data" / "osworld"),
+            "DEMO_PIPELINE_CONFIG": str(self.folder / "none.toml"),
+            "DEMO_PIPELINE_DATASETS__EXPORTS": json.dumps(EVERY_EXPORT),
+        }
+        remote = self.server.environment() if self.server else {}
+        done = subprocess.run(
+            [f"{sysconfig.get_path('scripts')}/demo-pipeline", *arguments],
+            cwd=self.folder,
+            env=kept | places | remote | TERMINAL | {"COLUMNS": "300"},
+            capture_output=True,
+            text=True,
+            timeout=_PATIENCE,
+            check=False,
+        )
+        return done.returncode, self._neutral(done.stdout + done.stderr)
+
+    def _neutral(self, text: str) -> str:
+        text = text.replace(self.store, "STORE").replace(str(self.folder), "FOLDER")
+        text = text.replace(str(ROOT), "CHECKOUT")
+        for pattern, word in _VARIED.items():
+            text = re.sub(pattern, word, text, flags=re.MULTILINE)
+        return re.sub(r"[ ━─]{2,}", " ", text)  # the width of a column depends on paths
+
+
+def make_home(folder: Path) -> Path:
+    """The folder with uploads of four samples and four made demonstrations, one of them broken."""
+    uploads = folder / "uploads"
+    for sample in sorted(RECORDINGS.iterdir()):
+        shutil.copytree(sample, uploads / sample.name)
+    write_demos(uploads)
+    varied = VideoOptions(preset="ultrafast", fps=15, variable=True, video_start_s=0.8)
+    options = replace(SMALL, platform="macos", xy_on_buttons=False, wheel="recorder", video=varied)
+    write_recording(uploads / "form", replace(script(*ACTS), title="Fill in the form"), options)
+    shutil.copytree(uploads / "first", uploads / "torn")
+    film = uploads / "torn" / "recording.mp4"
+    film.write_bytes(film.read_bytes()[:2000])
+    (folder / "home").mkdir()
+    shutil.copyfile(ROOT / "dagster.yaml", folder / "home" / "dagster.yaml")
+    return folder
+
+
+def command_lines() -> Iterator[tuple[str, ...]]:
+    """Every command as people type it, from an empty store to a pruned one."""
+    yield from (("doctor",), ("stats",), ("quarantine",), ("inspect", "first"), ("run",))
+    yield from (("run",), ("run", "--strict"), ("run", "second", "--force"), ("run", "unknown"))
+    yield from (("quarantine",), ("register",), ("revalidate",), ("doctor",))
+    yield from (("inspect", name) for name in ("first", "form", "20261121_212358", "torn", "nix"))
+    yield from (("stats",), ("stats", "--json"), ("stats", "--views"))
+    yield ("stats", "SELECT action_type, count(*) AS n FROM steps GROUP BY ALL ORDER BY ALL")
+    yield ("stats", "SELECT nothing FROM nowhere")
+    yield from (("export", "plain"), ("export", "plain"), ("export", "--hub-layout", "hub"))
+    yield from (("validate", f"uploads/{name}") for name in ("first", "torn"))
+    yield from (("validate", f"plain/{name}") for name in ("sft", "messages", "dataset"))
+    yield from (("validate", f"plain/{name}") for name in EVERY_EXPORT if name != "cudag")
+    yield from (("validate", "plain/sft", "--json"), ("validate", "nowhere"))
+    yield from (("eval", "requests", "asked.jsonl"), ("eval", "truth", "answers.jsonl"))
+    yield from (("eval", "score", "answers.jsonl"), ("eval", "score", "nowhere.jsonl"))
+    yield ("prune", "--grace-hours", "0")
+
+
+def command_results(home: Home) -> dict[str, str]:
+    """Place and words of a command → exit code and output."""
+    results = {}
+    for place, words in enumerate(command_lines()):
+        code, output = home.run(*words)
+        results[f"output {place:02} {' '.join(words)}"] = f"{code}\n{output}"
+    return results
+
+
+def tree_hashes(folder: Path) -> dict[str, str]:
+    """Path → SHA-256 of every file that a reader of the folder sees."""
+    found = {}
+    for parent, folders, files in os.walk(folder, followlinks=True):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        for name in files:
+            path = Path(parent) / name
+            found[str(path.relative_to(folder))] = _digest(path.read_bytes())
+    return found
+
+
+def bucket_hashes(server: S3Server, url: str) -> dict[str, str]:
+    """The same of a store in a bucket, by the objects of every version; the id is left out."""
+    bucket = url.removeprefix("s3://")
+    reader = s3fs.S3FileSystem(
+        key=server.access_key,
+        secret=server.secret_key,
+        endpoint_url=server.endpoint,
+        use_listings_cache=False,
+    )
+    found = {}
+    for key in reader.find(bucket):
+        if match := re.fullmatch(r"[^/]+/versions/(.+)/[0-9a-f]{16}/content/(.+)", key):
+            found[f"{match[1]}/{match[2]}"] = _digest(reader.cat_file(key))
+    return found
+
+
+def grouped(hashes: dict[str, str], prefix: str) -> dict[str, str]:
+    """`<prefix> <path>` → hashes; a folder's pictures, and a trajectory's steps, are one entry."""
+    groups: dict[str, list[str]] = {}
+    for path, digest in sorted(hashes.items()):
+        name = re.sub(r"(/steps/|[^/]+\.(png|jpg)$).*", "", path)
+        groups.setdefault(f"{prefix} {name}", []).append(f"{path} {digest}")
+    return {name: "\n".join(lines) for name, lines in groups.items()}
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()

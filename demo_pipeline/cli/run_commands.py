@@ -162,8 +162,8 @@ def _run(
                     progress.advance(task)
         built = _build_datasets(workspace, progress, outcomes, force=force or remake)
         damaged = _damaged(built, known, outcomes)
-        if damaged:
-            outcomes += process(settings, damaged, workers, _pause)
+        outcomes += process(settings, damaged, workers, _pause)
+        if built.damage:  # with those that are whole again, and without the others in any dataset
             built = _build_datasets(workspace, progress, outcomes, force=False)
     up_to_date = selection.up_to_date - len({*damaged}.intersection(ids or known))
     report_run(outcomes, up_to_date, built.outcomes, time.monotonic() - start)

@@ -15,6 +15,7 @@ from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.calibration.screen_candidates import DesktopSize
 from demo_pipeline.observation.frames.frame_requests import Aim, ScannedTarget
 from demo_pipeline.observation.frames.pointer_path import PixelBox
+from demo_pipeline.observation.frames.tree_fit import LEAST_MARKS
 from demo_pipeline.observation.trees.hit_test import node_at
 from demo_pipeline.observation.trees.raw_tree import Boxes
 from demo_pipeline.observation.trees.scans import LoggedScan, current_scan, scans_of_part
@@ -22,7 +23,9 @@ from demo_pipeline.observation.trees.step_tree import StepTree
 from demo_pipeline.observation.trees.tree_reader import TreeReader
 from demo_pipeline.observation.trees.tree_windows import (
     is_desktop,
+    is_window,
     positions_at,
+    window_of,
     windows_at,
 )
 
@@ -30,6 +33,7 @@ LARGEST_TARGET_SHARE = 0.05  # of the canvas; the pointer inside a larger elemen
 
 
 MARK_WIDTHS, MARK_HEIGHTS = (12, 400), (8, 80)  # units of event space; those of labels and buttons
+COVER_STEP = 8  # units of event space between the points that other windows have to cover
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,28 @@ def _marks(tree: StepTree) -> Boxes:
         for node in np.flatnonzero(small).tolist()
         if tree.raws[node].name and "hidden" not in tree.states_at(node)
     ]
-    return np.unique(tree.boxes[shown], axis=0)
+    coverable = _coverable(tree)
+    seen = [node for node in shown if window_of(tree, node) not in coverable]
+    return np.unique(tree.boxes[seen if len(seen) >= LEAST_MARKS else shown], axis=0)
+
+
+def _coverable(tree: StepTree) -> set[int]:
+    """The outermost windows that other ones together may hide: nothing tells if they are seen."""
+    windows = [
+        node for node in range(len(tree)) if is_window(tree, node) and window_of(tree, node) == node
+    ]
+    boxes = np.nan_to_num(tree.boxes[windows])
+    cells = np.arange(0, max(tree.screen), COVER_STEP)
+    found = set()
+    for number, node in enumerate(windows):
+        left, top, across, down = boxes[number]
+        xs = cells[(cells >= left) & (cells < left + across)][None, :, None]
+        ys = cells[(cells >= top) & (cells < top + down)][:, None, None]
+        x, y, width, height = np.delete(boxes, number, axis=0).T
+        others = (x <= xs) & (xs < x + width) & (y <= ys) & (ys < y + height)
+        if others.any(axis=2).all():
+            found.add(node)
+    return found
 
 
 def _is_small(box: PixelBox, canvas: Canvas) -> bool:

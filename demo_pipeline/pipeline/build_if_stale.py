@@ -70,29 +70,22 @@ def build_if_stale(
         DemonstrationError: raised by `build` or `check`; nothing is committed.
     """
     current = store.published(output)
-    same = current is not None and not force and current.manifest.recipe == recipe
-    damage: OutputDamage | None = None
-    if current and same and store.is_complete(current):
-        damage = _damage(store, output)
-        if damage is None:
-            _LOG.info("%s: %s is unchanged", recipe.stage, output)
-            return _current(output, "unchanged", current)
-        mend()
+    same = None if force else _same(store, current, recipe)
+    damage = _damage(store, output) if same else None
+    if same and damage is None:
+        _LOG.info("%s: %s is unchanged", recipe.stage, output)
+        return _current(output, "unchanged", same)
     reason = f"{damage.file} {damage.message}" if damage else _reason(current, recipe)
     _LOG.info("%s: building %s, because %s", recipe.stage, output, reason)
+    if damage:
+        mend()
     start = time.monotonic()
     with store.stage(output) as staging:
         if current and reuse_links and damage is None:
             staging.previous.append(current)
         summary = build(staging)
         checks = tuple(check(staging.path))
-        _log_outcomes(checks)
-        failed = [outcome.name for outcome in checks if outcome.blocking and not outcome.passed]
-        if failed:
-            seconds = time.monotonic() - start
-            _LOG.info(
-                "%s: %s rejected by %s after %.1f s", recipe.stage, output, failed[0], seconds
-            )
+        if _is_rejected(recipe, output, checks):
             return BuildResult(output, "rejected", None, summary, checks)
         version = store.commit(staging, recipe, summary, checks)
     if damage and (left := _damage(store, output)):
@@ -100,6 +93,13 @@ def build_if_stale(
     seconds = time.monotonic() - start
     _LOG.info("%s: %s made in %.1f s: %s", recipe.stage, output, seconds, _counts(summary))
     return _current(output, "made", version)
+
+
+def _same(store: Store, current: Version | None, recipe: Recipe) -> Version | None:
+    """The current version, if it has this recipe and all its files."""
+    if current is None or current.manifest.recipe != recipe:
+        return None
+    return current if store.is_complete(current) else None
 
 
 def _damage(store: Store, output: str) -> OutputDamage | None:
@@ -115,10 +115,15 @@ def _damage(store: Store, output: str) -> OutputDamage | None:
     return next(iter(damages), None)
 
 
-def _log_outcomes(checks: Sequence[CheckOutcome]) -> None:
+def _is_rejected(recipe: Recipe, output: str, checks: Sequence[CheckOutcome]) -> bool:
+    """Whether a check prevents the commit."""
     for outcome in checks:
         verdict = "passed" if outcome.passed else "failed"
         _LOG.debug("%s: %s, %d problems", outcome.name, verdict, len(outcome.problems))
+    failed = [outcome.name for outcome in checks if outcome.blocking and not outcome.passed]
+    if failed:
+        _LOG.info("%s: %s rejected by %s", recipe.stage, output, failed[0])
+    return bool(failed)
 
 
 def _reason(current: Version | None, recipe: Recipe) -> str:

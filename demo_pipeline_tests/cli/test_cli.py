@@ -495,7 +495,7 @@ class TestKeepingTheStore:
         answer = command(copied, "revalidate")
         assert answer.code == 1
         assert "trajectories/one/steps/000/screenshot.png" in answer.out
-        assert "--partition one" in answer.out
+        assert "(`demo-pipeline run --verify` builds it again)" in answer.out
 
     def test_old_versions_are_deleted_and_current_ones_kept(
         self, copied: Place, command: Command

@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
+from demo_pipeline.settings import Settings
 from demo_pipeline_tests.doors.checkout import Checkout, fresh_checkout
 from demo_pipeline_tests.doors.test_shell_lines import small_samples
 from demo_pipeline_tests.uploads import tear_meta
 
 pytestmark = pytest.mark.no_cover  # the UI runs in processes of its own
 SAMPLES = ["20260105_090000", "20260106_140000", "20261121_212358", "20261121_212801"]
+INBOX = Settings.model_fields["uploads"].default
 GOOD, TORN = SAMPLES[:2]
 QUIET_SECONDS = 240.0  # without any change; Dagster looks after a backfill every 30 s
 PATIENCE = 60_000.0  # ms for something on a page of a busy machine
@@ -116,7 +118,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     tear_meta(samples / TORN)
     with ui(checkout, stable_seconds=1) as address:
         for name in (GOOD, TORN):
-            shutil.copytree(samples / name, checkout.root / "data/recordings" / name)
+            shutil.copytree(samples / name, checkout.root / INBOX / name)
         yield address
 
 
@@ -146,7 +148,7 @@ def test_a_quarantined_upload_is_red_and_says_why(watched: str, page: Page) -> N
 @pytest.mark.minutes  # Dagster looks after a backfill every 30 s, four times
 def test_backfills_of_everything_and_of_several_partitions(tmp_path: Path, page: Page) -> None:
     checkout = fresh_checkout(tmp_path / "checkout", small_samples(tmp_path))
-    shutil.copytree(checkout.root / "data/samples", checkout.root / "data/recordings")
+    shutil.copytree(checkout.root / "data/samples", checkout.root / INBOX)
     registered = checkout.type('DAGSTER_HOME="$PWD" .venv/bin/demo-pipeline register')
     assert registered.code == 0, registered.output
     with ui(checkout, stable_seconds=3600) as address:  # nothing is left to the sensor

@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 PROPERTY_EXAMPLES ?= 3000
 CONSUMERS ?= /tmp/consumers
 
-.PHONY: help setup setup-dev demo demo-s3 ui test fast lock same golden code-versions docs notebook property fuzz simulate consumers faults backfill ray lint clean clean-store
+.PHONY: help setup setup-dev demo demo-s3 ui test fast lock same golden code-versions docs notebook property fuzz simulate consumers faults backfill ray lint doors clean clean-store
 
 help:
 	@echo 'First commands'
@@ -47,6 +47,7 @@ help:
 	@echo '  make faults         kill and disturb the command line 150 times, mix in 60 bad uploads (an hour)'
 	@echo '  make backfill       a backfill of 1,000 partitions, cancelled half-way and launched again (some minutes)'
 	@echo '  make ray            a backfill on a local Ray head, Postgres and S3, with workers killed (some minutes)'
+	@echo '  make doors          walk every door the pages name, as written, from a fresh clone; some minutes'
 	@echo '  make lint           ruff (rules and format) and mypy'
 	@echo '  make lock           write requirements.lock from constraints.txt'
 	@echo '  make setup          install into $(VENV)/'
@@ -179,6 +180,9 @@ lint: setup-dev
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
+
+doors: setup-dev
+	@$(BIN)/python -m demo_pipeline_tests.doors
 
 clean:
 	@rm -rf $(VENV) $(CACHES)

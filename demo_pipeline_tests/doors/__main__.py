@@ -1,0 +1,51 @@
+"""`make doors`: type what the pages mark as taking minutes, each page in a clone of its own.
+
+Nothing is installed in a clone but what its lines install; only committed files are in it.
+"""
+
+import subprocess
+import sys
+import tempfile
+import time
+from itertools import groupby
+from pathlib import Path
+
+from demo_pipeline_tests.doors.checkout import Checkout, _plain_environment
+from demo_pipeline_tests.doors.page_lines import PAGES, ROOT, ShellLine, lines_of
+
+# Half an hour; until Ctrl-C; this again.
+NOT_HERE = (".venv/bin/python benchmarks/batch_runs.py", "make demo-s3 KEEP=1", "make doors")
+UI = ShellLine("the UI", ".venv/bin/python -m pytest -m minutes demo_pipeline_tests/doors")
+
+
+def main() -> int:
+    """The number of lines that failed, as the exit code."""
+    marked = [line for page in PAGES for line in lines_of(page) if line.when == "minutes"]
+    lines = [line for line in marked if not line.text.startswith(NOT_HERE)]
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="doors-") as folder:
+        for page, chosen in groupby([*lines, UI], lambda line: line.page):
+            print(f"{page}, in a fresh clone", flush=True)
+            clone = Path(folder) / page.replace("/", "-").replace(" ", "-")
+            subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
+            failed += walk(Checkout(clone, _plain_environment()), [one.text for one in chosen])
+    return failed
+
+
+def walk(checkout: Checkout, lines: list[str]) -> int:
+    """How many of the lines failed; what these wrote is shown."""
+    if lines[0].startswith(".venv/"):
+        lines = ["make setup-dev", *lines]
+    failed = 0
+    for line in lines:
+        begin = time.monotonic()
+        answer = checkout.type(line)
+        print(f"  {answer.code:3} {time.monotonic() - begin:6.0f} s  {line}", flush=True)
+        if answer.code:
+            failed += 1
+            print(answer.output[-5000:], flush=True)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,7 +1,7 @@
 """Where on the screen typed text appeared: what changed from before the typing to the next action.
 
 Belongs here: keeping the picture before the typing. Whether the place is that of the element with
-the focus is decided in trees/keyboard_focus.py.
+the focus is decided in trees/step_targets.py.
 """
 
 from collections.abc import Mapping, Sequence

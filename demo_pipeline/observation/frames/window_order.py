@@ -1,6 +1,6 @@
 """Which of several windows is in front, read in the picture by their borders.
 
-Belongs here: the border test. What a tree says of the order is in trees/tree_windows.py.
+Belongs here: the border test. What a tree says of the order is in trees/hit_test.py.
 """
 
 from collections.abc import Iterator, Sequence

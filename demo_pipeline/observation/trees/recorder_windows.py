@@ -12,11 +12,10 @@ from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.actions.recorder_control import first_action, last_action
 from demo_pipeline.formats.demonstration.meta import Meta
 from demo_pipeline.observation.calibration.canvas import Canvas
-from demo_pipeline.observation.trees.hit_test import node_at
+from demo_pipeline.observation.trees.hit_test import focused_window, front_window, node_at
 from demo_pipeline.observation.trees.scans import LoggedScan, current_scan
 from demo_pipeline.observation.trees.step_tree import StepTree
 from demo_pipeline.observation.trees.tree_reader import TreeReader
-from demo_pipeline.observation.trees.tree_windows import focused_window, front_window
 
 
 def actions_on_recorder(

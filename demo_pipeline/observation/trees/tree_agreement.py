@@ -17,9 +17,9 @@ from demo_pipeline.observation.frames.evidence import (
     ChangesEvidence,
     SinceScanEvidence,
 )
+from demo_pipeline.observation.trees.hit_test import is_desktop, is_window
 from demo_pipeline.observation.trees.raw_tree import Boxes
 from demo_pipeline.observation.trees.step_tree import StepTree
-from demo_pipeline.observation.trees.tree_windows import is_desktop, is_window
 
 OWN_CONTENT = frozenset(
     {

@@ -236,11 +236,6 @@ def window_boxes(tree: StepTree) -> frozenset[BoxTuple | None]:
     )
 
 
-def focused_window(tree: StepTree) -> int | None:
-    """Position of the outermost window around the element with the keyboard focus; or None."""
-    return None if tree.focused is None else window_of(tree, tree.focused)
-
-
 def front_window(tree: StepTree, x: float, y: float) -> int | None:
     """Position of the window that the tree says is in front at a point; None when it does not.
 

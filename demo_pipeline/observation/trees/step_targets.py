@@ -25,6 +25,11 @@ from demo_pipeline.observation.trees.hit_test import (
 )
 from demo_pipeline.observation.trees.scans import CurrentScan
 from demo_pipeline.observation.trees.step_tree import BoxTuple, Element, StepTree
+from demo_pipeline.observation.trees.tree_agreement import (
+    Agreement,
+    TreeComparison,
+    doings_before,
+)
 from demo_pipeline.observation.trees.tree_reader import TreeReader
 
 FOCUS_MS = 300  # milliseconds after what moves the focus; a scan may still have the old one
@@ -47,7 +52,7 @@ NOTHING: Aimed = (None, "none")
 
 
 class StepTargets:
-    """Finds the targets of the actions of a demonstration, in order.
+    """Finds the targets of the actions of a demonstration, in order, and whether trees agree.
 
     Args:
         reader: of their trees.
@@ -62,7 +67,25 @@ class StepTargets:
         self._typed = {typing.action_index: typing.places for typing in evidence.typed}
         self._since = {since.action_index: since for since in evidence.since_scan}
         self._keyboard = KeyboardFocus()
+        self._trees = TreeComparison()
         self._end_ms = float("-inf")  # of the actions so far
+
+    def agreement(
+        self, action: Action, earlier: Sequence[Action], tree: StepTree, current: CurrentScan
+    ) -> Agreement:
+        """Whether the tree of a step agrees with its screenshot; `earlier`: actions before it."""
+        since, scan = self._since.get(action.action_index), current.scan
+        if scan is None or since is None or since.scan_event != scan.event_index:
+            return Agreement.UNKNOWN
+        if self._reader.scale(scan) is None:
+            return Agreement.UNKNOWN
+        doings = doings_before(action, earlier, scan.begin_ms)
+        return self._trees.agreement(tree, since, doings, lambda: self._before(tree, current))
+
+    def _before(self, tree: StepTree, current: CurrentScan) -> StepTree | None:
+        """The tree of the scan before the current one; None without one that is of use."""
+        previous = current.previous
+        return None if previous is None else self._reader.readable_tree(previous, tree.canvas)
 
     def target(
         self, action: Action, tree: StepTree, current: CurrentScan, *, differs: bool
@@ -116,7 +139,7 @@ class StepTargets:
         previous = current.previous
         if previous is None or (target.role in _MENUS and previous.end_ms < self._end_ms):
             return False
-        before = self._reader.readable_tree(previous, tree.canvas)
+        before = self._before(tree, current)
         return before is not None and not has_element(before, target)
 
     def _is_moved(self, action: Action, tree: StepTree, target: Element) -> bool:

@@ -29,7 +29,7 @@ from demo_pipeline.observation.frames.picture_changes import (
     screen_picture,
     shaded_areas,
 )
-from demo_pipeline.observation.frames.pointer_path import Floats, PixelBox
+from demo_pipeline.observation.frames.pointer_path import Floats, PixelBox, Point
 from demo_pipeline.observation.frames.tree_fit import LEAST_MARKS, fitting_scale, front_of
 from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Frame, Span
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
@@ -190,14 +190,14 @@ class ScanComparison:
         first, last, shot, _ = pictures
         began = self._changes(first, shot)
         ended = began if last is first else self._changes(last, shot)
-        index = request.action_index
+        index, point = request.action_index, request.point
         self._found.since_scan[index] = SinceScanEvidence(
             action_index=index,
             scan_event=scan.event_index,
             began=_places(began),
             ended=_places(ended),
         )
-        if request.point is None:
+        if point is None:
             return False
         self._fit(request, scan, last or first)
         front = front_of(shot.detail, [aim.window for aim in request.windows if aim.window])
@@ -205,10 +205,10 @@ class ScanComparison:
             request = replace(request, aim=request.windows[front])
         redrawn = later = None
         if request.aim.element is not None and first is not None and began is not None:
-            redrawn = self._is_redrawn(request, began, pictures)
+            redrawn = self._is_redrawn(request, point, began, pictures)
             later = redrawn
             if redrawn and ended is not None and last is not None and last is not first:
-                later = self._is_redrawn(request, ended, pictures._replace(first=last))
+                later = self._is_redrawn(request, point, ended, pictures._replace(first=last))
         self._found.targets[index] = TargetEvidence(
             action_index=index, window=request.aim.position, began=redrawn, ended=later
         )
@@ -223,43 +223,30 @@ class ScanComparison:
             fits[scan.event_index] = fitting_scale(scanned.detail, marks)
 
     def _is_redrawn(
-        self, request: FrameRequest, changes: PictureChanges, pictures: ActionPictures
+        self, request: FrameRequest, point: Point, changes: PictureChanges, pictures: ActionPictures
     ) -> bool:
-        """Whether the target was redrawn, or something appeared over it, since `pictures.first`."""
-        first, _, shot, at_press = pictures
-        point = request.point
-        if first is None or _at_target(changes, request, shot):
-            return True
-        if at_press is not shot:
-            later = self._changes(first, at_press)
-            if later is None or (point and later.cover(*point, between_columns=True)):
-                return True
-        return self._has_item_in_front(request, first, shot, at_press)
-
-    def _has_item_in_front(
-        self,
-        request: FrameRequest,
-        first: ScreenPicture,
-        shot: ScreenPicture,
-        at_press: ScreenPicture,
-    ) -> bool:
-        """Whether an area at the target was shaded since the scan, or lit up at the press.
+        """Whether the target was redrawn, or something appeared over it, since `pictures.first`.
 
         A menu without a visible edge shades its area, and its items light up under the pointer. A
         highlight covers much of the element, or of one around it, and nothing else; the pointer's
         picture may part it.
         """
-        if request.point is None:
-            return False
+        first, _, shot, at_press = pictures
+        if _at_target(changes, request, shot):
+            return True
+        if at_press is not shot:
+            later = self._changes(first, at_press)
+            if later is None or later.cover(*point, between_columns=True):
+                return True
         for before, after, reach in ((first, shot, 0.0), (shot, at_press, NEAR_POINTER_PX)):
             shaded = self._shaded(before, after)
-            near = [area for area in shaded if _is_near(area, *request.point, reach)]
+            near = [area for area in shaded if _is_near(area, *point, reach)]
             if near and not any(_are_highlight(near, box, shot) for box in request.aim.around):
                 return True
         return False
 
-    def _shaded(self, before: ScreenPicture, after: ScreenPicture) -> list[PixelBox]:
-        if before.detail.shape != after.detail.shape or before.time == after.time:
+    def _shaded(self, before: ScreenPicture | None, after: ScreenPicture) -> list[PixelBox]:
+        if before is None or before.detail.shape != after.detail.shape or before.time == after.time:
             return []
         pointers = [*self._pointer.path_near(before.time), *self._pointer.path_near(after.time)]
         return shaded_areas(before.detail, after.detail, pointers, self._scale(after))

@@ -69,8 +69,8 @@ def _automation(defs: dg.Definitions) -> Iterator[tuple[str, str]]:
         seen = (sensor.default_status.value, sensor.minimum_interval_seconds, sensor.description)
         yield f"sensor {sensor.name}", str(seen)
     for schedule in repository.schedule_defs:
-        seen = (schedule.default_status.value, schedule.cron_schedule, schedule.description)
-        yield f"schedule {schedule.name}", str(seen)
+        when = (schedule.default_status.value, schedule.cron_schedule, schedule.description)
+        yield f"schedule {schedule.name}", str(when)
 
 
 def _settings(kind: Any, prefix: str = "") -> Iterator[tuple[str, str]]:

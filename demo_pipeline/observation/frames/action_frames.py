@@ -20,14 +20,12 @@ from demo_pipeline.observation.frames.frame_requests import SPAN_MARGIN_FRAMES, 
 from demo_pipeline.observation.frames.interval_changes import MEAN_LEVELS
 from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.frames.request_progress import RequestProgress
-from demo_pipeline.observation.frames.scan_frames import ScanComparison
-from demo_pipeline.observation.frames.scan_pictures import ActionPictures
+from demo_pipeline.observation.frames.scan_frames import ActionPictures, ScanComparison, TypedPlaces
 from demo_pipeline.observation.frames.screenshot_writer import (
     PAUSE_REASON,
     Screenshot,
     ScreenshotWriter,
 )
-from demo_pipeline.observation.frames.typed_places import TypedPlaces
 from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Frame, Luma, Span
 from demo_pipeline.observation.frames.wait_observer import WaitObserver
 from demo_pipeline.observation.frames.waits import Wait

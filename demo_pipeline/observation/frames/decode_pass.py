@@ -29,12 +29,15 @@ from demo_pipeline.observation.frames.frame_requests import FrameRequest, merge_
 from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath
 from demo_pipeline.observation.frames.pointer_witness import PointerWitness
 from demo_pipeline.observation.frames.recorded_video import RecordedVideo
-from demo_pipeline.observation.frames.scan_frames import ScanComparison, ScanComparisons
+from demo_pipeline.observation.frames.scan_frames import (
+    ScanComparison,
+    ScanComparisons,
+    TypedPlaces,
+)
 from demo_pipeline.observation.frames.screenshot_writer import Screenshot, ScreenshotWriter
 from demo_pipeline.observation.frames.scroll_motion import ScrollMotion
 from demo_pipeline.observation.frames.stop_effect import StopEffect
 from demo_pipeline.observation.frames.thumbnails import ThumbnailWriter
-from demo_pipeline.observation.frames.typed_places import TypedPlaces
 from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Frame, Span
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.wait_observer import WaitObserver, intervals_between

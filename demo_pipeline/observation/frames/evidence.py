@@ -3,22 +3,16 @@
 Later stages read it instead of decoding the video again.
 """
 
-from dataclasses import asdict
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from demo_pipeline.actions.wheel import WheelVote
-from demo_pipeline.observation.calibration.calibrate import Calibration
 from demo_pipeline.observation.calibration.canvas import Canvas
 from demo_pipeline.observation.calibration.clock import Clock
 from demo_pipeline.observation.calibration.screen_parts import ALWAYS, ScreenPart, ScreenParts
-from demo_pipeline.observation.frames.decode_pass import DecodeResult
-from demo_pipeline.observation.frames.picture_changes import PictureChanges
 from demo_pipeline.observation.frames.pointer_path import PixelBox
-
-_DECIMALS = 6  # of seconds and of epoch milliseconds: microseconds and below
-_WAIT_DECIMALS = 3
 
 
 class ClockEvidence(BaseModel):
@@ -117,7 +111,7 @@ class SinceScanEvidence(BaseModel):
 
 
 class TargetEvidence(BaseModel):
-    """What the pictures show of the target of a pointing action; as `scan_frames.TargetSeen`."""
+    """What the pictures show of the target of a pointing action."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -199,84 +193,6 @@ class Evidence(BaseModel):
         )
 
 
-def evidence_of(calibration: Calibration, observed: DecodeResult) -> Evidence:
-    """The evidence of a recording, as it is written."""
-    clock, canvas = calibration.clock, calibration.canvas
-    return Evidence(
-        clock=ClockEvidence(
-            origin_ms=round(clock.origin_ms, _DECIMALS),
-            method=clock.method,
-            uncertainty_ms=clock.uncertainty_ms,
-            documented_offset_ms=round(clock.documented_offset_ms, _DECIMALS),
-            score=clock.score,
-            moves=clock.moves,
-            agreement=clock.agreement,
-            rate=clock.rate,
-            drift_ppm=clock.drift_ppm,
-            pictures_ms=clock.pictures_ms,
-        ),
-        canvas=CanvasEvidence(**asdict(canvas), scale_method=calibration.scale_method),
-        wheel=observed.wheel,
-        waits=tuple(
-            WaitEvidence(
-                action_index=wait.action_index,
-                seconds=round(wait.seconds, _WAIT_DECIMALS),
-                settled_s=round(wait.rest_s, _DECIMALS),
-            )
-            for wait in observed.waits
-        ),
-        screen_changes_s=tuple(round(time, _DECIMALS) for time in observed.large_changes),
-        **_target_evidence(observed),
-        since_scan=tuple(
-            SinceScanEvidence(
-                action_index=index,
-                scan_event=since.event_index,
-                began=_changes_evidence(since.began),
-                ended=_changes_evidence(since.ended),
-            )
-            for index, since in sorted(observed.scanned.since_scan.items())
-        ),
-        recorder_control=tuple(observed.recorder_control),
-        parts=tuple(_part_evidence(part) for part in calibration.parts or ()),
-    )
-
-
-def _target_evidence(observed: DecodeResult) -> dict[str, Any]:
-    """What the pictures show of targets, as fields of `Evidence`."""
-    return {
-        "targets": [
-            TargetEvidence(action_index=index, **asdict(seen))
-            for index, seen in sorted(observed.scanned.targets.items())
-        ],
-        "tree_scales": [
-            TreeScale(scan_event=line, scale=scale)
-            for line, scale in sorted(observed.tree_scales.items())
-        ],
-        "typed": [
-            TypedEvidence(action_index=index, places=tuple(map(_whole_box, places)))
-            for index, places in sorted(observed.typed.items())
-        ],
-    }
-
-
-def _changes_evidence(changes: PictureChanges | None) -> ChangesEvidence | None:
-    if changes is None:
-        return None
-    return ChangesEvidence(
-        regions=tuple(map(_whole_box, changes.regions)),
-        panels=tuple(map(_whole_box, changes.panels)),
-    )
-
-
-def _whole_box(box: PixelBox) -> ChangedBox:
-    return int(box.x), int(box.y), int(box.width), int(box.height)
-
-
-def _part_evidence(part: ScreenPart) -> PartEvidence:
-    canvas = part.canvas
-    method = "pixels" if part.evidence == "pointer" else "assumed"
-    return PartEvidence(
-        from_ms=None if part.from_ms == ALWAYS else round(part.from_ms, _DECIMALS),
-        canvas=canvas and PartCanvas(**asdict(canvas), scale_method=method),
-        evidence=part.evidence,
-    )
+def whole_boxes(boxes: Sequence[PixelBox]) -> tuple[ChangedBox, ...]:
+    """Boxes on whole pixels, as evidence has them."""
+    return tuple((int(box.x), int(box.y), int(box.width), int(box.height)) for box in boxes)

@@ -1,34 +1,38 @@
 """The screen as each accessibility scan found it, compared with the screen before the action.
 
-Belongs here: what changed from the frames shown when a scan began and ended to the screenshot: at
-the target, and anywhere. Those frames are kept in scan_pictures.py.
+Belongs here: what changed from the frames shown when a scan began and ended to the screenshot, at
+the target and anywhere, and from before typed text to the next action. Whether a place is that of
+the element with the focus is decided in trees/step_targets.py.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
+import numpy as np
+
+from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.frames.change_detection import ChangeDetector
+from demo_pipeline.observation.frames.evidence import (
+    ChangesEvidence,
+    SinceScanEvidence,
+    TargetEvidence,
+    whole_boxes,
+)
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.frame_requests import FrameRequest, ScanTimes
 from demo_pipeline.observation.frames.picture_changes import (
+    DETAIL_STEP,
     PictureChanges,
+    ScreenPicture,
     picture_changes,
+    screen_picture,
     shaded_areas,
 )
-from demo_pipeline.observation.frames.pointer_path import Floats, PixelBox
-from demo_pipeline.observation.frames.scan_pictures import ActionPictures, ScanFrames
-from demo_pipeline.observation.frames.screen_picture import (
-    DETAIL_STEP,
-    ScreenPicture,
-    screen_picture,
-)
-from demo_pipeline.observation.frames.tree_fit import LEAST_MARKS, fitting_scale
-from demo_pipeline.observation.frames.video_frames import (
-    Frame,
-    Span,
-)
+from demo_pipeline.observation.frames.pointer_path import Floats, PixelBox, Point
+from demo_pipeline.observation.frames.tree_fit import LEAST_MARKS, fitting_scale, front_of
+from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Frame, Span
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
-from demo_pipeline.observation.frames.window_order import front_of
 
 USUAL_HEIGHT = 1080  # pixels; on a higher screen the pointer is drawn larger
 ROOMY_ELEMENT_SHARE = 0.01  # of the picture; a menu may open inside a larger element
@@ -38,34 +42,67 @@ NEAR_POINTER_PX = 64  # pixels; what lights up around the pointer is partly behi
 LARGE_ELEMENT_SHARE = 0.05  # of the picture; a larger element is compared around the press only
 
 
-@dataclass(frozen=True)
-class SinceScan:
-    """What changed between an action's scan and its screenshot.
+class ActionPictures(NamedTuple):
+    """The screen at an action and at its scan.
 
     Attributes:
-        event_index: the line of the scan.
-        began: from the frame shown when the scan began; None: there was none to compare.
-        ended: the same from when it ended.
+        first, last: as the scan began and ended; None: such a frame did not decode.
+        shot: the screenshot.
+        at_press: the last before the press.
     """
 
-    event_index: int
-    began: PictureChanges | None
-    ended: PictureChanges | None
+    first: ScreenPicture | None
+    last: ScreenPicture | None
+    shot: ScreenPicture
+    at_press: ScreenPicture
 
 
-@dataclass(frozen=True)
-class TargetSeen:
-    """What the pictures show of the target of a pointing action.
+class ScanFrames:
+    """Keeps the frames shown when scans began and ended, until they are no longer asked for.
 
-    Attributes:
-        window: position in the tree of the window in front; None where the tree has to tell.
-        began: whether the target was redrawn since the scan began; None: it was not compared.
-        ended: the same since the scan ended.
+    The frame shown at a moment is the last one no later, however old: a video with a variable
+    frame rate has none while nothing changes.
+
+    Args:
+        requests: in the order in which their frames will be asked for.
+        times: (frames,) times of all frames of the video, ascending seconds.
     """
 
-    window: int | None = None
-    began: bool | None = None
-    ended: bool | None = None
+    def __init__(self, requests: Sequence[FrameRequest], times: Floats) -> None:
+        self._times = times
+        moments = [
+            moment
+            for request in requests
+            if request.scan is not None
+            for moment in (request.scan.began, request.scan.ended)
+        ]
+        shown = {time for moment in moments if (time := self._shown(moment)) is not None}
+        self._due = sorted(shown, reverse=True)
+        self._kept: dict[float, ScreenPicture] = {}
+        self.spans = [Span(time, time) for time in sorted(shown)]
+
+    def _shown(self, moment: float) -> float | None:
+        """Time of the frame shown at a moment; None before the video."""
+        position = int(np.searchsorted(self._times, moment + TIME_TOLERANCE_S, side="right")) - 1
+        return float(self._times[position]) if position >= 0 else None
+
+    def see(self, frame: Frame) -> None:
+        """Take the next frame in presentation order."""
+        while self._due and self._due[-1] <= frame.time + TIME_TOLERANCE_S:
+            due = self._due.pop()
+            if abs(due - frame.time) <= TIME_TOLERANCE_S:
+                self._kept[due] = screen_picture(frame)
+
+    def frame_at(self, moment: float) -> ScreenPicture | None:
+        """The frame shown at a moment; None when it did not decode."""
+        shown = self._shown(moment)
+        return None if shown is None else self._kept.get(shown)
+
+    def forget(self, moment: float) -> None:
+        """Drop the frames that were no longer shown at a moment."""
+        shown = self._shown(moment)
+        if shown is not None:
+            self._kept = {time: kept for time, kept in self._kept.items() if time >= shown}
 
 
 @dataclass
@@ -78,9 +115,9 @@ class ScanComparisons:
         fits: how the boxes of scans fit the picture, by line, as `fitting_scale` says.
     """
 
-    targets: dict[int, TargetSeen] = field(default_factory=dict)
+    targets: dict[int, TargetEvidence] = field(default_factory=dict)
     fits: dict[int, float | None] = field(default_factory=dict)
-    since_scan: dict[int, SinceScan] = field(default_factory=dict)
+    since_scan: dict[int, SinceScanEvidence] = field(default_factory=dict)
 
 
 class ScanComparison:
@@ -153,25 +190,29 @@ class ScanComparison:
         first, last, shot, _ = pictures
         began = self._changes(first, shot)
         ended = began if last is first else self._changes(last, shot)
-        index = request.action_index
-        self._found.since_scan[index] = SinceScan(
-            scan.event_index, began and began.places(), ended and ended.places()
+        index, point = request.action_index, request.point
+        self._found.since_scan[index] = SinceScanEvidence(
+            action_index=index,
+            scan_event=scan.event_index,
+            began=_places(began),
+            ended=_places(ended),
         )
-        if request.point is None:
+        if point is None:
             return False
         self._fit(request, scan, last or first)
         front = front_of(shot.detail, [aim.window for aim in request.windows if aim.window])
         if front is not None:
             request = replace(request, aim=request.windows[front])
-        seen = TargetSeen(request.aim.position)
+        redrawn = later = None
         if request.aim.element is not None and first is not None and began is not None:
-            redrawn = self._is_redrawn(request, began, pictures)
+            redrawn = self._is_redrawn(request, point, began, pictures)
             later = redrawn
             if redrawn and ended is not None and last is not None and last is not first:
-                later = self._is_redrawn(request, ended, pictures._replace(first=last))
-            seen = replace(seen, began=redrawn, ended=later)
-        self._found.targets[index] = seen
-        return bool(seen.began)
+                later = self._is_redrawn(request, point, ended, pictures._replace(first=last))
+        self._found.targets[index] = TargetEvidence(
+            action_index=index, window=request.aim.position, began=redrawn, ended=later
+        )
+        return bool(redrawn)
 
     def _fit(self, request: FrameRequest, scan: ScanTimes, scanned: ScreenPicture | None) -> None:
         """Note once for each scan how its boxes fit the picture."""
@@ -182,43 +223,30 @@ class ScanComparison:
             fits[scan.event_index] = fitting_scale(scanned.detail, marks)
 
     def _is_redrawn(
-        self, request: FrameRequest, changes: PictureChanges, pictures: ActionPictures
+        self, request: FrameRequest, point: Point, changes: PictureChanges, pictures: ActionPictures
     ) -> bool:
-        """Whether the target was redrawn, or something appeared over it, since `pictures.first`."""
-        first, _, shot, at_press = pictures
-        point = request.point
-        if first is None or _at_target(changes, request, shot):
-            return True
-        if at_press is not shot:
-            later = self._changes(first, at_press)
-            if later is None or (point and later.cover(*point, between_columns=True)):
-                return True
-        return self._has_item_in_front(request, first, shot, at_press)
-
-    def _has_item_in_front(
-        self,
-        request: FrameRequest,
-        first: ScreenPicture,
-        shot: ScreenPicture,
-        at_press: ScreenPicture,
-    ) -> bool:
-        """Whether an area at the target was shaded since the scan, or lit up at the press.
+        """Whether the target was redrawn, or something appeared over it, since `pictures.first`.
 
         A menu without a visible edge shades its area, and its items light up under the pointer. A
         highlight covers much of the element, or of one around it, and nothing else; the pointer's
         picture may part it.
         """
-        if request.point is None:
-            return False
+        first, _, shot, at_press = pictures
+        if _at_target(changes, request, shot):
+            return True
+        if at_press is not shot:
+            later = self._changes(first, at_press)
+            if later is None or later.cover(*point, between_columns=True):
+                return True
         for before, after, reach in ((first, shot, 0.0), (shot, at_press, NEAR_POINTER_PX)):
             shaded = self._shaded(before, after)
-            near = [area for area in shaded if _is_near(area, *request.point, reach)]
+            near = [area for area in shaded if _is_near(area, *point, reach)]
             if near and not any(_are_highlight(near, box, shot) for box in request.aim.around):
                 return True
         return False
 
-    def _shaded(self, before: ScreenPicture, after: ScreenPicture) -> list[PixelBox]:
-        if before.detail.shape != after.detail.shape or before.time == after.time:
+    def _shaded(self, before: ScreenPicture | None, after: ScreenPicture) -> list[PixelBox]:
+        if before is None or before.detail.shape != after.detail.shape or before.time == after.time:
             return []
         pointers = [*self._pointer.path_near(before.time), *self._pointer.path_near(after.time)]
         return shaded_areas(before.detail, after.detail, pointers, self._scale(after))
@@ -248,6 +276,12 @@ class ScanComparison:
     def result(self) -> ScanComparisons:
         """What was found."""
         return self._found
+
+
+def _places(changes: PictureChanges | None) -> ChangesEvidence | None:
+    if changes is None:
+        return None
+    return ChangesEvidence(regions=whole_boxes(changes.regions), panels=whole_boxes(changes.panels))
 
 
 def _at_target(changes: PictureChanges, request: FrameRequest, shown: ScreenPicture) -> bool:
@@ -287,3 +321,44 @@ def _is_near(area: PixelBox, x: float, y: float, reach: float) -> bool:
     return area.y <= y < area.y + area.height and (
         area.x - reach <= x < area.x + area.width + reach
     )
+
+
+class TypedPlaces:
+    """Compares the screenshots of typing actions with those of the actions after them.
+
+    Args:
+        actions: those that type something to see are followed.
+        detector: knows the cells that flicker.
+        pointer: whose own picture does not count where it moved.
+    """
+
+    def __init__(
+        self, actions: Sequence[Action], detector: ChangeDetector, pointer: VideoPointer
+    ) -> None:
+        self._typing = {one.action_index for one in actions if (one.text or "").strip()}
+        self._detector = detector
+        self._pointer = pointer
+        self._before: tuple[int, ScreenPicture] | None = None
+        self._found: dict[int, Sequence[PixelBox]] = {}
+
+    def see(self, action_index: int, frame: Frame | None) -> None:
+        """Take the frame of an action's screenshot; actions come in order."""
+        if frame is None:
+            return
+        if self._before is not None:
+            typed, before = self._before
+            self._found[typed] = self._changed(before, screen_picture(frame))
+        is_typing = action_index in self._typing
+        self._before = (action_index, screen_picture(frame)) if is_typing else None
+
+    def _changed(self, before: ScreenPicture, after: ScreenPicture) -> Sequence[PixelBox]:
+        if before.detail.shape != after.detail.shape:
+            return ()
+        paths = [self._pointer.path_near(picture.time) for picture in (before, after)]
+        pointers = [*paths[0], *paths[1]] if set(paths[0]) != set(paths[1]) else []
+        flickering = self._detector.flickering
+        return picture_changes(before.detail, after.detail, pointers, flickering).regions
+
+    def result(self) -> Mapping[int, Sequence[PixelBox]]:
+        """Boxes of what changed, by action index, video pixels; empty: nothing was seen."""
+        return self._found

@@ -7,7 +7,7 @@ checks (screenshot_checks.py).
 import logging
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +25,24 @@ from demo_pipeline.common.parquet import (
 )
 from demo_pipeline.observation.calibration.calibrate import Calibration, calibrate
 from demo_pipeline.observation.calibration.key_alignment import typed_keys
+from demo_pipeline.observation.calibration.screen_parts import ALWAYS, ScreenPart
 from demo_pipeline.observation.calibration.screen_search import find_screen_parts, needs_search
 from demo_pipeline.observation.frames.decode_pass import (
     DecodeResult,
     RecorderStop,
     run_decode_pass,
 )
-from demo_pipeline.observation.frames.evidence import Evidence, evidence_of
+from demo_pipeline.observation.frames.evidence import (
+    CanvasEvidence,
+    ClockEvidence,
+    Evidence,
+    PartCanvas,
+    PartEvidence,
+    TreeScale,
+    TypedEvidence,
+    WaitEvidence,
+    whole_boxes,
+)
 from demo_pipeline.observation.frames.frame_choice import Reason
 from demo_pipeline.observation.frames.frame_requests import request_frames
 from demo_pipeline.observation.frames.lookback import Lookback
@@ -55,6 +66,8 @@ from demo_pipeline.settings import ObservationSettings
 
 FRAMES_FILE = "frames.parquet"
 EVIDENCE_FILE = "evidence.json"
+_DECIMALS = 6  # of seconds and of epoch milliseconds: microseconds and below
+_WAIT_DECIMALS = 3
 _LOG = logging.getLogger(__package__)
 
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
@@ -127,7 +140,7 @@ def build_screenshots(  # noqa: PLR0917 - the inputs of the stage, in the order 
     rows = [_row(screenshot, packets) for screenshot in observed.screenshots]
     _log_decisions(rows, observed)
     write_rows(out / FRAMES_FILE, rows, FRAMES_SCHEMA)
-    dump_json(out / EVIDENCE_FILE, evidence_of(calibration, observed))
+    dump_json(out / EVIDENCE_FILE, _evidence(calibration, observed))
     return _summary(rows, calibration, observed)
 
 
@@ -230,6 +243,49 @@ def _row(screenshot: Screenshot, packets: PacketScan) -> dict[str, Any]:
         "unavoidable": screenshot.unavoidable,
         "pointer_distance_px": screenshot.pointer_distance_px,
     }
+
+
+def _evidence(calibration: Calibration, observed: DecodeResult) -> Evidence:
+    """The evidence of a recording, as it is written."""
+    clock, canvas, scanned = calibration.clock, calibration.canvas, observed.scanned
+    exact = {"origin_ms", "documented_offset_ms"}
+    rounded = {name: round(getattr(clock, name), _DECIMALS) for name in exact}
+    return Evidence(
+        clock=ClockEvidence(**{**asdict(clock), **rounded}),
+        canvas=CanvasEvidence(**asdict(canvas), scale_method=calibration.scale_method),
+        wheel=observed.wheel,
+        waits=tuple(
+            WaitEvidence(
+                action_index=wait.action_index,
+                seconds=round(wait.seconds, _WAIT_DECIMALS),
+                settled_s=round(wait.rest_s, _DECIMALS),
+            )
+            for wait in observed.waits
+        ),
+        screen_changes_s=tuple(round(time, _DECIMALS) for time in observed.large_changes),
+        targets=tuple(scanned.targets[index] for index in sorted(scanned.targets)),
+        tree_scales=tuple(
+            TreeScale(scan_event=line, scale=scale)
+            for line, scale in sorted(observed.tree_scales.items())
+        ),
+        typed=tuple(
+            TypedEvidence(action_index=index, places=whole_boxes(places))
+            for index, places in sorted(observed.typed.items())
+        ),
+        since_scan=tuple(scanned.since_scan[index] for index in sorted(scanned.since_scan)),
+        recorder_control=tuple(observed.recorder_control),
+        parts=tuple(_part_evidence(part) for part in calibration.parts or ()),
+    )
+
+
+def _part_evidence(part: ScreenPart) -> PartEvidence:
+    canvas = part.canvas
+    method = "pixels" if part.evidence == "pointer" else "assumed"
+    return PartEvidence(
+        from_ms=None if part.from_ms == ALWAYS else round(part.from_ms, _DECIMALS),
+        canvas=canvas and PartCanvas(**asdict(canvas), scale_method=method),
+        evidence=part.evidence,
+    )
 
 
 def _log_decisions(rows: Sequence[dict[str, Any]], observed: DecodeResult) -> None:

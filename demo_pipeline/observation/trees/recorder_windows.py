@@ -12,11 +12,9 @@ from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.actions.recorder_control import first_action, last_action
 from demo_pipeline.formats.demonstration.meta import Meta
 from demo_pipeline.observation.calibration.canvas import Canvas
-from demo_pipeline.observation.trees.hit_test import node_at
+from demo_pipeline.observation.trees.hit_test import front_window, node_at, window_of
 from demo_pipeline.observation.trees.scans import LoggedScan, current_scan
-from demo_pipeline.observation.trees.step_tree import StepTree
 from demo_pipeline.observation.trees.tree_reader import TreeReader
-from demo_pipeline.observation.trees.tree_windows import focused_window, front_window
 
 
 def actions_on_recorder(
@@ -66,19 +64,14 @@ def _names(
     """Names of the window, and of the element, that an action is on."""
     scan = current_scan(scans, action.press_ms, float("-inf")).scan
     tree = reader.tree(scan, action.press_ms, canvas)
-    positions = _positions(action, tree, front)
-    return [tree.raws[position].name or "" for position in positions]
-
-
-def _positions(action: Action, tree: StepTree, front: int | None) -> list[int]:
+    on: list[int | None] = []
     if action.action_type == "hotkey":
-        window = focused_window(tree)
-        return [] if window is None else [window]
-    if action.x is None or action.y is None:
-        return []
-    hit = node_at(tree, action.x, action.y, front)
-    window = front_window(tree, action.x, action.y) if front is None else front
-    return [*([] if window is None else [window]), *([] if hit is None else [hit.position])]
+        on = [None if tree.focused is None else window_of(tree, tree.focused)]
+    elif action.x is not None and action.y is not None:
+        hit = node_at(tree, action.x, action.y, front)
+        window = front_window(tree, action.x, action.y) if front is None else front
+        on = [window, hit.position if hit else None]
+    return [tree.raws[position].name or "" for position in on if position is not None]
 
 
 def _phrase(name: str) -> re.Pattern[str]:

@@ -16,18 +16,18 @@ from demo_pipeline.observation.calibration.screen_candidates import DesktopSize
 from demo_pipeline.observation.frames.frame_requests import Aim, ScannedTarget
 from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.frames.tree_fit import LEAST_MARKS
-from demo_pipeline.observation.trees.hit_test import node_at
-from demo_pipeline.observation.trees.raw_tree import Boxes
-from demo_pipeline.observation.trees.scans import LoggedScan, current_scan, scans_of_part
-from demo_pipeline.observation.trees.step_tree import StepTree
-from demo_pipeline.observation.trees.tree_reader import TreeReader
-from demo_pipeline.observation.trees.tree_windows import (
+from demo_pipeline.observation.trees.hit_test import (
     is_desktop,
     is_window,
+    node_at,
     positions_at,
     window_of,
     windows_at,
 )
+from demo_pipeline.observation.trees.raw_tree import Boxes
+from demo_pipeline.observation.trees.scans import LoggedScan, current_scan, scans_of_part
+from demo_pipeline.observation.trees.step_tree import StepTree
+from demo_pipeline.observation.trees.tree_reader import TreeReader
 
 LARGEST_TARGET_SHARE = 0.05  # of the canvas; the pointer inside a larger element shows no target
 

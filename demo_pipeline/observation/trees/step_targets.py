@@ -1,7 +1,9 @@
 """What each action was aimed at: the element under the pointer, or that which the keys went to.
 
-Belongs here: what the pictures say against the tree. The hit test is in hit_test.py, the focus in
-keyboard_focus.py.
+Belongs here: what the pictures and the actions before say against the tree. The keyboard focus is
+where typed text appeared, the field clicked, or the scan's: recorders report a focus that another
+window has taken, so it counts only in a scan newer than what may have moved it, in the window that
+was clicked, and where no text appeared elsewhere. In doubt there is no target.
 """
 
 from collections.abc import Sequence
@@ -9,13 +11,36 @@ from collections.abc import Sequence
 import numpy as np
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
-from demo_pipeline.observation.frames.evidence import Evidence, TargetEvidence
-from demo_pipeline.observation.trees.hit_test import has_element, node_at
-from demo_pipeline.observation.trees.keyboard_focus import KeyboardFocus
+from demo_pipeline.observation.frames.evidence import ChangedBox, Evidence, TargetEvidence
+from demo_pipeline.observation.trees.hit_test import (
+    TEXT_ROLES,
+    focused_node,
+    front_window,
+    has_element,
+    node_at,
+    positions_of,
+    text_node_around,
+    window_boxes,
+    window_of,
+)
 from demo_pipeline.observation.trees.scans import CurrentScan
-from demo_pipeline.observation.trees.step_tree import Element, StepTree
+from demo_pipeline.observation.trees.step_tree import BoxTuple, Element, StepTree
+from demo_pipeline.observation.trees.tree_agreement import (
+    Agreement,
+    TreeComparison,
+    doings_before,
+)
 from demo_pipeline.observation.trees.tree_reader import TreeReader
 
+FOCUS_MS = 300  # milliseconds after what moves the focus; a scan may still have the old one
+LINE_HEIGHTS = 3  # a field of one line is 2.0 to 2.5 times as high as the text in it
+_EDITING = frozenset(
+    {
+        *("backspace", "delete", "left", "right", "up", "down", "home", "end"),
+        *("pageup", "pagedown", "shift"),
+    }
+)
+_CLIPBOARD = frozenset("acvxyz")  # with ctrl or command
 LABEL_PX = 48  # video pixels from a check box to its label; not measured
 _NAMED_BESIDE = frozenset({"checkbox", "radiobutton"})  # their look is the same for every name
 _MENUS = frozenset({"menu", "menuitem"})
@@ -27,7 +52,7 @@ NOTHING: Aimed = (None, "none")
 
 
 class StepTargets:
-    """Finds the targets of the actions of a demonstration, in order.
+    """Finds the targets of the actions of a demonstration, in order, and whether trees agree.
 
     Args:
         reader: of their trees.
@@ -42,7 +67,25 @@ class StepTargets:
         self._typed = {typing.action_index: typing.places for typing in evidence.typed}
         self._since = {since.action_index: since for since in evidence.since_scan}
         self._keyboard = KeyboardFocus()
+        self._trees = TreeComparison()
         self._end_ms = float("-inf")  # of the actions so far
+
+    def agreement(
+        self, action: Action, earlier: Sequence[Action], tree: StepTree, current: CurrentScan
+    ) -> Agreement:
+        """Whether the tree of a step agrees with its screenshot; `earlier`: actions before it."""
+        since, scan = self._since.get(action.action_index), current.scan
+        if scan is None or since is None or since.scan_event != scan.event_index:
+            return Agreement.UNKNOWN
+        if self._reader.scale(scan) is None:
+            return Agreement.UNKNOWN
+        doings = doings_before(action, earlier, scan.begin_ms)
+        return self._trees.agreement(tree, since, doings, lambda: self._before(tree, current))
+
+    def _before(self, tree: StepTree, current: CurrentScan) -> StepTree | None:
+        """The tree of the scan before the current one; None without one that is of use."""
+        previous = current.previous
+        return None if previous is None else self._reader.readable_tree(previous, tree.canvas)
 
     def target(
         self, action: Action, tree: StepTree, current: CurrentScan, *, differs: bool
@@ -96,7 +139,7 @@ class StepTargets:
         previous = current.previous
         if previous is None or (target.role in _MENUS and previous.end_ms < self._end_ms):
             return False
-        before = self._reader.readable_tree(previous, tree.canvas)
+        before = self._before(tree, current)
         return before is not None and not has_element(before, target)
 
     def _is_moved(self, action: Action, tree: StepTree, target: Element) -> bool:
@@ -113,3 +156,115 @@ class StepTargets:
             and y < top + down
             for left, top, across, down in (*changes.regions, *changes.panels)
         )
+
+
+class KeyboardFocus:
+    """Follows the actions of a demonstration in order."""
+
+    def __init__(self) -> None:
+        self._since_ms = float("-inf")  # when the focus may have moved last
+        self._field: BoxTuple | None = None  # that has it since, by a click or by what was typed
+        self._window: BoxTuple | None = None  # that was clicked last
+        self._others: frozenset[BoxTuple | None] = frozenset()  # the other windows at that time
+        self._is_lost = False  # in something that is not in the trees
+
+    def target(
+        self,
+        action: Action,
+        tree: StepTree,
+        current: CurrentScan,
+        changes_ms: Sequence[float],
+        typed: Sequence[ChangedBox] = (),
+    ) -> tuple[Element | None, str]:
+        """The element that keys went to (None when in doubt) and the method, as `target_method`.
+
+        Args:
+            action: the keys.
+            tree: the tree of the current scan.
+            current: the current scan.
+            changes_ms: when much of the screen changed, epoch milliseconds.
+            typed: what changed while text was typed, video pixels.
+        """
+        if action.action_type == "pause" or current.scan is None:
+            return None, "none"
+        scanned = current.scan.begin_ms
+        since = max(scanned, self._since_ms)
+        found, method = None, "focused"
+        if not any(since < change < action.press_ms for change in changes_ms):
+            found, method = self._known_field(tree), "last_click"
+            if found is None and scanned >= self._since_ms + FOCUS_MS:
+                found, method = self._focused(tree), "focused"
+        if typed and (found is None or not _holds_any(tree, found, typed)):
+            found, method = _line_with(tree, typed), "typed"
+            self._field = None if found is None else found.box
+            self._is_lost, self._others = found is None, window_boxes(tree)
+        return found, method if found else "none"
+
+    def _known_field(self, tree: StepTree) -> Element | None:
+        fields = (
+            node for node in positions_of(tree, self._field) if tree.role_at(node) in TEXT_ROLES
+        )
+        position = next(fields, None)
+        return None if position is None else tree.element(position)
+
+    def _focused(self, tree: StepTree) -> Element | None:
+        """The focus of the scan, in the window that was clicked or in one that opened since."""
+        found = focused_node(tree)
+        if found is None:
+            return None
+        window = window_of(tree, found.position)
+        box = None if window is None else tree.box(window)
+        may_have_it = not self._is_lost and self._window in {None, box}
+        return found if may_have_it or box not in self._others else None
+
+    def record(
+        self, action: Action, tree: StepTree, target: Element | None, front: int | None = None
+    ) -> None:
+        """Note an action and its target; `front`: the window that the picture shows in front."""
+        if action.action_type in POINTER_TYPES - {"scroll"}:
+            if target is not None:
+                front = window_of(tree, target.position)
+            elif front is None and action.x is not None and action.y is not None:
+                front = front_window(tree, action.x, action.y)
+            field = None if target is None else text_node_around(tree, target)
+            opens_list = field is not None and field.role == "combobox"  # which has the focus then
+            self._field = None if field is None or opens_list else field.box
+            self._since_ms, self._is_lost = action.end_ms, target is None and front is None
+            self._window = None if front is None else tree.box(front)
+            self._others = window_boxes(tree) - {self._window}
+        elif action.action_type == "hotkey" and _moves_focus(action, target):
+            self._since_ms, self._field = action.end_ms, None
+
+
+def _moves_focus(action: Action, target: Element | None) -> bool:
+    """Whether keys may move the focus, or open something that takes it."""
+    keys = set(action.keys)
+    if keys & {"ctrl", "command"} and len(keys) == 2 and keys & _CLIPBOARD:
+        return False
+    edits = keys <= _EDITING | {"ctrl"}
+    return not (edits and target is not None and target.role in TEXT_ROLES)
+
+
+def _holds_any(tree: StepTree, element: Element, places: Sequence[ChangedBox]) -> bool:
+    """Whether the middle of one of these places in the picture is inside an element."""
+    if element.box is None:
+        return False
+    x, y, width, height = tree.canvas.boxes_to_video(np.array(element.box)).tolist()
+    return any(
+        x <= left + across / 2 <= x + width and y <= top + down / 2 <= y + height
+        for left, top, across, down in places
+    )
+
+
+def _line_with(tree: StepTree, places: Sequence[ChangedBox]) -> Element | None:
+    """The only text field of one line in which these places are; None when one is elsewhere."""
+    highest = LINE_HEIGHTS * max(down for _, _, _, down in places) / tree.canvas.event_scale
+    lines = [
+        element
+        for node in np.flatnonzero(tree.boxes[:, 3] <= highest).tolist()
+        if tree.role_at(node) in TEXT_ROLES and "hidden" not in tree.states_at(node)
+        if _holds_any(tree, element := tree.element(node), places)
+    ]
+    if len(lines) != 1 or not all(_holds_any(tree, lines[0], [place]) for place in places):
+        return None  # a formula bar repeats what goes into a cell
+    return lines[0]

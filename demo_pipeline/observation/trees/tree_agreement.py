@@ -17,9 +17,9 @@ from demo_pipeline.observation.frames.evidence import (
     ChangesEvidence,
     SinceScanEvidence,
 )
+from demo_pipeline.observation.trees.hit_test import is_desktop, is_window, positions_at
 from demo_pipeline.observation.trees.raw_tree import Boxes
 from demo_pipeline.observation.trees.step_tree import StepTree
-from demo_pipeline.observation.trees.tree_windows import is_desktop, is_window
 
 OWN_CONTENT = frozenset(
     {
@@ -163,10 +163,16 @@ class TreeComparison:
         if not tree.says_something or since is None or since.began is None:
             return Agreement.UNKNOWN
         began, ended = since.began, since.began if since.ended is None else since.ended
-        if not (began.panels or began.regions or ended.panels or ended.regions):
+        if not (began or ended):
             return Agreement.AGREES
-        compared = _Compared(self._boxes(tree), _at_point(tree, self._boxes(tree), doings), doings)
-        at_begin, at_end = list(compared.differences(began)), list(compared.differences(ended))
+        boxes = self._boxes(tree)
+        under = set(positions_at(tree, *doings.pressed)) if doings.pressed else set()
+        pressed = [node in under for node in boxes.named_nodes]
+        own = np.vstack([boxes.own, boxes.named[np.array(pressed, bool)]])
+        at_begin, at_end = (
+            list(_differences(changes, boxes, own, edited=doings.edited))
+            for changes in (began, ended)
+        )
         if bool(at_begin) == bool(at_end):
             return Agreement.DIFFERS if at_begin else Agreement.AGREES
         news = _has_news(tree, previous(), at_begin or at_end)
@@ -178,70 +184,51 @@ class TreeComparison:
         return self._last[1]
 
 
-class _Compared:
-    """The boxes of a tree's elements, compared with changes of the screen."""
+def _differences(
+    changes: ChangesEvidence, boxes: _TreeBoxes, own: Boxes, *, edited: bool
+) -> Iterator[ChangedBox]:
+    """Yield the changes that contradict a tree.
 
-    def __init__(self, boxes: _TreeBoxes, pressed: Sequence[int], doings: Doings) -> None:
-        self._own = boxes.own
-        self._large_inputs = boxes.large_inputs
-        self._named = boxes.named
-        self._windows = boxes.windows
-        self._pressed = boxes.named[list(pressed)]
-        self._edited = doings.edited
-
-    def differences(self, changes: ChangesEvidence) -> Iterator[ChangedBox]:
-        """Yield the changes that contradict the tree."""
-        for panel, is_own in zip(changes.panels, self._is_own(changes.panels), strict=True):
-            if not is_own:
-                yield panel
-        unread, unknown = [], []
-        regions = [
-            region
-            for region, is_own in zip(changes.regions, self._is_own(changes.regions), strict=True)
-            if not is_own
-        ]
-        for region, is_name, is_unread, is_unknown in zip(
-            regions,
-            self._cover_name(regions),
-            _are_inside_any(regions, self._large_inputs),
-            _are_inside_any(regions, self._windows),
-            strict=True,
-        ):
-            if is_name:
-                yield region
-            elif is_unread:
-                unread.append(region)
-            elif is_unknown:
-                unknown.append(region)
-        if not self._edited:
-            yield from _popup(unread)
-        yield from _popup(unknown)
-
-    def _is_own(self, changed: Sequence[ChangedBox]) -> Bools:
-        """(changed,) whether it is inside an element that changes by itself, or was pressed."""
-        return _are_inside_any(changed, self._own) | _are_inside_any(changed, self._pressed)
-
-    def _cover_name(self, regions: Sequence[ChangedBox]) -> Bools:
-        """(regions,) whether it covers the text of a named element, not just touches its box."""
-        width, height = _shared(self._named, regions)
-        heights = np.array(regions, float).reshape(-1, 4)[:, 3]
-        least = COVERED_SHARE * np.minimum(self._named[:, 3], heights[:, None])
-        covers: Bools = ((height >= least) & (width >= COVERED_PX)).any(axis=1)
-        return covers
+    Args:
+        changes: of the screen.
+        boxes: of the tree.
+        own: (elements, 4) boxes of the elements that change by themselves or were pressed.
+        edited: as in `Doings`.
+    """
+    yield from _outside(changes.panels, own)
+    unread, unknown = [], []
+    regions = _outside(changes.regions, own)
+    for region, is_name, is_unread, is_unknown in zip(
+        regions,
+        _cover_name(regions, boxes.named),
+        _are_inside_any(regions, boxes.large_inputs),
+        _are_inside_any(regions, boxes.windows),
+        strict=True,
+    ):
+        if is_name:
+            yield region
+        elif is_unread:
+            unread.append(region)
+        elif is_unknown:
+            unknown.append(region)
+    if not edited:
+        yield from _popup(unread)
+    yield from _popup(unknown)
 
 
-def _at_point(tree: StepTree, boxes: _TreeBoxes, doings: Doings) -> list[int]:
-    """Which of the named elements were pressed just before: numbers of rows of `boxes.named`."""
-    if doings.pressed is None:
-        return []
-    x, y = doings.pressed
-    return [
-        number
-        for number, node in enumerate(boxes.named_nodes)
-        if (box := tree.box(node)) is not None
-        and box[0] <= x < box[0] + box[2]
-        and box[1] <= y < box[1] + box[3]
-    ]
+def _outside(places: Sequence[ChangedBox], boxes: Boxes) -> list[ChangedBox]:
+    """The places that are inside none of the boxes."""
+    inside = _are_inside_any(places, boxes).tolist()
+    return [place for place, is_inside in zip(places, inside, strict=True) if not is_inside]
+
+
+def _cover_name(regions: Sequence[ChangedBox], named: Boxes) -> Bools:
+    """(regions,) whether it covers the text of a named element, not just touches its box."""
+    width, height = _shared(named, regions)
+    heights = np.array(regions, float).reshape(-1, 4)[:, 3]
+    least = COVERED_SHARE * np.minimum(named[:, 3], heights[:, None])
+    covers: Bools = ((height >= least) & (width >= COVERED_PX)).any(axis=1)
+    return covers
 
 
 def _video_boxes(tree: StepTree) -> Boxes:

@@ -26,11 +26,7 @@ from demo_pipeline.observation.trees.scans import (
 )
 from demo_pipeline.observation.trees.step_targets import StepTargets
 from demo_pipeline.observation.trees.step_tree import Element, StepTree
-from demo_pipeline.observation.trees.tree_agreement import (
-    Agreement,
-    TreeComparison,
-    doings_before,
-)
+from demo_pipeline.observation.trees.tree_agreement import Agreement
 from demo_pipeline.observation.trees.tree_reader import TreeReader
 
 UI_TREES_FILE = "trees.parquet"
@@ -99,7 +95,7 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
     unknown: Counter[str] = Counter()
     rows = []
     since = float("-inf")
-    written, compared = _Writer(), _Comparison(reader, evidence)
+    written = _Writer()
     clock = evidence.as_clock()
     changes = [clock.event_time(time_s) for time_s in evidence.screen_changes_s]
     targets = StepTargets(reader, evidence, changes)
@@ -111,7 +107,7 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
         tree = reader.tree(current.scan, action.press_ms, canvas)
         name = f"{action.action_index:03d}.json"
         written.write(out / name, tree)
-        agreement = compared.agreement(action, actions[:number], current, tree)
+        agreement = targets.agreement(action, actions[:number], tree, current)
         differs = agreement is Agreement.DIFFERS
         target, method = targets.target(action, tree, current, differs=differs)
         row = _row(action, name, current, tree, target=target, method=method)
@@ -122,37 +118,6 @@ def build_ui_trees(  # noqa: PLR0917 - the inputs of the stage, in the order of 
     _log_decisions(rows)
     write_rows(out / UI_TREES_FILE, rows, UI_TREES_SCHEMA)
     return _summary(rows, unknown)
-
-
-class _Comparison:
-    """Compares the trees of steps with their screenshots.
-
-    Args:
-        reader: for the scan before the current one.
-        evidence: what changed since the scans.
-    """
-
-    def __init__(self, reader: TreeReader, evidence: Evidence) -> None:
-        self._reader = reader
-        self._trees = TreeComparison()
-        self._since = {since.action_index: since for since in evidence.since_scan}
-
-    def agreement(
-        self, action: Action, earlier: Sequence[Action], current: CurrentScan, tree: StepTree
-    ) -> Agreement:
-        """Whether the tree of a step agrees with its screenshot; `earlier`: actions before it."""
-        since, scan = self._since.get(action.action_index), current.scan
-        if scan is None or since is None or since.scan_event != scan.event_index:
-            return Agreement.UNKNOWN
-        if self._reader.scale(scan) is None:
-            return Agreement.UNKNOWN
-
-        def tree_before() -> StepTree | None:
-            previous = current.previous
-            return None if previous is None else self._reader.readable_tree(previous, tree.canvas)
-
-        doings = doings_before(action, earlier, scan.begin_ms)
-        return self._trees.agreement(tree, since, doings, tree_before)
 
 
 def _log_decisions(rows: Sequence[TreeRow]) -> None:

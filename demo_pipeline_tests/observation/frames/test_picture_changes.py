@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from demo_pipeline.observation.frames.picture_changes import (
+    DETAIL_STEP,
     PictureChanges,
     picture_changes,
     shaded_areas,
 )
 from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
-from demo_pipeline.observation.frames.screen_picture import DETAIL_STEP
 
 BUTTON = PixelBox(200, 200, 160, 40)
 

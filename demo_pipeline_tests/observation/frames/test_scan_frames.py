@@ -9,11 +9,11 @@ from demo_pipeline.observation.calibration.canvas import fit_canvas
 from demo_pipeline.observation.calibration.clock import Clock
 from demo_pipeline.observation.calibration.screen_parts import ScreenParts
 from demo_pipeline.observation.frames.change_detection import ChangeDetector
+from demo_pipeline.observation.frames.evidence import TargetEvidence
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.frame_requests import Aim, FrameRequest, ScanTimes
 from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath
-from demo_pipeline.observation.frames.scan_frames import ScanComparison, TargetSeen
-from demo_pipeline.observation.frames.scan_pictures import ScanFrames
+from demo_pipeline.observation.frames.scan_frames import ScanComparison, ScanFrames
 from demo_pipeline.observation.frames.video_frames import Frame, Span
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 
@@ -85,7 +85,7 @@ def compared(
     scanned: tuple[float, float] = (0.5, 0.6),
     lit_from: float = 2.0,
     level: int = 120,
-) -> TargetSeen:
+) -> TargetEvidence:
     """What is seen of an element, and of a box that changes its brightness as the hand comes."""
     moves = [(100, 50.0, 50.0)] + [(2700 + 10 * n, 316.0 + 3 * n, 220.0) for n in range(21)]
     path = PointerPath([Input(n, time, "mousemove", x, y) for n, (time, x, y) in enumerate(moves)])

@@ -4,8 +4,8 @@ from typing import Any
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.observation.trees.hit_test import node_at
-from demo_pipeline.observation.trees.keyboard_focus import KeyboardFocus
 from demo_pipeline.observation.trees.scans import CurrentScan, LoggedScan
+from demo_pipeline.observation.trees.step_targets import KeyboardFocus
 from demo_pipeline_tests.observation.nodes import mapped, node
 
 SEARCH = node("Edit", (200, 200, 300, 40), name="Search")

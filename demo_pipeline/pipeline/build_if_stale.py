@@ -63,23 +63,22 @@ def build_if_stale(
         check: reads the files back from a folder.
         force: build although nothing changed.
         reuse_links: hard links that the current version has under the same path are not read again.
-        mend: called before a damaged version is built again, whose inputs may be damaged, too.
+        mend: called before a damaged version is built again: its inputs may be damaged, too.
 
     Raises:
         ChangedOutput: `output` links to a damaged version, or shares a damaged file with another.
-        DemonstrationError: raised by `build` or `check`; nothing is committed.
+        DemonstrationError: by `build` or `check`; nothing is committed.
     """
     current = store.published(output)
     same = None if force else _same(store, current, recipe)
     damage = _damage(store, output) if same else None
-    if same and damage is None:
+    if same and not damage:
         _LOG.info("%s: %s is unchanged", recipe.stage, output)
         return _current(output, "unchanged", same)
-    reason = f"{damage.file} {damage.message}" if damage else _reason(current, recipe)
+    start, reason = time.monotonic(), _reason(current, recipe, damage)
     _LOG.info("%s: building %s, because %s", recipe.stage, output, reason)
     if damage:
         mend()
-    start = time.monotonic()
     with store.stage(output) as staging:
         if current and reuse_links and damage is None:
             staging.previous.append(current)
@@ -90,8 +89,8 @@ def build_if_stale(
         version = store.commit(staging, recipe, summary, checks)
     if damage and (left := _damage(store, output)):
         raise left.as_error()
-    seconds = time.monotonic() - start
-    _LOG.info("%s: %s made in %.1f s: %s", recipe.stage, output, seconds, _counts(summary))
+    made = (recipe.stage, output, time.monotonic() - start, _counts(summary))
+    _LOG.info("%s: %s made in %.1f s: %s", *made)
     return _current(output, "made", version)
 
 
@@ -126,8 +125,10 @@ def _is_rejected(recipe: Recipe, output: str, checks: Sequence[CheckOutcome]) ->
     return bool(failed)
 
 
-def _reason(current: Version | None, recipe: Recipe) -> str:
+def _reason(current: Version | None, recipe: Recipe, damage: OutputDamage | None) -> str:
     """Why an output is built again, in terms of its recipe."""
+    if damage:
+        return f"{damage.file} {damage.message}"
     if current is None:
         return "there is no version"
     before = current.manifest.recipe

@@ -10,7 +10,7 @@ import time
 from itertools import groupby
 from pathlib import Path
 
-from demo_pipeline_tests.doors.checkout import Checkout, _plain_environment
+from demo_pipeline_tests.doors.checkout import Checkout, plain_environment
 from demo_pipeline_tests.doors.page_lines import PAGES, ROOT, ShellLine, lines_of
 
 # Half an hour; until Ctrl-C; this again.
@@ -28,7 +28,7 @@ def main() -> int:
             print(f"{page}, in a fresh clone", flush=True)
             clone = Path(folder) / page.replace("/", "-").replace(" ", "-")
             subprocess.run(["git", "clone", "--quiet", ROOT, clone], check=True)
-            failed += walk(Checkout(clone, _plain_environment()), [one.text for one in chosen])
+            failed += walk(Checkout(clone, plain_environment()), [one.text for one in chosen])
     return failed
 
 

@@ -122,7 +122,7 @@ def fresh_checkout(root: Path, samples: Path | None = None) -> Checkout:
         source = samples if samples and name == "data/samples" else ROOT / name
         shutil.copytree(source, root / name, ignore=unwanted)
     _lend_environment(root / ".venv", root)
-    return Checkout(root, _plain_environment())
+    return Checkout(root, plain_environment())
 
 
 def _lend_environment(folder: Path, root: Path) -> None:
@@ -142,7 +142,7 @@ def _lend_environment(folder: Path, root: Path) -> None:
         (folder / done).touch()
 
 
-def _plain_environment() -> dict[str, str]:
+def plain_environment() -> dict[str, str]:
     """The variables of a person who has set none of ours."""
     ours = ("DEMO_PIPELINE_", "DAGSTER_", "MAKE", "PYTEST_", "COV_", "PYTHON", "VIRTUAL_ENV")
     kept: Mapping[str, str] = os.environ

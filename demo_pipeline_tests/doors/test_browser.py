@@ -13,17 +13,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect, sync_playwright
 
-from demo_pipeline.settings import Settings
 from demo_pipeline_tests.doors.checkout import Checkout, fresh_checkout
-from demo_pipeline_tests.doors.page_lines import ROOT
-from demo_pipeline_tests.doors.test_shell_lines import small_samples
+from demo_pipeline_tests.doors.test_shell_lines import INBOX, small_samples
 from demo_pipeline_tests.uploads import tear_meta
 
 pytestmark = pytest.mark.no_cover  # the UI runs in processes of its own
 SAMPLES = ["20260105_090000", "20260106_140000", "20261121_212358", "20261121_212801"]
-INBOX = Path(Settings.model_fields["uploads"].get_default(call_default_factory=True)).relative_to(
-    ROOT
-)
 GOOD, TORN = SAMPLES[:2]
 QUIET_SECONDS = 240.0  # without any change; Dagster looks after a backfill every 30 s
 PATIENCE = 60_000.0  # ms for something on a page of a busy machine

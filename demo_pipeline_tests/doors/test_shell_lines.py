@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from demo_pipeline.settings import Settings, project_root
 from demo_pipeline_tests.doors.checkout import Answer, Checkout, fresh_checkout
 from demo_pipeline_tests.doors.page_lines import PAGES, lines_of
 from demo_pipeline_tests.sample_workspace import DEMOS, write_demos
@@ -17,7 +18,8 @@ ENDS_WITH = {".venv/bin/demo-pipeline doctor --json --expect-daemon": {0, 1}}
 # What a page takes for granted besides a store with the samples.
 BEFORE = {"docs/operations.md": "eval truth data/predictions.jsonl --split any"}
 SUITE = {page: [line for line in lines_of(page) if line.when == "suite"] for page in PAGES}
-BUILT = "data/store data/recordings history schedules storage"
+INBOX = str(Path(Settings().uploads).relative_to(project_root()))
+BUILT = ("data/store", INBOX, "history", "schedules", "storage")
 
 
 def small_samples(folder: Path) -> Path:
@@ -70,7 +72,7 @@ def test_every_line_of_a_page_succeeds(
     page: str, readme: tuple[Checkout, list[Answer]], samples: Path, tmp_path: Path
 ) -> None:
     checkout = fresh_checkout(tmp_path / "checkout", samples)
-    for name in BUILT.split():
+    for name in BUILT:
         shutil.copytree(readme[0].root / name, checkout.root / name, symlinks=True)
     before = BEFORE.get(page, "quarantine")
     assert failures([checkout.type(f".venv/bin/demo-pipeline {before}")]) == []

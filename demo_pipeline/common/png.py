@@ -20,6 +20,7 @@ _HEADER = struct.Struct(">IIBBBBB")  # width, height, then the form of all our i
 _FORM = (8, 2, 0, 0, 0)  # bits a channel, RGB, deflate, row filters, not interlaced
 _UP = 2
 _BAND = 64  # rows, which fit into the processor's cache
+_HEAD = 8  # bytes, deflated by themselves; ISA-L's loop for short rests takes 4 to 15
 
 Pixels = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -147,9 +148,20 @@ class PngRows:
 
 
 def _file(width: int, height: int, bands: Iterable[Pixels]) -> list[bytes]:
-    """The bytes of a file with these bands of filtered rows, in pieces."""
+    """The bytes of a file with these bands of filtered rows, in pieces.
+
+    ISA-L's fast loop takes its own address for pixels at the third byte of a stream
+    (`write_first_byte` in igzip_icf_body_h1_gr_bt.asm hashes rcx), so that one picture in some
+    thousands got other bytes in another process. The loop for short rests has no such fault.
+    """
     deflate = isal_zlib.compressobj(1)
-    data = [deflate.compress(band.data) for band in bands]
+    data: list[bytes] = []
+    for band in bands:
+        rows = band.reshape(-1).data
+        if not data:
+            data += [deflate.compress(rows[:_HEAD]), deflate.flush(isal_zlib.Z_SYNC_FLUSH)]
+            rows = rows[_HEAD:]
+        data.append(deflate.compress(rows))
     data.append(deflate.flush())
     chunks: tuple[tuple[bytes, list[bytes]], ...] = (
         (b"IHDR", [_HEADER.pack(width, height, *_FORM)]),

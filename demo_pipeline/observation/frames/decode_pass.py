@@ -204,7 +204,10 @@ def _final_frame(
     """The observer for final.png: after the last action, and before the recorder was stopped."""
     ends = [clock.video_time(action.end_ms) for action in actions]
     until = clock.video_time(recorder_stop.known_ms) if recorder_stop.known_ms else float("inf")
-    return FinalFrame(min(float(video.times[-1]), max(ends, default=float("inf"))), until)
+    # The frame shown until then may be an old one: a variable rate has none while nothing changes.
+    before = video.times[video.times < until]
+    shown = float(before[-1] if len(before) else video.times[-1])
+    return FinalFrame(min(shown, max(ends, default=float("inf"))), until)
 
 
 def show_frames(
@@ -240,12 +243,12 @@ def show_frames(
 
 
 def _any_frame(video: RecordedVideo, last_decoded: Frame | None) -> Frame:
-    """The video's last frame, or another one that decodes, if there is none after the last action.
+    """The last frame that was seen, or the first, if there is none after the last action.
 
     Raises:
         DemonstrationError: no frame decodes.
     """
-    frame = video.frame_at(len(video.times) - 1) or last_decoded or video.frame_at(0)
+    frame = last_decoded or video.frame_at(0)
     if frame is None:
         message = f"none of its {len(video.times)} frames can be decoded"
         remedy = "upload the recording again"

@@ -14,7 +14,7 @@ from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Fram
 
 
 class FallbackFrames:
-    """Keeps the last frame before the limit for pauses, and for requests without a candidate.
+    """Keeps the last frame before the limit for pauses, and for requests without one in their span.
 
     Memory holds the frames of the requests that are not answered yet; successive requests without
     a frame between them share one.
@@ -45,16 +45,16 @@ class FallbackFrames:
     def take(self, request: FrameRequest) -> Frame | None:
         """The frame of a request; drops those that no later request asks for.
 
-        None when it did not decode, or when the request has candidates.
+        None when it did not decode, or when the request's span holds it.
         """
         first = self.number(request)
         self._kept = {number: frame for number, frame in self._kept.items() if number >= first}
         return self._kept.get(first)
 
     def _has_none(self, request: FrameRequest) -> bool:
-        """Whether no frame lies after the previous action and before the limit."""
+        """Whether no frame lies in the span; with a variable frame rate the screen may be older."""
         number = self._before(request.limit)
-        return request.pause or number < 0 or bool(self._times[number] < request.since)
+        return request.pause or number < 0 or bool(self._times[number] < request.span.start)
 
     def _before(self, limit: float) -> int:
         return int(np.searchsorted(self._times, limit + TIME_TOLERANCE_S, side="right")) - 1

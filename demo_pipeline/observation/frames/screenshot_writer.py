@@ -48,7 +48,7 @@ class ScreenshotWriter:
     """Writes screenshots on the canvas as NNN.png and final.png into a folder.
 
     Args:
-        video: of the recording; opened again only for a frame that did not decode.
+        video: of the recording.
         fallbacks: the frames of requests without a candidate.
         pointer: where the pointer is.
         folder: to write into.
@@ -176,7 +176,7 @@ class ScreenshotWriter:
         if frame is None:
             due = float(self._video.times[max(0, position)])
             is_due = latest is not None and abs(latest.time - due) <= TIME_TOLERANCE_S
-            frame = latest if is_due else self._video.frame_at(max(0, position))
+            frame = latest if is_due else None
         latest_s = max(request.limit + TIME_TOLERANCE_S, request.press - TIME_TOLERANCE_S)
         if frame is None or frame.time > latest_s:
             return FrameChoice(None, Reason.MISSING)

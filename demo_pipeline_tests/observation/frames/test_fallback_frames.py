@@ -11,7 +11,7 @@ from demo_pipeline.actions.inputs import Input
 from demo_pipeline.observation.calibration.calibrate import Calibration
 from demo_pipeline.observation.calibration.canvas import fit_canvas
 from demo_pipeline.observation.calibration.clock import Clock
-from demo_pipeline.observation.frames.decode_pass import run_decode_pass
+from demo_pipeline.observation.frames.decode_pass import NO_STOP, RecorderStop, run_decode_pass
 from demo_pipeline.observation.frames.frame_requests import request_frames
 from demo_pipeline.observation.frames.pointer_path import PointerPath
 from demo_pipeline.observation.frames.recorded_video import RecordedVideo
@@ -43,7 +43,9 @@ def film(path: Path, times: list[float]) -> None:
     encode(path, pictures, (WIDTH, HEIGHT), VideoOptions(fps=FPS, gop=1000, preset="ultrafast"))
 
 
-def observe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Screenshot], int]:
+def observe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recorder_stop: RecorderStop = NO_STOP
+) -> tuple[list[Screenshot], int]:
     """The screenshots of all actions, and how often the video was opened for them."""
     opened = 0
 
@@ -72,6 +74,7 @@ def observe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Scree
         path=path,
         actions=actions,
         folder=tmp_path / "out",
+        recorder_stop=recorder_stop,
     )
     return list(observed.screenshots), opened
 
@@ -81,6 +84,10 @@ def observe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[list[Scree
     [
         pytest.param([number / FPS for number in range(SECONDS * FPS)], id="constant rate"),
         pytest.param([0.0, 0.4, 2.1, 2.2, 5.3, 8.8, 11.5], id="variable rate"),
+        pytest.param(
+            [*np.arange(0, 3, 0.1), 3.5, 6.5, 9.5, *np.arange(10, 12, 0.1)],
+            id="still for seconds before a press",
+        ),
     ],
 )
 def test_the_video_is_opened_once_and_the_frame_is_the_last_before_the_limit(
@@ -100,3 +107,15 @@ def test_the_video_is_opened_once_and_the_frame_is_the_last_before_the_limit(
     assert sorted(path.name for path in (tmp_path / "out").glob("0*.png")) == sorted(
         one.file for one in screenshots if one.file is not None
     )
+
+
+def test_the_final_picture_is_no_later_than_the_recorders_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing changes between the last action and the stop, so a variable rate has no frame."""
+    film(tmp_path / "film.mp4", [0.0, 2.1, 11.5])
+    screenshots, opened = observe(tmp_path, monkeypatch, RecorderStop(known_ms=10_000))
+    assert opened == 1
+    assert screenshots[-1].time == pytest.approx(2.1)
+    shown = (tmp_path / "out" / str(screenshots[-1].file)).read_bytes()
+    assert (tmp_path / "out" / "final.png").read_bytes() == shown

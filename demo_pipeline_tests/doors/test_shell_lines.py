@@ -18,7 +18,8 @@ ENDS_WITH = {".venv/bin/demo-pipeline doctor --json --expect-daemon": {0, 1}}
 # What a page takes for granted besides a store with the samples.
 BEFORE = {"docs/operations.md": "eval truth data/predictions.jsonl --split any"}
 SUITE = {page: [line for line in lines_of(page) if line.when == "suite"] for page in PAGES}
-INBOX = str(Path(Settings().uploads).relative_to(project_root()))
+_UPLOADS = Settings.model_fields["uploads"].get_default(call_default_factory=True)
+INBOX = str(Path(_UPLOADS).relative_to(project_root()))  # whatever this person's uploads are
 BUILT = ("data/store", INBOX, "history", "schedules", "storage")
 
 

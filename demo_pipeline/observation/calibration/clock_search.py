@@ -52,6 +52,7 @@ class ClockSearch:
         """Decode stretches of video and add what changes in them."""
         for frame in self.video.look(stretches):
             changes.add(frame)
+        changes.seconds += sum(stretch.end - stretch.start for stretch in stretches)
 
     def pictured_clock(
         self,

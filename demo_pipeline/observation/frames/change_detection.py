@@ -5,7 +5,6 @@ effects, and from cells that flicker all the time.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import cv2
 import numpy as np
@@ -16,6 +15,7 @@ from demo_pipeline.observation.frames.changed_cells import (
     ChangeMap,
     cells_of,
     changed_cells,
+    parts_at,
 )
 from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
 from demo_pipeline.observation.frames.video_frames import Luma
@@ -30,8 +30,6 @@ GLANCE_SHARE = LARGE_SHARE / 16  # of a glance: half of one of a cell's four sam
 THRESHOLD = 24  # of 255; an encoder refines a still picture by less
 KEY_FRAME_THRESHOLD = 48  # of 255; a key frame encodes the whole picture again
 POINTER_PX = 40  # video pixels around the pointer's hot spot that its own picture covers
-
-Labels = np.ndarray[Any, np.dtype[np.int32]]
 
 
 def flickering_cells(changes: ChangeMap, grab_s: float) -> Cells | None:
@@ -89,7 +87,8 @@ class Difference:
         """The cells that changed away from the pointer."""
         rest = self.cells.copy()
         for x, y in pointers:
-            rest[cells_of(_around(x, y))] = False
+            side = 2 * POINTER_PX
+            rest[cells_of(PixelBox(x - POINTER_PX, y - POINTER_PX, side, side))] = False
         return rest
 
 
@@ -106,10 +105,8 @@ class ChangeDetector:
 
     def between_distant(self, before: Luma, after: Luma, pointers: list[Point]) -> Difference:
         """What changed between two frames some time apart, except around the pointers."""
-        changed = self._changed(before, after, key_frame=True)
-        for x, y in pointers:
-            changed[cells_of(_around(x, y))] = False
-        return _difference(changed)
+        changed = _difference(self._changed(before, after, key_frame=True))
+        return _difference(changed.without_pointers(pointers))
 
     def _changed(self, before: Luma, after: Luma, *, key_frame: bool) -> Cells:
         changed = changed_cells(before, after, KEY_FRAME_THRESHOLD if key_frame else THRESHOLD)
@@ -134,19 +131,10 @@ def _count(cells: Cells) -> int:
     return int(np.count_nonzero(cells))
 
 
-def _around(x: float, y: float) -> PixelBox:
-    return PixelBox(x - POINTER_PX, y - POINTER_PX, 2 * POINTER_PX, 2 * POINTER_PX)
-
-
 def _without_hover_effects(rest: Cells, changed: Cells, pointers: list[Point]) -> Cells:
     """`rest` without the connected regions around a pointer, such as a highlighted row."""
-    _, raw = cv2.connectedComponents(changed.astype(np.uint8), connectivity=8)
-    labels: Labels = np.asarray(raw, np.int32)
-    kept = rest.copy()
+    near = np.zeros_like(changed)
     for x, y in pointers:
         row, column = int(y // BLOCK), int(x // BLOCK)
-        near = labels[max(0, row - 1) : row + 2, max(0, column - 1) : column + 2]
-        for label in np.unique(near):
-            if label:
-                kept &= labels != label
-    return kept
+        near[max(0, row - 1) : row + 2, max(0, column - 1) : column + 2] = True
+    return rest & ~parts_at(near, changed)

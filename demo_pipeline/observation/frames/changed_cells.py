@@ -94,10 +94,15 @@ def filled(cells: Cells) -> Cells:
 
 def connected(cells: Cells, near: Cells) -> Cells:
     """Those of `cells` in the parts that reach `near`, across gaps as between lines of text."""
-    count, labels = cv2.connectedComponents(filled(cells).view(np.uint8))
+    return cells & parts_at(near, filled(cells))
+
+
+def parts_at(near: Cells, cells: Cells) -> Cells:
+    """The connected parts of `cells` that reach `near`."""
+    count, labels = cv2.connectedComponents(cells.view(np.uint8), connectivity=8)
     reaching = np.zeros(count, bool)
-    reaching[labels[near]] = True
-    found: Cells = reaching[labels] & cells
+    reaching[labels[near & cells]] = True
+    found: Cells = reaching[labels]
     return found
 
 

@@ -29,7 +29,6 @@ EARLY_S = 1.0  # seconds after an action in which its own effect shows: a presse
 REACTION_S = 0.3  # seconds; nobody sees something and presses a button on it sooner
 TOGETHER_S = 0.5  # seconds; changes as close as this are one
 PAUSE_S = 2.0  # seconds; a screen left at rest for longer was read, not waited for
-MIN_WAIT_S = 1.0  # seconds; a screen at rest sooner shows the action's own effect
 READING_S = 10.0  # seconds; who reads for longer before the next action has thought about it
 AT_WORK_GAP_S = 0.7  # seconds; closer changes are one busy stretch, whatever the frame rate
 AT_WORK_TIMES = 5  # changes in a busy stretch: a bar, a spinner, lines of text; fewer may be chance
@@ -105,7 +104,7 @@ def rest_after_answer(changes: IntervalChanges, restless: Cells) -> float | None
 
     None: nothing shows that the person waited. What shows it, by `restless` cells left out:
 
-    1. Something new stands where the next action is: it came at least `MIN_WAIT_S` after the last
+    1. Something new stands where the next action is: it came at least `EARLY_S` after the last
        action, was not there before that action, and was at rest when the person acted.
     2. Or the place of the next action is part of what the last action brought up at once, and
        something in there was busy all the time until then, and came to rest.
@@ -191,9 +190,9 @@ def _was_busy(
 
 
 def _in_time(changes: IntervalChanges, rest: float | None, longest: float) -> float | None:
-    """`rest` if the screen kept the person waiting and rested at the press, but not for long."""
+    """`rest` if the screen rested when the person acted, but not for long."""
     interval = changes.interval
-    if rest is None or rest - interval.since < MIN_WAIT_S or interval.until - rest < REACTION_S:
+    if rest is None or interval.until - rest < REACTION_S:
         return None
     return rest if interval.looked - rest <= longest else None
 

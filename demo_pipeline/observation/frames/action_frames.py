@@ -14,10 +14,10 @@ import numpy as np
 from demo_pipeline.actions.action_tables import CONTINUED
 from demo_pipeline.observation.frames.change_detection import LARGE_SHARE
 from demo_pipeline.observation.frames.changed_cells import changed_cells
+from demo_pipeline.observation.frames.evidence import WaitEvidence
 from demo_pipeline.observation.frames.frame_choice import FrameChoice, FrameChooser
 from demo_pipeline.observation.frames.frame_diff import FrameDiff
 from demo_pipeline.observation.frames.frame_requests import SPAN_MARGIN_FRAMES, FrameRequest
-from demo_pipeline.observation.frames.interval_changes import MEAN_LEVELS
 from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.frames.request_progress import RequestProgress
 from demo_pipeline.observation.frames.scan_frames import ActionPictures, ScanComparison, TypedPlaces
@@ -27,8 +27,7 @@ from demo_pipeline.observation.frames.screenshot_writer import (
     ScreenshotWriter,
 )
 from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Frame, Luma, Span
-from demo_pipeline.observation.frames.wait_observer import WaitObserver
-from demo_pipeline.observation.frames.waits import Wait
+from demo_pipeline.observation.frames.wait_observer import MEAN_LEVELS, WaitObserver
 
 REPLACED_HEIGHT = 0.5  # of the screen's; suggestions below a field are less tall, a pager is taller
 
@@ -45,7 +44,7 @@ class ActionFramesResult:
     """
 
     screenshots: Sequence[Screenshot]
-    waits: Sequence[Wait]
+    waits: Sequence[WaitEvidence]
     large_changes: Sequence[float]
     typed: Mapping[int, Sequence[PixelBox]]
 

@@ -5,7 +5,6 @@ effects, and from cells that flicker all the time.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 import cv2
 import numpy as np
@@ -14,8 +13,9 @@ from demo_pipeline.observation.frames.changed_cells import (
     BLOCK,
     Cells,
     ChangeMap,
+    cells_of,
     changed_cells,
-    with_neighbours,
+    parts_at,
 )
 from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
 from demo_pipeline.observation.frames.video_frames import Luma
@@ -23,7 +23,6 @@ from demo_pipeline.observation.frames.video_frames import Luma
 SIGNIFICANT_SHARE = 0.0005  # of all cells; a text cursor's blink and one typed letter are less
 MIN_SIGNIFICANT_CELLS = 4  # cells; in a small video the share alone is less than noise
 SMALL_CELLS = 2  # cells, as a tick in a small check box; noise seldom reaches two
-REDRAWN_CELLS = 4  # cells around a target that changed together with cells inside it
 FLICKER_FRAMES = 8  # frames; in a short video the share alone is soon reached
 FLICKER_SHARE = 0.05  # of the time; a cell that changes in more of it shows nothing
 LARGE_SHARE = 0.02  # of all cells, as for a window or a dialog; hover effects are smaller
@@ -31,8 +30,6 @@ GLANCE_SHARE = LARGE_SHARE / 16  # of a glance: half of one of a cell's four sam
 THRESHOLD = 24  # of 255; an encoder refines a still picture by less
 KEY_FRAME_THRESHOLD = 48  # of 255; a key frame encodes the whole picture again
 POINTER_PX = 40  # video pixels around the pointer's hot spot that its own picture covers
-
-Labels = np.ndarray[Any, np.dtype[np.int32]]
 
 
 def flickering_cells(changes: ChangeMap, grab_s: float) -> Cells | None:
@@ -71,26 +68,10 @@ class Difference:
             return False
         rest = self.without_pointers(pointers)
         if target is not None:
-            rest[_cells_of(target)] = False
+            rest[cells_of(target)] = False
         if _count(rest) < enough:
             return False
         return _count(_without_hover_effects(rest, self.cells, pointers)) >= enough
-
-    def is_redrawn(self, box: PixelBox) -> bool:
-        """Whether a change inside `box` is part of one that reaches beyond it.
-
-        A check mark, a letter or a button's pressed state stays inside; a menu over it or a
-        scrolled list does not.
-        """
-        rows, columns = _cells_of(box)
-        changed = self.cells
-        joined = with_neighbours(with_neighbours(changed))
-        labels: Labels = np.asarray(cv2.connectedComponents(joined.astype(np.uint8))[1], np.int32)
-        inside = np.unique(labels[rows, columns][changed[rows, columns]])
-        reaching = np.isin(labels, inside) & changed
-        margin = slice(max(0, rows.start - 1), rows.stop + 1)
-        reaching[margin, max(0, columns.start - 1) : columns.stop + 1] = False
-        return _count(reaching) >= REDRAWN_CELLS
 
     def count_away_from(self, pointers: list[Point]) -> int:
         """How many cells changed that are not around the pointer."""
@@ -100,13 +81,14 @@ class Difference:
         """Whether anything but the pointer changed in `box`, even as little as a tick."""
         if self.count < SMALL_CELLS:
             return False
-        return _count(self.without_pointers(pointers)[_cells_of(box)]) >= SMALL_CELLS
+        return _count(self.without_pointers(pointers)[cells_of(box)]) >= SMALL_CELLS
 
     def without_pointers(self, pointers: list[Point]) -> Cells:
         """The cells that changed away from the pointer."""
         rest = self.cells.copy()
         for x, y in pointers:
-            rest[_cells_of(_around(x, y))] = False
+            side = 2 * POINTER_PX
+            rest[cells_of(PixelBox(x - POINTER_PX, y - POINTER_PX, side, side))] = False
         return rest
 
 
@@ -123,10 +105,8 @@ class ChangeDetector:
 
     def between_distant(self, before: Luma, after: Luma, pointers: list[Point]) -> Difference:
         """What changed between two frames some time apart, except around the pointers."""
-        changed = self._changed(before, after, key_frame=True)
-        for x, y in pointers:
-            changed[_cells_of(_around(x, y))] = False
-        return _difference(changed)
+        changed = _difference(self._changed(before, after, key_frame=True))
+        return _difference(changed.without_pointers(pointers))
 
     def _changed(self, before: Luma, after: Luma, *, key_frame: bool) -> Cells:
         changed = changed_cells(before, after, KEY_FRAME_THRESHOLD if key_frame else THRESHOLD)
@@ -151,27 +131,10 @@ def _count(cells: Cells) -> int:
     return int(np.count_nonzero(cells))
 
 
-def _around(x: float, y: float) -> PixelBox:
-    return PixelBox(x - POINTER_PX, y - POINTER_PX, 2 * POINTER_PX, 2 * POINTER_PX)
-
-
-def _cells_of(box: PixelBox) -> tuple[slice, slice]:
-    """Rows and columns of the cells that a box in video pixels touches."""
-    top, left = max(0, int(box.y // BLOCK)), max(0, int(box.x // BLOCK))
-    bottom = max(0, int((box.y + box.height) // BLOCK) + 1)
-    right = max(0, int((box.x + box.width) // BLOCK) + 1)
-    return slice(top, bottom), slice(left, right)
-
-
 def _without_hover_effects(rest: Cells, changed: Cells, pointers: list[Point]) -> Cells:
     """`rest` without the connected regions around a pointer, such as a highlighted row."""
-    _, raw = cv2.connectedComponents(changed.astype(np.uint8), connectivity=8)
-    labels: Labels = np.asarray(raw, np.int32)
-    kept = rest.copy()
+    near = np.zeros_like(changed)
     for x, y in pointers:
         row, column = int(y // BLOCK), int(x // BLOCK)
-        near = labels[max(0, row - 1) : row + 2, max(0, column - 1) : column + 2]
-        for label in np.unique(near):
-            if label:
-                kept &= labels != label
-    return kept
+        near[max(0, row - 1) : row + 2, max(0, column - 1) : column + 2] = True
+    return rest & ~parts_at(near, changed)

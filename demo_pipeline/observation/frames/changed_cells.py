@@ -9,6 +9,7 @@ from typing import Any
 import cv2
 import numpy as np
 
+from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.frames.video_frames import SAMPLE_STEP, Frame, Luma
 
 # One recording per process: OpenCV's own threads cost a quarter of the CPU time and save none.
@@ -84,6 +85,33 @@ def with_neighbours(cells: Cells) -> Cells:
     wide[:, 1:] |= tall[:, :-1]
     wide[:, :-1] |= tall[:, 1:]
     return wide
+
+
+def filled(cells: Cells) -> Cells:
+    """The cells with those two beside them, which closes the space between lines of text."""
+    return with_neighbours(with_neighbours(cells))
+
+
+def connected(cells: Cells, near: Cells) -> Cells:
+    """Those of `cells` in the parts that reach `near`, across gaps as between lines of text."""
+    return cells & parts_at(near, filled(cells))
+
+
+def parts_at(near: Cells, cells: Cells) -> Cells:
+    """The connected parts of `cells` that reach `near`."""
+    count, labels = cv2.connectedComponents(cells.view(np.uint8), connectivity=8)
+    reaching = np.zeros(count, bool)
+    reaching[labels[near & cells]] = True
+    found: Cells = reaching[labels]
+    return found
+
+
+def cells_of(box: PixelBox) -> tuple[slice, slice]:
+    """Rows and columns of the cells that a box in video pixels touches."""
+    top, left = max(0, int(box.y // BLOCK)), max(0, int(box.x // BLOCK))
+    bottom = max(0, int((box.y + box.height) // BLOCK) + 1)
+    right = max(0, int((box.x + box.width) // BLOCK) + 1)
+    return slice(top, bottom), slice(left, right)
 
 
 def changed_cells(before: Luma, after: Luma, threshold: int = CHANGED_LEVELS) -> Cells:

@@ -18,6 +18,7 @@ from demo_pipeline.observation.calibration.clock import Clock
 from demo_pipeline.observation.calibration.clock_checks import ClockCheckObserver, ClockPart
 from demo_pipeline.observation.frames.action_frames import ActionFrames
 from demo_pipeline.observation.frames.change_detection import ChangeDetector
+from demo_pipeline.observation.frames.evidence import WaitEvidence
 from demo_pipeline.observation.frames.fallback_frames import FallbackFrames
 from demo_pipeline.observation.frames.final_frame import FinalFrame
 from demo_pipeline.observation.frames.frame_choice import (
@@ -41,7 +42,6 @@ from demo_pipeline.observation.frames.thumbnails import ThumbnailWriter
 from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Frame, Span
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.wait_observer import WaitObserver, intervals_between
-from demo_pipeline.observation.frames.waits import Wait
 from demo_pipeline.problems import DemonstrationError, Problem
 
 SURE_MS = 250  # ms of clock uncertainty; beyond, scans, scrolls and pauses match other frames
@@ -120,7 +120,7 @@ class DecodeResult:
     """
 
     screenshots: Sequence[Screenshot]
-    waits: Sequence[Wait]
+    waits: Sequence[WaitEvidence]
     large_changes: Sequence[float]
     scanned: ScanComparisons
     typed: Mapping[int, Sequence[PixelBox]]

@@ -73,7 +73,7 @@ class PartEvidence(BaseModel):
 
 
 class WaitEvidence(BaseModel):
-    """A pause that was a wait; units as in `waits.Wait`."""
+    """A pause that was a wait."""
 
     model_config = ConfigDict(frozen=True)
 

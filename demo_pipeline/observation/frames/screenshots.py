@@ -40,7 +40,6 @@ from demo_pipeline.observation.frames.evidence import (
     PartEvidence,
     TreeScale,
     TypedEvidence,
-    WaitEvidence,
     whole_boxes,
 )
 from demo_pipeline.observation.frames.frame_choice import Reason
@@ -67,7 +66,6 @@ from demo_pipeline.settings import ObservationSettings
 FRAMES_FILE = "frames.parquet"
 EVIDENCE_FILE = "evidence.json"
 _DECIMALS = 6  # of seconds and of epoch milliseconds: microseconds and below
-_WAIT_DECIMALS = 3
 _LOG = logging.getLogger(__package__)
 
 _COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
@@ -254,14 +252,7 @@ def _evidence(calibration: Calibration, observed: DecodeResult) -> Evidence:
         clock=ClockEvidence(**{**asdict(clock), **rounded}),
         canvas=CanvasEvidence(**asdict(canvas), scale_method=calibration.scale_method),
         wheel=observed.wheel,
-        waits=tuple(
-            WaitEvidence(
-                action_index=wait.action_index,
-                seconds=round(wait.seconds, _WAIT_DECIMALS),
-                settled_s=round(wait.rest_s, _DECIMALS),
-            )
-            for wait in observed.waits
-        ),
+        waits=tuple(observed.waits),
         screen_changes_s=tuple(round(time, _DECIMALS) for time in observed.large_changes),
         targets=tuple(scanned.targets[index] for index in sorted(scanned.targets)),
         tree_scales=tuple(

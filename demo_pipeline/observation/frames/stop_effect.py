@@ -41,26 +41,27 @@ class StopEffect:
     def __init__(
         self, action: Action | None, clock: Clock, end: float, earlier: float = float("-inf")
     ) -> None:
-        self._action = action
-        self._press = clock.video_time(action.press_ms) if action else 0.0
-        self._since = self._press - clock.uncertainty_ms / 1000
+        press = clock.video_time(action.press_ms) if action else 0.0
+        self._since = press - clock.uncertainty_ms / 1000
         self._begin = max(self._since - BLINK_S, min(self._since, earlier + EFFECT_S))
         self._end = end
+        self._is_click = action is not None and action.action_type == "click"
+        self._is_cut_off = abs(end - press) <= CUT_OFF_S and press - self._since <= CUT_OFF_S
+        longest = STOP_BY_CLICK_S if self._is_click else FINAL_LOOK_S
+        self._may_be_stop = action is not None and end - press <= longest
         self._unsteady: Cells | None = None
         self._seen = False
         self._changed = False
 
     @property
     def spans(self) -> Sequence[Span]:
-        """From shortly before the press to the end of the video."""
-        if self._action is None or not self._may_be_stop:
-            return []
-        return [Span(self._begin, self._end)]
+        """From shortly before the press to the end of the video, unless that goes on for long."""
+        return [Span(self._begin, self._end)] if self._may_be_stop else []
 
     def see(self, diff: FrameDiff) -> None:
         """Take the next frame; frames long before the press are skipped."""
         time = diff.frame.time
-        if self._action is None or self._changed or time < self._begin:
+        if not self._may_be_stop or self._changed or time < self._begin:
             return
         difference = diff.difference
         if time < self._since:
@@ -90,20 +91,6 @@ class StopEffect:
         A film with a variable frame rate ends with the last effect, whatever came later: only of a
         shortcut does an end without any frame after the press tell enough.
         """
-        if self._action is None or self._changed or not self._may_be_stop:
+        if self._changed or not self._may_be_stop:
             return False
         return self._seen or (self._is_cut_off and not self._is_click)
-
-    @property
-    def _is_cut_off(self) -> bool:
-        return abs(self._end - self._press) <= CUT_OFF_S and self._press - self._since <= CUT_OFF_S
-
-    @property
-    def _may_be_stop(self) -> bool:
-        """Whether the video ends soon enough for the recorder to have stopped."""
-        longest = STOP_BY_CLICK_S if self._is_click else FINAL_LOOK_S
-        return self._end - self._press <= longest
-
-    @property
-    def _is_click(self) -> bool:
-        return self._action is not None and self._action.action_type == "click"

@@ -1,49 +1,167 @@
 """The observer that finds the waits among the pauses, from a few pictures a second.
 
-Belongs here: which pictures are looked at, and the order of the judgement. A pause is judged when
-the whole video has been seen, as only then it is known what moves by itself.
+Belongs here: which pictures are looked at, what they show of each interval, and the order of the
+judgement. A pause is judged when the whole video has been seen, as only then it is known what moves
+by itself.
 """
 
+import zlib
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from math import prod
+from typing import Any
 
-import cv2
 import numpy as np
 
 from demo_pipeline.actions.action_tables import Action
-from demo_pipeline.observation.frames.change_detection import (
-    POINTER_PX,
+from demo_pipeline.observation.frames.change_detection import POINTER_PX
+from demo_pipeline.observation.frames.changed_cells import (
+    Cells,
+    cells_of,
+    changed_cells,
+    connected,
+    with_neighbours,
 )
-from demo_pipeline.observation.frames.changed_cells import BLOCK, Cells, changed_cells
+from demo_pipeline.observation.frames.evidence import WaitEvidence
 from demo_pipeline.observation.frames.frame_requests import FrameRequest
-from demo_pipeline.observation.frames.interval_changes import (
-    ANSWER_S,
-    BEFORE_S,
-    EARLY_S,
-    LONGEST_S,
-    MEAN_LEVELS,
-    Interval,
-    IntervalRecord,
-    PackedChanges,
-    Sample,
-)
 from demo_pipeline.observation.frames.pointer_path import Floats, PixelBox, Point
-from demo_pipeline.observation.frames.restless_cells import RestlessCells
 from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Frame, Luma, Span
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.waits import (
-    Wait,
-    filled,
+    EARLY_S,
+    REACTION_S,
+    Interval,
+    IntervalChanges,
+    RestlessCells,
     may_be_wait,
     rest_after_answer,
+    union,
 )
 
+MEAN_LEVELS = 12  # of 255; means of 4 x 4 pixels of a still screen differ by less in two encodings
+BEFORE_S = 0.6  # seconds; nobody sees a change and acts on it sooner: what changed moved by itself
+ANSWER_S = 0.4  # seconds from a key to what it wrote
+LONGEST_S = 120.0  # seconds; what changes later than this after an action is not looked at
+SLIGHT_SHARE = 0.25  # of the largest change; a status line that fades is less
 SAMPLE_S = 0.25  # seconds between two pictures: finer than a person's reaction
 PLACE_PX = 24  # video pixels around a press: the letters of what was clicked
 HOVER_S = 1.5  # seconds; menus, cards and tips open within these of the pointer's coming to rest
 HOVER_REACH_PX = 240  # video pixels from the pointer to the submenu beside its item
 RESTING_PX = 1.0  # video pixels; a pointer that moved by less looks the same
+_MAPS = ("place", "early", "hovered", "moving_before", "new")
+
+
+@dataclass
+class IntervalRecord:
+    """Collects the changes of one interval, from pictures in order."""
+
+    interval: Interval
+    _before: list[Cells] = field(default_factory=list)
+    _early: list[Cells] = field(default_factory=list)
+    _late: list[tuple[float, Cells]] = field(default_factory=list)
+    _hovered: Cells | None = None
+    _first: Luma | None = None
+    _last: Luma | None = None
+    _at_limit: Luma | None = None
+    _answer: Cells | None = None
+
+    @property
+    def end(self) -> float:
+        """When the second action shows its effect: the first sample after it is the last."""
+        return self.interval.until + (0.0 if self.interval.place else ANSWER_S)
+
+    def see(self, time: float, luma: Luma, before: Luma, changed: Cells, hovered: Cells) -> None:
+        """Take the next picture, and what changed since the one before.
+
+        `hovered`: the cells that changed beside a pointer that had come there of late.
+        """
+        interval = self.interval
+        if self._first is None:
+            self._first = self._last = self._at_limit = before
+        if time <= interval.pressed:
+            self._first = luma
+            if changed.any() and time > interval.earlier + EARLY_S:
+                self._before.append(changed)
+        elif time <= interval.since + EARLY_S:
+            self._early.append(changed)
+        elif time <= interval.limit and time <= interval.since + LONGEST_S and changed.any():
+            is_approach = time > interval.looked
+            self._late.append((time, changed & ~hovered if is_approach else changed))
+        if interval.pressed < time <= interval.looked and changed.any():
+            earlier = np.zeros_like(changed) if self._hovered is None else self._hovered
+            self._hovered = np.where(changed, hovered, earlier)
+        if time <= interval.looked:
+            self._last = luma
+        if time <= interval.limit:
+            self._at_limit = luma
+        elif time <= self.end and self._at_limit is not None:
+            same_size = self._at_limit.shape == luma.shape
+            self._answer = changed_cells(self._at_limit, luma, MEAN_LEVELS) if same_size else None
+
+    def changes(self) -> IntervalChanges | None:
+        """What was seen; None when the interval was not seen from before to after."""
+        first, last, answer = self._first, self._last, self._answer
+        if first is None or last is None or first.shape != last.shape:
+            return None
+        interval, new = self.interval, changed_cells(first, last, MEAN_LEVELS)
+        none = np.zeros_like(new)
+        place = answer
+        if interval.place is not None:
+            place = none.copy()
+            place[cells_of(interval.place)] = True
+        if place is None or place.shape != new.shape:
+            return None
+        return IntervalChanges(
+            interval,
+            place,
+            union(self._early, new),
+            self.late(),
+            none if self._hovered is None else self._hovered,
+            union(self._before, new),
+            new,
+        )
+
+    def late(self) -> Sequence[tuple[float, Cells]]:
+        """The changes after the first action's own effect.
+
+        Without slight ones right before the second action, such as a text cursor's blink: they are
+        not what the person acted on.
+        """
+        slight = SLIGHT_SHARE * max((np.count_nonzero(c) for _, c in self._late), default=0)
+        seen = self.interval.until - REACTION_S
+        return [(t, c) for t, c in self._late if t <= seen or np.count_nonzero(c) > slight]
+
+
+@dataclass(frozen=True)
+class PackedChanges:
+    """An `IntervalChanges` in a hundredth of the memory."""
+
+    _without_maps: IntervalChanges
+    _shape: tuple[int, ...]
+    _maps: bytes
+
+    @classmethod
+    def of(cls, changes: IntervalChanges) -> "PackedChanges":
+        """Pack the changes of an interval."""
+        late = [cells for _, cells in changes.late]
+        maps = np.stack([*(getattr(changes, name) for name in _MAPS), *late])
+        none = np.zeros((0, 0), bool)
+        times = [(time, none) for time, _ in changes.late]
+        bare = replace(changes, late=times, **dict[str, Any](dict.fromkeys(_MAPS, none)))
+        packed = zlib.compress(np.packbits(maps).tobytes(), 1)
+        return cls(bare, maps.shape, packed)
+
+    def unpacked(self) -> IntervalChanges:
+        """The changes as they were."""
+        bare, packed = self._without_maps, np.frombuffer(zlib.decompress(self._maps), np.uint8)
+        bits = np.unpackbits(packed, count=prod(self._shape))
+        maps = list(bits.reshape(self._shape).astype(bool))
+        times = (time for time, _ in bare.late)
+        late = list(zip(times, maps[len(_MAPS) :], strict=True))
+        return replace(bare, late=late, **dict[str, Any](zip(_MAPS, maps, strict=False)))
 
 
 class WaitObserver:
@@ -64,36 +182,37 @@ class WaitObserver:
         self._last: tuple[Luma, float] | None = None
         self._restless = RestlessCells()
         self._candidates: list[PackedChanges] = []
-        self._undecided = {interval.pause for interval in intervals}
-        self._possible: set[int] = set()
+        self._verdicts: dict[int, bool | None] = {one.pause: None for one in intervals}
 
     def see(self, frame: Frame) -> None:
         """Take the next frame in presentation order; most of them are skipped."""
         time = frame.time
-        if self._next == len(self._times) or time < self._times[self._next] - TIME_TOLERANCE_S:
+        reached = bisect_right(self._times, time + TIME_TOLERANCE_S)
+        if reached == self._next:
             return
-        while self._next < len(self._times) and self._times[self._next] <= time + TIME_TOLERANCE_S:
-            self._next += 1
-        last = self._last
-        self._last = (frame.quartered, time)
-        if last is None or last[0].shape != frame.quartered.shape:
+        self._next = reached
+        luma = frame.quartered
+        last, self._last = self._last, (luma, time)
+        if last is None or last[0].shape != luma.shape:
             return
-        sample = self._compared(time, frame.quartered, *last)
+        arrival = self._pointer.arrival(time)
+        changed, hovered = self._changed(time, arrival, luma, *last)
         while self._open and time > self._open[0].end + SAMPLE_S:
             self._close(self._open.popleft())
         for record in self._open:
-            if time <= record.begin:
+            if time <= record.interval.pressed - BEFORE_S:
                 break
-            record.see(sample)
+            came_since = arrival > record.interval.since
+            record.see(time, luma, last[0], changed, hovered & came_since)
 
     def may_be_wait(self, pause: int) -> bool | None:
         """Whether a pause can turn out to be a wait; None: the action after it was not seen yet.
 
         False only when it was none whatever is restless.
         """
-        return None if pause in self._undecided else pause in self._possible
+        return self._verdicts.get(pause, False)
 
-    def result(self) -> list[Wait]:
+    def result(self) -> list[WaitEvidence]:
         """The waits, in order; call after the last frame."""
         while self._open:
             self._close(self._open.popleft())
@@ -102,31 +221,38 @@ class WaitObserver:
             changes = packed.unpacked()
             rest = rest_after_answer(changes, self._restless.cells(changes.new))
             if rest is not None:
-                waits.append(Wait(packed.pause, packed.seconds, rest))
+                pause, seconds = changes.interval.pause, round(changes.interval.seconds, 3)
+                settled_s = round(rest, 6)
+                waits.append(WaitEvidence(action_index=pause, seconds=seconds, settled_s=settled_s))
         return waits
 
-    def _compared(self, time: float, luma: Luma, last: Luma, last_time: float) -> Sample:
-        """What changed since the last picture."""
+    def _changed(
+        self, time: float, arrival: float, luma: Luma, last: Luma, last_time: float
+    ) -> tuple[Cells, Cells]:
+        """What changed since the last picture, without what is around a moving pointer.
+
+        And what of it belongs to a change beside a pointer that came there of late.
+        """
         changed = changed_cells(last, luma, MEAN_LEVELS)
-        hovered = np.zeros_like(changed)
-        arrival = self._pointer.arrival(time)
-        if changed.any():
-            near = self._pointer.positions_near
-            pointers = [*near(last_time), *near(time)]
-            if _is_moving(pointers):
-                changed = changed & ~_around(pointers, changed, POINTER_PX)
-            if time - arrival <= HOVER_S:
-                hovered = _beside(changed, _around(pointers, changed, HOVER_REACH_PX))
-        return Sample(time, last, luma, changed, hovered, arrival)
+        if not changed.any():
+            return changed, changed
+        near = self._pointer.positions_near
+        pointers = [*near(last_time), *near(time)]
+        if _is_moving(pointers):
+            changed = changed & ~_around(pointers, changed, POINTER_PX)
+        if time - arrival > HOVER_S:
+            return changed, np.zeros_like(changed)
+        reach = _around(pointers, changed, HOVER_REACH_PX)
+        return changed, connected(changed, with_neighbours(reach))
 
     def _close(self, record: IntervalRecord) -> None:
         """Learn from an interval; keep it when its pause may have been a wait."""
         changes, interval = record.changes(), record.interval
         self._restless.add(interval.since, record.late(), changes)
-        self._undecided.discard(interval.pause)
+        self._verdicts[interval.pause] = False
         if changes is not None and changes.late and may_be_wait(changes):
-            self._possible.add(interval.pause)
-            self._candidates.append(PackedChanges.of(interval, changes))
+            self._verdicts[interval.pause] = True
+            self._candidates.append(PackedChanges.of(changes))
 
 
 def intervals_between(
@@ -199,20 +325,5 @@ def _around(pointers: Sequence[Point], like: Cells, across: int) -> Cells:
     """(rows, columns): cells as near to the pointer as its own picture, or as `across` in a row."""
     around = np.zeros_like(like)
     for x, y in set(pointers):
-        top, bottom = (max(0, int((y + side) // BLOCK)) for side in (-POINTER_PX, POINTER_PX))
-        left, right = (max(0, int((x + side) // BLOCK)) for side in (-across, across))
-        around[top : bottom + 1, left : right + 1] = True
+        around[cells_of(PixelBox(x - across, y - POINTER_PX, 2 * across, 2 * POINTER_PX))] = True
     return around
-
-
-def _beside(changed: Cells, around: Cells) -> Cells:
-    """The regions of `changed`, across the gaps between lines, that reach the pointer's cells."""
-    mask = (filled(changed) | around).view(np.uint8)
-    left, top, width, height = cv2.boundingRect(mask)
-    part = (slice(top, top + height), slice(left, left + width))
-    count, labels = cv2.connectedComponents(mask[part], connectivity=8)
-    reaching = np.zeros(count, bool)
-    reaching[labels[around[part]]] = True
-    beside: Cells = np.zeros_like(changed)
-    beside[part] = reaching[labels] & changed[part]
-    return beside

@@ -36,37 +36,6 @@ def between(*boxes: PixelBox, pointers: tuple[tuple[float, float], ...] = ()) ->
     return COMPARE.between_distant(screen(), screen(*boxes), list(pointers))
 
 
-def text_in(row: PixelBox) -> PixelBox:
-    return PixelBox(row.x + 8, row.y + 8, 120, 16)
-
-
-@pytest.mark.parametrize(
-    "drawn",
-    [
-        pytest.param((PixelBox(208, 208, 16, 16),), id="a tick"),
-        pytest.param((text_in(ROW),), id="its text"),
-        pytest.param((ROW,), id="a pressed look"),
-        pytest.param((text_in(ROW), PixelBox(800, 500, 120, 40)), id="and something far away"),
-    ],
-)
-def test_what_changes_inside_a_target_leaves_it_where_it_is(drawn: tuple[PixelBox, ...]) -> None:
-    assert not between(*drawn).is_redrawn(ROW)
-
-
-def test_a_menu_over_a_target_replaces_it() -> None:
-    assert between(PixelBox(240, 180, 200, 120)).is_redrawn(ROW)
-
-
-def test_rows_that_scroll_replace_each_other() -> None:
-    rows = [PixelBox(ROW.x, ROW.y + 32 * place, ROW.width, ROW.height) for place in range(-3, 4)]
-    assert between(*map(text_in, rows)).is_redrawn(ROW)
-
-
-def test_the_pointer_alone_replaces_nothing() -> None:
-    pointer = PixelBox(300, 212, 16, 24)
-    assert not between(pointer, pointers=((300, 212),)).is_redrawn(ROW)
-
-
 def test_a_tick_answers_a_click_but_is_no_change_of_the_screen() -> None:
     changed = between(PixelBox(208, 208, 16, 16))
     assert changed.shows_response([], ROW)

@@ -11,11 +11,11 @@ from demo_pipeline.actions.inputs import Input
 from demo_pipeline.observation.calibration.canvas import fit_canvas
 from demo_pipeline.observation.calibration.clock import Clock
 from demo_pipeline.observation.calibration.screen_parts import ScreenParts
-from demo_pipeline.observation.frames.interval_changes import Interval
 from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath
 from demo_pipeline.observation.frames.video_frames import Frame, Luma
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
 from demo_pipeline.observation.frames.wait_observer import WaitObserver
+from demo_pipeline.observation.frames.waits import Interval
 
 FRAME_S = 1 / 15
 TIMES, LONG = np.arange(0, 8, FRAME_S), np.arange(0, 14, FRAME_S)

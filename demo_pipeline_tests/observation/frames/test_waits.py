@@ -5,13 +5,14 @@ from dataclasses import replace
 import numpy as np
 
 from demo_pipeline.observation.frames.changed_cells import Cells
-from demo_pipeline.observation.frames.interval_changes import (
+from demo_pipeline.observation.frames.pointer_path import PixelBox
+from demo_pipeline.observation.frames.wait_observer import PackedChanges
+from demo_pipeline.observation.frames.waits import (
     Interval,
     IntervalChanges,
-    PackedChanges,
+    RestlessCells,
+    rest_after_answer,
 )
-from demo_pipeline.observation.frames.restless_cells import RestlessCells
-from demo_pipeline.observation.frames.waits import rest_after_answer
 
 SHAPE = (90, 160)
 
@@ -26,11 +27,10 @@ NONE = cells()
 PAGE = cells(20, 20, 60, 100)
 PLACE = cells(40, 50, 44, 54)
 # Content that appeared three seconds after a click, and was clicked 0.9 s later.
+CLICKED = Interval(0.0, 9.9, 10.0, 13.5, 13.8, 13.9, PixelBox(400, 320, 31, 31), 4, 3.5)
+TYPED = replace(CLICKED, place=None)
 APPEARED = IntervalChanges(
-    since=10.0,
-    looked=13.5,
-    until=13.9,
-    by_key=False,
+    interval=CLICKED,
     place=PLACE,
     early=NONE,
     late=[(13.0, PAGE)],
@@ -68,18 +68,19 @@ def test_what_covered_the_place_at_once_and_then_went_away_was_waited_for() -> N
 
 
 def test_the_actions_own_effect_is_no_wait() -> None:
-    assert rest_after_answer(replace(APPEARED, late=[(10.9, PAGE)], since=10.0), NONE) is None
+    assert rest_after_answer(replace(APPEARED, late=[(10.9, PAGE)]), NONE) is None
 
 
 def test_who_looks_for_long_before_acting_was_thinking() -> None:
-    late = replace(APPEARED, looked=15.5, until=16.0)
+    late = replace(APPEARED, interval=replace(CLICKED, looked=15.5, until=16.0))
     assert rest_after_answer(late, NONE) is None
     replaced = replace(late, early=PAGE)  # but what stood in for the content tells of a wait
     assert rest_after_answer(replaced, NONE) == 13.0
 
 
 def test_nobody_acts_on_what_appeared_a_moment_ago() -> None:
-    assert rest_after_answer(replace(APPEARED, until=13.2, looked=13.1), NONE) is None
+    at_once = replace(CLICKED, until=13.2, looked=13.1)
+    assert rest_after_answer(replace(APPEARED, interval=at_once), NONE) is None
 
 
 def test_what_the_pointer_opened_by_itself_was_not_awaited() -> None:
@@ -113,7 +114,7 @@ def test_a_window_that_was_busy_and_came_to_rest_was_waited_for() -> None:
 
 
 def test_keys_have_to_write_into_what_appeared() -> None:
-    typed = replace(APPEARED, by_key=True, place=cells(40, 50, 41, 53))
+    typed = replace(APPEARED, interval=TYPED, place=cells(40, 50, 41, 53))
     assert rest_after_answer(typed, NONE) == 13.0
     elsewhere = replace(typed, place=cells(80, 140, 81, 143))
     assert rest_after_answer(elsewhere, NONE) is None
@@ -145,10 +146,8 @@ def test_a_long_interval_tells_more_than_once() -> None:
 
 
 def test_packed_changes_are_the_same() -> None:
-    interval = Interval(0.0, 9.9, 10.0, 13.5, 13.8, 13.9, None, 4, 3.5)
-    packed = PackedChanges.of(interval, APPEARED)
-    assert (packed.pause, packed.seconds) == (4, 3.5)
-    unpacked = packed.unpacked()
+    unpacked = PackedChanges.of(APPEARED).unpacked()
+    assert unpacked.interval == CLICKED
     assert rest_after_answer(unpacked, NONE) == 13.0
     assert (unpacked.new == PAGE).all()
 
@@ -162,6 +161,6 @@ def test_a_skeleton_that_content_replaces_was_waited_at_wherever_the_person_acts
 
 
 def test_keys_act_in_the_window_in_which_content_appeared() -> None:
-    below = replace(APPEARED, by_key=True, place=cells(80, 50, 82, 53))
+    below = replace(APPEARED, interval=TYPED, place=cells(80, 50, 82, 53))
     assert rest_after_answer(below, NONE) == 13.0
     assert rest_after_answer(replace(below, place=cells(0, 0, 90, 160)), NONE) is None  # Alt+Tab

@@ -1,6 +1,7 @@
 """Text of a recording that would be markup or a control sequence, wherever people read it."""
 
 import json
+import logging
 import re
 import shutil
 import sys
@@ -12,6 +13,7 @@ import dagster as dg
 import pytest
 
 from demo_pipeline.cli.app import main
+from demo_pipeline.common.logs import LOG_ROOT
 from demo_pipeline.common.parquet import read_rows
 from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA
 from demo_pipeline.datasets.trajectories import PROVENANCE_FILE
@@ -115,6 +117,17 @@ def test_the_platform_of_the_data_is_of_a_vocabulary(ran: tuple[Bench, list[Resu
         assert json.loads((folder / "manifest.json").read_bytes())["meta"]["platform"] == HOSTILE
 
 
+@pytest.fixture
+def own_log() -> Iterator[None]:
+    """What `-v` does to the package's log in this process is undone."""
+    logger = logging.getLogger(LOG_ROOT)
+    before = logger.level, logger.handlers[:], logger.propagate
+    yield
+    logger.setLevel(before[0])
+    logger.handlers[:], logger.propagate = before[1:]
+
+
+@pytest.mark.usefixtures("own_log")
 @pytest.mark.parametrize(
     "words",
     [

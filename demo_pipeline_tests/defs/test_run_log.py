@@ -59,10 +59,10 @@ def test_the_log_of_a_run_has_the_lines_of_the_package(
 
 def test_without_any_configuration_the_run_log_has_them_too(made: Bench) -> None:
     """And the level is what it was before."""
-    before = logging.getLogger(LOG_ROOT).level
+    assert logging.getLogger(LOG_ROOT).level == logging.NOTSET
     said = run_log(made, made.process("good"))
     assert len(said) == 2 * len(STAGES)
-    assert logging.getLogger(LOG_ROOT).level == before
+    assert logging.getLogger(LOG_ROOT).level == logging.NOTSET
     assert logging.getLogger(LOG_ROOT).handlers == []
     again = run_log(made, made.process("good"))
     assert again == [f"{stage.name}: {stage.output('good')} is unchanged" for stage in STAGES]

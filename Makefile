@@ -152,9 +152,9 @@ notebook: setup-dev
 
 property: setup-dev
 	@PROPERTY_EXAMPLES=$(PROPERTY_EXAMPLES) $(BIN)/python -m pytest demo_pipeline_tests/actions/test_property.py \
-		demo_pipeline_tests/datasets/test_foreign_actions.py \
-		demo_pipeline_tests/formats/desktopd/test_action_text.py \
-		demo_pipeline_tests/formats/grounding/test_decoder.py
+		demo_pipeline_tests/exports/test_foreign_actions.py \
+		demo_pipeline_tests/desktopd/test_action_text.py \
+		demo_pipeline_tests/exports/grounding/test_decoder.py
 
 fuzz: setup-dev
 	@$(BIN)/python benchmarks/fuzz.py

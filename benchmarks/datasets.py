@@ -20,18 +20,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from demo_pipeline import __version__
-from demo_pipeline.common.dataset_settings import DatasetSettings
-from demo_pipeline.datasets.cudag_build import build_cudag
-from demo_pipeline.datasets.cudag_config import dataset_directory_name
 from demo_pipeline.datasets.index import build_index
-from demo_pipeline.datasets.messages import build_messages
 from demo_pipeline.datasets.selection import DatasetTrajectory
-from demo_pipeline.datasets.sft import build_sft
-from demo_pipeline.formats.cudag.validator import validate_cudag
+from demo_pipeline.exports.cudag.build import build_cudag, dataset_directory_name
+from demo_pipeline.exports.cudag.validator import validate_cudag
+from demo_pipeline.exports.messages import build_messages
+from demo_pipeline.exports.sft import build_sft
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGE_BY_NAME, DATASET_STAGES
-from demo_pipeline.settings import Settings
+from demo_pipeline.settings import DatasetSettings, Settings
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from demo_pipeline_tests.datasets.builders import make_trajectory

@@ -17,9 +17,7 @@ from typing import Any, NamedTuple
 
 import cv2
 
-from demo_pipeline.observation.frames.forward_reader import decode_spans
-from demo_pipeline.observation.frames.rgb_converter import rgb_of
-from demo_pipeline.observation.frames.video_frames import Span
+from demo_pipeline.observation.frames.video_reader import Span, decode_spans, rgb_of
 from demo_pipeline.recording.video_probe import scan_packets
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))

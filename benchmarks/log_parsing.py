@@ -23,8 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.long_log import write_log
 from demo_pipeline.actions.build_actions import build_actions
 from demo_pipeline.recording.events import build_events
-from demo_pipeline.recording.input_log import parse_log
-from demo_pipeline.recording.log_lines import BUFFER_BYTES
+from demo_pipeline.recording.input_log import BUFFER_BYTES, parse_log
 from demo_pipeline.settings import ActionSettings, RecordingSettings
 
 SMALL_MB = 1.0

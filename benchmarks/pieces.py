@@ -58,7 +58,7 @@ def stages_piece(uploads: Path, store: Path, name: str) -> list[tuple[str, Spent
 def straightforward_piece(recording: Path, store: Path, out: Path) -> Spent:
     """The same frames and trees by OpenCV, json and pydantic."""
     from benchmarks.straightforward import make_steps  # noqa: PLC0415 - as above
-    from demo_pipeline.common.parquet import read_rows  # noqa: PLC0415
+    from demo_pipeline.files.parquet import read_rows  # noqa: PLC0415
 
     name = recording.name
     shown = list(read_rows(store / "screenshots" / name / "frames.parquet"))

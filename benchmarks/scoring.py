@@ -13,19 +13,18 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from demo_pipeline.common.dataset_settings import DatasetSettings
-from demo_pipeline.common.parquet import TableWriter, write_rows
-from demo_pipeline.datasets.cudag_actions import tool_calls
+from demo_pipeline.desktopd.models import PARAMETERS, ActionType, StepAction
 from demo_pipeline.evaluation.answer_forms import ANSWER_FORMS
 from demo_pipeline.evaluation.predictions import read_predictions
-from demo_pipeline.evaluation.presets import PRESETS
+from demo_pipeline.evaluation.rules import PRESETS
 from demo_pipeline.evaluation.score_tables import SCORES_SCHEMA, STEPS_SCHEMA
 from demo_pipeline.evaluation.scoring import Scorer
 from demo_pipeline.evaluation.true_steps import TrueStep
-from demo_pipeline.formats.answers import Answer, AnsweredAction
-from demo_pipeline.formats.cudag.tool_calls import render_tool_calls
-from demo_pipeline.formats.desktopd.step_actions import PARAMETERS, StepAction
-from demo_pipeline.formats.desktopd.vocabulary import ActionType
+from demo_pipeline.exports.answers import Answer, AnsweredAction
+from demo_pipeline.exports.cudag.actions import tool_calls
+from demo_pipeline.exports.cudag.tool_calls import render_tool_calls
+from demo_pipeline.files.parquet import TableWriter, write_rows
+from demo_pipeline.settings import DatasetSettings
 
 SIZES = (1_000, 10_000, 100_000)
 STEPS = 20  # of a trajectory

@@ -29,7 +29,7 @@ from benchmarks.pieces import (  # noqa: E402
     stages_piece,
     straightforward_piece,
 )
-from demo_pipeline.common.process_memory import save_memory  # noqa: E402
+from demo_pipeline.files.processes import save_memory  # noqa: E402
 from demo_pipeline_tests.simulator.busy_recording import (  # noqa: E402
     BusyOptions,
     busy_recording,

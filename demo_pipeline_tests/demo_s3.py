@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from demo_pipeline.cli.console import print_line
-from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.defs.freshness import progress
+from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
 from demo_pipeline.pipeline.quarantine import list_quarantine

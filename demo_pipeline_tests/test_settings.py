@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from demo_pipeline.common.dataset_settings import DatasetSettings
-from demo_pipeline.common.settings_section import Section
 from demo_pipeline.pipeline.dataset_stages import training_exports
 from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.settings import (
     CONFIG_VARIABLE,
     ActionSettings,
+    DatasetSettings,
     ObservationSettings,
+    Section,
     Settings,
 )
 from demo_pipeline.storage.store.version_manifest import Recipe

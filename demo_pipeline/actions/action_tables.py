@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from demo_pipeline.common.parquet import described_schema, read_rows, write_rows
-from demo_pipeline.recording.key_vocabulary import public_key
+from demo_pipeline.files.parquet import described_schema, read_rows, write_rows
+from demo_pipeline.recording.key_names import public_key
 
 ACTIONS_FILE = "actions.parquet"
 ACCOUNTING_FILE = "ledger.parquet"

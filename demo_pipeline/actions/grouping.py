@@ -1,18 +1,34 @@
-"""Grouping: consecutive gestures become one action.
+"""Grouping: consecutive gestures become one action, such as a double click.
 
 Belongs here: double and triple clicks, runs of one key, typing, and how a group of gestures becomes
 an `Action`. The text of typing is in typed_text.py, the joining of wheel events in scrolls.py. The
 time and distance limits are in `ActionSettings`; the action types are those of OSWorld-Desktopd.
+
+Belongs here: where a pause begins and ends. Whether it was a wait is seen in the video.
+
+Belongs here: the order of the steps, what is left out (stray modifier taps, the recorder's stop
+shortcut) and pointer moves before an action. How gestures are grouped into one action is in
+grouping.py, what a pause is in pauses.py.
 """
 
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 
-from demo_pipeline.actions.action_tables import CONTINUED, Action
+from demo_pipeline.actions.action_tables import CONTINUED, POINTER_MOVED, Action
 from demo_pipeline.actions.gestures import Gesture, GestureKind
-from demo_pipeline.actions.inputs import distance
-from demo_pipeline.actions.keyboard import NAVIGATION_KEYS
+from demo_pipeline.actions.inputs import Input, distance
+from demo_pipeline.actions.keyboard import (
+    NAVIGATION_KEYS,
+    KeyboardReader,
+    ModifierTracker,
+    without_held_keys,
+)
+from demo_pipeline.actions.pointer import PointerReader
+from demo_pipeline.actions.scrolls import join_scrolls, logs_pixels, wheel_rule
 from demo_pipeline.actions.typed_text import TypedPart, TypedText
-from demo_pipeline.actions.wheel import wheel_rule
+from demo_pipeline.recording.log_events import EventType
 from demo_pipeline.settings import ActionSettings
 
 MAX_CLICKS = 3  # a fourth click begins a new action
@@ -179,3 +195,188 @@ def _scroll(gesture: Gesture, settings: ActionSettings, *, in_pixels: bool) -> A
     action.wheel_sum, action.wheel_remainder = gesture.delta, rule.remainder(gesture.delta)
     action.wheel_unit, action.wheel_method = rule.unit, rule.method
     return action
+
+
+ARRIVED_PX = 40.0  # screen pixels; a pointer this near to the press has arrived, or overshot it
+ARRIVED_MS = 1000  # milliseconds; a pointer that arrived earlier was waiting there, not on its way
+
+
+def pauses_between(
+    actions: Sequence[Action], inputs: Sequence[Input], settings: ActionSettings
+) -> Iterator[Action]:
+    """Yield the pauses of at least `pause_ms` between two actions, none inside one.
+
+    Only the approach to the next target ends a pause; other movements of the pointer do not, nor
+    do they begin one. A key that is part of no action does both.
+
+    Args:
+        actions: in time order.
+        inputs: of the whole log, in time order.
+        settings: `pause_ms`, and `pointer_rest_ms`, which ends a movement of the pointer.
+    """
+    if not actions:
+        return
+    presses = [action.press_ms for action in actions]
+    ends = list(accumulate((action.end_ms for action in actions), max))
+    first_end = min(action.end_ms for action in actions)
+    moves = [item for item in inputs if item.kind == EventType.MOUSEMOVE]
+    times = [move.time for move in moves]
+    for before, after in pairwise(_without_moves(inputs)):
+        started = bisect_right(presses, before.time)
+        inside = started > 0 and ends[started - 1] >= after.time
+        inside |= started < len(actions) and CONTINUED in actions[started].flags
+        if before.time < first_end or after.time > presses[-1] or inside:
+            continue
+        between = moves[bisect_right(times, before.time) : bisect_right(times, after.time)]
+        end = _approach_start(between, after, settings.pointer_rest_ms)
+        if end - before.time < settings.pause_ms:
+            continue
+        pause = Action("pause", before.time, end, [])
+        pause.first_event, pause.last_event = before.index, after.index
+        pause.seconds = (end - before.time) / 1000
+        instants = [before.time, *(move.time for move in between), after.time]
+        if max(later - time for time, later in pairwise(instants)) < settings.pause_ms:
+            pause.flags = [POINTER_MOVED]
+        yield pause
+
+
+def _without_moves(inputs: Sequence[Input]) -> list[Input]:
+    return [item for item in inputs if item.kind != EventType.MOUSEMOVE]
+
+
+def _approach_start(moves: Sequence[Input], press: Input, rest_ms: int) -> int:
+    """When the last movement towards a press began, epoch milliseconds; the press without one.
+
+    Back from the press, the approach lasts for as long as the pointer comes from farther away and
+    does not rest.
+    """
+    position = len(moves) - 1
+    while position >= 0 and distance(moves[position], press) <= ARRIVED_PX:
+        position -= 1
+    arrived = position + 1
+    if arrived == len(moves) or press.x is None or press.time - moves[arrived].time > ARRIVED_MS:
+        return press.time
+    start, farthest = arrived, 0.0
+    while position >= 0 and moves[position + 1].time - moves[position].time < rest_ms:
+        away = distance(moves[position], press)
+        if away < farthest - ARRIVED_PX:
+            break
+        if away > farthest:
+            start, farthest = position, away
+        position -= 1
+    return moves[start].time
+
+
+STRAY_SHIFT_MS = 1000  # a Shift tap that is this close to a typed character has no meaning
+
+
+@dataclass
+class Segmentation:
+    """The result of the segmentation.
+
+    Attributes:
+        actions: with pauses, in time order.
+        reasons: line number → why the input event is part of no action.
+        unknown_keys: logged key names that are in no table.
+        wheel_remainder: notches that no scroll contains, signed as logged.
+    """
+
+    actions: list[Action]
+    reasons: dict[int, str]
+    unknown_keys: set[str] = field(default_factory=set)
+    wheel_remainder: float = 0.0
+
+
+def segment(inputs: list[Input], platform: str, settings: ActionSettings) -> Segmentation:
+    """Turn repaired inputs (in time order) into actions."""
+    deltas = [item.delta for item in inputs if item.kind == EventType.MOUSEWHEEL]
+    in_pixels = logs_pixels(deltas, platform)
+    modifiers = ModifierTracker(inputs)
+    keyboard = KeyboardReader(platform, settings.keyboard_layout, modifiers)
+    pointer = PointerReader(settings, modifiers, in_pixels=in_pixels)
+    readers: dict[str, Callable[[Input], None]] = {
+        EventType.KEYDOWN: keyboard.down,
+        EventType.KEYUP: keyboard.up,
+    }
+    for item in inputs:
+        readers.get(item.kind, pointer.read)(item)
+    modifiers.finish()
+    pointer.finish()
+    reasons = keyboard.reasons | modifiers.reasons | pointer.reasons
+    unsorted = [*keyboard.gestures, *modifiers.gestures, *pointer.gestures]
+    in_time_order = sorted(unsorted, key=lambda g: (g.start, g.index))
+    in_time_order = without_held_keys(in_time_order, keyboard.holds, reasons)
+    gestures = _without_stray_taps(in_time_order, reasons)
+    scrolls = join_scrolls(gestures, settings, reasons, in_pixels=in_pixels)
+    grouper = Grouper(settings, reasons, in_pixels=in_pixels)
+    for gesture in scrolls.gestures:
+        grouper.add(gesture)
+    actions = _without_stop_shortcut(grouper.finish(), settings, reasons)
+    actions.sort(key=_order)
+    _add_pre_moves(actions, inputs, settings)
+    actions = sorted([*actions, *pauses_between(actions, inputs, settings)], key=_order)
+    for number, action in enumerate(actions):
+        action.action_index = number
+    return Segmentation(actions, reasons, keyboard.unknown_keys, scrolls.remainder)
+
+
+def _order(action: Action) -> tuple[int, int]:
+    return action.press_ms, action.first_event
+
+
+def _without_stray_taps(gestures: list[Gesture], reasons: dict[int, str]) -> list[Gesture]:
+    """Modifier taps during a drag become part of it; Shift taps close to typing are left out."""
+    typed = [gesture.start for gesture in gestures if gesture.kind is GestureKind.CHAR]
+    kept: list[Gesture] = []
+    drag: Gesture | None = None
+    for gesture in gestures:
+        if "modifier_tap" in gesture.flags:
+            if drag is not None and gesture.start <= drag.end:
+                drag.events.extend(gesture.events)
+                drag.flags.add("modified_midway")
+                continue
+            near = bisect_right(typed, gesture.end + STRAY_SHIFT_MS) > bisect_right(
+                typed, gesture.start - STRAY_SHIFT_MS
+            )
+            if near and gesture.keys == ("shift",):
+                reasons.update(dict.fromkeys(gesture.events, "modifier_without_effect"))
+                continue
+        if gesture.kind is GestureKind.DRAG:
+            drag = gesture
+        kept.append(gesture)
+    return kept
+
+
+def _without_stop_shortcut(
+    actions: list[Action], settings: ActionSettings, reasons: dict[int, str]
+) -> list[Action]:
+    """Leave out the last action if it is the shortcut that stopped the recorder."""
+    if not actions or actions[-1].action_type != "hotkey":
+        return actions
+    if not settings.stop_shortcut or set(actions[-1].keys) != set(settings.stop_shortcut):
+        return actions
+    reasons.update(dict.fromkeys(actions[-1].events, "stop_shortcut"))
+    return actions[:-1]
+
+
+def _add_pre_moves(
+    actions: list[Action], inputs: Sequence[Input], settings: ActionSettings
+) -> None:
+    """Set `pre_move_ms`: when the run of moves began that leads to each pointer press.
+
+    A rest of `pointer_rest_ms` ends a run, and so does the previous pointer action.
+    """
+    times = [item.time for item in inputs if item.kind == EventType.MOUSEMOVE]
+    run_starts: list[int] = []
+    for position, time in enumerate(times):
+        rested = not position or time - times[position - 1] >= settings.pointer_rest_ms
+        run_starts.append(position if rested else run_starts[-1])
+    previous_end = -1
+    for action in actions:
+        if action.x is None:
+            continue
+        last = bisect_right(times, action.press_ms) - 1
+        if last >= 0 and action.press_ms - times[last] < settings.pointer_rest_ms:
+            first = max(run_starts[last], bisect_right(times, previous_end))
+            action.pre_move_ms = times[first] if first <= last else None
+        previous_end = max(previous_end, action.end_ms)

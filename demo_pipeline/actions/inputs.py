@@ -12,10 +12,10 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from demo_pipeline.formats.demonstration.event_types import INPUT_EVENTS
-from demo_pipeline.recording.event_tables import Event
 from demo_pipeline.recording.events import event_rows
-from demo_pipeline.recording.typed_characters import read_typed_character
+from demo_pipeline.recording.input_log import Event
+from demo_pipeline.recording.key_names import read_typed_character
+from demo_pipeline.recording.log_events import INPUT_EVENTS
 
 _INPUT_EVENTS = pa.array(sorted(INPUT_EVENTS))
 

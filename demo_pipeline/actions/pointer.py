@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from demo_pipeline.actions.gestures import Gesture, GestureKind
 from demo_pipeline.actions.inputs import Input, distance
-from demo_pipeline.actions.modifiers import ModifierTracker
-from demo_pipeline.formats.demonstration.event_types import EventType
+from demo_pipeline.actions.keyboard import ModifierTracker
+from demo_pipeline.recording.log_events import EventType
 from demo_pipeline.settings import ActionSettings
 
 # Logged button name in lower case → button.

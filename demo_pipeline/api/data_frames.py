@@ -10,11 +10,11 @@ import pandas as pd
 import pyarrow as pa
 
 from demo_pipeline.actions.action_tables import ACTIONS_SCHEMA
-from demo_pipeline.common.parquet import column_descriptions
 from demo_pipeline.datasets.index import TRAJECTORIES_SCHEMA
-from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA
 from demo_pipeline.evaluation.score_tables import SCORES_SCHEMA
-from demo_pipeline.recording.event_tables import EVENTS_SCHEMA
+from demo_pipeline.files.parquet import column_descriptions
+from demo_pipeline.recording.input_log import EVENTS_SCHEMA
+from demo_pipeline.trajectories.provenance import PROVENANCE_SCHEMA
 
 FRAME_SCHEMAS: Mapping[str, pa.Schema] = {
     "trajectories": TRAJECTORIES_SCHEMA,

@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 import duckdb
 import pandas as pd
 
-from demo_pipeline.datasets.dataset_stats import engine
 from demo_pipeline.datasets.views import View, create_views
+from demo_pipeline.exports.dataset_stats import engine
 from demo_pipeline.pipeline.dataset_stages import store_views
 from demo_pipeline.pipeline.store_queries import opened_views
 from demo_pipeline.storage.objects.urls import is_bucket, local_path

@@ -23,8 +23,8 @@ from demo_pipeline.cli.console import print_error, print_line
 from demo_pipeline.cli.environment import USAGE
 from demo_pipeline.cli.failures import failure_sentence
 from demo_pipeline.cli.interruption import INTERRUPTED, CommandInterrupt, interruptible
-from demo_pipeline.common.logs import LOG_LEVELS, show_log
-from demo_pipeline.common.process_memory import save_memory
+from demo_pipeline.files.logs import LOG_LEVELS, show_log
+from demo_pipeline.files.processes import save_memory
 
 app = typer.Typer(
     add_completion=False,

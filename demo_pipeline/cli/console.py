@@ -17,8 +17,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from demo_pipeline.common.logs import shown_level
-from demo_pipeline.common.shown_text import plain_characters, plain_line
+from demo_pipeline.files.logs import shown_level
+from demo_pipeline.files.shown_text import plain_characters, plain_line
 from demo_pipeline.pipeline.outcomes import (
     DatasetOutcome,
     DemonstrationOutcome,

@@ -25,8 +25,7 @@ def inspect(
 
     Typed text is not shown, only its length.
     """
-    from demo_pipeline.actions.timeline import build_timeline
-    from demo_pipeline.actions.timeline_text import render
+    from demo_pipeline.actions.timeline import build_timeline, render
     from demo_pipeline.pipeline.context import Workspace
     from demo_pipeline.pipeline.demonstration_stages import (
         ACTIONS_STAGE,

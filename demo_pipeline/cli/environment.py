@@ -13,8 +13,7 @@ from pydantic import ValidationError
 from pydantic_settings import SettingsError
 
 from demo_pipeline.cli.console import print_error
-from demo_pipeline.common.settings_section import PREFIX
-from demo_pipeline.settings import Settings, project_root
+from demo_pipeline.settings import PREFIX, Settings, project_root
 
 if TYPE_CHECKING:
     from demo_pipeline.pipeline.context import Workspace

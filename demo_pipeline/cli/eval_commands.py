@@ -109,8 +109,13 @@ def run_endpoint(
     The key is read from `OPENAI_API_KEY` alone. Hosts other than this machine need `--yes`.
     Redirects and proxies are not used.
     """
-    from demo_pipeline.evaluation.endpoint import KEY_VARIABLE, Endpoint, EndpointError
-    from demo_pipeline.evaluation.request_runner import count_requests, send_requests
+    from demo_pipeline.evaluation.requests import (
+        KEY_VARIABLE,
+        Endpoint,
+        EndpointError,
+        count_requests,
+        send_requests,
+    )
 
     with _explained((ValueError, EndpointError)):
         key = os.environ.get(KEY_VARIABLE, "")
@@ -155,7 +160,7 @@ def score(
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
 ) -> None:
     """Score predictions, beside baselines that need no model."""
-    from demo_pipeline.evaluation.private_files import readable_by_others
+    from demo_pipeline.evaluation.requests import readable_by_others
     from demo_pipeline.pipeline.context import Workspace
     from demo_pipeline.pipeline.evaluations import (
         DEFAULT_PRESETS,

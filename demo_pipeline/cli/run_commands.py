@@ -31,7 +31,7 @@ from demo_pipeline.cli.run_selection import (
     select_demonstrations,
     uploaded_ids,
 )
-from demo_pipeline.common.recording_files import RECORDING_FILES
+from demo_pipeline.files.recording_files import RECORDING_FILES
 
 if TYPE_CHECKING:
     from demo_pipeline.defs.local_jobs import BuiltDatasets

@@ -1,34 +1,368 @@
 """The index of a trajectory dataset: `index.json`, `metadata.json` and tables of both levels.
 
+Belongs here: the two files beside `index.json`. How the exports are found in the store is decided
+in pipeline/.
+
+Belongs here: reading them, or taking them from a kept part. The files are written in `index`.
+
 Belongs here: the files that OSWorld-Desktopd defines for many trajectories together. Failed
 trajectories are included; only training exports leave them out.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 
-from demo_pipeline.common.dataset_settings import DatasetSettings
-from demo_pipeline.common.id_parts import cut_into_parts
-from demo_pipeline.common.json_files import dump_json, dump_long_json
-from demo_pipeline.common.parquet import TableWriter, described_schema, whole_table
-from demo_pipeline.datasets.exports_table import ExportState, write_exports
-from demo_pipeline.datasets.hidden_actions import (
+from demo_pipeline.datasets.export_loop import plan_splits
+from demo_pipeline.datasets.export_parts import KeptParts, Part, kept_parts, table_bytes, table_of
+from demo_pipeline.datasets.selection import (
+    DatasetTrajectory,
+    load,
+    load_hidden_actions,
+    sorted_by_id,
+)
+from demo_pipeline.datasets.split_files import replace_surrogates
+from demo_pipeline.desktopd.models import Creator, Index, Metadata
+from demo_pipeline.desktopd.reader import Trajectory
+from demo_pipeline.files.atomic_write import cut_into_parts
+from demo_pipeline.files.json_files import dump_json, dump_long_json
+from demo_pipeline.files.parquet import TableWriter, described_schema, rows_table, whole_table
+from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.settings import DatasetSettings, TrajectorySettings
+from demo_pipeline.trajectories.pointer_leaks import LeakRates, check_leak_rates, leak_rates
+from demo_pipeline.trajectories.provenance import (
     HIDDEN_ACTIONS_FILE,
     HIDDEN_ACTIONS_SCHEMA,
+    PROVENANCE_SCHEMA,
+    HiddenActions,
     HiddenReason,
+    ProvenanceRow,
+    hidden_rows,
 )
-from demo_pipeline.datasets.index_parts import CountedTrajectories, IndexPart, index_part
-from demo_pipeline.datasets.pointer_leaks import LeakRates, check_leak_rates
-from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA
-from demo_pipeline.datasets.selection import DatasetTrajectory, sorted_by_id
-from demo_pipeline.formats.desktopd.models import Creator, Index, Metadata
-from demo_pipeline.problems import Problem
-from demo_pipeline.settings import TrajectorySettings
+
+EXPORTS_FILE, EXPORTS_TABLE = "exports.json", "exports.parquet"
+EXPORTS_SCHEMA = described_schema(
+    (
+        ("trajectory_id", pa.string(), False, "demonstration id"),
+        ("split", pa.string(), True, "train, val, test or held_out; null: it takes no part"),
+        ("split_group", pa.string(), False, "group that is in one split as a whole"),
+        ("left_out", pa.string(), True, "why exports of steps leave it out; null: they do not"),
+        ("export", pa.string(), False, "name in datasets.exports"),
+        ("status", pa.string(), False, "of the export: built, outdated, failed, missing, disabled"),
+        ("output", pa.string(), True, "the export's output in the store; null: no version"),
+        ("version", pa.string(), True, "the version that was counted; null: no version"),
+        ("bytes", pa.int64(), True, "of all files of that version; null: no version"),
+        ("records", pa.int32(), False, "number of its records that are of this trajectory"),
+    )
+)
+_ROWS = 256  # trajectories whose rows are in memory
+ExportStatus = Literal["built", "outdated", "failed", "missing", "disabled"]
+
+
+@dataclass(frozen=True, slots=True)
+class ExportState:
+    """A training export as it is committed.
+
+    Attributes:
+        name: in `datasets.exports`.
+        asset: of Dagster.
+        status: `built`: from the present trajectories and settings; `outdated`: from others, and
+            not tried again yet; `failed`: its last build failed, and a version before it is kept
+            if there is one; `missing`: never built; `disabled`: not in `datasets.exports`.
+        output: its name in the store; empty without a version.
+        version: id of the committed version; empty without one.
+        size: bytes of all its files.
+        records: trajectory → number of its records.
+        reason: why the last build failed: the check that rejected it, or the kind of error.
+    """
+
+    name: str
+    asset: str
+    status: ExportStatus
+    output: str = ""
+    version: str = ""
+    size: int = 0
+    records: Mapping[str, int] = field(default_factory=dict)
+    reason: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes whenever the state does."""
+        return " ".join(filter(None, (self.status, self.output, self.version, self.reason)))
+
+    def as_dict(self) -> dict[str, Any]:
+        """The state as `exports.json` shows it."""
+        return {
+            "asset": self.asset,
+            "status": self.status,
+            "reason": self.reason or None,
+            "output": self.output or None,
+            "version": self.version or None,
+            "bytes": self.size,
+            "trajectories": len(self.records),
+            "records": sum(self.records.values()),
+        }
+
+
+def write_exports(
+    out: Path,
+    exports: Sequence[ExportState],
+    trajectories: Sequence[DatasetTrajectory],
+    settings: DatasetSettings,
+) -> None:
+    """Write `exports.json` and `exports.parquet`.
+
+    Args:
+        out: the folder of the index.
+        exports: every training export.
+        trajectories: those of the index.
+        settings: what takes part, and the splits.
+    """
+    rows = list(_trajectory_rows(trajectories, settings))
+    document = {
+        "exports": {state.name: state.as_dict() for state in exports},
+        "trajectories": {},
+    }
+    members = ((row.trajectory, _member(row, exports)) for row in rows)
+    dump_long_json(out / EXPORTS_FILE, document, "trajectories", members)
+    with whole_table(out / EXPORTS_TABLE, EXPORTS_SCHEMA) as table:
+        for start in range(0, len(rows) if exports else 0, _ROWS):
+            some = rows[start : start + _ROWS]
+            table.append_table(rows_table(_columns(some, exports), EXPORTS_SCHEMA))
+
+
+class _Row(NamedTuple):
+    """A trajectory in the two files."""
+
+    trajectory: str
+    split: str | None
+    split_group: str
+    left_out: str | None
+
+
+def _member(row: _Row, exports: Sequence[ExportState]) -> dict[str, Any]:
+    _, split, group, left_out = row
+    records = {
+        state.name: state.records.get(row.trajectory, 0) for state in exports if state.version
+    }
+    return {"split": split, "split_group": group, "left_out": left_out, "records": records}
+
+
+def _columns(rows: Sequence[_Row], exports: Sequence[ExportState]) -> list[list[Any]]:
+    """The columns of some trajectories, each with every export."""
+    of_rows = [[value for value in column for _ in exports] for column in zip(*rows, strict=True)]
+    of_exports = [list(column) * len(rows) for column in zip(*map(_facts, exports), strict=True)]
+    records = [state.records.get(row.trajectory, 0) for row in rows for state in exports]
+    return [*of_rows, *of_exports, records]
+
+
+def _facts(state: ExportState) -> tuple[Any, ...]:
+    size = state.size if state.version else None
+    return (state.name, state.status, state.output or None, state.version or None, size)
+
+
+def _trajectory_rows(
+    trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings
+) -> Iterator[_Row]:
+    """Yield id, split, group and reason of every trajectory that can be read, by id."""
+    selection, plan = plan_splits(trajectories, settings)
+    found = {
+        candidate.source.id: (
+            plan.splits[candidate.source.id].value,
+            plan.members[candidate.source.id],
+            None if candidate.gives_steps else "incomplete",
+        )
+        for candidate in selection.chosen
+    }
+    left_out = {
+        key: (None, value.split_group, value.reason) for key, value in selection.left_out.items()
+    }
+    for key, (split, group, reason) in sorted({**found, **left_out}.items()):
+        yield _Row(key, split, replace_surrogates(group), reason)
+
+
+COUNTED = ("actions", "applications", "platforms", "reasons", "freshness", "hidden", "flags")
+
+
+@dataclass(slots=True)
+class CountedTrajectories:
+    """Counts over some trajectories.
+
+    Attributes:
+        trajectories, successful, complete, steps: how many.
+        by_name: of `COUNTED` → name → how many.
+        leaks: counts and rates of leaks.
+    """
+
+    trajectories: int = 0
+    successful: int = 0
+    complete: int = 0
+    steps: int = 0
+    by_name: dict[str, Counter[str]] = field(
+        default_factory=lambda: {name: Counter() for name in COUNTED}
+    )
+    leaks: LeakRates = field(default_factory=LeakRates)
+
+    def add(self, other: "CountedTrajectories") -> None:
+        """Add the counts over other trajectories."""
+        self.trajectories += other.trajectories
+        self.successful += other.successful
+        self.complete += other.complete
+        self.steps += other.steps
+        self.leaks += other.leaks
+        for name in COUNTED:
+            self.by_name[name].update(other.by_name[name])
+
+    def add_trajectory(
+        self, trajectory: Trajectory, rows: Sequence[ProvenanceRow], hidden: HiddenActions
+    ) -> None:
+        """Add one trajectory with its provenance and hidden actions."""
+        task, count = trajectory.task, self.by_name
+        self.trajectories += 1
+        self.successful += trajectory.result.success
+        self.complete += not hidden
+        self.steps += len(trajectory.steps)
+        self.leaks += leak_rates(rows)
+        count["hidden"].update(hidden.by_reason())
+        count["applications"][task.application] += 1
+        count["flags"]["contaminated"] += task.osworld_task_id is not None
+        count["actions"].update(step.action.action_type.value for step in trajectory.steps)
+        count["platforms"].update(row["platform"] for row in rows[:1])
+        for row in rows:
+            count["reasons"][row["reason_code"]] += 1
+            count["freshness"][row["freshness"]] += 1
+            count["flags"]["off_screen"] += row["off_screen"]
+            count["flags"]["missing_frames"] += row["pts"] is None
+
+    def as_header(self) -> dict[str, Any]:
+        """The counts as JSON values."""
+        numbers = (self.trajectories, self.successful, self.complete, self.steps)
+        leaks = (self.leaks.pointer_actions, self.leaks.leaks, self.leaks.unavoidable_leaks)
+        return {"numbers": numbers, "leaks": leaks, "by_name": self.by_name}
+
+    @classmethod
+    def of_header(cls, header: dict[str, Any]) -> "CountedTrajectories":
+        """The counts that `as_header` gave."""
+        by_name = {name: Counter(counts) for name, counts in header["by_name"].items()}
+        leaks = LeakRates(*header["leaks"])
+        trajectories, successful, complete, steps = header["numbers"]
+        return cls(trajectories, successful, complete, steps, by_name, leaks)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPart:
+    """What some trajectories add to the index.
+
+    Attributes:
+        entries: of `index.json`, as JSON values.
+        rows: of `trajectories.parquet`.
+        steps: of `steps.parquet`.
+        hidden: of `hidden_actions.parquet`.
+        counts: over them.
+        problems: why the others cannot be read.
+        unreadable: how many these are.
+    """
+
+    entries: list[dict[str, Any]]
+    rows: list[dict[str, Any]]
+    steps: pa.Table
+    hidden: pa.Table
+    counts: CountedTrajectories
+    problems: tuple[Problem, ...] = ()
+    unreadable: int = 0
+
+
+def index_part(sources: Sequence[DatasetTrajectory]) -> IndexPart:
+    """The part of a few trajectories, as it was kept or as their files have it."""
+    parts = kept_parts()
+    if parts is None or not all(source.content for source in sources):
+        return _read_part(sources)
+    key = parts.shared_key("index", [(source.id, source.content) for source in sources])
+    kept = parts.get(key)
+    if kept is not None:
+        return IndexPart(
+            kept.header["entries"],
+            kept.header["rows"],
+            table_of(kept.blobs["steps"]),
+            table_of(kept.blobs["hidden"]),
+            CountedTrajectories.of_header(kept.header["counts"]),
+        )
+    part = _read_part(sources)
+    if not part.unreadable:
+        _keep(part, key, parts)
+    return part
+
+
+def _keep(part: IndexPart, key: str, parts: KeptParts) -> None:
+    header = {"entries": part.entries, "rows": part.rows, "counts": part.counts.as_header()}
+    blobs = {"steps": table_bytes(part.steps), "hidden": table_bytes(part.hidden)}
+    parts.put(key, Part(header, blobs))
+
+
+def _read_part(sources: Sequence[DatasetTrajectory]) -> IndexPart:
+    counts, problems, unreadable = CountedTrajectories(), list[Problem](), 0
+    entries, table_rows = list[dict[str, Any]](), list[dict[str, Any]]()
+    steps, hidden_actions = [PROVENANCE_SCHEMA.empty_table()], list[Any]()
+    for source in sources:
+        try:
+            trajectory, by_step = load(source)
+            hidden = load_hidden_actions(source)
+        except DemonstrationError as error:
+            problems.extend(error.problems)
+            unreadable += 1
+            continue
+        rows = [by_step[index] for index in sorted(by_step)]
+        counts.add_trajectory(trajectory, rows, hidden)
+        entries.append(_entry(trajectory))
+        table_rows.append(_trajectory_row(trajectory, hidden))
+        steps.append(pa.Table.from_pylist(rows, schema=PROVENANCE_SCHEMA))
+        hidden_actions += hidden_rows(trajectory.id, hidden.actions)
+    return IndexPart(
+        entries,
+        table_rows,
+        # Of one chunk: thirty columns of many small chunks take ten times the memory.
+        pa.concat_tables(steps).combine_chunks(),
+        pa.Table.from_pylist(hidden_actions, schema=HIDDEN_ACTIONS_SCHEMA),
+        counts,
+        tuple(problems),
+        unreadable,
+    )
+
+
+def _entry(trajectory: Trajectory) -> dict[str, Any]:
+    return {
+        "id": trajectory.id,
+        "task_id": trajectory.task.task_id,
+        "success": trajectory.result.success,
+        "steps": len(trajectory.steps),
+        "application": trajectory.task.application,
+    }
+
+
+def _trajectory_row(trajectory: Trajectory, hidden: HiddenActions) -> dict[str, Any]:
+    """A trajectory as a row of `TRAJECTORIES_SCHEMA`."""
+    task, result = trajectory.task, trajectory.result
+    return {
+        "trajectory_id": trajectory.id,
+        "task_id": replace_surrogates(task.task_id),
+        "osworld_task_id": None
+        if task.osworld_task_id is None
+        else replace_surrogates(task.osworld_task_id),
+        "application": replace_surrogates(task.application),
+        "difficulty": task.difficulty,
+        "success": result.success,
+        "steps": len(trajectory.steps),
+        "completion_time_ms": result.completion_time_ms,
+        "complete": not hidden,
+        "hidden_actions": len(hidden),
+        "hidden_reasons": dict.fromkeys(HiddenReason, 0) | hidden.by_reason(),
+    }
+
 
 _ROWS_IN_MEMORY = 8192  # of a table; half a kilobyte each
 STEPS_FILE, TRAJECTORIES_FILE = "steps.parquet", "trajectories.parquet"

@@ -1,4 +1,4 @@
-"""Writes the files of a training export: JSON Lines and Parquet by split, and what they name.
+"""Writes and validates the files of a training export: JSON Lines and Parquet by split.
 
 Belongs here: opening, filling and closing the files. What a record holds is decided by the
 exporter.
@@ -15,12 +15,9 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 import pyarrow as pa
 
-from demo_pipeline.common import deep_json
-from demo_pipeline.common.hardlinks import link_or_copy
-from demo_pipeline.common.parquet import TableWriter
-from demo_pipeline.datasets.export_parts import Part
-from demo_pipeline.datasets.split_segments import (
+from demo_pipeline.datasets.export_parts import (
     HeldRecords,
+    Part,
     RecordSpan,
     Segment,
     linked_folders,
@@ -29,6 +26,9 @@ from demo_pipeline.datasets.split_segments import (
     unpack_segment,
 )
 from demo_pipeline.datasets.splits import Split
+from demo_pipeline.files import json_files
+from demo_pipeline.files.atomic_write import link_or_copy
+from demo_pipeline.files.parquet import TableWriter
 
 ALWAYS_WRITTEN = (Split.TRAIN, Split.VAL, Split.TEST)
 
@@ -62,7 +62,7 @@ def json_text(value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False)
     except RecursionError:
-        return deep_json.encode(value, lambda item: item, indent=None)
+        return json_files.encode(value, lambda item: item, indent=None)
 
 
 class SplitFiles:

@@ -6,10 +6,10 @@ Belongs here: taking the target out of a step's action, its sentence and its pro
 from collections.abc import Mapping
 from dataclasses import replace
 
-from demo_pipeline.datasets.provenance import ProvenanceRow
-from demo_pipeline.datasets.step_sentences import step_sentence
-from demo_pipeline.formats.desktopd.reader import StepFiles, Trajectory
+from demo_pipeline.desktopd.reader import StepFiles, Trajectory
 from demo_pipeline.observation.trees.tree_agreement import Agreement
+from demo_pipeline.trajectories.provenance import ProvenanceRow
+from demo_pipeline.trajectories.step_sentences import step_sentence
 
 AGREEMENT_COLUMN = "tree_agreement"
 _TARGET_COLUMNS = ("target_x", "target_y", "target_width", "target_height")

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from demo_pipeline.datasets.dataset_stats import quoted
-
 if TYPE_CHECKING:  # importing it takes 0.1 s and 12 MB, which only queries are worth
     from duckdb import DuckDBPyConnection
 
@@ -124,3 +122,8 @@ def create_views(
             sql.execute(view.create(f"{folders[view.output]}/{pattern}"))
             created.add(view.name)
     return frozenset(created)
+
+
+def quoted(paths: Sequence[Path | str]) -> str:
+    """Paths as a SQL list of strings."""
+    return "[" + ", ".join("'" + str(path).replace("'", "''") + "'" for path in paths) + "]"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import dagster as dg
 
-from demo_pipeline.common.parquet import read_rows
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.upload_reconciliation import reconcile_uploads
+from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_stages import QUARANTINE_STAGE, STATISTICS_STAGE, TASKS_STAGE
 from demo_pipeline.pipeline.dataset_statistics import read_statistics

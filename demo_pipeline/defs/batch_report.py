@@ -10,8 +10,8 @@ from typing import Any
 
 import dagster as dg
 
-from demo_pipeline.common.shown_text import plain_line
 from demo_pipeline.defs import reporting
+from demo_pipeline.files.shown_text import plain_line
 from demo_pipeline.pipeline.batch_progress import BatchProgress
 from demo_pipeline.pipeline.demonstration_run import DemonstrationResult, StageReport
 from demo_pipeline.pipeline.stage_types import Check, Stage

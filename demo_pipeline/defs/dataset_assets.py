@@ -11,8 +11,6 @@ from typing import Any
 
 import dagster as dg
 
-from demo_pipeline.common.shown_text import plain_line
-from demo_pipeline.datasets.charts import read_charts
 from demo_pipeline.defs import reporting
 from demo_pipeline.defs.asset_additions import ADDITIONS, Addition
 from demo_pipeline.defs.freshness import SEEN, latest_trajectory
@@ -21,6 +19,8 @@ from demo_pipeline.defs.run_log import package_log
 from demo_pipeline.defs.run_recovery import claim_run
 from demo_pipeline.defs.tags import FORCE_TAG, OWNERS
 from demo_pipeline.defs.waiting_runs import waiting_failure
+from demo_pipeline.exports.charts import read_charts
+from demo_pipeline.files.shown_text import plain_line
 from demo_pipeline.pipeline.build_if_stale import BuildResult
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import dagster as dg
 
-from demo_pipeline.common.atomic_write import private_mode
 from demo_pipeline.defs.home_files import PARTITIONS_NAME, damaged_database, is_damage
 from demo_pipeline.defs.local_instance import local_instance
+from demo_pipeline.files.atomic_write import private_mode
 from demo_pipeline.pipeline.transient import transient_reason
 
 _FOLDERS = ("history", "schedules", "storage")  # of Dagster, whose own are open to everybody

@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from queue import SimpleQueue
 
-from demo_pipeline.common.best_effort import best_effort
 from demo_pipeline.defs.batch_execution import BatchWatcher, watchers
 from demo_pipeline.defs.batch_members import BatchMember, batch_tags
 from demo_pipeline.defs.code_location import build_defs
@@ -22,6 +21,7 @@ from demo_pipeline.defs.run_results import run_errors, waits_for
 from demo_pipeline.defs.tags import INTERRUPTED_OUTCOME, OUTCOME_TAG
 from demo_pipeline.defs.upload_sensor import batched
 from demo_pipeline.defs.worker_pool import QUIET_RUN
+from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.demonstration_run import DemonstrationResult
 from demo_pipeline.pipeline.demonstration_stages import (

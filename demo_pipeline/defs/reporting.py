@@ -12,14 +12,9 @@ from typing import Any
 import dagster as dg
 import pyarrow as pa
 
-from demo_pipeline.common.parquet import column_descriptions
-from demo_pipeline.common.shown_text import (
-    markdown_table,
-    markdown_text,
-    plain_line,
-    plain_values,
-)
 from demo_pipeline.datasets.contact_sheets import FIRST_SHEET
+from demo_pipeline.files.parquet import column_descriptions
+from demo_pipeline.files.shown_text import markdown_table, markdown_text, plain_line, plain_values
 from demo_pipeline.pipeline.build_if_stale import BuildResult
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.demonstration_run import StageReport, draw_preview

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import dagster as dg
 
-from demo_pipeline.common.logs import LOG_ROOT, PassedOnLog
+from demo_pipeline.files.logs import LOG_ROOT, PassedOnLog
 
 
 @contextmanager

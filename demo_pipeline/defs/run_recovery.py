@@ -15,8 +15,6 @@ from dataclasses import asdict
 
 import dagster as dg
 
-from demo_pipeline.common.best_effort import best_effort
-from demo_pipeline.common.process_identity import ProcessIdentity, process_start, this_process
 from demo_pipeline.defs.home_files import UNFINISHED
 from demo_pipeline.defs.tags import (
     FORCE_TAG,
@@ -35,6 +33,8 @@ from demo_pipeline.discovery.dead_runs import (
     ended_with_machine,
     find_dead_runs,
 )
+from demo_pipeline.files.processes import ProcessIdentity, process_start, this_process
+from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.leftovers import clear_leftovers
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 
 import dagster as dg
 
-from demo_pipeline.common.best_effort import best_effort
 from demo_pipeline.defs.batch_members import (
     demonstrations_of,
     is_waiting,
@@ -18,6 +17,7 @@ from demo_pipeline.defs.batch_members import (
 )
 from demo_pipeline.defs.home_files import WaitingDemonstration
 from demo_pipeline.defs.tags import OUTCOME_TAG, WAITING_OUTCOME, WAITING_TAG
+from demo_pipeline.files.system_errors import best_effort
 
 _LOG = logging.getLogger(__package__)
 

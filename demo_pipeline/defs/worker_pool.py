@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 
-from demo_pipeline.common.logs import show_log, shown_level
+from demo_pipeline.files.logs import show_log, shown_level
 
 RetryPause = Callable[[str, float], None]
 """Gets what is waited for and the seconds to wait, and returns after them."""

@@ -8,7 +8,7 @@ only its heartbeat is known, and it counts as dead when the heartbeat has stood 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from demo_pipeline.common.process_identity import ProcessIdentity
+from demo_pipeline.files.processes import ProcessIdentity
 
 BEAT_SECONDS = 30.0  # between two heartbeats of a process
 RUN_LEASE_SECONDS = 300.0  # ten heartbeats: a short outage of the database kills nobody

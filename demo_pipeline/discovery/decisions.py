@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
-from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.discovery.run_history import Launch, RunHistory, RunOutcome
+from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.storage.objects.object_store import ObjectInfo
 from demo_pipeline.storage.uploads.fingerprint import listing_fingerprint

@@ -12,7 +12,6 @@ from typing import Any, Self
 
 import msgspec
 
-from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.discovery.cursors import ListingCursor, ListingKind
 from demo_pipeline.discovery.database import open_database
 from demo_pipeline.discovery.decisions import (
@@ -23,6 +22,7 @@ from demo_pipeline.discovery.decisions import (
     UploadState,
     advance_clock,
 )
+from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.storage.ids import is_former_id, safe_id
 
 _COLUMNS = (

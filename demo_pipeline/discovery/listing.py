@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
 
-from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.discovery.cursors import ListingCursor, ListingKind
 from demo_pipeline.discovery.decisions import (
     ObservedFile,
@@ -19,6 +18,7 @@ from demo_pipeline.discovery.decisions import (
 )
 from demo_pipeline.discovery.ledger import Ledger
 from demo_pipeline.discovery.tick_budget import TickBudget
+from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.ids import safe_id
 from demo_pipeline.storage.objects.object_store import Objects, Page

@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
-from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.discovery.cursors import ListingKind
 from demo_pipeline.discovery.decisions import (
     Request,
@@ -30,6 +29,7 @@ from demo_pipeline.discovery.ledger import Ledger
 from demo_pipeline.discovery.retry_pauses import FIRST_PAUSE_SECONDS, RETRIES_PER_HOUR
 from demo_pipeline.discovery.run_history import Launch, RunHistory, RunOutcome
 from demo_pipeline.discovery.tick_budget import TickBudget
+from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.settings import DiscoverySettings
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.objects.object_store import Objects

@@ -8,16 +8,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from demo_pipeline.common.dataset_settings import DatasetSettings
-from demo_pipeline.common.hardlinks import link_or_copy
-from demo_pipeline.common.json_files import dump_json, load_json
 from demo_pipeline.datasets.export_loop import ExportSummary, plan_export
 from demo_pipeline.datasets.selection import DatasetTrajectory
 from demo_pipeline.datasets.splits import Split
-from demo_pipeline.evaluation.agentnetbench import as_ground_truth, bench_truth
-from demo_pipeline.evaluation.opencua_questions import answer_code
+from demo_pipeline.evaluation.answer_forms import answer_code
+from demo_pipeline.evaluation.rules import as_ground_truth, bench_truth
 from demo_pipeline.evaluation.true_steps import StepRecord, each_true_step
-from demo_pipeline.formats.agentnetbench.models import BENCH_IMAGES, BENCH_TASKS
+from demo_pipeline.exports.agentnetbench import BENCH_IMAGES, BENCH_TASKS
+from demo_pipeline.files.atomic_write import link_or_copy
+from demo_pipeline.files.json_files import dump_json, load_json
+from demo_pipeline.settings import DatasetSettings
 
 _SYSTEMS = {"windows": "Windows", "macos": "Darwin", "linux": "Ubuntu"}
 _README = """# AgentNetBench files of the test split

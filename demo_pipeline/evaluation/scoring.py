@@ -1,45 +1,149 @@
-"""Scores the answers of a model, and the baselines beside it, step after step.
+"""Scores the answers of a model, and baselines that need none, step after step.
+
+Belongs here: what each baseline answers. They stand beside the predictions in every table.
 
 Belongs here: the loop over the steps and what it counts. Rules, baselines and tables are in modules
 of their own.
+
+Belongs here: what they show. Neither shows what was typed or what a model wrote.
 """
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import pairwise
 from types import TracebackType
 from typing import Any, Self
 
-from demo_pipeline.evaluation.baselines import (
-    BASELINES,
-    GUESSED_KINDS,
-    MOST_FREQUENT,
-    guessed_kind,
+import cv2
+import numpy as np
+
+from demo_pipeline.datasets.contact_sheets import Tile, contact_sheet, encode_jpeg
+from demo_pipeline.desktopd.models import (
+    PARAMETERS,
+    ActionType,
+    DragParameters,
+    StepAction,
+    is_canonical_key,
 )
-from demo_pipeline.evaluation.group_sums import ALL_STEPS, RIGHT
-from demo_pipeline.evaluation.predictions import (
-    MISSING,
-    UNKNOWN_STEP,
-    Predictions,
-    UnusableAnswer,
-)
-from demo_pipeline.evaluation.presets import Preset
-from demo_pipeline.evaluation.score_file import ScoreFile
-from demo_pipeline.evaluation.score_tables import score_table
+from demo_pipeline.evaluation.predictions import MISSING, UNKNOWN_STEP, Predictions, UnusableAnswer
+from demo_pipeline.evaluation.rules import Preset
+from demo_pipeline.evaluation.score_tables import ALL_STEPS, RIGHT, ScoreFile, score_table
 from demo_pipeline.evaluation.true_steps import (
     TERMINATE,
+    ScreenPoint,
+    TargetBox,
     TrueStep,
     action_kind,
     first_place,
     in_box,
     places,
 )
-from demo_pipeline.formats.answers import (
+from demo_pipeline.exports.answers import (
     Answer,
     AnswerDecoder,
+    AnsweredAction,
     AnswerFormatError,
     ForeignAction,
 )
+from demo_pipeline.trajectories.overlay import DARK, GREEN, RED, WHITE, Picture, text_size, write
+
+Baseline = Callable[[TrueStep, TrueStep | None], Answer]
+"""Answers a step; the second is the step before it in the same trajectory, None at the start."""
+
+
+def always_centre(step: TrueStep, _before: TrueStep | None = None) -> Answer:
+    """A left click at the screen's centre."""
+    return guessed_kind("left_click", step)
+
+
+def repeat_last(step: TrueStep, before: TrueStep | None) -> Answer:
+    """What was done in the step before; at the start a click at the centre."""
+    return before.answer if before else always_centre(step)
+
+
+def true_action_at_centre(step: TrueStep, _before: TrueStep | None = None) -> Answer:
+    """The true action with its place at the screen's centre: everything but the place is right."""
+    return _moved(step, _middle((0, 0, *step.size)))
+
+
+def true_action_at_target(step: TrueStep, _before: TrueStep | None = None) -> Answer:
+    """The true action at the centre of its target; at the screen's centre without a target.
+
+    The end of a drag stays where it is.
+    """
+    return _moved(step, _middle(step.box or (0, 0, *step.size)), keep_end=True)
+
+
+def truth(step: TrueStep, _before: TrueStep | None = None) -> Answer:
+    """The right answer."""
+    return step.answer
+
+
+BASELINES: Mapping[str, Baseline] = {
+    "screen centre": always_centre,
+    "last action": repeat_last,
+    "true, at centre": true_action_at_centre,
+    "true, at target": true_action_at_target,
+    "truth": truth,
+}
+MOST_FREQUENT = "frequent type"
+
+_GUESSES: Mapping[str, tuple[ActionType, Mapping[str, Any]]] = {
+    "left_click": (ActionType.CLICK, {"button": "left"}),
+    "middle_click": (ActionType.CLICK, {"button": "middle"}),
+    "triple_click": (ActionType.CLICK, {"clicks": 3}),
+    "right_click": (ActionType.RIGHT_CLICK, {}),
+    "double_click": (ActionType.DOUBLE_CLICK, {}),
+    "type": (ActionType.TYPE, {"text": ""}),
+    "hotkey": (ActionType.HOTKEY, {"keys": ["enter"]}),
+    "scroll": (ActionType.SCROLL, {"direction": "down", "amount": 1}),
+    "drag": (ActionType.DRAG, {}),
+    "wait": (ActionType.WAIT, {"seconds": 1.0}),
+}
+GUESSED_KINDS = (*_GUESSES, TERMINATE)
+
+
+def guessed_kind(kind: str, step: TrueStep) -> Answer:
+    """An action of a kind without knowing more: at the centre, no text, Enter, one notch down."""
+    return _guess(kind, step.size)
+
+
+@lru_cache(maxsize=256)  # a store has few sizes of screens
+def _guess(kind: str, size: tuple[int, int]) -> Answer:
+    if kind == TERMINATE:
+        return Answer((), "success")
+    action_type, known = _GUESSES[kind]
+    x, y = _middle((0, 0, *size))
+    names = PARAMETERS[action_type].model_fields
+    values = {name: x if name.endswith("x") else y for name in names if name[-1] in "xy"}
+    return Answer((_action(action_type, {**values, **known}),))
+
+
+def _middle(box: TargetBox) -> ScreenPoint:
+    left, top, width, height = box
+    return int(left + width / 2), int(top + height / 2)
+
+
+def _moved(step: TrueStep, place: ScreenPoint, *, keep_end: bool = False) -> Answer:
+    action = step.action
+    if action is None:
+        return step.answer
+    known = action.parameters.members()
+    if isinstance(action.parameters, DragParameters):
+        moved = {"start_x": place[0], "start_y": place[1]}
+        moved |= {} if keep_end else {"end_x": place[0], "end_y": place[1]}
+    elif "x" in known:
+        moved = {"x": place[0], "y": place[1]}
+    else:
+        return step.answer
+    return Answer((_action(action.action_type, {**known, **moved}),))
+
+
+def _action(kind: ActionType, parameters: Mapping[str, Any]) -> AnsweredAction:
+    return AnsweredAction(kind, PARAMETERS[kind].model_validate(dict(parameters)))
+
 
 PREDICTIONS = "predictions"
 _OTHER = "other"
@@ -231,3 +335,99 @@ def _answered_kind(answer: Answer) -> str:
         return TERMINATE if answer.status else "nothing"
     first = answer.actions[0]
     return _OTHER if isinstance(first, ForeignAction) else action_kind(first)
+
+
+_COLUMNS, _TILE_WIDTH, _PREVIEW_WIDTH, _PREVIEWED = 2, 480, 240, 4
+_WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 640, 240, 46, 34, 24
+_MOST_POINTS, _MOST_NUMBERS, _MOST_LETTERS = 60, 12, 40
+
+
+def failures_sheet(failures: Sequence[FailedStep], quality: int = 80) -> bytes:
+    """A JPEG with a row for each failed step: what the person did, and what was answered."""
+    tiles = [tile for failed in failures for tile in _row(failed)]
+    return encode_jpeg(contact_sheet(tiles, _COLUMNS, _TILE_WIDTH, _title(tiles)), quality)
+
+
+def failures_preview(failures: Sequence[FailedStep]) -> bytes:
+    """The same of the first failures, small enough for the event log."""
+    tiles = [tile for failed in failures[:_PREVIEWED] for tile in _row(failed)]
+    return encode_jpeg(contact_sheet(tiles, _COLUMNS, _PREVIEW_WIDTH, _title(tiles)))
+
+
+def _title(tiles: Sequence[Tile]) -> str:
+    return "what the person did | what was answered" if tiles else "no step was answered wrong"
+
+
+def _row(failed: FailedStep) -> tuple[Tile, Tile]:
+    step, box = failed.step, failed.step.box
+    name = f"{step.trajectory_id} step {step.step_index}"
+    around = None if box is None else tuple(round(part) for part in box)
+    left, top, width, height = around or (0, 0, 0, 0)
+    known = None if around is None else (left, top, width, height)
+    right = Tile(step.screenshot, name, step.kind, _drawn(step, step.answer), known)
+    caption = f"no usable answer: {failed.reason}" if failed.reason else _said(failed.answer)
+    return right, Tile(step.screenshot, name, caption, _drawn(step, failed.answer), known)
+
+
+def _drawn(step: TrueStep, answer: Answer | None) -> StepAction | None:
+    """The first action of an answer; None for what cannot be drawn."""
+    first = answer.actions[0] if answer and answer.actions else None
+    if not isinstance(first, AnsweredAction) or not _has_known_keys(first):
+        return None
+    return StepAction(
+        step_index=step.step_index,
+        action_type=first.action_type,
+        parameters=first.parameters,
+        reasoning="",
+    )
+
+
+def _has_known_keys(action: AnsweredAction) -> bool:
+    """Whether every key is one: a model may write any words as a key, and labels show keys."""
+    known = action.parameters.members()
+    keys = [*(known.get("keys") or ()), *(known.get("modifiers") or ())]
+    return all(map(is_canonical_key, keys))
+
+
+def _said(answer: Answer | None) -> str:
+    if answer is None or not answer.actions:
+        return "the task ended" if answer and answer.status else "nothing"
+    first = answer.actions[0]
+    said = action_kind(first) if isinstance(first, AnsweredAction) else "no action of ours"
+    return said + (f" and {len(answer.actions) - 1} more" if len(answer.actions) > 1 else "")
+
+
+def history_chart(title: str, scores: Sequence[tuple[str, float]]) -> bytes:
+    """A PNG with a point for each score from 0 to 1, oldest first.
+
+    Args:
+        title: text above.
+        scores: name of the evaluation → score; only the newest are shown.
+    """
+    shown = list(scores)[-_MOST_POINTS:]
+    picture: Picture = np.full((_HEIGHT, _WIDTH, 3), WHITE, np.uint8)
+    write(picture, title, (12, 20), 0.5, DARK)
+    high = _HEIGHT - _TOP - _BOTTOM
+    for share in (0.0, 0.5, 1.0):
+        y = _TOP + round((1 - share) * high)
+        cv2.line(picture, (_LEFT, y), (_WIDTH - 12, y), (225, 225, 225), 1)
+        write(picture, f"{share:.1f}", (12, y + 4), 0.4, DARK)
+    step = (_WIDTH - _LEFT - 40) / max(1, len(shown) - 1)
+    points = [
+        (_LEFT + 14 + round(number * step), _TOP + round((1 - score) * high))
+        for number, (_, score) in enumerate(shown)
+    ]
+    for start, end in pairwise(points):
+        cv2.line(picture, start, end, GREEN, 1, cv2.LINE_AA)
+    for (x, y), (_, score) in zip(points, shown, strict=True):
+        cv2.circle(picture, (x, y), 3, RED, cv2.FILLED, cv2.LINE_AA)
+        if len(shown) <= _MOST_NUMBERS:
+            below = y < _TOP + 24
+            write(picture, f"{score:.3f}", (x - 14, y + 18 if below else y - 8), 0.4, DARK)
+    if shown:
+        write(picture, shown[0][0][:_MOST_LETTERS], (_LEFT, _HEIGHT - 8), 0.4, DARK)
+    if len(shown) > 1:
+        name = shown[-1][0][:_MOST_LETTERS]
+        left = _WIDTH - 12 - text_size(name, 0.4)[0]
+        write(picture, name, (left, _HEIGHT - 8), 0.4, DARK)
+    return bytes(cv2.imencode(".png", picture, [cv2.IMWRITE_PNG_COMPRESSION, 9])[1])

@@ -9,21 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from demo_pipeline.common.dataset_settings import DatasetSettings
-from demo_pipeline.datasets.cudag_records import (
-    DRAFT_EXCLUSIONS,
-    PROVENANCE_COLUMNS,
-    RecordDraft,
-    record_drafts,
-)
 from demo_pipeline.datasets.export_loop import Excluded, ExportPlan, ExportSummary, export_records
-from demo_pipeline.datasets.provenance import ProvenanceRow
 from demo_pipeline.datasets.selection import Candidate
 from demo_pipeline.datasets.splits import Split
-from demo_pipeline.formats.answer_keys import answered_key
-from demo_pipeline.formats.answers import Answer, AnsweredAction, ForeignAction
-from demo_pipeline.formats.desktopd.reader import StepFiles, Trajectory
-from demo_pipeline.formats.desktopd.step_actions import (
+from demo_pipeline.desktopd.models import (
+    ActionType,
     ClickParameters,
     DragParameters,
     HotkeyParameters,
@@ -31,7 +21,16 @@ from demo_pipeline.formats.desktopd.step_actions import (
     PointParameters,
     ScrollParameters,
 )
-from demo_pipeline.formats.desktopd.vocabulary import ActionType
+from demo_pipeline.desktopd.reader import StepFiles, Trajectory
+from demo_pipeline.exports.answers import Answer, AnsweredAction, ForeignAction, answered_key
+from demo_pipeline.exports.cudag.records import (
+    DRAFT_EXCLUSIONS,
+    PROVENANCE_COLUMNS,
+    RecordDraft,
+    record_drafts,
+)
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.trajectories.provenance import ProvenanceRow
 
 OTHER_SPLIT = "other_split"
 TERMINATE = "terminate"  # the kind of the last step, which ends the task

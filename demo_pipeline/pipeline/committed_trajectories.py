@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 
 from demo_pipeline.datasets.selection import DatasetTrajectory, load
-from demo_pipeline.formats.desktopd.validator import validate_trajectory
+from demo_pipeline.desktopd.validator import validate_trajectory
 from demo_pipeline.pipeline.context import CommittedTrajectories, Workspace
 from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
 from demo_pipeline.pipeline.quarantine import list_quarantine

@@ -9,12 +9,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from demo_pipeline.datasets.dataset_stats import Provenance
-from demo_pipeline.datasets.exports_table import ExportState
-from demo_pipeline.datasets.heads import counted_provenance
-from demo_pipeline.datasets.selection import DatasetTrajectory
-from demo_pipeline.datasets.task_matching import NO_CATALOG, TaskMatch
+from demo_pipeline.datasets.index import ExportState
+from demo_pipeline.datasets.selection import DatasetTrajectory, counted_provenance
 from demo_pipeline.datasets.views import View
+from demo_pipeline.exports.dataset_stats import Provenance
+from demo_pipeline.osworld.task_matching import NO_CATALOG, TaskMatch
 from demo_pipeline.recording import manifest
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.settings import Settings

@@ -7,7 +7,7 @@ other settings. How a directory is built is in datasets/.
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
-from demo_pipeline.datasets.cudag_config import SETTINGS_DETAIL, decisive_settings
+from demo_pipeline.exports.cudag.build import SETTINGS_DETAIL, decisive_settings
 from demo_pipeline.pipeline.context import DatasetContext
 from demo_pipeline.problems import Problem
 from demo_pipeline.storage.store.version_manifest import Version

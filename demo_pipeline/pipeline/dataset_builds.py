@@ -8,22 +8,24 @@ from dataclasses import asdict
 from pathlib import Path
 
 from demo_pipeline import __version__
-from demo_pipeline.common.known_lines import KnownLines
-from demo_pipeline.datasets import cudag_build, index, messages, quests, sft
-from demo_pipeline.datasets.card_content import (
+from demo_pipeline.datasets import index, quests
+from demo_pipeline.desktopd.validator import validate_dataset
+from demo_pipeline.evaluation.agentnetbench_files import build_agentnetbench
+from demo_pipeline.exports import messages, sft
+from demo_pipeline.exports.agentnetbench import validate_agentnetbench
+from demo_pipeline.exports.cards import (
     describe_cudag,
     describe_index,
     describe_messages,
     describe_sft,
 )
-from demo_pipeline.datasets.cudag_config import dataset_directory_name
-from demo_pipeline.datasets.dataset_stats import messages_stats, sft_stats
-from demo_pipeline.evaluation.agentnetbench_files import build_agentnetbench
-from demo_pipeline.formats.agentnetbench.validator import validate_agentnetbench
-from demo_pipeline.formats.cudag.validator import validate_cudag
-from demo_pipeline.formats.desktopd.sft_folder import validate_sft_folder
-from demo_pipeline.formats.desktopd.validator import validate_dataset
-from demo_pipeline.formats.messages.validator import validate_messages
+from demo_pipeline.exports.cudag import build
+from demo_pipeline.exports.cudag.build import dataset_directory_name
+from demo_pipeline.exports.cudag.validator import validate_cudag
+from demo_pipeline.exports.dataset_stats import messages_stats, sft_stats
+from demo_pipeline.exports.messages_validator import validate_messages
+from demo_pipeline.exports.sft_validator import validate_sft_folder
+from demo_pipeline.files.line_digests import KnownLines
 from demo_pipeline.pipeline.context import DatasetContext, Summary
 from demo_pipeline.pipeline.kept_verdicts import TrajectoryVerdicts, with_known_lines
 from demo_pipeline.problems import Problem, errors
@@ -84,7 +86,7 @@ def verify_messages(context: DatasetContext, out: Path) -> list[Problem]:
 def run_cudag(context: DatasetContext, out: Path) -> Summary:
     """The CUDAG directory with its card."""
     committed, settings = context.committed, context.settings.datasets
-    summary = cudag_build.build_cudag(committed.trajectories, out, settings)
+    summary = build.build_cudag(committed.trajectories, out, settings)
     describe_cudag(out, settings, committed.provenance, summary.left_out)
     return summary.as_dict()
 

@@ -10,10 +10,9 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from demo_pipeline.common.image_header import linked_images_are_whole
-from demo_pipeline.common.python_gc import reduced_python_gc
 from demo_pipeline.datasets.export_parts import KeptParts, kept_parts, using_parts
-from demo_pipeline.datasets.trajectory_files import before_reading
+from demo_pipeline.files.image_header import linked_images_are_whole
+from demo_pipeline.files.processes import reduced_python_gc
 from demo_pipeline.pipeline.build_if_stale import BuildResult, build_if_stale
 from demo_pipeline.pipeline.committed_trajectories import (
     DocumentComparison,
@@ -44,6 +43,7 @@ from demo_pipeline.problems import errors
 from demo_pipeline.storage.errors import ChangedOutput, MissingOutput, StorageError
 from demo_pipeline.storage.store.staging import Staging
 from demo_pipeline.storage.store.version_manifest import CheckOutcome, Recipe, Version
+from demo_pipeline.trajectories.trajectory_files import before_reading
 
 _LOG = logging.getLogger(__package__)
 _NOTABLE_WAIT = 1.0  # seconds

@@ -6,13 +6,13 @@ derive from them, so a new exporter is a build function, a check and one entry.
 
 from collections.abc import Mapping
 
-from demo_pipeline.datasets.task_table import CATALOG_SCHEMA
 from demo_pipeline.datasets.views import (
     DEMONSTRATION_VIEWS,
     OF_STEPS,
     OF_TRAJECTORIES,
     View,
 )
+from demo_pipeline.osworld.task_table import CATALOG_SCHEMA
 from demo_pipeline.pipeline import dataset_builds as builds
 from demo_pipeline.pipeline import (
     dataset_statistics,

@@ -11,15 +11,15 @@ from typing import Any
 
 import duckdb
 
-from demo_pipeline.common.json_files import dump_json, load_json
-from demo_pipeline.datasets.dataset_stats import engine
-from demo_pipeline.datasets.statistics_tables import (
+from demo_pipeline.datasets.views import create_views, views_sql
+from demo_pipeline.exports.dataset_stats import (
     STATISTICS_FILE,
     Tables,
     disagreements,
+    engine,
     statistics,
 )
-from demo_pipeline.datasets.views import create_views, views_sql
+from demo_pipeline.files.json_files import dump_json, load_json
 from demo_pipeline.pipeline.context import DatasetContext, Summary
 from demo_pipeline.problems import Problem
 from demo_pipeline.storage.errors import MissingOutput

@@ -7,14 +7,16 @@ computes is decided in the packages below.
 from pathlib import Path
 
 from demo_pipeline.actions import build_actions as actions
-from demo_pipeline.actions import input_checks
-from demo_pipeline.common.recording_files import LOG_FILE, RECORDING_FILES, VIDEO_FILE
-from demo_pipeline.datasets import contact_sheets, task_matching, trajectories
-from demo_pipeline.observation.frames import screenshot_checks, screenshots
-from demo_pipeline.observation.trees import tree_checks, ui_trees
+from demo_pipeline.actions import typed_text
+from demo_pipeline.datasets import contact_sheets
+from demo_pipeline.files.recording_files import LOG_FILE, RECORDING_FILES, VIDEO_FILE
+from demo_pipeline.observation.frames import screenshots
+from demo_pipeline.observation.trees import ui_trees
+from demo_pipeline.osworld import task_matching
 from demo_pipeline.pipeline.context import StageContext, Summary
 from demo_pipeline.problems import DemonstrationError, Problem
-from demo_pipeline.recording import events, manifest, time_units
+from demo_pipeline.recording import events, input_log, manifest
+from demo_pipeline.trajectories import trajectories
 
 
 def run_raw_recordings(context: StageContext, out: Path) -> Summary:
@@ -79,7 +81,7 @@ def verify_no_rejected_lines(_context: StageContext, out: Path) -> list[Problem]
 def verify_time_unit(context: StageContext, _out: Path) -> list[Problem]:
     """The unit of time of the log."""
     unit = events.log_time_unit(context.upload / LOG_FILE, context.settings.recording)
-    return time_units.time_unit_problems(unit)
+    return input_log.time_unit_problems(unit)
 
 
 def run_actions(context: StageContext, out: Path) -> Summary:
@@ -94,14 +96,14 @@ def run_actions(context: StageContext, out: Path) -> Summary:
 
 def verify_known_input(context: StageContext, out: Path) -> list[Problem]:
     """Keys and buttons in no table."""
-    return input_checks.check_known_input(out, context.folders["events"])
+    return typed_text.check_known_input(out, context.folders["events"])
 
 
 def verify_keyboard_layout(context: StageContext, out: Path) -> list[Problem]:
     """The keyboard layout of the settings against the one usual for meta.locale."""
     meta = context.recording.parsed_meta()
     layout = context.settings.actions.keyboard_layout
-    return input_checks.check_keyboard_layout(
+    return typed_text.check_keyboard_layout(
         out, context.folders["events"], meta.locale, layout, meta.platform
     )
 
@@ -131,17 +133,17 @@ def run_screenshots(context: StageContext, out: Path) -> Summary:
 
 def verify_screenshots(context: StageContext, out: Path) -> list[Problem]:
     """One row and one PNG of the right size per action."""
-    return screenshot_checks.check_screenshot_files(out, context.folders["actions"])
+    return screenshots.check_screenshot_files(out, context.folders["actions"])
 
 
 def verify_frames_present(_context: StageContext, out: Path) -> list[Problem]:
     """Actions outside the video."""
-    return screenshot_checks.check_frames_present(out)
+    return screenshots.check_frames_present(out)
 
 
 def verify_no_avoidable_leaks(_context: StageContext, out: Path) -> list[Problem]:
     """Leaks that an earlier frame would have avoided."""
-    return screenshot_checks.check_screenshot_leaks(out)
+    return screenshots.check_screenshot_leaks(out)
 
 
 def run_ui_trees(context: StageContext, out: Path) -> Summary:
@@ -158,22 +160,22 @@ def run_ui_trees(context: StageContext, out: Path) -> Summary:
 
 def verify_trees(context: StageContext, out: Path) -> list[Problem]:
     """Every tree against the OSWorld-Desktopd format."""
-    return tree_checks.check_trees(out, context.folders["actions"])
+    return ui_trees.check_trees(out, context.folders["actions"])
 
 
 def verify_known_roles(_context: StageContext, out: Path) -> list[Problem]:
     """The share of nodes with an unknown role."""
-    return tree_checks.check_known_roles(out)
+    return ui_trees.check_known_roles(out)
 
 
 def verify_scans_usable(_context: StageContext, out: Path) -> list[Problem]:
     """Scans that are empty or malformed, by their lines."""
-    return tree_checks.check_scans_usable(out)
+    return ui_trees.check_scans_usable(out)
 
 
 def verify_cursor(_context: StageContext, out: Path) -> list[Problem]:
     """The hit test against the recorder's own."""
-    return tree_checks.check_cursor(out)
+    return ui_trees.check_cursor(out)
 
 
 def run_trajectories(context: StageContext, out: Path) -> Summary:

@@ -15,8 +15,8 @@ from multiprocessing.connection import wait
 from types import TracebackType
 from typing import Self
 
-from demo_pipeline.common.best_effort import best_effort
-from demo_pipeline.common.logs import shown_level
+from demo_pipeline.files.logs import shown_level
+from demo_pipeline.files.system_errors import best_effort
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.crash_quarantine import record_crash
 from demo_pipeline.pipeline.demonstration_run import DemonstrationResult, DemonstrationTask

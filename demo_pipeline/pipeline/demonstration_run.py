@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from demo_pipeline.datasets import contact_sheets
-from demo_pipeline.observation.contact_sheet_image import encode_jpeg
+from demo_pipeline.datasets.contact_sheets import encode_jpeg
 from demo_pipeline.pipeline.build_if_stale import BuildResult
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.demonstration_stages import (

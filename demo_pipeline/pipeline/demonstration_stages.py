@@ -7,13 +7,13 @@ packages below; how it is run is in runner.py.
 from collections.abc import Mapping
 
 from demo_pipeline.actions.action_tables import ACTIONS_SCHEMA
-from demo_pipeline.common.settings_section import Section
-from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA
 from demo_pipeline.observation.frames.screenshots import FRAMES_SCHEMA
 from demo_pipeline.observation.trees.ui_trees import UI_TREES_SCHEMA
 from demo_pipeline.pipeline import demonstration_builds as builds
 from demo_pipeline.pipeline.stage_types import Check, Stage
-from demo_pipeline.recording.event_tables import EVENTS_SCHEMA
+from demo_pipeline.recording.input_log import EVENTS_SCHEMA
+from demo_pipeline.settings import Section
+from demo_pipeline.trajectories.provenance import PROVENANCE_SCHEMA
 
 RAW_RECORDINGS_STAGE = Stage(
     name="raw_recordings",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from typing import Any
 
-from demo_pipeline.common.logs import PassedOnLog, show_log
+from demo_pipeline.files.logs import PassedOnLog, show_log
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.demonstration_run import DemonstrationTask, run_demonstration
 from demo_pipeline.pipeline.demonstration_stages import STAGE_BY_NAME

@@ -6,19 +6,19 @@ dataset_builds.py.
 
 from pathlib import Path
 
-from demo_pipeline.datasets.dataset_stats import table_stats
-from demo_pipeline.datasets.derived_cards import (
+from demo_pipeline.exports.cards import (
     describe_grounding,
     describe_step_labels,
     describe_transitions,
 )
-from demo_pipeline.datasets.grounding import build_grounding
-from demo_pipeline.datasets.step_labels import build_step_labels
-from demo_pipeline.datasets.transitions import build_transitions
-from demo_pipeline.formats.grounding.validator import validate_grounding
-from demo_pipeline.formats.step_labels.models import OUTCOME_FOLDER
-from demo_pipeline.formats.step_labels.validator import validate_step_labels
-from demo_pipeline.formats.transitions.validator import validate_transitions
+from demo_pipeline.exports.dataset_stats import table_stats
+from demo_pipeline.exports.grounding import build_grounding, validate_grounding
+from demo_pipeline.exports.step_labels import (
+    OUTCOME_FOLDER,
+    build_step_labels,
+    validate_step_labels,
+)
+from demo_pipeline.exports.transitions import build_transitions, validate_transitions
 from demo_pipeline.pipeline.context import DatasetContext, Summary
 from demo_pipeline.problems import Problem, errors
 

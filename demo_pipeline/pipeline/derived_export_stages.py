@@ -3,9 +3,9 @@
 Belongs here: entries only, as in dataset_stages.py. `datasets.exports` names those that are built.
 """
 
-from demo_pipeline.datasets.hub_layout import HubTable
-from demo_pipeline.datasets.record_counts import outcome_record_counts, table_record_counts
-from demo_pipeline.formats.step_labels.models import OUTCOME_FOLDER
+from demo_pipeline.exports.dataset_stats import outcome_record_counts, table_record_counts
+from demo_pipeline.exports.hub_layout import HubTable
+from demo_pipeline.exports.step_labels import OUTCOME_FOLDER
 from demo_pipeline.pipeline import derived_export_builds as builds
 from demo_pipeline.pipeline import validated_formats as formats
 from demo_pipeline.pipeline.stage_types import Check, DatasetStage, TrainingExport

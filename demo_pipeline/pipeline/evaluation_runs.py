@@ -11,11 +11,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from demo_pipeline.common.json_files import JsonFileError, load_json
-from demo_pipeline.evaluation.evaluation_pictures import failures_preview, failures_sheet
-from demo_pipeline.evaluation.group_sums import ALL_STEPS
-from demo_pipeline.evaluation.private_files import readable_by_others
-from demo_pipeline.evaluation.scoring import ScoreReport
+from demo_pipeline.evaluation.requests import readable_by_others
+from demo_pipeline.evaluation.score_tables import ALL_STEPS
+from demo_pipeline.evaluation.scoring import ScoreReport, failures_preview, failures_sheet
+from demo_pipeline.files.json_files import JsonFileError, load_json
 from demo_pipeline.pipeline.build_if_stale import BuildResult, build_if_stale
 from demo_pipeline.pipeline.committed_trajectories import committed_trajectories
 from demo_pipeline.pipeline.context import Summary, Workspace

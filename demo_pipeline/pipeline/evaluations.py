@@ -9,22 +9,17 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from demo_pipeline.common.json_files import dump_json, json_bytes
-from demo_pipeline.common.parquet import TableWriter, write_rows
 from demo_pipeline.datasets.export_loop import ExportPlan, plan_export
 from demo_pipeline.datasets.splits import Split
 from demo_pipeline.evaluation.answer_forms import ANSWER_FORMS
-from demo_pipeline.evaluation.predictions import (
-    Predictions,
-    read_predictions,
-    rows_as_predictions,
-)
-from demo_pipeline.evaluation.presets import PRESETS
-from demo_pipeline.evaluation.private_files import private_file
-from demo_pipeline.evaluation.request_lines import ImageForm, RequestWriter
+from demo_pipeline.evaluation.predictions import Predictions, read_predictions, rows_as_predictions
+from demo_pipeline.evaluation.requests import ImageForm, RequestWriter, private_file
+from demo_pipeline.evaluation.rules import PRESETS
 from demo_pipeline.evaluation.score_tables import SCORES_SCHEMA, STEPS_SCHEMA
 from demo_pipeline.evaluation.scoring import Scorer, ScoreReport
 from demo_pipeline.evaluation.true_steps import StepRecord, each_true_step
+from demo_pipeline.files.json_files import dump_json, json_bytes
+from demo_pipeline.files.parquet import TableWriter, write_rows
 from demo_pipeline.pipeline.committed_trajectories import committed_trajectories
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.storage.errors import StorageError

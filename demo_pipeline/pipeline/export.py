@@ -10,8 +10,7 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from demo_pipeline.common.hardlinks import FileId, file_id, link_or_copy
-from demo_pipeline.common.hashing import read_digest
+from demo_pipeline.files.atomic_write import FileId, file_id, link_or_copy, read_digest
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, INDEX_STAGE
 from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.pipeline.rebuild import damage_problem

@@ -8,9 +8,9 @@ import hashlib
 import json
 from collections.abc import Mapping
 
-from demo_pipeline.common.json_files import json_bytes
 from demo_pipeline.datasets.export_parts import Part, kept_parts
-from demo_pipeline.datasets.exports_table import ExportState
+from demo_pipeline.datasets.index import ExportState
+from demo_pipeline.files.json_files import json_bytes
 from demo_pipeline.pipeline.build_if_stale import BuildResult
 from demo_pipeline.pipeline.context import DatasetContext, Workspace
 from demo_pipeline.pipeline.dataset_recipes import dataset_output, dataset_recipe, is_present

@@ -17,7 +17,7 @@ from pathlib import Path
 from pydantic import JsonValue
 
 from demo_pipeline import __version__
-from demo_pipeline.common.system_errors import system_trouble
+from demo_pipeline.files.system_errors import system_trouble
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.quarantine import QUARANTINE_FOLDER, list_quarantine
 from demo_pipeline.pipeline.rebuild import damage_problem

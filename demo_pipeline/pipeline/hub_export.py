@@ -7,10 +7,9 @@ datasets/hub_layout.py and datasets/hub_card.py.
 from collections.abc import Mapping
 from pathlib import Path
 
-from demo_pipeline.datasets.cards import CARD
-from demo_pipeline.datasets.dataset_stats import Provenance, SplitStats, table_stats
-from demo_pipeline.datasets.hub_card import hub_card
-from demo_pipeline.datasets.hub_layout import HubConfig, write_hub_config
+from demo_pipeline.exports.cards import CARD
+from demo_pipeline.exports.dataset_stats import Provenance, SplitStats, table_stats
+from demo_pipeline.exports.hub_layout import HubConfig, hub_card, write_hub_config
 from demo_pipeline.pipeline.committed_trajectories import committed_trajectories
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_stages import training_exports

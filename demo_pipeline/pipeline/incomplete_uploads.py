@@ -4,7 +4,7 @@ Belongs here: finding them, for people. The daemon waits for a missing file; whe
 as complete is decided in discovery/.
 """
 
-from demo_pipeline.common.recording_files import RECORDING_FILES
+from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.quarantine import list_quarantine
 from demo_pipeline.storage.ids import printable_name

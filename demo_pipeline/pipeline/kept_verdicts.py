@@ -7,12 +7,11 @@ and `demo-pipeline validate`, read all.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import astuple
 
-from demo_pipeline.common.id_parts import cut_into_parts
-from demo_pipeline.common.known_lines import KnownLines
 from demo_pipeline.datasets.export_parts import Part, kept_parts
 from demo_pipeline.datasets.selection import DatasetTrajectory, sorted_by_id
-from demo_pipeline.formats.desktopd.index_check import IndexCounts
-from demo_pipeline.formats.desktopd.validator import KnownTrajectories
+from demo_pipeline.desktopd.validator import IndexCounts, KnownTrajectories
+from demo_pipeline.files.atomic_write import cut_into_parts
+from demo_pipeline.files.line_digests import KnownLines
 from demo_pipeline.problems import Problem, errors
 
 _VERDICTS = "valid trajectories 3"

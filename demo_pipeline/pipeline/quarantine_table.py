@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 from pydantic import JsonValue
 
-from demo_pipeline.common.parquet import TableWriter, described_schema, schema_problems
+from demo_pipeline.files.parquet import TableWriter, described_schema, schema_problems
 from demo_pipeline.pipeline.context import DatasetContext, Summary, Workspace
 from demo_pipeline.pipeline.quarantine import QuarantineRecord, list_quarantine
 from demo_pipeline.pipeline.stage_types import SourceInput

@@ -10,17 +10,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from demo_pipeline.actions import input_checks
+from demo_pipeline.actions import typed_text
 from demo_pipeline.actions.build_actions import build_actions
-from demo_pipeline.common.recording_files import LOG_FILE, META_FILE
-from demo_pipeline.datasets.task_text import assignment_of
-from demo_pipeline.formats.base_model import limited
-from demo_pipeline.formats.demonstration.meta import Meta, read_meta
-from demo_pipeline.observation.trees.scan_checks import scan_problems
+from demo_pipeline.files.base_model import limited
+from demo_pipeline.files.recording_files import LOG_FILE, META_FILE
+from demo_pipeline.observation.trees.scans import scan_problems
+from demo_pipeline.osworld.task_text import assignment_of
 from demo_pipeline.problems import DemonstrationError, Problem, Severity
 from demo_pipeline.recording import events
+from demo_pipeline.recording.input_log import time_unit_problems
 from demo_pipeline.recording.manifest import examine
-from demo_pipeline.recording.time_units import time_unit_problems
+from demo_pipeline.recording.meta import Meta, read_meta
 from demo_pipeline.settings import Settings
 
 _REASONS = ("done", "fail")
@@ -136,8 +136,8 @@ def _input_problems(
     layout = settings.actions.keyboard_layout
     locale, platform = (meta.locale, meta.platform) if meta else ("", "")
     return [
-        *input_checks.check_known_input(actions, tables),
-        *input_checks.check_keyboard_layout(actions, tables, locale, layout, platform),
+        *typed_text.check_known_input(actions, tables),
+        *typed_text.check_keyboard_layout(actions, tables, locale, layout, platform),
     ]
 
 

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from demo_pipeline import __version__
-from demo_pipeline.common.process_memory import return_free_memory, return_large_blocks
-from demo_pipeline.datasets.task_matching import NO_CATALOG
+from demo_pipeline.files.processes import return_free_memory, return_large_blocks
+from demo_pipeline.osworld.task_matching import NO_CATALOG
 from demo_pipeline.pipeline.build_if_stale import BuildResult, build_if_stale
 from demo_pipeline.pipeline.context import StageContext, Summary, Workspace
 from demo_pipeline.pipeline.demonstration_stages import (

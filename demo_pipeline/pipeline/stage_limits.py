@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
-from demo_pipeline.common.process_usage import cpu_time, resident_bytes
+from demo_pipeline.files.processes import cpu_time, resident_bytes
 from demo_pipeline.pipeline.transient import TransientError
 from demo_pipeline.settings import LimitSettings
 

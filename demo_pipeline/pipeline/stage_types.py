@@ -11,12 +11,11 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
-from demo_pipeline.common.settings_section import Section
-from demo_pipeline.datasets.hub_layout import HubTable
 from demo_pipeline.datasets.views import View
+from demo_pipeline.exports.hub_layout import HubTable
 from demo_pipeline.pipeline.context import DatasetContext, StageContext, Summary, Workspace
 from demo_pipeline.problems import Problem
-from demo_pipeline.settings import Settings
+from demo_pipeline.settings import Section, Settings
 
 Context = TypeVar("Context")
 TRAJECTORIES = "trajectories"  # the demonstration stage that datasets are built from

@@ -5,7 +5,7 @@ Belongs here: what a stage's output depends on. Running a stage is in runner.py.
 
 from collections.abc import Mapping
 
-from demo_pipeline.datasets.task_matching import NO_CATALOG, TaskMatch
+from demo_pipeline.osworld.task_matching import NO_CATALOG, TaskMatch
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.demonstration_stages import RAW_RECORDINGS_STAGE, STAGES
 from demo_pipeline.pipeline.stage_types import Stage

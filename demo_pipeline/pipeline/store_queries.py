@@ -10,9 +10,8 @@ from typing import Any
 
 import duckdb
 
-from demo_pipeline.datasets.dataset_stats import engine
-from demo_pipeline.datasets.statistics_tables import Tables, rows, statistics
 from demo_pipeline.datasets.views import create_views
+from demo_pipeline.exports.dataset_stats import Tables, engine, rows, statistics
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_stages import STATISTICS_STAGE, store_views
 from demo_pipeline.pipeline.dataset_statistics import read_statistics

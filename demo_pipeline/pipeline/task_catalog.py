@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from demo_pipeline.common.system_errors import raise_system_trouble
-from demo_pipeline.datasets import task_table
-from demo_pipeline.datasets.task_matching import NO_CATALOG, TaskIndex, TaskMatch
-from demo_pipeline.formats.osworld.task_folder import read_task_folder
+from demo_pipeline.files.system_errors import raise_system_trouble
+from demo_pipeline.osworld import task_table
+from demo_pipeline.osworld.task_files import read_task_folder
+from demo_pipeline.osworld.task_matching import NO_CATALOG, TaskIndex, TaskMatch
 from demo_pipeline.pipeline.context import DatasetContext, Summary, Workspace
 from demo_pipeline.pipeline.stage_types import SourceInput
 from demo_pipeline.problems import Problem, Severity

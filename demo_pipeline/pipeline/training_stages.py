@@ -3,14 +3,14 @@
 Belongs here: entries only, as in dataset_stages.py.
 """
 
-from demo_pipeline.datasets.hub_layout import HubTable
-from demo_pipeline.datasets.record_counts import (
+from demo_pipeline.datasets.views import OF_SPLIT, View
+from demo_pipeline.evaluation.agentnetbench_files import agentnetbench_counts
+from demo_pipeline.exports.dataset_stats import (
     cudag_record_counts,
     messages_record_counts,
     sft_record_counts,
 )
-from demo_pipeline.datasets.views import OF_SPLIT, View
-from demo_pipeline.evaluation.agentnetbench_files import agentnetbench_counts
+from demo_pipeline.exports.hub_layout import HubTable
 from demo_pipeline.pipeline import cudag_directories
 from demo_pipeline.pipeline import dataset_builds as builds
 from demo_pipeline.pipeline import validated_formats as formats

@@ -6,14 +6,12 @@ Belongs here: short functions that the entries of trajectory_export_stages.py na
 from collections.abc import Iterator
 from pathlib import Path
 
-from demo_pipeline.datasets import trajectory_places as places
-from demo_pipeline.datasets.agentnet import build_agentnet
-from demo_pipeline.datasets.atif import build_atif
-from demo_pipeline.datasets.cua_lite import build_cua_lite
-from demo_pipeline.datasets.whole_trajectories import LOSSES_FILE
-from demo_pipeline.formats.agentnet.validator import validate_agentnet
-from demo_pipeline.formats.atif.validator import validate_atif
-from demo_pipeline.formats.cua_lite.validator import validate_cua_lite
+from demo_pipeline.exports import trajectory_places as places
+from demo_pipeline.exports.agentnet import build_agentnet, validate_agentnet
+from demo_pipeline.exports.atif import build_atif, validate_atif
+from demo_pipeline.exports.cua_lite import build_cua_lite
+from demo_pipeline.exports.cua_lite_validator import validate_cua_lite
+from demo_pipeline.exports.whole_trajectories import LOSSES_FILE
 from demo_pipeline.pipeline.context import DatasetContext, Summary
 from demo_pipeline.problems import Problem, errors
 

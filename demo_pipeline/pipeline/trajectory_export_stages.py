@@ -4,7 +4,7 @@ Belongs here: entries only, as in dataset_stages.py. `datasets.exports` names th
 none of them is by default.
 """
 
-from demo_pipeline.datasets import trajectory_places as places
+from demo_pipeline.exports import trajectory_places as places
 from demo_pipeline.pipeline import trajectory_export_builds as builds
 from demo_pipeline.pipeline import trajectory_formats as formats
 from demo_pipeline.pipeline.stage_types import Check, DatasetStage, TrainingExport

@@ -5,12 +5,10 @@ Belongs here: one constant per form, as in validated_formats.py.
 
 from pathlib import Path
 
-from demo_pipeline.formats.agentnet.models import AGENTNET_META
-from demo_pipeline.formats.agentnet.validator import validate_agentnet
-from demo_pipeline.formats.atif.models import ATIF_LIST
-from demo_pipeline.formats.atif.validator import validate_atif, validate_atif_file
-from demo_pipeline.formats.cua_lite.models import LITE_ROOT
-from demo_pipeline.formats.cua_lite.validator import validate_cua_lite
+from demo_pipeline.exports.agentnet import AGENTNET_META, validate_agentnet
+from demo_pipeline.exports.atif import ATIF_LIST, validate_atif, validate_atif_file
+from demo_pipeline.exports.cua_lite_models import LITE_ROOT
+from demo_pipeline.exports.cua_lite_validator import validate_cua_lite
 from demo_pipeline.pipeline.stage_types import ValidatedFormat
 from demo_pipeline.problems import Problem
 from demo_pipeline.settings import Settings

@@ -7,7 +7,7 @@ Such trouble never quarantines anything.
 import sqlite3
 from typing import Any
 
-from demo_pipeline.common.system_errors import system_trouble
+from demo_pipeline.files.system_errors import system_trouble
 from demo_pipeline.storage.errors import OutputError, StorageError
 
 _SQLITE_TROUBLE = (

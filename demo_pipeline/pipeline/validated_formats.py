@@ -6,24 +6,18 @@ it writes; the two formats that no dataset stage writes are in `OTHER_FORMATS`.
 
 from pathlib import Path
 
-from demo_pipeline.common.recording_files import RECORDING_FILES
-from demo_pipeline.formats.agentnetbench.models import BENCH_TASKS
-from demo_pipeline.formats.agentnetbench.validator import validate_agentnetbench
-from demo_pipeline.formats.cudag.validator import validate_cudag, validate_cudag_file
-from demo_pipeline.formats.desktopd.sft_folder import validate_sft_folder
-from demo_pipeline.formats.desktopd.sft_validator import validate_sft
-from demo_pipeline.formats.desktopd.validator import validate_dataset, validate_trajectory
-from demo_pipeline.formats.grounding.models import GROUNDING_SCHEMA_FILE
-from demo_pipeline.formats.grounding.validator import validate_grounding
-from demo_pipeline.formats.messages.models import SCHEMA_FILE
-from demo_pipeline.formats.messages.validator import validate_messages, validate_messages_file
-from demo_pipeline.formats.osworld.task import validate_task_file
-from demo_pipeline.formats.osworld.task_files import is_task_folder
-from demo_pipeline.formats.osworld.task_folder import validate_task_folder
-from demo_pipeline.formats.step_labels.models import STEP_LABELS_SCHEMA_FILE
-from demo_pipeline.formats.step_labels.validator import validate_step_labels
-from demo_pipeline.formats.transitions.models import TRANSITIONS_SCHEMA_FILE
-from demo_pipeline.formats.transitions.validator import validate_transitions
+from demo_pipeline.desktopd.validator import validate_dataset, validate_trajectory
+from demo_pipeline.exports.agentnetbench import BENCH_TASKS, validate_agentnetbench
+from demo_pipeline.exports.cudag.validator import validate_cudag, validate_cudag_file
+from demo_pipeline.exports.grounding import GROUNDING_SCHEMA_FILE, validate_grounding
+from demo_pipeline.exports.messages import SCHEMA_FILE
+from demo_pipeline.exports.messages_validator import validate_messages, validate_messages_file
+from demo_pipeline.exports.sft_validator import validate_sft, validate_sft_folder
+from demo_pipeline.exports.step_labels import STEP_LABELS_SCHEMA_FILE, validate_step_labels
+from demo_pipeline.exports.transitions import TRANSITIONS_SCHEMA_FILE, validate_transitions
+from demo_pipeline.files.recording_files import RECORDING_FILES
+from demo_pipeline.osworld.task import validate_task_file
+from demo_pipeline.osworld.task_files import is_task_folder, validate_task_folder
 from demo_pipeline.pipeline.recording_validation import validate_recording
 from demo_pipeline.pipeline.stage_types import ValidatedFormat
 from demo_pipeline.problems import Problem

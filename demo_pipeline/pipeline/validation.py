@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from demo_pipeline.common.json_files import JsonFileError, parse_json
+from demo_pipeline.files.json_files import JsonFileError, parse_json
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
 from demo_pipeline.pipeline.stage_types import ValidatedFormat
 from demo_pipeline.pipeline.validated_formats import OTHER_FORMATS

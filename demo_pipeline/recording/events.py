@@ -15,26 +15,24 @@ from typing import Any
 
 import pyarrow as pa
 
-from demo_pipeline.common.parquet import TableWriter, read_rows, read_table, schema_problems
-from demo_pipeline.common.recording_files import LOG_FILE
-from demo_pipeline.formats.demonstration.event_types import EventType, public_event_name
+from demo_pipeline.files.parquet import TableWriter, read_rows, read_table, schema_problems
+from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.problems import DemonstrationError, Problem
-from demo_pipeline.recording.event_tables import (
+from demo_pipeline.recording.input_log import (
+    BUFFER_BYTES,
+    DAY_MS,
     EVENTS_SCHEMA,
     REJECTED_SCHEMA,
     SCANS_SCHEMA,
     Event,
     Rejected,
-)
-from demo_pipeline.recording.input_log import parse_log
-from demo_pipeline.recording.log_lines import BUFFER_BYTES
-from demo_pipeline.recording.time_units import (
-    DAY_MS,
     TimeScale,
     TimeUnit,
     find_time_scale,
+    parse_log,
     time_unit_problems,
 )
+from demo_pipeline.recording.log_events import EventType, public_event_name
 from demo_pipeline.settings import DEFAULT_LIMITS, RecordingSettings
 
 EVENTS_FILE = "events.parquet"

@@ -1,28 +1,285 @@
 """The streaming parser of input_log.jsonl: bytes in, events and rejected lines out.
 
+A column of events.parquet, rejected.parquet or trees.parquet is declared once, as an annotated
+field of `Event` or `Rejected`. How a line of the log is parsed is in input_log.py.
+
+Belongs here: what has to be fast for the lines of scans, which are half a megabyte long. How a
+line is decoded is in input_log.py.
+
+The documented unit is epoch milliseconds. Some recorders write seconds with a fraction,
+microseconds or nanoseconds, and others milliseconds since the recording began. Belongs here: the
+unit and the origin, conversion to epoch milliseconds, and which times are too far from the others
+to be right.
+
 Belongs here: decoding and validating one line at a time. Unknown fields are ignored, wrong types
 are rejected, and accessibility trees are skipped without being decoded. What the events mean is in
 actions/; the rows are declared in event_tables.py.
 """
 
+import struct
 import sys
-from collections.abc import Iterator
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, BinaryIO
+from dataclasses import dataclass
+from datetime import datetime
+from types import NoneType
+from typing import Annotated, Any, BinaryIO, get_args, get_type_hints
 
 import msgspec
+import pyarrow as pa
+from msgspec import Meta
 
-from demo_pipeline.formats.demonstration.event_types import (
+from demo_pipeline.files.parquet import described_schema
+from demo_pipeline.files.recording_files import LOG_FILE
+from demo_pipeline.problems import Problem
+from demo_pipeline.recording.log_events import (
     DOCUMENTED_EVENTS,
     KEY_EVENTS,
     MOUSEMOVE,
     MOUSEWHEEL,
     POINTER_EVENTS,
 )
-from demo_pipeline.recording.event_tables import Event, Rejected
-from demo_pipeline.recording.log_lines import LINE_END, is_utf8, split_lines
-from demo_pipeline.recording.time_units import TimeScale, TimeUnit
 from demo_pipeline.settings import RecordingSettings
+
+_ARROW_TYPES = {int: pa.int64(), float: pa.float64(), str: pa.string()}
+_POSITION = "screen pixels (points on macOS), origin of the main display"
+
+
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """One accepted line of the input log; `EVENTS_SCHEMA` and `SCANS_SCHEMA` derive from it."""
+
+    event_index: Annotated[int, Meta(description="1-based line number in input_log.jsonl")]
+    byte_offset: Annotated[int, Meta(description="of the line's first byte in the file")]
+    byte_length: Annotated[int, Meta(description="of the line without its line end")]
+    event: Annotated[str, Meta(description="the event's name as logged")]
+    time_ms: Annotated[int, Meta(description="epoch milliseconds by the recorder's clock")]
+    x: Annotated[float | None, Meta(description=_POSITION)] = None
+    y: Annotated[float | None, Meta(description=_POSITION)] = None
+    raw_x: Annotated[float | None, Meta(description="where x was cut to the main display")] = None
+    raw_y: Annotated[float | None, Meta(description="where y was cut to the main display")] = None
+    button: Annotated[str | None, Meta(description="button name as logged")] = None
+    delta: Annotated[float | None, Meta(description="of the wheel, unit and sign as logged")] = None
+    key: Annotated[str | None, Meta(description="key name as logged")] = None
+    actual_char: Annotated[str | None, Meta(description="typed character, in any logged form")] = (
+        None
+    )
+    payload: Annotated[str | None, Meta(description="raw JSON of an undocumented event's data")] = (
+        None
+    )
+    duration_ms: Annotated[int | None, Meta(description="of a scan, milliseconds")] = None
+
+
+class Rejected(msgspec.Struct, frozen=True, gc=False):
+    """One line that could not be read; `REJECTED_SCHEMA` derives from it."""
+
+    line: Annotated[int, Meta(description="1-based line number in input_log.jsonl")]
+    byte_offset: Annotated[int, Meta(description="of the line's first byte in the file")]
+    byte_length: Annotated[int, Meta(description="of the line without its line end")]
+    code: Annotated[str, Meta(description="stable name of the reason")]
+    message: Annotated[str, Meta(description="what is wrong; never quotes the line")]
+
+
+def _schema_of(row: type[msgspec.Struct], columns: Sequence[str]) -> pa.Schema:
+    """The schema of a table with these fields of `row` as columns."""
+    annotations = get_type_hints(row, include_extras=True)
+    described = []
+    for name in columns:
+        kind, meta = get_args(annotations[name])
+        types = set(get_args(kind) or (kind,))
+        nullable = NoneType in types
+        [plain] = types - {NoneType}
+        described.append((name, _ARROW_TYPES[plain], nullable, meta.description))
+    return described_schema(described)
+
+
+EVENTS_SCHEMA = _schema_of(Event, [n for n in Event.__struct_fields__ if n != "duration_ms"])
+SCANS_SCHEMA = _schema_of(
+    Event, ("event_index", "byte_offset", "byte_length", "time_ms", "duration_ms")
+)
+REJECTED_SCHEMA = _schema_of(Rejected, Rejected.__struct_fields__)
+
+
+BOM = b"\xef\xbb\xbf"
+LINE_END = b"\r\n"
+BUFFER_BYTES = 2**20  # Python's default of 8 kB is slow for the lines of scans
+
+
+def split_lines(stream: BinaryIO, limit: int) -> Iterator[tuple[int, int, int, bytes | None]]:
+    """Yield (1-based number, offset, length, bytes) of each line; None for bytes above `limit`.
+
+    Lines end with LF; a CR before it and a BOM at the start of the file are not part of a line.
+    The length excludes the line end. The bytes include it: removing it would copy the line.
+    """
+    offset = 0
+    number = 0
+    while raw := stream.readline(limit + len(BOM) + len(LINE_END)):
+        number += 1
+        start, size, last = offset, len(raw), raw
+        while not last.endswith(b"\n") and (rest := stream.readline(BUFFER_BYTES)):
+            size, last = size + len(rest), last[-1:] + rest
+        offset += size
+        if number == 1 and raw.startswith(BOM):
+            start, raw = len(BOM), raw[len(BOM) :]
+        length = offset - start - _end_length(last)
+        yield number, start, length, raw if length <= limit else None
+
+
+def _end_length(line: bytes) -> int:
+    if line.endswith(b"\n") and not line.endswith(LINE_END):
+        return 1
+    return len(line) - len(line.rstrip(LINE_END))
+
+
+def is_utf8(line: bytes) -> bool:
+    """Whether `line.decode()` would succeed; several times faster, without creating the text.
+
+    Arrow validates string columns fast, so the line is wrapped as a column of one row.
+    """
+    if line.isascii():
+        return True
+    offsets = pa.py_buffer(struct.pack("=qq", 0, len(line)))
+    column = pa.Array.from_buffers(pa.large_utf8(), 1, [None, offsets, pa.py_buffer(line)])
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+DAY_MS = 24 * 3600 * 1000  # recordings take minutes; clocks set to another zone differ by less
+_FAR = 1e30  # an integer of hundreds of digits is no float
+_MAX_TIMES = 2**16  # of which the median is taken; of a longer log, those of every n-th line
+
+
+@dataclass(frozen=True, slots=True)
+class TimeUnit:
+    """A unit of time: its name, and how many milliseconds it has."""
+
+    name: str
+    milliseconds: float
+
+    def to_ms(self, value: float) -> float:
+        """A time in this unit as milliseconds, not rounded; far outside every range it is cut."""
+        value = _cut(value)
+        if self.milliseconds < 1:
+            return value / round(1 / self.milliseconds)
+        return value * self.milliseconds
+
+    def duration_ms(self, value: float) -> float:
+        """A duration as milliseconds. Less than one means that the log has it in milliseconds."""
+        converted = self.to_ms(value)
+        return value if 0 < converted < 1 <= value else converted
+
+
+MILLISECONDS = TimeUnit("milliseconds", 1)
+# In each unit the years 2014 to about 5000; no two of the ranges overlap. Any other time is read as
+# milliseconds: the documentation's own examples have times of 1970 in that unit.
+_EARLIEST_S, _LATEST_S = 1.4e9, 1e11
+_EARLIEST_MS = _EARLIEST_S * 1000
+_OTHER_UNITS = (
+    TimeUnit("seconds", 1000),
+    TimeUnit("microseconds", 1e-3),
+    TimeUnit("nanoseconds", 1e-6),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeScale:
+    """How a log counts time.
+
+    Attributes:
+        unit: of most of its lines.
+        median_ms: of all its times, epoch milliseconds; None if it is before 2014, or not known.
+            Most times of such a log are wrong, so that none can be told to be the damaged one.
+        origin_ms: epoch milliseconds of time 0: of the recording's start where times count from
+            there, else 0.
+    """
+
+    unit: TimeUnit = MILLISECONDS
+    median_ms: float | None = None
+    origin_ms: int = 0
+
+    def to_epoch_ms(self, value: float) -> float:
+        """A time of the log as epoch milliseconds, not rounded.
+
+        Among times that count from the recording's start, a line may have epoch time.
+        """
+        milliseconds = self.unit.to_ms(value)
+        return milliseconds + (self.origin_ms if milliseconds < _EARLIEST_MS else 0)
+
+    def is_far(self, milliseconds: float) -> bool:
+        """Whether a time is more than a day from the median: its line is damaged."""
+        return self.median_ms is not None and abs(milliseconds - self.median_ms) > DAY_MS
+
+
+class _Time(msgspec.Struct):
+    time: int | float
+
+
+_decode_time = msgspec.json.Decoder(_Time).decode
+
+
+def _cut(value: float) -> float:
+    return max(-_FAR, min(value, _FAR))
+
+
+def unit_of_time(value: float) -> TimeUnit:
+    """The unit in which `value` is a time since 2014; milliseconds if it is so in none."""
+    for unit in _OTHER_UNITS:
+        if _EARLIEST_S <= unit.to_ms(value) / 1000 < _LATEST_S:
+            return unit
+    return MILLISECONDS
+
+
+def find_time_scale(
+    stream: BinaryIO, settings: RecordingSettings, recorded_at: datetime | None = None
+) -> TimeScale:
+    """The unit of most lines of a log (with a tie, that of the earliest line), median and origin.
+
+    Reads `stream` to its end. Lines without a readable time do not count. Times whose median is
+    less than a day count from the recording's start: their size says so more surely than
+    `timestamp_type` in input_log_meta.json, which uploaders add to older logs.
+
+    Args:
+        stream: of the log.
+        settings: limits the length of a line.
+        recorded_at: meta.timestamp; None: not known.
+    """
+    units: Counter[TimeUnit] = Counter()
+    times, every, lines = array("d"), 1, 0
+    for _, _, _, line in split_lines(stream, settings.max_line_bytes):
+        try:
+            value = None if line is None else _decode_time(line).time
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            continue
+        if value is None:
+            continue
+        if lines % every == 0:
+            times.append(_cut(value))
+        lines += 1
+        if len(times) > _MAX_TIMES:
+            times, every = times[::2], 2 * every
+        if value > 0:
+            units[unit_of_time(value)] += 1
+    unit = units.most_common(1)[0][0] if units else MILLISECONDS
+    median_ms = unit.to_ms(sorted(times)[len(times) // 2]) if times else 0
+    origin_ms = 0
+    if recorded_at is not None and unit == MILLISECONDS and median_ms < DAY_MS:
+        origin_ms = round(recorded_at.timestamp() * 1000)
+    median_ms += origin_ms
+    return TimeScale(unit, median_ms if median_ms >= _EARLIEST_MS else None, origin_ms)
+
+
+def time_unit_problems(unit: TimeUnit) -> list[Problem]:
+    """A problem if a log does not count in milliseconds."""
+    if unit == MILLISECONDS:
+        return []
+    message = f"time: most values are epoch {unit.name}, not milliseconds; all were converted"
+    remedy = "write `time` in epoch milliseconds"
+    return [Problem("time_unit", LOG_FILE, message, remedy=remedy)]
+
 
 # Values beyond these limits come from damaged lines.
 MAX_TIME_MS = 32_503_680_000_000  # epoch milliseconds: the year 3000

@@ -1,14 +1,30 @@
-"""Key names: from the name that a recorder logged to the physical key.
+"""Key names: from the name that a recorder logged to the physical key and the character it typed.
 
 Belongs here: one table for the names that Windows recorders log and those that macOS and Linux
 recorders log, and the US and the UK keyboard of each platform. What a sequence of keys means is in
 actions/keyboard.py.
+
+A key name in a log may be anything, also typed text. Belongs here: recognising names that are not.
+What a name means is in key_names.py.
+
+Belongs here: languages and countries as data. Layouts with a table are in key_names.py.
+
+Belongs here: reading one value. Newer recorders log the character, an empty string, or the debug
+print of the `UnicodeInfo` of Rust's rdev crate, escaped as Rust escapes strings. What a key means
+is in actions/keyboard.py.
 """
 
+import json
+import re
+import string
+import unicodedata
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
+
+from demo_pipeline.recording.log_events import shape_of
 
 Side = Literal["left", "right", ""]
 KeyboardLayout = Literal["us", "uk"]
@@ -243,3 +259,259 @@ def output_key_names() -> frozenset[str]:
     """The names that keys have in actions, of every layout's tables."""
     tables = (_table(layout, platform) for layout in LAYOUTS for platform in _PLATFORMS)
     return frozenset({key.name for table in tables for key in table.values()} | {"clear"})
+
+
+# How recorders name a key or button without a name of its own: by a number.
+_NUMBERED = re.compile(
+    r"(?:Unknown|RawKey|Key|Button|Other)\((?:\d{1,10}|[A-Z][A-Za-z]{2,20}\(\d{1,10}\))\)", re.ASCII
+)
+# Names that only recorders on Windows log (the multiinput library), and only others (rdev).
+_ONLY_WINDOWS = frozenset(
+    {
+        *string.ascii_uppercase,
+        *DIGIT_WORDS,
+        *{"LeftCtrl", "RightCtrl", "LeftAlt", "RightAlt", "Numlock", "Left", "Right", "Up", "Down"},
+        *{"Add", "Subtract", "Multiply", "Divide", "Decimal", "Separator", "BackTick", "Hash"},
+        *{"ForwardSlash", "Plus", "FullStop", "LeftSquareBracket", "RightSquareBracket"},
+        "Apostrophe",
+    }
+)
+_ONLY_RDEV = frozenset(
+    {
+        *(f"Key{letter}" for letter in string.ascii_uppercase),
+        *(f"Num{digit}" for digit in range(10)),
+        *(f"Kp{digit}" for digit in range(10)),
+        *{"Alt", "AltGr", "ControlLeft", "ControlRight", "ShiftLeft", "ShiftRight", "MetaLeft"},
+        *{"MetaRight", "Function", "NumLock", "LeftArrow", "RightArrow", "UpArrow", "DownArrow"},
+        *{"BackQuote", "Equal", "LeftBracket", "RightBracket", "Quote", "Dot", "Slash"},
+    }
+)
+# Names that recorders' libraries have for keys and buttons that this module gives no meaning.
+_UNUSED_NAMES = frozenset(
+    {
+        *{"BrowserBack", "BrowserFavorites", "BrowserForward", "BrowserHome", "BrowserRefresh"},
+        *{"BrowserSearch", "BrowserStop", "LaunchApp1", "LaunchApp2", "LaunchMail"},
+        *{"LaunchMediaSelect", "MediaNextTrack", "MediaPlayPause", "MediaPreviousTrack"},
+        *{"MediaStop", "Eject", "Power", "Sleep", "WakeUp", "FnLock", "Zoom"},
+        *{"Convert", "NonConvert", "ModeChange", "Hangul", "Hanja", "Junja", "Kana", "Kanji"},
+        *{"Lang1", "Lang2", "Lang3", "Lang4", "Lang5"},
+        *{"Back", "Forward", "Side", "Extra", "X1", "X2", "XButton1", "XButton2"},
+    }
+)
+
+
+def platform_of_keys(names: Iterable[str]) -> str:
+    """The platform whose recorder logs these names; empty unless they leave no doubt.
+
+    Recorders on Windows use names of their own. Those of macOS and Linux share one library; only a
+    Mac has the key `Function`.
+    """
+    seen = set(names)
+    windows, rdev = seen & _ONLY_WINDOWS, seen & _ONLY_RDEV
+    if windows and not rdev:
+        return "windows"
+    return "macos" if "Function" in rdev and not windows else ""
+
+
+def public_name(raw: str, kind: str = "key") -> str:
+    """The logged name of an unknown key or button (`kind`), if it is in a known vocabulary.
+
+    Otherwise only its length: it might be what somebody typed.
+    """
+    if raw in _UNUSED_NAMES or lookup(raw).known or _NUMBERED.fullmatch(raw):
+        return raw
+    return shape_of(kind, raw)
+
+
+def public_key(name: str) -> str:
+    """The name of a hotkey's key as logs and metadata may show it: of a table, or one character."""
+    return name if len(name) <= 1 or name in output_key_names() else shape_of("key", name)
+
+
+_LOCALE = re.compile(r"([A-Za-z]{2,3})(?:[-_]([A-Za-z]{4}))?(?:[-_]([A-Za-z]{2}|\d{3}))?([.@-].*)?")
+_UK_COUNTRIES = frozenset({"GB", "UK", "IE"})
+# Languages of which the usual keyboard is the US one, apart from methods to enter other scripts.
+_US_LANGUAGES = frozenset({"zh", "ko", "nl", "pl", "vi", "id", "ms", "fil", "hi"})
+# Latin keyboards on which letters are mostly those of the US one, and punctuation is not.
+_OTHER_PUNCTUATION = frozenset(
+    {
+        *{"de", "es", "pt", "it", "sv", "da", "nb", "nn", "no", "fi", "is", "cs", "sk", "hu"},
+        *{"tr", "ro", "hr", "sl", "et", "lv", "lt", "ca", "gl", "eu", "sq", "mt", "ja"},
+    }
+)
+# Keyboards on which letters or unshifted digits differ too.
+_OTHER_LETTERS = frozenset(
+    {
+        *{"fr", "ru", "uk", "bg", "be", "sr", "mk", "el", "he", "ar", "fa", "ur", "th", "ka"},
+        *{"hy", "kk", "mn"},
+    }
+)
+OTHER_PUNCTUATION, OTHER_LETTERS = "other punctuation", "other letters"
+
+
+def layout_of_locale(locale: str) -> str | None:
+    """`us`, `uk`, `OTHER_PUNCTUATION` or `OTHER_LETTERS`; None if nothing is known of it."""
+    match = _LOCALE.fullmatch(locale)
+    if match is None:
+        return None
+    language, country = match[1].lower(), (match[3] or "").upper()
+    if language == "en":
+        return "uk" if country in _UK_COUNTRIES else "us" if country else None
+    if language in _US_LANGUAGES:
+        return "us"
+    if language in _OTHER_LETTERS:
+        return None if (language, country) == ("fr", "CA") else OTHER_LETTERS
+    return OTHER_PUNCTUATION if language in _OTHER_PUNCTUATION else None
+
+
+def layout_sensitive(char: str, layout: KeyboardLayout, usual: str, platform: str = "") -> bool:
+    """Whether the key that types `char` with `layout` may type another one with `usual`.
+
+    `platform` is where it was typed: the UK keyboard of a Mac is not that of Windows.
+    """
+    if usual == OTHER_LETTERS:
+        return not char.isspace()
+    if usual == OTHER_PUNCTUATION:
+        return not char.isspace() and not char.isalnum()
+    return char in differing_characters(layout, "uk" if usual == "uk" else "us", platform)
+
+
+MAX_CODE_POINTS = 4  # of one key: a base letter with its marks; longer values are no character
+_ACCENTS = frozenset("'\"^~`")  # ASCII accents of dead keys; the next key types both characters
+# Control characters, lone surrogates, private use, unassigned, line and paragraph separators.
+_NO_TEXT = frozenset({"Cc", "Cs", "Co", "Cn", "Zl", "Zp"})
+_REPLACEMENT = "\ufffd"  # what decoders write for bytes that they could not read
+_DEBUG_PRINT = re.compile(
+    r"""\s* (?: Some \s* \( \s* )?
+    UnicodeInfo \s* \{ \s*
+        name \s* : \s* (?: None | Some \s* \( \s* "(?P<name> (?: [^"\\] | \\. )* )" \s* ,? \s* \) )
+        \s* , \s*
+        unicode \s* : \s* \[ (?P<unicode> [\d\s,]* ) \] \s* , \s*
+        is_dead \s* : \s* (?P<dead> true | false ) \s* ,? \s*
+    \} \s* ,? \s* \)? \s*""",
+    re.VERBOSE | re.DOTALL | re.ASCII,
+)
+_RUST_ESCAPE = re.compile(r"\\(?:u\{([0-9A-Fa-f_]{1,8})\}|x([0-7][0-9A-Fa-f])|(.))", re.DOTALL)
+_RUST_CONTROLS = {"n": "\n", "r": "\r", "t": "\t", "0": "\0", "\\": "\\", '"': '"', "'": "'"}
+
+
+@dataclass(frozen=True, slots=True)
+class TypedCharacter:
+    """What a recorder says that a key typed.
+
+    Attributes:
+        text: the character, composed where several code points are one; empty: none is known.
+        dead: the key is a dead key, which types nothing until the next key.
+        unreadable: the logged value is in no known form. It counts as absent.
+    """
+
+    text: str = ""
+    dead: bool = False
+    unreadable: bool = False
+
+
+_NOTHING = TypedCharacter()
+_DEAD = TypedCharacter(dead=True)
+_UNREADABLE = TypedCharacter(unreadable=True)
+
+
+def read_typed_character(logged: str | None) -> TypedCharacter:
+    """The character that `actual_char` logs; never any other part of the value."""
+    if not logged or logged.strip() == "None":
+        return _NOTHING
+    match = _DEBUG_PRINT.fullmatch(logged)
+    if match is not None:
+        return _of_debug_print(match)
+    if logged.lstrip().startswith("{"):
+        fields = _json_object(logged)
+        if fields is not None:
+            return _of_fields(fields)
+    if len(logged) > 1 and not _is_one_key(logged):
+        return _UNREADABLE
+    return _of_text(logged)
+
+
+def _of_debug_print(match: re.Match[str]) -> TypedCharacter:
+    name = match["name"]
+    try:
+        units = [int(unit) for unit in match["unicode"].split(",") if unit.strip()]
+        text = None if name is None else _RUST_ESCAPE.sub(_unescaped, name)
+    except (ValueError, OverflowError):
+        return _UNREADABLE
+    return _of_parts(text, units, dead=match["dead"] == "true")
+
+
+def _json_object(logged: str) -> dict[str, Any] | None:
+    """The object that a recorder wrote instead of its print."""
+    try:
+        value = json.loads(logged)
+    except (ValueError, RecursionError):
+        return None
+    is_info = isinstance(value, dict) and set(value) == {"name", "unicode", "is_dead"}
+    return value if is_info else None
+
+
+def _of_fields(fields: dict[str, Any]) -> TypedCharacter:
+    name, units, dead = fields["name"], fields["unicode"], fields["is_dead"]
+    integers = isinstance(units, list) and all(type(unit) is int for unit in units)
+    if not isinstance(name, str | None) or not integers or not isinstance(dead, bool):
+        return _UNREADABLE
+    return _of_parts(name, units, dead=dead)
+
+
+def _of_parts(name: str | None, units: list[int], *, dead: bool) -> TypedCharacter:
+    """The character of the fields of a print; the two that name it must agree."""
+    if dead:
+        return _DEAD
+    try:
+        decoded = _decoded(units)
+    except (ValueError, OverflowError):
+        return _UNREADABLE
+    if name and decoded and _composed(name) != _composed(decoded):
+        return _UNREADABLE
+    text = decoded or name or ""
+    return _UNREADABLE if len(text) > MAX_CODE_POINTS else _of_text(text)
+
+
+def _decoded(units: list[int]) -> str:
+    """The text of UTF-16 units; code points above 0xFFFF are accepted as well."""
+    data = b"".join(
+        unit.to_bytes(2, "little") if 0 <= unit <= 0xFFFF else chr(unit).encode("utf-16-le")
+        for unit in units
+    )
+    return data.decode("utf-16-le")
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    code, byte, other = match.groups()
+    if code or byte:
+        return chr(int(code or byte, 16))
+    if other not in _RUST_CONTROLS:
+        raise ValueError("not an escape sequence of Rust")
+    return _RUST_CONTROLS[other]
+
+
+def _is_one_key(text: str) -> bool:
+    """Whether one key can have typed these code points; names of keys and words are longer."""
+    if not text.isascii():
+        return len(text) <= MAX_CODE_POINTS
+    if all(unicodedata.category(char) == "Cc" for char in text):
+        return True
+    return len(text) == 2 and text[0] in _ACCENTS
+
+
+def _of_text(text: str) -> TypedCharacter:
+    if _REPLACEMENT in text or any("\ud800" <= char <= "\udfff" for char in text):
+        return _UNREADABLE
+    composed = _composed(text)
+    return TypedCharacter(composed) if is_typed_text(composed) else _NOTHING
+
+
+def is_typed_text(text: str) -> bool:
+    """Whether every code point of a non-empty text shows as text; control characters do not."""
+    return bool(text) and not any(unicodedata.category(char) in _NO_TEXT for char in text)
+
+
+def _composed(text: str) -> str:
+    """One code point stays as it is: NFC replaces a few by others that look the same."""
+    return text if len(text) < 2 else unicodedata.normalize("NFC", text)

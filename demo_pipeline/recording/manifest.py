@@ -13,10 +13,9 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from demo_pipeline.common.hardlinks import link_or_copy
-from demo_pipeline.common.hashing import combined_digest, file_digest
-from demo_pipeline.common.json_files import dump_json
-from demo_pipeline.common.recording_files import (
+from demo_pipeline.files.atomic_write import combined_digest, file_digest, link_or_copy
+from demo_pipeline.files.json_files import dump_json
+from demo_pipeline.files.recording_files import (
     LOG_FILE,
     META_FILE,
     OTHER_FILES,
@@ -24,9 +23,9 @@ from demo_pipeline.common.recording_files import (
     VIDEO_FILE,
     oversized_files,
 )
-from demo_pipeline.common.system_errors import raise_system_trouble
-from demo_pipeline.formats.demonstration.meta import Meta, read_meta
+from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import DemonstrationError, Problem, Severity
+from demo_pipeline.recording.meta import Meta, read_meta
 from demo_pipeline.recording.video_probe import VideoProbe, probe_video
 from demo_pipeline.settings import DEFAULT_LIMITS, LimitSettings, RecordingSettings
 

@@ -15,8 +15,8 @@ import av
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
-from demo_pipeline.common.recording_files import VIDEO_FILE
-from demo_pipeline.common.system_errors import raise_disk_trouble
+from demo_pipeline.files.recording_files import VIDEO_FILE
+from demo_pipeline.files.system_errors import raise_disk_trouble
 from demo_pipeline.problems import DemonstrationError, Problem, Severity
 from demo_pipeline.settings import RecordingSettings
 

@@ -17,17 +17,15 @@ from typing import NoReturn
 
 from demo_pipeline.actions.build_actions import build_actions, check_event_accounting
 from demo_pipeline.actions.build_actions import check_action_tables as check_action_schemas
-from demo_pipeline.actions.timeline import build_timeline
-from demo_pipeline.actions.timeline_text import render
-from demo_pipeline.common.recording_files import LOG_FILE
-from demo_pipeline.recording.event_tables import Event
+from demo_pipeline.actions.timeline import build_timeline, render
+from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.recording.events import (
     build_events,
     check_event_tables,
     check_line_accounting,
     count_lines,
 )
-from demo_pipeline.recording.input_log import parse_log
+from demo_pipeline.recording.input_log import Event, parse_log
 from demo_pipeline.recording.manifest import FileFingerprint, RecordingManifest
 from demo_pipeline.recording.video_probe import VideoProbe
 from demo_pipeline.settings import ActionSettings, RecordingSettings

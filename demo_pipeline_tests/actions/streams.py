@@ -7,14 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from demo_pipeline.actions.action_tables import CONTINUED, Action
+from demo_pipeline.actions.grouping import Segmentation, segment
 from demo_pipeline.actions.inputs import Input, as_input, in_order
 from demo_pipeline.actions.repair import Repairs, repair
-from demo_pipeline.actions.segmentation import Segmentation, segment
-from demo_pipeline.datasets.typing_parts import joined_typing
-from demo_pipeline.formats.demonstration.event_types import INPUT_EVENTS
-from demo_pipeline.recording.event_tables import Event
-from demo_pipeline.recording.input_log import parse_log
+from demo_pipeline.recording.input_log import Event, parse_log
+from demo_pipeline.recording.log_events import INPUT_EVENTS
 from demo_pipeline.settings import ActionSettings, RecordingSettings
+from demo_pipeline.trajectories.steps import joined_typing
 
 Line = dict[str, Any]
 Part = Any  # a line or a list of lines

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from demo_pipeline.actions.build_actions import build_actions
-from demo_pipeline.actions.input_checks import check_keyboard_layout, check_known_input
+from demo_pipeline.actions.typed_text import check_keyboard_layout, check_known_input
 from demo_pipeline.recording.events import build_events
 from demo_pipeline.settings import ActionSettings, RecordingSettings
 from demo_pipeline_tests.actions.streams import (

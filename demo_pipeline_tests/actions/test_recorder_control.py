@@ -2,8 +2,8 @@
 
 import pytest
 
+from demo_pipeline.actions.build_actions import has_stop_form, possible_stop
 from demo_pipeline.actions.inputs import Input
-from demo_pipeline.actions.recorder_control import has_stop_form, possible_stop
 from demo_pipeline_tests.actions.streams import (
     Part,
     actions,

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from demo_pipeline.actions.build_actions import build_actions
-from demo_pipeline.actions.timeline import BucketCount, Timeline, build_timeline
-from demo_pipeline.actions.timeline_text import render
+from demo_pipeline.actions.timeline import BucketCount, Timeline, build_timeline, render
 from demo_pipeline.recording.events import build_events
 from demo_pipeline.settings import ActionSettings, RecordingSettings
 from demo_pipeline_tests.actions.fuzzing import manifest_for

@@ -3,7 +3,7 @@
 import pytest
 
 from demo_pipeline.actions.action_tables import Action
-from demo_pipeline.actions.segmentation import segment
+from demo_pipeline.actions.grouping import segment
 from demo_pipeline.settings import ActionSettings
 from demo_pipeline_tests.actions.streams import (
     Line,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from demo_pipeline.actions.wheel import (
+from demo_pipeline.actions.scrolls import (
     Direction,
     ScrollEvidence,
     WheelVote,

@@ -10,8 +10,8 @@ import pytest
 
 from demo_pipeline.actions.action_tables import read_actions
 from demo_pipeline.actions.build_actions import build_actions
-from demo_pipeline.common.json_files import load_json
-from demo_pipeline.common.recording_files import LOG_FILE
+from demo_pipeline.files.json_files import load_json
+from demo_pipeline.files.recording_files import LOG_FILE
 from demo_pipeline.recording.events import build_events
 from demo_pipeline.settings import ActionSettings, RecordingSettings
 from demo_pipeline_tests.api.test_notebook_store import build_datasets

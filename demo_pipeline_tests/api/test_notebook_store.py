@@ -12,7 +12,7 @@ import pytest
 
 import demo_pipeline as dp
 from demo_pipeline.api.data_frames import FRAME_SCHEMAS
-from demo_pipeline.common.json_files import dump_json, load_json
+from demo_pipeline.files.json_files import dump_json, load_json
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGE_BY_NAME, store_views

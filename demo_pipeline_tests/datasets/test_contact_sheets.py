@@ -13,10 +13,10 @@ from demo_pipeline.datasets.contact_sheets import (
     TILE_WIDTH,
     build_contact_sheets,
     check_contact_sheets,
+    sheet_size,
 )
-from demo_pipeline.formats.desktopd.vocabulary import CANVAS_HEIGHT, CANVAS_WIDTH
-from demo_pipeline.observation.contact_sheet_image import sheet_size
-from demo_pipeline.observation.frames.thumbnails import ThumbnailWriter
+from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH
+from demo_pipeline.observation.frames.screenshot_writer import ThumbnailWriter
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, snapshot
 

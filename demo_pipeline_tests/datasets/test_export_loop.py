@@ -7,15 +7,15 @@ from typing import ClassVar
 
 import pytest
 
-from demo_pipeline.common.dataset_settings import DatasetSettings
-from demo_pipeline.datasets.cudag_build import build_cudag
 from demo_pipeline.datasets.export_loop import Excluded, export_records, plan_export
-from demo_pipeline.datasets.messages import build_messages
-from demo_pipeline.datasets.provenance import ProvenanceRow
 from demo_pipeline.datasets.selection import Candidate
-from demo_pipeline.datasets.sft import build_sft
 from demo_pipeline.datasets.splits import Split
-from demo_pipeline.formats.desktopd.reader import Trajectory
+from demo_pipeline.desktopd.reader import Trajectory
+from demo_pipeline.exports.cudag.build import build_cudag
+from demo_pipeline.exports.messages import build_messages
+from demo_pipeline.exports.sft import build_sft
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.trajectories.provenance import ProvenanceRow
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory
 
 LINES = {"samples", "trajectories", "records", "excluded_trajectories", "excluded_samples"}

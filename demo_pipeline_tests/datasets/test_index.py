@@ -5,11 +5,10 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from demo_pipeline.common.dataset_settings import DatasetSettings
-from demo_pipeline.datasets import index_parts
+from demo_pipeline.datasets import index
 from demo_pipeline.datasets.index import build_index, check_dataset_leaks
-from demo_pipeline.datasets.provenance import PROVENANCE_SCHEMA
-from demo_pipeline.settings import TrajectorySettings
+from demo_pipeline.settings import DatasetSettings, TrajectorySettings
+from demo_pipeline.trajectories.provenance import PROVENANCE_SCHEMA
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, snapshot
 
 BY = ("demo_pipeline", "0.1.0")
@@ -109,7 +108,7 @@ def test_a_crash_leaves_no_partial_table(demos, tmp_path, monkeypatch):
     def crash(_source):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(index_parts, "load", crash)
+    monkeypatch.setattr(index, "load", crash)
     with pytest.raises(KeyboardInterrupt):
         build_index(demos, tmp_path / "out", DatasetSettings(), BY)
     assert not (tmp_path / "out" / "steps.parquet").exists()

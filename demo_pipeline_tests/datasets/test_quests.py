@@ -7,8 +7,8 @@ import pytest
 
 from demo_pipeline.datasets.quests import build_quests, check_quests
 from demo_pipeline.datasets.selection import DatasetTrajectory
-from demo_pipeline.formats.osworld.task import read_task
-from demo_pipeline.formats.osworld.task_folder import validate_task_folder
+from demo_pipeline.osworld.task import read_task
+from demo_pipeline.osworld.task_files import validate_task_folder
 from demo_pipeline_tests.datasets.builders import make_trajectory, snapshot
 
 

@@ -3,7 +3,6 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.datasets.splits import (
     FEW_GROUPS,
     Split,
@@ -11,6 +10,7 @@ from demo_pipeline.datasets.splits import (
     connected_groups,
     stable_position,
 )
+from demo_pipeline.settings import DatasetSettings
 
 NAMES = st.text("abcdefgh_0123456789", min_size=1, max_size=8)
 GROUPS = st.dictionaries(NAMES, NAMES, max_size=40)

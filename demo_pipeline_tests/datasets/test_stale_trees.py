@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from demo_pipeline.datasets.stale_trees import without_stale_targets
-from demo_pipeline.formats.desktopd.reader import StepFiles, Trajectory
-from demo_pipeline.formats.desktopd.step_actions import PARAMETERS, StepAction, TargetElement
-from demo_pipeline.formats.desktopd.vocabulary import ActionType, Role
+from demo_pipeline.desktopd.models import PARAMETERS, ActionType, Role, StepAction, TargetElement
+from demo_pipeline.desktopd.reader import StepFiles, Trajectory
 
 TARGET = TargetElement(id="node_3", role=Role.BUTTON, name="Save")
 CLICK = {"x": 10, "y": 20, "button": "left"}

@@ -7,7 +7,6 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.defs.batch_members import (
     MemberOutcome,
     demonstrations_of,
@@ -21,6 +20,7 @@ from demo_pipeline.defs.upload_reconciliation import reconcile_uploads
 from demo_pipeline.defs.waiting_runs import waiting_demonstrations
 from demo_pipeline.discovery.retry_pauses import FIRST_PAUSE_SECONDS
 from demo_pipeline.discovery.run_history import RunOutcome
+from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.pipeline.crash_quarantine import record_crash
 from demo_pipeline.pipeline.quarantine import read_quarantine, write_quarantine
 from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint

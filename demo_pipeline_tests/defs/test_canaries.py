@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from demo_pipeline.cli.app import main
-from demo_pipeline.common.logs import LOG_ROOT, PassedOnLog
 from demo_pipeline.defs import demonstration_assets, local_execution
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.run_results import run_errors
+from demo_pipeline.files.logs import LOG_ROOT, PassedOnLog
 from demo_pipeline.pipeline.demonstration_run import DemonstrationTask, run_demonstration
 from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline.storage.errors import StorageError

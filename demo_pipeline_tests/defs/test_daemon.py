@@ -13,8 +13,8 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.defs.instance_health import examine_instance
+from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.settings import Settings
 from demo_pipeline_tests.defs.daemon import Run, dagster_home, dagster_process, runs_of, wait_for

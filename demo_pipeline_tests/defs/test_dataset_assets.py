@@ -6,14 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.defs import dataset_assets
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES
 from demo_pipeline.pipeline.stage_types import DatasetStage
 from demo_pipeline.pipeline.validation import validate
 from demo_pipeline.problems import Problem, errors
-from demo_pipeline.settings import Settings
+from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline_tests.defs.bench import Bench, bench, failures, materialized, values, verdicts
 from demo_pipeline_tests.uploads import upload
 

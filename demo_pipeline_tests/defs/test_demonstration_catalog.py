@@ -6,7 +6,7 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from demo_pipeline.common.recording_files import RECORDING_FILES
+from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline_tests.defs.bench import Bench, bench, failures, materialized, values, verdicts
 
 

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from demo_pipeline.cli.app import app
-from demo_pipeline.common.logs import LOG_ROOT
+from demo_pipeline.files.logs import LOG_ROOT
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, STATISTICS_STAGE
 from demo_pipeline.pipeline.demonstration_stages import STAGES
 from demo_pipeline_tests.defs.bench import Bench, bench, launched, ticked

@@ -13,7 +13,6 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from demo_pipeline.common.process_identity import ProcessIdentity, this_process
 from demo_pipeline.defs import run_recovery
 from demo_pipeline.defs.instance_runs import InstanceRuns
 from demo_pipeline.defs.run_recovery import (
@@ -32,6 +31,7 @@ from demo_pipeline.defs.tags import (
 )
 from demo_pipeline.discovery.dead_runs import RUN_LEASE_SECONDS, find_dead_runs
 from demo_pipeline.discovery.run_history import RunOutcome
+from demo_pipeline.files.processes import ProcessIdentity, this_process
 from demo_pipeline.pipeline.quarantine import list_quarantine
 from demo_pipeline_tests.defs.bench import Bench, bench, ticked
 from demo_pipeline_tests.uploads import upload

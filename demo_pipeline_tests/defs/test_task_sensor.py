@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.tags import RUN_KEY_TAG
+from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline_tests.defs.bench import (
     Bench,
     Result,

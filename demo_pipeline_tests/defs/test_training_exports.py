@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.defs import dataset_assets
 from demo_pipeline.defs.code_location import build_defs
 from demo_pipeline.defs.freshness import latest_trajectory, progress
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGES, training_exports
 from demo_pipeline.problems import Problem
-from demo_pipeline.settings import Settings
+from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline_tests.defs.bench import Bench, Result, bench, failures, materialized, values
 
 PROBLEM = Problem("unfit", "samples.jsonl", "does not fit")

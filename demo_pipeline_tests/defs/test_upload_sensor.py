@@ -8,7 +8,6 @@ from pathlib import Path
 import dagster as dg
 import pytest
 
-from demo_pipeline.common.recording_files import RECORDING_FILES
 from demo_pipeline.defs.instance_runs import (
     FAILURE_GRACE_SECONDS,
     InstanceRuns,
@@ -25,6 +24,7 @@ from demo_pipeline.defs.tags import (
 )
 from demo_pipeline.defs.upload_sensor import build_new_uploads
 from demo_pipeline.discovery.decisions import UploadState
+from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.pipeline.crash_quarantine import record_crash
 from demo_pipeline.pipeline.quarantine import list_quarantine, read_quarantine
 from demo_pipeline.storage.uploads.fingerprint import upload_listing_fingerprint

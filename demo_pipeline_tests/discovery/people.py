@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from random import Random
 
-from demo_pipeline.common.recording_files import RECORDING_FILES
+from demo_pipeline.files.recording_files import RECORDING_FILES
 
 STABLE = 60.0  # seconds; the gaps within one upload are shorter
 _LONGEST_GAP = 0.97 * STABLE

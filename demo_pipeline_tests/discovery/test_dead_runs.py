@@ -4,7 +4,6 @@ from dataclasses import replace
 
 import pytest
 
-from demo_pipeline.common.process_identity import ProcessIdentity
 from demo_pipeline.discovery.dead_runs import (
     BEAT_SECONDS,
     RUN_LEASE_SECONDS,
@@ -14,6 +13,7 @@ from demo_pipeline.discovery.dead_runs import (
     ended_with_machine,
     find_dead_runs,
 )
+from demo_pipeline.files.processes import ProcessIdentity
 
 HERE = ProcessIdentity("here/1", 10, "100", "boot")
 THERE = ProcessIdentity("there/2", 20, "200", "other")

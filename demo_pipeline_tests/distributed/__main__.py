@@ -26,7 +26,7 @@ from pathlib import Path
 import dagster as dg
 
 from demo_pipeline.cli.console import print_line
-from demo_pipeline.common.recording_files import RECORDING_FILES
+from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_stages import QUARANTINE_STAGE, TASKS_STAGE
 from demo_pipeline.pipeline.quarantine import list_quarantine

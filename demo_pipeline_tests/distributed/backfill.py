@@ -25,10 +25,10 @@ from dagster._core.storage.tags import (
 )
 
 from demo_pipeline.cli.console import print_line
-from demo_pipeline.common.process_identity import ProcessIdentity
 from demo_pipeline.defs.freshness import progress
 from demo_pipeline.defs.partitions import DEMONSTRATIONS
 from demo_pipeline.defs.tags import PARTITION_NAME_TAG, PROCESS_TAG
+from demo_pipeline.files.processes import ProcessIdentity
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.demonstration_stages import STAGES, TRAJECTORIES_STAGE
 from demo_pipeline_tests.defs.daemon import ROOT

@@ -9,8 +9,7 @@ import yaml
 from dagster._config import validate_config
 from dagster._core.instance.config import dagster_instance_config_schema
 
-from demo_pipeline.common.settings_section import PREFIX
-from demo_pipeline.settings import LimitSettings, Settings
+from demo_pipeline.settings import PREFIX, LimitSettings, Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 KUBERNETES = ROOT / "deploy" / "kubernetes"

@@ -2,10 +2,9 @@
 
 from typing import Any
 
+from demo_pipeline.desktopd.models import PARAMETERS, ActionType
 from demo_pipeline.evaluation.true_steps import TrueStep
-from demo_pipeline.formats.answers import Answer, AnsweredAction
-from demo_pipeline.formats.desktopd.step_actions import PARAMETERS
-from demo_pipeline.formats.desktopd.vocabulary import ActionType
+from demo_pipeline.exports.answers import Answer, AnsweredAction
 
 SIZE = (1000, 1000)
 

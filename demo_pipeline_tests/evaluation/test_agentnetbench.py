@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from demo_pipeline.evaluation.agentnetbench import (
+from demo_pipeline.evaluation.rules import (
     BenchAction,
     as_ground_truth,
     bench_answer,

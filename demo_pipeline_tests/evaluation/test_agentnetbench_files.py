@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.common.dataset_settings import DatasetSettings
-from demo_pipeline.evaluation.agentnetbench import BenchAction, score_bench
 from demo_pipeline.evaluation.agentnetbench_files import (
     agentnetbench_counts,
     build_agentnetbench,
 )
-from demo_pipeline.formats.agentnetbench.validator import validate_agentnetbench
+from demo_pipeline.evaluation.rules import BenchAction, score_bench
+from demo_pipeline.exports.agentnetbench import validate_agentnetbench
+from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.datasets.builders import TABLE, make_trajectory, snapshot
 
 TEST = DatasetSettings(train_ratio=0, val_ratio=0, test_ratio=1)

@@ -6,13 +6,13 @@ import cv2
 import numpy as np
 import pytest
 
-from demo_pipeline.evaluation.evaluation_pictures import (
+from demo_pipeline.evaluation.scoring import (
+    FailedStep,
     failures_preview,
     failures_sheet,
     history_chart,
 )
-from demo_pipeline.evaluation.scoring import FailedStep
-from demo_pipeline.formats.answers import Answer, ForeignAction
+from demo_pipeline.exports.answers import Answer, ForeignAction
 from demo_pipeline_tests.datasets.builders import picture
 from demo_pipeline_tests.evaluation.steps import EVERY_ACTION, answer, made_step
 

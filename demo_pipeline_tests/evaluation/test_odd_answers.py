@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.evaluation.answer_forms import ANSWER_FORMS
 from demo_pipeline.evaluation.predictions import rows_as_predictions
-from demo_pipeline.evaluation.presets import PRESETS
+from demo_pipeline.evaluation.rules import PRESETS
 from demo_pipeline.evaluation.scoring import Scorer
+from demo_pipeline.settings import DatasetSettings
 from demo_pipeline_tests.evaluation.steps import EVERY_ACTION, answer, made_step
 
 BOX = (400.0, 200.0, 200.0, 150.0)

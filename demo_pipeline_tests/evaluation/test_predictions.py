@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from demo_pipeline.evaluation.answer_places import AnswerPlaces
 from demo_pipeline.evaluation.predictions import (
     LONGEST_ANSWER,
+    AnswerPlaces,
     UnusableAnswer,
     batch_key,
     read_predictions,

@@ -4,13 +4,16 @@ import random
 
 import pytest
 
-from demo_pipeline.evaluation.edit_distance import edit_distance
-from demo_pipeline.evaluation.mind2web import score_step_mind2web
-from demo_pipeline.evaluation.presets import PRESETS
-from demo_pipeline.evaluation.screenspot import score_step_screenspot
-from demo_pipeline.evaluation.strict import normalised_text, score_step_strict
+from demo_pipeline.evaluation.rules import (
+    PRESETS,
+    edit_distance,
+    normalised_text,
+    score_step_mind2web,
+    score_step_screenspot,
+    score_step_strict,
+)
 from demo_pipeline.evaluation.true_steps import action_kind
-from demo_pipeline.formats.answers import Answer, AnsweredAction, ForeignAction
+from demo_pipeline.exports.answers import Answer, AnsweredAction, ForeignAction
 from demo_pipeline_tests.evaluation.steps import DONE, EVERY_ACTION, answer, made_step
 
 NOTHING = Answer(())

@@ -7,9 +7,10 @@ import time
 
 import pytest
 
-from demo_pipeline.evaluation.endpoint import Endpoint, EndpointError
 from demo_pipeline.evaluation.predictions import read_predictions
-from demo_pipeline.evaluation.request_runner import (
+from demo_pipeline.evaluation.requests import (
+    Endpoint,
+    EndpointError,
     RequestFileError,
     answered_ids,
     count_requests,

@@ -5,10 +5,9 @@ import tracemalloc
 
 import pytest
 
-from demo_pipeline.evaluation import score_file, score_tables
+from demo_pipeline.evaluation import score_tables
 from demo_pipeline.evaluation.predictions import read_predictions
-from demo_pipeline.evaluation.score_file import DIMENSIONS, ScoreFile
-from demo_pipeline.evaluation.score_tables import score_table
+from demo_pipeline.evaluation.score_tables import DIMENSIONS, ScoreFile, score_table
 
 KINDS = ("left_click", "type", "scroll")
 
@@ -79,7 +78,7 @@ def test_every_row_has_the_numbers_of_its_steps():
 
 def test_the_size_of_a_block_changes_no_row(monkeypatch):
     whole = rows()
-    monkeypatch.setattr(score_file, "_BLOCK_STEPS", 10)
+    monkeypatch.setattr(score_tables, "_BLOCK_STEPS", 10)
     monkeypatch.setattr(score_tables, "_GROUPS_AT_ONCE", 2)
     monkeypatch.setattr(score_tables, "_CELLS_AT_ONCE", 12)
     for row, again in zip(whole, rows(), strict=True):

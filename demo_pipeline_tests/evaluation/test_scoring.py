@@ -6,13 +6,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from demo_pipeline.evaluation.baselines import BASELINES, GUESSED_KINDS, guessed_kind
-from demo_pipeline.evaluation.bootstrap import TaskDraws
 from demo_pipeline.evaluation.predictions import rows_as_predictions
-from demo_pipeline.evaluation.presets import PRESETS
-from demo_pipeline.evaluation.scoring import PREDICTIONS, Scorer
+from demo_pipeline.evaluation.rules import PRESETS
+from demo_pipeline.evaluation.score_tables import TaskDraws
+from demo_pipeline.evaluation.scoring import (
+    BASELINES,
+    GUESSED_KINDS,
+    PREDICTIONS,
+    Scorer,
+    guessed_kind,
+)
 from demo_pipeline.evaluation.true_steps import action_kind
-from demo_pipeline.formats.answers import Answer, AnswerFormatError, ForeignAction
+from demo_pipeline.exports.answers import Answer, AnswerFormatError, ForeignAction
 from demo_pipeline_tests.evaluation.steps import DONE, EVERY_ACTION, answer, made_step
 
 TYPED = "hunter2"

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.observation.frames import forward_reader
+from demo_pipeline.observation.frames import video_reader
 
 
 def decoded_packets(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Takes the PTS of each packet that is decoded from now on."""
     packets: list[int] = []
-    enter = forward_reader.ForwardReader._enter
+    enter = video_reader.ForwardReader._enter
 
     def noted(self: Any, pts: int | None) -> None:
         enter(self, pts)
@@ -18,5 +18,5 @@ def decoded_packets(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         if pts is not None:
             packets.append(pts)
 
-    monkeypatch.setattr(forward_reader.ForwardReader, "_enter", noted)
+    monkeypatch.setattr(video_reader.ForwardReader, "_enter", noted)
     return packets

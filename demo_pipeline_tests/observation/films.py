@@ -14,7 +14,7 @@ import av
 import numpy as np
 from numpy.typing import NDArray
 
-from demo_pipeline.observation.calibration.clock import Clock
+from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline_tests.observation.made import Observed, observe
 from demo_pipeline_tests.simulator.form import script
 from demo_pipeline_tests.simulator.frame_numbers import read_frame_number, stamp

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from demo_pipeline.common.json_files import parse_json
-from demo_pipeline.observation.calibration.canvas import Canvas, fit_canvas
-from demo_pipeline.observation.trees.raw_tree import scan_from_values
+from demo_pipeline.files.json_files import parse_json
+from demo_pipeline.observation.clock.canvas import Canvas, fit_canvas
+from demo_pipeline.observation.trees.scans import scan_from_values
 from demo_pipeline.observation.trees.step_tree import StepTree, map_tree
 
 SCREEN = (1920, 1080)

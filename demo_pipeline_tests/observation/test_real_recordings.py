@@ -9,14 +9,13 @@ from typing import Any
 import pytest
 
 from demo_pipeline.actions.inputs import inputs_of
-from demo_pipeline.observation.calibration.clock import Clock, documented_clock
-from demo_pipeline.observation.calibration.pointer_alignment import clock_from_pointer
-from demo_pipeline.observation.frames.changed_cells import ChangeMap
+from demo_pipeline.observation.clock.clock import Clock, documented_clock
+from demo_pipeline.observation.clock.clock_evidence import clock_from_pointer
 from demo_pipeline.observation.frames.evidence import Evidence
-from demo_pipeline.observation.frames.forward_reader import decode_spans
+from demo_pipeline.observation.frames.frame_changes import ChangeMap
 from demo_pipeline.observation.frames.pointer_path import PointerPath, PointerTrack
 from demo_pipeline.observation.frames.screenshots import read_evidence, read_frames
-from demo_pipeline.observation.frames.video_frames import Span
+from demo_pipeline.observation.frames.video_reader import Span, decode_spans
 from demo_pipeline.recording.events import build_events, read_events
 from demo_pipeline.recording.video_probe import scan_packets
 from demo_pipeline.settings import ObservationSettings, RecordingSettings

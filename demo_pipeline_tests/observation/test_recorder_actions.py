@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.datasets.steps import Steps, build_steps
-from demo_pipeline.observation.frames.screenshot_checks import (
+from demo_pipeline.observation.frames.screenshots import (
     check_frames_present,
     check_screenshot_files,
 )
-from demo_pipeline.observation.frames.video_frames import Span
+from demo_pipeline.observation.frames.video_reader import Span
+from demo_pipeline.trajectories.steps import Steps, build_steps
 from demo_pipeline_tests.observation.made import Observed, cut_video, observe
 from demo_pipeline_tests.simulator.desktop import Box, Desktop, Effect, Widget
 from demo_pipeline_tests.simulator.form import DESKTOP, SMALL

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.common.recording_files import RECORDING_FILES
+from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.demonstration_stages import STAGE_BY_NAME, STAGES
 from demo_pipeline.pipeline.quarantine import list_quarantine

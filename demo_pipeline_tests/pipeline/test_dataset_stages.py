@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.pipeline.committed_trajectories import committed_trajectories
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
@@ -16,7 +15,7 @@ from demo_pipeline.pipeline.dataset_stages import (
     DATASET_STAGES,
 )
 from demo_pipeline.problems import DemonstrationError, Problem
-from demo_pipeline.settings import TrajectorySettings
+from demo_pipeline.settings import DatasetSettings, TrajectorySettings
 from demo_pipeline_tests.sample_workspace import copy_of, open_workspace, run_all_stages
 
 EXPORTERS = [stage for stage in DATASET_STAGES if stage.reads_trajectories]

@@ -10,11 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from demo_pipeline.cli.stats_command import print_tables, print_views
-from demo_pipeline.common.dataset_settings import DatasetSettings
-from demo_pipeline.datasets.dataset_stats import engine
-from demo_pipeline.datasets.hidden_actions import HIDDEN_ACTIONS_FILE, HIDDEN_ACTIONS_SCHEMA
-from demo_pipeline.datasets.statistics_tables import QUERIES, disagreements, statistics
 from demo_pipeline.datasets.views import create_views, views_sql, views_with_files
+from demo_pipeline.exports.dataset_stats import QUERIES, disagreements, engine, statistics
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
 from demo_pipeline.pipeline.dataset_stages import (
@@ -29,8 +26,9 @@ from demo_pipeline.pipeline.store_queries import (
     opened_views,
     run_query,
 )
-from demo_pipeline.settings import Settings
+from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline.storage.errors import MissingOutput
+from demo_pipeline.trajectories.provenance import HIDDEN_ACTIONS_FILE, HIDDEN_ACTIONS_SCHEMA
 from demo_pipeline_tests.datasets.builders import hide
 from demo_pipeline_tests.sample_workspace import copy_of, open_workspace
 

@@ -9,8 +9,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from demo_pipeline.common.dataset_settings import DatasetSettings
-from demo_pipeline.datasets.exports_table import EXPORTS_SCHEMA
+from demo_pipeline.datasets.index import EXPORTS_SCHEMA
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
 from demo_pipeline.pipeline.dataset_stages import (
@@ -23,7 +22,7 @@ from demo_pipeline.pipeline.output_sizes import bytes_written
 from demo_pipeline.pipeline.store_queries import committed_statistics
 from demo_pipeline.pipeline.training_stages import MESSAGES_STAGE, SFT_STAGE
 from demo_pipeline.problems import Problem
-from demo_pipeline.settings import Settings
+from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline.storage.errors import MissingOutput
 from demo_pipeline.storage.store.version_manifest import Recipe
 from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory, read_lines

@@ -9,12 +9,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from demo_pipeline.common.dataset_settings import DatasetSettings
 from demo_pipeline.datasets.contact_sheets import dataset_trajectory
-from demo_pipeline.datasets.hidden_actions import HIDDEN_ACTIONS_FILE
-from demo_pipeline.datasets.provenance import read_provenance
-from demo_pipeline.datasets.sft import build_sft
-from demo_pipeline.formats.desktopd.validator import validate_trajectory
+from demo_pipeline.desktopd.validator import validate_trajectory
+from demo_pipeline.exports.sft import build_sft
 from demo_pipeline.pipeline.build_if_stale import BuildResult
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
@@ -23,6 +20,8 @@ from demo_pipeline.pipeline.dataset_statistics import read_statistics
 from demo_pipeline.pipeline.demonstration_stages import STAGES, TRAJECTORIES_STAGE
 from demo_pipeline.pipeline.runner import run_stage
 from demo_pipeline.pipeline.training_stages import CUDAG_STAGE, MESSAGES_STAGE, SFT_STAGE
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.trajectories.provenance import HIDDEN_ACTIONS_FILE, read_provenance
 from demo_pipeline_tests.datasets.builders import read_lines
 from demo_pipeline_tests.sample_workspace import open_workspace, run_catalog
 from demo_pipeline_tests.simulator.form import SMALL, script

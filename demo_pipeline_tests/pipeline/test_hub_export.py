@@ -12,15 +12,13 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from demo_pipeline.common.dataset_settings import DatasetSettings
-from demo_pipeline.common.hub_settings import HubSettings
-from demo_pipeline.common.parquet import read_rows
+from demo_pipeline.files.parquet import read_rows
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
 from demo_pipeline.pipeline.dataset_stages import training_exports
 from demo_pipeline.pipeline.hub_export import export_hub_layout
 from demo_pipeline.pipeline.validation import recognise, validate
-from demo_pipeline.settings import Settings
+from demo_pipeline.settings import DatasetSettings, HubSettings, Settings
 from demo_pipeline.storage.errors import MissingOutput, StorageError
 from demo_pipeline_tests.datasets.builders import TABLE, snapshot
 from demo_pipeline_tests.datasets.seen_screens import element, make_seen

@@ -7,21 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.common import id_parts
-from demo_pipeline.common.dataset_settings import DatasetSettings
-from demo_pipeline.common.json_files import load_json
-from demo_pipeline.datasets import cudag_files, record_counts
-from demo_pipeline.datasets.cudag_files import CudagFiles
-from demo_pipeline.datasets.cudag_images import annotate
-from demo_pipeline.datasets.sft import SftExporter
-from demo_pipeline.formats.cudag import images as cudag_images
-from demo_pipeline.formats.cudag import validator as cudag_validator
-from demo_pipeline.formats.desktopd import sft_validator
-from demo_pipeline.formats.desktopd import validator as desktopd_validator
+from demo_pipeline.desktopd import validator as desktopd_validator
+from demo_pipeline.exports import dataset_stats, sft_validator
+from demo_pipeline.exports.cudag import cross_checks as cudag_images
+from demo_pipeline.exports.cudag import files
+from demo_pipeline.exports.cudag import validator as cudag_validator
+from demo_pipeline.exports.cudag.files import CudagFiles, annotate
+from demo_pipeline.exports.sft import SftExporter
+from demo_pipeline.files import atomic_write
+from demo_pipeline.files.json_files import load_json
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGE_BY_NAME
 from demo_pipeline.pipeline.demonstration_stages import TRAJECTORIES_STAGE
+from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.storage.store import staged_files
 from demo_pipeline_tests.datasets.builders import make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectory
@@ -37,7 +36,7 @@ SETTINGS = DatasetSettings(
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of two trajectories, so that a few trajectories give several."""
-    monkeypatch.setattr(id_parts, "MEAN_SIZE", 2)
+    monkeypatch.setattr(atomic_write, "MEAN_SIZE", 2)
 
 
 @pytest.fixture
@@ -216,7 +215,7 @@ def test_annotated_images_are_drawn_once(
         drawn.append(target.name)
         return annotate(source, target, metadata)
 
-    monkeypatch.setattr(cudag_files, "annotate", noted)
+    monkeypatch.setattr(files, "annotate", noted)
     run_dataset_stage(workspace, DATASET_STAGE_BY_NAME["cudag_dataset"])
     before = annotated(workspace)
     assert sorted(drawn) == sorted(before)
@@ -372,7 +371,7 @@ def test_the_counts_of_a_build_are_those_of_its_files(
         return {key: row["records"][stage.export.name] for key, row in rows}
 
     with monkeypatch.context() as patched:
-        patched.setattr(record_counts, "engine", None)  # no file is counted
+        patched.setattr(dataset_stats, "engine", None)  # no file is counted
         of_the_build = counted()
     assert counted(force=True) == of_the_build
     assert of_the_build["demo_11"] > 0

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from demo_pipeline.common.parquet import schema_problems
+from demo_pipeline.files.parquet import schema_problems
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
 from demo_pipeline.pipeline.dataset_stages import QUARANTINE_STAGE
 from demo_pipeline.pipeline.quarantine import (

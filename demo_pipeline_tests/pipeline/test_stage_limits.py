@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.common.process_usage import resident_bytes
+from demo_pipeline.files.processes import resident_bytes
 from demo_pipeline.pipeline.context import StageContext, Summary
 from demo_pipeline.pipeline.demonstration_stages import STAGE_BY_NAME
 from demo_pipeline.pipeline.quarantine import read_quarantine

@@ -6,10 +6,7 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.common.dataset_settings import DatasetSettings
-from demo_pipeline.datasets.provenance import read_provenance
-from demo_pipeline.datasets.task_table import read_catalog
-from demo_pipeline.datasets.trajectories import PROVENANCE_FILE
+from demo_pipeline.osworld.task_table import read_catalog
 from demo_pipeline.pipeline.context import Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
 from demo_pipeline.pipeline.dataset_stages import DATASET_STAGE_BY_NAME
@@ -19,7 +16,10 @@ from demo_pipeline.pipeline.rebuild import storage_message
 from demo_pipeline.pipeline.runner import run_stage
 from demo_pipeline.pipeline.staleness import is_up_to_date
 from demo_pipeline.pipeline.task_catalog import CATALOG_OUTPUT
+from demo_pipeline.settings import DatasetSettings
 from demo_pipeline.storage.errors import MissingOutput
+from demo_pipeline.trajectories.provenance import read_provenance
+from demo_pipeline.trajectories.trajectories import PROVENANCE_FILE
 from demo_pipeline_tests.places import file_and_line
 from demo_pipeline_tests.sample_workspace import (
     contents,

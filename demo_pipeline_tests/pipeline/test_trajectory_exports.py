@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.common.dataset_settings import DatasetSettings
-from demo_pipeline.datasets.provenance import read_provenance, write_provenance
 from demo_pipeline.pipeline.context import CommittedTrajectories, DatasetContext, Workspace
 from demo_pipeline.pipeline.dataset_runner import run_dataset_stage
 from demo_pipeline.pipeline.dataset_stages import INDEX_STAGE
@@ -15,7 +13,8 @@ from demo_pipeline.pipeline.export import export_datasets
 from demo_pipeline.pipeline.stage_types import DatasetStage
 from demo_pipeline.pipeline.trajectory_export_stages import TRAJECTORY_STAGES
 from demo_pipeline.pipeline.validation import recognise, validate
-from demo_pipeline.settings import Settings
+from demo_pipeline.settings import DatasetSettings, Settings
+from demo_pipeline.trajectories.provenance import read_provenance, write_provenance
 from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory
 from demo_pipeline_tests.datasets.stores import commit_trajectories, every_file
 

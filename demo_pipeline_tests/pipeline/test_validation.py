@@ -8,17 +8,16 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.common.dataset_settings import DatasetSettings
-from demo_pipeline.datasets.cudag_build import build_cudag
-from demo_pipeline.datasets.messages import build_messages
-from demo_pipeline.datasets.sft import build_sft
 from demo_pipeline.evaluation.agentnetbench_files import build_agentnetbench
+from demo_pipeline.exports.cudag.build import build_cudag
+from demo_pipeline.exports.messages import build_messages
+from demo_pipeline.exports.sft import build_sft
 from demo_pipeline.pipeline.recording_validation import validate_recording
 from demo_pipeline.pipeline.validation import FORMATS, recognise, validate
 from demo_pipeline.problems import DemonstrationError, Severity, errors
-from demo_pipeline.settings import Settings
+from demo_pipeline.settings import DatasetSettings, Settings
 from demo_pipeline_tests.datasets.builders import make_trajectory
-from demo_pipeline_tests.formats.desktopd import good_dataset
+from demo_pipeline_tests.desktopd import good_dataset
 from demo_pipeline_tests.sample_workspace import open_workspace, run_all_stages, write_demos
 from demo_pipeline_tests.uploads import BREAKING, TYPED, upload
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.common.parquet import column_descriptions
+from demo_pipeline.files.parquet import column_descriptions
 from demo_pipeline.recording.events import (
     EVENT_SCHEMAS,
     EVENTS_FILE,

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.recording.event_tables import Event, Rejected
-from demo_pipeline.recording.input_log import parse_log
+from demo_pipeline.recording.input_log import Event, Rejected, parse_log
 from demo_pipeline.settings import RecordingSettings
 
 MOVE = b'{"event":"mousemove","data":{"x":1,"y":2},"time":1700000000000}'

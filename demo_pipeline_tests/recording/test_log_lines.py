@@ -8,8 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from demo_pipeline.recording import input_log as parser
-from demo_pipeline.recording.input_log import parse_log
-from demo_pipeline.recording.log_lines import is_utf8, split_lines
+from demo_pipeline.recording.input_log import is_utf8, parse_log, split_lines
 from demo_pipeline.settings import RecordingSettings
 from demo_pipeline_tests.simulator.mutations import mutated_line
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from demo_pipeline.common.recording_files import RECORDING_FILES
+from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording.manifest import build_manifest, read_manifest, verified_file
 from demo_pipeline.settings import RecordingSettings

@@ -16,7 +16,7 @@ from demo_pipeline.recording.events import (
     read_scans,
     rejected_lines,
 )
-from demo_pipeline.recording.time_units import DAY_MS, find_time_scale, time_unit_problems
+from demo_pipeline.recording.input_log import DAY_MS, find_time_scale, time_unit_problems
 from demo_pipeline.settings import RecordingSettings
 
 START_MS = 1_741_119_497_902

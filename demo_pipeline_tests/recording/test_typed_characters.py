@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from demo_pipeline.recording.typed_characters import TypedCharacter, read_typed_character
+from demo_pipeline.recording.key_names import TypedCharacter, read_typed_character
 
 
 def debug_print(name: str | None, units: list[int], *, dead: bool = False) -> str:

@@ -16,10 +16,8 @@ from pydantic.fields import FieldInfo
 from typer.testing import CliRunner
 
 from demo_pipeline.cli.app import app
-from demo_pipeline.common.dataset_settings import ExportName
-from demo_pipeline.common.settings_section import Section
 from demo_pipeline.defs.code_location import build_defs
-from demo_pipeline.settings import Settings, project_root
+from demo_pipeline.settings import ExportName, Section, Settings, project_root
 from demo_pipeline_tests.pages import TABLES
 
 PACKAGE = Path(__file__).resolve().parents[2] / "demo_pipeline"

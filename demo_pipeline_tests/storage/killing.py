@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from demo_pipeline.common.hardlinks import link_or_copy
+from demo_pipeline.files.atomic_write import link_or_copy
 from demo_pipeline.storage.store.disk import Disk
 from demo_pipeline.storage.store.local_store import LocalStore
 from demo_pipeline.storage.store.store import Store

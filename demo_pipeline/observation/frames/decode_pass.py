@@ -1,48 +1,266 @@
 """The decode pass: the frames that observers ask for, decoded once and in order, shown to all.
 
+Belongs here: the suspicion that the screen was given another resolution or scale in mid-recording,
+from frames that are decoded anyway. Whether it was is decided in calibration/screen_search.py.
+
+Belongs here: the queue of open requests. Memory holds the frames of open requests, however long the
+video is. Which pauses were waits is known only at the end: their frames are decoded then.
+
 Belongs here: the protocol of an observer, the loop over frames, and the observers of a recording.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
+import cv2
 import numpy as np
 
-from demo_pipeline.actions.action_tables import Action
-from demo_pipeline.actions.wheel import WheelVote
-from demo_pipeline.common.recording_files import VIDEO_FILE
-from demo_pipeline.observation.calibration.calibrate import Calibration
-from demo_pipeline.observation.calibration.clock import Clock
-from demo_pipeline.observation.calibration.clock_checks import ClockCheckObserver, ClockPart
-from demo_pipeline.observation.frames.action_frames import ActionFrames
-from demo_pipeline.observation.frames.change_detection import ChangeDetector
+from demo_pipeline.actions.action_tables import CONTINUED, Action
+from demo_pipeline.actions.scrolls import WheelVote
+from demo_pipeline.files.recording_files import VIDEO_FILE
+from demo_pipeline.observation.clock.calibrate import Calibration
+from demo_pipeline.observation.clock.canvas import Canvas
+from demo_pipeline.observation.clock.clock import Clock
+from demo_pipeline.observation.clock.clock_search import ClockCheckObserver, ClockPart
 from demo_pipeline.observation.frames.evidence import WaitEvidence
-from demo_pipeline.observation.frames.fallback_frames import FallbackFrames
-from demo_pipeline.observation.frames.final_frame import FinalFrame
+from demo_pipeline.observation.frames.frame_changes import (
+    CHANGED_LEVELS,
+    LARGE_SHARE,
+    ChangeDetector,
+    changed_cells,
+)
 from demo_pipeline.observation.frames.frame_choice import (
     BeforeFrameChooser,
+    FallbackFrames,
+    FrameChoice,
     FrameChooser,
 )
-from demo_pipeline.observation.frames.frame_diff import FrameDiff
-from demo_pipeline.observation.frames.frame_requests import FrameRequest, merge_spans
-from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath
-from demo_pipeline.observation.frames.pointer_witness import PointerWitness
+from demo_pipeline.observation.frames.frame_requests import (
+    SPAN_MARGIN_FRAMES,
+    FrameRequest,
+    merge_spans,
+)
+from demo_pipeline.observation.frames.last_action import FinalFrame, StopEffect
+from demo_pipeline.observation.frames.pointer_path import PixelBox, Point, PointerPath
 from demo_pipeline.observation.frames.recorded_video import RecordedVideo
 from demo_pipeline.observation.frames.scan_frames import (
+    ActionPictures,
     ScanComparison,
     ScanComparisons,
     TypedPlaces,
 )
-from demo_pipeline.observation.frames.screenshot_writer import Screenshot, ScreenshotWriter
+from demo_pipeline.observation.frames.screenshot_writer import (
+    PAUSE_REASON,
+    RequestProgress,
+    Screenshot,
+    ScreenshotWriter,
+    ThumbnailWriter,
+)
 from demo_pipeline.observation.frames.scroll_motion import ScrollMotion
-from demo_pipeline.observation.frames.stop_effect import StopEffect
-from demo_pipeline.observation.frames.thumbnails import ThumbnailWriter
-from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Frame, Span
-from demo_pipeline.observation.frames.video_pointer import VideoPointer
-from demo_pipeline.observation.frames.wait_observer import WaitObserver, intervals_between
+from demo_pipeline.observation.frames.video_pointer import FrameDiff, VideoPointer
+from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Frame, Luma, Span
+from demo_pipeline.observation.frames.wait_observer import (
+    MEAN_LEVELS,
+    WaitObserver,
+    intervals_between,
+)
 from demo_pipeline.problems import DemonstrationError, Problem
+
+SUSPICIOUS_MISSES = 5  # moves in a row without a change where the log has the pointer
+
+
+class PointerWitness:
+    """Compares, for each move of the pointer between two frames, the places it was logged at.
+
+    A move counts as missed when no such place changed, but another one did: grabbers stall, and
+    then write the same picture again.
+
+    Args:
+        pointer: its path, as the calibration maps it to the video.
+        canvas: of the whole recording, so far as is known.
+        seen_before: whether the video showed the pointer there when it was calibrated; if not, its
+            absence proves nothing.
+    """
+
+    spans: Sequence[Span] = ()
+
+    def __init__(self, pointer: VideoPointer, canvas: Canvas, *, seen_before: bool) -> None:
+        self._pointer = pointer
+        self._canvas = canvas
+        self._enabled = seen_before
+        self._misses = 0
+        self._suspicious = False
+
+    def see(self, diff: FrameDiff) -> None:
+        """Take the next frame, and the one decoded before it."""
+        before, frame = diff.before, diff.frame
+        size = self._canvas.video_width, self._canvas.video_height
+        if frame.size != size:
+            self._suspicious = True
+        if self._suspicious or not self._enabled or before is None or before.size != size:
+            return
+        moved = self._pointer.moves_around(before.time, frame.time)
+        if not moved or not diff.is_next:
+            return
+        if not all(self._canvas.on_screen(*point) for point in moved):
+            return  # on another display, for all that is known
+        if any(_changed(before, frame, self._canvas.to_video(*point)) for point in moved):
+            self._misses = 0
+        elif changed_cells(before.luma, frame.luma).any():
+            self._misses += 1
+            self._suspicious = self._misses >= SUSPICIOUS_MISSES
+
+    def result(self) -> bool:
+        """Whether the screen may have another resolution or scale from some time on."""
+        return self._suspicious
+
+
+def _changed(before: Frame, frame: Frame, point: Point) -> bool:
+    """Whether the picture changed around a point in video pixels."""
+    first, second = before.patch(point), frame.patch(point)
+    if first.shape != second.shape or not first.size:
+        return True
+    return bool(np.max(cv2.absdiff(first, second)) > CHANGED_LEVELS)
+
+
+REPLACED_HEIGHT = 0.5  # of the screen's; suggestions below a field are less tall, a pager is taller
+
+
+@dataclass(frozen=True)
+class ActionFramesResult:
+    """What the video shows about the actions.
+
+    Attributes:
+        screenshots: one for each request, in their order.
+        waits: pauses that were waits.
+        large_changes: times at which much of the screen changed, ascending video seconds.
+        typed: what changed while text was typed, by action index.
+    """
+
+    screenshots: Sequence[Screenshot]
+    waits: Sequence[WaitEvidence]
+    large_changes: Sequence[float]
+    typed: Mapping[int, Sequence[PixelBox]]
+
+
+class ActionFrames:
+    """Shows frames to the open requests and writes screenshots.
+
+    Args:
+        requests: in the order of the actions.
+        choosers: the rule that chooses the frame of each request; read once and not kept.
+        waits: tells which pauses were waits.
+        writer: writes the screenshot of an answered request.
+        comparisons: compare an answered request with its scan, and with typing before it; the
+            first sees each frame before this observer.
+        frame_s: usual distance of two frames, seconds.
+    """
+
+    def __init__(  # noqa: PLR0917 - what the observer works with, in the order of use
+        self,
+        requests: Sequence[FrameRequest],
+        choosers: Iterable[FrameChooser],
+        waits: WaitObserver,
+        writer: ScreenshotWriter,
+        comparisons: tuple[ScanComparison, TypedPlaces],
+        frame_s: float,
+    ) -> None:
+        self._requests = requests
+        progresses = [
+            RequestProgress(request, chooser)
+            for request, chooser in zip(requests, choosers, strict=True)
+        ]
+        self._unanswered = deque(progresses)
+        self._open = deque(one for one in progresses if not one.request.pause)
+        self._waits = waits
+        self._writer = writer
+        self._scanned, self._typed = comparisons
+        self._margin_s = SPAN_MARGIN_FRAMES * frame_s
+        self._screenshots: dict[int, Screenshot] = {}
+        self._pauses: dict[int, tuple[RequestProgress, FrameChoice, ActionPictures | None]] = {}
+        self._large_changes: list[float] = []
+        self._shown: Luma | None = None
+
+    @property
+    def spans(self) -> Sequence[Span]:
+        """Those of the requests, except for pauses."""
+        return [request.span for request in self._requests if not request.pause]
+
+    def see(self, diff: FrameDiff) -> None:
+        """Answer the requests whose spans have passed; show the frame to the others."""
+        time = diff.frame.time
+        while self._unanswered and time > self._unanswered[0].request.span.end + TIME_TOLERANCE_S:
+            self._answer(self._unanswered.popleft())
+        for index in list(self._pauses):
+            if self._waits.may_be_wait(index) is not None:
+                self._settle_pause(index)
+        for progress in self._open:
+            if time < progress.request.span.start - self._margin_s:
+                break
+            if progress.see(diff) and time not in self._large_changes[-1:]:
+                self._large_changes.append(time)
+
+    def result(self) -> ActionFramesResult:
+        """Answer what is still open; call once, after the last frame."""
+        while self._unanswered:
+            self._answer(self._unanswered.popleft())
+        waits = self._waits.result()
+        for index in list(self._pauses):
+            self._settle_pause(index)
+        waited = {wait.action_index for wait in waits}
+        for request in self._requests:
+            if request.pause and request.action_index not in waited:
+                self._leave_out_pause(request.action_index)
+        screenshots = [self._screenshots[request.action_index] for request in self._requests]
+        return ActionFramesResult(screenshots, waits, self._large_changes, self._typed.result())
+
+    def _answer(self, progress: RequestProgress) -> None:
+        """Write the screenshot; a target that was redrawn since its scan is no place of leaks.
+
+        A pause is compared and written when it may be a wait.
+        """
+        choice, request = self._writer.choose(progress), progress.request
+        self._typed.see(request.action_index, choice.frame)
+        pictures = self._scanned.pictures(request, choice.frame, progress.latest)
+        if request.pause:
+            self._pauses[request.action_index] = progress, choice, pictures
+            return
+        self._open.remove(progress)
+        if request.continued and not self._is_replaced(choice.frame):
+            self._screenshots[request.action_index] = Screenshot(request.action_index, CONTINUED)
+            return
+        self._shown = None if choice.frame is None else choice.frame.quartered
+        redrawn = self._scanned.compare(request, pictures)
+        screenshot = self._writer.write(progress, choice, at_target=not redrawn)
+        self._screenshots[request.action_index] = screenshot
+
+    def _is_replaced(self, frame: Frame | None) -> bool:
+        """Whether a frame shows another screen than the last screenshot of an action."""
+        shown = self._shown
+        if shown is None or frame is None or shown.shape != frame.quartered.shape:
+            return False
+        changed = changed_cells(shown, frame.quartered, MEAN_LEVELS)
+        tall = cv2.boundingRect(changed.view(np.uint8))[3] >= REPLACED_HEIGHT * changed.shape[0]
+        return tall and bool(np.count_nonzero(changed) >= LARGE_SHARE * changed.size)
+
+    def _settle_pause(self, index: int) -> None:
+        """Write the screenshot of a pause that may have been a wait, and let go of its frame."""
+        progress, choice, pictures = self._pauses.pop(index)
+        if self._waits.may_be_wait(index):
+            self._scanned.compare(progress.request, pictures)
+            self._screenshots[index] = self._writer.write(progress, choice)
+
+    def _leave_out_pause(self, index: int) -> None:
+        """The pause was thinking: it gets no screenshot."""
+        written = self._screenshots.get(index)
+        if written is not None:
+            self._writer.remove(written)
+        self._scanned.leave_out(index)
+        self._screenshots[index] = Screenshot(index, PAUSE_REASON)
+
 
 SURE_MS = 250  # ms of clock uncertainty; beyond, scans, scrolls and pauses match other frames
 

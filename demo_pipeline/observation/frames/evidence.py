@@ -8,10 +8,9 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from demo_pipeline.actions.wheel import WheelVote
-from demo_pipeline.observation.calibration.canvas import Canvas
-from demo_pipeline.observation.calibration.clock import Clock
-from demo_pipeline.observation.calibration.screen_parts import ALWAYS, ScreenPart, ScreenParts
+from demo_pipeline.actions.scrolls import WheelVote
+from demo_pipeline.observation.clock.canvas import ALWAYS, Canvas, ScreenPart, ScreenParts
+from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.pointer_path import PixelBox
 
 

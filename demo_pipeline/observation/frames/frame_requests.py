@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from demo_pipeline.actions.action_tables import CONTINUED, POINTER_MOVED, Action
-from demo_pipeline.observation.calibration.calibrate import Calibration
-from demo_pipeline.observation.calibration.canvas import Canvas
-from demo_pipeline.observation.calibration.clock import Clock
+from demo_pipeline.observation.clock.calibrate import Calibration
+from demo_pipeline.observation.clock.canvas import Canvas
+from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.pointer_path import PixelBox, Point, PointerPath, TargetArea
-from demo_pipeline.observation.frames.video_frames import Span
+from demo_pipeline.observation.frames.video_reader import Span
 from demo_pipeline.observation.frames.waits import EARLY_S
-from demo_pipeline.observation.trees.raw_tree import Boxes
+from demo_pipeline.observation.trees.scans import Boxes
 from demo_pipeline.settings import ObservationSettings
 
 LOOK_BACK_S = 0.3  # seconds before the approach that show whether the screen was still

@@ -13,9 +13,9 @@ from typing import Any
 import cv2
 import numpy as np
 
-from demo_pipeline.observation.frames.changed_cells import BLOCK, Cells
+from demo_pipeline.observation.frames.frame_changes import BLOCK, Cells
 from demo_pipeline.observation.frames.pointer_path import PixelBox, Point
-from demo_pipeline.observation.frames.video_frames import HALF, Frame, Luma
+from demo_pipeline.observation.frames.video_reader import HALF, Frame, Luma
 
 Mask = np.ndarray[Any, np.dtype[np.uint8]]  # of 0 and 1
 PartPlace = tuple[slice, slice]  # (rows, columns) of a mask

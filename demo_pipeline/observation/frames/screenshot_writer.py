@@ -1,26 +1,187 @@
-"""The screenshot of an action: its final frame, the PNG, and how the frame relates to the press."""
+"""The screenshot of an action as a PNG, its thumbnail, and how the frame relates to the press.
 
+Belongs here: thumbnails.parquet, its writer and its reader. Reading a whole PNG again costs more
+than forty times as much as reading its thumbnail.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
+import av
+import cv2
 import numpy as np
+import pyarrow as pa
 
-from demo_pipeline.common.png import PngWriter
-from demo_pipeline.observation.calibration.canvas import Canvas, fit_canvas
-from demo_pipeline.observation.frames.fallback_frames import FallbackFrames
-from demo_pipeline.observation.frames.final_frame import FINAL_FILE
-from demo_pipeline.observation.frames.frame_choice import FrameChoice, Reason
+from demo_pipeline.files.parquet import TableWriter, described_schema, read_table
+from demo_pipeline.files.png import Pixels, PngWriter
+from demo_pipeline.observation.clock.canvas import Canvas, fit_canvas
+from demo_pipeline.observation.frames.frame_choice import (
+    EFFECT_S,
+    FallbackFrames,
+    FrameChoice,
+    FrameChooser,
+    Reason,
+)
 from demo_pipeline.observation.frames.frame_requests import (
     SPAN_MARGIN_FRAMES,
     FrameRequest,
     without_box,
 )
+from demo_pipeline.observation.frames.last_action import FINAL_FILE
 from demo_pipeline.observation.frames.recorded_video import RecordedVideo
-from demo_pipeline.observation.frames.request_progress import RequestProgress
-from demo_pipeline.observation.frames.rgb_converter import RgbConverter
-from demo_pipeline.observation.frames.thumbnails import ThumbnailWriter
-from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Frame
-from demo_pipeline.observation.frames.video_pointer import VideoPointer
+from demo_pipeline.observation.frames.video_pointer import FrameDiff, VideoPointer
+from demo_pipeline.observation.frames.video_reader import (
+    TIME_TOLERANCE_S,
+    Frame,
+    RgbConverter,
+    plane_rows,
+    rotation,
+)
+
+THUMBNAILS_FILE = "thumbnails.parquet"
+THUMBNAIL_WIDTH = 480  # pixels
+_QUALITY = 92  # of the JPEG; its artefacts do not show in the JPEG of a contact sheet
+_PLANES = "yuv420p"  # of nearly all recordings
+_BATCH = 64  # thumbnails held in memory
+
+THUMBNAILS_SCHEMA = described_schema(
+    (
+        ("action_index", pa.int32(), False, "row of actions.parquet"),
+        ("jpeg", pa.binary(), False, f"the screenshot as a JPEG of {THUMBNAIL_WIDTH} pixels width"),
+    )
+)
+
+
+class ThumbnailWriter:
+    """Writes thumbnails.parquet; a context manager, which leaves no file after an error.
+
+    A pause that was no wait after all, and an action of the recorder, may leave a thumbnail whose
+    screenshot is gone.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._colours = RgbConverter()
+        self._table = TableWriter(folder / THUMBNAILS_FILE, THUMBNAILS_SCHEMA, batch_rows=_BATCH)
+
+    def __enter__(self) -> Self:
+        self._table.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._table.__exit__(kind, error, trace)
+
+    def add(self, action_index: int, rgb: Pixels, frame: Frame | None = None) -> None:
+        """Add the thumbnail of a screenshot.
+
+        Args:
+            action_index: row of actions.parquet.
+            rgb: the screenshot, (height, width, 3).
+            frame: shows the same pixels; None: the screenshot is not a frame as it is.
+        """
+        height = round(rgb.shape[0] * THUMBNAIL_WIDTH / rgb.shape[1])
+        planes = None if frame is None else _small_planes(frame, height)
+        if planes is None:
+            small = _resized_twice(rgb, (THUMBNAIL_WIDTH, height))
+        else:
+            small = self._colours.of_picture(planes)
+        bgr = cv2.cvtColor(small, cv2.COLOR_RGB2BGR)
+        _, data = cv2.imencode(".jpg", bgr, [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
+        self._table.append([action_index, data.tobytes()])
+
+
+def _resized_twice(picture: Pixels, size: tuple[int, int]) -> Pixels:
+    """A picture at a size of (width, height), by way of twice the size: a third of the cost."""
+    twice = (2 * size[0], 2 * size[1])
+    return _resized(cv2.resize(picture, twice, interpolation=cv2.INTER_AREA), size)
+
+
+def _resized(picture: Pixels, size: tuple[int, int]) -> Pixels:
+    return np.asarray(cv2.resize(picture, size, interpolation=cv2.INTER_AREA), np.uint8)
+
+
+def _small_planes(frame: Frame, height: int) -> Any:
+    """A picture whose planes are made smaller before their colours are computed, not after.
+
+    That takes a third of the time. None when the planes have another form.
+    """
+    picture = frame.picture
+    if picture.format.name != _PLANES or rotation(picture) or height % 2:
+        return None
+    small = av.VideoFrame(THUMBNAIL_WIDTH, height, _PLANES)
+    for name in ("colorspace", "color_range"):
+        setattr(small, name, getattr(picture, name))
+    for number, (source, plane) in enumerate(zip(picture.planes, small.planes, strict=True)):
+        size = (plane.width, plane.height)
+        if number == 0 and frame.halved.shape == (2 * plane.height, 2 * plane.width):
+            reduced = _resized(frame.halved, size)
+        else:
+            reduced = _resized_twice(plane_rows(source)[: source.height, : source.width], size)
+        np.copyto(plane_rows(plane)[: plane.height, : plane.width], reduced)
+    return small
+
+
+def read_thumbnails(folder: Path) -> Mapping[int, bytes]:
+    """Action index → JPEG, from the folder of a demonstration's screenshots."""
+    table = read_table(folder / THUMBNAILS_FILE, THUMBNAILS_SCHEMA)
+    indexes, pictures = table["action_index"].to_pylist(), table["jpeg"].to_pylist()
+    return dict(zip(indexes, pictures, strict=True))
+
+
+class RequestProgress:
+    """A request, the rule that chooses its frame, and the times of what was seen.
+
+    Attributes:
+        request: the request.
+        chooser: sees the candidates only, which are the frames from `since` up to the limit.
+        changes: times of the frames in which the screen changed, ascending video seconds.
+        candidates: times of the candidates.
+        latest: the newest candidate.
+    """
+
+    def __init__(self, request: FrameRequest, chooser: FrameChooser) -> None:
+        self.request = request
+        self.chooser = chooser
+        self.changes: list[float] = []
+        self.candidates: list[float] = []
+        self.latest: Frame | None = None
+
+    def see(self, diff: FrameDiff) -> bool:
+        """Take the next frame of the span; return whether much of the screen changed in it."""
+        request, frame = self.request, diff.frame
+        if self.chooser.needs_only_large_changes(frame) and not diff.may_be_large:
+            self.add(frame, changed=False, large=False)
+            return False
+        difference, pointers = diff.difference, diff.pointers
+        changed = difference is None or difference.is_significant(pointers, request.target)
+        response = request.response_box
+        if difference is not None and response and frame.time <= request.since + EFFECT_S:
+            changed |= difference.shows_response(pointers, response)
+        large = difference is not None and difference.is_large
+        self.add(frame, changed=changed, large=large)
+        return large and changed
+
+    def add(self, frame: Frame, *, changed: bool, large: bool) -> None:
+        """Note the next frame of the span, and show it to the chooser when it is a candidate."""
+        if changed:
+            self.changes.append(frame.time)
+        if self.request.since <= frame.time <= self.request.limit + TIME_TOLERANCE_S:
+            self.latest = frame
+            self.candidates.append(frame.time)
+            self.chooser.see(frame, changed=changed, large=large)
+
+    def seconds_still(self, frame: Frame) -> float:
+        """Seconds for which the screen had not changed at `frame`, as far back as the span."""
+        before = [time for time in self.changes if time <= frame.time]
+        return max(0.0, frame.time - max(before, default=self.request.span.start))
+
 
 MAX_STALE_S = 0.5  # seconds; a frame says nothing about a later screen unless a frame follows it
 MAX_STALE_FRAMES = 2  # frame distances; the same for a video with a low frame rate

@@ -1,37 +1,36 @@
 """The `screenshots` stage: the frame before each action as a PNG, and the evidence for its time.
 
+Belongs here: what the decode pass observed, without those actions. How they are recognised is in
+stop_effect.py and trees/recorder_windows.py.
+
 Belongs here: the order of the stage's steps, frames.parquet and its reader. Not here: the stage's
 checks (screenshot_checks.py).
 """
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pydantic import ValidationError
 
 from demo_pipeline.actions.action_tables import CONTINUED, POINTER_TYPES, Action, read_actions
+from demo_pipeline.actions.build_actions import known_stop_ms, last_action, possible_stop
 from demo_pipeline.actions.inputs import inputs_of
-from demo_pipeline.actions.recorder_control import known_stop_ms, possible_stop
-from demo_pipeline.common.json_files import dump_json
-from demo_pipeline.common.parquet import (
-    described_schema,
-    read_rows,
-    write_rows,
-)
-from demo_pipeline.observation.calibration.calibrate import Calibration, calibrate
-from demo_pipeline.observation.calibration.key_alignment import typed_keys
-from demo_pipeline.observation.calibration.screen_parts import ALWAYS, ScreenPart
-from demo_pipeline.observation.calibration.screen_search import find_screen_parts, needs_search
-from demo_pipeline.observation.frames.decode_pass import (
-    DecodeResult,
-    RecorderStop,
-    run_decode_pass,
-)
+from demo_pipeline.files.image_header import png_size
+from demo_pipeline.files.json_files import dump_json
+from demo_pipeline.files.parquet import described_schema, read_rows, schema_problems, write_rows
+from demo_pipeline.files.recording_files import VIDEO_FILE
+from demo_pipeline.files.system_errors import raise_system_trouble
+from demo_pipeline.observation.clock.calibrate import Calibration, calibrate
+from demo_pipeline.observation.clock.canvas import ALWAYS, CANVAS_SIZE, ScreenPart
+from demo_pipeline.observation.clock.clock_evidence import typed_keys
+from demo_pipeline.observation.clock.screen_changes import find_screen_parts, needs_search
+from demo_pipeline.observation.frames.decode_pass import DecodeResult, RecorderStop, run_decode_pass
 from demo_pipeline.observation.frames.evidence import (
     CanvasEvidence,
     ClockEvidence,
@@ -44,24 +43,64 @@ from demo_pipeline.observation.frames.evidence import (
 )
 from demo_pipeline.observation.frames.frame_choice import Reason
 from demo_pipeline.observation.frames.frame_requests import request_frames
-from demo_pipeline.observation.frames.lookback import Lookback
+from demo_pipeline.observation.frames.last_action import FINAL_FILE
 from demo_pipeline.observation.frames.pointer_path import PointerPath, PointerTrack
-from demo_pipeline.observation.frames.recorded_video import RecordedVideo
-from demo_pipeline.observation.frames.recorder_actions import RECORDER_REASON, without_recorder
+from demo_pipeline.observation.frames.recorded_video import Lookback, RecordedVideo
+from demo_pipeline.observation.frames.scan_frames import scales_of_parts
 from demo_pipeline.observation.frames.screenshot_writer import (
     PAUSE_REASON,
+    THUMBNAILS_FILE,
+    THUMBNAILS_SCHEMA,
     UNKNOWN_SCALE_REASON,
     Screenshot,
 )
-from demo_pipeline.observation.frames.tree_fit import scales_of_parts
 from demo_pipeline.observation.trees.recorder_windows import actions_on_recorder, unmentioned
-from demo_pipeline.observation.trees.scanned_targets import ScannedTargets, scan_targets
 from demo_pipeline.observation.trees.scans import LoggedScan, read_logged_scans
-from demo_pipeline.observation.trees.tree_reader import TreeReader
+from demo_pipeline.observation.trees.step_targets import ScannedTargets, scan_targets
+from demo_pipeline.observation.trees.step_tree import TreeReader
+from demo_pipeline.problems import Problem
 from demo_pipeline.recording.events import read_events
 from demo_pipeline.recording.manifest import RecordingManifest
 from demo_pipeline.recording.video_probe import PacketScan, scan_packets
 from demo_pipeline.settings import ObservationSettings
+
+RECORDER_REASON = "recorder_control"  # `reason_code` of an action that was for the recorder
+
+
+def without_recorder(
+    observed: DecodeResult, actions: Sequence[Action], on_windows: Collection[int], folder: Path
+) -> DecodeResult:
+    """`observed` without the recorder's own actions, whose files in `folder` are removed.
+
+    The screenshot of the last one, which lies before it, becomes final.png.
+
+    Args:
+        observed: by the decode pass, over all `actions`.
+        actions: of the recording, in time order.
+        on_windows: indexes of the actions on the recorder's own window.
+        folder: of the screenshots.
+    """
+    control = set(on_windows)
+    last = last_action(actions)
+    if last is not None and observed.stopped:
+        control.add(last.action_index)
+    acting = {action.action_index for action in actions if action.action_type != "pause"}
+    kept = acting - control
+    if not control or not kept:  # a recording of nothing else: leave it to the person to judge
+        return observed
+    screenshots = []
+    for screenshot in observed.screenshots:
+        trimmed = screenshot.action_index in control
+        if trimmed and screenshot.file is not None:
+            name = screenshot.file
+            is_last = last is not None and screenshot.action_index == last.action_index
+            (folder / name).replace(folder / (FINAL_FILE if is_last else name))
+            (folder / name).unlink(missing_ok=True)
+        index = screenshot.action_index
+        screenshots.append(Screenshot(index, RECORDER_REASON) if trimmed else screenshot)
+    waits = [wait for wait in observed.waits if min(kept) < wait.action_index < max(kept)]
+    return replace(observed, screenshots=screenshots, waits=waits, recorder_control=sorted(control))
+
 
 FRAMES_FILE = "frames.parquet"
 EVIDENCE_FILE = "evidence.json"
@@ -321,3 +360,63 @@ def read_frames(folder: Path) -> list[dict[str, Any]]:
 def read_evidence(folder: Path) -> Evidence:
     """evidence.json as a model."""
     return Evidence.model_validate_json((folder / EVIDENCE_FILE).read_bytes())
+
+
+def check_screenshot_files(folder: Path, actions_folder: Path) -> list[Problem]:
+    """frames.parquet fits its schema and names, for each action, a PNG of the canvas's size."""
+    problems = schema_problems(folder / FRAMES_FILE, FRAMES_SCHEMA)
+    problems += schema_problems(folder / THUMBNAILS_FILE, THUMBNAILS_SCHEMA)
+    try:
+        read_evidence(folder)
+    except (OSError, ValidationError) as error:
+        raise_system_trouble(error)
+        problems.append(Problem("wrong_schema", EVIDENCE_FILE, type(error).__name__))
+    if problems:
+        return problems
+    rows = read_frames(folder)
+    expected = [action.action_index for action in read_actions(actions_folder)]
+    if [row["action_index"] for row in rows] != expected:
+        message = f"{len(rows)} rows for {len(expected)} actions, or not in their order"
+        problems.append(Problem("frames_rows", FRAMES_FILE, message))
+    names = [row["file"] for row in rows if row["file"]] + [FINAL_FILE]
+    for name in names:
+        try:
+            size = png_size(folder / name)
+        except (OSError, ValueError) as error:
+            raise_system_trouble(error)
+            reason = str(getattr(error, "strerror", None) or error)  # without the path
+            problems.append(Problem("bad_picture", name, f"cannot be read: {reason}"))
+            continue
+        if size != CANVAS_SIZE:
+            message = f"its size is {size}, expected {CANVAS_SIZE}"
+            problems.append(Problem("bad_picture", name, message))
+    return problems
+
+
+def check_frames_present(folder: Path) -> list[Problem]:
+    """Every action has a frame; a video that is shorter than its log leaves some without."""
+    rows = [row for row in read_frames(folder) if row["reason_code"] == "missing"]
+    if not rows:
+        return []
+    indexes = ", ".join(str(row["action_index"]) for row in rows[:10])
+    message = (
+        f"{len(rows)} actions have no frame (actions {indexes}): the video does not show the "
+        "screen before them"
+    )
+    remedy = "upload the whole video; steps without a screenshot are left out and counted"
+    return [Problem("missing_frames", VIDEO_FILE, message, remedy=remedy)]
+
+
+def check_screenshot_leaks(folder: Path) -> list[Problem]:
+    """No screenshot shows the pointer at its target when an earlier frame would not have."""
+    leaks = [row for row in read_frames(folder) if row["leak"] and not row["unavoidable"]]
+    return [
+        Problem(
+            "avoidable_leak",
+            row["file"] or FRAMES_FILE,
+            f"action {row['action_index']}: the pointer is already at its target "
+            f"({row['reason_code']}, {row['lead_ms']:.0f} ms before the press)",
+            remedy="look at the contact sheet; provenance.parquet tells which steps to filter out",
+        )
+        for row in leaks
+    ]

@@ -12,12 +12,12 @@ import cv2
 import numpy as np
 
 from demo_pipeline.actions.action_tables import Action
-from demo_pipeline.actions.wheel import Direction, ScrollEvidence, WheelVote, count_votes
-from demo_pipeline.observation.calibration.clock import Clock
-from demo_pipeline.observation.calibration.screen_parts import ScreenParts
-from demo_pipeline.observation.frames.changed_cells import Cells
-from demo_pipeline.observation.frames.frame_diff import FrameDiff
-from demo_pipeline.observation.frames.video_frames import SAMPLE_STEP, Luma, Span
+from demo_pipeline.actions.scrolls import Direction, ScrollEvidence, WheelVote, count_votes
+from demo_pipeline.observation.clock.canvas import ScreenParts
+from demo_pipeline.observation.clock.clock import Clock
+from demo_pipeline.observation.frames.frame_changes import Cells
+from demo_pipeline.observation.frames.video_pointer import FrameDiff
+from demo_pipeline.observation.frames.video_reader import SAMPLE_STEP, Luma, Span
 
 MOST_SCROLLS = 12  # spread over the recording; a vote needs no more
 AFTER_S = 0.5  # smooth scrolling runs on after the last notch

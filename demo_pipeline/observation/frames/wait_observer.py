@@ -17,19 +17,19 @@ from typing import Any
 import numpy as np
 
 from demo_pipeline.actions.action_tables import Action
-from demo_pipeline.observation.frames.change_detection import POINTER_PX
-from demo_pipeline.observation.frames.changed_cells import (
+from demo_pipeline.observation.frames.evidence import WaitEvidence
+from demo_pipeline.observation.frames.frame_changes import (
+    POINTER_PX,
     Cells,
     cells_of,
     changed_cells,
     connected,
     with_neighbours,
 )
-from demo_pipeline.observation.frames.evidence import WaitEvidence
 from demo_pipeline.observation.frames.frame_requests import FrameRequest
 from demo_pipeline.observation.frames.pointer_path import Floats, PixelBox, Point
-from demo_pipeline.observation.frames.video_frames import TIME_TOLERANCE_S, Frame, Luma, Span
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
+from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Frame, Luma, Span
 from demo_pipeline.observation.frames.waits import (
     EARLY_S,
     REACTION_S,

@@ -12,12 +12,10 @@ from typing import Any
 import cv2
 import numpy as np
 
-from demo_pipeline.observation.frames.change_detection import (
+from demo_pipeline.observation.frames.frame_changes import (
     MIN_SIGNIFICANT_CELLS,
     SIGNIFICANT_SHARE,
     SMALL_CELLS,
-)
-from demo_pipeline.observation.frames.changed_cells import (
     Cells,
     connected,
     filled,

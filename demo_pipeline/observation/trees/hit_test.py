@@ -9,8 +9,7 @@ from itertools import takewhile
 
 import numpy as np
 
-from demo_pipeline.observation.trees.roles import normalised
-from demo_pipeline.observation.trees.step_tree import BoxTuple, Element, StepTree
+from demo_pipeline.observation.trees.step_tree import BoxTuple, Element, StepTree, normalised
 
 _WINDOWS = frozenset({"window", "dialog"})
 _ORDERED = frozenset({"window", "pane"})  # names of UI Automation and macOS

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from demo_pipeline.actions.action_tables import Action
-from demo_pipeline.actions.recorder_control import first_action, last_action
-from demo_pipeline.formats.demonstration.meta import Meta
-from demo_pipeline.observation.calibration.canvas import Canvas
+from demo_pipeline.actions.build_actions import first_action, last_action
+from demo_pipeline.observation.clock.canvas import Canvas
 from demo_pipeline.observation.trees.hit_test import front_window, node_at, window_of
 from demo_pipeline.observation.trees.scans import LoggedScan, current_scan
-from demo_pipeline.observation.trees.tree_reader import TreeReader
+from demo_pipeline.observation.trees.step_tree import TreeReader
+from demo_pipeline.recording.meta import Meta
 
 
 def actions_on_recorder(

@@ -1,36 +1,168 @@
 """What each action was aimed at: the element under the pointer, or that which the keys went to.
 
+Belongs here: which scan is current at each action; those of pointing actions are read, once each.
+
 Belongs here: what the pictures and the actions before say against the tree. The keyboard focus is
 where typed text appeared, the field clicked, or the scan's: recorders report a focus that another
 window has taken, so it counts only in a scan newer than what may have moved it, in the window that
 was clicked, and where no text appeared elsewhere. In doubt there is no target.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from demo_pipeline.actions.action_tables import POINTER_TYPES, Action
+from demo_pipeline.files.processes import reduced_python_gc
+from demo_pipeline.observation.clock.calibrate import Calibration
+from demo_pipeline.observation.clock.canvas import Canvas
+from demo_pipeline.observation.clock.screen_changes import DesktopSize
 from demo_pipeline.observation.frames.evidence import ChangedBox, Evidence, TargetEvidence
+from demo_pipeline.observation.frames.frame_requests import Aim, ScannedTarget
+from demo_pipeline.observation.frames.pointer_path import PixelBox
+from demo_pipeline.observation.frames.scan_frames import LEAST_MARKS
 from demo_pipeline.observation.trees.hit_test import (
     TEXT_ROLES,
     focused_node,
     front_window,
     has_element,
+    is_desktop,
+    is_window,
     node_at,
+    positions_at,
     positions_of,
     text_node_around,
     window_boxes,
     window_of,
+    windows_at,
 )
-from demo_pipeline.observation.trees.scans import CurrentScan
-from demo_pipeline.observation.trees.step_tree import BoxTuple, Element, StepTree
+from demo_pipeline.observation.trees.scans import (
+    Boxes,
+    CurrentScan,
+    LoggedScan,
+    current_scan,
+    scans_of_part,
+)
+from demo_pipeline.observation.trees.step_tree import BoxTuple, Element, StepTree, TreeReader
 from demo_pipeline.observation.trees.tree_agreement import (
     Agreement,
     TreeComparison,
     doings_before,
 )
-from demo_pipeline.observation.trees.tree_reader import TreeReader
+
+LARGEST_TARGET_SHARE = 0.05  # of the canvas; the pointer inside a larger element shows no target
+
+
+MARK_WIDTHS, MARK_HEIGHTS = (12, 400), (8, 80)  # units of event space; those of labels and buttons
+COVER_STEP = 8  # units of event space between the points that other windows have to cover
+
+
+@dataclass(frozen=True)
+class ScannedTargets:
+    """What the current scans of all actions have.
+
+    Attributes:
+        by_action: action index → its current scan, and the element under it.
+        desktops: the size of the desktop in each of these scans that has it, in time order.
+    """
+
+    by_action: Mapping[int, ScannedTarget]
+    desktops: Sequence[DesktopSize]
+
+
+@reduced_python_gc()
+def scan_targets(
+    actions: Sequence[Action],
+    scans: Sequence[LoggedScan],
+    reader: TreeReader,
+    calibration: Calibration,
+) -> ScannedTargets:
+    """Find the current scans; read those of pointing actions."""
+    targets: dict[int, ScannedTarget] = {}
+    desktops: dict[int, DesktopSize] = {}
+    since = float("-inf")
+    for action in actions:
+        known = scans_of_part(scans, calibration.screen, action.press_ms)
+        scan = current_scan(known, action.press_ms, since).scan
+        since = max(since, action.end_ms)
+        if scan is None:
+            continue
+        found = ScannedTarget(scan.event_index, scan.begin_ms, scan.end_ms)
+        if action.action_type in POINTER_TYPES and action.x is not None and action.y is not None:
+            canvas = calibration.screen.at(action.press_ms).canvas or calibration.canvas
+            tree = reader.tree(scan, action.press_ms, canvas)
+            aim, windows = _aim(tree, action), _windows(tree, action)
+            small = aim.element is not None and _is_small(aim.element, canvas)
+            box = aim.element if small else None
+            found = replace(found, aim=aim, windows=windows, box=box, marks=_marks(tree))
+            if tree.desktop_size is not None:
+                desktops[scan.event_index] = DesktopSize(scan.begin_ms, tree.desktop_size)
+        targets[action.action_index] = found
+    return ScannedTargets(targets, sorted(desktops.values(), key=lambda size: size.time_ms))
+
+
+def _aim(tree: StepTree, action: Action, front: int | None = None) -> Aim:
+    x, y = action.x or 0.0, action.y or 0.0
+    node = node_at(tree, x, y, front, of_scroll=action.action_type == "scroll")
+    if node is None or node.box is None:
+        return Aim()
+    around = [PixelBox(*box) for node in positions_at(tree, x, y) if (box := tree.box(node))]
+    return Aim(PixelBox(*node.box), around)
+
+
+def _windows(tree: StepTree, action: Action) -> list[Aim]:
+    """The windows at a point, where there are several, and what each has there."""
+    windows = [
+        replace(_aim(tree, action, position), window=PixelBox(*box), position=position)
+        for position in windows_at(tree, action.x or 0.0, action.y or 0.0)
+        if not is_desktop(tree, position) and (box := tree.box(position)) is not None
+    ]
+    return windows if len(windows) > 1 else []
+
+
+def _marks(tree: StepTree) -> Boxes:
+    """(elements, 4) boxes of small named elements without children, event space."""
+    width, height = tree.screen
+    x, y, across, down = tree.boxes.T
+    small = (across >= MARK_WIDTHS[0]) & (across <= MARK_WIDTHS[1])
+    small &= (down >= MARK_HEIGHTS[0]) & (down <= MARK_HEIGHTS[1])
+    small &= (x >= 0) & (y >= 0) & (x + across <= width) & (y + down <= height)
+    small[sorted(set(tree.parents) - {-1})] = False
+    shown = [
+        node
+        for node in np.flatnonzero(small).tolist()
+        if tree.raws[node].name and "hidden" not in tree.states_at(node)
+    ]
+    coverable = _coverable(tree)
+    seen = [node for node in shown if window_of(tree, node) not in coverable]
+    return np.unique(tree.boxes[seen if len(seen) >= LEAST_MARKS else shown], axis=0)
+
+
+def _coverable(tree: StepTree) -> set[int]:
+    """The outermost windows that other ones together may hide: nothing tells if they are seen."""
+    windows = [
+        node for node in range(len(tree)) if is_window(tree, node) and window_of(tree, node) == node
+    ]
+    boxes = np.nan_to_num(tree.boxes[windows])
+    cells = np.arange(0, max(tree.screen), COVER_STEP)
+    found = set()
+    for number, node in enumerate(windows):
+        left, top, across, down = boxes[number]
+        xs = cells[(cells >= left) & (cells < left + across)][None, :, None]
+        ys = cells[(cells >= top) & (cells < top + down)][:, None, None]
+        x, y, width, height = np.delete(boxes, number, axis=0).T
+        others = (x <= xs) & (xs < x + width) & (y <= ys) & (ys < y + height)
+        if others.any(axis=2).all():
+            found.add(node)
+    return found
+
+
+def _is_small(box: PixelBox, canvas: Canvas) -> bool:
+    """Whether a pointer inside the box points at it; not so in a page or a text area."""
+    area = box.width * box.height * canvas.event_to_canvas**2
+    return area <= LARGEST_TARGET_SHARE * canvas.width * canvas.height
+
 
 FOCUS_MS = 300  # milliseconds after what moves the focus; a scan may still have the old one
 LINE_HEIGHTS = 3  # a field of one line is 2.0 to 2.5 times as high as the text in it

@@ -1,28 +1,152 @@
 """The UI tree of a step: a scan mapped to OSWorld-Desktopd roles and states, on the canvas.
 
+Belongs here: the lookup in roles.json. A name that is in no table becomes `unknown`.
+
+Not here: the values (step_tree.py).
+
 Not here: which scan (scans.py), which node is the target (hit_test.py), the form of the file
 (tree_json.py).
 """
 
 import json
-from collections import Counter
+import re
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from typing import Any
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cache, cached_property, lru_cache
+from importlib.resources import files
+from itertools import chain
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 
-from demo_pipeline.observation.calibration.canvas import Canvas
-from demo_pipeline.observation.trees.raw_tree import (
+from demo_pipeline.desktopd.tree_validator import numbered_ids
+from demo_pipeline.observation.clock.canvas import Canvas
+from demo_pipeline.observation.trees.scans import (
     Boxes,
     CursorHitTest,
+    LoggedScan,
     RawNode,
     RawScan,
     boxes_of,
+    read_scan,
 )
-from demo_pipeline.observation.trees.roles import UNKNOWN, canonical_role
-from demo_pipeline.observation.trees.tree_json import NodeColumns, tree_bytes
+from demo_pipeline.problems import DemonstrationError
+
+UNKNOWN = "unknown"
+_TABLE_OF_PLATFORM = {"windows": "uia", "macos": "ax", "linux": "atspi"}
+_DROPPED = re.compile(r"[\s\-_]+")
+
+
+@lru_cache(maxsize=4096)
+def canonical_role(raw: str, platform: str) -> str | None:
+    """The OSWorld-Desktopd role for a recorder's role name; None when no table has it.
+
+    The table of the platform comes first, then the others, since recorders mix them.
+    """
+    key = normalised(raw)
+    own = _TABLE_OF_PLATFORM.get(platform, "uia")
+    for name in (own, *(other for other in _tables() if other != own)):
+        role = _tables()[name].get(key)
+        if role is not None:
+            return role
+    return None
+
+
+@cache
+def _tables() -> MappingProxyType[str, dict[str, str]]:
+    text = files("demo_pipeline.observation.trees").joinpath("roles.json").read_text("utf-8")
+    raw: dict[str, dict[str, str]] = json.loads(text)
+    return MappingProxyType(
+        {
+            table: {normalised(name): role for name, role in names.items()}
+            for table, names in raw.items()
+        }
+    )
+
+
+@lru_cache(maxsize=4096)
+def normalised(raw: str) -> str:
+    """A role name in the spelling that is compared: lower case, no separators, no affixes."""
+    text = _DROPPED.sub("", raw.lower())
+    return text.removeprefix("ax").removesuffix("control") or text
+
+
+_CHILDREN = b',"children":['
+
+
+class NodeColumns(NamedTuple):
+    """The nodes below the root, in document order, as columns.
+
+    Attributes:
+        depths: 1 below the root.
+        names: without lone surrogates.
+        bounds: the columns x, y, width and height, canvas pixels.
+    """
+
+    depths: Sequence[int]
+    roles: Sequence[str]
+    names: Sequence[str]
+    bounds: Sequence[Sequence[int]]
+    states: Sequence[tuple[str, ...]]
+
+
+class _Bounds(msgspec.Struct, gc=False):
+    x: int
+    y: int
+    width: int
+    height: int
+
+
+class _Node(msgspec.Struct, gc=False):
+    id: str
+    role: str
+    name: str
+    bounds: _Bounds
+    states: tuple[str, ...]
+
+
+_ENCODER = msgspec.json.Encoder()
+
+
+def tree_bytes(time_ms: int, size: tuple[int, int], columns: NodeColumns) -> bytes:
+    """The file on one line with a final newline; any depth works.
+
+    Args:
+        time_ms: of the scan, epoch milliseconds.
+        size: width and height of the canvas, pixels.
+        columns: the nodes.
+    """
+    width, height = size
+    root = _Node("node_0", "desktop", "", _Bounds(0, 0, width, height), ())
+    depths, roles, names, bounds, states = columns
+    ids = numbered_ids(len(depths) + 1)[1:]
+    nodes = map(_Node, ids, roles, names, map(_Bounds, *bounds), states)
+    # A line break inside a text is escaped, so this one ends a node.
+    pieces = _ENCODER.encode_lines([root, *nodes]).split(b"}\n")[:-1]
+    head = f'{{"timestamp":"{iso_utc(time_ms)}","screen":{{"width":{width},"height":{height}}},'
+    joined = chain.from_iterable(zip(pieces, _between(depths), strict=True))
+    return b"".join((head.encode(), b'"root":', *joined, b"}\n"))
+
+
+def _between(depths: Sequence[int]) -> list[bytes]:
+    """The text after each node, the root first: it opens children, or closes finished nodes."""
+    levels = np.array((0, *depths))
+    ends = levels[:-1] - levels[1:] + 1
+    counts = ends.tolist()
+    closing = {count: _CHILDREN + b"]}" * count + b"," * (count > 0) for count in set(counts)}
+    return [*(closing[count] for count in counts), _CHILDREN + b"]}" * int(levels[-1] + 1)]
+
+
+def iso_utc(time_ms: float) -> str:
+    """Epoch milliseconds as ISO 8601 in UTC with milliseconds."""
+    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
 
 _STATES_WHEN_TRUE = {
     "focused": "focused",
@@ -297,3 +421,68 @@ def _text(value: str | None) -> str:
     if value is None or value.isascii():
         return value or ""
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+class TreeReader:
+    """Reads and maps scans of one log; keeps the last two, which neighbouring actions share.
+
+    A scan that cannot be read, or in which nothing has an area, counts as none.
+
+    Args:
+        log: input_log.jsonl.
+        platform: meta.platform.
+        scales: units of the log for one of the trees, from these lines on; None: in doubt.
+    """
+
+    def __init__(
+        self, log: Path, platform: str, scales: Mapping[int, float | None] = MappingProxyType({})
+    ) -> None:
+        self.log = log
+        self._scales = scales
+        self.platform = platform
+        self._kept: deque[tuple[int, StepTree]] = deque(maxlen=2)
+
+    def tree(self, scan: LoggedScan | None, press_ms: int, canvas: Canvas) -> StepTree:
+        """The tree of `scan`; without a usable scan, only a root."""
+        if scan is None:
+            return map_tree(None, press_ms, self.platform, canvas)
+        tree = self._kept_tree(scan, canvas)
+        if tree is None:
+            tree = self._read(scan, press_ms, canvas)
+            self._kept.append((scan.event_index, tree))
+        return tree
+
+    def readable_tree(self, scan: LoggedScan, canvas: Canvas) -> StepTree | None:
+        """The tree of a scan; None when it is of no use."""
+        tree = self._kept_tree(scan, canvas)
+        if tree is None:
+            tree = self._read(scan, scan.end_ms, canvas)
+            if tree.readable:  # else it has a time, which is that of the press for a step's tree
+                self._kept.append((scan.event_index, tree))
+        return tree if tree.readable else None
+
+    def scale(self, scan: LoggedScan) -> float | None:
+        """Units of the log for one of a scan's boxes; None: in doubt."""
+        lines = [line for line in self._scales if line <= scan.event_index]
+        return self._scales[max(lines)] if lines else 1.0
+
+    def _kept_tree(self, scan: LoggedScan, canvas: Canvas) -> StepTree | None:
+        same = (
+            tree
+            for event, tree in self._kept
+            if event == scan.event_index and tree.canvas == canvas
+        )
+        return next(same, None)
+
+    def _read(self, scan: LoggedScan, time_ms: int, canvas: Canvas) -> StepTree:
+        """Read a scan; `time_ms`: of the root that stands for one that cannot be used."""
+        try:
+            tree = map_tree(read_scan(self.log, scan), scan.time_ms, self.platform, canvas)
+        except DemonstrationError:
+            tree = map_tree(None, time_ms, self.platform, canvas)
+        scale = self.scale(scan)
+        if scale is not None and scale != 1.0:
+            tree = replace(tree, boxes=tree.boxes * scale)
+        if not tree.says_something:
+            tree = replace(map_tree(None, time_ms, self.platform, canvas), readable=False)
+        return tree

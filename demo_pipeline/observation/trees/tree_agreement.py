@@ -18,7 +18,7 @@ from demo_pipeline.observation.frames.evidence import (
     SinceScanEvidence,
 )
 from demo_pipeline.observation.trees.hit_test import is_desktop, is_window, positions_at
-from demo_pipeline.observation.trees.raw_tree import Boxes
+from demo_pipeline.observation.trees.scans import Boxes
 from demo_pipeline.observation.trees.step_tree import StepTree
 
 OWN_CONTENT = frozenset(

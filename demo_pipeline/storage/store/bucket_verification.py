@@ -3,7 +3,7 @@
 Belongs here: comparing the objects of a version with its manifest.
 """
 
-from demo_pipeline.common.atomic_write import hidden_name
+from demo_pipeline.files.atomic_write import hidden_name
 from demo_pipeline.storage.objects.object_store import ObjectInfo, Objects, list_all
 from demo_pipeline.storage.store.bucket_layout import in_parallel, manifest_key, version_prefix
 from demo_pipeline.storage.store.bucket_versions import (

@@ -10,8 +10,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
-from demo_pipeline.common.atomic_write import hidden_name
-from demo_pipeline.common.hashing import read_digest
+from demo_pipeline.files.atomic_write import hidden_name, read_digest
 from demo_pipeline.storage.errors import MissingOutput
 from demo_pipeline.storage.objects.object_store import (
     ObjectChangedError,

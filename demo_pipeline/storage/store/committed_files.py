@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from demo_pipeline.common.hashing import read_digest
+from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.storage.store.file_table import FileEntry
 from demo_pipeline.storage.store.integrity import load_version
 from demo_pipeline.storage.store.layout import CONTENT, StoreLayout

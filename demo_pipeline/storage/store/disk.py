@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from demo_pipeline.common.atomic_write import (
+from demo_pipeline.files.atomic_write import (
     Hook,
     atomic_file,
     no_hook,

@@ -6,7 +6,7 @@ Belongs here: which versions are needed, and the safe removal of the others.
 from collections.abc import Iterator
 from pathlib import Path
 
-from demo_pipeline.common.process_identity import has_ended
+from demo_pipeline.files.processes import has_ended
 from demo_pipeline.storage.store.disk import Disk
 from demo_pipeline.storage.store.integrity import load_version
 from demo_pipeline.storage.store.layout import (

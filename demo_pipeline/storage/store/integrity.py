@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from demo_pipeline.common.hashing import read_digest
+from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.storage.errors import ChangedOutput
 from demo_pipeline.storage.store.file_table import FileEntry
 from demo_pipeline.storage.store.layout import CONTENT, MANIFEST, StoreLayout

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from demo_pipeline.common.id_parts import cut_into_parts
+from demo_pipeline.files.atomic_write import cut_into_parts
 from demo_pipeline.storage.store.integrity import has_all_files, has_sizes, load_version
 from demo_pipeline.storage.store.layout import StoreLayout
 from demo_pipeline.storage.store.part_folder import PartFolder

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from demo_pipeline.common.atomic_write import hidden_name
-from demo_pipeline.common.process_identity import this_process
+from demo_pipeline.files.atomic_write import hidden_name
+from demo_pipeline.files.processes import this_process
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.ids import is_safe_id
 from demo_pipeline.storage.store.version_manifest import VERSION_LENGTH

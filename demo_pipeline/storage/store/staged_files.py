@@ -11,7 +11,7 @@ import stat
 from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from demo_pipeline.common.hashing import read_digest
+from demo_pipeline.files.atomic_write import read_digest
 from demo_pipeline.storage.errors import ChangedOutput, StorageError
 from demo_pipeline.storage.store.committed_files import FilesByInode
 from demo_pipeline.storage.store.file_table import FileEntry, FileTable

@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from demo_pipeline.common.process_identity import has_ended, this_process
-from demo_pipeline.common.recording_files import RECORDING_FILES, oversized_files
+from demo_pipeline.files.processes import has_ended, this_process
+from demo_pipeline.files.recording_files import RECORDING_FILES, oversized_files
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.settings import DEFAULT_LIMITS, LimitSettings
 from demo_pipeline.storage.errors import StorageError

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from demo_pipeline.common.hashing import combined_digest, file_digest
-from demo_pipeline.common.recording_files import RECORDING_FILES
+from demo_pipeline.files.atomic_write import combined_digest, file_digest
+from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.storage.objects.object_store import Objects
 from demo_pipeline.storage.uploads.upload_listing import folder_files
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from demo_pipeline.common.recording_files import RECORDING_FILES, oversized_files
-from demo_pipeline.common.system_errors import raise_system_trouble
+from demo_pipeline.files.recording_files import RECORDING_FILES, oversized_files
+from demo_pipeline.files.system_errors import raise_system_trouble
 from demo_pipeline.problems import DemonstrationError, Problem
 from demo_pipeline.settings import DEFAULT_LIMITS, LimitSettings
 from demo_pipeline.storage.errors import StorageError

@@ -6,7 +6,7 @@ upload. Local folders are listed in local_uploads.py.
 
 from dataclasses import dataclass
 
-from demo_pipeline.common.recording_files import OTHER_FILES, RECORDING_FILES
+from demo_pipeline.files.recording_files import OTHER_FILES, RECORDING_FILES
 from demo_pipeline.problems import Problem
 from demo_pipeline.storage.ids import is_derived_id, is_former_id, is_safe_id, safe_id
 from demo_pipeline.storage.objects.object_store import ObjectInfo, Objects, list_all

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.observation.frames.change_detection import (
+from demo_pipeline.observation.frames.frame_changes import (
     ChangeDetector,
+    ChangeMap,
     Difference,
     flickering_cells,
     may_be_large,
 )
-from demo_pipeline.observation.frames.changed_cells import ChangeMap
 from demo_pipeline.observation.frames.pointer_path import PixelBox
-from demo_pipeline.observation.frames.video_frames import SAMPLE_STEP, Frame
+from demo_pipeline.observation.frames.video_reader import SAMPLE_STEP, Frame
 
 ROW = PixelBox(200, 200, 300, 32)
 COMPARE = ChangeDetector(None)

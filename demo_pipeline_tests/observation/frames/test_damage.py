@@ -8,10 +8,8 @@ from typing import Any
 import av
 import pytest
 
-from demo_pipeline.observation.frames.forward_reader import decode_spans
-from demo_pipeline.observation.frames.rgb_converter import rgb_of
-from demo_pipeline.observation.frames.screenshot_checks import check_frames_present
-from demo_pipeline.observation.frames.video_frames import Span
+from demo_pipeline.observation.frames.screenshots import check_frames_present
+from demo_pipeline.observation.frames.video_reader import Span, decode_spans, rgb_of
 from demo_pipeline.recording.manifest import read_manifest
 from demo_pipeline.recording.video_probe import probe_video, scan_packets
 from demo_pipeline.settings import RecordingSettings

@@ -10,9 +10,9 @@ import pytest
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.actions.inputs import Input
-from demo_pipeline.observation.calibration.calibrate import Calibration
-from demo_pipeline.observation.calibration.canvas import fit_canvas
-from demo_pipeline.observation.calibration.clock import Clock
+from demo_pipeline.observation.clock.calibrate import Calibration
+from demo_pipeline.observation.clock.canvas import fit_canvas
+from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.decode_pass import DecodeResult, run_decode_pass
 from demo_pipeline.observation.frames.frame_choice import (
     BeforeFrameChooser,
@@ -24,7 +24,7 @@ from demo_pipeline.observation.frames.frame_requests import FrameRequest, reques
 from demo_pipeline.observation.frames.pointer_path import PointerPath
 from demo_pipeline.observation.frames.recorded_video import RecordedVideo
 from demo_pipeline.observation.frames.screenshot_writer import Screenshot
-from demo_pipeline.observation.frames.video_frames import Frame
+from demo_pipeline.observation.frames.video_reader import Frame
 from demo_pipeline.recording.video_probe import scan_packets
 from demo_pipeline.settings import ObservationSettings
 from demo_pipeline_tests.simulator.video import TICKS, VideoOptions, encode

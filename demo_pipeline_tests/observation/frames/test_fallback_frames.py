@@ -8,9 +8,9 @@ import pytest
 
 from demo_pipeline.actions.action_tables import Action
 from demo_pipeline.actions.inputs import Input
-from demo_pipeline.observation.calibration.calibrate import Calibration
-from demo_pipeline.observation.calibration.canvas import fit_canvas
-from demo_pipeline.observation.calibration.clock import Clock
+from demo_pipeline.observation.clock.calibrate import Calibration
+from demo_pipeline.observation.clock.canvas import fit_canvas
+from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.decode_pass import NO_STOP, RecorderStop, run_decode_pass
 from demo_pipeline.observation.frames.frame_requests import request_frames
 from demo_pipeline.observation.frames.pointer_path import PointerPath

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from demo_pipeline.observation.frames.frame_choice import BeforeFrameChooser, Reason
 from demo_pipeline.observation.frames.frame_requests import FrameRequest
-from demo_pipeline.observation.frames.request_progress import RequestProgress
-from demo_pipeline.observation.frames.video_frames import Frame, Span
+from demo_pipeline.observation.frames.screenshot_writer import RequestProgress
+from demo_pipeline.observation.frames.video_reader import Frame, Span
 
 NO_PICTURE: Any = None
 

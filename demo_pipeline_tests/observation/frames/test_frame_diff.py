@@ -5,14 +5,12 @@ from typing import Any
 import av
 import numpy as np
 
-from demo_pipeline.observation.calibration.canvas import fit_canvas
-from demo_pipeline.observation.calibration.clock import Clock
-from demo_pipeline.observation.calibration.screen_parts import ScreenParts
-from demo_pipeline.observation.frames.change_detection import ChangeDetector
-from demo_pipeline.observation.frames.frame_diff import FrameDiff
+from demo_pipeline.observation.clock.canvas import ScreenParts, fit_canvas
+from demo_pipeline.observation.clock.clock import Clock
+from demo_pipeline.observation.frames.frame_changes import ChangeDetector
 from demo_pipeline.observation.frames.pointer_path import PointerPath
-from demo_pipeline.observation.frames.video_frames import Frame
-from demo_pipeline.observation.frames.video_pointer import VideoPointer
+from demo_pipeline.observation.frames.video_pointer import FrameDiff, VideoPointer
+from demo_pipeline.observation.frames.video_reader import Frame
 
 WIDTH, HEIGHT, FPS = 1280, 720, 15
 CANVAS = fit_canvas((WIDTH, HEIGHT), 1.0)

@@ -10,12 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from demo_pipeline.observation.frames import lookback
-from demo_pipeline.observation.frames.forward_reader import decode_spans
-from demo_pipeline.observation.frames.frame_archive import FrameArchive
-from demo_pipeline.observation.frames.lookback import Lookback
-from demo_pipeline.observation.frames.rgb_converter import RgbConverter
-from demo_pipeline.observation.frames.video_frames import Frame, Span
+from demo_pipeline.observation.frames import recorded_video
+from demo_pipeline.observation.frames.recorded_video import FrameArchive, Lookback
+from demo_pipeline.observation.frames.video_reader import Frame, RgbConverter, Span, decode_spans
 from demo_pipeline.recording.video_probe import scan_packets
 from demo_pipeline_tests.observation.decoded_packets import decoded_packets
 from demo_pipeline_tests.observation.made import turn_video
@@ -108,8 +105,8 @@ def test_one_look_may_begin_with_the_last_frame_of_the_one_before(video: Path) -
 def test_frames_that_take_too_much_memory_are_decoded_again(
     video: Path, monkeypatch: pytest.MonkeyPatch, limit: int, most: int
 ) -> None:
-    monkeypatch.setattr(lookback, "KEPT_BYTES", limit)
-    monkeypatch.setattr(lookback, "FRAME_BYTES", most)
+    monkeypatch.setattr(recorded_video, "KEPT_BYTES", limit)
+    monkeypatch.setattr(recorded_video, "FRAME_BYTES", most)
     packets = scan_packets(video)
     with Lookback(video, packets, None) as ahead:
         looked = contents(ahead.look([Span(0, 5)]))

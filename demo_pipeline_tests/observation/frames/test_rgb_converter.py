@@ -4,8 +4,7 @@ import av
 import numpy as np
 import pytest
 
-from demo_pipeline.observation.frames.rgb_converter import RgbConverter
-from demo_pipeline.observation.frames.video_frames import Frame
+from demo_pipeline.observation.frames.video_reader import Frame, RgbConverter
 
 _BT709, _UNSPECIFIED, _FULL = 1, 2, 2
 

@@ -5,17 +5,15 @@ import numpy as np
 import pytest
 
 from demo_pipeline.actions.inputs import Input
-from demo_pipeline.observation.calibration.canvas import fit_canvas
-from demo_pipeline.observation.calibration.clock import Clock
-from demo_pipeline.observation.calibration.screen_parts import ScreenParts
-from demo_pipeline.observation.frames.change_detection import ChangeDetector
+from demo_pipeline.observation.clock.canvas import ScreenParts, fit_canvas
+from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.evidence import TargetEvidence
-from demo_pipeline.observation.frames.frame_diff import FrameDiff
+from demo_pipeline.observation.frames.frame_changes import ChangeDetector
 from demo_pipeline.observation.frames.frame_requests import Aim, FrameRequest, ScanTimes
 from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath
 from demo_pipeline.observation.frames.scan_frames import ScanComparison, ScanFrames
-from demo_pipeline.observation.frames.video_frames import Frame, Span
-from demo_pipeline.observation.frames.video_pointer import VideoPointer
+from demo_pipeline.observation.frames.video_pointer import FrameDiff, VideoPointer
+from demo_pipeline.observation.frames.video_reader import Frame, Span
 
 
 def wanted(*scans: tuple[float, float] | None) -> list[FrameRequest]:

@@ -11,12 +11,9 @@ import numpy as np
 import pytest
 
 from demo_pipeline.actions.action_tables import Action
-from demo_pipeline.datasets.provenance import read_provenance
-from demo_pipeline.observation.calibration.canvas import fit_canvas
-from demo_pipeline.observation.calibration.clock import documented_clock
-from demo_pipeline.observation.calibration.screen_parts import ScreenParts
-from demo_pipeline.observation.frames.change_detection import ChangeDetector
-from demo_pipeline.observation.frames.frame_diff import FrameDiff
+from demo_pipeline.observation.clock.canvas import ScreenParts, fit_canvas
+from demo_pipeline.observation.clock.clock import documented_clock
+from demo_pipeline.observation.frames.frame_changes import ChangeDetector
 from demo_pipeline.observation.frames.pointer_path import PointerPath
 from demo_pipeline.observation.frames.scroll_motion import (
     COLUMN_STEP,
@@ -24,8 +21,9 @@ from demo_pipeline.observation.frames.scroll_motion import (
     ScrollMotion,
     content_moved,
 )
-from demo_pipeline.observation.frames.video_frames import Frame
-from demo_pipeline.observation.frames.video_pointer import VideoPointer
+from demo_pipeline.observation.frames.video_pointer import FrameDiff, VideoPointer
+from demo_pipeline.observation.frames.video_reader import Frame
+from demo_pipeline.trajectories.provenance import read_provenance
 from demo_pipeline_tests.sample_workspace import open_workspace, run_all_stages
 from demo_pipeline_tests.simulator.desktop import Box, Desktop, Widget
 from demo_pipeline_tests.simulator.form import SMALL

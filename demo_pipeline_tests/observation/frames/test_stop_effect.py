@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 
 from demo_pipeline.actions.action_tables import Action
-from demo_pipeline.observation.calibration.clock import Clock
-from demo_pipeline.observation.frames.change_detection import Difference
-from demo_pipeline.observation.frames.changed_cells import Cells
-from demo_pipeline.observation.frames.stop_effect import StopEffect
+from demo_pipeline.observation.clock.clock import Clock
+from demo_pipeline.observation.frames.frame_changes import Cells, Difference
+from demo_pipeline.observation.frames.last_action import StopEffect
 
 FPS, ROWS, COLUMNS = 10, 135, 240
 PRESS_S = 10.0

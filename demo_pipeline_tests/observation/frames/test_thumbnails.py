@@ -5,14 +5,12 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from demo_pipeline.observation.frames.forward_reader import decode_spans
-from demo_pipeline.observation.frames.rgb_converter import rgb_of
-from demo_pipeline.observation.frames.thumbnails import (
+from demo_pipeline.observation.frames.screenshot_writer import (
     THUMBNAIL_WIDTH,
     ThumbnailWriter,
     read_thumbnails,
 )
-from demo_pipeline.observation.frames.video_frames import Span
+from demo_pipeline.observation.frames.video_reader import Span, decode_spans, rgb_of
 from demo_pipeline.recording.video_probe import scan_packets
 
 RECORDINGS = Path(__file__).resolve().parents[3] / "data" / "samples"

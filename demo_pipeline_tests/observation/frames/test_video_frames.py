@@ -9,9 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from demo_pipeline.observation.frames.forward_reader import ForwardReader, decode_spans
-from demo_pipeline.observation.frames.rgb_converter import rgb_of
-from demo_pipeline.observation.frames.video_frames import Span
+from demo_pipeline.observation.frames.video_reader import ForwardReader, Span, decode_spans, rgb_of
 from demo_pipeline.recording.video_probe import PacketScan, open_video, scan_packets
 from demo_pipeline_tests.observation.made import cut_video, turn_video
 from demo_pipeline_tests.simulator.frame_numbers import read_frame_number, stamp

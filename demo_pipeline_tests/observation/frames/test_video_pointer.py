@@ -3,13 +3,12 @@
 import pytest
 
 from demo_pipeline.actions.inputs import Input
-from demo_pipeline.observation.calibration.canvas import fit_canvas
-from demo_pipeline.observation.calibration.clock import Clock
-from demo_pipeline.observation.calibration.screen_parts import ScreenParts
+from demo_pipeline.observation.clock.canvas import ScreenParts, fit_canvas
+from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.frame_requests import FrameRequest
 from demo_pipeline.observation.frames.pointer_path import PointerPath, TargetArea
-from demo_pipeline.observation.frames.video_frames import Span
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
+from demo_pipeline.observation.frames.video_reader import Span
 
 AREA = TargetArea(500.0, 300.0, 40.0)
 REQUEST = FrameRequest(1, 5.0, 2.0, 4.9, 4.5, AREA, None, Span(2.0, 4.9))

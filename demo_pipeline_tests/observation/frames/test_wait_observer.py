@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from demo_pipeline.actions.inputs import Input
-from demo_pipeline.observation.calibration.canvas import fit_canvas
-from demo_pipeline.observation.calibration.clock import Clock
-from demo_pipeline.observation.calibration.screen_parts import ScreenParts
+from demo_pipeline.observation.clock.canvas import ScreenParts, fit_canvas
+from demo_pipeline.observation.clock.clock import Clock
 from demo_pipeline.observation.frames.pointer_path import PixelBox, PointerPath
-from demo_pipeline.observation.frames.video_frames import Frame, Luma
 from demo_pipeline.observation.frames.video_pointer import VideoPointer
+from demo_pipeline.observation.frames.video_reader import Frame, Luma
 from demo_pipeline.observation.frames.wait_observer import WaitObserver
 from demo_pipeline.observation.frames.waits import Interval
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from demo_pipeline.observation.frames.changed_cells import Cells
+from demo_pipeline.observation.frames.frame_changes import Cells
 from demo_pipeline.observation.frames.pointer_path import PixelBox
 from demo_pipeline.observation.frames.wait_observer import PackedChanges
 from demo_pipeline.observation.frames.waits import (

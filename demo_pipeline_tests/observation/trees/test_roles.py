@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.formats.desktopd.vocabulary import Role
-from demo_pipeline.observation.trees.roles import canonical_role
+from demo_pipeline.desktopd.models import Role
+from demo_pipeline.observation.trees.step_tree import canonical_role
 
 TABLES = json.loads(
     Path(str(files("demo_pipeline.observation.trees") / "roles.json")).read_text("utf-8")

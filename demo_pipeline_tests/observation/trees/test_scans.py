@@ -9,17 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.observation.trees.raw_tree import (
-    RawScan,
-    boxes_of,
-    decode_scan,
-    scan_from_values,
-)
 from demo_pipeline.observation.trees.scans import (
     LoggedScan,
+    RawScan,
+    boxes_of,
     current_scan,
+    decode_scan,
     read_logged_scans,
     read_scan,
+    scan_from_values,
 )
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording.events import build_events

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from demo_pipeline.formats.desktopd.tree_validator import check_tree
-from demo_pipeline.observation.calibration.canvas import fit_canvas
+from demo_pipeline.desktopd.tree_validator import check_tree
+from demo_pipeline.observation.clock.canvas import fit_canvas
 from demo_pipeline.observation.trees.step_tree import map_tree
 from demo_pipeline.problems import errors
 from demo_pipeline_tests.observation.nodes import FULL, TIME, document_of, everything, mapped, node

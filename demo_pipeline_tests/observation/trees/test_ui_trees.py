@@ -10,13 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from demo_pipeline.actions.action_tables import ACTIONS_FILE
-from demo_pipeline.observation.trees.tree_checks import (
+from demo_pipeline.observation.trees.ui_trees import (
+    build_ui_trees,
     check_cursor,
     check_known_roles,
     check_scans_usable,
     check_trees,
+    read_tree_rows,
 )
-from demo_pipeline.observation.trees.ui_trees import build_ui_trees, read_tree_rows
 from demo_pipeline.recording.events import build_events
 from demo_pipeline.settings import Settings
 from demo_pipeline_tests.observation.made import Observed

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.common.hashing import FileDigest, read_digest
+from demo_pipeline.files.atomic_write import FileDigest, read_digest
 from demo_pipeline.storage.errors import ChangedOutput, StorageError
 from demo_pipeline.storage.store import disk as disk_module
 from demo_pipeline.storage.store import staged_files

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from demo_pipeline.common.hardlinks import link_or_copy
+from demo_pipeline.files.atomic_write import link_or_copy
 from demo_pipeline.storage.errors import ChangedOutput, MissingOutput, StorageError
 from demo_pipeline.storage.store.disk import Disk
 from demo_pipeline.storage.store.local_store import LocalStore

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from demo_pipeline.common.recording_files import RECORDING_FILES
+from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.recording import manifest
 from demo_pipeline.storage.errors import StorageError

@@ -2,7 +2,7 @@ import os
 
 import pytest
 
-from demo_pipeline.common.recording_files import RECORDING_FILES
+from demo_pipeline.files.recording_files import RECORDING_FILES
 from demo_pipeline.problems import DemonstrationError
 from demo_pipeline.storage.errors import StorageError
 from demo_pipeline.storage.ids import safe_id

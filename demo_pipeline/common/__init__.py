@@ -1,1 +1,0 @@
-"""Helpers without a subject of their own: Parquet, JSON, images, hard links, hashing."""

@@ -1,0 +1,1 @@
+"""The OSWorld-Desktopd format: models, reader, validators."""

@@ -1,0 +1,453 @@
+"""The files of an OSWorld-Desktopd dataset as frozen models: vocabularies, actions, steps, samples.
+
+Belongs here also: the primitive field types that the models share.
+
+Belongs here: the arithmetic that forms with relative coordinates share.
+
+Coordinates are pixels of the 1920x1080 canvas.
+
+Not here: actions (step_actions.py), closed vocabularies (vocabulary.py), reading folders
+(reader.py), and rules between files (validator.py).
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SerializeAsAny,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
+
+from demo_pipeline.files.base_model import Document, explain, field_name
+
+CANVAS_WIDTH = 1920
+CANVAS_HEIGHT = 1080
+NODE_ID_PATTERN = r"^node_[0-9]+$"
+_KEY_WORDS = (
+    "ctrl shift alt altgr win command fn esc enter tab space backspace delete up down left right"
+    " home end pageup pagedown insert capslock numlock scrolllock pause printscreen apps clear"
+    " kana intlro intlyen volumeup volumedown volumemute playpause prevtrack nexttrack"
+)
+KEY_NAMES = frozenset(_KEY_WORDS.split()) | {f"f{number}" for number in range(1, 25)}
+"""The names of keys that are no single character, in pyautogui's lower-case spelling."""
+
+
+class Role(StrEnum):
+    """The role of a UI node."""
+
+    DESKTOP = "desktop"
+    WINDOW = "window"
+    DIALOG = "dialog"
+    PANEL = "panel"
+    TOOLBAR = "toolbar"
+    MENUBAR = "menubar"
+    MENU = "menu"
+    MENUITEM = "menuitem"
+    BUTTON = "button"
+    CHECKBOX = "checkbox"
+    RADIOBUTTON = "radiobutton"
+    TEXTFIELD = "textfield"
+    TEXTAREA = "textarea"
+    COMBOBOX = "combobox"
+    LISTBOX = "listbox"
+    LISTITEM = "listitem"
+    TAB = "tab"
+    TABPANEL = "tabpanel"
+    TREEVIEW = "treeview"
+    TREEITEM = "treeitem"
+    TABLE = "table"
+    TABLECELL = "tablecell"
+    SCROLLBAR = "scrollbar"
+    SLIDER = "slider"
+    PROGRESSBAR = "progressbar"
+    LABEL = "label"
+    LINK = "link"
+    IMAGE = "image"
+    ICON = "icon"
+    SEPARATOR = "separator"
+    TOOLTIP = "tooltip"
+    STATUSBAR = "statusbar"
+    TASKBAR = "taskbar"
+    UNKNOWN = "unknown"
+
+
+class ElementState(StrEnum):
+    """A state of a UI node."""
+
+    FOCUSED = "focused"
+    SELECTED = "selected"
+    CHECKED = "checked"
+    DISABLED = "disabled"
+    EXPANDED = "expanded"
+    COLLAPSED = "collapsed"
+    VISIBLE = "visible"
+    HIDDEN = "hidden"
+    EDITABLE = "editable"
+    READONLY = "readonly"
+    PRESSED = "pressed"
+    ACTIVE = "active"
+
+
+class ActionType(StrEnum):
+    """The type of an action."""
+
+    CLICK = "click"
+    DOUBLE_CLICK = "double_click"
+    RIGHT_CLICK = "right_click"
+    TYPE = "type"
+    HOTKEY = "hotkey"
+    SCROLL = "scroll"
+    DRAG = "drag"
+    WAIT = "wait"
+
+
+class Difficulty(StrEnum):
+    """The difficulty of a task."""
+
+    EASY = "easy"
+    MEDIUM = "medium"
+    HARD = "hard"
+
+
+def is_canonical_key(name: str) -> bool:
+    """Whether a key has the name that actions give it: one of `KEY_NAMES`, or its character."""
+    return name in KEY_NAMES or (len(name) == 1 and name.isprintable() and name == name.lower())
+
+
+def _whole(value: Any) -> Any:
+    """500.0 becomes 500, as some writers write integers as floats."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Text = Annotated[str, Field(min_length=1)]
+Whole = Annotated[int, BeforeValidator(_whole)]
+Count = Annotated[int, BeforeValidator(_whole), Field(ge=0)]
+NodeId = Annotated[str, Field(pattern=NODE_ID_PATTERN)]
+RoleName = Annotated[Role, Field(strict=False)]
+StateName = Annotated[ElementState, Field(strict=False)]
+Button = Literal["left", "right", "middle"]
+
+
+Pixel = tuple[int, int]
+
+
+def pixel_at(x: float, y: float, size: Pixel) -> Pixel:
+    """The pixel at two shares of the sides, 0 to 1; 1 is the last pixel.
+
+    Args:
+        x: share of the width from the left.
+        y: share of the height from the top.
+        size: width and height of the screenshot, pixels.
+    """
+    return min(round(x * size[0]), size[0] - 1), min(round(y * size[1]), size[1] - 1)
+
+
+def shares_of(x: float, y: float, size: Pixel) -> tuple[float, float]:
+    """The shares of the sides at a pixel, which is moved into the screenshot first."""
+    return _share(x, size[0]), _share(y, size[1])
+
+
+def _share(pixel: float, side: int) -> float:
+    return min(max(pixel, 0), side - 1) / side
+
+
+class TargetElement(Document):
+    """The node that an action acts on: a node of the same step's tree."""
+
+    id: NodeId
+    role: RoleName
+    name: str
+
+
+class Parameters(Document):
+    """The parameters of an action; optional keys that are None are not written."""
+
+    left_out_when_none: ClassVar[frozenset[str]] = frozenset(
+        {"clicks", "modifiers", "button", "presses"}
+    )
+
+
+class PointParameters(Parameters):
+    """`double_click` and `right_click`."""
+
+    x: Whole
+    y: Whole
+    modifiers: list[Text] | None = None
+
+
+class ClickParameters(Parameters):
+    """`click`; a triple click has `clicks: 3`."""
+
+    x: Whole
+    y: Whole
+    button: Button = "left"
+    clicks: Literal[3] | None = None
+    modifiers: list[Text] | None = None
+
+
+class TypeParameters(Parameters):
+    """`type`."""
+
+    text: str
+
+
+class HotkeyParameters(Parameters):
+    """`hotkey`: keys that are held together, in the order of pressing.
+
+    `presses` is how often they are pressed one after another; once without it.
+    """
+
+    keys: list[Text] = Field(min_length=1)
+    presses: Annotated[Whole, Field(ge=2)] | None = None
+
+
+class ScrollParameters(Parameters):
+    """`scroll`; `amount` is in notches of the wheel."""
+
+    x: Whole
+    y: Whole
+    direction: Literal["up", "down", "left", "right"]
+    amount: Whole = Field(gt=0)
+    modifiers: list[Text] | None = None
+
+
+class DragParameters(Parameters):
+    """`drag`; without `button` it is the left one."""
+
+    start_x: Whole
+    start_y: Whole
+    end_x: Whole
+    end_y: Whole
+    button: Button | None = None
+    modifiers: list[Text] | None = None
+
+
+class WaitParameters(Parameters):
+    """`wait`."""
+
+    seconds: float = Field(gt=0)
+
+
+GAP: Literal["gap"] = "gap"
+PARAMETERS: Mapping[ActionType, type[Parameters]] = {
+    ActionType.CLICK: ClickParameters,
+    ActionType.DOUBLE_CLICK: PointParameters,
+    ActionType.RIGHT_CLICK: PointParameters,
+    ActionType.TYPE: TypeParameters,
+    ActionType.HOTKEY: HotkeyParameters,
+    ActionType.SCROLL: ScrollParameters,
+    ActionType.DRAG: DragParameters,
+    ActionType.WAIT: WaitParameters,
+}
+
+
+class StepAction(Document):
+    """action.json. `parameters` become the model that belongs to `action_type`."""
+
+    step_index: Count
+    action_type: Annotated[ActionType, Field(strict=False)]
+    parameters: SerializeAsAny[Parameters]
+    target_element: TargetElement | None = None
+    reasoning: str
+
+    @field_validator("parameters", mode="plain")
+    @classmethod
+    def _by_type(cls, value: Any, info: ValidationInfo) -> Parameters:
+        model = PARAMETERS.get(info.data.get("action_type", ""))
+        if model is None:
+            return Parameters()  # action_type is invalid, which is an error of its own
+        if isinstance(value, model):
+            return value
+        try:
+            return model.model_validate(value.members() if isinstance(value, Parameters) else value)
+        except ValidationError as error:
+            faults = "; ".join(
+                f"{field_name(location) or model.__name__}: {message}"
+                for location, message in explain(error)
+            )
+            raise ValueError(f"for this action_type, {faults}") from None
+
+
+class HistoryGap(Document):
+    """An action that no screenshot shows, in the history of a sample: no step of action.json.
+
+    It has the keys of one. `reasoning` says in words what was done, never where or what text.
+    """
+
+    step_index: None = None
+    action_type: Literal["gap"] = GAP
+    parameters: dict[str, Any] = Field(default_factory=dict, max_length=0)
+    target_element: None = None
+    reasoning: str
+
+
+def points(action: StepAction) -> list[tuple[int, int]]:
+    """The points of an action, (x, y) in canvas pixels: none, one, or two for a drag."""
+    parameters = action.parameters
+    if isinstance(parameters, DragParameters):
+        return [(parameters.start_x, parameters.start_y), (parameters.end_x, parameters.end_y)]
+    if isinstance(parameters, PointParameters | ClickParameters | ScrollParameters):
+        return [(parameters.x, parameters.y)]
+    return []
+
+
+class Bounds(Document):
+    """A rectangle in canvas pixels; it may be outside the canvas."""
+
+    x: int
+    y: int
+    width: int = Field(ge=0)
+    height: int = Field(ge=0)
+
+
+class Screen(Document):
+    """Width and height of the coordinate space, in pixels."""
+
+    width: int = Field(gt=0)
+    height: int = Field(gt=0)
+
+
+class UINode(Document):
+    """One node of a UI tree. `children` stay plain values, because trees can be very deep."""
+
+    id: NodeId
+    role: RoleName
+    name: str
+    bounds: Bounds
+    states: list[StateName] = Field(default_factory=list)
+    children: list[Any] = Field(default_factory=list)
+
+
+class UITree(Document):
+    """ui_tree.json. `timestamp` is ISO 8601; `root` is a node, as a plain value."""
+
+    timestamp: str
+    screen: Screen
+    root: Any
+
+    @field_validator("timestamp")
+    @classmethod
+    def _iso(cls, value: str) -> str:
+        try:
+            datetime.fromisoformat(value)
+        except ValueError:
+            raise ValueError("Input should be an ISO 8601 time stamp") from None
+        return value
+
+
+class Task(Document):
+    """task.json. `osworld_task_id` is None without a matching OSWorld task."""
+
+    task_id: Text
+    instruction: Text
+    osworld_task_id: str | None = None
+    application: Text
+    difficulty: Annotated[Difficulty, Field(strict=False)]
+    expected_steps: Count
+
+
+class ModelInfo(Document):
+    """The agent: the name of a model, or `human`."""
+
+    name: Text
+    version: str
+
+
+class Result(Document):
+    """result.json. `error_message` is the reason why `success` is false."""
+
+    trajectory_id: Text
+    success: bool
+    total_steps: Count
+    completion_time_ms: Count
+    error_message: str | None = None
+    model_info: ModelInfo
+
+
+class IndexEntry(Document):
+    """One trajectory in index.json; `steps` is the number of its steps."""
+
+    id: Text
+    task_id: Text
+    success: bool
+    steps: Count
+    application: Text
+
+
+class Index(Document):
+    """index.json: `total_trajectories` = `successful` + `failed` = number of entries."""
+
+    version: Text = "1.0"
+    total_trajectories: Count
+    successful: Count
+    failed: Count
+    trajectories: list[IndexEntry]
+
+
+class Creator(Document):
+    """The program that made a dataset."""
+
+    name: str = ""
+    version: str = ""
+
+
+class Metadata(Document):
+    """metadata.json: the program that made the dataset, and its settings.
+
+    The format does not define its keys; these are the ones of this pipeline.
+
+    Attributes:
+        version: of the format.
+        configuration: the settings that the data depends on.
+        counts: numbers of trajectories, steps and actions, and of those left out.
+    """
+
+    name: str = ""
+    version: str = "1.0"
+    description: str = ""
+    created_by: Creator = Creator()
+    configuration: dict[str, Any] = Field(default_factory=dict)
+    counts: dict[str, Any] = Field(default_factory=dict)
+
+
+class SftInput(Document):
+    """The input of a model in an SFT sample.
+
+    Attributes:
+        screenshot: a path relative to the dataset, or the PNG inline as base64 or a data URI.
+        ui_tree: a path relative to the dataset, or the tree inline; null when `tree_agreement` of
+            the sample is `differs`.
+        history: the earlier actions, in the form of action.json or of `HistoryGap`.
+    """
+
+    instruction: Text
+    screenshot: Text
+    ui_tree: Any
+    history: list[dict[str, Any]]
+
+
+class SftOutput(Document):
+    """The expected output of a model; `reasoning` repeats that of the action."""
+
+    action: StepAction
+    reasoning: str
+
+
+class SftSample(Document):
+    """One line of an SFT file.
+
+    `freshness` and `tree_agreement` tell how far the tree can be trusted; others leave them out.
+    """
+
+    left_out_when_none: ClassVar[frozenset[str]] = frozenset({"freshness", "tree_agreement"})
+
+    input: SftInput
+    output: SftOutput
+    freshness: str | None = None
+    tree_agreement: str | None = None

@@ -1,0 +1,206 @@
+"""Reading an OSWorld-Desktopd dataset of any origin into models.
+
+Reading is tolerant: unusual content is loaded with a warning. Not here: whether the content is
+valid (validator.py).
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from demo_pipeline.desktopd.models import (
+    CANVAS_HEIGHT,
+    CANVAS_WIDTH,
+    Index,
+    Metadata,
+    Result,
+    StepAction,
+    Task,
+)
+from demo_pipeline.files.base_model import DocumentT, check
+from demo_pipeline.files.image_header import png_size
+from demo_pipeline.files.json_files import JsonFileError, decode_text, parse_json, read_bytes
+from demo_pipeline.problems import DemonstrationError, Problem, Severity, errors
+
+_STEP_NAME = re.compile(r"[0-9]+", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class StepFiles:
+    """One step: its number, its files and its action. Screenshot and tree are not loaded."""
+
+    index: int
+    folder: Path
+    screenshot: Path
+    ui_tree: Path
+    action: StepAction
+
+
+@dataclass(frozen=True, slots=True)
+class Trajectory:
+    """One trajectory with its steps in numeric order. `id` is the name of the folder."""
+
+    id: str
+    path: Path
+    task: Task
+    result: Result
+    steps: tuple[StepFiles, ...]
+    final_screenshot: Path
+    warnings: tuple[Problem, ...] = field(default=(), compare=False)
+
+
+def read_document(
+    model: type[DocumentT], path: Path, file: str
+) -> tuple[DocumentT | None, list[Problem]]:
+    """The model of a JSON file, with warnings; or None with the errors.
+
+    Args:
+        model: the expected model.
+        path: the file.
+        file: the file name in the problems.
+    """
+    try:
+        text = decode_text(read_bytes(path, file), file)
+        value = parse_json(text, file)
+    except JsonFileError as error:
+        return None, [json_problem(error, exists=path.is_file())]
+    return check(model, value, file, text)
+
+
+def json_problem(error: JsonFileError, *, exists: bool = True) -> Problem:
+    """The problem for a file that could not be loaded; `exists`: whether there is such a file."""
+    if exists:
+        return Problem(
+            "invalid_json",
+            error.file,
+            error.message,
+            error.line,
+            remedy="write the file again",
+            column=error.column,
+        )
+    return Problem("missing_file", error.file, "the file is missing", remedy="add the file")
+
+
+def step_folders(path: Path) -> list[tuple[int, Path]]:
+    """(number, folder) of each step folder of a trajectory, in numeric order."""
+    steps = path / "steps"
+    names = os.listdir(steps) if steps.is_dir() else []  # noqa: PTH208 - names only, links followed
+    numbers = sorted((int(name), name) for name in names if _STEP_NAME.fullmatch(name))
+    return [(number, steps / name) for number, name in numbers if (steps / name).is_dir()]
+
+
+def read_trajectory(path: Path) -> Trajectory:
+    """Read one trajectory.
+
+    Screenshots and trees are not loaded, only the size of each screenshot is read. A missing
+    screenshot or tree, a size other than 1920x1080 and unknown keys are warnings.
+
+    Args:
+        path: the trajectory's folder, or a link to it.
+
+    Raises:
+        DemonstrationError: task.json, result.json or an action.json is missing or invalid; problems
+            name files relative to `path`.
+    """
+    task, problems = read_document(Task, path / "task.json", "task.json")
+    result, found = read_document(Result, path / "result.json", "result.json")
+    problems += found
+    steps: list[StepFiles] = []
+    for number, folder in step_folders(path):
+        file = f"steps/{folder.name}/action.json"
+        action, found = read_document(StepAction, folder / "action.json", file)
+        problems += found
+        if action is not None:
+            tree = folder / "ui_tree.json"
+            steps.append(StepFiles(number, folder, folder / "screenshot.png", tree, action))
+    problems = [replace(problem, demonstration=path.name) for problem in problems]
+    if task is None or result is None or errors(problems):
+        raise DemonstrationError(errors(problems))
+    final = path / "final_screenshot.png"
+    observed = [file for step in steps for file in (step.screenshot, step.ui_tree)]
+    problems += _observation_warnings(path, [*observed, final])
+    return Trajectory(path.name, path, task, result, tuple(steps), final, tuple(problems))
+
+
+def _observation_warnings(path: Path, files: list[Path]) -> Iterator[Problem]:
+    """Yield a warning for each missing file and each screenshot of another size."""
+    for file in files:
+        message = "" if file.suffix == ".json" and file.is_file() else screenshot_fault(file)
+        if message:
+            code = "missing_file" if message == "the file is missing" else "screenshot_size"
+            name = file.relative_to(path).as_posix()
+            yield Problem(code, name, message, severity=Severity.WARNING, demonstration=path.name)
+
+
+def screenshot_fault(file: Path) -> str:
+    """Why a file is not a 1920x1080 PNG, from its header alone; empty if it is one."""
+    if not file.is_file():
+        return "the file is missing"
+    try:
+        width, height = png_size(file)
+    except ValueError:
+        return "the screenshot is not a PNG"
+    if (width, height) == (CANVAS_WIDTH, CANVAS_HEIGHT):
+        return ""
+    return f"the screenshot is {width}x{height}, expected {CANVAS_WIDTH}x{CANVAS_HEIGHT}"
+
+
+def read_index(path: Path) -> Index:
+    """Read the index of a dataset.
+
+    Args:
+        path: index.json, or the dataset's folder.
+
+    Raises:
+        DemonstrationError: the file is missing, not JSON, or not an index.
+    """
+    file = path / "index.json" if path.is_dir() else path
+    index, problems = read_document(Index, file, file.name)
+    if index is None:
+        raise DemonstrationError(problems)
+    return index
+
+
+def read_metadata(path: Path) -> Metadata | None:
+    """Read metadata.json of a dataset folder; None if there is none, as the file is optional.
+
+    Raises:
+        DemonstrationError: the file exists and is invalid.
+    """
+    file = path / "metadata.json"
+    if not file.exists():
+        return None
+    metadata, problems = read_document(Metadata, file, file.name)
+    if metadata is None:
+        raise DemonstrationError(problems)
+    return metadata
+
+
+def trajectory_folders(path: Path) -> list[Path]:
+    """The trajectory folders of a dataset, sorted by name; links to folders are included."""
+    folder = path / "trajectories"
+    children = folder.iterdir() if folder.is_dir() else iter(())
+    return sorted(child for child in children if child.is_dir() and child.name[0] != ".")
+
+
+def read_dataset(
+    path: Path, on_error: Callable[[DemonstrationError], None] | None = None
+) -> Iterator[Trajectory]:
+    """Yield every trajectory of a dataset, sorted by name; index and metadata are not read.
+
+    Args:
+        path: the dataset's folder.
+        on_error: called with the error of each trajectory that cannot be read and is left out.
+
+    Raises:
+        DemonstrationError: a trajectory cannot be read and `on_error` is None.
+    """
+    for folder in trajectory_folders(path):
+        try:
+            yield read_trajectory(folder)
+        except DemonstrationError as error:
+            if on_error is None:
+                raise
+            on_error(error)

@@ -1,0 +1,495 @@
+"""The rules that score an answer: strict, AgentNetBench, ScreenSpot, Multimodal-Mind2Web, CUDAG.
+
+Belongs here: this one function. It takes time for a long answer, never memory: Myers (1999), Hyyrö
+(2003), "A bit-vector algorithm for computing Levenshtein and Damerau edit distances".
+
+Source: OpenCUA, evaluation/agentnetbench/eval.py and run.py. There are two states of the script;
+published numbers are by the first, which only looks at the type of a scroll and at the set of keys.
+Belongs here: both rules with their quirks, and our actions in that form. docs/evaluation.md lists
+the quirks.
+
+Belongs here: the rule. The sources read the tolerance in four ways that contradict each other; this
+one is what docs/formats.md says of `test.json`: RU, each axis by itself, the limit included.
+
+Source: UGround, offline_evaluation/Multimodal-Mind2Web/eval.py; SeeClick,
+agent_tasks/mind2web_test.py. Belongs here: the rule, and our actions as their operations.
+
+Source: ScreenSpot-Pro, eval_screenspot_pro.py. Belongs here: the rule alone.
+
+Belongs here: the rule. Published rules give much for the type alone; this one gives nothing for it.
+
+Belongs here: entries only; each rule is in a module of its own.
+"""
+
+import math
+import string
+import unicodedata
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from demo_pipeline.desktopd.models import (
+    ClickParameters,
+    DragParameters,
+    HotkeyParameters,
+    PointParameters,
+    ScrollParameters,
+    TypeParameters,
+)
+from demo_pipeline.evaluation.true_steps import (
+    ScreenPoint,
+    TrueStep,
+    action_kind,
+    first_place,
+    in_box,
+    places,
+)
+from demo_pipeline.exports.answers import Answer, AnsweredAction, ForeignAction
+from demo_pipeline.exports.cudag.models import to_ru
+
+
+def edit_distance(left: str, right: str) -> int:
+    """Insertions, deletions and substitutions of characters between two texts, at least."""
+    pattern, text = (left, right) if len(left) <= len(right) else (right, left)
+    if not pattern:
+        return len(text)
+    places: defaultdict[str, int] = defaultdict(int)
+    for number, character in enumerate(pattern):
+        places[character] |= 1 << number
+    distance, last, ones = len(pattern), 1 << (len(pattern) - 1), (1 << len(pattern)) - 1
+    more, less = ones, 0  # by how much a cell is above its upper neighbour: +1, -1
+    for character in text:
+        equal = places.get(character, 0)
+        down = equal | less
+        across = (((equal & more) + more) ^ more) | equal
+        up_step = less | (ones & ~(across | more))
+        down_step = more & across
+        distance += bool(up_step & last) - bool(down_step & last)
+        up_step, down_step = (up_step << 1) | 1, down_step << 1
+        more = (down_step | ~(down | up_step)) & ones
+        less = up_step & down & ones
+    return distance
+
+
+_NEAR = 0.01 * 2**0.5  # of the screen's sides
+_DECAY = 120
+_SIMILAR = 0.8
+_CLICKS = {
+    "left_click": "click",
+    "right_click": "rightClick",
+    "middle_click": "middleClick",
+    "double_click": "doubleClick",
+    "triple_click": "tripleClick",
+    "mouse_move": "moveTo",
+    "left_click_drag": "dragTo",
+}
+_PLACED = {"click", "doubleclick", "rightclick", "tripleclick", "moveto", "dragto"}
+_KEYS = {"press", "hotkey"}
+
+
+@dataclass(frozen=True, slots=True)
+class BenchAction:
+    """An action as AgentNetBench names it.
+
+    Attributes:
+        name: click, doubleClick, moveTo, dragTo, write, press, hotkey, scroll, terminate, …
+        value: a point (0 to 1), a text, a list of keys, a number or direction, or a status.
+        boxes: of the true action: its targets as [x, y, width, height], 0 to 1.
+    """
+
+    name: str
+    value: Any = None
+    boxes: tuple[tuple[float, float, float, float], ...] = ()
+
+
+def bench_answer(answer: Answer, size: tuple[int, int]) -> list[BenchAction]:
+    """An answer in their form: drags and scrolls begin with a move, one key is a `press`."""
+    found = [part for action in answer.actions for part in _named(action, size)]
+    return [*found, BenchAction("terminate", answer.status)] if answer.status else found
+
+
+def bench_truth(step: TrueStep) -> list[BenchAction]:
+    """What the person did in their form; the target's box is that of the first action."""
+    parts = bench_answer(step.answer, step.size)
+    if step.box is None or not parts or parts[0].name.lower() not in _PLACED:
+        return parts
+    width, height = step.size
+    left, top, across, down = step.box
+    box = (left / width, top / height, across / width, down / height)
+    return [BenchAction(parts[0].name, parts[0].value, (box,)), *parts[1:]]
+
+
+def _named(action: AnsweredAction | ForeignAction, size: tuple[int, int]) -> list[BenchAction]:
+    kind, (width, height) = action_kind(action), size
+    points = [(x / width, y / height) for x, y in places(action)]
+    as_theirs = isinstance(action, ForeignAction) and kind.lower() in _PLACED  # calls of code
+    if kind in _CLICKS or as_theirs:
+        return [BenchAction(_CLICKS.get(kind, kind), points[0])] if points else []
+    if kind == "drag":
+        return [BenchAction("moveTo", points[0]), BenchAction("dragTo", points[1])]
+    match getattr(action, "parameters", None):
+        case TypeParameters(text=text):
+            return [BenchAction("write", text)]
+        case HotkeyParameters(keys=keys, presses=presses):
+            name = "press" if len(keys) == 1 else "hotkey"
+            return [BenchAction(name, list(keys) * (presses or 1))]
+        case ScrollParameters(direction=direction, amount=amount):
+            name = "scroll" if direction in ("up", "down") else "hscroll"
+            turned = BenchAction(name, amount if direction in ("up", "right") else -amount)
+            return [BenchAction("moveTo", points[0]), turned]
+    return [BenchAction(kind)]
+
+
+Options = Sequence[Sequence[BenchAction]]
+"""The true actions of a step, then every alternative; the one with the best score counts."""
+
+
+def score_bench(options: Options, answer: Sequence[BenchAction]) -> float:
+    """The score of the first state of their script, 0 to 1."""
+    return max(_score(truth, answer, revised=False) for truth in options)
+
+
+def score_bench_revised(options: Options, answer: Sequence[BenchAction]) -> float:
+    """The score of the revised script: scrolls, the order of keys and surplus actions count."""
+    return max(_score(truth, answer, revised=True) for truth in options)
+
+
+def _score(truth: Sequence[BenchAction], answer: Sequence[BenchAction], *, revised: bool) -> float:
+    if not truth or not answer:
+        return 0.0
+    first = answer[0].name.lower()
+    if all(action.name.lower() != first for action in truth):
+        return 0.0
+    truth, answer = _joined(truth, _KEYS), _joined(answer, {"press"})
+    surplus = min(1.0, len(truth) / len(answer)) if revised else 1.0
+    if truth[0].name == "terminate":
+        same = answer[0].name == "terminate" and answer[0].value == truth[0].value
+        return surplus if same else 0.0
+    names = [action.name.lower() for action in truth]
+    if first not in names:
+        return 0.0
+    sums: dict[str, float] = {}
+    for number, (name, action) in enumerate(zip(names, truth, strict=True)):
+        score: float | None = 0.0
+        if number < len(answer) and answer[number].name.lower() == name:
+            score = _part(name, action, answer[number].value, revised=revised)
+        if score is not None:
+            sums[name] = sums.get(name, 0.0) + score
+    means = [total / names.count(name) for name, total in sums.items()]
+    return surplus * sum(means) / len(means) if means else 0.0
+
+
+def _joined(actions: Sequence[BenchAction], keys: Collection[str]) -> list[BenchAction]:
+    """Text and then Enter alone is text with a final line end."""
+    joined: list[BenchAction] = []
+    number = 0
+    while number < len(actions):
+        action = actions[number]
+        following = actions[number + 1 : number + 2]
+        if action.name.lower() == "write" and any(_is_enter(part, keys) for part in following):
+            joined.append(replace(action, value=f"{action.value}\n"))
+            number += 2
+        else:
+            joined.append(action)
+            number += 1
+    return joined
+
+
+def _is_enter(action: BenchAction, keys: Collection[str]) -> bool:
+    if action.name.lower() not in keys or not isinstance(action.value, list):
+        return False
+    return [str(key).lower() for key in action.value] in (["enter"], ["return"])
+
+
+def _part(name: str, truth: BenchAction, value: Any, *, revised: bool) -> float | None:
+    """The score of one action of the right type; None for types that their script passes over."""
+    if name in _PLACED:
+        return _place_score(truth, value) if isinstance(value, tuple) else 0.0
+    if name == "write":
+        return _text_score(str(truth.value), str(value))
+    if name in _KEYS:
+        if not isinstance(value, list):
+            return 0.0
+        wanted, given = ([str(key).lower() for key in keys] for keys in (truth.value, value))
+        return float(wanted == given if revised else set(wanted) == set(given))
+    if name == "scroll":
+        return _scroll_score(truth.value, value) if revised else 1.0
+    return None
+
+
+def _place_score(truth: BenchAction, point: tuple[float, float]) -> float:
+    x, y = point
+    for left, top, width, height in truth.boxes:
+        if left <= x <= left + width and top <= y <= top + height:
+            return 1.0
+    distance = ((x - truth.value[0]) ** 2 + (y - truth.value[1]) ** 2) ** 0.5
+    return 1.0 if distance <= _NEAR else math.exp(-_DECAY * (distance - _NEAR))
+
+
+def _text_score(truth: str, text: str) -> float:
+    """Final line ends are stripped before they are compared, so that a missing Enter is free."""
+    wanted, given = truth.lower().strip(), text.lower().strip()
+    longest = max(len(wanted), len(given))
+    similarity = 1.0 - edit_distance(given, wanted) / longest if longest else 1.0
+    return 1.0 if similarity >= _SIMILAR else similarity / _SIMILAR
+
+
+def _scroll_score(truth: Any, value: Any) -> float:
+    wanted, given = _sign(truth), _sign(value)
+    if wanted and given != wanted:
+        return 0.0
+    if isinstance(truth, int | float) and isinstance(value, int | float):
+        low, high = sorted((abs(float(truth)), abs(float(value))))
+        return (low / high if low else 0.0) if high else 1.0
+    return float(wanted == given)
+
+
+def _sign(value: Any) -> int:
+    if isinstance(value, str):
+        return {"up": 1, "down": -1}.get(value.strip().lower(), 0)
+    return (value > 0) - (value < 0) if isinstance(value, int | float) else 0
+
+
+def score_step_bench(step: TrueStep, answer: Answer) -> float:
+    """A step under the first state of their script."""
+    return score_bench([bench_truth(step)], bench_answer(answer, step.size))
+
+
+def score_step_bench_revised(step: TrueStep, answer: Answer) -> float:
+    """A step under the revised script."""
+    return score_bench_revised([bench_truth(step)], bench_answer(answer, step.size))
+
+
+def as_ground_truth(action: BenchAction) -> Mapping[str, Any]:
+    """A true action as their file has it: type, params, and metadata with the boxes."""
+    name = action.name.lower()
+    params: dict[str, Any] = {}
+    if name in _PLACED:
+        params = {"position": {"x": action.value[0], "y": action.value[1]}}
+    elif name == "write":
+        params = {"text": action.value}
+    elif name in _KEYS:
+        params = {"keys": action.value}
+    elif name in ("scroll", "hscroll"):
+        params = {"amount": action.value}
+    elif name == "terminate":
+        params = {"status": action.value}
+    boxes = [{"category_id": 1, "rel_bbox": list(box)} for box in action.boxes]
+    metadata = {"bboxes": boxes} if name in _PLACED else {}
+    return {"type": action.name, "params": params, "metadata": metadata}
+
+
+_LAST_CALL = {"drag": "left_click_drag"}  # of actions that are two calls
+
+
+def score_step_cudag(step: TrueStep, answer: Answer) -> float:
+    """1 when the last call of the answer is the expected one, else 0.
+
+    Of a drag the end counts, of a repeated key one press. Text and keys have to be equal, a scroll
+    has to have the direction; its amount and the time of a wait do not count.
+    """
+    if step.action is None:
+        return float(answer.status == step.answer.status)
+    if not answer.actions or answer.status:
+        return 0.0
+    given, wanted = answer.actions[-1], step.action
+    if _last_call(given) != _last_call(wanted):
+        return 0.0
+    return float(_same_call_words(given, wanted) and _within_tolerance(given, wanted, step))
+
+
+def _last_call(action: AnsweredAction | ForeignAction) -> str:
+    kind = action_kind(action)
+    return _LAST_CALL.get(kind, kind)
+
+
+def _same_call_words(given: AnsweredAction | ForeignAction, wanted: AnsweredAction) -> bool:
+    parameters = getattr(given, "parameters", None)
+    match wanted.parameters:
+        case TypeParameters(text=text):
+            return getattr(parameters, "text", None) == text
+        case HotkeyParameters(keys=keys):
+            return getattr(parameters, "keys", None) == keys
+        case ScrollParameters(direction=direction):
+            return getattr(parameters, "direction", None) == direction
+    return True
+
+
+def _within_tolerance(
+    given: AnsweredAction | ForeignAction, wanted: AnsweredAction, step: TrueStep
+) -> bool:
+    goal, point = places(wanted)[-1:], places(given)[-1:]
+    if not goal:
+        return True
+    if not point:
+        return False
+    there, here = to_ru(*goal[0], step.size), to_ru(*point[0], step.size)
+    return all(abs(a - b) <= limit for a, b, limit in zip(there, here, step.tolerance, strict=True))
+
+
+def score_step_mind2web(step: TrueStep, answer: Answer) -> float | None:
+    """1 when the point is in the target's box and the operation's words are the same, else 0.
+
+    None for a step that points at no known target: every step of theirs has its element. What a
+    step without a place does (typing, keys) is judged by its words alone.
+    """
+    pointing = step.action is not None and bool(places(step.action))
+    if pointing and step.box is None:
+        return None
+    if _tokens(operation(step.answer)) != _tokens(operation(answer)):
+        return 0.0  # F1 is 1 only for equal sets of tokens
+    if not pointing or step.box is None:
+        return 1.0
+    point = first_place(answer)
+    return float(point is not None and in_box(point, step.box))
+
+
+def operation(answer: Answer) -> str:
+    """The first action as `click`, `type some words`, `hotkey ctrl+c`; `terminate success`."""
+    if not answer.actions:
+        return f"terminate {answer.status}" if answer.status else ""
+    return _words(answer.actions[0])
+
+
+def _words(action: AnsweredAction | ForeignAction) -> str:
+    kind = action_kind(action)
+    match getattr(action, "parameters", None):
+        case TypeParameters(text=text):
+            return f"{kind} {text}"
+        case HotkeyParameters(keys=keys):
+            return f"{kind} {'+'.join(keys)}"
+        case ScrollParameters(direction=direction):
+            return f"{kind} {direction}"
+    return kind
+
+
+def _tokens(text: str) -> set[str]:
+    """The words of an operation; marks that stand alone do not count, as in their script."""
+    return {token for token in text.lower().split() if token not in string.punctuation}
+
+
+def score_step_screenspot(step: TrueStep, answer: Answer) -> float | None:
+    """1 when the first point of the answer is in the box, edges included, else 0.
+
+    What the answer does there does not count. None for a step without a place, or whose target is
+    not known.
+    """
+    if step.box is None or step.action is None or not places(step.action):
+        return None
+    point = first_place(answer)
+    return float(point is not None and in_box(point, step.box))
+
+
+NEAR = 0.01  # of the screen's width and height, where no target is known
+_NOTCH = 1
+
+
+def score_step_strict(step: TrueStep, answer: Answer) -> float:
+    """1 when the answer is one action that is right in everything, else 0.
+
+    The type with button and number of clicks; held modifiers; the place in the target's box, or
+    within 1 % of the screen's sides where the target is not known; both ends of a drag within 1 %;
+    the text after `normalised_text`; keys in their order, as often; the direction of a scroll, and
+    its amount within a notch; a wait as a wait, however long; the status at the end.
+    """
+    if step.action is None:
+        return float(not answer.actions and answer.status == step.answer.status)
+    if len(answer.actions) != 1 or answer.status:
+        return 0.0
+    given, wanted = answer.actions[0], step.action
+    if not isinstance(given, AnsweredAction) or action_kind(given) != action_kind(wanted):
+        return 0.0
+    if _modifiers(given) != _modifiers(wanted):
+        return 0.0
+    return float(_same_words(given, wanted) and _right_place(given, wanted, step))
+
+
+def normalised_text(text: str) -> str:
+    """Unicode's composed form, line ends as line feeds, without one line end at the end."""
+    plain = unicodedata.normalize("NFC", text).replace("\r\n", "\n").replace("\r", "\n")
+    return plain.removesuffix("\n")
+
+
+def _modifiers(action: AnsweredAction) -> list[str]:
+    match action.parameters:
+        case PointParameters() | ClickParameters() | ScrollParameters() | DragParameters() as held:
+            return sorted(held.modifiers or ())
+    return []
+
+
+def _same_words(given: AnsweredAction, wanted: AnsweredAction) -> bool:
+    match given.parameters, wanted.parameters:
+        case TypeParameters(text=text), TypeParameters(text=right):
+            return normalised_text(text) == normalised_text(right)
+        case HotkeyParameters(keys=keys, presses=presses), HotkeyParameters() as right:
+            same = _lower(keys) == _lower(right.keys)
+            return same and (presses or 1) == (right.presses or 1)
+        case ScrollParameters(direction=direction, amount=amount), ScrollParameters() as right:
+            return direction == right.direction and abs(amount - right.amount) <= _NOTCH
+        case DragParameters(button=button), DragParameters(button=right):
+            return (button or "left") == (right or "left")
+    return True
+
+
+def _lower(keys: Sequence[str]) -> list[str]:
+    return [key.lower() for key in keys]
+
+
+def _right_place(given: AnsweredAction, wanted: AnsweredAction, step: TrueStep) -> bool:
+    points, goals = places(given), places(wanted)
+    if len(goals) == 1 and step.box is not None:
+        return in_box(points[0], step.box)
+    return all(_near(*pair, step.size) for pair in zip(points, goals, strict=True))
+
+
+def _near(point: ScreenPoint, goal: ScreenPoint, size: tuple[int, int]) -> bool:
+    return all(
+        abs(here - there) <= NEAR * side
+        for here, there, side in zip(point, goal, size, strict=True)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Preset:
+    """A rule with its source.
+
+    Attributes:
+        name: the value of `--preset`.
+        score: what an answer to a step is worth, 0 to 1; None: the rule does not judge this step.
+        headline: which mean the source publishes: over steps, or over tasks of their means.
+        source: where the rule is from.
+        below_one: why the truth itself may have less than 1; empty: it always has 1.
+    """
+
+    name: str
+    score: Callable[[TrueStep, Answer], float | None]
+    headline: Literal["steps", "tasks"]
+    source: str
+    below_one: str = ""
+
+
+_PASSED_OVER = (
+    "its script has no rule for waits and the middle button: they have 0 whatever is answered"
+)
+_OWN_PLACE = "a place that the person chose outside the target's box is wrong"
+
+PRESETS: Mapping[str, Preset] = {
+    preset.name: preset
+    for preset in (
+        Preset("strict", score_step_strict, "steps", "this project", _OWN_PLACE),
+        Preset(
+            "agentnetbench", score_step_bench, "steps", "OpenCUA, eval.py of 2025", _PASSED_OVER
+        ),
+        Preset(
+            "agentnetbench_revised",
+            score_step_bench_revised,
+            "steps",
+            "OpenCUA, eval.py as revised (60da8b9)",
+            _PASSED_OVER,
+        ),
+        Preset("mind2web", score_step_mind2web, "tasks", "UGround and SeeClick", _OWN_PLACE),
+        Preset("screenspot", score_step_screenspot, "steps", "ScreenSpot-Pro", _OWN_PLACE),
+        Preset("cudag", score_step_cudag, "steps", "CUDAG, one reading of its tolerance"),
+    )
+}

@@ -1,0 +1,1 @@
+"""The training exports: one module a form."""

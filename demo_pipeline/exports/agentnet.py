@@ -1,0 +1,617 @@
+"""Exports whole trajectories in AgentNet's form: full lines, and lines with only the code.
+
+Belongs here: the models. The code of a step is read in pyautogui_code.py; rules between the parts
+of a line and the files are in validator.py.
+
+Belongs here: the rules that the models cannot express. Lines are read strictly: code that is more
+than the form's calls is an error.
+
+Belongs here: finding the code in an answer, and our actions in its calls.
+
+Belongs here: what a line holds. The form is described in `formats.agentnet`; the lines with only
+the code are what OpenCUA's thought generator reads.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from itertools import zip_longest
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Any, ClassVar, Literal, Self, TextIO, cast
+
+from pydantic import ConfigDict, Field
+
+from demo_pipeline.datasets.export_loop import Excluded, ExportSummary, export_records
+from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory
+from demo_pipeline.datasets.split_files import (
+    ALWAYS_WRITTEN,
+    FileRecord,
+    json_text,
+    replace_surrogates,
+)
+from demo_pipeline.datasets.splits import Split
+from demo_pipeline.desktopd.models import (
+    ActionType,
+    Button,
+    ClickParameters,
+    DragParameters,
+    HotkeyParameters,
+    Pixel,
+    PointParameters,
+    ScrollParameters,
+    Text,
+    TypeParameters,
+    WaitParameters,
+    pixel_at,
+    points,
+)
+from demo_pipeline.desktopd.reader import Trajectory, json_problem
+from demo_pipeline.exports.agentnet_code import CLICKS, CodeCall, read_code
+from demo_pipeline.exports.answers import (
+    Answer,
+    AnsweredAction,
+    AnswerFormatError,
+    ForeignAction,
+    merge_presses,
+)
+from demo_pipeline.exports.whole_trajectories import (
+    AGENTNET_LOSSES,
+    STRETCH_COLUMNS,
+    STRETCH_EXCLUSIONS,
+    UNKNOWN_SYSTEM,
+    Stretch,
+    agentnet_code,
+    end_sentence,
+    longest_stretch,
+    plan_whole_trajectories,
+    sentence,
+    share_text,
+    write_losses,
+)
+from demo_pipeline.files.atomic_write import link_or_copy
+from demo_pipeline.files.base_model import Document, DocumentT, check
+from demo_pipeline.files.image_header import probe_image
+from demo_pipeline.files.json_files import JsonFileError, parse_json
+from demo_pipeline.files.shown_text import MARKER, escape_markers
+from demo_pipeline.files.system_errors import raise_system_trouble
+from demo_pipeline.problems import Problem
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.trajectories.provenance import ProvenanceRow
+
+AGENTNET_META = "meta_data_merged.jsonl"  # which computer each task was done on
+CODE_ONLY = "code_only"  # the folder of the lines that the thought generator reads
+IMAGES = "images"
+_FILE_NAME = r"^[^/\\\x00]+\.(png|jpg|jpeg)$"
+_Score = Annotated[int, Field(ge=0, le=10)]
+
+
+class AgentNetDocument(Document):
+    """A part of a line; unknown keys are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class CodeValue(AgentNetDocument):
+    """What was done, as code."""
+
+    code: Text
+
+
+class CodeStep(AgentNetDocument):
+    """A step with only its code; `image` is the name of a file in the folder of images."""
+
+    image: str = Field(pattern=_FILE_NAME)
+    value: CodeValue
+
+
+class CodeTask(AgentNetDocument):
+    """A line that the thought generator reads."""
+
+    task_id: Text
+    instruction: Text
+    traj: list[CodeStep] = Field(min_length=1)
+
+
+class StepValue(AgentNetDocument):
+    """What was done, with what was seen and thought where that is known."""
+
+    left_out_when_none: ClassVar[frozenset[str]] = frozenset(
+        {"observation", "thought", "reflection", "last_step_correct", "last_step_redundant"}
+    )
+    code: Text
+    action: str
+    observation: str | None = None
+    thought: str | None = None
+    reflection: str | None = None
+    last_step_correct: bool | None = None
+    last_step_redundant: bool | None = None
+
+
+class TaskStep(AgentNetDocument):
+    """A step; `index` counts from 0."""
+
+    index: int
+    image: str = Field(pattern=_FILE_NAME)
+    value: StepValue
+
+
+class AgentNetTask(AgentNetDocument):
+    """A line of the full form."""
+
+    task_id: Text
+    instruction: Text
+    domain: Text | None = None
+    traj: list[TaskStep] = Field(min_length=1)
+    task_completed: bool | None = None
+    alignment_score: _Score | None = None
+    efficiency_score: _Score | None = None
+    task_difficulty: _Score | None = None
+    reason: str | None = None
+    actual_task: str | None = None
+    natural_language_task: str | None = None
+
+
+class AgentNetSystem(AgentNetDocument):
+    """A line of `meta_data_merged.jsonl`."""
+
+    task_id: Text
+    system: Literal["Windows", "Darwin", "Ubuntu"]
+
+
+_SPLITS = ("train", "val", "test")
+_EXTRA = ("held_out",)
+_REMEDY = "build the export again"
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What was read so far: where each task is, and the images that were looked at."""
+
+    root: Path
+    tasks: dict[str, str] = field(default_factory=dict)
+    images: dict[str, str] = field(default_factory=dict)
+
+
+def validate_agentnet(root: Path) -> list[Problem]:
+    """The problems of a folder in AgentNet's form, with the numbers of the lines.
+
+    Args:
+        root: the folder with `train.jsonl` and so on, `code_only/`, `images/` and
+            `meta_data_merged.jsonl`.
+    """
+    seen = _Seen(root)
+    problems: list[Problem] = []
+    for name in (*_SPLITS, *_EXTRA):
+        full, short = f"{name}.jsonl", f"{CODE_ONLY}/{name}.jsonl"
+        absent = [file for file in (full, short) if not (root / file).is_file()]
+        if len(absent) == 2 and name in _EXTRA:
+            continue
+        problems += [_problem("missing_file", file, "the file is missing") for file in absent]
+        if not absent:
+            problems += _split_problems(full, short, seen)
+    problems += _system_problems(seen)
+    return [*problems, *_unused_images(seen)]
+
+
+def _split_problems(full: str, short: str, seen: _Seen) -> Iterator[Problem]:
+    """Yield the problems of a split; of each file one line is in memory."""
+    with (seen.root / full).open("rb") as tasks, (seen.root / short).open("rb") as codes:
+        for number, (line, code) in enumerate(zip_longest(tasks, codes), start=1):
+            task, found = _parsed(AgentNetTask, line, full, number)
+            yield from found
+            if task is not None:
+                yield from _task_problems(task, (full, number), seen)
+            written, found = _parsed(CodeTask, code, short, number)
+            yield from found
+            if (_as_code(task) if task else None) != (written.model_dump() if written else None):
+                message = "is not the line of the full form with only the code"
+                yield _problem("forms_differ", short, message, number)
+
+
+def _parsed(
+    model: type[DocumentT], line: bytes | None, file: str, number: int
+) -> tuple[DocumentT | None, list[Problem]]:
+    """The model of a line, or the problems; None: there is no such line."""
+    if line is None:
+        return None, []
+    try:
+        value = parse_json(line, file)
+    except JsonFileError as error:
+        return None, [replace(json_problem(error), line=number)]
+    return check(model, value, file, line=number)
+
+
+def _problem(code: str, file: str, message: str, line: int | None = None) -> Problem:
+    return Problem(code, file, message, line, remedy=_REMEDY)
+
+
+def _task_problems(task: AgentNetTask, place: tuple[str, int], seen: _Seen) -> Iterator[Problem]:
+    file, line = place
+    here = f"{file}:{line}"
+    if (first := seen.tasks.setdefault(task.task_id, here)) != here:
+        message = f"task_id: is not unique, first at {first}"
+        yield _problem("duplicate_id", file, message, line)
+    if MARKER.search(task.instruction):
+        message = "instruction: contains a control marker of a model"
+        yield _problem("marker", file, message, line)
+    if [step.index for step in task.traj] != list(range(len(task.traj))):
+        yield _problem("index", file, "traj: the indexes do not count from 0", line)
+    yield from (_problem("code", file, text, line) for text in _code_faults(task))
+    for number, step in enumerate(task.traj):
+        if fault := _image_fault(step.image, seen):
+            yield _problem("image", file, f"traj[{number}].image: {fault}", line)
+
+
+def _code_faults(task: AgentNetTask) -> Iterator[str]:
+    """Yield what is wrong with the code of the steps: none ends the task before the last."""
+    last = len(task.traj) - 1
+    for number, step in enumerate(task.traj):
+        place = f"traj[{number}].value.code"
+        try:
+            calls = read_code(step.value.code)
+        except AnswerFormatError as error:
+            yield f"{place}: {error.reason}"
+            continue
+        yield from (f"{place}: {fault}" for fault in _call_faults(calls))
+        ends = [call for call in calls if call.name == "terminate"]
+        if ends and (number < last or len(calls) > 1):
+            yield f"{place}: a task is ended by the last step, and by nothing else in it"
+        elif ends and task.task_completed is not (ends[0].status == "success"):
+            yield f"{place}: the status is not that of task_completed"
+
+
+def _call_faults(calls: Sequence[CodeCall]) -> Iterator[str]:
+    """Yield what is missing before a call: a drag and a scroll begin where the pointer is."""
+    for number, call in enumerate(calls):
+        moved = number > 0 and calls[number - 1].name == "moveTo"
+        if call.name in ("dragTo", "scroll", "hscroll") and not moved:
+            yield f"{call.name} without a moveTo before it"
+        if call.name == "moveTo" and number + 1 == len(calls):
+            yield "moveTo without a call after it"
+
+
+def _image_fault(name: str, seen: _Seen) -> str:
+    """Why an image cannot be used; empty if it opens."""
+    if name not in seen.images:
+        seen.images[name] = _file_fault(seen.root / IMAGES / name)
+    return seen.images[name]
+
+
+def _file_fault(path: Path) -> str:
+    try:
+        probe_image(path.read_bytes())
+    except OSError as error:
+        raise_system_trouble(error)
+        return "is missing"
+    except ValueError as error:
+        return f"does not open: {error}"
+    return ""
+
+
+def _as_code(task: AgentNetTask) -> dict[str, object]:
+    steps = [{"image": step.image, "value": {"code": step.value.code}} for step in task.traj]
+    return {"task_id": task.task_id, "instruction": task.instruction, "traj": steps}
+
+
+def _system_problems(seen: _Seen) -> Iterator[Problem]:
+    """Yield a problem for each task whose computer is not known, and the other way round."""
+    if not (seen.root / AGENTNET_META).is_file():
+        yield _problem("missing_file", AGENTNET_META, "the file is missing")
+        return
+    named: set[str] = set()
+    complete = True
+    with (seen.root / AGENTNET_META).open("rb") as lines:
+        for number, line in enumerate(lines, start=1):
+            system, found = _parsed(AgentNetSystem, line, AGENTNET_META, number)
+            yield from found
+            if system is None:
+                complete = False
+                continue
+            if system.task_id in named:
+                yield _problem("duplicate_id", AGENTNET_META, "a task is named twice", number)
+            named.add(system.task_id)
+    if named != set(seen.tasks) and complete:
+        yield _problem("systems", AGENTNET_META, "does not name exactly the tasks of the lines")
+
+
+def _unused_images(seen: _Seen) -> Iterator[Problem]:
+    """Yield a problem for the images that no line names: nothing else may be handed on."""
+    folder = seen.root / IMAGES
+    files = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    if unused := files - set(seen.images):
+        yield _problem("unused_image", IMAGES, f"no line names {len(unused)} of the images")
+
+
+_HEADING = re.compile(r"^[ \t]*#{2,3}[ \t]*(\w+)[ \t]*:?[ \t]*$", re.MULTILINE)
+_FENCED = re.compile(r"```[ \t]*\w*[ \t]*\n(.*?)(?:\n[ \t]*```|\Z)", re.DOTALL)
+_Done = AnsweredAction | ForeignAction
+
+
+def decode_agentnet_answer(text: str, size: Pixel) -> Answer:
+    """Read an answer; see `formats.answers.AnswerDecoder`.
+
+    The code is what stands below the heading `## Code`, else the last fenced block, else the whole
+    text. A scroll without a place, a drag without a start and a move of the pointer are foreign.
+
+    Args:
+        text: the answer.
+        size: width and height of the step's screenshot, pixels.
+
+    Raises:
+        AnswerFormatError: there is no code, or it is more than the calls of the form.
+    """
+    code, thought = _parts(text)
+    return Answer(*_decoded(read_code(code, tolerant=True), size), thought)
+
+
+def decode_code(code: str, size: Pixel) -> Answer:
+    """Read the code of one step, as AgentNet's own readers would.
+
+    Raises:
+        AnswerFormatError: see `decode_agentnet_answer`.
+    """
+    return Answer(*_decoded(read_code(code), size))
+
+
+def _parts(text: str) -> tuple[str, str]:
+    """The code and the words of an answer."""
+    headings = list(_HEADING.finditer(text))
+    ends = [*(found.start() for found in headings[1:]), len(text)]
+    sections = {
+        found[1].lower(): (found.end(), end) for found, end in zip(headings, ends, strict=False)
+    }
+    if "code" in sections:
+        begin, _ = sections["code"]
+        code, before = text[begin:], text[:begin]
+        fenced = list(_FENCED.finditer(code))[:1]
+        code = fenced[0][1] if fenced else code
+    else:
+        fenced = list(_FENCED.finditer(text))[-1:]
+        code, before = (fenced[0][1], text[: fenced[0].start()]) if fenced else (text, "")
+    thought = text[slice(*sections["thought"])] if "thought" in sections else before
+    return code.strip(), _HEADING.sub("", thought).strip()
+
+
+def _decoded(
+    calls: Sequence[CodeCall], size: Pixel
+) -> tuple[tuple[_Done, ...], Literal["success", "failure"] | None]:
+    if any(call.name == "terminate" for call in calls[:-1]):
+        raise AnswerFormatError("a call after the end")
+    status = calls[-1].status
+    actions = tuple(merge_presses(_actions([call for call in calls if not call.status], size)))
+    return actions, cast('Literal["success", "failure"]', status) if status else None
+
+
+def _actions(calls: Sequence[CodeCall], size: Pixel) -> Iterator[_Done]:
+    """Yield an action a call; where the pointer moves first, the two are one."""
+    number = 0
+    while number < len(calls):
+        call, after = calls[number], calls[number + 1] if number + 1 < len(calls) else None
+        number += 1
+        if call.name == "moveTo" and after and after.name == "dragTo":
+            number += 1
+            yield _drag(call, after, size)
+        elif call.name == "moveTo" and after and _is_scroll(after) and after.point is None:
+            number += 1
+            yield _scroll(after, call.point, size)
+        elif _is_scroll(call):
+            yield _scroll(call, call.point, size)
+        elif call.name in ("hotkey", "press"):
+            yield from _keys_of(call)
+        else:
+            yield _single(call, size)
+
+
+def _pixel(call: CodeCall, size: Pixel) -> Pixel:
+    x, y = call.point or (0.0, 0.0)
+    return pixel_at(x, y, size)
+
+
+def _is_scroll(call: CodeCall) -> bool:
+    return call.name in ("scroll", "hscroll")
+
+
+def _drag(start: CodeCall, end: CodeCall, size: Pixel) -> _Done:
+    (x, y), (to_x, to_y) = _pixel(start, size), _pixel(end, size)
+    button = None if end.button == "left" else cast(Button, end.button)
+    parameters = DragParameters(start_x=x, start_y=y, end_x=to_x, end_y=to_y, button=button)
+    return AnsweredAction(ActionType.DRAG, parameters)
+
+
+def _scroll(call: CodeCall, point: tuple[float, float] | None, size: Pixel) -> _Done:
+    if point is None:
+        return ForeignAction(call.name)
+    x, y = pixel_at(*point, size)
+    names = ("up", "down") if call.name == "scroll" else ("right", "left")
+    direction = cast('Literal["up", "down", "left", "right"]', names[call.amount < 0])
+    parameters = ScrollParameters(x=x, y=y, direction=direction, amount=abs(call.amount))
+    return AnsweredAction(ActionType.SCROLL, parameters)
+
+
+def _keys_of(call: CodeCall) -> Iterator[_Done]:
+    """Yield a chord, or the keys of a `press`, which follow one another."""
+    chords = [call.keys] if call.name == "hotkey" else [(key,) for key in call.keys]
+    for _ in range(call.presses if len(chords) > 1 else 1):
+        for chord in chords:
+            presses = call.presses if len(chords) == 1 and call.presses > 1 else None
+            keys = HotkeyParameters(keys=list(chord), presses=presses)
+            yield AnsweredAction(ActionType.HOTKEY, keys)
+
+
+def _single(call: CodeCall, size: Pixel) -> _Done:
+    if call.name == "write":
+        return AnsweredAction(ActionType.TYPE, TypeParameters(text=call.text))
+    if call.name == "wait":
+        return AnsweredAction(ActionType.WAIT, WaitParameters(seconds=call.seconds))
+    x, y = _pixel(call, size)
+    if call.name in CLICKS and (clicked := _click(call, x, y)):
+        return clicked
+    return ForeignAction(call.name, (x, y))
+
+
+def _click(call: CodeCall, x: int, y: int) -> AnsweredAction | None:
+    """The click; None: we have no such click."""
+    match call.button, call.clicks:
+        case "left", 2:
+            return AnsweredAction(ActionType.DOUBLE_CLICK, PointParameters(x=x, y=y))
+        case "right", 1:
+            return AnsweredAction(ActionType.RIGHT_CLICK, PointParameters(x=x, y=y))
+        case button, 1 | 3:
+            times: Literal[3] | None = 3 if call.clicks == 3 else None
+            click = ClickParameters(x=x, y=y, button=cast(Button, button), clicks=times)
+            return AnsweredAction(ActionType.CLICK, click)
+    return None
+
+
+# The form's only word for Linux is the name of one distribution.
+_SYSTEMS = {"windows": "Windows", "macos": "Darwin", "linux": "Ubuntu"}
+
+
+def build_agentnet(
+    trajectories: Sequence[DatasetTrajectory], out: Path, settings: DatasetSettings
+) -> ExportSummary:
+    """Write `train`, `val`, `test` (and `held_out`) as JSON Lines, full and in `code_only/`.
+
+    A line is the longest stretch of a trajectory (see `whole_trajectories`). Beside the lines are
+    `images/`, `meta_data_merged.jsonl` with the computer of each task, and `metadata.json` with
+    what was left out.
+
+    Args:
+        trajectories: committed and valid ones, in any order.
+        out: directory to write into; it is created.
+        settings: what takes part, and the splits.
+    """
+    plan = plan_whole_trajectories(trajectories, settings)
+    with AgentNetFiles(out) as files:
+        exporter = AgentNetExporter(files, settings)
+        summary = export_records(plan, exporter)
+    summary = replace(summary, details={"steps": exporter.steps.total()})
+    write_losses(out, summary)
+    return summary
+
+
+class AgentNetFiles:
+    """The open files of lines. Train, val and test are written even when empty.
+
+    Args:
+        out: folder to write into; it is created.
+    """
+
+    def __init__(self, out: Path) -> None:
+        self._out = out
+        self._stack = ExitStack()
+        self._files: dict[str, TextIO] = {}
+
+    def __enter__(self) -> Self:
+        (self._out / CODE_ONLY).mkdir(parents=True, exist_ok=True)
+        (self._out / IMAGES).mkdir(exist_ok=True)
+        for split in ALWAYS_WRITTEN:
+            self._open(f"{split.value}.jsonl")
+            self._open(f"{CODE_ONLY}/{split.value}.jsonl")
+        self._open(AGENTNET_META)
+        return self
+
+    def _open(self, name: str) -> TextIO:
+        if name not in self._files:
+            file = (self._out / name).open("w", encoding="utf-8", newline="\n")
+            self._files[name] = self._stack.enter_context(file)
+        return self._files[name]
+
+    def write(self, split: Split, record: FileRecord) -> None:
+        """Add a line to both forms of a split, and link its images."""
+        name = f"{split.value}.jsonl"
+        lines = ((name, record.line), (f"{CODE_ONLY}/{name}", _code_only(record.line)))
+        for file, line in (*lines, (AGENTNET_META, record.row)):
+            self._open(file).write(json_text(line) + "\n")
+        for image, source in record.files.items():
+            link_or_copy(source, self._out / IMAGES / image)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+
+@dataclass(frozen=True, slots=True)
+class AgentNetExporter:
+    """Makes a line of every trajectory; see `export_loop.Exporter`.
+
+    Attributes:
+        files: where the lines go.
+        settings: of the datasets.
+        steps: how many steps were written, by split.
+    """
+
+    unit: ClassVar[str] = "steps"
+    exclusions: ClassVar[Sequence[str]] = (*STRETCH_EXCLUSIONS, *AGENTNET_LOSSES, UNKNOWN_SYSTEM)
+    provenance_columns: ClassVar[Sequence[str]] = STRETCH_COLUMNS
+    instruction_in_prompt: ClassVar[bool] = True
+    files: AgentNetFiles
+    settings: DatasetSettings
+    steps: Counter[Split] = field(default_factory=Counter)
+
+    def records(
+        self, candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]
+    ) -> Iterator[FileRecord | Excluded]:
+        """Yield the line of a trajectory, and an `Excluded` for each step that it does not show."""
+        stretch = longest_stretch(candidate, trajectory, rows, self.settings, agentnet_code)
+        left_out = stretch.left_out if isinstance(stretch, Stretch) else stretch
+        yield from map(Excluded, left_out.elements())
+        if isinstance(stretch, Stretch):
+            row = rows[stretch.steps[0].files.index]
+            if row["platform"] in _SYSTEMS:
+                yield _record(stretch, trajectory, row)
+            else:
+                yield from [Excluded(UNKNOWN_SYSTEM)] * len(stretch.steps)
+
+    def write(self, split: Split, record: FileRecord) -> None:
+        """Add a line to the files."""
+        self.files.write(split, record)
+        codes = [step["value"]["code"] for step in record.line["traj"]]
+        self.steps[split] += len(codes) - codes[-1].startswith("computer.terminate(")
+
+
+def _record(stretch: Stretch, trajectory: Trajectory, row: ProvenanceRow) -> FileRecord:
+    task, success = trajectory.task, trajectory.result.success
+    name = replace_surrogates(trajectory.id)
+    steps, files = [], {}
+    for step in stretch.steps:
+        places = [share_text(x, y, step.size) for x, y in points(step.files.action)]
+        words = sentence(step.files.action, [f"({place})" for place in places])
+        image = f"{name}_{step.files.index}.png"
+        files[image] = step.files.screenshot
+        steps.append((image, replace_surrogates(step.said), words))
+    if stretch.final is not None:
+        image = f"{name}_{stretch.steps[-1].files.index + 1}.png"
+        files[image] = stretch.final
+        status = "success" if success else "failure"
+        code = f"computer.terminate(status={status!r})"
+        steps.append((image, code, end_sentence(success=success)))
+    line: dict[str, Any] = {
+        "task_id": name,
+        "instruction": escape_markers(replace_surrogates(task.instruction))[0],
+        "domain": replace_surrogates(task.application),
+        "traj": [
+            {"index": number, "image": image, "value": {"code": code, "action": words}}
+            for number, (image, code, words) in enumerate(steps)
+        ],
+    }
+    if stretch.final is not None:  # what is cut does not show whether the task was done
+        line["task_completed"] = success
+    computer = {"task_id": name, "system": _SYSTEMS[row["platform"]]}
+    shot = stretch.steps[0].files.screenshot
+    return FileRecord(line, computer, line["instruction"], shot, files)
+
+
+def _code_only(line: Mapping[str, Any]) -> dict[str, Any]:
+    """A line with what the thought generator reads, and nothing that it is to find out."""
+    steps = [
+        {"image": step["image"], "value": {"code": step["value"]["code"]}} for step in line["traj"]
+    ]
+    return {"task_id": line["task_id"], "instruction": line["instruction"], "traj": steps}

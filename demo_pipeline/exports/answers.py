@@ -1,0 +1,184 @@
+"""What a model answers for one step, whatever the form that it answers in.
+
+Belongs here: the types that the decoder of every form returns. Not here: the decoders; each lies
+beside the models of its form.
+
+Belongs here: the aliases. Written datasets are read without them: a key there has our name.
+
+Belongs here: joining decoded actions.
+
+Belongs here: `{"action_type": …, "parameters": …}` as action.json has it, without the target and
+the sentence. Points are pixels of the screenshot.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import ValidationError
+
+from demo_pipeline.desktopd.models import (
+    PARAMETERS,
+    ActionType,
+    HotkeyParameters,
+    Parameters,
+    is_canonical_key,
+)
+from demo_pipeline.files.base_model import unknown_fields
+from demo_pipeline.files.json_files import JsonFileError, parse_json
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweredAction:
+    """One of our actions, without target and reasoning; points are pixels of the screenshot."""
+
+    action_type: ActionType
+    parameters: Parameters
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignAction:
+    """An action of the form that is none of ours: the pointer moved, a key held, a screenshot.
+
+    Attributes:
+        name: as the form calls it.
+        point: pixels of the screenshot, when it has a place.
+    """
+
+    name: str
+    point: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a model answers for one step.
+
+    Attributes:
+        actions: in the order in which they are to be done.
+        status: how the model says the task ended; None: it does not end it.
+        thought: its words beside the actions; empty: none.
+    """
+
+    actions: tuple[AnsweredAction | ForeignAction, ...]
+    status: Literal["success", "failure"] | None = None
+    thought: str = ""
+
+
+class AnswerFormatError(ValueError):
+    """An answer that the form does not allow.
+
+    Attributes:
+        reason: one of a few fixed phrases, such as "no tool call"; never words of the answer.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+AnswerDecoder = Callable[[str, tuple[int, int]], Answer]
+"""Reads a model's answer; the size is that of the step's screenshot, width and height in pixels.
+
+Raises `AnswerFormatError` and nothing else, for any text.
+"""
+
+
+_ALIASES: Mapping[str, str] = {
+    "return": "enter",
+    "escape": "esc",
+    "del": "delete",
+    "ins": "insert",
+    "pgup": "pageup",
+    "pgdn": "pagedown",
+    "cmd": "command",
+    "option": "alt",
+    "control": "ctrl",
+    "windows": "win",
+    **{
+        f"{key}{side}": key for key in ("ctrl", "shift", "alt", "win") for side in ("left", "right")
+    },
+    "prtsc": "printscreen",
+    " ": "space",
+}
+
+
+def answered_key(name: str) -> str:
+    """Our name of a key that an answer names in another way; an unknown name stays as it is.
+
+    Case does not count, so that `Enter`, `Return` and `return` are `enter`; of the two keys of a
+    name (`ctrlleft`, `ctrlright`) we have one.
+    """
+    lower = name.strip().lower() or name
+    known = _ALIASES.get(lower, lower)
+    return known if is_canonical_key(known) else name
+
+
+_Done = AnsweredAction | ForeignAction
+
+
+def merge_presses(actions: Iterable[_Done]) -> Iterator[_Done]:
+    """Yield the actions; the same keys one after another are one action with `presses`."""
+    held: AnsweredAction | None = None
+    for action in actions:
+        merged = _merged(held, action)
+        if merged is not None:
+            held = merged
+            continue
+        if held is not None:
+            yield held
+        held = None
+        if isinstance(action, AnsweredAction) and action.action_type is ActionType.HOTKEY:
+            held = action
+        else:
+            yield action
+    if held is not None:
+        yield held
+
+
+def _merged(first: AnsweredAction | None, second: _Done) -> AnsweredAction | None:
+    if first is None or not isinstance(second, AnsweredAction):
+        return None
+    one, other = first.parameters, second.parameters
+    if not isinstance(one, HotkeyParameters) or not isinstance(other, HotkeyParameters):
+        return None
+    if one.keys != other.keys:
+        return None
+    presses = (one.presses or 1) + (other.presses or 1)
+    return AnsweredAction(ActionType.HOTKEY, HotkeyParameters(keys=one.keys, presses=presses))
+
+
+def action_text(action_type: ActionType, parameters: Parameters) -> str:
+    """The action as JSON on one line; lone surrogates, which UTF-8 has not, become "?"."""
+    value = {"action_type": action_type.value, "parameters": parameters.model_dump(mode="json")}
+    text = json.dumps(value, ensure_ascii=False)
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def decode_action_text(text: str, _size: tuple[int, int]) -> Answer:
+    """The answer in a line of `action_text`.
+
+    Raises:
+        AnswerFormatError: it is no JSON object, or not of an action.
+    """
+    value = _parsed(text)
+    if not isinstance(value, dict) or set(value) != {"action_type", "parameters"}:
+        raise AnswerFormatError("no object of action_type and parameters")
+    try:
+        action_type = ActionType(value["action_type"])
+    except ValueError:
+        raise AnswerFormatError("unknown action_type") from None
+    try:
+        parameters = PARAMETERS[action_type].model_validate(value["parameters"])
+    except (ValidationError, RecursionError):
+        raise AnswerFormatError("parameters that do not fit the action_type") from None
+    if unknown_fields(parameters):
+        raise AnswerFormatError("parameters that do not fit the action_type")
+    return Answer((AnsweredAction(action_type, parameters),))
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return parse_json(text, "answer")
+    except (JsonFileError, RecursionError, ValueError):
+        raise AnswerFormatError("no JSON") from None

@@ -1,0 +1,620 @@
+"""Exports trajectories as ATIF: every action that can be shown is a call, the others are words.
+
+Belongs here: the models, with the rules of the format that concern one file. The tools are the
+actions of OSWorld-Desktopd: `function_name` is an action type, `arguments` are its parameters, and
+points are pixels of the screenshot.
+
+Belongs here: our actions in the calls of a step.
+
+Belongs here: the rules that the models cannot express.
+
+Belongs here: the steps of a file and the layout. The format is described in `formats.atif`. It has
+words for what no screenshot shows, so that no trajectory is cut.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import takewhile
+from pathlib import Path, PurePosixPath
+from types import TracebackType
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from demo_pipeline.datasets.export_loop import Excluded, ExportSummary, export_records, plan_export
+from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory
+from demo_pipeline.datasets.split_files import FileRecord, json_text, replace_surrogates
+from demo_pipeline.datasets.splits import Split
+from demo_pipeline.desktopd.models import PARAMETERS, ActionType, Parameters, Pixel, Text
+from demo_pipeline.desktopd.reader import StepFiles, Trajectory, json_problem
+from demo_pipeline.exports.answers import Answer, AnsweredAction, AnswerFormatError
+from demo_pipeline.exports.cudag.actions import is_last_end_filmed
+from demo_pipeline.exports.prompts import hidden_words
+from demo_pipeline.exports.whole_trajectories import (
+    NO_STEPS,
+    STRETCH_COLUMNS,
+    SaidStep,
+    readable_size,
+    said_step,
+    sentence,
+    write_losses,
+)
+from demo_pipeline.files.atomic_write import link_or_copy
+from demo_pipeline.files.base_model import Document, check, unknown_fields
+from demo_pipeline.files.image_header import ImageInfo, probe_image
+from demo_pipeline.files.json_files import JsonFileError, dump_json, load_json, parse_json
+from demo_pipeline.files.shown_text import escape_markers
+from demo_pipeline.files.system_errors import raise_system_trouble
+from demo_pipeline.problems import Problem, errors
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS
+from demo_pipeline.trajectories.provenance import (
+    INCOMPLETE,
+    HiddenAction,
+    HiddenReason,
+    ProvenanceRow,
+)
+
+ATIF_VERSION = "ATIF-v1.8"
+ATIF_FILE = "trajectory.json"
+ATIF_LIST = "atif_trajectories.jsonl"  # a line per trajectory: its id, split and file
+_AGENT_ONLY = ("model_name", "reasoning_effort", "reasoning_content", "tool_calls", "metrics")
+
+
+class AtifDocument(Document):
+    """A part of a trajectory; unknown keys are refused, absent values are not written."""
+
+    model_config = ConfigDict(extra="forbid")
+    left_out_when_none: ClassVar[frozenset[str]] = frozenset(
+        {*_AGENT_ONLY, "timestamp", "observation", "extra", "llm_call_count", "is_copied_context"}
+        | {"text", "source", "source_call_id", "content", "session_id", "trajectory_id", "notes"}
+        | {"tool_definitions", "final_metrics", "continued_trajectory_ref"}
+        | {"subagent_trajectories", "subagent_trajectory_ref"}
+    )
+
+
+class AtifImage(AtifDocument):
+    """A picture: a path relative to the trajectory's file."""
+
+    media_type: Literal["image/png", "image/jpeg", "image/gif", "image/webp"]
+    path: Text
+
+
+class AtifPart(AtifDocument):
+    """A part of a message or of a result: words or a picture."""
+
+    type: Literal["text", "image"]
+    text: str | None = None
+    source: AtifImage | None = None
+
+    @model_validator(mode="after")
+    def _has_its_own(self) -> Self:
+        wanted = (True, False) if self.type == "text" else (False, True)
+        if (self.text is not None, self.source is not None) != wanted:
+            raise ValueError("a part has a text or the source of an image, as its type says")
+        return self
+
+
+class AtifCall(AtifDocument):
+    """A call of a tool."""
+
+    tool_call_id: Text
+    function_name: Text
+    arguments: dict[str, Any]
+    extra: dict[str, Any] | None = None
+
+
+class AtifResult(AtifDocument):
+    """What was seen after a call, or after something else when no call is named."""
+
+    source_call_id: str | None = None
+    content: str | list[AtifPart] | None = None
+    subagent_trajectory_ref: list[Any] | None = None
+    extra: dict[str, Any] | None = None
+
+
+class AtifObservation(AtifDocument):
+    """What was seen after a step."""
+
+    results: list[AtifResult]
+
+
+class AtifStep(AtifDocument):
+    """One turn: of the person who asks, of the agent, or of neither (`system`)."""
+
+    step_id: Annotated[int, Field(ge=1)]
+    timestamp: str | None = None
+    source: Literal["system", "user", "agent"]
+    model_name: str | None = None
+    reasoning_effort: str | float | None = None
+    message: str | list[AtifPart]
+    reasoning_content: str | None = None
+    tool_calls: list[AtifCall] | None = None
+    observation: AtifObservation | None = None
+    metrics: dict[str, Any] | None = None
+    extra: dict[str, Any] | None = None
+    llm_call_count: Annotated[int, Field(ge=0)] | None = None
+    is_copied_context: bool | None = None
+
+    @field_validator("timestamp")
+    @classmethod
+    def _iso(cls, value: str | None) -> str | None:
+        try:
+            datetime.fromisoformat(value or "1970-01-01")
+        except ValueError:
+            raise ValueError("Input should be an ISO 8601 time stamp") from None
+        return value
+
+    @model_validator(mode="after")
+    def _fits_its_source(self) -> Self:
+        given = [name for name in _AGENT_ONLY if getattr(self, name) is not None]
+        if self.source != "agent" and given:
+            raise ValueError(f"only a step of the agent has {given[0]}")
+        model_only = {"metrics", "reasoning_content"}.intersection(given)
+        if self.llm_call_count == 0 and model_only:
+            raise ValueError("a step without a model has neither metrics nor reasoning_content")
+        known = {call.tool_call_id for call in self.tool_calls or ()}
+        results = self.observation.results if self.observation else ()
+        if any(result.source_call_id not in {None, *known} for result in results):
+            raise ValueError("a result names a call that the step does not have")
+        return self
+
+
+class AtifAgent(AtifDocument):
+    """Who acted: `human`, or the name of a model."""
+
+    name: Text
+    version: str
+    model_name: str | None = None
+    tool_definitions: list[dict[str, Any]] | None = None
+    extra: dict[str, Any] | None = None
+
+
+class AtifTrajectory(AtifDocument):
+    """trajectory.json; the steps are numbered from 1."""
+
+    schema_version: Literal["ATIF-v1.8"]
+    session_id: str | None = None
+    trajectory_id: str | None = None
+    agent: AtifAgent
+    steps: list[AtifStep] = Field(min_length=1)
+    notes: str | None = None
+    final_metrics: dict[str, Any] | None = None
+    continued_trajectory_ref: str | None = None
+    extra: dict[str, Any] | None = None
+    subagent_trajectories: list[Any] | None = None
+
+    @field_validator("steps")
+    @classmethod
+    def _in_order(cls, steps: list[AtifStep]) -> list[AtifStep]:
+        if [step.step_id for step in steps] != list(range(1, len(steps) + 1)):
+            raise ValueError("the steps must be numbered from 1, in order")
+        return steps
+
+
+class AtifEntry(AtifDocument):
+    """A line of `atif_trajectories.jsonl`."""
+
+    trajectory_id: Text
+    split: Literal["train", "val", "test", "held_out"]
+    file: Text
+
+
+_MOST_CHARACTERS = 1_000_000
+_ACROSS, _DOWN = ("x", "start_x", "end_x"), ("y", "start_y", "end_y")
+
+
+def decode_atif_answer(text: str, size: Pixel) -> Answer:
+    """Read an answer; see `formats.answers.AnswerDecoder`.
+
+    It is JSON: a step of the agent, its list of calls, or one call.
+
+    Args:
+        text: the answer.
+        size: width and height of the step's screenshot, pixels.
+
+    Raises:
+        AnswerFormatError: it is something else, or a call is none of our actions on this screen.
+    """
+    if len(text) > _MOST_CHARACTERS:
+        raise AnswerFormatError("too long")
+    try:
+        value = parse_json(text.strip(), "answer")
+    except JsonFileError:
+        raise AnswerFormatError("not JSON") from None
+    calls = _calls(value)
+    if not calls:
+        raise AnswerFormatError("no tool call")
+    message = value.get("message") if isinstance(value, dict) else None
+    words = message if isinstance(message, str) else ""
+    return Answer(tuple(decode_call(call, size) for call in calls), thought=words)
+
+
+def _calls(value: Any) -> Sequence[Any]:
+    if isinstance(value, list):
+        return value
+    if not isinstance(value, dict):
+        return ()
+    calls = [value] if "function_name" in value else value.get("tool_calls")
+    return calls if isinstance(calls, list) else ()
+
+
+def decode_call(call: Any, size: Pixel) -> AnsweredAction:
+    """Our action in one call.
+
+    Raises:
+        AnswerFormatError: it is none, or points outside the screenshot.
+    """
+    if not isinstance(call, dict):
+        raise AnswerFormatError("not a tool call")
+    try:
+        kind = ActionType(str(call.get("function_name")))
+    except ValueError:
+        raise AnswerFormatError("unknown tool") from None
+    try:
+        parameters = PARAMETERS[kind].model_validate(call.get("arguments"))
+        strangers = unknown_fields(parameters)
+    except (ValidationError, RecursionError):
+        raise AnswerFormatError("wrong arguments") from None
+    if strangers:
+        raise AnswerFormatError("wrong arguments")
+    if not _inside(parameters, size):
+        raise AnswerFormatError("place outside the screen")
+    return AnsweredAction(kind, parameters)
+
+
+def _inside(parameters: Parameters, size: Pixel) -> bool:
+    given = parameters.members()
+    return all(
+        0 <= given[name] < side
+        for names, side in ((_ACROSS, size[0]), (_DOWN, size[1]))
+        for name in names
+        if name in given
+    )
+
+
+_REMEDY = "build the export again"
+Size = tuple[int, int]
+
+
+def validate_atif(root: Path) -> list[Problem]:
+    """The problems of a folder with `atif_trajectories.jsonl` and the files that it names."""
+    path = root / ATIF_LIST
+    if not path.is_file():
+        return [_problem("missing_file", ATIF_LIST, "the file is missing")]
+    entries, problems = _entries(path)
+    seen: dict[str, int] = {}
+    for line, entry in entries:
+        first = seen.setdefault(entry.trajectory_id, line)
+        if first != line:
+            message = f"trajectory_id: is not unique, first at line {first}"
+            problems.append(_problem("duplicate_id", ATIF_LIST, message, line))
+        if entry.file != f"{entry.split}/{entry.trajectory_id}/{ATIF_FILE}":
+            message = f"file: is not <split>/<trajectory_id>/{ATIF_FILE}"
+            problems.append(_problem("layout", ATIF_LIST, message, line))
+        else:
+            problems += validate_atif_file(root / entry.file, entry.file, entry.trajectory_id)
+    written = {file.relative_to(root).as_posix() for file in root.rglob(ATIF_FILE)}
+    if written - {entry.file for _, entry in entries} and not errors(problems):
+        message = "does not name every trajectory of the folder"
+        problems.append(_problem("unlisted", ATIF_LIST, message))
+    return problems
+
+
+def validate_atif_file(path: Path, file: str | None = None, trajectory: str = "") -> list[Problem]:
+    """The problems of one trajectory; its images are relative to its folder.
+
+    Args:
+        path: trajectory.json.
+        file: its name in the problems.
+        trajectory: the id that it must have; empty: any.
+    """
+    name = file or path.name
+    try:
+        value = load_json(path, name)
+    except JsonFileError as error:
+        return [json_problem(error, exists=path.is_file())]
+    document, problems = check(AtifTrajectory, value, name)
+    if document is None:
+        return problems
+    if trajectory and document.trajectory_id != trajectory:
+        problems.append(_problem("trajectory_id", name, "trajectory_id: is not the folder's name"))
+    problems += (_problem(code, name, said) for code, said in _faults(document, path.parent))
+    return problems
+
+
+def _entries(path: Path) -> tuple[list[tuple[int, AtifEntry]], list[Problem]]:
+    entries: list[tuple[int, AtifEntry]] = []
+    problems: list[Problem] = []
+    with path.open("rb") as stream:
+        for number, line in enumerate(stream, start=1):
+            try:
+                value = parse_json(line, ATIF_LIST)
+            except JsonFileError as error:
+                problems.append(replace(json_problem(error), line=number))
+                continue
+            entry, found = check(AtifEntry, value, ATIF_LIST, line=number)
+            problems += found
+            entries += [(number, entry)] if entry else []
+    return entries, problems
+
+
+def _problem(code: str, file: str, message: str, line: int | None = None) -> Problem:
+    return Problem(code, file, message, line, remedy=_REMEDY)
+
+
+def _faults(document: AtifTrajectory, folder: Path) -> Iterator[tuple[str, str]]:
+    """Yield code and message of what is wrong between the parts of a trajectory."""
+    if document.steps[0].source != "user":
+        yield "first_step", "steps[0]: must be the user's"
+    calls = [call.tool_call_id for step in document.steps for call in step.tool_calls or ()]
+    if len(set(calls)) < len(calls):
+        yield "call_id", "steps: two calls have the same id"
+    size: Size | None = None
+    named: set[str] = set()
+    for number, step in enumerate(document.steps):
+        place = f"steps[{number}]"
+        yield from _call_faults(step, size, place)
+        for path in _paths(step):
+            info = _image(path, folder)
+            named.add(path)
+            if isinstance(info, str):
+                yield "image", f"{place}: an image {info}"
+            else:
+                size = (info.width, info.height)
+    shipped = {file.relative_to(folder).as_posix() for file in folder.rglob("*") if file.is_file()}
+    if unused := shipped - named - {ATIF_FILE}:
+        yield "unused_file", f"no step names {len(unused)} of the files in its folder"
+
+
+def _call_faults(step: AtifStep, size: Size | None, place: str) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with the calls of a step; `size`: of the screen that was last shown."""
+    for call in step.tool_calls or ():
+        if size is None:
+            yield "no_screen", f"{place}: a call before any screen was shown"
+            return
+        try:
+            decode_call(call.members(), size)
+        except AnswerFormatError as error:
+            yield "tool_call", f"{place}.tool_calls: {error.reason}"
+
+
+def _paths(step: AtifStep) -> Iterator[str]:
+    """Yield the paths of a step's images, the last one being the screen after it."""
+    contents = [step.message, *(result.content for result in _results(step))]
+    parts: list[AtifPart] = [
+        part for content in contents if isinstance(content, list) for part in content
+    ]
+    yield from (part.source.path for part in parts if part.source)
+
+
+def _results(step: AtifStep) -> Sequence[AtifResult]:
+    return step.observation.results if step.observation else ()
+
+
+def _image(path: str, folder: Path) -> ImageInfo | str:
+    """What an image is, or why it cannot be used."""
+    if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts or "\\" in path:
+        return "is not a path below the trajectory's folder"
+    try:
+        return probe_image((folder / path).read_bytes())
+    except OSError as error:
+        raise_system_trouble(error)
+        return "is missing"
+    except ValueError as error:
+        return f"does not open: {error}"
+
+
+_NOTES = (
+    "A person acted; no model was called. Tools are action types of OSWorld-Desktopd, points are "
+    "pixels of the screenshot before the call. A step of the source `system` says in words what "
+    "no call can say, because no right screenshot shows it."
+)
+_REASONS = {"off_screen": HiddenReason.OFF_SCREEN, "missing_frame": HiddenReason.UNDECODABLE}
+
+
+def build_atif(
+    trajectories: Sequence[DatasetTrajectory], out: Path, settings: DatasetSettings
+) -> ExportSummary:
+    """Write `<split>/<trajectory>/trajectory.json` with its `images/`, and a list of all.
+
+    `metadata.json` says which steps are words, by reason.
+
+    Args:
+        trajectories: committed and valid ones, in any order.
+        out: directory to write into; it is created.
+        settings: what takes part, and the splits.
+    """
+    plan = plan_export(trajectories, settings)
+    with AtifFiles(out) as files:
+        exporter = AtifExporter(files, settings)
+        summary = export_records(plan, exporter)
+    summary = replace(summary, details={"steps": exporter.steps.total()})
+    write_losses(out, summary)
+    return summary
+
+
+def atif_call(action: AnsweredAction, _size: Pixel) -> dict[str, Any]:
+    """An action as name and arguments of a call; every action can be said."""
+    arguments = {
+        name: replace_surrogates(value) if isinstance(value, str) else value
+        for name, value in action.parameters.model_dump(mode="json").items()
+    }
+    return {"function_name": action.action_type.value, "arguments": arguments}
+
+
+class AtifFiles:
+    """The files of an export; the list of trajectories is written even when empty.
+
+    Args:
+        out: folder to write into; it is created.
+    """
+
+    def __init__(self, out: Path) -> None:
+        self._out = out
+
+    def __enter__(self) -> Self:
+        self._out.mkdir(parents=True, exist_ok=True)
+        self._list = (self._out / ATIF_LIST).open("w", encoding="utf-8", newline="\n")
+        return self
+
+    def write(self, split: Split, record: FileRecord) -> None:
+        """Write a trajectory's file, link its images, and list it."""
+        name = record.row["trajectory_id"]
+        folder = self._out / split.value / name
+        (folder / "images").mkdir(parents=True)
+        dump_json(folder / ATIF_FILE, record.line)
+        for path, source in record.files.items():
+            link_or_copy(source, folder / path)
+        file = f"{split.value}/{name}/{ATIF_FILE}"
+        entry = {"trajectory_id": name, "split": split.value, "file": file}
+        self._list.write(json_text(entry) + "\n")
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._list.close()
+
+
+@dataclass(frozen=True, slots=True)
+class AtifExporter:
+    """Makes a file of every trajectory; see `export_loop.Exporter`.
+
+    Attributes:
+        files: where they go.
+        settings: of the datasets.
+        steps: how many steps are calls, by split.
+    """
+
+    unit: ClassVar[str] = "steps"
+    exclusions: ClassVar[Sequence[str]] = (
+        *("off_screen", "missing_frame", INCOMPLETE),
+        *LEAK_EXCLUSIONS,
+        NO_STEPS,
+    )
+    provenance_columns: ClassVar[Sequence[str]] = (*STRETCH_COLUMNS, "press_ms")
+    instruction_in_prompt: ClassVar[bool] = True
+    files: AtifFiles
+    settings: DatasetSettings
+    steps: Counter[Split] = field(default_factory=Counter)
+
+    def records(
+        self, candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]
+    ) -> Iterator[FileRecord | Excluded]:
+        """Yield the file of a trajectory, and an `Excluded` for each step that is words."""
+        shown = [
+            INCOMPLETE
+            if step.index in candidate.incomplete
+            else said_step(step, rows[step.index], self.settings, atif_call)
+            for step in trajectory.steps
+        ]
+        yield from (Excluded(said) for said in shown if isinstance(said, str))
+        calls = [said for said in shown if isinstance(said, SaidStep)]
+        if not calls:
+            yield Excluded(NO_STEPS)
+            return
+        turns = _Turns(trajectory)
+        for step, said in zip(trajectory.steps, shown, strict=True):
+            for hidden in candidate.hidden.before(step.index):
+                turns.add_words(hidden_words(hidden), hidden.press_ms)
+            press_ms = rows[step.index]["press_ms"]
+            if isinstance(said, SaidStep):
+                turns.add_call(said, press_ms)
+            else:
+                turns.add_words(_words(step, said), press_ms)
+        later = candidate.hidden.before(len(trajectory.steps))
+        filmed = list(takewhile(lambda one: one.reason != HiddenReason.AFTER_VIDEO, later))
+        for hidden in filmed:
+            turns.add_words(hidden_words(hidden), hidden.press_ms)
+        ended = is_last_end_filmed(trajectory.steps, rows)
+        if ended and readable_size(trajectory.final_screenshot):
+            turns.show(trajectory.final_screenshot, "final")
+        for hidden in later[len(filmed) :]:
+            turns.add_words(hidden_words(hidden), hidden.press_ms)
+        line = _document(trajectory, turns.steps, rows[trajectory.steps[0].index])
+        prompt = turns.instruction
+        name = {"trajectory_id": line["trajectory_id"], "calls": len(calls)}
+        yield FileRecord(line, name, prompt, calls[0].files.screenshot, turns.images)
+
+    def write(self, split: Split, record: FileRecord) -> None:
+        """Write a trajectory."""
+        self.files.write(split, record)
+        self.steps[split] += record.row["calls"]
+
+
+def _words(step: StepFiles, reason: str) -> str:
+    """What a step did that no right screenshot shows: never where, never what text."""
+    known = HiddenAction(step.index, 0, step.action.action_type, 0, _REASONS.get(reason, reason))
+    return hidden_words(known).removesuffix(" out of sight")
+
+
+class _Turns:
+    """The steps of a file as they come, and the images that they name.
+
+    A screen is shown by the step before it: the person's question, a call, or words.
+    """
+
+    def __init__(self, trajectory: Trajectory) -> None:
+        self.instruction = escape_markers(replace_surrogates(trajectory.task.instruction))[0]
+        asked = [{"type": "text", "text": self.instruction}]
+        self.steps: list[dict[str, Any]] = [{"step_id": 1, "source": "user", "message": asked}]
+        self.images: dict[str, Path] = {}
+
+    def add_call(self, step: SaidStep, press_ms: int) -> None:
+        """Show the step's screen, and add its call."""
+        self.show(step.files.screenshot, f"{step.files.index:03d}")
+        call = {"tool_call_id": f"call_{step.files.index:04d}", **step.said}
+        self._add(sentence(step.files.action), press_ms)
+        extra = {"step_index": step.files.index}
+        self.steps[-1] |= {"source": "agent", "tool_calls": [call], "llm_call_count": 0}
+        self.steps[-1]["extra"] = extra
+
+    def add_words(self, words: str, press_ms: int) -> None:
+        """Add what was done, in words."""
+        self._add(f"Not shown: {words}.", press_ms)
+
+    def _add(self, message: str, press_ms: int) -> None:
+        time = datetime.fromtimestamp(press_ms / 1000, UTC).isoformat(timespec="milliseconds")
+        step = {"step_id": len(self.steps) + 1, "timestamp": time, "source": "system"}
+        self.steps.append({**step, "message": message})
+
+    def show(self, screenshot: Path, name: str) -> None:
+        """Add a screen to the last step."""
+        path = f"images/{name}.png"
+        self.images[path] = screenshot
+        part = {"type": "image", "source": {"media_type": "image/png", "path": path}}
+        last = self.steps[-1]
+        if last["source"] == "user":
+            last["message"].append(part)
+            return
+        call = [call["tool_call_id"] for call in last.get("tool_calls", ())]
+        result = {"source_call_id": call[0]} if call else {}
+        last["observation"] = {"results": [{**result, "content": [part]}]}
+
+
+def _document(
+    trajectory: Trajectory, steps: Sequence[Mapping[str, Any]], row: ProvenanceRow
+) -> dict[str, Any]:
+    name, task = replace_surrogates(trajectory.id), trajectory.task
+    extra = {
+        "task_id": replace_surrogates(task.task_id),
+        "application": replace_surrogates(task.application),
+        "platform": row["platform"],
+        "success": trajectory.result.success,
+    }
+    model = trajectory.result.model_info
+    agent = {"name": replace_surrogates(model.name), "version": replace_surrogates(model.version)}
+    return {
+        "schema_version": ATIF_VERSION,
+        "session_id": name,
+        "trajectory_id": name,
+        "agent": agent,
+        "steps": steps,
+        "notes": _NOTES,
+        "extra": extra,
+    }

@@ -1,0 +1,569 @@
+"""One row of CUA-Lite against its form, a folder of its datasets, and an answer in its form.
+
+Belongs here: the order of the turns, calls and their results, images and their places, and what a
+task type allows. Files and ids over several rows are in validator.py.
+
+Belongs here: files. What one row must hold is in row_rules.py.
+
+Belongs here: finding the calls in an answer, and our actions in the actions of `computer`.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+import pyarrow as pa
+from pydantic import ValidationError
+
+from demo_pipeline.desktopd.models import (
+    ActionType,
+    ClickParameters,
+    DragParameters,
+    HotkeyParameters,
+    Parameters,
+    Pixel,
+    PointParameters,
+    ScrollParameters,
+    TypeParameters,
+    WaitParameters,
+    pixel_at,
+)
+from demo_pipeline.exports.answers import (
+    Answer,
+    AnsweredAction,
+    AnswerFormatError,
+    ForeignAction,
+    merge_presses,
+)
+from demo_pipeline.exports.cua_lite_models import (
+    BBOX,
+    COMPUTER,
+    LITE_COLUMNS,
+    LITE_DONE,
+    LITE_IMAGE,
+    LITE_MAX,
+    LITE_ROOT,
+    LITE_SPLITS,
+    PLATFORMS,
+    POINT,
+    TASK_TYPES,
+    BoxArguments,
+    ComputerArguments,
+    LiteAction,
+    LiteAssistantTurn,
+    LiteCall,
+    LiteClick,
+    LiteConversation,
+    LiteDocument,
+    LiteDrag,
+    LiteImagePart,
+    LiteKeys,
+    LiteMetadata,
+    LiteMove,
+    LiteScroll,
+    LiteTextPart,
+    LiteToolTurn,
+    LiteTurn,
+    LiteType,
+    LiteUserTurn,
+    LiteWait,
+    PointArguments,
+    from_lite_key,
+)
+from demo_pipeline.files.base_model import DocumentT, explain, field_name, limited
+from demo_pipeline.files.image_header import probe_image
+from demo_pipeline.files.json_files import JsonFileError, parse_json
+from demo_pipeline.files.parquet import open_rows, read_schema
+from demo_pipeline.files.shown_text import MARKER
+from demo_pipeline.files.system_errors import raise_system_trouble
+from demo_pipeline.problems import Problem
+
+_ARGUMENTS: Mapping[str, type[LiteDocument]] = {
+    COMPUTER: ComputerArguments,
+    POINT: PointArguments,
+    BBOX: BoxArguments,
+}
+_TOOL_OF = {
+    "use": COMPUTER,
+    "grounding.action": COMPUTER,
+    "grounding.point": POINT,
+    "grounding.bbox": BBOX,
+}
+LiteFault = tuple[str, str]
+"""Code and message of what is wrong with a row."""
+
+
+def row_faults(row: Mapping[str, Any], dims: Sequence[str], name: str) -> Iterator[LiteFault]:
+    """Yield what is wrong with one row.
+
+    Args:
+        row: column → value.
+        dims: platform and task type of the folder that the row is in.
+        name: of the dataset, whose folder its images are in.
+    """
+    images = row.get("images")
+    if set(row) != set(LITE_COLUMNS):
+        yield "columns", f"the columns must be {', '.join(LITE_COLUMNS)}"
+    if not isinstance(images, list) or not all(isinstance(image, str) for image in images):
+        yield "images", "images: must be a list of paths"
+        return
+    yield from _path_faults(images, name)
+    metadata = parse_column(LiteMetadata, row.get("metadata"))
+    if isinstance(metadata, LiteMetadata):
+        yield from _metadata_faults(metadata, dims)
+    else:
+        yield from (("metadata", f"metadata: {fault}") for fault in metadata)
+    talk = parse_column(LiteConversation, row.get("messages"), "messages")
+    if isinstance(talk, LiteConversation):
+        yield from _talk_faults(talk.messages, images, dims[1])
+    else:
+        yield from (("messages", fault) for fault in talk)
+
+
+def parse_column(model: type[DocumentT], text: Any, key: str = "") -> DocumentT | list[str]:
+    """The model of a column of JSON text, or what is wrong with it.
+
+    Args:
+        model: the expected model.
+        text: the value of the column.
+        key: the only member that holds the value; empty: the value is the object itself.
+    """
+    if not isinstance(text, str):
+        return ["must be JSON text"]
+    try:
+        value = parse_json(text, "the column")
+    except JsonFileError as error:
+        return [error.message]
+    return parse_value(model, {key: value} if key else value)
+
+
+def parse_value(model: type[DocumentT], value: Any) -> DocumentT | list[str]:
+    """The model of a JSON value, or what is wrong with it, without the value itself."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        return [f"{field_name(place) or 'value'}: {said}" for place, said in explain(error)]
+
+
+def _path_faults(images: Sequence[str], name: str) -> Iterator[LiteFault]:
+    for number, image in enumerate(images):
+        found = LITE_IMAGE.fullmatch(image)
+        if not found or found["name"] != name:
+            yield "images", f"images[{number}]: is not a path of this dataset's images"
+        elif not found["hash"].startswith(found["head"]):
+            yield "images", f"images[{number}]: the folder is not the beginning of the hash"
+
+
+def _metadata_faults(metadata: LiteMetadata, dims: Sequence[str]) -> Iterator[LiteFault]:
+    if metadata.dims != list(dims):
+        yield "dims", f"metadata.dims is not {list(dims)}, the folder's"
+    if "split" in metadata.others.members():
+        yield "split", "metadata.others: the split is that of the folder and not named here"
+
+
+def _talk_faults(
+    turns: Sequence[LiteTurn], images: Sequence[str], task_type: str
+) -> Iterator[LiteFault]:
+    yield from _image_faults(turns, len(images))
+    yield from _first_faults(turns)
+    yield from _order_faults(turns)
+    yield from _end_faults(turns, task_type)
+    calls = [(n, call) for n, turn in enumerate(turns) for call in _calls(turn)]
+    ids = [call.id for _, call in calls]
+    if len(set(ids)) < len(ids):
+        yield "call_id", "messages: two calls have the same id"
+    if task_type.startswith("grounding.") and len(calls) != 1:
+        yield "calls", "messages: a grounding row has one call"
+    for number, call in calls:
+        place = f"messages[{number}].tool_calls"
+        yield from _call_faults(call, task_type, place)
+
+
+def _calls(turn: LiteTurn) -> Sequence[LiteCall]:
+    return turn.tool_calls if isinstance(turn, LiteAssistantTurn) else ()
+
+
+def _image_faults(turns: Sequence[LiteTurn], total: int) -> Iterator[LiteFault]:
+    """Every image is shown once, in the order of the column."""
+    shown = [
+        part.index
+        for turn in turns
+        if not isinstance(turn, LiteAssistantTurn)
+        for part in turn.content
+        if isinstance(part, LiteImagePart)
+    ]
+    if shown != list(range(total)):
+        yield "image_index", f"messages: the images must be those from 0 to {total - 1}, in order"
+
+
+def _first_faults(turns: Sequence[LiteTurn]) -> Iterator[LiteFault]:
+    first = turns[0]
+    parts = first.content if isinstance(first, LiteUserTurn) else []
+    if [part.type for part in parts] != ["image", "text"]:
+        yield "first_turn", "messages[0]: must be the user's, an image and then a text"
+    if any(isinstance(part, LiteTextPart) and MARKER.search(part.text) for part in parts):
+        yield "marker", "messages[0]: the text contains a control marker of a model"
+
+
+def _order_faults(turns: Sequence[LiteTurn]) -> Iterator[LiteFault]:
+    """After the user come the assistant and, in turns, the results of its calls."""
+    waiting: list[str] = []
+    for number, turn in enumerate(turns[1:], start=1):
+        if isinstance(turn, LiteToolTurn):
+            if turn.tool_call_id not in waiting:
+                yield "orphan_result", f"messages[{number}]: no call before it waits for a result"
+            else:
+                waiting.remove(turn.tool_call_id)
+            continue
+        if waiting:
+            yield "no_result", f"messages[{number}]: a call before it has no result"
+        after = turns[number - 1]
+        if isinstance(turn, LiteUserTurn) or isinstance(after, LiteAssistantTurn):
+            yield "roles", f"messages[{number}]: the turns must be user, assistant, tool, assistant"
+        waiting = [call.id for call in _calls(turn)]
+
+
+def _end_faults(turns: Sequence[LiteTurn], task_type: str) -> Iterator[LiteFault]:
+    last = turns[-1]
+    if not isinstance(last, LiteAssistantTurn):
+        yield "end", "messages: the last turn must be the assistant's"
+        return
+    words = [part.text for part in last.content if part.type == "text"]
+    if not last.tool_calls and not words:
+        yield "end", "messages: the last turn has neither a call nor words"
+    if task_type == "use" and not last.tool_calls and words != [LITE_DONE]:
+        yield "end", f"messages: the words of the last turn must be {LITE_DONE!r}"
+    if task_type == "use" and not any(map(_calls, turns)):
+        yield "calls", "messages: no turn has a call"
+    if task_type == "understanding" and any(map(_calls, turns)):
+        yield "calls", "messages: a row of this task type has no calls"
+
+
+def _call_faults(call: LiteCall, task_type: str, place: str) -> Iterator[LiteFault]:
+    tool = call.function.name
+    if tool != _TOOL_OF.get(task_type, tool):
+        yield "tool", f"{place}: the tool must be {_TOOL_OF[task_type]}"
+    arguments = parse_value(_ARGUMENTS[tool], call.function.arguments)
+    if isinstance(arguments, list):
+        yield from (("arguments", f"{place}.arguments: {fault}") for fault in arguments)
+    elif isinstance(arguments, BoxArguments):
+        left, top, right, bottom = arguments.coordinate
+        if left > right or top > bottom:
+            yield "box", f"{place}: the box ends before it begins"
+    elif isinstance(arguments, ComputerArguments):
+        placeless = (
+            action.action
+            for action in arguments.actions
+            if isinstance(action, LiteClick | LiteScroll) and action.coordinate is None
+        )
+        yield from (("no_place", f"{place}: a {name} has no coordinate") for name in placeless)
+
+
+LITE_SCHEMA = pa.schema(
+    [
+        pa.field("images", pa.list_(pa.string())),
+        pa.field("messages", pa.string()),
+        pa.field("metadata", pa.string()),
+    ]
+)
+_ROWS_IN_MEMORY = 64
+_REMEDY = "build the export again"
+_IMAGES = "images"
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What the rows read so far have: ids with their places, and images that were looked at."""
+
+    root: Path
+    ids: dict[str, str] = field(default_factory=dict)
+    images: dict[str, str] = field(default_factory=dict)
+
+
+def validate_cua_lite(root: Path) -> list[Problem]:
+    """The problems of the datasets below `cua-lite/`, with the numbers of the rows from 1.
+
+    Args:
+        root: the folder that the paths of images are relative to.
+    """
+    home = root / LITE_ROOT
+    names = sorted(path for path in home.iterdir() if path.is_dir()) if home.is_dir() else []
+    if not names:
+        return [Problem("missing_file", LITE_ROOT, "has no dataset", remedy=_REMEDY)]
+    seen = _Seen(root)
+    problems: list[Problem] = []
+    for dataset in names:
+        tables = sorted(path for path in dataset.rglob("*.parquet") if path.is_file())
+        for table in tables:
+            problems += limited(list(_table_problems(table, dataset, seen)))
+        problems += _unused_images(dataset, seen)
+    return problems
+
+
+def _table_problems(table: Path, dataset: Path, seen: _Seen) -> Iterator[Problem]:
+    file = table.relative_to(seen.root).as_posix()
+    parts = PurePosixPath(table.relative_to(dataset)).parts
+    if len(parts) != 4 or not _is_known(parts):
+        message = "is not at <platform>/<task type>/<split>/<variant>.parquet"
+        yield Problem("layout", file, message, remedy=_REMEDY)
+        return
+    try:
+        columns = read_schema(table)
+        if columns.names != list(LITE_COLUMNS) or not _are_texts(columns.types):
+            message = "the columns must be images (list of text), messages and metadata (text)"
+            yield Problem("columns", file, message, remedy=_REMEDY)
+            return
+        with open_rows(table, _ROWS_IN_MEMORY) as (_, rows):
+            for number, row in enumerate(rows, start=1):
+                yield from _row_problems(row, (file, number), (parts[:2], dataset.name), seen)
+    except (OSError, pa.ArrowException) as error:
+        raise_system_trouble(error)
+        message = f"cannot be read as Parquet: {type(error).__name__}"
+        yield Problem("unreadable_table", file, message, remedy=_REMEDY)
+
+
+def _are_texts(kinds: Sequence[pa.DataType]) -> bool:
+    """Whether the first column is a list of text, and the others are text, of any width."""
+    first, *others = kinds
+    is_list = pa.types.is_list(first) or pa.types.is_large_list(first)
+    plain = [first.value_type if is_list else pa.null(), *others]
+    return all(pa.types.is_string(kind) or pa.types.is_large_string(kind) for kind in plain)
+
+
+def _is_known(parts: tuple[str, ...]) -> bool:
+    platform, task_type, split, _ = parts
+    return platform in PLATFORMS and task_type in TASK_TYPES and split in LITE_SPLITS
+
+
+def _row_problems(
+    row: Mapping[str, Any],
+    place: tuple[str, int],
+    folder: tuple[tuple[str, ...], str],
+    seen: _Seen,
+) -> Iterator[Problem]:
+    file, number = place
+    for code, message in row_faults(row, *folder):
+        yield Problem(code, file, message, number, remedy=_REMEDY)
+    metadata = parse_column(LiteMetadata, row["metadata"])
+    if isinstance(metadata, LiteMetadata):
+        here = f"{file}:{number}"
+        if (first := seen.ids.setdefault(metadata.others.id, here)) != here:
+            message = f"metadata.others.id: is not unique, first at {first}"
+            yield Problem("duplicate_id", file, message, number, remedy=_REMEDY)
+    for image in row["images"] or ():
+        if fault := _image_fault(image, seen):
+            yield Problem("image", file, f"an image {fault}", number, remedy=_REMEDY)
+
+
+def _image_fault(image: str | None, seen: _Seen) -> str:
+    """Why an image cannot be used; empty if it opens and has the content that its name says."""
+    if image is None or PurePosixPath(image).is_absolute() or ".." in PurePosixPath(image).parts:
+        return "is not a path below the folder"
+    if image not in seen.images:
+        seen.images[image] = _file_fault(seen.root / image)
+    return seen.images[image]
+
+
+def _file_fault(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+        probe_image(data)
+    except OSError as error:
+        raise_system_trouble(error)
+        return "is missing"
+    except ValueError as error:
+        return f"does not open: {error}"
+    same = hashlib.sha256(data).hexdigest() == path.stem
+    return "" if same else "has another content than its name says"
+
+
+def _unused_images(dataset: Path, seen: _Seen) -> Iterator[Problem]:
+    """Yield a problem for the images that no row names: nothing else may be handed on."""
+    files = (path.relative_to(seen.root).as_posix() for path in (dataset / _IMAGES).rglob("*.*"))
+    if unused := sorted(set(files) - set(seen.images)):
+        message = f"no row names {len(unused)} of the images"
+        yield Problem("unused_image", f"{LITE_ROOT}/{dataset.name}", message, remedy=_REMEDY)
+
+
+_Done = AnsweredAction | ForeignAction
+_WORDS = ("inline_reasoning", "action_description", "text")
+_MOST_CHARACTERS = 1_000_000
+
+
+def decode_cua_lite_answer(text: str, size: Pixel) -> Answer:
+    """Read an answer; see `formats.answers.AnswerDecoder`.
+
+    It is JSON: an assistant's message, its list of calls, one call, or the arguments of `computer`.
+    The words `Done.` without a call end the task. Keys that are held around one action are its
+    modifiers; held otherwise they are foreign.
+
+    Args:
+        text: the answer.
+        size: width and height of the step's screenshot, pixels.
+
+    Raises:
+        AnswerFormatError: it is something else, or a call is not as the form defines it.
+    """
+    if len(text) > _MOST_CHARACTERS:
+        raise AnswerFormatError("too long")
+    try:
+        value = parse_json(text.strip(), "answer")
+    except JsonFileError:
+        if text.strip() == LITE_DONE:
+            return Answer((), "success")
+        raise AnswerFormatError("not JSON") from None
+    words = _words(value)
+    calls = _answered_calls(value)
+    if not calls and words == LITE_DONE:
+        return Answer((), "success")
+    if not calls:
+        raise AnswerFormatError("no tool call")
+    actions = merge_presses(action for call in calls for action in _decoded(call, size))
+    return Answer(tuple(actions), thought=words)
+
+
+def _words(value: Any) -> str:
+    """The words of a message, a line a part."""
+    content = value.get("content") if isinstance(value, dict) else None
+    if isinstance(content, str):
+        return content
+    parts = (
+        [part for part in content if isinstance(part, dict)] if isinstance(content, list) else []
+    )
+    texts = (part.get("text") for part in parts if part.get("type") in _WORDS)
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+def _answered_calls(value: Any) -> Sequence[Any]:
+    if isinstance(value, list):
+        return value
+    if not isinstance(value, dict):
+        return ()
+    if "actions" in value:
+        return [{"name": COMPUTER, "arguments": value}]
+    if "function" in value or "name" in value:
+        return [value]
+    calls = value.get("tool_calls")
+    return calls if isinstance(calls, list) else ()
+
+
+def _decoded(call: Any, size: Pixel) -> Iterator[_Done]:
+    """Yield the actions of one call."""
+    function = call.get("function", call) if isinstance(call, dict) else None
+    if not isinstance(function, Mapping):
+        raise AnswerFormatError("not a tool call")
+    name, arguments = function.get("name"), function.get("arguments")
+    if name == COMPUTER:
+        done = parse_value(ComputerArguments, arguments)
+        if isinstance(done, ComputerArguments):
+            yield from _actions(done.actions, size)
+            return
+    elif name == POINT:
+        point = parse_value(PointArguments, arguments)
+        if isinstance(point, PointArguments):
+            yield ForeignAction(POINT, _pixel(point.coordinate, size))
+            return
+    elif name == BBOX:
+        box = parse_value(BoxArguments, arguments)
+        if isinstance(box, BoxArguments):
+            left, top, right, bottom = box.coordinate
+            yield ForeignAction(BBOX, _pixel(((left + right) / 2, (top + bottom) / 2), size))
+            return
+    else:
+        raise AnswerFormatError("unknown tool")
+    raise AnswerFormatError("wrong arguments")
+
+
+def _actions(actions: Sequence[LiteAction], size: Pixel) -> Iterator[_Done]:
+    """Yield an action each; keys held around one action become its modifiers."""
+    number = 0
+    while number < len(actions):
+        held = _held_around(actions[number : number + 3])
+        action = actions[number + 1] if held else actions[number]
+        number += 3 if held else 1
+        done = _single(action, held, size)
+        yield done or ForeignAction(action.action, _place(action, size))
+
+
+def _held_around(actions: Sequence[LiteAction]) -> list[str] | None:
+    """The keys that are held while one pointing action is done; None: it is something else."""
+    if len(actions) < 3:
+        return None
+    down, action, up = actions
+    if not isinstance(down, LiteKeys) or not isinstance(up, LiteKeys):
+        return None
+    if (down.action, up.action) != ("key_down", "key_up") or up.keys != down.keys[::-1]:
+        return None
+    return down.keys if isinstance(action, LiteClick | LiteDrag | LiteScroll) else None
+
+
+def _single(action: LiteAction, held: list[str] | None, size: Pixel) -> AnsweredAction | None:
+    """Our action; None: we have no such action."""
+    match action:
+        case LiteClick() | LiteDrag() | LiteScroll():
+            return _pointing(action, None if held is None else _our_keys(held), size)
+        case LiteType(text=text):
+            return AnsweredAction(ActionType.TYPE, TypeParameters(text=text))
+        case LiteKeys(action="key", keys=keys):
+            return AnsweredAction(ActionType.HOTKEY, HotkeyParameters(keys=_our_keys(keys)))
+        case LiteWait(duration=seconds) if seconds > 0:
+            return AnsweredAction(ActionType.WAIT, WaitParameters(seconds=seconds))
+    return None
+
+
+def _pointing(
+    action: LiteClick | LiteDrag | LiteScroll, modifiers: list[str] | None, size: Pixel
+) -> AnsweredAction | None:
+    match action:
+        case LiteClick(coordinate=[_, _] as place):
+            return _click(action, _pixel(place, size), modifiers)
+        case LiteDrag(start_coordinate=[_, _] as start):
+            (x, y), (to_x, to_y) = _pixel(start, size), _pixel(action.coordinate, size)
+            button = None if action.button == "left" else action.button
+            places = {"start_x": x, "start_y": y, "end_x": to_x, "end_y": to_y}
+            drag = DragParameters(**places, button=button, modifiers=modifiers)
+            return AnsweredAction(ActionType.DRAG, drag)
+        case LiteScroll(coordinate=[_, _] as place, direction=direction, amount=amount):
+            x, y = _pixel(place, size)
+            scroll = ScrollParameters(
+                x=x, y=y, direction=direction, amount=amount, modifiers=modifiers
+            )
+            return AnsweredAction(ActionType.SCROLL, scroll)
+    return None
+
+
+def _click(action: LiteClick, at: Pixel, modifiers: list[str] | None) -> AnsweredAction | None:
+    x, y = at
+    parameters: Parameters
+    match action.button, action.clicks:
+        case "left", 2:
+            parameters = PointParameters(x=x, y=y, modifiers=modifiers)
+            return AnsweredAction(ActionType.DOUBLE_CLICK, parameters)
+        case "right", 1:
+            parameters = PointParameters(x=x, y=y, modifiers=modifiers)
+            return AnsweredAction(ActionType.RIGHT_CLICK, parameters)
+        case _, 1 | 3:
+            clicks: Literal[3] | None = 3 if action.clicks == 3 else None
+            button = action.button
+            parameters = ClickParameters(
+                x=x, y=y, button=button, clicks=clicks, modifiers=modifiers
+            )
+            return AnsweredAction(ActionType.CLICK, parameters)
+    return None
+
+
+def _place(action: LiteAction, size: Pixel) -> Pixel | None:
+    """Where an action is; None: where the pointer is, or nowhere."""
+    if isinstance(action, LiteClick | LiteDrag | LiteScroll | LiteMove) and action.coordinate:
+        return _pixel(action.coordinate, size)
+    return None
+
+
+def _pixel(coordinate: Sequence[float], size: Pixel) -> Pixel:
+    return pixel_at(coordinate[0] / LITE_MAX, coordinate[1] / LITE_MAX, size)
+
+
+def _our_keys(keys: Sequence[str]) -> list[str]:
+    return [from_lite_key(key) or key for key in keys]

@@ -1,0 +1,369 @@
+"""Builds a CUDAG dataset from committed trajectories: its name, config.json and side files.
+
+Belongs here: how both follow from the settings and the input. The time is that of the newest
+recording unless the settings give one.
+
+Belongs here: the tool and the system prompt as files, LLaMA-Factory's `dataset_info.json`, and the
+split report. CUDAG itself does not require them.
+
+Belongs here: the files of the dataset and the order in which they are written. Records are made
+in `cudag_records`.
+"""
+
+import re
+import shutil
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import JsonValue
+
+from demo_pipeline.datasets.export_loop import Excluded, ExportSummary, export_records, plan_export
+from demo_pipeline.datasets.selection import EPOCH, Candidate, DatasetTrajectory, newest_recording
+from demo_pipeline.datasets.splits import Split, SplitPlan
+from demo_pipeline.desktopd.reader import Trajectory
+from demo_pipeline.exports.cudag.cross_checks import REPORT_FILE
+from demo_pipeline.exports.cudag.files import CudagFiles
+from demo_pipeline.exports.cudag.models import DIRECTORY_PATTERN, GENERATOR
+from demo_pipeline.exports.cudag.records import (
+    DRAFT_EXCLUSIONS,
+    PROVENANCE_COLUMNS,
+    RecordDraft,
+    record_drafts,
+)
+from demo_pipeline.exports.cudag.validator import RECORD_FILES
+from demo_pipeline.exports.prompts import scroll_rule, system_prompt, tool_schema, units_per_notch
+from demo_pipeline.files.json_files import dump_json
+from demo_pipeline.files.shown_text import escape_markers
+from demo_pipeline.settings import NAME_PART, DatasetSettings
+from demo_pipeline.trajectories.provenance import ProvenanceRow
+
+_STAMP = "%Y%m%d_%H%M%S"
+SETTINGS_DETAIL = "settings"  # of the build's summary: what `decisive_settings` returns
+_DECISIVE = (
+    *("seed", "train_ratio", "val_ratio", "test_ratio", "held_out_applications"),
+    *("include_failed", "include_aborted", "include_contaminated"),
+    *("include_avoidable_leaks", "include_unavoidable_leaks", "max_hidden_share", "prompt_style"),
+    *("cudag_scroll_sign", "cudag_scroll_unit", "cudag_pixels_per_notch"),
+    *("tolerance_min", "tolerance_max", "default_tolerance", "scroll_tolerance", "drag_tolerance"),
+)
+
+
+def generated_at(newest: datetime, settings: DatasetSettings) -> datetime:
+    """The dataset's time in UTC, whole seconds: that of the settings, else `newest`.
+
+    Raises:
+        ValueError: `timestamp` in the settings is not a valid time.
+    """
+    if not settings.timestamp:
+        return newest.replace(microsecond=0)
+    try:
+        return datetime.strptime(settings.timestamp, _STAMP).replace(tzinfo=UTC)
+    except ValueError:
+        raise ValueError(
+            f"datasets.timestamp is {settings.timestamp!r}; give YYYYMMDD_HHMMSS or leave it empty"
+        ) from None
+
+
+def dataset_directory_name(
+    trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings
+) -> str:
+    """The dataset's directory name, `{prefix}--{user}--{YYYYMMDD_HHMMSS}`, as CUDAG requires.
+
+    Raises:
+        ValueError: a part cannot be used in a name; the message says which and what to write.
+    """
+    newest = EPOCH if settings.timestamp else newest_recording(trajectories)
+    return directory_name(generated_at(newest, settings), settings)
+
+
+def directory_name(time: datetime, settings: DatasetSettings) -> str:
+    """The directory name for a known time; raises as `dataset_directory_name` does."""
+    parts = {"name_prefix": settings.name_prefix, "user": settings.user}
+    for key, part in parts.items():
+        if not re.fullmatch(NAME_PART.strip("^$"), part):
+            raise ValueError(
+                f"datasets.{key} is {part!r}; use letters, digits, . _ and single - inside"
+            )
+    name = f"{settings.name_prefix}--{settings.user}--{time:%Y%m%d_%H%M%S}"
+    if not DIRECTORY_PATTERN.fullmatch(name):
+        raise ValueError(f"{name!r} is not a valid dataset name; choose other parts")
+    return name
+
+
+def configuration(
+    settings: DatasetSettings,
+    time: datetime,
+    counts: Mapping[str, int],
+    plan: SplitPlan,
+    escaped: Mapping[str, int],
+) -> dict[str, Any]:
+    """The content of `config.json`.
+
+    Args:
+        settings: the settings that the dataset is made with.
+        time: see `generated_at`.
+        counts: records of all splits together, by task type.
+        plan: the split plan, for the groups that were moved to fill a split.
+        escaped: number of escaped markers, in prompts and in tool calls.
+    """
+    total = sum(counts.values())
+    types = sorted(counts)
+    return {
+        "generator": GENERATOR,
+        "name_prefix": settings.name_prefix,
+        "user": settings.user,
+        "generated_at": f"{time:%Y-%m-%dT%H:%M:%SZ}",
+        "seed": settings.seed,
+        "task_types": types,
+        "task_counts": {kind: counts[kind] for kind in types},
+        "task_distributions": {kind: round(counts[kind] / total, 6) for kind in types},
+        "train_split": settings.train_ratio,
+        "split_ratios": split_ratios(settings),
+        "split_rule": "SHA-256 of seed and task group against the cumulative ratios",
+        "split_filled": [{"group": group, "split": split.value} for group, split in plan.filled],
+        "held_out_applications": list(settings.held_out_applications),
+        "include_failed": settings.include_failed,
+        "include_aborted": settings.include_aborted,
+        "include_contaminated": settings.include_contaminated,
+        "include_avoidable_leaks": settings.include_avoidable_leaks,
+        "include_unavoidable_leaks": settings.include_unavoidable_leaks,
+        "max_hidden_share": settings.max_hidden_share,
+        "prompt_style": settings.prompt_style,
+        "images": _images(settings),
+        **_rules(settings),
+        "escaped_markers": dict(sorted(escaped.items())),
+        "system_prompt": system_prompt(settings),
+    }
+
+
+def decisive_settings(settings: DatasetSettings) -> dict[str, JsonValue]:
+    """The settings that decide the records of a dataset: name → value, as JSON has it."""
+    values: dict[str, JsonValue] = settings.model_dump(mode="json", include=set(_DECISIVE))
+    return {name: values[name] for name in _DECISIVE} | {"image_mode": _images(settings)}
+
+
+def split_ratios(settings: DatasetSettings) -> dict[str, float]:
+    """The wanted share of groups in each split that is assigned by hash."""
+    return {
+        "train": settings.train_ratio,
+        "val": settings.val_ratio,
+        "test": settings.test_ratio,
+    }
+
+
+def _images(settings: DatasetSettings) -> dict[str, Any]:
+    """The kind of image file. Links and copies have the same bytes and are not told apart."""
+    if settings.image_mode == "jpeg":
+        return {"format": "jpeg", "quality": settings.jpeg_quality}
+    return {"format": "png"}
+
+
+def _rules(settings: DatasetSettings) -> dict[str, Any]:
+    """The rules for scrolls and tolerances."""
+    return {
+        "scroll": {
+            "unit": settings.cudag_scroll_unit,
+            "positive": settings.cudag_scroll_sign,
+            "hscroll_positive": "right",
+            "pixels_per_notch": units_per_notch(settings),
+            "rule": scroll_rule(settings),
+        },
+        "tolerance": {
+            "unit": "RU",
+            "rule": "from the point to the target's nearer edge on each axis, within min and max",
+            "min": settings.tolerance_min,
+            "max": settings.tolerance_max,
+            "without_target": settings.default_tolerance,
+            "scroll": settings.scroll_tolerance,
+            "drag": settings.drag_tolerance,
+        },
+    }
+
+
+_TAGS = {"role_tag": "from", "content_tag": "value", "user_tag": "human", "assistant_tag": "gpt"}
+
+
+def write_sidecars(out: Path, splits: Collection[Split], settings: DatasetSettings) -> None:
+    """Write `system_prompt.txt`, `tools.json` and `dataset_info.json`.
+
+    Args:
+        out: the dataset's directory.
+        splits: the splits that have a file.
+        settings: the settings that the dataset is made with.
+    """
+    (out / "system_prompt.txt").write_text(system_prompt(settings) + "\n", encoding="utf-8")
+    dump_json(out / "tools.json", [tool_schema(settings)])
+    dump_json(out / "dataset_info.json", dataset_info(splits, settings))
+
+
+def dataset_info(splits: Collection[Split], settings: DatasetSettings) -> dict[str, Any]:
+    """LLaMA-Factory's entry for every split, named `<name_prefix>_<split>`.
+
+    The entry of the test split reads the tests as conversations. LLaMA-Factory's `dataset_dir` and
+    `media_dir` must be the dataset's directory. The file has no system prompt: set `default_system`
+    to the text of `system_prompt.txt`.
+    """
+    return {
+        f"{settings.name_prefix}_{split.value}": {
+            "file_name": RECORD_FILES[split.value],
+            "formatting": "sharegpt",
+            "columns": {"messages": "conversations", "images": "image"},
+            "tags": dict(_TAGS),
+        }
+        for split in Split
+        if split in splits
+    }
+
+
+def split_report(
+    plan: SplitPlan, settings: DatasetSettings, summary: ExportSummary
+) -> dict[str, Any]:
+    """The content of `splits.json`: every trajectory's split, moved groups, and what was left out.
+
+    Args:
+        plan: the split of every chosen trajectory.
+        settings: for the wanted ratios, which are shown beside the shares of groups.
+        summary: for the records written and what was left out.
+    """
+    groups, trajectories = Counter(plan.groups.values()), Counter(plan.splits.values())
+    by_hash = groups.total() - groups[Split.HELD_OUT]
+    splits: dict[str, dict[str, Any]] = {
+        split.value: {
+            "groups": groups[split],
+            "trajectories": trajectories[split],
+            "records": summary.records[split],
+        }
+        for split in Split
+    }
+    for name, ratio in split_ratios(settings).items():
+        share = round(splits[name]["groups"] / by_hash, 6) if by_hash else 0
+        splits[name] |= {"ratio": ratio, "share": share}
+    return {
+        "splits": splits,
+        "filled": [{"group": group, "split": split.value} for group, split in plan.filled],
+        "empty": [split.value for split in plan.empty],
+        "held_out_applications_absent": list(plan.absent),
+        "excluded": {
+            "trajectories": dict(sorted(summary.excluded_trajectories.items())),
+            "records": dict(sorted(summary.excluded_records.items())),
+            "actions": summary.hidden_actions,
+        },
+        "trajectories": {
+            key: {"group": plan.members[key], "split": split.value}
+            for key, split in plan.splits.items()
+        },
+    }
+
+
+_DATA = (Split.TRAIN, Split.VAL, Split.HELD_OUT)
+
+
+def build_cudag(
+    trajectories: Sequence[DatasetTrajectory], out: Path, settings: DatasetSettings
+) -> ExportSummary:
+    """Write a whole dataset; the same input and settings give the same bytes.
+
+    Args:
+        trajectories: committed and valid ones, in any order.
+        out: directory to write into; it is created, and must be empty.
+        settings: see `DatasetSettings`.
+
+    Returns:
+        The summary; its details are `name` (of the directory that the dataset should have),
+        `trajectories` (planned, by split), `task_counts` (records by task type), `escaped` (number
+        of escaped markers in prompts and in tool calls), `empty_splits` (wanted, but without a
+        record although there are task groups) and `settings` (see `decisive_settings`).
+
+    Raises:
+        FileExistsError: `out` is not empty.
+        ValueError: a setting cannot be used in the dataset's name.
+    """
+    plan = plan_export(trajectories, settings)
+    time = generated_at(plan.selection.newest, settings)
+    name = directory_name(time, settings)
+    _prepare(out)
+    with ExitStack() as stack:
+        files = CudagFiles(out, settings, stack)
+        summary = export_records(plan, CudagExporter(files, settings))
+        files.end_tests()
+    _concatenate(out)
+    config = configuration(settings, time, files.tasks, plan.splits, files.escaped)
+    dump_json(out / "config.json", config)
+    write_sidecars(out, files.splits, settings)
+    dump_json(out / REPORT_FILE, split_report(plan.splits, settings, summary))
+    planned = Counter(plan.splits.splits.values())
+    details = {
+        "name": name,
+        "trajectories": {split.value: planned[split] for split in Split},
+        "task_counts": dict(sorted(files.tasks.items())),
+        "escaped": dict(files.escaped),
+        "empty_splits": _empty_splits(summary, settings) if plan.splits.groups else [],
+        SETTINGS_DETAIL: decisive_settings(settings),
+    }
+    return replace(summary, details=details)
+
+
+def _empty_splits(summary: ExportSummary, settings: DatasetSettings) -> list[str]:
+    ratios = split_ratios(settings)
+    return [split for split, ratio in ratios.items() if ratio > 0 and not summary.records[split]]
+
+
+def _prepare(out: Path) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    if any(out.iterdir()):
+        raise FileExistsError(f"{out.name} is not empty; give a new directory")
+    for folder in ("images", "test/images", "test/annotated"):
+        (out / folder).mkdir(parents=True)
+
+
+@dataclass(frozen=True, slots=True)
+class CudagExporter:
+    """Makes CUDAG records; see `export_loop.Exporter`.
+
+    Attributes:
+        files: where they are written.
+        settings: the settings that the dataset is made with.
+    """
+
+    unit: ClassVar[str] = "records"
+    exclusions: ClassVar[Sequence[str]] = DRAFT_EXCLUSIONS
+    provenance_columns: ClassVar[Sequence[str]] = PROVENANCE_COLUMNS
+    files: CudagFiles
+    settings: DatasetSettings
+
+    @property
+    def sinks(self) -> Sequence[CudagFiles]:
+        """See `export_loop.PartedExporter`."""
+        return (self.files,)
+
+    @property
+    def instruction_in_prompt(self) -> bool:
+        """False when the prompt names the target instead."""
+        return self.settings.prompt_style != "grounding"
+
+    def records(
+        self, candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]
+    ) -> Iterator[RecordDraft | Excluded]:
+        """Yield the drafts of a trajectory; see `record_drafts`."""
+        if self.instruction_in_prompt:
+            self.files.count_prompt_markers(escape_markers(trajectory.task.instruction)[1])
+        return record_drafts(trajectory, rows, candidate.hidden, self.settings)
+
+    def write(self, split: Split, record: RecordDraft) -> Excluded | None:
+        """Write a record and its image; `missing_frame` when the screenshot cannot be decoded."""
+        return None if self.files.write(split, record) else Excluded("missing_frame")
+
+
+def _concatenate(out: Path) -> None:
+    """`data.jsonl` = train + val + held_out, byte for byte."""
+    with (out / "data.jsonl").open("wb") as data:
+        for split in _DATA:
+            path = out / f"{split.value}.jsonl"
+            if path.is_file():
+                with path.open("rb") as source:
+                    shutil.copyfileobj(source, data)

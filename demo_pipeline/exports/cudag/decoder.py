@@ -1,0 +1,202 @@
+"""Reads what a model answers in tool calls: the inverse of how the CUDAG records are written.
+
+Belongs here: from text to our actions. The grammar of one call is in tool_calls.py.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
+from typing import Any, Literal
+
+from demo_pipeline.desktopd.models import PARAMETERS, ActionType
+from demo_pipeline.exports.answers import (
+    Answer,
+    AnswerDecoder,
+    AnsweredAction,
+    AnswerFormatError,
+    ForeignAction,
+    answered_key,
+)
+from demo_pipeline.exports.cudag.tool_calls import RU_MAX, ToolCall, call_faults, is_number
+from demo_pipeline.files.json_files import JsonFileError, parse_json
+
+PixelPair = tuple[int, int]
+_OPEN, _CLOSE = "<tool_call>", "</tool_call>"
+_MOST_CALLS = 100_000  # of one answer; a held key repeats some 30 times a second, a call each
+_MOST_WHEEL_UNITS = 1_000_000
+_LONGEST_WAIT = 86_400  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class WheelUnits:
+    """What `pixels` of a scroll mean: the direction of positive ones, and how many a notch is."""
+
+    positive: Literal["up", "down"] = "up"
+    units_per_notch: int = 100
+
+
+def cudag_decoder(wheel: WheelUnits) -> AnswerDecoder:
+    """The decoder of answers in the form of CUDAG records; a bare JSON call is accepted too."""
+    return partial(_decode_cudag, wheel=wheel)
+
+
+def _decode_cudag(text: str, size: PixelPair, *, wheel: WheelUnits) -> Answer:
+    stripped = text.strip()
+    if stripped.startswith("{"):
+        return decode_calls([stripped], "", size, wheel)
+    thought, blocks = answer_blocks(text)
+    return decode_calls(blocks, thought, size, wheel)
+
+
+def answer_blocks(text: str) -> tuple[str, list[str]]:
+    """The words before the first `<tool_call>` block, and the text inside every block.
+
+    Words between and after the blocks are dropped.
+
+    Raises:
+        AnswerFormatError: there is no block, one has no end, or there are more than a step needs.
+    """
+    start = text.find(_OPEN)
+    if start < 0:
+        raise AnswerFormatError("no tool call")
+    thought = text[:start].strip()
+    blocks: list[str] = []
+    while start >= 0:
+        end = text.find(_CLOSE, start)
+        if end < 0:
+            raise AnswerFormatError("a tool call has no end")
+        if len(blocks) == _MOST_CALLS:
+            raise AnswerFormatError("too many tool calls")
+        blocks.append(text[start + len(_OPEN) : end])
+        start = text.find(_OPEN, end)
+    return thought, blocks
+
+
+def decode_calls(blocks: Sequence[str], thought: str, size: PixelPair, wheel: WheelUnits) -> Answer:
+    """The answer that calls make together.
+
+    `mouse_move` and then `left_click_drag` is a drag; the same keys several times in a row are one
+    action with `presses`, and a key may have another name than ours. A drag without its start, a
+    pointer that only moves, and `answer` are none of our actions.
+
+    Args:
+        blocks: the JSON text of every call, in order.
+        thought: the words beside them.
+        size: width and height of the screenshot, pixels.
+        wheel: the meaning of `pixels`.
+
+    Raises:
+        AnswerFormatError: a call is not JSON, breaks the grammar, or is out of range.
+    """
+    calls = [_call(block) for block in blocks]
+    status = None
+    for number, call in enumerate(calls):
+        if call.action == "terminate":
+            status, calls = call.arguments["status"], calls[:number]
+            break
+    return Answer(tuple(_actions(calls, size, wheel)), status, thought)
+
+
+def _call(block: str) -> ToolCall:
+    try:
+        value = parse_json(block.strip(), "tool call")
+    except JsonFileError:
+        raise AnswerFormatError("a tool call is not JSON") from None
+    arguments = value.get("arguments") if isinstance(value, dict) else None
+    if isinstance(arguments, dict) and "coordinate" in arguments:
+        value = {**value, "arguments": {**arguments, "coordinate": _rounded(arguments)}}
+    if any(True for _ in call_faults(value)):
+        raise AnswerFormatError("a tool call breaks the grammar")
+    known = dict(value["arguments"])
+    if "keys" in known:
+        known["keys"] = [answered_key(key) for key in known["keys"]]
+    return ToolCall(known.pop("action"), known)
+
+
+def _rounded(arguments: dict[str, Any]) -> Any:
+    """A coordinate as integers: models write fractions too, which the grammar does not have."""
+    pair = arguments["coordinate"]
+    if not isinstance(pair, list) or len(pair) != 2 or not all(map(is_number, pair)):
+        return pair  # the grammar refuses it
+    if not all(0 <= part <= RU_MAX for part in pair):
+        raise AnswerFormatError("a coordinate is out of range")
+    return [round(part) for part in pair]
+
+
+def _actions(
+    calls: Sequence[ToolCall], size: PixelPair, wheel: WheelUnits
+) -> Iterator[AnsweredAction | ForeignAction]:
+    runs = [(call, sum(1 for _ in run)) for call, run in groupby(calls)]
+    moved: PixelPair | None = None
+    for number, (call, times) in enumerate(runs):
+        following = runs[number + 1][0].action if number + 1 < len(runs) else ""
+        point = _pixel(call, size)
+        if call.action == "mouse_move" and following == "left_click_drag":
+            moved = point
+        elif call.action == "left_click_drag" and moved is not None and point is not None:
+            ends = {"start_x": moved[0], "start_y": moved[1], "end_x": point[0], "end_y": point[1]}
+            yield _known(ActionType.DRAG, **ends)
+            moved = None
+        elif call.action == "key":
+            presses = {"presses": times} if times > 1 else {}
+            yield _known(ActionType.HOTKEY, keys=call.arguments["keys"], **presses)
+        else:
+            yield from [_action(call, point, wheel)] * times
+
+
+def _action(
+    call: ToolCall, point: PixelPair | None, wheel: WheelUnits
+) -> AnsweredAction | ForeignAction:
+    """One call that is an action by itself."""
+    if point is None:
+        return _unplaced(call)
+    if call.action in ("scroll", "hscroll"):
+        return _scroll(call, point, wheel)
+    at = {"x": point[0], "y": point[1]}
+    match call.action:
+        case "left_click" | "middle_click":
+            return _known(ActionType.CLICK, **at, button=call.action.removesuffix("_click"))
+        case "triple_click":
+            return _known(ActionType.CLICK, **at, clicks=3)
+        case "right_click" | "double_click":
+            return _known(ActionType(call.action), **at)
+    return ForeignAction(call.action, (float(point[0]), float(point[1])))
+
+
+def _unplaced(call: ToolCall) -> AnsweredAction | ForeignAction:
+    """The action of a call without a coordinate."""
+    if call.action == "type":
+        return _known(ActionType.TYPE, text=call.arguments["text"])
+    if call.action == "wait" and 0 < call.arguments["time"] <= _LONGEST_WAIT:
+        return _known(ActionType.WAIT, seconds=float(call.arguments["time"]))
+    return ForeignAction(call.action)
+
+
+def _scroll(call: ToolCall, point: PixelPair, wheel: WheelUnits) -> AnsweredAction | ForeignAction:
+    units = call.arguments["pixels"]
+    if abs(units) > _MOST_WHEEL_UNITS:
+        raise AnswerFormatError("a scroll is out of range")
+    if not units:
+        return ForeignAction(call.action, (float(point[0]), float(point[1])))
+    if call.action == "hscroll":
+        direction = "right" if units > 0 else "left"
+    else:
+        direction = "up" if (units > 0) == (wheel.positive == "up") else "down"
+    amount = max(1, round(abs(units) / wheel.units_per_notch))
+    return _known(ActionType.SCROLL, x=point[0], y=point[1], direction=direction, amount=amount)
+
+
+def _pixel(call: ToolCall, size: PixelPair) -> PixelPair | None:
+    """The pixel of a call's coordinate; None without one."""
+    pair = call.arguments.get("coordinate")
+    if pair is None:
+        return None
+    x, y = (
+        min(round(part / RU_MAX * side), side - 1) for part, side in zip(pair, size, strict=True)
+    )
+    return x, y
+
+
+def _known(kind: ActionType, **parameters: Any) -> AnsweredAction:
+    return AnsweredAction(kind, PARAMETERS[kind].model_validate(parameters))

@@ -1,0 +1,387 @@
+"""Makes CUDAG records of the steps of a trajectory, and rows of records for statistics.
+
+Belongs here: the screenshot, prompt and answer of a record. Steps that give no record
+stay in the history of later records, because they happened: off-screen steps without a coordinate,
+steps that the tool cannot express with a note. Hidden actions are named there in words.
+
+Belongs here: reading them a few lines at a time. DuckDB would keep each JSON file as a whole in
+memory.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+
+from demo_pipeline.datasets.export_loop import Excluded
+from demo_pipeline.desktopd.models import (
+    CANVAS_HEIGHT,
+    CANVAS_WIDTH,
+    ActionType,
+    DragParameters,
+    ScrollParameters,
+    StepAction,
+    points,
+)
+from demo_pipeline.desktopd.reader import StepFiles, Trajectory
+from demo_pipeline.exports.cudag.actions import (
+    DRAG,
+    ActionCalls,
+    ImageSize,
+    describe_action,
+    is_last_end_filmed,
+    is_off_screen,
+    presses_of,
+    task_type,
+)
+from demo_pipeline.exports.cudag.models import (
+    IMAGE_TOKEN,
+    CudagMetadata,
+    CudagRecord,
+    CudagTest,
+    ExpectedAction,
+    TestMetadata,
+    Turn,
+    box_to_ru,
+    cudag_id,
+    tolerance_ru,
+)
+from demo_pipeline.exports.cudag.tool_calls import ToolCall, render_tool_calls
+from demo_pipeline.exports.grounding_elements import names_one_element
+from demo_pipeline.exports.prompts import grounding_prompt, hidden_line, history_line, human_prompt
+from demo_pipeline.files.image_header import png_size
+from demo_pipeline.files.parquet import rows_table
+from demo_pipeline.files.shown_text import escape_markers
+from demo_pipeline.files.system_errors import raise_system_trouble
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
+from demo_pipeline.trajectories.provenance import INCOMPLETE, HiddenActions, ProvenanceRow
+
+LARGEST_SHARE = 0.1  # of the screen; in a larger area not every point is the one that was meant
+AREAS = frozenset(
+    {
+        *("panel", "unknown", "window", "dialog", "table", "treeview", "listbox", "tabpanel"),
+        *("toolbar", "menu", "menubar", "statusbar", "taskbar", "textarea", "image"),
+    }
+)  # roles of containers, documents, tables and text areas
+
+
+@dataclass(frozen=True, slots=True)
+class TargetTolerance:
+    """The tolerance of a prediction and the target's box [x0, y0, x1, y1], both in RU."""
+
+    tolerance: ImageSize
+    box: tuple[int, int, int, int]
+
+
+def target_tolerance(
+    action: StepAction, row: ProvenanceRow, size: ImageSize, settings: DatasetSettings
+) -> TargetTolerance:
+    """From the point to the target's nearer edge; scrolls and drags have settings of their own.
+
+    A large area is no target. A drag's target is known at its start only, and the tolerance is
+    also that of its end.
+    """
+    target = [row[f"target_{part}"] for part in ("x", "y", "width", "height")]
+    known = None not in target and not _is_large_area(action, target, size)
+    box = box_to_ru(target[0], target[1], target[2], target[3], size) if known else (0, 0, 0, 0)
+    if isinstance(action.parameters, ScrollParameters):
+        return TargetTolerance((settings.scroll_tolerance, settings.scroll_tolerance), box)
+    if isinstance(action.parameters, DragParameters):
+        return TargetTolerance((settings.drag_tolerance, settings.drag_tolerance), box)
+    positions = points(action)
+    if not known or not positions:
+        return TargetTolerance((settings.default_tolerance, settings.default_tolerance), box)
+    limits = (settings.tolerance_min, settings.tolerance_max)
+    left, top, width, height = target
+    tolerance = tolerance_ru(positions[0], (left, top, width, height), size, limits)
+    return TargetTolerance(tolerance, box)
+
+
+def _is_large_area(action: StepAction, target: Sequence[int], size: ImageSize) -> bool:
+    """Whether a target is an area that a point in it does not single out."""
+    element, (_, _, width, height) = action.target_element, target
+    is_area = element is not None and element.role in AREAS
+    return is_area and width * height > LARGEST_SHARE * size[0] * size[1]
+
+
+DRAFT_EXCLUSIONS = (
+    *("off_screen", "missing_frame", INCOMPLETE, *LEAK_EXCLUSIONS),
+    *("no_tool_call", "not_grounded", "hidden_end"),
+)
+PROVENANCE_COLUMNS = (
+    *("end_filmed", "pts", "leak", "unavoidable", "off_screen"),
+    *("target_x", "target_y", "target_width", "target_height"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordDraft:
+    """A record before its split is known.
+
+    Attributes:
+        id: id of the record, and the stem of its image.
+        screenshot: the PNG in the trajectory.
+        prompt: what is asked, with markers escaped.
+        calls: the right answer.
+        metadata: the record's metadata.
+        markers: how many markers were escaped in the prompt, beside those of the instruction.
+    """
+
+    id: str
+    screenshot: Path
+    prompt: str
+    calls: tuple[ToolCall, ...]
+    metadata: CudagMetadata
+    markers: int = 0
+
+    def training_record(self, suffix: str = ".png", folder: str = "") -> CudagRecord:
+        """The record as a line of a split.
+
+        Args:
+            suffix: the file extension of its image.
+            folder: of the folder `images`: empty, or `test/`.
+        """
+        answer, _ = render_tool_calls(self.calls)
+        turns = (
+            Turn(speaker="human", value=f"{IMAGE_TOKEN}\n{self.prompt}"),
+            Turn(speaker="gpt", value=answer),
+        )
+        image = f"{folder}images/{self.id}{suffix}"
+        return CudagRecord(id=self.id, image=image, conversations=turns, metadata=self.metadata)
+
+    def test(self) -> CudagTest:
+        """The record as an entry of `test.json`.
+
+        It expects the last call: of a drag the drag to its end, which a model that only moves the
+        pointer does not give, and of a repeated key one press.
+        """
+        known, start = self.metadata.model_dump(), (0, 0)
+        if self.metadata.task_type == DRAG:
+            start, known["real_coords"] = self.metadata.real_coords, self.metadata.end_coords
+        return CudagTest(
+            test_id=self.id,
+            screenshot=f"images/{self.id}.png",
+            prompt=self.prompt,
+            expected_action=ExpectedAction(**self.calls[-1].as_dict()),
+            tolerance=self.metadata.tolerance,
+            metadata=TestMetadata(**known, start_coords=start),
+        )
+
+
+def record_drafts(
+    trajectory: Trajectory,
+    rows: Mapping[int, ProvenanceRow],
+    hidden: HiddenActions,
+    settings: DatasetSettings,
+) -> Iterator[RecordDraft | Excluded]:
+    """Yield a record per step, then the `terminate` record on the final screenshot.
+
+    A step that gives no record is yielded as `Excluded`, for a reason of `DRAFT_EXCLUSIONS`. There
+    is no `terminate` record when a hidden action follows the last step or the video ends before its
+    action does: the person had not ended.
+
+    Args:
+        trajectory: the trajectory, under its committed id.
+        rows: its provenance by step index, with `PROVENANCE_COLUMNS` at least.
+        hidden: its hidden actions.
+        settings: tolerances, wheel, prompt style, what is left out.
+    """
+    history: list[str] = []
+    waits = {step.index for step in trajectory.steps if step.action.action_type == ActionType.WAIT}
+    count, limit = len(trajectory.steps), settings.max_hidden_share
+    incomplete = hidden.incomplete_steps(count, waits, limit)
+    for step in trajectory.steps:
+        for action in hidden.before(step.index):
+            history.append(hidden_line(len(history) + 1, action))
+        row = rows[step.index]
+        image_size = _readable_size(step.screenshot)
+        size = image_size or (CANVAS_WIDTH, CANVAS_HEIGHT)
+        described = describe_action(step.action, row, size, settings)
+        reason = _exclusion(step, row, image_size, described, settings)
+        if not reason and step.index in incomplete:
+            reason = INCOMPLETE
+        if reason:
+            yield Excluded(reason)
+        else:
+            target = target_tolerance(step.action, row, size, settings)
+            metadata = _metadata(trajectory, step, described, size, target)
+            prompt = _prompt(trajectory, step.action, history, settings)
+            yield _draft(trajectory, step.screenshot, prompt, described.calls, metadata)
+        history.append(history_line(len(history) + 1, described.calls, described.note))
+    hides_end = hidden.follow(trajectory.steps[-1].index if trajectory.steps else -1)
+    ended = not hides_end and is_last_end_filmed(trajectory.steps, rows)
+    if ended and count in incomplete:
+        yield Excluded(INCOMPLETE)
+    else:
+        yield _end_draft(trajectory, history, settings, ended=ended)
+
+
+def _end_draft(
+    trajectory: Trajectory, history: Sequence[str], settings: DatasetSettings, *, ended: bool
+) -> RecordDraft | Excluded:
+    final_size = _readable_size(trajectory.final_screenshot)
+    if settings.prompt_style == "grounding":
+        return Excluded("not_grounded")
+    if not ended:
+        return Excluded("hidden_end")
+    if final_size is None:
+        return Excluded("missing_frame")
+    return _terminate_draft(trajectory, _prompt(trajectory, None, history, settings), final_size)
+
+
+def _readable_size(path: Path) -> tuple[int, int] | None:
+    """Width and height of a PNG file; None when it cannot be read."""
+    try:
+        return png_size(path)
+    except (OSError, ValueError) as error:
+        raise_system_trouble(error)
+        return None
+
+
+def _exclusion(
+    step: StepFiles,
+    row: ProvenanceRow,
+    image_size: ImageSize | None,
+    described: ActionCalls,
+    settings: DatasetSettings,
+) -> str:
+    """Why a step gives no record, the first reason that holds; empty when it gives one."""
+    if is_off_screen(step.action, row, image_size or (CANVAS_WIDTH, CANVAS_HEIGHT)):
+        return "off_screen"
+    if image_size is None or row["pts"] is None:
+        return "missing_frame"
+    if leak := leak_exclusion(row, settings):
+        return leak
+    if described.note:
+        return "no_tool_call"
+    has_prompt = settings.prompt_style != "grounding" or names_one_element(step)
+    return "" if has_prompt else "not_grounded"
+
+
+def _prompt(
+    trajectory: Trajectory,
+    action: StepAction | None,
+    history: Sequence[str],
+    settings: DatasetSettings,
+) -> tuple[str, int]:
+    """The prompt, and how many markers were escaped in it beside those of the instruction."""
+    if settings.prompt_style == "grounding" and action is not None:
+        return escape_markers(grounding_prompt(action))
+    shown = history if settings.prompt_style == "history" else ()
+    return human_prompt(trajectory.task.instruction, shown), 0
+
+
+def _draft(
+    trajectory: Trajectory,
+    screenshot: Path,
+    prompt: tuple[str, int],
+    calls: tuple[ToolCall, ...],
+    metadata: CudagMetadata,
+) -> RecordDraft:
+    name = f"{cudag_id(trajectory.id)}_{metadata.step_index:03d}"
+    return RecordDraft(name, screenshot, prompt[0], calls, metadata, prompt[1])
+
+
+def _terminate_draft(
+    trajectory: Trajectory, prompt: tuple[str, int], size: ImageSize
+) -> RecordDraft:
+    """The `terminate` record, whose step index follows that of the last step."""
+    success = trajectory.result.success
+    index = trajectory.steps[-1].index + 1 if trajectory.steps else 0
+    metadata = CudagMetadata(
+        task_type="terminate",
+        image_size=size,
+        trajectory_id=trajectory.id,
+        step_index=index,
+        application=trajectory.task.application,
+        reasoning="The task is done." if success else "The task was not done.",
+    )
+    calls = (ToolCall("terminate", {"status": "success" if success else "failure"}),)
+    return _draft(trajectory, trajectory.final_screenshot, prompt, calls, metadata)
+
+
+def _metadata(
+    trajectory: Trajectory,
+    step: StepFiles,
+    described: ActionCalls,
+    size: ImageSize,
+    target: TargetTolerance,
+) -> CudagMetadata:
+    action, positions = step.action, points(step.action)
+    scroll = action.parameters if isinstance(action.parameters, ScrollParameters) else None
+    return CudagMetadata(
+        task_type=task_type(action, described.calls),
+        real_coords=positions[0] if positions else (0, 0),
+        tolerance=target.tolerance if positions else (0, 0),
+        image_size=size,
+        has_coordinate=bool(positions),
+        end_coords=positions[1] if len(positions) > 1 else (0, 0),
+        scroll_direction=scroll.direction if scroll else "",
+        scroll_amount=scroll.amount if scroll else 0,
+        presses=presses_of(action),
+        trajectory_id=trajectory.id,
+        step_index=step.index,
+        application=trajectory.task.application,
+        reasoning=action.reasoning,
+        target_bbox=target.box,
+    )
+
+
+_FILES = ("train.jsonl", "val.jsonl", "held_out.jsonl", "test/test.json")
+_COLUMNS = ("trajectory_id", "step_index", "application", "task_type")
+_TEXTS = pa.dictionary(pa.int32(), pa.string())
+_SCHEMA = pa.schema(
+    [
+        ("trajectory_id", _TEXTS),
+        ("step_index", pa.int64()),
+        ("application", _TEXTS),
+        ("kind", _TEXTS),
+        ("split", _TEXTS),
+    ]
+)
+_LINES_AT_ONCE = 4096
+
+
+class _Metadata(msgspec.Struct):
+    trajectory_id: str
+    step_index: int
+    application: str
+    task_type: str
+
+
+class _Record(msgspec.Struct):
+    metadata: _Metadata
+
+
+_RECORD = msgspec.json.Decoder(_Record)
+
+
+def counted_rows(out: Path) -> pa.Table:
+    """Trajectory, step, application, kind of action and split of every record.
+
+    Args:
+        out: a dataset that this pipeline has written: each record is on a line of its own.
+
+    Raises:
+        msgspec.DecodeError: a line is no record.
+        OSError: a file cannot be read.
+    """
+    tables = [_SCHEMA.empty_table()]
+    for name in _FILES:
+        if (out / name).is_file():
+            tables += _rows(out / name)
+    return pa.concat_tables(tables)
+
+
+def _rows(path: Path) -> Iterator[pa.Table]:
+    split = path.name.partition(".")[0]
+    with path.open("rb") as lines:
+        found = (line.strip().removesuffix(b",") for line in lines)
+        records = (_RECORD.decode(line).metadata for line in found if line.startswith(b"{"))
+        while some := list(islice(records, _LINES_AT_ONCE)):
+            columns = [[getattr(one, name) for one in some] for name in _COLUMNS]
+            yield rows_table([*columns, [split] * len(some)], _SCHEMA)

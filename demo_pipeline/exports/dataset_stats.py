@@ -1,0 +1,503 @@
+"""The numbers of cards, charts and checks, and statistics of the store, counted with SQL.
+
+Belongs here: `DatasetStats`, and the queries that count them from the samples and the provenance of
+the trajectories.
+
+Belongs here: one function per format, each from the export's folder to trajectory → records.
+
+Belongs here: the queries, and the check that the datasets agree with each other.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+
+from demo_pipeline.actions.action_tables import POINTER_TYPES
+from demo_pipeline.datasets.splits import Split
+from demo_pipeline.datasets.views import quoted
+from demo_pipeline.exports.cudag.records import counted_rows
+from demo_pipeline.exports.step_labels import OUTCOME_FOLDER
+from demo_pipeline.files.parquet import read_schema
+from demo_pipeline.problems import Problem
+from demo_pipeline.trajectories.pointer_leaks import LeakRates
+
+if TYPE_CHECKING:  # importing it takes 0.1 s and 12 MB, which only queries are worth
+    from duckdb import DuckDBPyConnection
+
+# The table of samples has these columns; `split` is NULL when a dataset has no splits.
+_SFT = "SELECT trajectory_id, step_index, split, application, action_type AS kind FROM {files}"
+_MESSAGES = (
+    "SELECT trajectory_id, step_index, parse_filename(filename, true) AS split, application,"
+    " task_type AS kind FROM {files}"
+)
+_INDEX = (
+    "SELECT s.trajectory_id, s.step_index, NULL::VARCHAR AS split, t.application,"
+    " s.action_type AS kind FROM {files} s JOIN {trajectories} t USING (trajectory_id)"
+)
+_SPLIT_NAMES = ("train", "val", "test", "held_out")
+
+
+Provenance: TypeAlias = Sequence[Path] | pa.Table
+"""The provenance tables of trajectories, or their rows with the columns that are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class SplitStats:
+    """What is in a split."""
+
+    samples: int
+    trajectories: int
+    tasks: int
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetStats:
+    """What is in a dataset.
+
+    Attributes:
+        samples: number of steps, or of the records made of them.
+        trajectories: number of trajectories with at least one sample.
+        tasks: number of split groups of these trajectories.
+        leaks: samples of pointing actions whose screenshot shows the pointer at its target.
+        splits: by name, in the order train, val, test, held_out; empty without splits.
+        actions: samples by kind of action, the most frequent first.
+        applications: trajectories by application, the most frequent first.
+        platforms: trajectories by platform.
+        resolutions: trajectories by size of the recorded screen, as in `1920x1080`.
+        lengths: trajectories by number of samples.
+    """
+
+    samples: int
+    trajectories: int
+    tasks: int
+    leaks: LeakRates
+    splits: dict[str, SplitStats]
+    actions: dict[str, int]
+    applications: dict[str, int]
+    platforms: dict[str, int]
+    resolutions: dict[str, int]
+    lengths: dict[int, int]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The numbers as plain JSON values."""
+        lengths = {str(length): count for length, count in self.lengths.items()}
+        return {**asdict(self), "lengths": lengths, **self.leaks.as_dict()}
+
+
+@contextmanager
+def engine() -> "Iterator[DuckDBPyConnection]":
+    """DuckDB in memory; it reads local files and downloads no extensions."""
+    import duckdb  # noqa: PLC0415 - as said above
+
+    connection = duckdb.connect(
+        config={
+            "threads": 1,
+            "autoinstall_known_extensions": False,
+            "autoload_known_extensions": False,
+        }
+    )
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def _table(paths: Sequence[Path], options: str = "") -> str:
+    return f"read_parquet({quoted(paths)}{options})"
+
+
+def sft_stats(out: Path, provenance: Provenance) -> tuple[DatasetStats, list[Problem]]:
+    """The numbers of `samples.parquet`, and a problem for every task in two splits."""
+    return _measure(_SFT.format(files=_table([out / "samples.parquet"])), provenance)
+
+
+def messages_stats(out: Path, provenance: Provenance) -> tuple[DatasetStats, list[Problem]]:
+    """The same for the Parquet files of a messages export."""
+    files = sorted(out.glob("*.parquet"))
+    return _measure(_MESSAGES.format(files=_table(files, ", filename = true")), provenance)
+
+
+def cudag_stats(out: Path, provenance: Provenance) -> tuple[DatasetStats, list[Problem]]:
+    """The same for the JSON files of a CUDAG dataset."""
+    return _measure(counted_rows(out), provenance)
+
+
+def table_stats(out: Path, provenance: Provenance, kind: str) -> tuple[DatasetStats, list[Problem]]:
+    """The same for an export that is a Parquet file per split.
+
+    Args:
+        out: the folder of the tables, with `trajectory_id`, `application` and maybe `step_index`.
+        provenance: of the trajectories.
+        kind: the column that is counted as kind of action.
+    """
+    paths = (out / f"{name}.parquet" for name in _SPLIT_NAMES)
+    files = [path for path in paths if path.is_file()]
+    columns = set(read_schema(files[0]).names)
+    step = "step_index" if "step_index" in columns else "-1 AS step_index"
+    names = f"trajectory_id, {step}, application, {kind} AS kind"
+    source = _table(files, ", filename = true")
+    return _measure(
+        f"SELECT {names}, parse_filename(filename, true) AS split FROM {source}",  # noqa: S608 - ours
+        provenance,
+    )
+
+
+def index_stats(out: Path) -> DatasetStats:
+    """The numbers of a trajectory dataset's `steps.parquet` and `trajectories.parquet`."""
+    steps = out / "steps.parquet"
+    trajectories = _table([out / "trajectories.parquet"])
+    samples = _INDEX.format(files=_table([steps]), trajectories=trajectories)
+    provenance = f"SELECT {', '.join(_PROVENANCE)} FROM {_table([steps])}"  # noqa: S608 - ours
+    return _measure(samples, provenance)[0]
+
+
+def hidden_action_counts(table: Path) -> dict[str, int]:
+    """Number of hidden actions by reason in a `hidden_actions.parquet`, the most frequent first."""
+    with engine() as sql:
+        rows = sql.execute(_counted("reason", _table([table]))).fetchall()
+    return dict(rows)
+
+
+def _measure(
+    samples: str | pa.Table, provenance: Provenance | str
+) -> tuple[DatasetStats, list[Problem]]:
+    """Count; `samples` and `provenance` are rows, or the SQL that reads them in every query."""
+    with engine() as sql:
+        if isinstance(samples, str):
+            sql.execute(f"CREATE VIEW samples AS {samples}")
+        else:
+            sql.register("samples", samples)
+        if isinstance(provenance, str):
+            sql.execute(f"CREATE VIEW provenance AS {provenance}")
+        else:
+            _read_provenance(sql, provenance)
+        sql.execute(_PER_TRAJECTORY)
+        count, trajectories, tasks = sql.execute(_TOTALS).fetchall()[0]
+        stats = DatasetStats(
+            samples=count,
+            trajectories=trajectories,
+            tasks=tasks,
+            leaks=LeakRates(*sql.execute(_LEAKS, [sorted(POINTER_TYPES)]).fetchall()[0]),
+            splits={name: SplitStats(*rest) for name, *rest in sql.execute(_SPLITS).fetchall()},
+            actions=dict(sql.execute(_counted("kind", "samples")).fetchall()),
+            applications=dict(sql.execute(_counted("application", "demos")).fetchall()),
+            platforms=dict(sql.execute(_counted("platform", "demos")).fetchall()),
+            resolutions=dict(sql.execute(_counted("resolution", "demos")).fetchall()),
+            lengths=dict(sql.execute(_LENGTHS).fetchall()),
+        )
+        shared = sql.execute(_TASKS_IN_TWO_SPLITS).fetchall()
+    return stats, [_task_in_two_splits(str(group), str(splits)) for group, splits in shared]
+
+
+def _read_provenance(sql: "DuckDBPyConnection", provenance: Provenance) -> None:
+    """Make the table `provenance`; files that cannot be read are skipped."""
+    if isinstance(provenance, pa.Table):
+        sql.register("provenance", provenance)
+        return
+    sql.execute(_NO_PROVENANCE)
+    import duckdb  # noqa: PLC0415 - as said above
+
+    try:
+        _insert(sql, provenance)
+    except duckdb.Error:
+        for path in provenance:
+            with suppress(duckdb.Error):
+                _insert(sql, [path])
+
+
+def _insert(sql: "DuckDBPyConnection", paths: Sequence[Path]) -> None:
+    if paths:
+        # By name: in tables written before a column was added it is NULL.
+        source = _table(paths, ", union_by_name = true")
+        columns = f"COLUMNS('^({'|'.join(_PROVENANCE)})$')"
+        sql.execute(f"INSERT INTO provenance BY NAME SELECT {columns} FROM {source}")  # noqa: S608 - ours
+
+
+def _task_in_two_splits(group: str, splits: str) -> Problem:
+    message = f"task {group!r} is in more than one split: {splits}"
+    return Problem("torn_task", "README.md", message, remedy="build the dataset again")
+
+
+def _counted(column: str, table: str) -> str:
+    return f"SELECT {column}, count(*) FROM {table} WHERE {column} IS NOT NULL {_MOST_FIRST}"  # noqa: S608 - ours
+
+
+_MOST_FIRST = "GROUP BY 1 ORDER BY 2 DESC, 1"
+_PROVENANCE = {
+    "trajectory_id": "VARCHAR",
+    "step_index": "INTEGER",
+    "action_type": "VARCHAR",
+    "leak": "BOOLEAN",
+    "unavoidable": "BOOLEAN",
+    "split_group": "VARCHAR",
+    "platform": "VARCHAR",
+    "scale": "DOUBLE",
+    "pad_x": "DOUBLE",
+    "pad_y": "DOUBLE",
+}
+_NO_PROVENANCE = (
+    f"CREATE TABLE provenance ({', '.join(f'{name} {kind}' for name, kind in _PROVENANCE.items())})"
+)
+# The canvas is 1920x1080; the screen is the canvas without its bars, divided by the scale.
+_PER_TRAJECTORY = """
+CREATE TABLE demos AS
+SELECT s.trajectory_id, s.application, s.split, s.samples, p.split_group, p.platform,
+       CASE WHEN p.scale > 0 THEN
+            round((1920 - 2 * p.pad_x) / p.scale)::BIGINT || 'x'
+            || round((1080 - 2 * p.pad_y) / p.scale)::BIGINT END AS resolution
+FROM (SELECT trajectory_id, min(application) AS application, split, count(*) AS samples
+      FROM samples GROUP BY trajectory_id, split) s
+LEFT JOIN (SELECT trajectory_id, min(split_group) AS split_group, min(platform) AS platform,
+                  min(scale) AS scale, min(pad_x) AS pad_x, min(pad_y) AS pad_y
+           FROM provenance GROUP BY trajectory_id) p USING (trajectory_id)
+"""
+_TOTALS = """
+SELECT (SELECT count(*) FROM samples), (SELECT count(DISTINCT trajectory_id) FROM demos),
+       (SELECT count(DISTINCT split_group) FROM demos)
+"""
+_LEAKS = """
+SELECT count(*), count(*) FILTER (leak), count(*) FILTER (leak AND unavoidable)
+FROM samples JOIN provenance USING (trajectory_id, step_index)
+WHERE list_contains(?, action_type)
+"""
+_SPLITS = """
+SELECT split, sum(samples)::BIGINT, count(*), count(DISTINCT split_group)
+FROM demos WHERE split IS NOT NULL GROUP BY split
+ORDER BY list_position(['train', 'val', 'test', 'held_out'], split)
+"""
+_LENGTHS = "SELECT samples, count(*) FROM demos GROUP BY 1 ORDER BY 1"
+_TASKS_IN_TWO_SPLITS = """
+SELECT split_group, string_agg(DISTINCT split, ', ' ORDER BY split) FROM demos
+WHERE split_group IS NOT NULL GROUP BY split_group HAVING count(DISTINCT split) > 1 ORDER BY 1
+LIMIT 20
+"""
+
+
+_MESSAGES_COLUMNS = "{trajectory_id: 'VARCHAR'}"
+_CUDAG_FILES = ("train.jsonl", "val.jsonl", "held_out.jsonl", "test/test.json")
+_CUDAG_COLUMNS = "{metadata: 'STRUCT(trajectory_id VARCHAR)'}"
+
+
+def sft_record_counts(folder: Path) -> Mapping[str, int]:
+    """Of an SFT export."""
+    return _counts(f"trajectory_id AS id FROM read_parquet({quoted([folder / 'samples.parquet'])})")
+
+
+def messages_record_counts(folder: Path) -> Mapping[str, int]:
+    """Of a messages export."""
+    paths = [folder / f"{split.value}.jsonl" for split in Split]
+    files = quoted([path for path in paths if path.is_file()])
+    reading = f"read_json({files}, columns = {_MESSAGES_COLUMNS}, format = 'newline_delimited')"
+    return _counts(f"trajectory_id AS id FROM {reading}")
+
+
+def table_record_counts(folder: Path) -> Mapping[str, int]:
+    """Of an export that is a Parquet file per split."""
+    files = quoted(sorted(folder.glob("*.parquet")))
+    return _counts(f"trajectory_id AS id FROM read_parquet({files})")
+
+
+def outcome_record_counts(folder: Path) -> Mapping[str, int]:
+    """Of a step labels export: one record per demonstration."""
+    return table_record_counts(folder / OUTCOME_FOLDER)
+
+
+def cudag_record_counts(folder: Path) -> Mapping[str, int]:
+    """Of a CUDAG dataset."""
+    files = quoted([folder / name for name in _CUDAG_FILES if (folder / name).is_file()])
+    reading = f"read_json({files}, columns = {_CUDAG_COLUMNS}, format = 'auto')"
+    return _counts(f"metadata.trajectory_id AS id FROM {reading}")
+
+
+def _counts(source: str) -> dict[str, int]:
+    with engine() as sql:
+        rows = sql.execute(f"SELECT id, count(*) FROM (SELECT {source}) GROUP BY 1 ORDER BY 1")  # noqa: S608 - ours
+        return dict(rows.fetchall())
+
+
+if TYPE_CHECKING:  # importing it takes 0.1 s and 12 MB, which only queries are worth
+    from duckdb import DuckDBPyConnection
+
+Tables = Mapping[str, list[dict[str, Any]]]
+STATISTICS_FILE = "statistics.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A table of the statistics: its name, the views that it needs, and its SQL."""
+
+    name: str
+    needs: frozenset[str]
+    sql: str
+
+
+def _query(name: str, needs: str, sql: str) -> Query:
+    return Query(name, frozenset(needs.split()), sql)
+
+
+QUERIES = (
+    _query(
+        "overview",
+        "trajectories",
+        """SELECT count(*) AS trajectories, count_if(success) AS successful,
+                  count_if(complete) AS complete, sum(steps)::BIGINT AS steps,
+                  sum(hidden_actions)::BIGINT AS hidden_actions,
+                  count(DISTINCT task_id) AS tasks,
+                  count(DISTINCT application) AS applications,
+                  count(osworld_task_id) AS benchmark,
+                  round(sum(completion_time_ms) / 60000, 1) AS minutes
+           FROM trajectories""",
+    ),
+    _query(
+        "steps_per_trajectory",
+        "trajectories",
+        """SELECT difficulty, count(*) AS trajectories, min(steps) AS least,
+                  median(steps) AS median, round(avg(steps), 2) AS mean, max(steps) AS most
+           FROM trajectories GROUP BY 1
+           ORDER BY list_position(['easy', 'medium', 'hard'], difficulty)""",
+    ),
+    _query(
+        "applications",
+        "trajectories",
+        """SELECT application, count(*) AS trajectories, count_if(success) AS successful,
+                  sum(steps)::BIGINT AS steps
+           FROM trajectories GROUP BY 1 ORDER BY 2 DESC, 1""",
+    ),
+    _query(
+        "actions",
+        "steps",
+        """SELECT action_type, count(*) AS steps,
+                  round(count(*) / sum(count(*)) OVER (), 4) AS share,
+                  round(median(end_ms - press_ms), 1) AS median_ms,
+                  count(target_width) AS with_target, count_if(leak) AS leaks
+           FROM steps GROUP BY 1 ORDER BY 2 DESC, 1""",
+    ),
+    _query(
+        "hidden_actions",
+        "hidden_actions",
+        """SELECT reason, count(*) AS actions, count(DISTINCT trajectory_id) AS trajectories
+           FROM hidden_actions GROUP BY 1 ORDER BY 2 DESC, 1""",
+    ),
+    _query(
+        "frames",
+        "steps",
+        """SELECT reason_code, count(*) AS steps, round(median(lead_ms), 1) AS median_lead_ms,
+                  count_if(leak) AS leaks, round(avg(leak::INTEGER), 4) AS leak_rate
+           FROM steps GROUP BY 1 ORDER BY 2 DESC, 1""",
+    ),
+    _query(
+        "leak_rates",
+        "steps",
+        """SELECT coalesce(action_type, 'all') AS action_type, count(*) AS pointer_actions,
+                  count(*) FILTER (leak) AS leaks,
+                  count(*) FILTER (leak AND unavoidable) AS unavoidable_leaks,
+                  round(leaks / greatest(pointer_actions, 1), 4) AS leak_rate,
+                  round(unavoidable_leaks / greatest(pointer_actions, 1), 4)
+                      AS unavoidable_leak_rate
+           FROM steps
+           WHERE action_type IN ('click', 'double_click', 'right_click', 'drag', 'scroll')
+           GROUP BY ROLLUP (action_type) ORDER BY grouping(action_type) DESC, 2 DESC, 1""",
+    ),
+    _query(
+        "trees",
+        "steps",
+        """SELECT freshness, count(*) AS steps, round(median(tree_age_ms), 1) AS median_age_ms
+           FROM steps GROUP BY 1 ORDER BY 2 DESC, 1""",
+    ),
+    _query(
+        "clocks",
+        "steps",
+        """SELECT clock_method, count(DISTINCT trajectory_id) AS trajectories,
+                  round(max(clock_uncertainty_ms), 1) AS worst_uncertainty_ms
+           FROM steps GROUP BY 1 ORDER BY 2 DESC, 1""",
+    ),
+    _query(
+        "screens",
+        "steps",
+        """SELECT platform, round((1920 - 2 * pad_x) / scale)::BIGINT AS width,
+                  round((1080 - 2 * pad_y) / scale)::BIGINT AS height,
+                  count(DISTINCT trajectory_id) AS trajectories
+           FROM steps WHERE scale > 0 GROUP BY ALL ORDER BY 4 DESC, 1, 2, 3""",
+    ),
+    _query(
+        "sft_splits",
+        "sft",
+        """SELECT split, count(*) AS samples, count(DISTINCT trajectory_id) AS trajectories,
+                  count(DISTINCT task_id) AS tasks
+           FROM sft GROUP BY 1
+           ORDER BY list_position(['train', 'val', 'test', 'held_out'], split)""",
+    ),
+    _query(
+        "messages_splits",
+        "messages",
+        """SELECT split, count(*) AS records, count(DISTINCT trajectory_id) AS trajectories
+           FROM messages GROUP BY 1
+           ORDER BY list_position(['train', 'val', 'test', 'held_out'], split)""",
+    ),
+    _query(
+        "exports",
+        "exports",
+        """SELECT export, status, version, any_value(bytes) AS bytes,
+                  count_if(records > 0) AS trajectories, sum(records)::BIGINT AS records
+           FROM exports GROUP BY ALL ORDER BY export""",
+    ),
+)
+
+# (views, message, query that must find no trajectory).
+_AGREEMENTS = (
+    (
+        frozenset({"trajectories", "steps"}),
+        "its number of steps differs between trajectories.parquet and steps.parquet",
+        """SELECT trajectory_id FROM trajectories
+           LEFT JOIN (SELECT trajectory_id, count(*) AS found FROM steps GROUP BY 1)
+           USING (trajectory_id) WHERE steps <> coalesce(found, 0) ORDER BY 1""",
+    ),
+    (
+        frozenset({"trajectories", "hidden_actions"}),
+        "its hidden actions differ between trajectories.parquet and hidden_actions.parquet",
+        """SELECT trajectory_id FROM trajectories
+           LEFT JOIN (SELECT trajectory_id, count(*) AS found FROM hidden_actions GROUP BY 1)
+           USING (trajectory_id) WHERE hidden_actions <> coalesce(found, 0) ORDER BY 1""",
+    ),
+    (
+        frozenset({"sft", "steps"}),
+        "an SFT sample shows a step that is not in steps.parquet",
+        """SELECT DISTINCT trajectory_id FROM sft ANTI JOIN steps
+           USING (trajectory_id, step_index) ORDER BY 1""",
+    ),
+    (
+        frozenset({"sft", "messages"}),
+        "its split differs between sft and messages",
+        """SELECT DISTINCT trajectory_id FROM
+           (SELECT trajectory_id, split FROM sft) JOIN
+           (SELECT trajectory_id, split AS other FROM messages) USING (trajectory_id)
+           WHERE split <> other ORDER BY 1""",
+    ),
+)
+
+
+def statistics(sql: "DuckDBPyConnection", present: frozenset[str]) -> Tables:
+    """Every table whose views exist, by name; a row is an object of plain JSON values."""
+    return {query.name: rows(sql, query.sql) for query in QUERIES if query.needs <= present}
+
+
+def rows(sql: "DuckDBPyConnection", query: str) -> list[dict[str, Any]]:
+    """The result of a query, one object per row."""
+    result = sql.execute(query)
+    names = [column[0] for column in result.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
+
+
+def disagreements(sql: "DuckDBPyConnection", present: frozenset[str]) -> list[Problem]:
+    """Where the datasets contradict each other, one problem per trajectory."""
+    remedy = "build the datasets again, all from the same trajectories"
+    return [
+        Problem("datasets_differ", STATISTICS_FILE, message, remedy=remedy, demonstration=str(key))
+        for views, message, query in _AGREEMENTS
+        if views <= present
+        for (key,) in sql.execute(query).fetchall()
+    ]

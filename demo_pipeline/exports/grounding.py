@@ -1,0 +1,563 @@
+"""Exports grounding rows: a screenshot, words that name one of its elements, and where it is.
+
+Belongs here: the models of a row of `<split>.parquet` and of an entry of `screenspot/<split>.json`,
+and the box convention of ScreenSpot-Pro: [x1, y1, x2, y2] in pixels, both ends inside the element.
+
+Belongs here: the texts of a point `[x, y]`, of a box `[x1, y1, x2, y2]` and of a refusal `null` in
+pixels of the screenshot, the arguments of CUA-Lite's calls `point` and `bbox`, and their inverses.
+
+Also the task files in ScreenSpot-Pro's form, which must have an entry for every row, and the rows
+in CUA-Lite's form.
+
+Belongs here: the two turns of a row. The form is described in `formats.cua_lite`.
+
+Belongs here: a JSON list per split, written entry by entry.
+
+Belongs here: which steps have a tree that says what their screenshot shows, and the rows.
+Which elements are asked for is decided in `grounding_elements`; other forms of the rows are in
+`screenspot` and `grounding_lite`.
+"""
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Any, ClassVar, Literal, Self, TextIO
+
+import pyarrow as pa
+from pydantic import Field
+
+from demo_pipeline.datasets.export_loop import Excluded, ExportSummary, export_records, plan_export
+from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory
+from demo_pipeline.datasets.split_files import (
+    ALWAYS_WRITTEN,
+    FileRecord,
+    SplitFiles,
+    replace_surrogates,
+)
+from demo_pipeline.datasets.splits import Split
+from demo_pipeline.desktopd.models import (
+    CANVAS_HEIGHT,
+    CANVAS_WIDTH,
+    ActionType,
+    ClickParameters,
+    Role,
+    TypeParameters,
+)
+from demo_pipeline.desktopd.reader import StepFiles, Trajectory, json_problem
+from demo_pipeline.exports.answers import Answer, AnsweredAction, AnswerFormatError, ForeignAction
+from demo_pipeline.exports.cua_lite import LITE_SYSTEMS, CuaLiteFiles
+from demo_pipeline.exports.cua_lite_models import BBOX, POINT
+from demo_pipeline.exports.cua_lite_validator import decode_cua_lite_answer, validate_cua_lite
+from demo_pipeline.exports.cudag.models import GENERATOR, cudag_id, to_ru
+from demo_pipeline.exports.grounding_elements import (
+    ELEMENT_EXCLUSIONS,
+    ElementLimits,
+    GroundingElement,
+    ShownScreen,
+    choose_elements,
+    read_screen_nodes,
+)
+from demo_pipeline.exports.split_tables import (
+    OPTIONAL_SPLITS,
+    REQUIRED_SPLITS,
+    Fault,
+    RowFormat,
+    validate_split_tables,
+)
+from demo_pipeline.files.base_model import Document, check, limited
+from demo_pipeline.files.image_header import ImageInfo
+from demo_pipeline.files.json_files import JsonFileError, dump_json, load_json, parse_json
+from demo_pipeline.files.parquet import open_rows
+from demo_pipeline.observation.trees.tree_agreement import Agreement
+from demo_pipeline.problems import Problem, errors
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
+from demo_pipeline.trajectories.provenance import INCOMPLETE, ProvenanceRow
+from demo_pipeline.trajectories.step_sentences import TypedTexts
+
+GROUNDING_SCHEMA_FILE = "grounding.schema.json"
+SCREENSPOT_FOLDER = "screenspot"
+LITE_FOLDER = "cua_lite"  # the root of the rows in CUA-Lite's form
+
+_Pixels = Annotated[int, Field(ge=0)]
+InclusiveBox = tuple[int, int, int, int]
+
+
+class GroundingRow(Document):
+    """An element that can be seen, and that no other element of the screen is named like."""
+
+    id: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
+    trajectory_id: str
+    step_index: int = Field(ge=0, description="0-based, of the screenshot")
+    application: str
+    platform: str = Field(description="windows, macos, linux")
+    text: str = Field(min_length=1, description="names the element, as in `the Save button`")
+    role: str = Field(description="OSWorld-Desktopd role")
+    box: list[_Pixels] = Field(
+        min_length=4, max_length=4, description="[x1, y1, x2, y2], inclusive"
+    )
+    point: list[_Pixels] = Field(min_length=2, max_length=2, description="[x, y], the centre")
+    image_size: list[_Pixels] = Field(min_length=2, max_length=2, description="[width, height]")
+    image: str = Field(description="screenshot: a path below the folder")
+
+
+class ScreenSpotEntry(Document):
+    """An entry of a task file in the form of ScreenSpot-Pro."""
+
+    id: str
+    img_filename: str
+    img_size: list[_Pixels]
+    bbox: list[_Pixels]
+    instruction: str
+    platform: str
+    application: str
+    group: str
+    ui_type: Literal["text", "icon", "unknown"]
+
+
+def inclusive_box(x: int, y: int, width: int, height: int) -> InclusiveBox:
+    """A box of whole pixels with both ends inside."""
+    return x, y, x + width - 1, y + height - 1
+
+
+def box_centre(box: InclusiveBox) -> tuple[int, int]:
+    """The middle pixel of a box; of two the upper left one."""
+    return (box[0] + box[2]) // 2, (box[1] + box[3]) // 2
+
+
+REFUSAL = "null"
+
+
+def point_text(point: tuple[int, int]) -> str:
+    """A point as a model answers it."""
+    return f"[{point[0]}, {point[1]}]"
+
+
+def box_text(box: InclusiveBox) -> str:
+    """A box as a model answers it."""
+    return f"[{box[0]}, {box[1]}, {box[2]}, {box[3]}]"
+
+
+def decode_point_text(text: str, size: tuple[int, int]) -> Answer:
+    """The left click that an answer means: at the point, or in the middle of the box.
+
+    A refusal is a `failure` without an action.
+
+    Raises:
+        AnswerFormatError: the text is nothing of these, or not in the picture.
+    """
+    value = _parsed(text)
+    if value is None:
+        return Answer((), status="failure")
+    if not isinstance(value, list) or len(value) not in {2, 4} or not all(map(_is_finite, value)):
+        raise AnswerFormatError("no list of two or four numbers")
+    corners = [value[:2], value[-2:]]
+    if not all(0 <= x < size[0] and 0 <= y < size[1] for x, y in corners):
+        raise AnswerFormatError("not in the picture")
+    (left, top), (right, bottom) = corners
+    if left > right or top > bottom:
+        raise AnswerFormatError("a box that ends before it begins")
+    x, y = math.floor((left + right) / 2), math.floor((top + bottom) / 2)
+    return Answer((AnsweredAction(ActionType.CLICK, ClickParameters(x=x, y=y)),))
+
+
+def lite_point(point: tuple[int, int], size: tuple[int, int]) -> list[int]:
+    """A point as the coordinate of CUA-Lite's `point`, 0 to 1000 on each axis."""
+    return list(to_ru(*point, size))
+
+
+def lite_box(box: InclusiveBox, size: tuple[int, int]) -> list[int]:
+    """A box as the coordinate of CUA-Lite's `bbox`, 0 to 1000 on each axis."""
+    return [*to_ru(box[0], box[1], size), *to_ru(box[2], box[3], size)]
+
+
+def decode_lite_grounding(text: str, size: tuple[int, int]) -> Answer:
+    """The left click that an answer in CUA-Lite's form means: a `point`, a `bbox` or a `computer`.
+
+    Raises:
+        AnswerFormatError: as `decode_cua_lite_answer`; also for more than one place.
+    """
+    answer = decode_cua_lite_answer(text, size)
+    places = [
+        action.point
+        for action in answer.actions
+        if isinstance(action, ForeignAction) and action.name in {POINT, BBOX}
+    ]
+    if not places:
+        return answer
+    if len(answer.actions) > 1 or places[0] is None:
+        raise AnswerFormatError("more than one place")
+    x, y = map(round, places[0])
+    return replace(answer, actions=(AnsweredAction(ActionType.CLICK, ClickParameters(x=x, y=y)),))
+
+
+def _is_finite(value: Any) -> bool:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and abs(value) < 2**31
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return parse_json(text, "answer")
+    except (JsonFileError, RecursionError, ValueError):
+        raise AnswerFormatError("no JSON") from None
+
+
+_REBUILD = "build the export again"
+
+
+def validate_grounding(root: Path) -> list[Problem]:
+    """The problems of a grounding export."""
+    rows = RowFormat(GroundingRow, lambda row: [row.image], _faults)
+    problems = validate_split_tables(root, [rows])
+    if errors(problems):
+        return problems
+    for split in (*REQUIRED_SPLITS, *OPTIONAL_SPLITS):
+        if (root / f"{split}.parquet").is_file():
+            problems += limited(list(_entry_problems(root, split)))
+    return [*problems, *validate_cua_lite(root / LITE_FOLDER)]
+
+
+def _faults(row: GroundingRow, sizes: Sequence[ImageInfo]) -> Iterator[Fault]:
+    left, top, right, bottom = row.box
+    if [sizes[0].width, sizes[0].height] != row.image_size:
+        yield "image_size", "image_size: differs from the size of the picture", _REBUILD
+    if left > right or top > bottom:
+        yield "box", "box: ends before it begins", _REBUILD
+    if right >= row.image_size[0] or bottom >= row.image_size[1]:
+        yield "box", "box: is not in the picture", _REBUILD
+    if not (left <= row.point[0] <= right and top <= row.point[1] <= bottom):
+        yield "point", "point: is not in the box", _REBUILD
+    if row.role not in set(Role):
+        yield "role", "role: is not known", _REBUILD
+    if not row.image.startswith(f"trajectories/{row.trajectory_id}/steps/{row.step_index:03d}/"):
+        yield "wrong_step", "image: is of another step", _REBUILD
+
+
+def _entry_problems(root: Path, split: str) -> Iterator[Problem]:
+    """Yield how a task file differs from the table of its split."""
+    name = f"{SCREENSPOT_FOLDER}/{split}.json"
+    try:
+        entries = load_json(root / name, name)
+    except JsonFileError as error:
+        yield json_problem(error, exists=(root / name).is_file())
+        return
+    with open_rows(root / f"{split}.parquet", 512) as (count, rows):
+        if not isinstance(entries, list) or len(entries) != count:
+            message = f"must be a list of {count} entries, one per row of the table"
+            yield Problem("entries_differ", name, message, remedy=_REBUILD)
+            return
+        for number, (value, row) in enumerate(zip(entries, rows, strict=True), start=1):
+            entry, problems = check(ScreenSpotEntry, value, name, line=number)
+            yield from problems
+            if entry is not None and _told(entry) != _asked(row):
+                message = f"entry {number}: differs from row {number} of the table"
+                yield Problem("entries_differ", name, message, number, remedy=_REBUILD)
+
+
+def _told(entry: ScreenSpotEntry) -> list[Any]:
+    return [entry.id, entry.img_filename, entry.img_size, entry.bbox, entry.instruction]
+
+
+def _asked(row: Mapping[str, Any]) -> list[Any]:
+    return [row[name] for name in ("id", "image", "image_size", "box", "text")]
+
+
+# Tool → column of a row, and what makes its coordinate.
+_TOOLS: Mapping[str, tuple[str, Callable[[Any, Any], list[int]]]] = {
+    POINT: ("point", lite_point),
+    BBOX: ("box", lite_box),
+}
+
+
+class LiteGroundingFiles:
+    """Writes `cua_lite/cua-lite/<name>/desktop/grounding.point/…` and `grounding.bbox/…`.
+
+    Args:
+        out: folder of the export.
+        name: of the dataset.
+    """
+
+    def __init__(self, out: Path, name: str) -> None:
+        root = out / LITE_FOLDER
+        self._stack = ExitStack()
+        self._files = {
+            tool: CuaLiteFiles(root, name, ("desktop", f"grounding.{tool}")) for tool in _TOOLS
+        }
+
+    def __enter__(self) -> Self:
+        for files in self._files.values():
+            self._stack.enter_context(files)
+        return self
+
+    def write(self, split: Split, row: Mapping[str, Any], screenshot: Path) -> None:
+        """Add a row of the grounding export."""
+        others = {
+            "id": row["id"],
+            "resolution": row["image_size"],
+            "os": LITE_SYSTEMS.get(row["platform"]),
+            "source": GENERATOR,
+            "source_id": row["trajectory_id"],
+            "domain": row["application"],
+        }
+        known = {name: value for name, value in others.items() if value is not None}
+        for tool, files in self._files.items():
+            turns = lite_turns(row, tool)
+            files.write(split, [screenshot], turns, known | {"id": f"{row['id']}_{tool}"})
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+
+def lite_turns(row: Mapping[str, Any], tool: str) -> list[dict[str, Any]]:
+    """The question about a row, and the call that answers it; `tool`: `point` or `bbox`."""
+    column, coordinate = _TOOLS[tool]
+    arguments = {"coordinate": coordinate(tuple(row[column]), tuple(row["image_size"]))}
+    call = {
+        "id": "call_0000",
+        "type": "function",
+        "function": {"name": tool, "arguments": arguments},
+    }
+    asked = [{"type": "image", "index": 0}, {"type": "text", "text": row["text"]}]
+    return [
+        {"role": "user", "content": asked},
+        {"role": "assistant", "content": [], "tool_calls": [call]},
+    ]
+
+
+_WORDS = frozenset(
+    {
+        *("label", "menuitem", "menu", "link", "tab", "listitem", "treeitem", "tablecell"),
+        *("checkbox", "radiobutton"),
+    }
+)
+_PICTURES = frozenset({"icon", "image"})
+
+
+class ScreenSpotFiles:
+    """Writes `screenspot/<split>.json`; those of train, val and test also when they are empty."""
+
+    def __init__(self, out: Path) -> None:
+        self._folder = out / SCREENSPOT_FOLDER
+        self._stack = ExitStack()
+        self._files: dict[str, TextIO] = {}
+        self._counts: dict[str, int] = {}
+
+    def __enter__(self) -> Self:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        for split in ALWAYS_WRITTEN:
+            self._open(split)
+        return self
+
+    def _open(self, split: Split) -> None:
+        path = self._folder / f"{split.value}.json"
+        file = path.open("w", encoding="utf-8", newline="\n")
+        self._files[split] = self._stack.enter_context(file)
+        self._counts[split] = 0
+
+    def write(self, split: Split, row: Mapping[str, Any]) -> None:
+        """Add a row of the grounding export."""
+        if split not in self._files:
+            self._open(split)
+        entry = screenspot_entry(row).model_dump(mode="json")
+        self._files[split].write(",\n" if self._counts[split] else "[\n")
+        self._files[split].write(json.dumps(entry, ensure_ascii=False))
+        self._counts[split] += 1
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with self._stack:
+            for split, file in self._files.items():
+                file.write("\n]\n" if self._counts[split] else "[]\n")
+
+
+def screenspot_entry(row: Mapping[str, Any]) -> ScreenSpotEntry:
+    """A row of the grounding export as an entry; pictures are named below the export's folder."""
+    return ScreenSpotEntry(
+        id=row["id"],
+        img_filename=row["image"],
+        img_size=row["image_size"],
+        bbox=row["box"],
+        instruction=row["text"],
+        platform=row["platform"],
+        application=row["application"],
+        group=row["application"],
+        ui_type=_shown_as(row["role"]),
+    )
+
+
+def _shown_as(role: str) -> Literal["text", "icon", "unknown"]:
+    """Whether an element shows its name; a button may show either."""
+    if role in _WORDS:
+        return "text"
+    return "icon" if role in _PICTURES else "unknown"
+
+
+_COLUMNS: tuple[tuple[str, pa.DataType], ...] = (
+    ("id", pa.string()),
+    ("trajectory_id", pa.string()),
+    ("step_index", pa.int32()),
+    ("application", pa.string()),
+    ("platform", pa.string()),
+    ("text", pa.string()),
+    ("role", pa.string()),
+    ("box", pa.list_(pa.int32())),
+    ("point", pa.list_(pa.int32())),
+    ("image_size", pa.list_(pa.int32())),
+    ("image", pa.string()),
+)
+GROUNDING_SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS])
+# Why a screenshot gives no row; each stands for one screenshot, `ELEMENT_EXCLUSIONS` for elements.
+_SCREEN_EXCLUSIONS = (
+    *("missing_frame", INCOMPLETE, *LEAK_EXCLUSIONS, "hidden_typing"),
+    *("tree_differs", "tree_unchecked", "scan_after_frame", "unreadable_tree"),
+)
+_REPEATED = "repeated"  # the same element was asked for at an earlier step
+
+
+def build_grounding(
+    trajectories: Sequence[DatasetTrajectory], out: Path, settings: DatasetSettings
+) -> ExportSummary:
+    """Write `<split>.parquet`, `screenspot/`, `cua_lite/`, the schema of a row, and screenshots.
+
+    Args:
+        trajectories: committed and valid ones, in any order.
+        out: directory to write into; it is created.
+        settings: what takes part, the splits, `grounding_per_screen` and `grounding_min_side`.
+    """
+    plan = plan_export(trajectories, settings)
+    with ExitStack() as stack:
+        files = stack.enter_context(SplitFiles(out, GROUNDING_SCHEMA, json_lines=False))
+        entries = stack.enter_context(ScreenSpotFiles(out))
+        lite = stack.enter_context(LiteGroundingFiles(out, settings.name_prefix))
+        summary = export_records(plan, GroundingExporter(files, entries, lite, settings))
+    dump_json(out / GROUNDING_SCHEMA_FILE, GroundingRow.model_json_schema())
+    return summary
+
+
+@dataclass(frozen=True, slots=True)
+class GroundingExporter:
+    """Makes rows of the elements of every screenshot; see `export_loop.Exporter`."""
+
+    unit: ClassVar[str] = "samples"
+    exclusions: ClassVar[Sequence[str]] = (*_SCREEN_EXCLUSIONS, *ELEMENT_EXCLUSIONS, _REPEATED)
+    provenance_columns: ClassVar[Sequence[str]] = (
+        *("pts", "leak", "unavoidable", "platform"),
+        *("tree_age_ms", "lead_ms", "pad_x", "pad_y"),
+    )
+    instruction_in_prompt: ClassVar[bool] = False
+    files: SplitFiles
+    entries: ScreenSpotFiles
+    lite: LiteGroundingFiles
+    settings: DatasetSettings
+    _seen: set[tuple[str, tuple[int, ...]]] = field(default_factory=set)
+
+    def records(
+        self, candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]
+    ) -> Iterator[FileRecord | Excluded]:
+        """Yield a row per element that is asked for."""
+        self._seen.clear()
+        typed = TypedTexts(_typed(trajectory))
+        for step in trajectory.steps:
+            row = rows[step.index]
+            reason = self._screen_exclusion(candidate, step, row)
+            screen = None if reason else _screen(step, row)
+            if screen is None:
+                yield Excluded(reason or "unreadable_tree")
+                continue
+            elements, left_out = choose_elements(screen, self._limits(row, typed))
+            yield from map(Excluded, left_out.elements())
+            for element in elements:
+                key = (element.text, element.node.box)
+                yield (
+                    Excluded(_REPEATED)
+                    if key in self._seen
+                    else _record(candidate, trajectory, step, row, element)
+                )
+                self._seen.add(key)
+
+    def _screen_exclusion(self, candidate: Candidate, step: StepFiles, row: ProvenanceRow) -> str:
+        """Why a step's tree may not say what its screenshot shows; empty when it does."""
+        if row["pts"] is None or not step.screenshot.is_file() or not step.ui_tree.is_file():
+            return "missing_frame"
+        if step.index in candidate.incomplete:
+            return INCOMPLETE
+        if reason := leak_exclusion(row, self.settings):
+            return reason
+        before = (one for one in candidate.hidden.actions if one.before_step <= step.index)
+        if any(one.action_type == ActionType.TYPE for one in before):
+            return "hidden_typing"  # its text is not known, and may be on the screen
+        if row["tree_agreement"] != Agreement.AGREES:
+            differs = row["tree_agreement"] == Agreement.DIFFERS
+            return "tree_differs" if differs else "tree_unchecked"
+        age, lead = row["tree_age_ms"], row["lead_ms"]
+        return "" if age is not None and lead is not None and age >= lead else "scan_after_frame"
+
+    def _limits(self, row: ProvenanceRow, typed: TypedTexts) -> ElementLimits:
+        across, down = round(row["pad_x"]), round(row["pad_y"])
+        area = (across, down, CANVAS_WIDTH - across, CANVAS_HEIGHT - down)
+        settings = self.settings
+        return ElementLimits(
+            area, typed, settings.grounding_min_side, settings.grounding_per_screen
+        )
+
+    def write(self, split: Split, record: FileRecord) -> None:
+        """Add a row in every form."""
+        self.files.write(split, record.line, record.row)
+        self.entries.write(split, record.row)
+        self.lite.write(split, record.row, record.screenshot)
+        self.files.link_files(record.files)
+
+
+def _typed(trajectory: Trajectory) -> Iterator[str]:
+    for step in trajectory.steps:
+        if isinstance(step.action.parameters, TypeParameters):
+            yield step.action.parameters.text
+
+
+def _screen(step: StepFiles, row: ProvenanceRow) -> ShownScreen | None:
+    try:
+        return ShownScreen(read_screen_nodes(step.ui_tree), row["platform"])
+    except (JsonFileError, LookupError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def _record(
+    candidate: Candidate,
+    trajectory: Trajectory,
+    step: StepFiles,
+    source: ProvenanceRow,
+    element: GroundingElement,
+) -> FileRecord:
+    path = step.screenshot.relative_to(candidate.source.path).as_posix()
+    image = f"trajectories/{trajectory.id}/{path}"
+    left, top, right, bottom = element.node.box
+    box = inclusive_box(left, top, right - left, bottom - top)
+    text = replace_surrogates(element.text)
+    row: dict[str, Any] = {
+        "id": f"{cudag_id(trajectory.id)}_{step.index:03d}_{element.node.id}",
+        "trajectory_id": replace_surrogates(trajectory.id),
+        "step_index": step.index,
+        "application": replace_surrogates(trajectory.task.application),
+        "platform": source["platform"],
+        "text": text,
+        "role": element.node.role,
+        "box": list(box),
+        "point": list(box_centre(box)),
+        "image_size": [CANVAS_WIDTH, CANVAS_HEIGHT],
+        "image": image,
+    }
+    return FileRecord({}, row, text, step.screenshot, {image: step.screenshot})

@@ -1,0 +1,461 @@
+"""Which elements of a screen may be asked for: those that can be seen, named and told apart.
+
+Belongs here: reading a tree, what is inside what, and what covers what. Where a tree does not say
+which of two windows is in front, both cover each other.
+
+Belongs here: the rules, in doubt against an element, and the choice among many. What is visible is
+decided in `screen_nodes`, which names are words in `element_names`.
+
+Belongs here: the prompts of steps (`prompt_style = "grounding"`). The elements that the grounding
+export asks for are in `grounding_elements`; both compare names in the same way.
+"""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH
+from demo_pipeline.desktopd.reader import StepFiles
+from demo_pipeline.exports.prompts import grounding_prompt
+from demo_pipeline.files.json_files import JsonFileError, load_json
+from demo_pipeline.trajectories.step_sentences import (
+    TypedTexts,
+    element_text,
+    is_readable,
+    name_key,
+)
+
+EdgeBox = tuple[int, int, int, int]
+"""Left, top, right and bottom in canvas pixels; right and bottom are outside."""
+
+_WINDOWS = frozenset({"window", "dialog"})
+_CONTAINERS = frozenset(
+    {
+        *("desktop", "panel", "unknown", "toolbar", "menubar", "statusbar", "taskbar"),
+        *("tabpanel", "listbox", "treeview", "table", "separator"),
+    }
+)
+_MENUS = frozenset({"menu", "menuitem", "menubar", "combobox"})
+_FRONT_TO_BACK = frozenset({"windows", "macos"})  # platforms that list windows in order
+_COVERED_SHARE = 0.25  # of an element's box; neighbours overlap by less
+_ROUNDING_PX = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenNode:
+    """One node; `parent` is a position, -1 for the root; `end`: after its last descendant."""
+
+    id: str
+    role: str
+    name: str
+    states: frozenset[str]
+    box: EdgeBox
+    parent: int
+    end: int
+
+
+def read_screen_nodes(path: Path) -> list[ScreenNode]:
+    """The nodes of a ui_tree.json in document order, the root first.
+
+    Raises:
+        JsonFileError, KeyError, TypeError, AttributeError: it is no tree.
+    """
+    values: list[tuple[Mapping[str, Any], int]] = []
+    pending = [(load_json(path)["root"], -1)]
+    while pending:
+        value, parent = pending.pop()
+        here = len(values)
+        values.append((value, parent))
+        pending += ((child, here) for child in reversed(value.get("children") or ()))
+    ends = list(range(1, len(values) + 1))
+    for position in range(len(values) - 1, 0, -1):
+        parent = values[position][1]
+        ends[parent] = max(ends[parent], ends[position])
+    return [_node(value, parent, end) for (value, parent), end in zip(values, ends, strict=True)]
+
+
+def _node(value: Mapping[str, Any], parent: int, end: int) -> ScreenNode:
+    bounds = value["bounds"]
+    x, y = int(bounds["x"]), int(bounds["y"])
+    box = (x, y, x + int(bounds["width"]), y + int(bounds["height"]))
+    states = frozenset(map(str, value.get("states") or ()))
+    return ScreenNode(
+        str(value["id"]), str(value["role"]), str(value["name"]), states, box, parent, end
+    )
+
+
+class ShownScreen:
+    """What is where on a screen.
+
+    Args:
+        nodes: of its tree.
+        platform: windows, macos or linux; decides what the order of windows means.
+    """
+
+    def __init__(self, nodes: list[ScreenNode], platform: str) -> None:
+        self.nodes, self._platform = nodes, platform
+        self._boxes = np.array([node.box for node in nodes], np.int64).reshape(-1, 4)
+        self._order = np.arange(len(nodes))
+        self._end = np.array([node.end for node in nodes], np.int64)
+        size = self._boxes[:, 2:] - self._boxes[:, :2]
+        hidden = np.array(["hidden" in node.states for node in nodes], bool)
+        for position, node in enumerate(nodes):  # what is in a hidden node is hidden
+            hidden[position] |= node.parent >= 0 and hidden[node.parent]
+        self.shown: NDArray[np.bool_] = (size > 0).all(axis=1) & ~hidden
+        self._layers = np.array(_layers(nodes))
+        self._containers = np.array([node.role in _CONTAINERS for node in nodes], bool)
+        self._is_window = np.array([node.role in _WINDOWS for node in nodes], bool)
+
+    def ancestors(self, position: int) -> Iterator[int]:
+        """Positions of the nodes around a node, the nearest first."""
+        position = self.nodes[position].parent
+        while position >= 0:
+            yield position
+            position = self.nodes[position].parent
+
+    def descendants(self, position: int) -> range:
+        """Positions of all nodes inside a node."""
+        return range(position + 1, self.nodes[position].end)
+
+    def is_clipped(self, position: int) -> bool:
+        """Whether a node sticks out of a node around it that has an area."""
+        left, top, right, bottom = self.nodes[position].box
+        for around in self.ancestors(position):
+            x0, y0, x1, y1 = self.nodes[around].box
+            if x1 <= x0 or y1 <= y0:
+                continue
+            inside = x0 - _ROUNDING_PX <= left and right <= x1 + _ROUNDING_PX
+            if not (inside and y0 - _ROUNDING_PX <= top and bottom <= y1 + _ROUNDING_PX):
+                return True
+        return False
+
+    def is_covered(self, position: int) -> bool:
+        """Whether another node may be on top of a node.
+
+        Of the same window: a node over a quarter of it or over its centre, unless it is a container
+        that the tree lists before; and an open menu that touches it. Of another: a window over any
+        part of it, or a node without a window, unless it is known to be behind.
+        """
+        if any(self._is_under(position, owner, box) for owner, box in self._popups):
+            return True
+        related = (self._order <= position) & (self._end > position)
+        related |= (self._order >= position) & (self._order < self._end[position])
+        others = self.shown & ~related
+        shared = self._shared(position)
+        own = self._layers == self._layers[position]
+        on_top = others & own & self._over(position, shared)
+        if (on_top & ((self._order > position) | ~self._containers)).any():
+            return True
+        touching = others & ~own & (shared > 0)
+        over = touching & (self._is_window | (~self._containers & self._windowless))
+        return any(
+            not self._is_behind(layer, self._layers[position])
+            for layer in np.unique(self._layers[over]).tolist()
+        )
+
+    @cached_property
+    def _popups(self) -> list[tuple[int, EdgeBox]]:
+        """The open menus: what each belongs to, and the area that it may cover.
+
+        The items tell of a menu, where they are outside of what they belong to. The menu is as wide
+        as that or wider.
+        """
+        areas: dict[int, EdgeBox] = {}
+        for position, node in enumerate(self.nodes):
+            owner = self._owner(position) if self.shown[position] else -1
+            if owner >= 0 and self.is_clipped(position):
+                areas[owner] = _union(areas.get(owner, node.box), node.box)
+        return [(owner, self._widened(box, owner)) for owner, box in areas.items()]
+
+    def _owner(self, position: int) -> int:
+        """The menu or combo box that an item belongs to; -1 for any other node."""
+        if self.nodes[position].role not in {"menuitem", "menu", "listitem"}:
+            return -1
+        owners = {"combobox"} if self.nodes[position].role == "listitem" else _MENUS
+        around = self.ancestors(position)
+        found = [other for other in around if self.nodes[other].role in owners]
+        return found[-1] if found else -1
+
+    def _widened(self, box: EdgeBox, owner: int) -> EdgeBox:
+        left, _, right, _ = self.nodes[owner].box
+        has_area = self.shown[owner] and self.nodes[owner].role != "menubar"
+        return (min(box[0], left), box[1], max(box[2], right), box[3]) if has_area else box
+
+    def _is_under(self, position: int, owner: int, box: EdgeBox) -> bool:
+        if owner <= position < self.nodes[owner].end:
+            return False
+        left, top, right, bottom = self.nodes[position].box
+        return left < box[2] and box[0] < right and top < box[3] and box[1] < bottom
+
+    def _shared(self, position: int) -> NDArray[np.int64]:
+        """Pixels that each node shares with a node."""
+        box = self._boxes[position]
+        first = np.maximum(self._boxes[:, :2], box[:2])
+        last = np.minimum(self._boxes[:, 2:], box[2:])
+        size = np.maximum(last - first, 0)
+        shared: NDArray[np.int64] = size[:, 0] * size[:, 1]
+        return shared
+
+    def _over(self, position: int, shared: NDArray[np.int64]) -> NDArray[np.bool_]:
+        left, top, right, bottom = self.nodes[position].box
+        x, y = (left + right - 1) // 2, (top + bottom - 1) // 2
+        x0, y0, x1, y1 = self._boxes.T
+        centre = (x0 <= x) & (x < x1) & (y0 <= y) & (y < y1)
+        large = shared >= _COVERED_SHARE * (right - left) * (bottom - top)
+        over: NDArray[np.bool_] = centre | large
+        return over
+
+    @cached_property
+    def _windowless(self) -> NDArray[np.bool_]:
+        windowless: NDArray[np.bool_] = ~self._is_window[self._layers]
+        return windowless
+
+    def _is_behind(self, layer: int, other: int) -> bool:
+        """Whether a layer is known to be behind another one.
+
+        At the top of a Windows tree the order has no meaning: windows are listed as their scans
+        ended.
+        """
+        layers = (self.nodes[layer], self.nodes[other])
+        is_top = self._platform == "windows" and any(one.parent <= 0 for one in layers)
+        has_dialog = any(one.role == "dialog" for one in layers)
+        if self._platform in _FRONT_TO_BACK and not (is_top or has_dialog):
+            return other < layer
+        return self._has_focus(other) and not self._has_focus(layer)
+
+    def _has_focus(self, layer: int) -> bool:
+        return any(
+            self.shown[node] and self.nodes[node].states & {"focused", "active"}
+            for node in (layer, *self.descendants(layer))
+        )
+
+
+def _union(first: EdgeBox, second: EdgeBox) -> EdgeBox:
+    return (
+        min(first[0], second[0]),
+        min(first[1], second[1]),
+        max(first[2], second[2]),
+        max(first[3], second[3]),
+    )
+
+
+def _layers(nodes: list[ScreenNode]) -> list[int]:
+    """Of each node the outermost window around it, or without one its outermost node.
+
+    Desktops do not count: they hold everything.
+    """
+    windows, tops = [-1] * len(nodes), [-1] * len(nodes)
+    for position, node in enumerate(nodes):
+        parent = node.parent
+        above = (windows[parent], tops[parent]) if parent >= 0 else (-1, -1)
+        is_window, is_desktop = node.role in _WINDOWS, node.role == "desktop"
+        windows[position] = above[0] if above[0] >= 0 or not is_window else position
+        tops[position] = above[1] if above[1] >= 0 or is_desktop else position
+    return [
+        max(window if window >= 0 else top, 0) for window, top in zip(windows, tops, strict=True)
+    ]
+
+
+# Why an element is not asked for; each has the first reason that holds.
+ELEMENT_EXCLUSIONS = (
+    *("other_role", "unreadable_name", "typed_name", "not_a_leaf", "part_of_control"),
+    *("outside", "clipped", "small", "large", "ambiguous", "covered", "too_many"),
+)
+_CONTROLS = frozenset(
+    {
+        *("button", "menuitem", "menu", "tab", "checkbox", "radiobutton", "link"),
+        *("listitem", "treeitem", "tablecell"),
+    }
+)
+_ROLES = _CONTROLS | {"label", "icon", "image", "slider"}  # a text field is named by its content
+_PARTS = frozenset({"label", "image", "icon", "panel", "unknown"})  # of which controls are made
+_VAGUE = frozenset({"unknown", "panel"})  # may look like an element of any role
+_LARGEST_SHARE = 0.1  # of the screen; a larger element is an area, not a target
+
+
+@dataclass(frozen=True, slots=True)
+class GroundingElement:
+    """An element that is asked for; `text` names it."""
+
+    node: ScreenNode
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ElementLimits:
+    """The part of the canvas that shows the recorded screen, and what limits a choice.
+
+    Attributes:
+        area: left, top, right and bottom in canvas pixels.
+        typed: what was typed in the demonstration.
+        min_side: pixels; narrower and lower elements are left out.
+        most: elements of a screen.
+    """
+
+    area: EdgeBox
+    typed: TypedTexts
+    min_side: int
+    most: int
+
+
+def choose_elements(
+    screen: ShownScreen, limits: ElementLimits
+) -> tuple[list[GroundingElement], Counter[str]]:
+    """The elements of a screen that are asked for, in document order, and the others by reason.
+
+    Of more than the limit those with the smallest hash of name, role and place are taken, so that
+    pictures of the same screen give the same ones.
+    """
+    chooser, left_out = _Chooser(screen, limits), Counter[str]()
+    found: list[GroundingElement] = []
+    for position, node in enumerate(screen.nodes):
+        if not screen.shown[position] or not node.name.strip():
+            continue
+        if reason := chooser.exclusion(position):
+            left_out[reason] += 1
+        else:
+            found.append(GroundingElement(node, element_text(node.name, node.role)))
+    taken = {element.node.id for element in sorted(found, key=_stable_order)[: limits.most]}
+    left_out["too_many"] += len(found) - len(taken)
+    return [element for element in found if element.node.id in taken], left_out
+
+
+def _stable_order(element: GroundingElement) -> bytes:
+    key = f"{element.text}\n{element.node.box}"
+    return hashlib.sha256(key.encode(errors="replace")).digest()
+
+
+class _Chooser:
+    """The rules for one screen."""
+
+    def __init__(self, screen: ShownScreen, limits: ElementLimits) -> None:
+        self._screen, self._limits = screen, limits
+        self._keys = [name_key(node.name) for node in screen.nodes]
+        self._parts = {position for position in range(len(screen.nodes)) if self._is_part(position)}
+        self._counted = [
+            position
+            for position, node in enumerate(screen.nodes)
+            if screen.shown[position]
+            and self._keys[position]
+            and position not in self._parts
+            and _touch(node.box, limits.area)
+        ]
+        counted = [(screen.nodes[position], self._keys[position]) for position in self._counted]
+        self._names = Counter((key, node.role) for node, key in counted)
+        self._texts = Counter(text for node, _ in counted for text in _possible_texts(node))
+
+    def exclusion(self, position: int) -> str:
+        """Why an element is not asked for; empty when it is."""
+        node = self._screen.nodes[position]
+        if node.role not in _ROLES:
+            return "other_role"
+        if not is_readable(node.name):
+            return "unreadable_name"
+        if self._limits.typed.may_be(node.name):
+            return "typed_name"
+        return self._shape(position) or self._place(position)
+
+    def _is_part(self, position: int) -> bool:
+        """Whether a node is only how a control around it looks: nameless, or named like it."""
+        node, key = self._screen.nodes[position], self._keys[position]
+        return node.role in _PARTS and any(
+            self._screen.nodes[other].role in _CONTROLS and key in {"", self._keys[other]}
+            for other in self._screen.ancestors(position)
+        )
+
+    def _shape(self, position: int) -> str:
+        if position in self._parts:
+            return "part_of_control"
+        below = [one for one in self._screen.descendants(position) if self._screen.shown[one]]
+        is_control = self._screen.nodes[position].role in _CONTROLS
+        parts = is_control and self._parts.issuperset(below)
+        keys = {self._keys[one] for one in below}
+        return "" if not below or (parts and keys <= {"", self._keys[position]}) else "not_a_leaf"
+
+    def _place(self, position: int) -> str:
+        node = self._screen.nodes[position]
+        (left, top, right, bottom), area = node.box, self._limits.area
+        if left < area[0] or top < area[1] or right > area[2] or bottom > area[3]:
+            return "outside"
+        if self._screen.is_clipped(position):
+            return "clipped"
+        if min(right - left, bottom - top) < self._limits.min_side:
+            return "small"
+        if (right - left) * (bottom - top) > _LARGEST_SHARE * _size(area):
+            return "large"
+        return self._namesake(position) or ("covered" if self._screen.is_covered(position) else "")
+
+    def _namesake(self, position: int) -> str:
+        """Whether others have an element's name and role, or the text that it would have."""
+        node, key = self._screen.nodes[position], self._keys[position]
+        same_name = sum(self._names[key, role] for role in {node.role, *_VAGUE})
+        same_text = self._texts[_text_key(node.name, node.role)]
+        return "ambiguous" if max(same_name, same_text) > 1 else ""
+
+    def is_told_apart(self, position: int) -> bool:
+        """Whether no element elsewhere has an element's name and role, or its text.
+
+        What is around an element or inside it is at the same place.
+        """
+        node, key = self._screen.nodes[position], self._keys[position]
+        same = {position, *self._screen.ancestors(position), *self._screen.descendants(position)}
+        roles, text = {node.role, *_VAGUE}, _text_key(node.name, node.role)
+        others = [(self._screen.nodes[n], self._keys[n]) for n in self._counted if n not in same]
+        return not any(
+            (other_key == key and other.role in roles) or text in _possible_texts(other)
+            for other, other_key in others
+        )
+
+
+def is_told_apart(screen: ShownScreen, position: int, area: EdgeBox) -> bool:
+    """Whether no element elsewhere in an area has an element's name and role, or its text."""
+    return _Chooser(screen, ElementLimits(area, TypedTexts(()), 0, 0)).is_told_apart(position)
+
+
+def _possible_texts(node: ScreenNode) -> set[str]:
+    """The texts that may name a node, as keys; a vague one may be an element of any role.
+
+    Both the buttons `Search` and `Search button` are `the Search button`.
+    """
+    roles = _ROLES if node.role in _VAGUE else (node.role,)
+    return {_text_key(node.name, role) for role in roles}
+
+
+def _text_key(name: str, role: str) -> str:
+    return name_key(element_text(name, role))
+
+
+def _size(box: EdgeBox) -> int:
+    return (box[2] - box[0]) * (box[3] - box[1])
+
+
+def _touch(box: EdgeBox, area: EdgeBox) -> bool:
+    return box[0] < area[2] and area[0] < box[2] and box[1] < area[3] and area[1] < box[3]
+
+
+_CANVAS = (0, 0, CANVAS_WIDTH, CANVAS_HEIGHT)
+
+
+def names_one_element(step: StepFiles) -> bool:
+    """Whether a step has a grounding prompt, and its words fit no other element of its tree.
+
+    What is around the target or inside it, named in the same way, is no other element. A target
+    that its tree does not have is compared with nothing; a tree that cannot be read does not tell
+    it apart.
+    """
+    target = step.action.target_element
+    if target is None or not grounding_prompt(step.action):
+        return False
+    try:
+        screen = ShownScreen(read_screen_nodes(step.ui_tree), "")  # any platform: what is in front
+    except (JsonFileError, LookupError, TypeError, ValueError, AttributeError):
+        return False
+    position = next((n for n, node in enumerate(screen.nodes) if node.id == target.id), None)
+    return position is None or is_told_apart(screen, position, _CANVAS)

@@ -1,0 +1,397 @@
+"""Exports as the Hugging Face Hub takes them: pictures in the rows, in shards, and a card.
+
+Belongs here: the types of columns as `datasets` writes them, and the type of an embedded picture.
+
+Belongs here: rows with pictures in them, which neither fit into memory together nor into one file.
+
+Belongs here: which columns become pictures, and the files. The card is in `hub_card`. Trees stay
+text in a column of strings: the Hub's viewer fails on types that are nested without an end.
+
+Belongs here: its text. The parts that it shares with the cards of exports are in `cards`.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from demo_pipeline.datasets.splits import Split
+from demo_pipeline.exports.cards import origin_text
+from demo_pipeline.exports.dataset_stats import SplitStats
+from demo_pipeline.files.atomic_write import read_digest
+from demo_pipeline.files.parquet import open_rows, read_schema
+from demo_pipeline.files.shown_text import markdown_table
+from demo_pipeline.settings import DatasetSettings, HubSettings
+
+PICTURE = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
+
+
+def with_hub_features(schema: pa.Schema) -> pa.Schema:
+    """The schema with the note; without it `datasets` shows a picture as a struct of bytes."""
+    note = json.dumps({"info": {"features": hub_features(schema)}})
+    return schema.with_metadata({"huggingface": note})
+
+
+def hub_features(schema: pa.Schema) -> dict[str, Any]:
+    """Column → its type as `datasets` writes it."""
+    return {field.name: _feature(field.type) for field in schema}
+
+
+def _feature(kind: pa.DataType) -> dict[str, Any]:
+    if kind == PICTURE:
+        return {"_type": "Image"}
+    if pa.types.is_list(kind):
+        return {"feature": _feature(kind.value_type), "_type": "List"}
+    if pa.types.is_struct(kind):
+        return {field.name: _feature(field.type) for field in kind}
+    return {"dtype": str(kind), "_type": "Value"}
+
+
+_GROUP_ROWS = 64
+_GROUP_BYTES = 32 * 2**20  # in memory; a reader that streams holds a row group too
+_FOOTER_BYTES = 256 * 1024  # of a file with the row groups that fit into it
+_OPTIONS = {"compression": "zstd", "compression_level": 3}
+
+
+class ShardWriter:
+    """Writes `<stem>-00000-of-00002.parquet`, …; nothing without a row.
+
+    Args:
+        folder: it exists.
+        stem: of the names.
+        schema: the columns.
+        max_bytes: of a file; a single row that is larger gets a file of its own.
+
+    Attributes:
+        rows: number of rows.
+    """
+
+    def __init__(self, folder: Path, stem: str, schema: pa.Schema, max_bytes: int) -> None:
+        self._folder, self._stem, self._schema, self._max = folder, stem, schema, max_bytes
+        self._pending: list[Mapping[str, Any]] = []
+        self._pending_bytes = 0
+        self._drafts: list[Path] = []
+        self._writer: pq.ParquetWriter | None = None
+        self.rows = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Add a row: column name → value."""
+        size = _bytes_of(row)
+        full = len(self._pending) >= _GROUP_ROWS
+        if self._pending and (full or self._pending_bytes + size > min(_GROUP_BYTES, self._max)):
+            self._flush()
+        self._pending.append(row)
+        self._pending_bytes += size
+        self.rows += 1
+
+    def _flush(self) -> None:
+        if not self._pending:
+            return
+        table = pa.Table.from_pylist(self._pending, schema=self._schema)
+        written = self._drafts[-1].stat().st_size if self._writer else 0
+        if self._writer and written + self._pending_bytes + _FOOTER_BYTES > self._max:
+            self._close()
+        if self._writer is None:
+            self._drafts.append(self._folder / f".{self._stem}-{len(self._drafts):05d}")
+            strings = [field.name for field in self._schema if pa.types.is_string(field.type)]
+            self._writer = pq.ParquetWriter(
+                self._drafts[-1], self._schema, use_dictionary=strings, **_OPTIONS
+            )
+        self._writer.write_table(table)
+        self._pending, self._pending_bytes = [], 0
+
+    def _close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            if kind is None:
+                self._flush()
+        finally:
+            self._close()
+        if kind is None:
+            for number, draft in enumerate(self._drafts):
+                count = len(self._drafts)
+                draft.rename(self._folder / f"{self._stem}-{number:05d}-of-{count:05d}.parquet")
+
+
+def _bytes_of(value: Any) -> int:
+    """About the bytes of a value, without compression."""
+    if isinstance(value, Mapping):
+        return sum(map(_bytes_of, value.values()))
+    if isinstance(value, list):
+        return sum(map(_bytes_of, value)) + 4
+    return len(value) if isinstance(value, bytes | str) else 8
+
+
+DATA_FOLDER = "data"
+_ROWS_IN_MEMORY = 16
+
+
+@dataclass(frozen=True, slots=True)
+class HubTable:
+    """A configuration on the Hub, made of one table per split of an export.
+
+    Attributes:
+        config: its name.
+        about: what a row is, for the card.
+        folder: of the tables, below that of the export; empty: the same.
+        pictures: columns that hold paths below the export's folder, or lists of them.
+        trees: columns that hold the path of a tree, or the tree as text.
+        without: columns that are left out.
+        task_categories: the Hub's names of what it is for.
+    """
+
+    config: str
+    about: str
+    folder: str = ""
+    pictures: tuple[str, ...] = ()
+    trees: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    task_categories: tuple[str, ...] = ("image-text-to-text",)
+
+
+@dataclass(frozen=True, slots=True)
+class HubConfig:
+    """What was written of a `HubTable`.
+
+    Attributes:
+        table: which.
+        schema: of the files.
+        rows: split → number of rows, for the splits that have any.
+        sizes: split → bytes of its files.
+    """
+
+    table: HubTable
+    schema: pa.Schema
+    rows: Mapping[str, int]
+    sizes: Mapping[str, int]
+
+
+def write_hub_config(table: HubTable, export: Path, out: Path, max_bytes: int) -> HubConfig:
+    """Write `data/<config>/<split>-….parquet`.
+
+    Args:
+        table: what to write.
+        export: the folder of the export.
+        out: the folder of the dataset.
+        max_bytes: of a file.
+    """
+    folder = out / DATA_FOLDER / table.config
+    folder.mkdir(parents=True)
+    rows: dict[str, int] = {}
+    sizes: dict[str, int] = {}
+    sources = list(_sources(table, export))
+    schema = _hub_schema(read_schema(sources[0][1]), table)
+    for split, source in sources:
+        with (
+            ShardWriter(folder, split, schema, max_bytes) as writer,
+            open_rows(source, _ROWS_IN_MEMORY) as (_, values),
+        ):
+            for row in values:
+                writer.append(_hub_row(row, table, export))
+        if writer.rows:
+            rows[split] = writer.rows
+            sizes[split] = sum(file.stat().st_size for file in folder.glob(f"{split}-*"))
+    if not rows:
+        folder.rmdir()
+    return HubConfig(table, schema, rows, sizes)
+
+
+def _sources(table: HubTable, export: Path) -> Iterator[tuple[str, Path]]:
+    paths = ((split.value, export / table.folder / f"{split.value}.parquet") for split in Split)
+    return ((name, path) for name, path in paths if path.is_file())
+
+
+def _hub_schema(schema: pa.Schema, table: HubTable) -> pa.Schema:
+    """The columns with pictures, noted as `datasets` notes them, without descriptions of ours."""
+    fields = [field for field in schema if field.name not in table.without]
+    types = [_picture_type(one.type) if one.name in table.pictures else one.type for one in fields]
+    columns = [pa.field(field.name, kind) for field, kind in zip(fields, types, strict=True)]
+    return with_hub_features(pa.schema(columns))
+
+
+def _picture_type(kind: pa.DataType) -> pa.DataType:
+    return pa.list_(PICTURE) if pa.types.is_list(kind) else PICTURE
+
+
+def _hub_row(row: Mapping[str, Any], table: HubTable, export: Path) -> dict[str, Any]:
+    made = {name: value for name, value in row.items() if name not in table.without}
+    for name in table.pictures:
+        made[name] = _embedded(row[name], export)
+    for name in table.trees:
+        made[name] = None if row[name] is None else _tree_text(row[name], export)
+    return made
+
+
+def _embedded(value: Any, export: Path) -> Any:
+    """A path as the picture itself; pictures that are embedded already stay as they are."""
+    if isinstance(value, str):
+        return {"bytes": (export / value).read_bytes(), "path": value}
+    if isinstance(value, Sequence):
+        return [_embedded(one, export) for one in value]
+    return value
+
+
+def _tree_text(value: str, export: Path) -> str:
+    if value.startswith("{"):
+        return value
+    return (export / value).read_text(encoding="utf-8").rstrip("\n")
+
+
+_SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (10**6, "100K<n<1M"))
+_MORE = "1M<n<10M"
+_ABOUT = (
+    "Demonstrations of people using computers, as training data for computer-use agents. Every "
+    "configuration holds the same demonstrations in another form; pictures are in the rows."
+)
+
+
+def hub_card(
+    configs: Sequence[HubConfig],
+    splits: Mapping[str, Mapping[str, SplitStats]],
+    settings: tuple[DatasetSettings, HubSettings],
+    out: Path,
+) -> str:
+    """The text of the card.
+
+    Args:
+        configs: what was written; those without a row are not listed.
+        splits: configuration → split → what is in it.
+        settings: with the license and the languages.
+        out: the folder of the dataset.
+    """
+    used = [config for config in configs if config.rows]
+    name = settings[0].name_prefix
+    rows = [
+        (f"`{config.table.config}`", split, stats.samples, stats.trajectories, stats.tasks)
+        for config in used
+        for split, stats in splits[config.table.config].items()
+    ]
+    parts = [
+        "\n".join(["---", *_front_matter(used, settings, out), "---"]),
+        f"# {name}",
+        _ABOUT,
+        "## Configurations",
+        markdown_table(
+            ("configuration", "a row is"),
+            [(f"`{config.table.config}`", config.table.about) for config in used],
+        ),
+        "## Splits",
+        markdown_table(("configuration", "split", "rows", "demonstrations", "tasks"), rows),
+        "No task and no demonstration is in two splits, over all configurations: a split is by "
+        "task. Demonstrations of known benchmark tasks are left out"
+        + ("." if not settings[0].include_contaminated else ", unless the settings include them."),
+        "## How it was made",
+        origin_text(settings[0]),
+        "## Loading",
+        _loading(used),
+        "## License",
+        f"`{settings[0].license}`",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _loading(configs: Sequence[HubConfig]) -> str:
+    name = configs[0].table.config if configs else ""
+    return (
+        "```python\n"
+        "from datasets import load_dataset\n\n"
+        f'rows = load_dataset("the name or path of this dataset", "{name}", streaming=True)\n'
+        "```"
+    )
+
+
+def _front_matter(
+    configs: Sequence[HubConfig], settings: tuple[DatasetSettings, HubSettings], out: Path
+) -> Iterator[str]:
+    total = sum(sum(config.rows.values()) for config in configs)
+    tasks = {name for config in configs for name in config.table.task_categories}
+    yield f"license: {_quoted(settings[0].license)}"
+    yield from _list("language", settings[1].language)
+    yield from _list("task_categories", sorted(tasks))
+    yield from _list("size_categories", [next((n for most, n in _SIZES if total < most), _MORE)])
+    yield f"pretty_name: {_quoted(settings[0].name_prefix)}"
+    yield from _list("tags", ("computer-use", "gui-agents"))
+    yield "dataset_info:"
+    for config in configs:
+        yield from _dataset_info(config)
+    yield "configs:"
+    for number, config in enumerate(configs):
+        yield f"- config_name: {config.table.config}"
+        if number == 0:
+            yield "  default: true"
+        yield f"  description: {_quoted(_digest(config, out))}"
+        yield "  data_files:"
+        for split in config.rows:
+            yield f"  - split: {split}"
+            yield f"    path: {DATA_FOLDER}/{config.table.config}/{split}-*.parquet"
+
+
+def _digest(config: HubConfig, out: Path) -> str:
+    """Changes with the data: `datasets` keys its cache by the card and the names of the files."""
+    digest = hashlib.sha256()
+    for path in sorted((out / DATA_FOLDER / config.table.config).iterdir()):
+        digest.update(read_digest(path).sha256.encode())
+    return f"sha256:{digest.hexdigest()}"
+
+
+def _dataset_info(config: HubConfig) -> Iterator[str]:
+    size = sum(config.sizes.values())
+    yield f"- config_name: {config.table.config}"
+    yield "  features:"
+    for name, feature in hub_features(config.schema).items():
+        yield from _feature_lines(name, feature, "  ")
+    yield "  splits:"
+    for split, rows in config.rows.items():
+        yield f"  - name: {split}"
+        yield f"    num_bytes: {config.sizes[split]}"
+        yield f"    num_examples: {rows}"
+    yield f"  download_size: {size}"
+    yield f"  dataset_size: {size}"
+
+
+def _feature_lines(name: str, feature: Mapping[str, Any], indent: str) -> Iterator[str]:
+    yield f"{indent}- name: {name}"
+    yield from _type_lines(feature, f"{indent}  ", "dtype")
+
+
+def _type_lines(feature: Mapping[str, Any], indent: str, key: str) -> Iterator[str]:
+    """Yield a type; `key` is `dtype`, or `list` for the type of a list's items."""
+    kind = feature.get("_type")
+    if kind == "Image":
+        yield f"{indent}{key}: image"
+    elif kind == "Value":
+        yield f"{indent}{key}: {feature['dtype']}"
+    elif kind == "List":
+        yield from _type_lines(feature["feature"], indent, "list")
+    else:
+        yield f"{indent}{'struct' if key == 'dtype' else key}:"
+        for name, below in feature.items():
+            yield from _feature_lines(name, below, indent)
+
+
+def _list(name: str, values: Sequence[str]) -> Iterator[str]:
+    yield f"{name}:"
+    yield from (f"- {_quoted(value)}" for value in values)
+
+
+def _quoted(text: str) -> str:
+    """A JSON string is a YAML string."""
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,238 @@
+"""The prompts of the CUDAG and messages exports: the system prompt and the human turn.
+
+Belongs here: texts for a model. Records are made in `cudag_records`; the text form of tool calls is
+in `formats.cudag.tool_calls`.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from demo_pipeline.desktopd.models import (
+    ActionType,
+    ClickParameters,
+    ScrollParameters,
+    StepAction,
+)
+from demo_pipeline.exports.cudag.tool_calls import (
+    ACTION_LINE,
+    RU_MAX,
+    TOOL_NAME,
+    ToolCall,
+    render_json,
+)
+from demo_pipeline.files.shown_text import escape_markers
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.trajectories.provenance import HiddenAction, HiddenReason
+from demo_pipeline.trajectories.step_sentences import role_word
+
+_ACTIONS = {
+    "key": "press the keys in `keys` together, then release them",
+    "type": "enter `text` at the keyboard focus",
+    "mouse_move": "move the pointer to `coordinate`",
+    "left_click": "click the left button at `coordinate`",
+    "left_click_drag": "hold the left button and move the pointer from where it is to `coordinate`",
+    "right_click": "click the right button at `coordinate`",
+    "middle_click": "click the middle button at `coordinate`",
+    "double_click": "click the left button twice at `coordinate`",
+    "triple_click": "click the left button three times at `coordinate`",
+    "scroll": "turn the wheel at `coordinate` by `pixels`",
+    "hscroll": "scroll sideways at `coordinate` by `pixels`",
+    "wait": "do nothing for `time` seconds while the screen changes",
+    "terminate": "end the task and report its `status`",
+    "answer": "give `text` as the answer to the task",
+}
+
+
+def units_per_notch(settings: DatasetSettings) -> int:
+    """What `pixels` is for one notch of the wheel."""
+    return 1 if settings.cudag_scroll_unit == "notches" else settings.cudag_pixels_per_notch
+
+
+_CALLS_ONLY = "Answer with nothing but tool calls"
+_WORDS_FIRST = (
+    f"Answer with one line that begins with `{ACTION_LINE.strip()}` and says in a few words what to"
+    " do, and then with nothing but tool calls"
+)
+
+
+def scroll_rule(settings: DatasetSettings) -> str:
+    """What sign and unit of `pixels` mean, as a sentence for the model."""
+    notches = settings.cudag_scroll_unit == "notches"
+    unit = (
+        "it counts notches of the wheel, not pixels"
+        if notches
+        else (f"one notch of the wheel is {settings.cudag_pixels_per_notch}")
+    )
+    positive = settings.cudag_scroll_sign
+    negative = "down" if positive == "up" else "up"
+    return (
+        f"`pixels` is positive to scroll {positive} and negative to scroll {negative};"
+        " for hscroll it is positive to the right and negative to the left;"
+        f" {unit}"
+    )
+
+
+def tool_schema(settings: DatasetSettings) -> dict[str, Any]:
+    """The tool as a function schema (JSON Schema for its arguments)."""
+    pair = {"type": "array", "items": {"type": "integer", "minimum": 0, "maximum": RU_MAX}}
+    properties: dict[str, Any] = {
+        "action": {
+            "type": "string",
+            "enum": list(_ACTIONS),
+            "description": "; ".join(f"{name}: {text}" for name, text in _ACTIONS.items()),
+        },
+        "coordinate": {**pair, "minItems": 2, "maxItems": 2, "description": "[x, y] on the screen"},
+        "pixels": {"type": "integer", "description": scroll_rule(settings)},
+        "keys": {"type": "array", "items": {"type": "string"}, "description": "names of keys"},
+        "text": {"type": "string", "description": "for type and answer"},
+        "time": {"type": "number", "minimum": 0, "description": "seconds, for wait"},
+        "status": {
+            "type": "string",
+            "enum": ["success", "failure"],
+            "description": "for terminate",
+        },
+    }
+    parameters = {"type": "object", "properties": properties, "required": ["action"]}
+    described = {
+        "name": TOOL_NAME,
+        "description": "Acts on a computer by mouse and keyboard.",
+        "parameters": parameters,
+    }
+    return {"type": "function", "function": described}
+
+
+def system_prompt(settings: DatasetSettings, *, action_line: bool = False) -> str:
+    """The system prompt of every record: the tool, the coordinates and how to answer.
+
+    Args:
+        settings: what the sign of a scroll means.
+        action_line: whether answers begin with a line of words; see `action_sentence`.
+    """
+    schema = json.dumps(tool_schema(settings), ensure_ascii=False)
+    return (
+        "You operate a computer for a person. You are shown the screen, the task and what was done "
+        "so far; answer with the next action.\n\n"
+        f"The screen is measured as {RU_MAX} x {RU_MAX} units, whatever its shape: [0, 0] is the "
+        f"top left corner, [{RU_MAX}, {RU_MAX}] the bottom right. In scroll actions "
+        f"{scroll_rule(settings)}.\n\n"
+        f"There is one tool:\n<tools>\n{schema}\n</tools>\n\n"
+        f"{_WORDS_FIRST if action_line else _CALLS_ONLY}, each in this form:\n"
+        f'<tool_call>\n{{"name": "{TOOL_NAME}", "arguments": {{"action": ...}}}}\n</tool_call>'
+    )
+
+
+_POINT = re.compile(r"\(\d+, \d+\)")
+_ENDS = {
+    "success": "End the task: it is done.",
+    "failure": "End the task: it was not done.",
+}
+
+
+def action_sentence(
+    calls: Sequence[ToolCall], reasoning: str, places: Sequence[tuple[int, int]]
+) -> str:
+    """What to do, for the line before the calls: one line, with markers escaped.
+
+    Args:
+        calls: the answer.
+        reasoning: the sentence of the step; a `terminate` has words of its own.
+        places: the points of the calls in pixels, in order. Where the sentence names one, it gets
+            the coordinate of the call, so that words and call agree.
+    """
+    if calls[0].action == "terminate":
+        return _ENDS[calls[0].arguments["status"]]
+    points = (call.arguments["coordinate"] for call in calls if "coordinate" in call.arguments)
+    units = {f"({x}, {y})": f"({a}, {b})" for (x, y), (a, b) in zip(places, points, strict=False)}
+    words = _POINT.sub(lambda found: units.get(found.group(), found.group()), reasoning)
+    return escape_markers(" ".join(words.split()))[0]
+
+
+def history_line(number: int, calls: Sequence[ToolCall], note: str) -> str:
+    """A previous action as `1. {arguments}`, with markers escaped; equal calls once, `n times`.
+
+    Args:
+        number: number of the line, from 1.
+        calls: the calls of the action.
+        note: what the calls cannot express, or empty.
+    """
+    texts = [
+        render_json(call.named_arguments())[0] + (f" {times} times" if times > 1 else "")
+        for call, times in _repeated(calls)
+    ]
+    return f"{number}. {' then '.join(texts)}{escape_markers(note)[0]}"
+
+
+_DONE: Mapping[str, str] = {
+    ActionType.CLICK: "clicked",
+    ActionType.DOUBLE_CLICK: "double-clicked",
+    ActionType.RIGHT_CLICK: "right-clicked",
+    ActionType.DRAG: "dragged",
+    ActionType.SCROLL: "scrolled",
+    ActionType.TYPE: "typed text",
+    ActionType.HOTKEY: "pressed keys",
+}
+_UNSEEN: Mapping[str, str] = {
+    HiddenReason.OFF_SCREEN: "outside the recorded screen",
+    HiddenReason.NO_POSITION: "at an unknown place",
+    HiddenReason.UNKNOWN_SCALE: "at an unknown place",
+    HiddenReason.BEFORE_VIDEO: "before the recording began",
+    HiddenReason.AFTER_VIDEO: "after the recording had ended",
+    HiddenReason.UNDECODABLE: "while the screen was not recorded",
+}
+
+
+def hidden_line(number: int, action: HiddenAction) -> str:
+    """A hidden action as `1. clicked outside the recorded screen`; `number`: from 1."""
+    return f"{number}. {hidden_words(action)}"
+
+
+def hidden_words(action: HiddenAction) -> str:
+    """A hidden action as `clicked outside the recorded screen`: never where, never what text.
+
+    A type or reason that is not known is put in general words.
+    """
+    done = _DONE.get(action.action_type, "acted")
+    return f"{done} {_UNSEEN.get(action.reason, 'out of sight')}"
+
+
+def _repeated(calls: Sequence[ToolCall]) -> Iterator[tuple[ToolCall, int]]:
+    """Yield runs of equal calls as (call, number of calls)."""
+    for call, run in groupby(calls):
+        yield call, sum(1 for _ in run)
+
+
+def human_prompt(instruction: str, history: Sequence[str]) -> str:
+    """The instruction and the previous actions, with markers escaped, without the image token."""
+    text, _ = escape_markers(instruction)
+    return "\n".join([text, "", "Previous actions:", *history]) if history else text
+
+
+_CLICKS = {ActionType.DOUBLE_CLICK: "Double-click", ActionType.RIGHT_CLICK: "Right-click"}
+
+
+def grounding_prompt(action: StepAction) -> str:
+    """What to do to which element, as in `Click the Search button`; markers are not escaped.
+
+    Empty when the action has no target, the target has no name, or the action is more than pointing
+    at the target: the end of a drag has no name, and typed text has no position.
+    """
+    target, verb = action.target_element, _verb(action)
+    name = " ".join(target.name.split()) if target else ""
+    if target is None or not verb or not name:
+        return ""
+    return f"{verb} the {name} {role_word(target.role)}"
+
+
+def _verb(action: StepAction) -> str:
+    match action.parameters:
+        case ClickParameters(button=button, clicks=clicks):
+            if button != "left":
+                return f"{button.capitalize()}-click"
+            return "Triple-click" if clicks == 3 else "Click"
+        case ScrollParameters(direction=direction, amount=amount):
+            notches = "1 notch" if amount == 1 else f"{amount} notches"
+            return f"Scroll {direction} {notches} on"
+    return _CLICKS.get(action.action_type, "")

@@ -1,0 +1,316 @@
+"""Exports labels for reward models: of whole demonstrations, and of the steps of good ones.
+
+Belongs here: the model of a row, from which its JSON Schema is made, and what a label means.
+`<split>.parquet` has labels of steps, `outcome/<split>.parquet` one label per demonstration.
+
+Belongs here: what a label may say, which demonstrations take part, and the rows. A recording says
+whether its task was done, and nothing about single steps. That a task was done shows that it could
+still be done after every step on the way, also after one that was undone; that a task was not done
+shows nothing about any step. So only demonstrations that did their task have labels of steps, all
+of them true, and the others have a label as a whole.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import pyarrow as pa
+from pydantic import Field
+
+from demo_pipeline.datasets.export_loop import (
+    Excluded,
+    ExportPlan,
+    ExportSummary,
+    export_records,
+    plan_export,
+    plan_splits,
+)
+from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory, Selection
+from demo_pipeline.datasets.split_files import FileRecord, SplitFiles, replace_surrogates
+from demo_pipeline.datasets.splits import Split, assign_splits, connected_groups
+from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH
+from demo_pipeline.desktopd.reader import Trajectory
+from demo_pipeline.exports.answers import AnswerFormatError, action_text, decode_action_text
+from demo_pipeline.exports.cudag.actions import is_off_screen
+from demo_pipeline.exports.cudag.models import cudag_id
+from demo_pipeline.exports.prompts import hidden_words
+from demo_pipeline.exports.split_tables import Fault, RowFormat, validate_split_tables
+from demo_pipeline.files.base_model import Document
+from demo_pipeline.files.image_header import ImageInfo
+from demo_pipeline.files.json_files import dump_json
+from demo_pipeline.problems import Problem
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.trajectories.provenance import INCOMPLETE, HiddenAction, ProvenanceRow
+
+STEP_LABELS_SCHEMA_FILE = "step_labels.schema.json"
+OUTCOME_FOLDER = "outcome"
+
+
+class StepLabelsRow(Document):
+    """A demonstration with labels.
+
+    In `<split>.parquet` a completion is a step, and its label says that the task could still be
+    done after it, because the person went on to do it. In `outcome/` the one completion is the
+    whole demonstration, and its label says whether the task was done.
+    """
+
+    id: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
+    trajectory_id: str
+    application: str
+    outcome: Literal["success", "failed", "aborted"] = Field(description="as recorded")
+    steps: int = Field(ge=1, description="number of steps")
+    prompt: str = Field(min_length=1, description="the instruction")
+    completions: list[str] = Field(min_length=1)
+    labels: list[bool] = Field(min_length=1)
+    images: list[str] = Field(
+        description="the screenshot before every step, and in `outcome/` the last one: paths below"
+        " the folder"
+    )
+
+
+_REBUILD = "build the export again"
+
+
+def validate_step_labels(root: Path) -> list[Problem]:
+    """The problems of a step labels export."""
+    return validate_split_tables(
+        root,
+        [
+            RowFormat(StepLabelsRow, _pictures, _step_faults),
+            RowFormat(StepLabelsRow, _pictures, _outcome_faults, OUTCOME_FOLDER),
+        ],
+    )
+
+
+def _pictures(row: StepLabelsRow) -> Sequence[str]:
+    return row.images
+
+
+def _step_faults(row: StepLabelsRow, sizes: Sequence[ImageInfo]) -> Iterator[Fault]:
+    if not len(row.completions) == len(row.labels) == len(row.images) == row.steps:
+        message = "completions, labels and images must have one item per step"
+        yield "lengths", message, _REBUILD
+    if row.outcome != "success" or not all(row.labels):
+        message = "labels: only a demonstration that did its task shows what its steps led to"
+        yield "unknown_label", message, _REBUILD
+    for number, completion in enumerate(row.completions):
+        yield from _action_fault(completion, f"completions[{number}]", sizes)
+
+
+def _outcome_faults(row: StepLabelsRow, sizes: Sequence[ImageInfo]) -> Iterator[Fault]:
+    if len(row.completions) != 1 or len(row.labels) != 1 or len(row.images) != row.steps + 1:
+        message = "there must be one completion with one label, and a picture more than steps"
+        yield "lengths", message, _REBUILD
+    if row.labels != [row.outcome == "success"]:
+        yield "wrong_label", "labels: differs from the outcome", _REBUILD
+    lines = row.completions[0].split("\n")
+    if sum(line.startswith("{") for line in lines) != row.steps:
+        yield "lengths", "completions[0]: must have a line of JSON per step", _REBUILD
+    for line in lines:
+        if line.startswith("{"):
+            yield from _action_fault(line, "completions[0]", sizes)
+
+
+def _action_fault(text: str, name: str, sizes: Sequence[ImageInfo]) -> Iterator[Fault]:
+    """Yield why the last line of a completion is no action; hidden actions are words before it."""
+    size = (sizes[0].width, sizes[0].height) if sizes else (0, 0)
+    try:
+        decode_action_text(text.rsplit("\n", maxsplit=1)[-1], size)
+    except AnswerFormatError as error:
+        yield "action", f"{name}: {error.reason}", _REBUILD
+
+
+TORN_TASK = "torn_task"  # it would join tasks that other exports have in two splits
+_COLUMNS: tuple[tuple[str, pa.DataType], ...] = (
+    ("id", pa.string()),
+    ("trajectory_id", pa.string()),
+    ("application", pa.string()),
+    ("outcome", pa.string()),
+    ("steps", pa.int32()),
+    ("prompt", pa.string()),
+    ("completions", pa.list_(pa.string())),
+    ("labels", pa.list_(pa.bool_())),
+    ("images", pa.list_(pa.string())),
+)
+STEP_LABELS_SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS])
+
+
+def build_step_labels(
+    trajectories: Sequence[DatasetTrajectory], out: Path, settings: DatasetSettings
+) -> ExportSummary:
+    """Write `<split>.parquet`, `outcome/<split>.parquet`, the schema of a row, and screenshots.
+
+    Demonstrations that were completed without doing their task take part, whatever
+    `include_failed` is. Aborted ones do not unless `include_aborted` is set: that the person did
+    not say that the task was done does not say that it was not.
+
+    Args:
+        trajectories: committed and valid ones, in any order.
+        out: directory to write into; it is created.
+        settings: what takes part, and the splits.
+    """
+    with (
+        SplitFiles(out, STEP_LABELS_SCHEMA, json_lines=False) as stepwise,
+        SplitFiles(out / OUTCOME_FOLDER, STEP_LABELS_SCHEMA, json_lines=False) as outcomes,
+    ):
+        exporter = StepLabelsExporter(stepwise, outcomes)
+        summary = export_records(plan_labels(trajectories, settings), exporter)
+    dump_json(out / STEP_LABELS_SCHEMA_FILE, StepLabelsRow.model_json_schema())
+    return summary
+
+
+def plan_labels(trajectories: Sequence[DatasetTrajectory], settings: DatasetSettings) -> ExportPlan:
+    """The plan of all other exports, with the failed demonstrations added.
+
+    These get the split of their task and change no other's split. One whose task groups are in
+    two splits is left out as `torn_task`.
+    """
+    selection, splits = plan_splits(trajectories, settings)
+    known = {candidate.source.id for candidate in selection.chosen}
+    plan = plan_export(trajectories, settings.model_copy(update={"include_failed": True}))
+    groups = connected_groups(
+        {
+            candidate.source.id: candidate.split_groups
+            for candidate in (*selection.chosen, *_added(plan.selection, known))
+        }
+    )
+    placed: dict[str, set[Split]] = {}
+    for key in known:
+        placed.setdefault(groups[key], set()).add(splits.splits[key])
+    members = {one.source.id: groups[one.source.id] for one in plan.selection.chosen}
+    hashed = _hashed(members, plan.selection.chosen, settings)
+    assigned = {
+        key: split
+        for key, group in members.items()
+        if (split := splits.splits.get(key) or _joined(hashed[key], placed.get(group, set())))
+    }
+    chosen = tuple(one for one in plan.selection.chosen if one.source.id in assigned)
+    excluded = Counter(plan.selection.excluded)
+    excluded[TORN_TASK] = len(plan.selection.chosen) - len(chosen)
+    members = {key: group for key, group in members.items() if key in assigned}
+    groups_of = {group: assigned[key] for key, group in members.items()}
+    return replace(
+        plan,
+        selection=replace(plan.selection, chosen=chosen, excluded=excluded),
+        splits=replace(splits, splits=assigned, groups=groups_of, members=members),
+    )
+
+
+def _joined(hashed: Split, placed: Collection[Split]) -> Split | None:
+    """The split of a demonstration that other exports do not have; None: it fits no split.
+
+    Args:
+        hashed: the split by hash and application.
+        placed: the splits of its task in other exports.
+    """
+    wanted = {*placed} or {hashed}
+    if len(wanted) > 1 or (hashed is Split.HELD_OUT and wanted != {hashed}):
+        return None
+    return next(iter(wanted))
+
+
+def _added(selection: Selection, known: Collection[str]) -> Iterator[Candidate]:
+    return (one for one in selection.chosen if one.source.id not in known)
+
+
+def _hashed(
+    members: Mapping[str, str], chosen: Sequence[Candidate], settings: DatasetSettings
+) -> Mapping[str, Split]:
+    """The splits by hash and application alone; no empty split is filled."""
+    applications = {candidate.source.id: candidate.application for candidate in chosen}
+    return assign_splits(members, settings, applications, besides=frozenset(members)).splits
+
+
+@dataclass(frozen=True, slots=True)
+class StepLabelsExporter:
+    """Makes rows of whole demonstrations; see `export_loop.Exporter`.
+
+    A demonstration that did its task gives two rows, which count as one record.
+
+    Attributes:
+        stepwise: the files with a label per step.
+        outcomes: the files with a label per demonstration.
+    """
+
+    unit: ClassVar[str] = "samples"
+    exclusions: ClassVar[Sequence[str]] = ("off_screen", "missing_frame", "no_step", INCOMPLETE)
+    provenance_columns: ClassVar[Sequence[str]] = ("pts", "off_screen", "status")
+    instruction_in_prompt: ClassVar[bool] = True
+    stepwise: SplitFiles
+    outcomes: SplitFiles
+
+    def records(
+        self, candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]
+    ) -> Iterator[FileRecord | Excluded]:
+        """Yield the record of a demonstration."""
+        reason = _exclusion(trajectory, rows)
+        if not reason and len(trajectory.steps) in candidate.incomplete:  # a row is all or nothing
+            reason = INCOMPLETE
+        if reason:
+            yield Excluded(reason)
+            return
+        pictures = [step.screenshot for step in trajectory.steps] + [trajectory.final_screenshot]
+        names = [
+            f"trajectories/{trajectory.id}/{path.relative_to(candidate.source.path).as_posix()}"
+            for path in pictures
+        ]
+        row = _row(candidate, trajectory, rows) | {"images": names}
+        prompt = str(row["prompt"])
+        yield FileRecord({}, row, prompt, pictures[0], dict(zip(names, pictures, strict=True)))
+
+    def write(self, split: Split, record: FileRecord) -> None:
+        """Add the rows of a demonstration to both tables."""
+        row, done = dict(record.row), record.row["outcome"] == "success"
+        trailing = row.pop("trailing")
+        if done:
+            steps = {"labels": [True] * row["steps"], "images": row["images"][:-1]}
+            self.stepwise.write(split, {}, row | steps)
+        whole = "\n".join([*row["completions"], *trailing])
+        self.outcomes.write(split, {}, row | {"completions": [whole], "labels": [done]})
+        self.stepwise.link_files(record.files)
+
+
+def _exclusion(trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]) -> str:
+    """Why a demonstration has no row; empty when it has."""
+    size = (CANVAS_WIDTH, CANVAS_HEIGHT)
+    if not trajectory.steps:
+        return "no_step"
+    if any(is_off_screen(step.action, rows[step.index], size) for step in trajectory.steps):
+        return "off_screen"
+    files = [step.screenshot for step in trajectory.steps] + [trajectory.final_screenshot]
+    without = any(rows[step.index]["pts"] is None for step in trajectory.steps)
+    return "missing_frame" if without or not all(file.is_file() for file in files) else ""
+
+
+def _row(
+    candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]
+) -> dict[str, Any]:
+    """The row without labels and pictures; `trailing`: what was done after the last step."""
+    hidden, count = candidate.hidden, len(trajectory.steps)
+    completions = [
+        "\n".join(
+            [
+                *_words(hidden.before(step.index)),
+                action_text(step.action.action_type, step.action.parameters),
+            ]
+        )
+        for step in trajectory.steps
+    ]
+    status = rows[trajectory.steps[0].index]["status"]
+    failed = "failed" if status == "completed" else "aborted"
+    return {
+        "id": cudag_id(trajectory.id),
+        "trajectory_id": replace_surrogates(trajectory.id),
+        "application": replace_surrogates(trajectory.task.application),
+        "outcome": "success" if trajectory.result.success else failed,
+        "steps": count,
+        "prompt": replace_surrogates(trajectory.task.instruction),
+        "completions": completions,
+        "trailing": list(_words(hidden.before(trajectory.steps[-1].index + 1))),
+    }
+
+
+def _words(actions: Sequence[HiddenAction]) -> Iterator[str]:
+    return (hidden_words(action) for action in actions)

@@ -1,0 +1,237 @@
+"""Exports transitions: the screenshot before a step, its action, and the screenshot after it.
+
+Belongs here: the model of a row of `<split>.parquet`, from which its JSON Schema is made.
+
+Belongs here: which steps have a picture of what they did, and the rows. The format is described in
+`formats.transitions`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow as pa
+from pydantic import Field
+
+from demo_pipeline.datasets.export_loop import Excluded, ExportSummary, export_records, plan_export
+from demo_pipeline.datasets.selection import Candidate, DatasetTrajectory
+from demo_pipeline.datasets.split_files import FileRecord, SplitFiles, replace_surrogates
+from demo_pipeline.datasets.splits import Split
+from demo_pipeline.desktopd.models import CANVAS_HEIGHT, CANVAS_WIDTH, WaitParameters
+from demo_pipeline.desktopd.reader import StepFiles, Trajectory
+from demo_pipeline.exports.answers import (
+    AnsweredAction,
+    AnswerFormatError,
+    action_text,
+    decode_action_text,
+)
+from demo_pipeline.exports.cudag.actions import is_off_screen
+from demo_pipeline.exports.cudag.models import cudag_id
+from demo_pipeline.exports.split_tables import Fault, RowFormat, validate_split_tables
+from demo_pipeline.files.base_model import Document
+from demo_pipeline.files.image_header import ImageInfo
+from demo_pipeline.files.json_files import dump_json
+from demo_pipeline.problems import Problem
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.trajectories.pointer_leaks import LEAK_EXCLUSIONS, leak_exclusion
+from demo_pipeline.trajectories.provenance import INCOMPLETE, ProvenanceRow
+
+TRANSITIONS_SCHEMA_FILE = "transitions.schema.json"
+
+
+class TransitionRow(Document):
+    """What an action did to the screen. Nothing that no screenshot shows happened in between."""
+
+    id: str = Field(pattern=r"^[A-Za-z0-9_-]+$")
+    trajectory_id: str
+    step_index: int = Field(ge=0, description="0-based, of the action")
+    application: str
+    instruction: str = Field(description="of the whole demonstration")
+    action_type: str = Field(description="OSWorld-Desktopd action type")
+    action: str = Field(description="JSON: action_type and parameters; points are pixels")
+    reasoning: str = Field(description="a sentence about the action, by a template")
+    waited_seconds: float = Field(ge=0, description="waits after the action, before `after`")
+    before: str = Field(description="screenshot before the action: a path below the folder")
+    after: str = Field(description="screenshot before the next input, or the last one")
+    after_is_final: bool = Field(description="no input follows")
+
+
+_REBUILD = "build the export again"
+
+
+def validate_transitions(root: Path) -> list[Problem]:
+    """The problems of a transitions export."""
+    return validate_split_tables(root, [RowFormat(TransitionRow, _pictures, _faults)])
+
+
+def _pictures(row: TransitionRow) -> Sequence[str]:
+    return row.before, row.after
+
+
+def _faults(row: TransitionRow, sizes: Sequence[ImageInfo]) -> Iterator[Fault]:
+    try:
+        answer = decode_action_text(row.action, (sizes[0].width, sizes[0].height))
+    except AnswerFormatError as error:
+        yield "action", f"action: {error.reason}", _REBUILD
+        return
+    (action,) = answer.actions
+    if isinstance(action, AnsweredAction) and action.action_type != row.action_type:
+        yield "action", "action_type differs from that of the action", _REBUILD
+    if row.before == row.after:
+        yield "no_transition", "after: is the same file as before", _REBUILD
+    if sizes[0] != sizes[1]:
+        yield "image_size", "after: has another size than before", _REBUILD
+    folder = f"trajectories/{row.trajectory_id}/"
+    if not (row.before.startswith(folder) and row.after.startswith(folder)):
+        yield "wrong_step", "a picture is of another trajectory", _REBUILD
+
+
+_ROUNDING_MS = 1.0  # times of frames are fractions of a millisecond, times of input are not
+_COLUMNS: tuple[tuple[str, pa.DataType], ...] = (
+    ("id", pa.string()),
+    ("trajectory_id", pa.string()),
+    ("step_index", pa.int32()),
+    ("application", pa.string()),
+    ("instruction", pa.string()),
+    ("action_type", pa.string()),
+    ("action", pa.string()),
+    ("reasoning", pa.string()),
+    ("waited_seconds", pa.float64()),
+    ("before", pa.string()),
+    ("after", pa.string()),
+    ("after_is_final", pa.bool_()),
+)
+TRANSITIONS_SCHEMA = pa.schema([pa.field(name, kind, nullable=False) for name, kind in _COLUMNS])
+
+
+def build_transitions(
+    trajectories: Sequence[DatasetTrajectory], out: Path, settings: DatasetSettings
+) -> ExportSummary:
+    """Write `<split>.parquet`, the schema of a row, and the screenshots that rows name.
+
+    Args:
+        trajectories: committed and valid ones, in any order.
+        out: directory to write into; it is created.
+        settings: what takes part, and the splits.
+    """
+    plan = plan_export(trajectories, settings)
+    with SplitFiles(out, TRANSITIONS_SCHEMA, json_lines=False) as files:
+        summary = export_records(plan, TransitionsExporter(files, settings))
+    dump_json(out / TRANSITIONS_SCHEMA_FILE, TransitionRow.model_json_schema())
+    return summary
+
+
+@dataclass(frozen=True, slots=True)
+class TransitionsExporter:
+    """Makes a transition of every step whose effect is in a picture; see `export_loop.Exporter`.
+
+    A wait is no transition of its own: its screenshot is from before its action's effect. No
+    transition spans a hidden action (`hidden_after`), and none ends with a picture from before the
+    end of its action (`early_after`).
+    """
+
+    unit: ClassVar[str] = "samples"
+    exclusions: ClassVar[Sequence[str]] = (
+        *("off_screen", "missing_frame", INCOMPLETE, *LEAK_EXCLUSIONS),
+        *("wait", "hidden_after", "early_after"),
+    )
+    provenance_columns: ClassVar[Sequence[str]] = (
+        *("pts", "leak", "unavoidable", "off_screen"),
+        *("press_ms", "end_ms", "end_filmed", "lead_ms"),
+    )
+    instruction_in_prompt: ClassVar[bool] = False  # what an action does is asked without the task
+    files: SplitFiles
+    settings: DatasetSettings
+
+    def records(
+        self, candidate: Candidate, trajectory: Trajectory, rows: Mapping[int, ProvenanceRow]
+    ) -> Iterator[FileRecord | Excluded]:
+        """Yield a transition per step; the waits after an action belong to it."""
+        for number, step in enumerate(trajectory.steps):
+            waits, after = _until_next(trajectory.steps[number + 1 :])
+            reason = self._exclusion(step, rows[step.index])
+            if not reason and step.index in candidate.incomplete:
+                reason = INCOMPLETE
+            reason = reason or _spanned(step, len(waits), after, candidate, rows)
+            picture = trajectory.final_screenshot if after is None else after.screenshot
+            if reason or not picture.is_file():
+                yield Excluded(reason or "missing_frame")
+            else:
+                yield _record(candidate, trajectory, step, waits, picture)
+
+    def _exclusion(self, step: StepFiles, row: ProvenanceRow) -> str:
+        if isinstance(step.action.parameters, WaitParameters):
+            return "wait"
+        if is_off_screen(step.action, row, (CANVAS_WIDTH, CANVAS_HEIGHT)):
+            return "off_screen"
+        if row["pts"] is None or not step.screenshot.is_file():
+            return "missing_frame"
+        return leak_exclusion(row, self.settings)
+
+    def write(self, split: Split, record: FileRecord) -> None:
+        """Add a transition to the table."""
+        self.files.write(split, record.line, record.row)
+        self.files.link_files(record.files)
+
+
+def _until_next(steps: Sequence[StepFiles]) -> tuple[list[float], StepFiles | None]:
+    """The seconds of each wait before the next input, and its step; None: no input follows."""
+    seconds: list[float] = []
+    for step in steps:
+        if not isinstance(step.action.parameters, WaitParameters):
+            return seconds, step
+        seconds.append(step.action.parameters.seconds)
+    return seconds, None
+
+
+def _spanned(
+    step: StepFiles,
+    waits: int,
+    after: StepFiles | None,
+    candidate: Candidate,
+    rows: Mapping[int, ProvenanceRow],
+) -> str:
+    """Why the next picture does not show what a step did; empty when it does."""
+    next_index = step.index + waits + 1
+    if any(candidate.hidden.before(index) for index in range(step.index + 1, next_index + 1)):
+        return "hidden_after"
+    if after is None:  # the final picture is the last frame if the video ends before the action
+        return "" if rows[step.index]["end_filmed"] else "early_after"
+    row, shown = rows[step.index], rows[after.index]
+    if after.index != next_index or shown["pts"] is None or shown["lead_ms"] is None:
+        return "missing_frame"
+    ended = shown["press_ms"] - shown["lead_ms"] >= row["end_ms"] - _ROUNDING_MS
+    later = shown["pts"] > row["pts"]  # a fallback frame can serve two steps
+    return "" if ended and later else "early_after"
+
+
+def _record(
+    candidate: Candidate,
+    trajectory: Trajectory,
+    step: StepFiles,
+    waits: Sequence[float],
+    after: Path,
+) -> FileRecord:
+    action = step.action
+    text = action_text(action.action_type, action.parameters)
+    files = {
+        f"trajectories/{trajectory.id}/{path.relative_to(candidate.source.path).as_posix()}": path
+        for path in (step.screenshot, after)
+    }
+    before_name, after_name = files
+    row: dict[str, Any] = {
+        "id": f"{cudag_id(trajectory.id)}_{step.index:03d}",
+        "trajectory_id": replace_surrogates(trajectory.id),
+        "step_index": step.index,
+        "application": replace_surrogates(trajectory.task.application),
+        "instruction": replace_surrogates(trajectory.task.instruction),
+        "action_type": action.action_type.value,
+        "action": text,
+        "reasoning": replace_surrogates(action.reasoning),
+        "waited_seconds": round(sum(waits), 3),
+        "before": before_name,
+        "after": after_name,
+        "after_is_final": after == trajectory.final_screenshot,
+    }
+    return FileRecord({}, row, text, step.screenshot, files)

@@ -1,0 +1,1 @@
+"""Files of every kind the project reads or writes: each once."""

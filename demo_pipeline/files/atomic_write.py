@@ -1,0 +1,216 @@
+"""Files that appear complete or not at all: atomic writes, hard links, SHA-256.
+
+Belongs here: making a link, and recognising two names of one file.
+
+Belongs here: the one way to write a file atomically. Every call is announced to a hook before it
+happens, so that a test can end the process at any of them.
+
+Belongs here: the cache of digests. Every stage verifies its files by them.
+
+Belongs here: where a part ends. What is kept of a part is up to the caller.
+"""
+
+import ctypes
+import hashlib
+import os
+import secrets
+import shutil
+import stat
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import BinaryIO, NamedTuple, TypeVar
+
+FileId = tuple[int, int]
+"""Device and inode: equal for all names of one file while the file exists."""
+
+
+def link_or_copy(source: Path, destination: Path) -> None:
+    """Make `destination` a hard link to `source`; a copy where the file system refuses a link.
+
+    Only for files that never change. If `source` is a symbolic link, its target is linked.
+    """
+    try:
+        os.link(source.resolve() if source.is_symlink() else source, destination)
+    except OSError:
+        shutil.copyfile(source, destination)
+
+
+def file_id(path: Path) -> FileId | None:
+    """The identity of the file at `path`, symbolic links followed; None if there is no file."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+Hook = Callable[[str, Path], None]
+"""Gets the name of a file-system call and its path just before the call."""
+
+
+def no_hook(_call: str, _path: Path) -> None:
+    """The hook that does nothing."""
+
+
+def private_mode(parent: Path) -> int:
+    """The mode of a new folder of recordings or runs: for its owner, never for everybody.
+
+    Where the folder above it is writable for its group, several people share it: then the group may
+    use it, too. What lies in such a folder has the modes that the process's umask gives.
+    """
+    return 0o770 if parent.stat().st_mode & stat.S_IWGRP else 0o700
+
+
+def hidden_name() -> str:
+    """A new name for a draft; the leading dot hides it from listings."""
+    return f".{secrets.token_hex(8)}"
+
+
+@contextmanager
+def atomic_file(
+    path: Path, *, draft: Path | None = None, hook: Hook = no_hook
+) -> Iterator[BinaryIO]:
+    """A file to write into, which takes the name `path` at the end unless an error was raised.
+
+    Args:
+        path: the file's name; an existing file is replaced.
+        draft: where the bytes are written, on the same file system; default: a hidden file beside
+            `path`. Its folder must exist.
+        hook: see `Hook`.
+
+    Raises:
+        OSError: the disk is full, or a folder cannot be written to; no draft is left.
+    """
+    draft = draft or path.with_name(hidden_name())
+    try:
+        with synced_file(draft, hook) as file:
+            yield file
+        replace_synced(draft, path, hook)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+@contextmanager
+def synced_file(path: Path, hook: Hook = no_hook) -> Iterator[BinaryIO]:
+    """A new file to write into, synced at the end. Raises `FileExistsError` for an old one."""
+    hook("create", path)
+    with path.open("xb") as file:
+        hook("write", path)
+        yield file
+        file.flush()
+        hook("fsync", path)
+        os.fsync(file.fileno())
+
+
+def replace_synced(source: Path, target: Path, hook: Hook = no_hook) -> None:
+    """Move `source` over `target` in one step and sync the folder of `target`.
+
+    A file or link is replaced; a folder only when it is empty.
+    """
+    hook("rename", target)
+    source.replace(target)
+    sync(target.parent, hook)
+
+
+def sync(path: Path, hook: Hook = no_hook) -> None:
+    """Force a file's bytes, or a folder's list of names, to the disk."""
+    hook("fsync", path)
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_file_system(path: Path, hook: Hook = no_hook) -> bool:
+    """Force everything on the file system of `path` to the disk, by one call.
+
+    Returns:
+        False where the system has no such call; nothing is synced then.
+    """
+    call = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if call is None:
+        return False
+    hook("fsync", path)
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        if call(handle) != 0:
+            raise OSError(ctypes.get_errno(), "the file system cannot be synced")
+    finally:
+        os.close(handle)
+    return True
+
+
+_MIN_AGE_NS = 2_000_000_000  # writes within one tick of a coarse clock have the same time
+
+
+class FileDigest(NamedTuple):
+    """How many bytes a file has, and their SHA-256 in hex."""
+
+    size: int
+    sha256: str
+
+
+def file_digest(path: Path) -> FileDigest:
+    """Size and SHA-256 of a file.
+
+    A file is not read again while its inode, its size, and the times of its last write and of its
+    last change are the same; no program can set the last of them. What was written within two
+    seconds is always read. Not for finding damage of the disk, which changes none of these.
+    """
+    status = path.stat()
+    times = (status.st_mtime_ns, status.st_ctime_ns)
+    identity = (status.st_dev, status.st_ino, status.st_size, *times)
+    is_old = time.time_ns() - status.st_ctime_ns > _MIN_AGE_NS
+    return _cached_digest(path, identity) if is_old else read_digest(path)
+
+
+@lru_cache(maxsize=64)
+def _cached_digest(path: Path, _identity: tuple[int, ...]) -> FileDigest:
+    return read_digest(path)
+
+
+def read_digest(path: Path) -> FileDigest:
+    """Size and SHA-256 of a file, which is always read: for finding damaged bytes."""
+    with path.open("rb") as stream:
+        sha256 = hashlib.file_digest(stream, "sha256").hexdigest()
+        return FileDigest(stream.tell(), sha256)
+
+
+def combined_digest(digests: Iterable[tuple[str, str]]) -> str:
+    """SHA-256 over `name sha256` lines, sorted by name, in hex.
+
+    Args:
+        digests: name and SHA-256 (hex) of each file.
+    """
+    text = "".join(f"{name} {sha256}\n" for name, sha256 in sorted(digests))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+MEAN_SIZE = 16  # an added item costs about two parts
+_Item = TypeVar("_Item")
+
+
+def cut_into_parts(items: Iterable[_Item], ids: Sequence[str]) -> Iterator[list[_Item]]:
+    """Cut items into parts of `MEAN_SIZE` on average.
+
+    A part ends with an id whose hash says so. An item that is added or removed therefore changes
+    its own part and at most the one after it, however many there are. One part in twenty would
+    have more than three times as many items and is cut there, since a part is made in memory.
+
+    Args:
+        items: in the order of their ids.
+        ids: of the items.
+    """
+    part: list[_Item] = []
+    for item, name in zip(items, ids, strict=True):
+        part.append(item)
+        ends = hashlib.sha256(name.encode()).digest()[0] < 256 // MEAN_SIZE
+        if ends or len(part) == 3 * MEAN_SIZE:
+            yield part
+            part = []
+    if part:
+        yield part

@@ -1,0 +1,169 @@
+"""The base class of the models of all formats, and problems for values that a model rejects.
+
+A model keeps unknown keys. A rejected value becomes a `Problem` with file, line and field, instead
+of an exception.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, TypeVar
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    PlainValidator,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
+
+from demo_pipeline.files.json_files import Location, column_numbers, line_numbers
+from demo_pipeline.problems import Problem, Severity
+
+MAX_PROBLEMS = 20  # per file; further ones are counted
+
+
+def _number(value: Any) -> int | float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and _is_finite(value):
+        return value
+    raise ValueError("Input should be a number")
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer beyond the largest float
+        return False
+
+
+Number = Annotated[int | float, PlainValidator(_number)]
+"""A finite int or float, kept as written: 21 stays 21."""
+
+
+class Document(BaseModel):
+    """A frozen model of one JSON object. Types are strict, unknown keys are kept.
+
+    Attributes:
+        left_out_when_none: names of fields that are not written when they are None.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="allow",
+        strict=True,
+        allow_inf_nan=False,
+        populate_by_name=True,
+        protected_namespaces=(),
+        hide_input_in_errors=True,
+    )
+
+    left_out_when_none: ClassVar[frozenset[str]] = frozenset()
+
+    def members(self) -> dict[str, Any]:
+        """Key → value as written, one level: declared keys in order, then unknown keys."""
+        declared = {
+            name: getattr(self, name)
+            for name, field in type(self).model_fields.items()
+            if not field.exclude
+            and not (name in self.left_out_when_none and getattr(self, name) is None)
+        }
+        return declared | (self.__pydantic_extra__ or {})
+
+    @model_serializer(mode="wrap")
+    def _serialise(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        data: dict[str, Any] = handler(self)
+        return {
+            key: value
+            for key, value in data.items()
+            if value is not None or key not in self.left_out_when_none
+        }
+
+
+DocumentT = TypeVar("DocumentT", bound=Document)
+
+
+def explain(error: ValidationError) -> Iterator[tuple[Location, str]]:
+    """Yield (location, what was expected there) for each error; never the rejected value."""
+    for fault in error.errors(include_url=False, include_context=False, include_input=False):
+        yield fault["loc"], fault["msg"].removeprefix("Value error, ")
+
+
+def field_name(location: Location) -> str:
+    """A location in the usual notation: `trajectories[3].steps`."""
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in location)
+    return text.removeprefix(".")
+
+
+def line_of(lines: Mapping[Location, int], location: Location) -> int | None:
+    """The line (or column) of a value, or of the nearest enclosing value with a known one."""
+    for length in range(len(location), -1, -1):
+        if location[:length] in lines:
+            return lines[location[:length]]
+    return None
+
+
+def check(
+    model: type[DocumentT], value: Any, file: str, text: str = "", *, line: int | None = None
+) -> tuple[DocumentT | None, list[Problem]]:
+    """Validate a JSON value against a model.
+
+    Args:
+        model: the expected model.
+        value: a parsed JSON value.
+        file: the file that problems name.
+        text: the JSON text of the value, for line numbers.
+        line: the line of all problems, used instead of `text` for JSON Lines.
+
+    Returns:
+        The model with one warning about unknown keys, if any; or None with one error per field.
+    """
+    try:
+        document = model.model_validate(value)
+    except ValidationError as error:
+        lines = line_numbers(text) if text else {}
+        columns = column_numbers(text) if text else {}
+        problems = [
+            Problem(
+                "invalid_field",
+                file,
+                f"{field_name(location) or 'document'}: {message}",
+                line=line or line_of(lines, location),
+                column=line_of(columns, location),
+                remedy="correct the field",
+            )
+            for location, message in explain(error)
+        ]
+        return None, limited(problems)
+    unknown = sorted(unknown_fields(document))
+    if not unknown:
+        return document, []
+    names = ", ".join(unknown[:MAX_PROBLEMS])
+    warning = Problem(
+        "unknown_field",
+        file,
+        f"unknown keys, which are kept: {names}",
+        line=line,
+        severity=Severity.WARNING,
+    )
+    return document, [warning]
+
+
+def unknown_fields(document: Document) -> set[str]:
+    """Names of keys that the models do not declare, in this document and in nested ones."""
+    names = {repr(name)[1:-1] for name in document.__pydantic_extra__ or {}}
+    for value in vars(document).values():
+        below = value if isinstance(value, list | tuple) else (value,)
+        for child in below:
+            if isinstance(child, Document):
+                names |= unknown_fields(child)
+    return names
+
+
+def limited(problems: list[Problem]) -> list[Problem]:
+    """At most `MAX_PROBLEMS` problems of one file; the last one counts the problems left out."""
+    if len(problems) <= MAX_PROBLEMS:
+        return problems
+    last = problems[MAX_PROBLEMS - 1]
+    more = len(problems) - MAX_PROBLEMS + 1
+    summary = Problem(last.code, last.file, f"and {more} more problems", line=last.line)
+    return [*problems[: MAX_PROBLEMS - 1], summary]

@@ -1,0 +1,387 @@
+"""How Arrow starts in a process: without pandas, which it would import at its first array.
+
+Belongs here: the one way round that import. It costs 0.2-0.4 CPU s and 40 MB a process, and no
+table of this package is made from pandas objects.
+
+Belongs here: the compression settings and everything that opens a Parquet file. Not here: the
+columns of a table; the module that writes the table declares them.
+
+Belongs here: which row groups have to be read. Whole tables are read in `parquet`.
+"""
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib.machinery import ModuleSpec
+from itertools import accumulate
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from demo_pipeline.files.line_digests import LineNumbers
+from demo_pipeline.problems import Problem
+
+
+class _NoPandas:
+    """An import hook that finds no pandas."""
+
+    def find_spec(self, name: str, *_: Any) -> ModuleSpec | None:
+        if name == "pandas":
+            raise ModuleNotFoundError(name)
+        return None
+
+
+def start_without_pandas() -> None:
+    """Make Arrow's first array while pandas cannot be found, unless it is imported already.
+
+    Arrow looks for pandas once, to recognise its objects in lists. What converts to pandas looks
+    again and finds it.
+    """
+    if "pandas" in sys.modules:
+        return
+    hook = _NoPandas()
+    sys.meta_path.insert(0, hook)
+    try:
+        pa.array([0])
+    finally:
+        sys.meta_path.remove(hook)
+
+
+start_without_pandas()
+# Arrow's own allocators keep freed memory: 25 MB in a process that has made a recording's tables.
+pa.set_memory_pool(pa.system_memory_pool())
+
+Column = tuple[str, pa.DataType, bool, str]
+"""Name, type, whether it may be null, and the description with its unit."""
+
+_COMPRESSION = {"compression": "zstd", "compression_level": 3}
+_BATCH_CHARACTERS = 8 * 2**20  # raw payloads can be megabytes each
+
+
+def described_schema(columns: Iterable[Column]) -> pa.Schema:
+    """A schema that carries each column's description."""
+    return pa.schema(
+        [
+            pa.field(name, kind, nullable=nullable, metadata={"description": text})
+            for name, kind, nullable, text in columns
+        ]
+    )
+
+
+def column_descriptions(schema: pa.Schema) -> Mapping[str, str]:
+    """Column name → description, for a schema made by `described_schema`."""
+    return {field.name: field.metadata[b"description"].decode() for field in schema}
+
+
+def write_table(path: Path, table: pa.Table) -> None:
+    """Write a whole table; an error leaves no file."""
+    with TableWriter(path, table.schema) as writer:
+        writer.write(table)
+
+
+def write_rows(path: Path, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> None:
+    """Write rows (column name → value; a missing one is null); an error leaves no file."""
+    write_table(path, pa.Table.from_pylist(rows, schema=schema))
+
+
+def whole_table(path: Path, schema: pa.Schema) -> "TableWriter":
+    """A writer of a single row group, up to a million rows: for tables that are not large."""
+    return TableWriter(path, schema, 2**20, None)
+
+
+class TableWriter:
+    """Streams rows into one Parquet file in batches; an error deletes the file.
+
+    Args:
+        path: the file; its folder exists.
+        schema: the columns.
+        batch_rows: number of rows that are held in memory and become a row group.
+        batch_characters: number of characters of text that end a batch earlier; None: no limit.
+
+    Attributes:
+        rows: number of rows written or held until now.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        schema: pa.Schema,
+        batch_rows: int = 32_768,
+        batch_characters: int | None = _BATCH_CHARACTERS,
+    ) -> None:
+        self._path, self._schema = path, schema
+        self._batch_rows, self._batch_characters = batch_rows, batch_characters
+        self._columns: list[list[Any]] = [[] for _ in schema.names]
+        self._tables: list[pa.Table] = []
+        self._uncounted: list[pa.Table] = []  # of the tables, those without counted characters
+        self._held = self._characters = self._bound = 0  # rows; characters; bytes of uncounted
+        self._writer = pq.ParquetWriter(path, schema, **_COMPRESSION)
+        self.rows = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        complete = False
+        try:
+            with self._writer:
+                if kind is None:
+                    self._flush()
+            complete = kind is None
+        finally:
+            # The Parquet writer ends even a partial file with a valid footer.
+            if not complete:
+                self._path.unlink(missing_ok=True)
+
+    def write(self, table: pa.Table) -> None:
+        """Write a table of this schema as row groups of its own."""
+        self._flush()
+        self._writer.write_table(table)
+        self.rows += table.num_rows
+
+    def append_row(self, row: Mapping[str, Any]) -> None:
+        """Add one row: column name → value; a missing one is null."""
+        self.append([row.get(name) for name in self._schema.names])
+
+    def append(self, values: Sequence[Any]) -> None:
+        """Add one row: its values in the schema's order."""
+        for column, value in zip(self._columns, values, strict=True):
+            column.append(value)
+            if isinstance(value, str):
+                self._characters += len(value)
+        self.rows += 1
+        self._held += 1
+        self._flush_when_full()
+
+    def append_table(self, table: pa.Table) -> None:
+        """Add rows; they form the same row groups as if they were added one by one."""
+        while table.num_rows:
+            count = self._count_below(table.slice(0, self._batch_rows - self._held))
+            self._hold_columns()
+            self._tables.append(table.slice(0, count))
+            self.rows += count
+            self._held += count
+            self._flush_when_full()
+            table = table.slice(count)
+
+    def _count_below(self, table: pa.Table) -> int:
+        """How many rows of a table that is added may come before the batch ends."""
+        limit = self._batch_characters
+        # Characters are no more than bytes, and are only counted when these are too many.
+        self._bound += table.nbytes
+        if limit is None or self._characters + self._bound < limit:
+            self._uncounted.append(table)
+            return int(table.num_rows)
+        self._count_held()
+        count, added = _rows_below(table, limit - self._characters)
+        self._characters += added
+        return count
+
+    def _count_held(self) -> None:
+        """Count the characters of the tables that are held."""
+        self._characters += sum(_rows_below(one, None)[1] for one in self._uncounted)
+        self._uncounted, self._bound = [], 0
+
+    def _flush_when_full(self) -> None:
+        limit = self._batch_characters
+        if limit is not None and self._characters + self._bound >= limit:
+            self._count_held()
+        if self._held >= self._batch_rows or (limit is not None and self._characters >= limit):
+            self._flush()
+
+    def _hold_columns(self) -> None:
+        """Make a table of the rows that were added one by one."""
+        if self._columns[0]:
+            self._tables.append(rows_table(self._columns, self._schema))
+            self._columns = [[] for _ in self._columns]
+
+    def _flush(self) -> None:
+        self._hold_columns()
+        if not self._tables:
+            return
+        # Of one chunk, so that pages do not depend on how the rows came.
+        table = pa.concat_tables(self._tables).combine_chunks()
+        self._writer.write_table(table)
+        self._tables, self._uncounted = [], []
+        self._held = self._characters = self._bound = 0
+
+
+def rows_table(columns: Sequence[Sequence[Any]], schema: pa.Schema) -> pa.Table:
+    """A table of the values of its columns, in the schema's order."""
+    arrays = [
+        pa.array(values, type=field.type) for values, field in zip(columns, schema, strict=True)
+    ]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _rows_below(table: pa.Table, limit: int | None) -> tuple[int, int]:
+    """How many rows reach a number of characters of text, or all, and their characters."""
+    import pyarrow.compute as pc  # noqa: PLC0415 - only for tables of text
+
+    texts = [column for column in table.columns if pa.types.is_string(column.type)]
+    lengths = [pc.fill_null(pc.utf8_length(column), 0) for column in texts]
+    total = sum(pc.sum(length).as_py() or 0 for length in lengths)
+    if limit is None or total < limit:
+        return table.num_rows, total
+    by_row = zip(*(length.to_pylist() for length in lengths), strict=True)
+    reached = enumerate(accumulate(map(sum, by_row)), start=1)
+    return next(found for found in reached if found[1] >= limit)
+
+
+def read_table(
+    path: Path,
+    schema: pa.Schema | None = None,
+    columns: Sequence[str] | None = None,
+    missing: Mapping[str, Any] | None = None,
+) -> pa.Table:
+    """Read one Parquet file.
+
+    Args:
+        path: the file.
+        schema: the wanted schema: a column that the file lacks is filled, a column that the schema
+            lacks is left out, other types are cast. None: the columns as written.
+        columns: names of the wanted columns, which come in the order of the schema (the file's
+            without one); None: all.
+        missing: column name → the value of a column that the file lacks; otherwise null.
+
+    Raises:
+        pa.ArrowInvalid: the file is not a Parquet file, a value does not fit the schema's type, or
+            without `schema` a wanted column is missing.
+        OSError: the file is missing or cannot be read.
+    """
+    # `pq.read_table` plans for many files and threads: its imports alone take 0.3 s of a process.
+    with pq.ParquetFile(path) as file:
+        written = file.schema_arrow
+        fields = _wanted(written if schema is None else schema, columns)
+        names = [field.name for field in fields if field.name in written.names]
+        if schema is None and columns is not None and (gone := set(columns) - set(names)):
+            raise pa.ArrowInvalid(f"{path.name} has no column {', '.join(sorted(gone))}")
+        table = file.read(columns=names, use_threads=False)
+    values = missing or {}
+    arrays = [
+        table[field.name].cast(field.type)
+        if field.name in names
+        else _filled(field, values.get(field.name), table.num_rows)
+        for field in fields
+    ]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+
+def read_schema(path: Path) -> pa.Schema:
+    """The schema of a Parquet file, from its footer."""
+    with pq.ParquetFile(path) as file:
+        return file.schema_arrow
+
+
+def open_parquet(path: Path) -> pq.ParquetFile:
+    """An open file, for reading some of its row groups; it is a context manager.
+
+    Raises:
+        OSError: the file cannot be read.
+        pyarrow.ArrowException: it is no Parquet file.
+    """
+    return pq.ParquetFile(path)
+
+
+def row_count(path: Path) -> int:
+    """Number of rows of a Parquet file, from its footer."""
+    with pq.ParquetFile(path) as file:
+        return int(file.metadata.num_rows)
+
+
+def _filled(field: pa.Field, value: Any, rows: int) -> pa.Array:
+    # `pa.scalar` imports pandas, so not for nulls.
+    if value is None:
+        return pa.nulls(rows, field.type)
+    return pa.repeat(pa.scalar(value, field.type), rows)
+
+
+def _wanted(schema: pa.Schema, columns: Sequence[str] | None) -> list[pa.Field]:
+    return [field for field in schema if columns is None or field.name in columns]
+
+
+def read_rows(
+    path: Path,
+    schema: pa.Schema | None = None,
+    columns: Sequence[str] | None = None,
+    missing: Mapping[str, Any] | None = None,
+) -> list[dict[str, Any]]:
+    """The rows of one Parquet file as column name → value; arguments as of `read_table`."""
+    rows: list[dict[str, Any]] = read_table(path, schema, columns, missing).to_pylist()
+    return rows
+
+
+def schema_problems(path: Path, schema: pa.Schema) -> list[Problem]:
+    """How the columns, types and nullability of a Parquet file differ from the declared ones.
+
+    A column that may not be null needs no search for nulls: Parquet has no place for one.
+    """
+    remedy = "this is a defect of the pipeline: report it with the demonstration"
+    if not path.is_file():
+        return [Problem("missing_table", path.name, "was not written", remedy=remedy)]
+    columns = read_schema(path)
+    if columns.equals(schema, check_metadata=False):
+        return []
+    message = f"expected columns {schema.names}, found {columns.names} (or other types)"
+    return [Problem("wrong_schema", path.name, message, remedy=remedy)]
+
+
+@contextmanager
+def open_rows(path: Path, batch: int) -> Iterator[tuple[int, Iterator[Mapping[str, Any]]]]:
+    """The number of rows, and all rows one after the other, of which `batch` are in memory.
+
+    Raises:
+        OSError: the file cannot be read.
+        pyarrow.ArrowException: it is no Parquet file.
+    """
+    with open_chosen_rows(path, batch) as (count, rows):
+        yield count, (row for _, row in rows)
+
+
+@contextmanager
+def open_chosen_rows(
+    path: Path, batch: int, numbers: LineNumbers | None = None
+) -> Iterator[tuple[int, Iterator[tuple[int, Mapping[str, Any]]]]]:
+    """The number of rows, and rows one after the other, of which `batch` are in memory.
+
+    Args:
+        path: the file.
+        batch: number of rows.
+        numbers: of the rows that are given, from 1; None: all. Each row comes with its number.
+
+    Raises:
+        OSError: the file cannot be read.
+        pyarrow.ArrowException: it is no Parquet file.
+    """
+    with open_parquet(path) as file:
+        yield file.metadata.num_rows, _wanted_rows(file, batch, numbers)
+
+
+def _wanted_rows(
+    file: Any, batch: int, numbers: LineNumbers | None
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    first = 1
+    for group in range(file.metadata.num_row_groups):
+        count = file.metadata.row_group(group).num_rows
+        if numbers is None or numbers.within(range(first, first + count)):
+            start = first
+            for rows in file.iter_batches(batch, row_groups=[group]):
+                here = range(start, start + rows.num_rows)
+                chosen = here if numbers is None else numbers.within(here)
+                start += rows.num_rows
+                if len(chosen) == len(here):
+                    yield from zip(here, rows.to_pylist(), strict=True)
+                else:
+                    yield from (
+                        (number, rows.slice(number - here.start, 1).to_pylist()[0])
+                        for number in chosen
+                    )
+        first += count

@@ -1,0 +1,91 @@
+"""Errors of the machine and its disks, told from what is wrong with one file.
+
+Belongs here: which errors of the operating system pass by themselves, or when somebody makes room,
+and their plain words.
+"""
+
+import errno
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def best_effort(log: logging.Logger, work: str) -> Iterator[None]:
+    """Go on after an error of the block, which is said in the log.
+
+    Only the error's type is said: its message may quote what somebody typed.
+
+    Args:
+        log: the logger of the package.
+        work: what the block does, for the log; no secret.
+    """
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - that is its purpose
+        log.debug("%s: not now (%s)", work, type(error).__name__)
+
+
+_OF_THE_FILE = frozenset(
+    {
+        errno.ENOENT,
+        errno.EACCES,
+        errno.EPERM,
+        errno.EISDIR,
+        errno.ENOTDIR,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.EINVAL,
+        errno.ENXIO,
+        errno.EFBIG,
+        errno.EOVERFLOW,
+    }
+)
+"""Reasons why one file cannot be read while others can: its name, its kind or its permissions."""
+_CV_NO_MEMORY = -4  # OpenCV's StsNoMem
+_CHUNK = 2**20  # bytes
+
+
+def system_trouble(error: BaseException) -> str | None:
+    """What is wrong with the machine, in plain words; None when the error does not tell that.
+
+    Errors of libraries that only look like errors of the system are not of the machine: an image
+    that cannot be decoded has no number of the system, and FFmpeg gives such numbers to videos.
+    """
+    if type(error).__module__.partition(".")[0] == "av":
+        return None
+    if isinstance(error, MemoryError) or _is_opencv_memory(error):
+        return "not enough memory"
+    if not isinstance(error, OSError):
+        return None
+    if error.errno:
+        return os.strerror(error.errno)
+    return "the connection failed" if isinstance(error, ConnectionError | TimeoutError) else None
+
+
+def raise_system_trouble(error: BaseException) -> None:
+    """Raise an error again that says nothing about the file that was being read."""
+    if system_trouble(error) is None:
+        return
+    if isinstance(error, OSError) and error.errno in _OF_THE_FILE:
+        return
+    raise error
+
+
+def raise_disk_trouble(error: BaseException, path: Path) -> None:
+    """After FFmpeg failed to read `path`: raise what the disk says to it, if that is the cause.
+
+    Raises:
+        OSError: the system cannot read the file either.
+    """
+    if not isinstance(error, OSError) or error.errno != errno.EIO:
+        return
+    with path.open("rb") as file:
+        while file.read(_CHUNK):
+            pass
+
+
+def _is_opencv_memory(error: BaseException) -> bool:
+    return type(error).__module__ == "cv2" and getattr(error, "code", None) == _CV_NO_MEMORY

@@ -1,1 +1,0 @@
-"""Models, readers, writers and validators, one package per format."""

@@ -1,1 +1,0 @@
-"""Tasks of AgentNet: one line a trajectory, each action as pyautogui code."""

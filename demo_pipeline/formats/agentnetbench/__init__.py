@@ -1,1 +1,0 @@
-"""The tasks of AgentNetBench: true actions with their targets, one file per task."""

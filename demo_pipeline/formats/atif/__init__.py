@@ -1,1 +1,0 @@
-"""Trajectories in the Agent Trajectory Interchange Format (ATIF), one file each."""

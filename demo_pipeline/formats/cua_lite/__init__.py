@@ -1,1 +1,0 @@
-"""Rows of CUA-Lite, from which its adapters render the training data of many agents."""

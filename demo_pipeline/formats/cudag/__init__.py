@@ -1,1 +1,0 @@
-"""The CUDAG dataset: single-step records with images, for training and testing."""

@@ -1,1 +1,0 @@
-"""The Training Gym recording: meta.json and the events of input_log.jsonl."""

@@ -1,1 +1,0 @@
-"""The OSWorld-Desktopd dataset: trajectories with screenshots, UI trees and actions."""

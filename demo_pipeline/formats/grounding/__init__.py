@@ -1,1 +1,0 @@
-"""Grounding: a screenshot, words that name one element, and where it is."""

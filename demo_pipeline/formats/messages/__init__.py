@@ -1,1 +1,0 @@
-"""Chat messages with images and tool calls."""

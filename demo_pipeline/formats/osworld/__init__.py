@@ -1,1 +1,0 @@
-"""OSWorld task files: ordinary tasks, and tasks with a risk."""

@@ -1,1 +1,0 @@
-"""Transitions: the screen before an action, the action, and the screen after it."""

@@ -1,1 +1,0 @@
-"""Clock offset, canvas and scale of a recording."""

@@ -1,0 +1,151 @@
+"""Calibration of a recording: its clock, its canvas, and the cells of the picture that flicker.
+
+Belongs here: the order of trust. A start time that ffmpeg logged comes first, then the movements of
+the pointer, then typing, then clicks, then `meta.timestamp`. Which stretches of video are decoded
+for it is in clock_search.py.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import pyarrow.compute as pc
+
+from demo_pipeline.observation.clock.canvas import Canvas, RecordedScreen, ScreenParts, fit_canvas
+from demo_pipeline.observation.clock.clock import Clock, documented_clock, ffmpeg_clock
+from demo_pipeline.observation.clock.clock_evidence import (
+    TYPED,
+    clock_from_clicks,
+    reconcile_clocks,
+)
+from demo_pipeline.observation.clock.clock_search import (
+    ClockCheck,
+    ClockPart,
+    ClockSearch,
+    with_parts,
+)
+from demo_pipeline.observation.frames.frame_changes import Cells, ChangeMap, flickering_cells
+from demo_pipeline.observation.frames.pointer_path import Floats, PointerPath, PointerTrack
+from demo_pipeline.observation.frames.recorded_video import RecordedVideo
+from demo_pipeline.observation.frames.video_reader import rotation
+from demo_pipeline.recording.manifest import RecordingManifest
+from demo_pipeline.settings import ObservationSettings
+
+_LOG = logging.getLogger(__package__)
+
+ScaleMethod = Literal["pixels", "monitor", "assumed"]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The calibration of a whole recording.
+
+    Attributes:
+        clock: maps event times to video times.
+        canvas: maps event space to the canvas, at the beginning.
+        scale_method: what the event scale follows from: `pixels` (the pointer in the video),
+            `monitor` (meta.json's primary_monitor), or `assumed`.
+        flickering: (rows, columns) of cells that change all the time; None without two frames.
+        parts: of a recording whose screen changed its resolution or scale; else None.
+        clock_check: what the decode pass is to compare with the clock; None: nothing more.
+    """
+
+    clock: Clock
+    canvas: Canvas
+    scale_method: ScaleMethod
+    flickering: Cells | None
+    parts: ScreenParts | None = None
+    clock_check: ClockCheck | None = None
+
+    @property
+    def screen(self) -> ScreenParts:
+        """The parts of the recording, of which there is one unless more were found."""
+        return self.parts or ScreenParts.single(self.canvas)
+
+    def checked(self, parts: Sequence[ClockPart], min_lead_ms: float) -> "Calibration":
+        """With the clock as uncertain as the parts of its check show it; see `with_parts`."""
+        return replace(self, clock=with_parts(self.clock, parts, min_lead_ms), clock_check=None)
+
+
+def calibrate(
+    video: RecordedVideo,
+    manifest: RecordingManifest,
+    *,
+    events: Any,
+    path: PointerPath,
+    presses: PointerTrack,
+    keys: Floats,
+    settings: ObservationSettings,
+) -> Calibration:
+    """Find the clock and the canvas of a recording.
+
+    Decodes one stretch of video, more when that holds too little pointer movement or typing to be
+    sure, and in a long recording some seconds at its end: how the clock drifts.
+
+    Args:
+        video: of the recording.
+        manifest: of the recording.
+        events: the events table.
+        path: positions of the pointer in the log.
+        presses: when and where buttons were pressed.
+        keys: when keys were pressed that type, epoch milliseconds.
+        settings: `max_clock_offset_s` limits the search.
+
+    Raises:
+        DemonstrationError: nothing shows how the log's coordinates map to the video.
+    """
+    documented = documented_clock(manifest.recorded_at.timestamp() * 1000)
+    first_s = float(video.times[0])
+    logged = ffmpeg_clock(_ffmpeg_lines(events), documented.origin_ms, first_s)
+    size = _upright_size(manifest)
+    screen = RecordedScreen.of(manifest.parsed_meta(), size)
+    search = ClockSearch(video, path.track(), keys, settings.max_clock_offset_s)
+    changes = ChangeMap()
+    pictured = search.pictured_clock(changes, documented, logged, screen.candidates)
+    clock = pictured or documented
+    if pictured is not None:
+        clock = search.drift_corrected(pictured, changes)
+    elif logged is None:
+        scale, offset_s = screen.candidates[0], settings.max_clock_offset_s
+        typed = search.typed_clock(changes, documented)
+        clicked = (changes, presses, documented, scale, offset_s)
+        clock = typed or clock_from_clicks(*clicked) or documented
+    if logged is not None:
+        clock = reconcile_clocks(logged, pictured, clock, first_s)
+    found = clock if clock.method == TYPED else pictured
+    check = None if found is None else search.clock_check(found, changes)
+    method, scale = _scale(screen, pictured, path)
+    canvas, flickering = fit_canvas(size, scale), flickering_cells(changes, video.grab_s)
+    return _logged(Calibration(clock, canvas, method, flickering, clock_check=check))
+
+
+def _logged(found: Calibration) -> Calibration:
+    clock, canvas = found.clock, found.canvas
+    offset, uncertainty = clock.documented_offset_ms, clock.uncertainty_ms
+    _LOG.debug("clock by %s: %+.0f ms, +- %.0f ms", clock.method, offset, uncertainty)
+    scales = (canvas.event_scale, canvas.scale)
+    _LOG.debug("scale by %s: %.4f to the video, from there %.4f", found.scale_method, *scales)
+    return found
+
+
+def _scale(
+    screen: RecordedScreen, pictured: Clock | None, path: PointerPath
+) -> tuple[ScaleMethod, float]:
+    """The event scale, and what it follows from."""
+    if pictured is not None:
+        return "pixels", pictured.event_scale
+    method: ScaleMethod = "assumed" if screen.documented_scale is None else "monitor"
+    return method, screen.scale_from_documents(path.track())
+
+
+def _ffmpeg_lines(events: Any) -> list[str]:
+    """What ffmpeg printed while it recorded."""
+    lines = events.filter(pc.equal(events["event"], "ffmpeg_stderr"))["payload"]
+    return [line for line in lines.to_pylist() if line]
+
+
+def _upright_size(manifest: RecordingManifest) -> tuple[int, int]:
+    """Width and height of the video as players show it, pixels."""
+    size = (manifest.video.width, manifest.video.height)
+    return size[::-1] if rotation(manifest.video) in {90, 270} else size

@@ -1,0 +1,552 @@
+"""What tells the clock: pointer moves, typing and clicks against the pixels that changed.
+
+Belongs here: finding that lag and the event scale with it, how well parts of the stretch agree, the
+drift between two stretches far apart, and reconciling the result with a logged start time.
+
+For videos that do not show the pointer, and for parts in which it rests. A character appears a
+little after its key, by as much as the program takes to show it.
+
+For videos that do not show the pointer. Less exact than the pointer itself, since applications take
+different times to react.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from demo_pipeline.actions.inputs import Input
+from demo_pipeline.observation.clock.clock import Clock
+from demo_pipeline.observation.frames.frame_changes import BLOCK, Cells, ChangeMap
+from demo_pipeline.observation.frames.pointer_path import MOVED_PX, Floats, PointerTrack
+from demo_pipeline.recording.key_names import lookup
+from demo_pipeline.recording.log_events import EventType
+
+_LAG_STEP_S = 0.01  # seconds between the lags that are tried
+_FINE_S, _FINE_STEP_S = 0.06, 0.002  # seconds around the best lag that are tried again, and step
+_MIN_MOVES = 12  # moves; fewer are no evidence
+_MIN_SCORE = 0.3  # share of the moves that the pictures must confirm at the best lag
+_MIN_CONTRAST = 2.0  # times the best score of lags further away
+_RIVAL_S, _RIVAL_FRAMES = 0.3, 3  # seconds, frame distances; a lag further away is a rival
+_NEAR_FRAMES = 2  # frame distances around the best lag in which its plateau is
+_PLATEAU = 0.85  # of the best score; the width of the lags that reach it is the uncertainty
+_SUMMIT = 0.95  # of the best score; the middle of the lags that reach it is the result
+_CLEARLY = 1.2  # times the score of the scales before it makes a scale the better one
+_PARTS = 4  # of a stretch, each of which should give the same lag
+_PART_MOVES = 6  # moves in a part; with fewer it gives none
+
+Indexes = np.ndarray[Any, np.dtype[np.int32]]
+
+
+def clock_from_pointer(
+    changes: ChangeMap,
+    track: PointerTrack,
+    documented: Clock,
+    scales: Sequence[float],
+    search_s: float,
+) -> Clock | None:
+    """The clock at whose lag the pointer's moves best explain where pixels changed.
+
+    Args:
+        changes: of the stretches of video that were decoded.
+        track: the pointer's positions in the log.
+        documented: the clock that lags are relative to.
+        scales: event scales to try, the most likely first; a later one must be clearly better.
+        search_s: the largest lag tried, seconds, both ways.
+
+    Returns:
+        None with too few moves, or when no lag stands out.
+    """
+    if not len(changes) or not len(track.times):
+        return None
+    frames = np.array(changes.times)
+    lags = np.arange(-search_s, search_s + _LAG_STEP_S / 2, _LAG_STEP_S)
+    events = track.times / 1000 - documented.origin_ms / 1000
+    moves = _Moves.of(events, track, frames, lags)
+    best: Clock | None = None
+    needed_score = 0.0
+    for scale in scales:
+        if needed_score >= 1.0:  # the highest possible score
+            break
+        hits = moves.confirmed(changes, track, scale)
+        peak = _peak(lags, hits, documented, _frame_s(frames))
+        if peak is not None and (peak.score or 0.0) > needed_score:
+            needed_score = (peak.score or 0.0) * _CLEARLY
+            agreement = _agreement(lags, hits, documented, peak, frames)
+            best = replace(peak, event_scale=scale, agreement=agreement)
+    if best is None:
+        return None
+    around = np.arange(-_FINE_S, _FINE_S + _FINE_STEP_S / 2, _FINE_STEP_S)
+    fine = (best.origin_ms - documented.origin_ms) / 1000 + around
+    close = _Moves.of(events, track, frames, fine)
+    shares, _ = close.confirmed(changes, track, best.event_scale).shares()
+    lag_ms = _plateau(fine, shares, _SUMMIT)[0] * 1000
+    return replace(
+        best,
+        origin_ms=documented.origin_ms + lag_ms,
+        documented_offset_ms=round(lag_ms, 3),
+    )
+
+
+def _frame_s(frames: Floats) -> float:
+    return float(np.median(np.diff(frames)))
+
+
+def with_drift(clock: Clock, late: Clock, early_ms: float, late_ms: float) -> Clock:
+    """`clock`, which was found around epoch `early_ms`, corrected by `late` around `late_ms`.
+
+    A difference within their uncertainties is no drift.
+    """
+    difference = late.origin_ms - clock.origin_ms
+    if abs(difference) <= clock.uncertainty_ms + late.uncertainty_ms:
+        return replace(clock, drift_ppm=0.0)
+    seconds = (late_ms - early_ms) / 1000
+    rate = (late.video_time(late_ms) - clock.video_time(early_ms)) / seconds
+    origin = early_ms - clock.video_time(early_ms) * 1000 / rate
+    return replace(
+        clock,
+        origin_ms=origin,
+        documented_offset_ms=clock.documented_offset_ms + origin - clock.origin_ms,
+        uncertainty_ms=max(clock.uncertainty_ms, late.uncertainty_ms),
+        rate=rate,
+        drift_ppm=round((rate - 1) * 1e6, 1),
+    )
+
+
+def reconcile_clocks(
+    logged: Clock, pictured: Clock | None, corrected: Clock, first_s: float
+) -> Clock:
+    """The clock that the recorder logged, with the drift and the contradiction that pictures show.
+
+    Args:
+        logged: from the start time that ffmpeg printed; its origin is kept, as the most trusted.
+        pictured: from the pointer's movements; None when they show none.
+        corrected: `pictured` corrected for drift; its rate is taken over.
+        first_s: video time of the first frame, which the logged start time is of.
+    """
+    if pictured is None:
+        return logged
+    difference = pictured.origin_ms - logged.origin_ms
+    contradicted = abs(difference) > logged.uncertainty_ms + pictured.uncertainty_ms
+    start_ms = logged.event_time(first_s)
+    return replace(
+        logged,
+        origin_ms=start_ms - first_s * 1000 / corrected.rate,
+        uncertainty_ms=abs(difference) if contradicted else logged.uncertainty_ms,
+        score=pictured.score,
+        moves=pictured.moves,
+        event_scale=pictured.event_scale,
+        agreement=pictured.agreement,
+        rate=corrected.rate,
+        drift_ppm=corrected.drift_ppm,
+        pictures_ms=round(difference, 3),
+    )
+
+
+@dataclass(frozen=True)
+class _Hits:
+    """The pointer's moves at each lag and those that the pictures confirm, ordered by lag.
+
+    Attributes:
+        starts: (lags + 1,) where the moves of each lag begin, and the end.
+        intervals: (moves,) the frame interval of each move.
+        hits: (moves,) whether both ends of the move changed in it.
+    """
+
+    starts: Indexes
+    intervals: Indexes
+    hits: Cells
+
+    def shares(self, inside: Cells | None = None) -> tuple[Floats, Indexes]:
+        """(lags,) share of the moves that the pictures confirm, 0 without one; (lags,) moves.
+
+        `inside`: (moves,) those that count; None: all.
+        """
+        counted = np.ones_like(self.hits) if inside is None else inside
+        moves, confirmed = (
+            np.diff(np.concatenate([[0], np.cumsum(chosen, dtype=np.int32)])[self.starts])
+            for chosen in (counted, counted & self.hits)
+        )
+        return confirmed / np.maximum(moves, 1), moves
+
+
+def _agreement(
+    lags: Floats, found: _Hits, documented: Clock, peak: Clock, frames: Floats
+) -> float | None:
+    """Share of the parts of a stretch whose best lag is that of the whole, within a frame."""
+    lag = (peak.origin_ms - documented.origin_ms) / 1000
+    at_peak = int(np.argmin(np.abs(lags - lag)))
+    intervals = found.intervals[found.starts[at_peak] : found.starts[at_peak + 1]]
+    edges = np.quantile(intervals, np.linspace(0, 1, _PARTS + 1)).astype(int)
+    agreeing: list[bool] = []
+    for first, last in zip(edges[:-1], edges[1:] + 1, strict=True):
+        share, moves = found.shares((found.intervals >= first) & (found.intervals < last))
+        score = np.where(moves >= _PART_MOVES, share, 0.0)
+        if score.max() >= _MIN_SCORE:
+            top = lags[score >= _PLATEAU * score.max()]
+            agreeing.append(bool(np.abs(top - lag).min() <= _frame_s(frames)))
+    return round(sum(agreeing) / len(agreeing), 4) if len(agreeing) > 1 else None
+
+
+@dataclass(frozen=True)
+class _Moves:
+    """The pointer's moves between two frames at each of some lags, ordered by lag.
+
+    Attributes:
+        starts: (lags + 1,) where the moves of each lag begin, and the end.
+        intervals: (moves,) the frame interval of each move.
+        before: (moves,) number of the position that the first frame of the interval shows.
+        after: (moves,) the same of its second frame.
+    """
+
+    starts: Indexes
+    intervals: Indexes
+    before: Indexes
+    after: Indexes
+
+    @classmethod
+    def of(cls, events: Floats, track: PointerTrack, frames: Floats, lags: Floats) -> "_Moves":
+        """The moves when the video is off by each of the lags.
+
+        Args:
+            events: times of the positions, seconds by the clock that lags are relative to.
+            track: the positions.
+            frames: times of the frames, video seconds.
+            lags: seconds.
+        """
+        # Positions out of reach at every lag cannot be shown; searching few is quicker.
+        reach = [frames[0] + lags.min() - 1.0, frames[-1] + lags.max() + 1.0]
+        first, last = np.searchsorted(events, reach)
+        first = max(0, int(first) - 1)
+        near = events[first:last]
+        found = [_of_lag(near - lag, track, frames, first) for lag in lags]
+        starts = np.cumsum([0, *(len(intervals) for intervals, _, _ in found)], dtype=np.int32)
+        return cls(starts, *(np.concatenate(column) for column in zip(*found, strict=True)))
+
+    def confirmed(self, changes: ChangeMap, track: PointerTrack, scale: float) -> _Hits:
+        """Which moves the pictures confirm, of a track `scale` times smaller than the video."""
+        rows, columns = changes.shape
+        row = np.clip(track.y * scale / BLOCK, 0, rows - 1).astype(np.int32)
+        column = np.clip(track.x * scale / BLOCK, 0, columns - 1).astype(np.int32)
+        bits, packed = row * columns + column, changes.packed()
+        hits: Cells = np.ones(len(self.intervals), bool)
+        for positions in (self.before, self.after):
+            bit = bits[positions]
+            hits &= (packed[self.intervals, bit >> 3] >> (7 - (bit & 7)) & 1).astype(bool)
+        return _Hits(self.starts, self.intervals, hits)
+
+
+def _of_lag(
+    events: Floats, track: PointerTrack, frames: Floats, first: int
+) -> tuple[Indexes, Indexes, Indexes]:
+    """Intervals, positions before and after of the moves at one lag.
+
+    `events` are the times of the positions from number `first` on, in video seconds.
+    """
+    newest = (np.searchsorted(events, frames, side="right") + (first - 1)).astype(np.int32)
+    intervals = np.flatnonzero(newest[1:] != newest[:-1]).astype(np.int32)
+    before, after = newest[intervals], newest[intervals + 1]
+    step = np.hypot(track.x[after] - track.x[before], track.y[after] - track.y[before])
+    far = (step > MOVED_PX) & (before >= 0)
+    return intervals[far], before[far], after[far]
+
+
+def _peak(lags: Floats, found: _Hits, documented: Clock, frame_s: float) -> Clock | None:
+    share, moves = found.shares()
+    score = np.where(moves < _MIN_MOVES, 0.0, share)
+    top = int(np.argmax(score))
+    elsewhere = score[np.abs(lags - lags[top]) > max(_RIVAL_S, _RIVAL_FRAMES * frame_s)]
+    rival = float(elsewhere.max()) if len(elsewhere) else 0.0
+    if score[top] < _MIN_SCORE or score[top] < _MIN_CONTRAST * rival:
+        return None
+    near = np.abs(lags - lags[top]) <= _NEAR_FRAMES * frame_s
+    lag, spread = _plateau(lags[near], score[near], _PLATEAU)
+    return Clock(
+        origin_ms=documented.origin_ms + lag * 1000,
+        method="pixels",
+        uncertainty_ms=round((spread + frame_s / 2) * 1000, 3),
+        documented_offset_ms=round(lag * 1000, 3),
+        score=round(float(score[top]), 4),
+        moves=int(moves[top]),
+    )
+
+
+def _plateau(lags: Floats, score: Floats, share: float) -> tuple[float, float]:
+    """(middle, half width) of the lags with at least this share of the best score."""
+    plateau = lags[score >= share * score.max()]
+    return float(plateau.mean()), float(np.ptp(plateau)) / 2
+
+
+TYPED = "typing"  # method of a clock
+MIN_KEYS = 12  # keys; fewer are no evidence
+# seconds between the lags that are tried
+_BAND = 3  # rows of cells in a band of the picture; a line of text has about as many
+_RESTLESS = 0.3  # of the time; a band that changes more often does so by itself
+# Nine films of typing, whole and in windows of 20 and 10 seconds: the lag of their own keys was
+# found in 10 of 11, 37 of 45 and 55 of 89, always rightly; one of other or reversed keys in 0 of
+# 361, 0 of 1,464 and 9 of 2,607.
+_MIN_NATS = 14.0  # log-likelihood ratio of the best lag above that of an average one
+_CONTRAST = 2.5  # times the best ratio of lags further away: bursts of typing are alike
+_SHARP = 2.0  # times the ratio of the lags beside it: a burst also fits when it is a little off
+_KEY_RIVAL_S, _BESIDE_S = 0.35, (0.12, 0.3)  # seconds from the best lag
+_MIN_ANSWERED = 0.4  # of the keys
+# Seconds from a key to its character in the picture: 0.00 to 0.04 in a terminal, an editor and a
+# chat, 0.11 in another editor on a busy machine, 0.12 on a page that waits 0.09 seconds.
+_ECHO_S, _SLOW_ECHO_S = 0.03, 0.1
+_USUAL_FRAME = 10  # percentile of the distances of frames; a variable rate leaves frames out
+
+
+def typed_keys(inputs: Sequence[Input]) -> Floats:
+    """When keys were pressed that type or delete a character, ascending epoch milliseconds."""
+    times = {
+        item.time
+        for item in inputs
+        if item.kind == EventType.KEYDOWN
+        if (key := lookup(item.name)).char or key.name == "backspace"
+    }
+    return np.array(sorted(times), float)
+
+
+@dataclass(frozen=True)
+class EchoLag:
+    """How long after the keys, by a clock, their characters appear.
+
+    Attributes:
+        seconds: the lag.
+        keys: number of keys in the pictures that were looked at.
+        frame_s: distance of two frames.
+    """
+
+    seconds: float
+    keys: int
+    frame_s: float
+
+
+def clock_from_keys(
+    changes: ChangeMap, frames: Floats, keys: Floats, documented: Clock, search_s: float
+) -> Clock | None:
+    """The clock at whose lag characters appear right after their keys.
+
+    Args:
+        changes: of the stretches of video that were decoded.
+        frames: times of all frames of the video, seconds.
+        keys: see `typed_keys`.
+        documented: the clock that lags are relative to.
+        search_s: the largest lag tried, seconds, both ways.
+
+    Returns:
+        None with too few keys, or when no lag stands out.
+    """
+    pressed = np.array([documented.video_time(time) for time in keys])
+    found = echo_lag(changes, frames, pressed, search_s)
+    if found is None:
+        return None
+    lag_ms = (_ECHO_S - found.seconds) * 1000
+    uncertainty_s = _SLOW_ECHO_S - _ECHO_S + found.frame_s / 2
+    return Clock(
+        origin_ms=documented.origin_ms + lag_ms,
+        method=TYPED,
+        uncertainty_ms=round(uncertainty_s * 1000, 3),
+        documented_offset_ms=round(documented.documented_offset_ms + lag_ms, 3),
+        moves=found.keys,
+    )
+
+
+def echo_lag(
+    changes: ChangeMap, frames: Floats, pressed: Floats, search_s: float
+) -> EchoLag | None:
+    """The lag at which changes in the picture depend most on the keys; None when none stands out.
+
+    `pressed`: when keys were pressed, video seconds; the others as in `clock_from_keys`.
+    """
+    if not len(changes) or len(pressed) < MIN_KEYS:
+        return None
+    lags = np.arange(-search_s, search_s + _LAG_STEP_S / 2, _LAG_STEP_S)
+    bins = _Bins.of(changes, frames)
+    typed = bins.typed(pressed, lags)
+    nats = _ratios(typed, bins.changed)
+    nats -= np.median(nats)
+    top = int(np.argmax(nats))
+    keys, answered = int(typed[top].sum()), int((typed[top] & bins.changed).sum())
+    if keys < MIN_KEYS or answered < _MIN_ANSWERED * keys or not _stands_out(lags, nats, top):
+        return None
+    return EchoLag(float(lags[top]), keys, bins.frame_s)
+
+
+def _stands_out(lags: Floats, nats: Floats, top: int) -> bool:
+    """Whether a lag is far better than an average one, those beside it and any further away."""
+    off = np.abs(lags - lags[top])
+    beside = nats[(off > _BESIDE_S[0]) & (off < _BESIDE_S[1])]
+    rival = nats[off > _KEY_RIVAL_S].max(initial=0.0)
+    return bool(nats[top] >= max(_MIN_NATS, _SHARP * np.median(beside), _CONTRAST * rival))
+
+
+@dataclass(frozen=True)
+class _Bins:
+    """The time of some stretches of video in pieces about as long as a frame.
+
+    A recorder with a variable rate leaves out frames in which nothing changes, so that a change
+    belongs to the last piece before the frame that shows it.
+
+    Attributes:
+        edges: (bins, 2) begin, excluded, and end of each, video seconds, ascending.
+        changed: (bins,) whether the picture changed in a band that does not do so by itself.
+        frame_s: the length of a usual piece.
+    """
+
+    edges: Floats
+    changed: Cells
+    frame_s: float
+
+    @classmethod
+    def of(cls, changes: ChangeMap, frames: Floats) -> "_Bins":
+        """The pieces between frames that follow each other in the video."""
+        times = np.array(changes.times)
+        gaps = np.diff(times)
+        frame_s = float(np.percentile(gaps, _USUAL_FRAME))
+        pieces = np.maximum(1, np.round(gaps / frame_s)).astype(int)
+        pieces *= np.diff(np.searchsorted(frames, times)) == 1
+        last = np.cumsum(pieces) - 1
+        follow = np.arange(int(pieces.sum())) - np.repeat(last - pieces + 1, pieces)
+        width = np.repeat(gaps / np.maximum(pieces, 1), pieces)
+        begin = np.repeat(times[:-1], pieces) + follow * width
+        bands = _changed_bands(changes)[pieces > 0]
+        changed = np.zeros(len(begin), bool)
+        calm = bands.sum(axis=0) <= _RESTLESS * len(begin)
+        changed[last[pieces > 0]] = bands[:, calm].any(axis=1)
+        return cls(np.stack([begin, begin + width], axis=1), changed, frame_s)
+
+    def typed(self, pressed: Floats, lags: Floats) -> Cells:
+        """(lags, bins): whether a key was pressed in a piece, if its character came a lag later."""
+        shown = pressed[None] + lags[:, None]
+        place = np.searchsorted(self.edges[:, 0], shown, side="left") - 1
+        inside = (place >= 0) & (shown <= self.edges[np.maximum(place, 0), 1])
+        typed = np.zeros((len(lags), len(self.edges)), bool)
+        typed[np.nonzero(inside)[0], place[inside]] = True
+        return typed
+
+
+def _changed_bands(changes: ChangeMap) -> Cells:
+    """(frames - 1, bands): whether a cell of a band of the picture changed."""
+    rows, columns = changes.shape
+    packed = changes.packed()
+    cells = np.unpackbits(packed, axis=1, count=rows * columns).reshape(len(packed), rows, columns)
+    first = np.arange(0, rows, _BAND)
+    bands: Cells = np.logical_or.reduceat(cells.any(axis=2), first, axis=1)
+    return bands
+
+
+def _ratios(typed: Cells, changed: Cells) -> Floats:
+    """(lags,): log-likelihood ratio of "a key makes a change likelier" to "it makes none".
+
+    It grows with the number of keys and with how well they tell the changes.
+    """
+    count, changing = float(len(changed)), float(changed.sum())
+    keys, both = typed.sum(axis=1).astype(float), typed[:, changed].sum(axis=1).astype(float)
+    table = (
+        (both, keys, changing),
+        (keys - both, keys, count - changing),
+        (changing - both, count - keys, changing),
+        (count - keys - changing + both, count - keys, count - changing),
+    )
+    ratio = np.zeros(len(typed))
+    for seen, across, down in table:
+        ratio += seen * np.log(np.maximum(seen, 1.0) * count / np.maximum(across * down, 1.0))
+    return np.where(both * count > keys * changing, ratio, 0.0)
+
+
+_CLICK_LAG_STEP_S = 0.02  # seconds between the lags that are tried
+_AROUND_PX = 48.0  # video pixels around a click, within which a button's pressed state shows
+_REACTION_S = 0.25  # seconds after a press within which most applications show a reaction
+_QUIET_S = 0.5  # seconds without a change around the click before a reaction
+_MIN_PRESSES = 6  # presses; fewer are no evidence
+_MIN_CLICK_SCORE = 0.6  # of the presses must be followed by a reaction at the best lag
+_MIN_CLICK_CONTRAST = 1.5  # times the best score of lags further away
+_ELSEWHERE_S = 0.5  # seconds; a lag this far from the best one is a rival
+# of the best score; the lags that reach it are equally good
+_LATENCY_S = 0.05  # seconds; half of the usual reaction time
+CLICK_UNCERTAINTY_MS = 120.0  # milliseconds; reaction times differ this much
+
+
+def clock_from_clicks(
+    changes: ChangeMap, presses: PointerTrack, documented: Clock, scale: float, search_s: float
+) -> Clock | None:
+    """The clock at whose lag most presses are followed, and not preceded, by a change around them.
+
+    Args:
+        changes: of the stretches of video that were decoded.
+        presses: when and where buttons were pressed.
+        documented: the clock that lags are relative to.
+        scale: video pixels for one unit of event space.
+        search_s: the largest lag tried, seconds, both ways.
+
+    Returns:
+        None with too few presses, or when no lag stands out.
+    """
+    if not len(changes):
+        return None
+    frames = np.array(changes.times)
+    onsets = _changes_near(changes, presses, documented, scale, search_s)
+    if len(onsets) < _MIN_PRESSES:
+        return None
+    lags = np.arange(-search_s, search_s + _CLICK_LAG_STEP_S / 2, _CLICK_LAG_STEP_S)
+    score = np.mean([_is_followed(press, times, lags) for press, times in onsets], axis=0)
+    top = int(np.argmax(score))
+    elsewhere = score[np.abs(lags - lags[top]) > _ELSEWHERE_S]
+    rival = float(elsewhere.max()) if len(elsewhere) else 0.0
+    if score[top] < _MIN_CLICK_SCORE or score[top] < _MIN_CLICK_CONTRAST * rival:
+        return None
+    # Reactions come after their presses: the smallest lag of the plateau is the right one.
+    plateau = lags[(score >= _PLATEAU * score[top]) & (np.abs(lags - lags[top]) <= _REACTION_S)]
+    lag = float(plateau.min()) + _LATENCY_S
+    frame_ms = float(np.median(np.diff(frames))) * 1000
+    return Clock(
+        origin_ms=documented.origin_ms + lag * 1000,
+        method="click_onsets",
+        uncertainty_ms=round(CLICK_UNCERTAINTY_MS + frame_ms / 2, 3),
+        documented_offset_ms=round(documented.documented_offset_ms + lag * 1000, 3),
+        score=round(float(score[top]), 4),
+        moves=len(onsets),
+        event_scale=scale,
+    )
+
+
+def _changes_near(
+    changes: ChangeMap, presses: PointerTrack, documented: Clock, scale: float, search_s: float
+) -> list[tuple[float, Floats]]:
+    """(documented video time of a press, onsets of changes around it), both in seconds.
+
+    Only for presses that the decoded stretches may contain.
+    """
+    times, packed = np.array(changes.times), changes.packed()
+    rows, columns = changes.shape
+    reach = search_s + 2 * _REACTION_S
+    onsets: list[tuple[float, Floats]] = []
+    for time, x, y in zip(presses.times, presses.x * scale, presses.y * scale, strict=True):
+        press = documented.video_time(float(time))
+        first, last = np.searchsorted(times, [press - reach, press + reach])
+        if last - first < 2:
+            continue
+        top, left = (max(0, int((value - _AROUND_PX) // BLOCK)) for value in (y, x))
+        bottom = min(rows, int((y + _AROUND_PX) // BLOCK) + 1)
+        right = min(columns, int((x + _AROUND_PX) // BLOCK) + 1)
+        row, column = np.meshgrid(np.arange(top, bottom), np.arange(left, right), indexing="ij")
+        bits: Any = (row * columns + column).ravel()
+        span = packed[first : max(first, last - 1)]
+        changed = ((span[:, bits >> 3] >> (7 - (bits & 7))) & 1).any(axis=1)
+        onsets.append((press, _onsets(times[first + 1 : last][changed])))
+    return onsets
+
+
+def _onsets(times: Floats) -> Floats:
+    """Changes after a quiet time: a button's pressed state and its menu are one reaction."""
+    return times[np.diff(times, prepend=-np.inf) >= _QUIET_S]
+
+
+def _is_followed(press: float, onsets: Floats, lags: Floats) -> Floats:
+    """(lags,): 1.0 for a lag at which an onset follows the press within the reaction time."""
+    pressed = press - lags
+    after = np.searchsorted(onsets, pressed + _REACTION_S, side="right")
+    followed: Floats = (after > np.searchsorted(onsets, pressed, side="right")).astype(np.float64)
+    return followed

@@ -1,0 +1,361 @@
+"""The search for the clock, and whether one clock holds along a recording.
+
+Belongs here: which parts to look at, so that each costs little decoding; looking at them in the
+decode pass; and the uncertainty that covers what they say.
+
+Belongs here: going from stretch to stretch until the pointer or typing shows the clock, and which
+later parts tell whether it holds.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
+from typing import Any
+
+import numpy as np
+
+from demo_pipeline.observation.clock.clock import Clock
+from demo_pipeline.observation.clock.clock_evidence import (
+    MIN_KEYS,
+    clock_from_keys,
+    clock_from_pointer,
+    echo_lag,
+    with_drift,
+)
+from demo_pipeline.observation.frames.frame_changes import ChangeMap
+from demo_pipeline.observation.frames.pointer_path import MOVED_PX, Floats, PointerTrack
+from demo_pipeline.observation.frames.recorded_video import RecordedVideo
+from demo_pipeline.observation.frames.video_reader import TIME_TOLERANCE_S, Frame, Span
+
+WORTH_S = 10.0  # seconds of video; in fewer a clock has no time to change
+PART_S = 100.0  # seconds of video for another part, so that decoding costs a few hundredths more
+MAX_PARTS = 2  # parts looked at; requests may need none of their frames
+PART_MOVES = 24  # moves between frames, twice what a lag needs to be found
+PART_KEYS = 24  # keys, likewise
+# Seconds from a key to its character when the clock is right: 0.00 to 0.04 in most programs, 0.06
+# in the simulator. A slower program (0.11, 0.12) makes the clock look less certain than it is.
+ECHO_S = (-0.015, 0.065)
+COVERED_MS = 50.0  # milliseconds; the most that an unsure part may differ and say nothing
+LONGEST_PART_S = (
+    10.0  # seconds decoded for one part; without that many moves in them it says nothing
+)
+
+
+@dataclass(frozen=True)
+class ClockPart:
+    """The clock that a part of the video shows on its own, and the part's middle in epoch ms."""
+
+    middle_ms: float
+    clock: Clock
+
+
+@dataclass(frozen=True)
+class ClockCheck:
+    """Parts of the video whose clock is to be compared with that of the beginning.
+
+    Attributes:
+        spans: the parts, ascending and disjoint.
+        track: the pointer's positions in the log.
+        keys: when keys were pressed that type, epoch milliseconds.
+        frames: times of all frames of the video, seconds.
+        clock: by the beginning.
+        search_s: the largest difference that is looked for, seconds, both ways.
+    """
+
+    spans: Sequence[Span]
+    track: PointerTrack
+    keys: Floats
+    frames: Floats
+    clock: Clock
+    search_s: float
+
+    def part(self, number: int, changes: ChangeMap) -> ClockPart | None:
+        """The clock that the changes in a part show; None when they show none."""
+        scale = self.clock.event_scale
+        found = clock_from_pointer(changes, self.track, self.clock, [scale], self.search_s)
+        found = found or self._typed_clock(changes)
+        if found is None:
+            return None
+        span = self.spans[number]
+        return ClockPart(self.clock.event_time((span.start + span.end) / 2), found)
+
+    def _typed_clock(self, changes: ChangeMap) -> Clock | None:
+        """The clock that is furthest off of those that typing allows; None where it allows this."""
+        pressed = np.array([self.clock.video_time(time) for time in self.keys])
+        lag = echo_lag(changes, self.frames, pressed, self.search_s)
+        if lag is None or ECHO_S[0] <= lag.seconds <= ECHO_S[1]:
+            return None
+        off_s = lag.seconds if lag.seconds > 0 else lag.seconds - ECHO_S[1]
+        return replace(self.clock, origin_ms=self.clock.origin_ms - off_s * 1000, uncertainty_ms=0)
+
+
+class ClockCheckObserver:
+    """Looks at the parts of a clock check among the single frames of the decode pass."""
+
+    def __init__(self, check: ClockCheck | None) -> None:
+        self._check = check
+        self.spans: Sequence[Span] = check.spans if check else ()
+        self._parts: list[ClockPart] = []
+        self._number = 0
+        self._changes = ChangeMap()
+
+    def see(self, frame: Frame) -> None:
+        """Take the next frame in presentation order."""
+        while self._number < len(self.spans):
+            span = self.spans[self._number]
+            if frame.time <= span.end + TIME_TOLERANCE_S:
+                if frame.time >= span.start - TIME_TOLERANCE_S:
+                    self._changes.add(frame)
+                return
+            self._finish()
+
+    def result(self) -> list[ClockPart]:
+        """The clocks of the parts that show one."""
+        while self._number < len(self.spans):
+            self._finish()
+        return self._parts
+
+    def _finish(self) -> None:
+        """Judge a part, whose changes are no longer kept."""
+        if self._check is not None:
+            part = self._check.part(self._number, self._changes)
+            self._parts += [part] if part is not None else []
+        self._number += 1
+        self._changes = ChangeMap()
+
+
+def parts_to_check(  # noqa: PLR0917 - what is recorded, then the times
+    video: RecordedVideo, track: PointerTrack, keys: Floats, clock: Clock, begin: float, end: float
+) -> list[Span]:
+    """The parts between two video times, ascending seconds, in which the person does enough.
+
+    The time is divided evenly, and the first share left out: a video falls behind and stays so. In
+    each other share the part is the key frame after which enough movement follows soonest, or where
+    the pointer rests enough typing: nothing is decoded that is not looked at.
+    """
+    if end - begin < WORTH_S:
+        return []
+    count = max(1, min(MAX_PARTS, round((end - begin) / PART_S)))
+    moves = np.concatenate([[0], np.cumsum(_moving(video, track, clock))])
+    typed = np.searchsorted((keys - clock.origin_ms) / 1000, video.times)
+    starts = video.packets.key_pts * float(video.packets.time_base)
+    edges = np.linspace(begin, end, count + 2)[1:]
+    found = []
+    for first, last in pairwise(edges.tolist()):
+        share = starts[(starts >= first) & (starts < last)]
+        found.append(_soonest(video, moves, share) or _most_typing(video, typed, share))
+    return [span for span in found if span is not None]
+
+
+def _moving(video: RecordedVideo, track: PointerTrack, clock: Clock) -> Any:
+    """(frames - 1,) whether the pointer moved from one frame to the next, by the log."""
+    if not len(track.times):
+        return np.zeros(len(video.times) - 1, bool)
+    events = (track.times - clock.origin_ms) / 1000
+    newest = np.maximum(np.searchsorted(events, video.times, side="right") - 1, 0)
+    return np.hypot(np.diff(track.x[newest]), np.diff(track.y[newest])) > MOVED_PX
+
+
+def _soonest(video: RecordedVideo, moves: Any, keys: Any) -> Span | None:
+    """From one of the key frames until there were enough moves; the shortest such span.
+
+    Args:
+        video: of the recording.
+        moves: (frames,) how many moves there were up to each frame.
+        keys: times of the key frames, seconds.
+    """
+    starts = np.searchsorted(video.times, keys)
+    ends = np.searchsorted(moves, moves[starts] + PART_MOVES) if len(starts) else starts
+    spans = [
+        Span(float(video.times[start]), float(video.times[end]))
+        for start, end in zip(starts, ends, strict=True)
+        if end < len(video.times)
+    ]
+    short = [span for span in spans if span.end - span.start <= LONGEST_PART_S]
+    return min(short, key=lambda span: span.end - span.start, default=None)
+
+
+def _most_typing(video: RecordedVideo, typed: Any, keys: Any) -> Span | None:
+    """From one of the key frames as long as a part may be, where most is typed; None: too little.
+
+    Args:
+        video: of the recording.
+        keys: times of the key frames, seconds.
+        typed: (frames,) how many keys were typed up to each frame.
+    """
+    starts = np.searchsorted(video.times, keys)
+    ends = np.searchsorted(video.times, keys + LONGEST_PART_S, side="right") - 1
+    counts = typed[ends] - typed[starts]
+    if not len(counts) or counts.max() < PART_KEYS:
+        return None
+    best = int(np.argmax(counts))
+    return Span(float(video.times[starts[best]]), float(video.times[ends[best]]))
+
+
+def with_parts(clock: Clock, parts: Sequence[ClockPart], min_lead_ms: float) -> Clock:
+    """The clock, as uncertain as its parts differ from it.
+
+    A part that is less sure than it differs contradicts nothing while the least lead of a frame,
+    `min_lead_ms` before its press, covers the difference; the video would be decoded again for it.
+    A start time that the recorder logged is exact: only a part that contradicts it beyond its own
+    uncertainty counts.
+    """
+    uncertainty = clock.uncertainty_ms
+    for part in parts:
+        shown = part.clock.video_time(part.middle_ms) - clock.video_time(part.middle_ms)
+        apart = abs(shown) * 1000
+        granted = clock.uncertainty_ms + part.clock.uncertainty_ms
+        if clock.method != "ffmpeg_start":
+            covered = min(part.clock.uncertainty_ms, min_lead_ms, COVERED_MS)
+            granted = max(clock.uncertainty_ms, covered)
+        if apart > granted:
+            uncertainty = max(uncertainty, round(apart, 3))
+    return replace(clock, uncertainty_ms=uncertainty)
+
+
+STRETCH_S = 10.0  # seconds of video that are looked at together
+MAX_STRETCHES = 32  # with too little pointer movement in these, the documented clock is used
+MIN_STRETCHES = 6  # before giving up, however short the video is
+MAX_SHARE = 0.3  # of the video; a search for missing evidence must not double the decoding
+MIN_MOVES = 12  # pointer events; a stretch with fewer is not worth decoding
+DRIFT_AFTER_S = 300.0  # seconds; a shorter recording has no time to drift by a frame
+LATE_S = 120.0  # seconds before the end of the recording in which its drift is looked for
+LATE_STRETCH_S = 6.0  # seconds of video looked at for drift
+LATE_STEP_S = 2.0  # seconds between the starts that are compared
+MAX_DRIFT_S = 1.5  # seconds by which the clocks may have moved apart at the end
+_NEXT_FRAME_S = 1e-6  # seconds; less than the distance of two frames
+
+
+@dataclass(frozen=True)
+class ClockSearch:
+    """The search for the clock in stretches of video.
+
+    Attributes:
+        video: of the recording.
+        track: the pointer's positions in the log.
+        keys: when keys were pressed that type, epoch milliseconds.
+        offset_s: how far the clock may be off.
+    """
+
+    video: RecordedVideo
+    track: PointerTrack
+    keys: Floats
+    offset_s: float
+
+    def add_changes(self, changes: ChangeMap, stretches: Sequence[Span]) -> None:
+        """Decode stretches of video and add what changes in them."""
+        for frame in self.video.look(stretches):
+            changes.add(frame)
+        changes.seconds += sum(stretch.end - stretch.start for stretch in stretches)
+
+    def pictured_clock(
+        self,
+        changes: ChangeMap,
+        documented: Clock,
+        logged: Clock | None,
+        scales: Sequence[float],
+    ) -> Clock | None:
+        """The clock that the pointer's movements show; None when they show none.
+
+        With a logged start one stretch is enough. `changes` takes what was looked at.
+        """
+        for stretches in self._stretches(documented, self.track.times, MIN_MOVES):
+            self.add_changes(changes, stretches)
+            reference = logged or documented
+            found = clock_from_pointer(changes, self.track, reference, scales, self.offset_s)
+            if found is not None or logged is not None:
+                return found
+        return None
+
+    def typed_clock(self, changes: ChangeMap, documented: Clock) -> Clock | None:
+        """The clock that typing shows, in what was looked at and in what follows it."""
+        end = changes.times[-1] if changes.times else None
+        frames, offset_s = self.video.times, self.offset_s
+        for stretches in chain([[]], self._stretches(documented, self.keys, MIN_KEYS, end)):
+            self.add_changes(changes, stretches)
+            found = clock_from_keys(changes, frames, self.keys, documented, offset_s)
+            if found is not None:
+                return found
+        return None
+
+    def _stretches(
+        self, documented: Clock, events: Floats, least: int, after: float | None = None
+    ) -> Iterator[list[Span]]:
+        """Stretches in which something may show: one, one more, then 2, 4, 8 and 16 more.
+
+        A stretch holds at least two frames, so that there is something to compare.
+
+        Args:
+            documented: the clock.
+            events: moves or keys, ascending epoch milliseconds.
+            least: events that a stretch may hold, except the first one of the video.
+            after: video seconds that the stretches lie after; None: from the first event on.
+        """
+        times = self.video.times
+        first, last = float(times[0]), float(times[-1])
+        moved = np.array([documented.video_time(time) for time in events])
+        begin = float(moved[0]) - self.offset_s if len(moved) else first
+        begin = self._key_frame_before(min(max(first, begin), max(first, last - STRETCH_S)))
+        begin = begin if after is None else max(begin, after)
+        allowed = int(MAX_SHARE * (last - first) / STRETCH_S)
+        most = min(MAX_STRETCHES, max(MIN_STRETCHES, allowed))
+        batch: list[Span] = []
+        yielded, size = 0, 1
+        for start in np.arange(begin, max(last, begin + _NEXT_FRAME_S), STRETCH_S).tolist():
+            reach = [start - self.offset_s, start + STRETCH_S + self.offset_s]
+            from_move, to_move = np.searchsorted(moved, reach)
+            if (yielded or after is not None) and to_move - from_move < least:
+                continue
+            position = int(np.searchsorted(times, start + _NEXT_FRAME_S)) + 1
+            second = float(times[min(position, len(times) - 1)])
+            batch.append(Span(start, min(last, max(start + STRETCH_S, second))))
+            if len(batch) == size:
+                yield batch
+                yielded += size
+                size, batch = yielded, []
+                if yielded >= most:
+                    return
+        if batch:
+            yield batch
+
+    def drift_corrected(self, clock: Clock, changes: ChangeMap) -> Clock:
+        """The clock of a long recording, corrected by what a stretch near its end shows."""
+        late, seen = self._late_stretch(clock), ChangeMap()
+        if late is None:
+            return clock
+        self.add_changes(seen, [late])
+        part = self._check([late], clock).part(0, seen)
+        if part is None:
+            return clock
+        early_s = (changes.times[0] + changes.times[-1]) / 2
+        return with_drift(clock, part.clock, clock.event_time(early_s), part.middle_ms)
+
+    def clock_check(self, clock: Clock, changes: ChangeMap) -> ClockCheck:
+        """The parts of the video after the stretches in `changes` that are to be compared."""
+        begin, end = changes.times[-1], float(self.video.times[-1])
+        parts = parts_to_check(self.video, self.track, self.keys, clock, begin, end)
+        return self._check(parts, clock)
+
+    def _check(self, spans: Sequence[Span], clock: Clock) -> ClockCheck:
+        search_s = min(self.offset_s, MAX_DRIFT_S)
+        return ClockCheck(spans, self.track, self.keys, self.video.times, clock, search_s)
+
+    def _late_stretch(self, clock: Clock) -> Span | None:
+        """The stretch with most movement near the end of a recording; None in a short one."""
+        first, last = float(self.video.times[0]), float(self.video.times[-1])
+        if last - first <= DRIFT_AFTER_S:
+            return None
+        moved = (self.track.times - clock.origin_ms) / 1000
+        # A stretch starts at a key frame: frames between the two would be decoded for nothing.
+        starts = np.arange(last - LATE_S, last - LATE_STRETCH_S + 1, LATE_STEP_S)
+        starts = np.unique([self._key_frame_before(float(start)) for start in starts])
+        ends = np.searchsorted(moved, starts + LATE_STRETCH_S)
+        best = int(np.argmax(ends - np.searchsorted(moved, starts)))
+        return Span(float(starts[best]), float(starts[best]) + LATE_STRETCH_S)
+
+    def _key_frame_before(self, time: float) -> float:
+        """The last key frame no later than `time`, seconds; the first frame when there is none."""
+        packets = self.video.packets
+        keys = packets.key_pts * float(packets.time_base)
+        position = int(np.searchsorted(keys, time + TIME_TOLERANCE_S, side="right"))
+        return float(keys[position - 1]) if position else float(self.video.times[0])

@@ -1,0 +1,493 @@
+"""The search for another resolution or scale of the screen in mid-recording.
+
+Belongs here: which ones are tested against the video. Nothing else is ever assumed: a change to
+another resolution stays unknown.
+
+Belongs here: cutting a recording into parts. A screen changes its resolution only when it is
+redrawn as a whole, so that the moment is a redraw between the observations on both sides.
+
+Belongs here: reading the whole video once more, only for recordings in which something contradicts
+the scale that calibration found. Each candidate is tested on every move of the pointer. Which
+candidate holds when is decided in screen_segments.py.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, groupby, pairwise
+from typing import Any
+
+import numpy as np
+
+from demo_pipeline.observation.clock.calibrate import Calibration
+from demo_pipeline.observation.clock.canvas import (
+    ALWAYS,
+    Canvas,
+    ScreenPart,
+    ScreenParts,
+    barred_canvas,
+    fit_canvas,
+    stretched_canvas,
+)
+from demo_pipeline.observation.frames.frame_changes import (
+    BLOCK,
+    Cells,
+    changed_cells,
+    with_neighbours,
+)
+from demo_pipeline.observation.frames.pointer_path import Floats, Point, PointerPath, PointerTrack
+from demo_pipeline.observation.frames.recorded_video import RecordedVideo
+from demo_pipeline.observation.frames.video_pointer import VideoPointer
+from demo_pipeline.observation.frames.video_reader import Frame, Span
+
+ScreenSize = tuple[float, float]
+
+# Resolutions that systems offer, in pixels or points (macOS), the most usual ones first.
+RESOLUTIONS: tuple[tuple[int, int], ...] = (
+    *((1920, 1080), (1366, 768), (1280, 720), (2560, 1440), (1600, 900), (1440, 900)),
+    *((1280, 1024), (1024, 768), (1920, 1200), (1680, 1050), (1280, 800), (3840, 2160)),
+    *((800, 600), (1152, 864), (1280, 960), (1280, 768), (1360, 768), (1400, 1050)),
+    *((1600, 1200), (1600, 1024), (2048, 1152), (2048, 1536), (2560, 1600), (2560, 1080)),
+    *((3440, 1440), (3840, 1600), (3840, 1080), (2880, 1800), (3200, 1800), (5120, 2880)),
+    *((640, 480), (960, 540), (1024, 576), (1176, 664), (1512, 982), (1728, 1117)),
+    *((1792, 1120), (2056, 1329), (1470, 956), (1710, 1112), (1147, 745), (1352, 878)),
+)
+SCALES = (1.25, 1.5, 1.75, 2.0, 2.25, 2.5, 3.0)  # display scales; a log may count in scaled pixels
+SAME_SIZE = 0.01  # largest relative difference of two sizes of one screen
+SAME_ASPECT = (
+    0.005  # largest relative difference of the shapes of a screen and its undistorted film
+)
+
+
+@dataclass(frozen=True)
+class DesktopSize:
+    """The size of the whole desktop in an accessibility scan: event space, epoch milliseconds."""
+
+    time_ms: float
+    size: ScreenSize
+
+
+def is_same_size(first: ScreenSize, second: ScreenSize) -> bool:
+    """Whether two sizes are those of one screen, but for rounding."""
+    return all(abs(a - b) <= SAME_SIZE * b for a, b in zip(first, second, strict=True))
+
+
+def screen_sizes(desktops: Iterable[DesktopSize], base: Canvas) -> list[DesktopSize]:
+    """The desktops that tell the size of the recorded screen; none when they never do.
+
+    They count when one is the recorded screen's. A desktop that grew along one side only may have
+    got a second display.
+    """
+    found = list(desktops)
+    width, height = base.event_size
+    if not any(is_same_size(desktop.size, (width, height)) for desktop in found):
+        return []
+
+    def grew(size: ScreenSize) -> bool:
+        wider, taller = size[0] - width, size[1] - height
+        slack = SAME_SIZE * width
+        return (abs(wider) <= slack < taller) or (abs(taller) <= slack < wider)
+
+    return [desktop for desktop in found if not grew(desktop.size)]
+
+
+def candidates(
+    video_size: tuple[int, int], base: Canvas, desktops: Sequence[DesktopSize]
+) -> list[Canvas]:
+    """Canvases of a video of `video_size` that are worth testing, the most likely first.
+
+    The first keeps the scale of `base`. In a video that keeps its size, a screen of another shape
+    either has bars or is stretched; one that changes its size shows the screen as it is.
+    """
+    unchanged = video_size == (base.video_width, base.video_height)
+    first = base if unchanged else fit_canvas(video_size, base.event_scale)
+    width, height = base.event_size
+    scaled = ((width * factor, height * factor) for s in SCALES for factor in (1 / s, s))
+    sizes = chain((desktop.size for desktop in desktops), RESOLUTIONS, scaled)
+    tried = chain([first], *(_fitted(video_size, size, unchanged=unchanged) for size in sizes))
+    kept: dict[tuple[float, ...], Canvas] = {}
+    for canvas in tried:
+        key = (canvas.event_scale, canvas.stretch, canvas.left, canvas.top)
+        kept.setdefault(tuple(round(value, 3) for value in key), canvas)
+    return list(kept.values())
+
+
+def _fitted(
+    video_size: tuple[int, int], screen: ScreenSize, *, unchanged: bool
+) -> Iterator[Canvas]:
+    across, down = (video / side for video, side in zip(video_size, screen, strict=True))
+    if abs(across - down) <= SAME_ASPECT * down:
+        yield fit_canvas(video_size, across)
+    elif unchanged:
+        yield barred_canvas(video_size, screen)
+        yield stretched_canvas(video_size, screen)
+
+
+SWITCH = 3.5  # observations that must speak for a change; fewer may be chance
+UNKNOWN_COST = 0.6  # of a move that no candidate explains, when the scale is taken as unknown
+WHOLE_SHARE = 0.25  # of all cells; more than most windows, and no menu
+COMPARABLE = 0.5  # of the largest redraw; one as large may be the change of resolution as well
+AMBIGUOUS = 1.0  # observations; a candidate that explains but so many fewer is as likely
+LARGEST_ERROR_PX = 10.0  # canvas pixels by which two candidates may differ and count as one
+UNLIKELIER = 1e-3  # cost of each candidate above the one before it: among equals, the most usual
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What one move of the pointer, or one scan, costs each candidate.
+
+    Attributes:
+        time_ms: epoch milliseconds.
+        costs: (candidates,) 0 where it agrees.
+        unknown: what it costs to take the scale as unknown.
+        scan: whether it is a scan.
+    """
+
+    time_ms: float
+    costs: Floats
+    unknown: float = UNKNOWN_COST
+    scan: bool = False
+
+
+@dataclass(frozen=True)
+class Redraw:
+    """A redraw of much of the screen: a share of its cells, between two epoch milliseconds."""
+
+    start_ms: float
+    end_ms: float
+    share: float
+
+
+@dataclass
+class _Run:
+    """Successive observations, first <= i < last, that one state explains best."""
+
+    state: int
+    first: int
+    last: int
+
+
+def find_segments(
+    canvases: Sequence[Canvas],
+    observations: Sequence[Observation],
+    redraws: Sequence[Redraw],
+    *,
+    positions: PointerTrack,
+    beyond_ms: float | None = None,
+) -> ScreenParts:
+    """The parts of a recording, one when the first candidate explains all of it.
+
+    Args:
+        canvases: the candidates; the first is that of the calibration.
+        observations: in time order.
+        redraws: in time order.
+        positions: of the pointer in the log; candidates that differ there are told apart.
+        beyond_ms: when positions began that contradict the first candidate and fit no other; from
+            the last redraw before them on, nothing is known. None: there are none.
+    """
+    if not observations:
+        return _unknown_from(canvases[0], redraws, beyond_ms)
+    segments = _Segments(canvases, observations, redraws, positions)
+    parts = segments.parts()
+    if len(parts) == 1 and not any(observation.scan for observation in observations):
+        return _unknown_from(canvases[0], redraws, beyond_ms)
+    return ScreenParts(parts)
+
+
+def _unknown_from(
+    canvas: Canvas, redraws: Sequence[Redraw], beyond_ms: float | None
+) -> ScreenParts:
+    first = ScreenPart(ALWAYS, canvas, "calibration")
+    if beyond_ms is not None:
+        before = [r for r in redraws if r.share >= WHOLE_SHARE and r.start_ms <= beyond_ms]
+        if before:
+            return ScreenParts((first, ScreenPart(before[-1].start_ms, None, "none")))
+    return ScreenParts((first,))
+
+
+class _Segments:
+    """The parts of one recording; the state after the last candidate is `unknown`."""
+
+    def __init__(
+        self,
+        canvases: Sequence[Canvas],
+        observations: Sequence[Observation],
+        redraws: Sequence[Redraw],
+        positions: PointerTrack,
+    ) -> None:
+        self._canvases = canvases
+        self._observations = observations
+        self._redraws = redraws
+        self._positions = positions
+        self._unknown = len(canvases)
+        self._costs: Floats = np.array([[*o.costs, o.unknown] for o in observations])
+
+    def parts(self) -> tuple[ScreenPart, ...]:
+        """In time order."""
+        runs = self._without_unproven(self._runs())
+        changes = [self._change(before, run) for before, run in pairwise(runs)]
+        begins = [ALWAYS, *(change.end_ms for change in changes)]
+        ends = [*(change.start_ms for change in changes), float("inf")]
+        parts = []
+        for number, run in enumerate(runs):
+            if number:
+                parts.append(ScreenPart(changes[number - 1].start_ms, None, "redraw"))
+            proven = number == 0 or changes[number - 1].share > 0
+            parts.append(self._part(run, begins[number], ends[number], proven=proven))
+        return tuple(parts)
+
+    def _runs(self) -> list[_Run]:
+        """The cheapest sequence of states, as runs."""
+        entering = np.arange(self._unknown + 1) * UNLIKELIER
+        total, came_from = entering + self._costs[0], []
+        for costs in self._costs[1:]:
+            cheapest = int(np.argmin(total))
+            switched = total[cheapest] + SWITCH + entering
+            stays = total <= switched
+            came_from.append(np.where(stays, np.arange(len(total)), cheapest))
+            total = np.where(stays, total, switched) + costs
+        states = [int(np.argmin(total))]
+        for back in reversed(came_from):
+            states.append(int(back[states[-1]]))
+        runs, position = [], 0
+        for state, group in groupby(reversed(states)):
+            length = len(list(group))
+            runs.append(_Run(state, position, position + length))
+            position += length
+        return runs
+
+    def _without_unproven(self, runs: Sequence[_Run]) -> list[_Run]:
+        """The runs; one of unknown scale counts only from a redraw of the whole screen on.
+
+        A pointer that the video stops showing is no sign of another resolution.
+        """
+        kept: list[_Run] = []
+        for run in runs:
+            state = run.state
+            if state == self._unknown:
+                before = kept[-1].state if kept else 0
+                whole = kept and self._change(kept[-1], run).share >= WHOLE_SHARE
+                state = state if whole else before
+            if kept and kept[-1].state == state:
+                kept[-1] = _Run(state, kept[-1].first, run.last)
+            else:
+                kept.append(_Run(state, run.first, run.last))
+        return kept
+
+    def _change(self, before: _Run, run: _Run) -> Redraw:
+        """When one run became the next: at the largest redraws between what speaks for either.
+
+        Without a redraw, its share is 0.
+        """
+        favours = self._costs[:, before.state] - self._costs[:, run.state]
+        old = [i for i in range(before.first, before.last) if favours[i] < 0]
+        new = [i for i in range(run.first, run.last) if favours[i] > 0]
+        start = self._observations[max(old, default=before.first)].time_ms
+        end = self._observations[min(new, default=run.first)].time_ms
+        found = [r for r in self._redraws if r.end_ms > start and r.start_ms < end]
+        share = max((redraw.share for redraw in found), default=0.0)
+        if not share:
+            return Redraw(start, end, 0.0)
+        largest = [redraw for redraw in found if redraw.share >= COMPARABLE * share]
+        return Redraw(largest[0].start_ms, largest[-1].end_ms, share)
+
+    def _part(self, run: _Run, from_ms: float, until_ms: float, *, proven: bool) -> ScreenPart:
+        """The part of a run; `proven`: it begins with a redraw, or with the recording."""
+        if run.state == 0:
+            return ScreenPart(from_ms, self._canvases[0], "calibration")
+        if not proven or run.state == self._unknown or self._is_ambiguous(run, from_ms, until_ms):
+            return ScreenPart(from_ms, None, "none")
+        moves = [o for o in self._observations[run.first : run.last] if not o.scan]
+        agreeing = sum(o.costs[run.state] < UNKNOWN_COST for o in moves)
+        evidence = "pointer" if agreeing >= SWITCH else "scans"
+        return ScreenPart(from_ms, self._canvases[run.state], evidence)
+
+    def _is_ambiguous(self, run: _Run, from_ms: float, until_ms: float) -> bool:
+        """Whether another candidate explains a run as well and lays its positions elsewhere."""
+        costs = self._costs[run.first : run.last].sum(axis=0)[: self._unknown]
+        rivals = np.flatnonzero(costs <= costs[run.state] + AMBIGUOUS).tolist()
+        size = self._canvases[run.state].event_size
+        points = self._extremes(from_ms, until_ms, size) or [size]
+        places = [
+            [self._canvases[state].to_canvas(*point) for point in points]
+            for state in (run.state, *rivals)
+        ]
+        return float(np.ptp(np.array(places), axis=0).max()) > LARGEST_ERROR_PX
+
+    def _extremes(self, from_ms: float, until_ms: float, size: Point) -> list[Point]:
+        """Corners of the box of the pointer's positions on a screen of this size, in event space.
+
+        Between two times. Empty without such a position.
+        """
+        track = self._positions
+        inside = (track.times >= from_ms) & (track.times < until_ms)
+        inside &= (track.x >= 0) & (track.x < size[0]) & (track.y >= 0) & (track.y < size[1])
+        if not inside.any():
+            return []
+        x, y = track.x[inside], track.y[inside]
+        return [(float(a), float(b)) for a in (x.min(), x.max()) for b in (y.min(), y.max())]
+
+
+REDRAWN_SHARE = 0.02  # of all cells; a new resolution moves everything that is not plain
+QUIET_SHARE = 0.05  # of all cells; with more of them, a change proves nothing about the pointer
+IMPOSSIBLE = 3.0  # cost of a candidate for frames of another size
+WRONG_DESKTOP = 4.0  # cost of a candidate that contradicts the desktop's size in one scan
+UNKNOWN_DESKTOP = 2.0  # cost of saying that it is not known, then
+
+
+@dataclass
+class _Moves:
+    """The pointer's moves in the frames of one size; `canvases`: the candidates for it."""
+
+    canvases: list[Canvas]
+    times: list[float] = field(default_factory=list)
+    hits: list[Cells] = field(default_factory=list)
+
+
+def needs_search(
+    calibration: Calibration, track: PointerTrack, sizes: Sequence[DesktopSize]
+) -> bool:
+    """Whether the log alone raises the suspicion that the screen changed its size.
+
+    Either the scans show desktops of several sizes, or, in a video that does not show the pointer,
+    positions are beyond two sides of the screen as no second display explains.
+    """
+    known = screen_sizes(sizes, calibration.canvas)
+    if any(not is_same_size(known[0].size, desktop.size) for desktop in known):
+        return True
+    return calibration.scale_method != "pixels" and first_beyond(calibration, track) is not None
+
+
+def first_beyond(calibration: Calibration, track: PointerTrack) -> float | None:
+    """When the pointer first left the screen over two sides, epoch milliseconds; else None.
+
+    Positions right of the screen and others below it, neither of them beyond both, cannot all be on
+    one other display.
+    """
+    width, height = calibration.canvas.event_size
+    right = (track.x >= width) & (track.y >= 0) & (track.y < height)
+    below = (track.y >= height) & (track.x >= 0) & (track.x < width)
+    if not right.any() or not below.any():
+        return None
+    return float(track.times[right | below].min())
+
+
+def find_screen_parts(
+    video: RecordedVideo,
+    calibration: Calibration,
+    path: PointerPath,
+    desktops: Sequence[DesktopSize],
+) -> ScreenParts | None:
+    """The parts of a recording whose screen changed its resolution or scale; None when it did not.
+
+    Decodes the whole video. A part whose scale cannot be known has no canvas.
+    """
+    search = _Search(video, calibration, path, screen_sizes(desktops, calibration.canvas))
+    search.read()
+    beyond = None
+    if calibration.scale_method != "pixels":
+        beyond = first_beyond(calibration, path.track())
+    parts = find_segments(
+        search.canvases(),
+        search.observations(),
+        search.redraws,
+        positions=path.track(),
+        beyond_ms=beyond,
+    )
+    return parts if len(parts) > 1 else None
+
+
+class _Search:
+    """What the video and the scans say about every candidate."""
+
+    def __init__(
+        self,
+        video: RecordedVideo,
+        calibration: Calibration,
+        path: PointerPath,
+        desktops: Sequence[DesktopSize],
+    ) -> None:
+        self._video = video
+        self._calibration = calibration
+        self._desktops = desktops
+        screen = ScreenParts.single(calibration.canvas)
+        self._pointer = VideoPointer(path, calibration.clock, screen, video.frame_s)
+        self._moves: dict[tuple[int, int], _Moves] = {}
+        base = calibration.canvas
+        self._moves_of((base.video_width, base.video_height))
+        self.redraws: list[Redraw] = []
+
+    def read(self) -> None:
+        """Decode the video and compare each frame with the one before."""
+        times = self._video.times
+        before: Frame | None = None
+        for frame in self._video.frames([Span(float(times[0]), float(times[-1]))]):
+            if before is not None:
+                self._compare(before, frame)
+            before = frame
+
+    def canvases(self) -> list[Canvas]:
+        """All candidates; the first is that of the calibration."""
+        return [canvas for moves in self._moves.values() for canvas in moves.canvases]
+
+    def observations(self) -> list[Observation]:
+        """What speaks against each candidate, in time order."""
+        found = [*self._moved(), *self._scanned()]
+        return sorted(found, key=lambda observation: observation.time_ms)
+
+    def _compare(self, before: Frame, frame: Frame) -> None:
+        clock = self._calibration.clock
+        uncertainty = clock.uncertainty_ms
+        start = clock.event_time(before.time) - uncertainty
+        end = clock.event_time(frame.time) + uncertainty
+        if before.size != frame.size:
+            self.redraws.append(Redraw(start, end, 1.0))
+            return
+        cells = changed_cells(before.luma, frame.luma)
+        flickering = self._calibration.flickering
+        if flickering is not None and flickering.shape == cells.shape:
+            cells &= ~flickering
+        share = float(cells.mean()) if cells.size else 0.0
+        if share >= REDRAWN_SHARE:
+            self.redraws.append(Redraw(start, end, share))
+        moved = self._pointer.moves_around(before.time, frame.time)
+        if len(moved) == 4 and 0 < share <= QUIET_SHARE:
+            moves = self._moves_of(frame.size)
+            changed = with_neighbours(cells)
+            left = _changed_at(changed, moves.canvases, moved[:2])
+            reached = _changed_at(changed, moves.canvases, moved[2:])
+            moves.times.append(clock.event_time(frame.time))
+            moves.hits.append(left & reached)
+
+    def _moves_of(self, size: tuple[int, int]) -> _Moves:
+        if size not in self._moves:
+            found = candidates(size, self._calibration.canvas, self._desktops)
+            self._moves[size] = _Moves(found)
+        return self._moves[size]
+
+    def _moved(self) -> Iterator[Observation]:
+        for size, moves in self._moves.items():
+            for time, hits in zip(moves.times, moves.hits, strict=True):
+                parts = [
+                    1.0 - hits if other == size else np.full(len(some.canvases), IMPOSSIBLE)
+                    for other, some in self._moves.items()
+                ]
+                yield Observation(time, np.concatenate(parts))
+
+    def _scanned(self) -> Iterator[Observation]:
+        canvases = self.canvases()
+        for desktop in self._desktops:
+            wrong = [not is_same_size(desktop.size, canvas.event_size) for canvas in canvases]
+            costs = np.array(wrong) * WRONG_DESKTOP
+            yield Observation(desktop.time_ms, costs, UNKNOWN_DESKTOP, scan=True)
+
+
+def _changed_at(changed: Cells, canvases: Sequence[Canvas], points: Sequence[Point]) -> Cells:
+    """(canvases,): whether a cell changed under one of the points, by each canvas."""
+    rows, columns = changed.shape
+    found = np.zeros(len(canvases), bool)
+    for point in points:
+        mapped: Floats = np.array([canvas.to_video(*point) for canvas in canvases])
+        column, row = (mapped // BLOCK).astype(np.int64).T
+        inside: Any = (row >= 0) & (row < rows) & (column >= 0) & (column < columns)
+        found[inside] |= changed[row[inside], column[inside]]
+    return found

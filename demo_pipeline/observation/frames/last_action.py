@@ -1,0 +1,161 @@
+"""The last action: whether it had any effect on the screen, and the frame after it.
+
+Belongs here: the proof that a shortcut or a click only stopped the recorder. Which forms of action
+are considered is in actions/recorder_control.py.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from demo_pipeline.actions.action_tables import Action
+from demo_pipeline.observation.clock.clock import Clock
+from demo_pipeline.observation.frames.frame_changes import SMALL_CELLS, Cells, with_neighbours
+from demo_pipeline.observation.frames.frame_choice import EFFECT_S
+from demo_pipeline.observation.frames.video_pointer import FrameDiff
+from demo_pipeline.observation.frames.video_reader import Frame, Span
+
+FINAL_FILE = "final.png"
+FINAL_LOOK_S = 15.0  # seconds after the last action; a screen that loads longer is shown loading
+FINAL_EFFECT_S = 0.3  # seconds that an application takes to show its first reaction
+FINAL_STILL_S = 0.5  # seconds without a change that make the screen still
+BUSY_GAP_S = 0.45  # seconds; closer changes are one busy stretch; a text cursor blinks more slowly
+BUSY_CHANGES = 4  # changes in one busy stretch; fewer may be chance
+
+
+class FinalFrame:
+    """Observer that chooses the first frame after the last action's effect with a still screen.
+
+    Small changes in quick succession, such as those of a progress bar, are part of the effect; a
+    single one, such as the blink of a text cursor, is not.
+
+    Args:
+        start: when the last action had ended, video seconds.
+        until: when the recorder was stopped; frames from then on do not count.
+    """
+
+    def __init__(self, start: float, until: float = float("inf")) -> None:
+        self._start = start
+        self._until = until
+        self._busy: list[float] = []
+        self._still_from: Frame | None = None
+        self._latest: Frame | None = None
+
+    @property
+    def spans(self) -> Sequence[Span]:
+        """The seconds after the last action."""
+        return [Span(self._start, max(self._start, min(self._start + FINAL_LOOK_S, self._until)))]
+
+    def see(self, diff: FrameDiff) -> None:
+        """Take the next frame; frames before the end of the last action are skipped."""
+        if not self._start <= diff.frame.time < self._until:
+            return
+        difference, pointers = diff.difference, diff.pointers
+        changed = difference is None or difference.is_significant(pointers, None)
+        small = difference is None or difference.count_away_from(pointers) >= SMALL_CELLS
+        self.add(diff.frame, changed=changed, small=small)
+
+    def add(self, frame: Frame, *, changed: bool, small: bool) -> None:
+        """Note a frame after the last action.
+
+        Args:
+            frame: the next in presentation order.
+            changed: the screen differs from the previous frame.
+            small: anything at all differs, even a single letter.
+        """
+        self._latest = frame
+        if small:
+            if self._busy and frame.time - self._busy[-1] > BUSY_GAP_S:
+                self._busy = []
+            self._busy.append(frame.time)
+        if frame.time < self._start + FINAL_EFFECT_S:
+            return
+        busy = small and len(self._busy) >= BUSY_CHANGES
+        if self._still_from is None or changed or busy:
+            self._still_from = frame
+
+    def result(self) -> Frame | None:
+        """The first still frame, the last frame when none is still, None without a frame."""
+        first, last = self._still_from, self._latest
+        if first is None or last is None or last.time - first.time < FINAL_STILL_S:
+            return last
+        return first
+
+
+CUT_OFF_S = 0.3  # seconds around the press in which a video ends that the press itself ended
+STOP_BY_CLICK_S = 2.0  # seconds; a video that goes on for longer was not stopped by a click
+CLICK_CELLS = 1  # cells; a tick in a check box of a small screen
+BLINK_S = 1.5  # seconds before the press; what blinks on its own changes once in them
+BUSY_SHARE = 0.1  # of all cells; when more of them change before the press, nothing is proven
+
+
+class StopEffect:
+    """Looks for a change of the screen from the press of an action on to the end of the video.
+
+    Anything that changes counts, however small, except for the cells that also changed right before
+    the press, away from the pointer (a text cursor, a clock, a spinner), and, for a shortcut, the
+    pointer.
+
+    Args:
+        action: as `recorder_control.possible_stop` found it; None: there is nothing to look for.
+        clock: of the recording; its uncertainty widens the time that counts as after the press.
+        end: of the video, seconds.
+        earlier: when the action before it had ended, video seconds.
+    """
+
+    def __init__(
+        self, action: Action | None, clock: Clock, end: float, earlier: float = float("-inf")
+    ) -> None:
+        press = clock.video_time(action.press_ms) if action else 0.0
+        self._since = press - clock.uncertainty_ms / 1000
+        self._begin = max(self._since - BLINK_S, min(self._since, earlier + EFFECT_S))
+        self._end = end
+        self._is_click = action is not None and action.action_type == "click"
+        self._is_cut_off = abs(end - press) <= CUT_OFF_S and press - self._since <= CUT_OFF_S
+        longest = STOP_BY_CLICK_S if self._is_click else FINAL_LOOK_S
+        self._may_be_stop = action is not None and end - press <= longest
+        self._unsteady: Cells | None = None
+        self._seen = False
+        self._changed = False
+
+    @property
+    def spans(self) -> Sequence[Span]:
+        """From shortly before the press to the end of the video, unless that goes on for long."""
+        return [Span(self._begin, self._end)] if self._may_be_stop else []
+
+    def see(self, diff: FrameDiff) -> None:
+        """Take the next frame; frames long before the press are skipped."""
+        time = diff.frame.time
+        if not self._may_be_stop or self._changed or time < self._begin:
+            return
+        difference = diff.difference
+        if time < self._since:
+            if diff.before and diff.before.time >= self._begin and difference is not None:
+                cells = difference.without_pointers(diff.pointers)
+                self._unsteady = cells if self._unsteady is None else self._unsteady | cells
+            return
+        self._seen = True
+        if difference is None:
+            self._changed = True
+        elif difference.count:
+            pointers = [] if self._is_click else diff.pointers
+            self._changed = self._has_new(difference.without_pointers(pointers))
+
+    def _has_new(self, cells: Cells) -> bool:
+        """Whether cells changed that had been steady before the press."""
+        least = CLICK_CELLS if self._is_click else SMALL_CELLS
+        if self._unsteady is not None and int(np.count_nonzero(cells)) >= least:
+            if np.count_nonzero(self._unsteady) > BUSY_SHARE * self._unsteady.size:
+                return True
+            cells = cells & ~with_neighbours(self._unsteady)
+        return int(np.count_nonzero(cells)) >= least
+
+    def result(self) -> bool:
+        """Whether the action stopped the recorder: nothing but the end of the video follows it.
+
+        A film with a variable frame rate ends with the last effect, whatever came later: only of a
+        shortcut does an end without any frame after the press tell enough.
+        """
+        if self._changed or not self._may_be_stop:
+            return False
+        return self._seen or (self._is_cut_off and not self._is_click)

@@ -1,0 +1,420 @@
+"""Reading a video forwards: its frames in presentation order, and their pixels.
+
+Not here: decoding (forward_reader.py), which frames are wanted (frame_requests.py), what their
+differences mean (change_detection.py).
+
+Belongs here: FFmpeg's scaler in a filter graph, which keeps the memory of its pictures. A picture
+that is converted by itself takes 6 MB from the system each time: the page faults of one take three
+times as long as its colours.
+
+Belongs here: seeking over gaps, skipping frames that no other refers to, and leaving out damage.
+"""
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import av
+import cv2
+import numpy as np
+from av.filter import Graph
+from av.video.frame import PictureType
+
+from demo_pipeline.files.system_errors import raise_disk_trouble
+from demo_pipeline.recording.video_probe import (
+    PacketScan,
+    most_pixels,
+    open_video,
+    refuse_large_frame,
+    require_size,
+)
+
+PATCH_PX = 24  # pixels; holds most of a pointer, and the error of its place in a frame
+SAMPLE_STEP = 4  # pixels from one luma sample to the next, both ways
+HALF = 2  # pixels of which each sample of `Frame.halved` is the mean, both ways
+TIME_TOLERANCE_S = 1e-9  # seconds; less than any PTS unit: rounding of a time
+GLANCE_ROWS, GLANCE_PERIOD = (0, 12, 20, 24), 32  # no 12 rows, and no line of text, in between
+PLANAR = frozenset({"yuv420p", "yuvj420p", "yuv422p", "yuv444p", "yuvj444p", "nv12", "gray"})
+
+Luma = np.ndarray[Any, np.dtype[np.uint8]]
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of video time, seconds, both ends included."""
+
+    start: float
+    end: float
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One decoded frame: its PTS in seconds and the decoder's own picture."""
+
+    pts: int
+    time: float
+    picture: Any
+
+    @property
+    def is_key(self) -> bool:
+        """Whether it is encoded without reference to other frames."""
+        return bool(self.picture.key_frame)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height of the upright picture, pixels."""
+        size = (self.picture.width, self.picture.height)
+        return size[::-1] if rotation(self.picture) % 180 else size
+
+    def patch(self, point: tuple[float, float]) -> Luma:
+        """The luma in a square of PATCH_PX around a point in pixels, where it is in the picture.
+
+        Sparse, as `luma` is, where reading single rows is not cheap.
+        """
+        left, top = (max(0, int(side) - PATCH_PX // 2) for side in point)
+        right, bottom = (max(0, int(side) + PATCH_PX // 2) for side in point)
+        if not self._is_plain:
+            step = SAMPLE_STEP
+            return self.luma[top // step : bottom // step + 1, left // step : right // step + 1]
+        return self._luma_rows[top:bottom, left:right].copy()
+
+    @cached_property
+    def luma(self) -> Luma:
+        """(rows, columns) uint8: every 4th row and column of the luma; computed once."""
+        return self.samples(SAMPLE_STEP)
+
+    @cached_property
+    def glance(self) -> Luma:
+        """Half of the rows of `luma`; all rows when reading single rows is not cheap."""
+        if not self._is_plain:
+            return self.luma
+        return np.concatenate([self._narrowed(first, GLANCE_PERIOD) for first in GLANCE_ROWS])
+
+    @cached_property
+    def halved(self) -> Luma:
+        """(rows, columns) uint8: the luma at half size; each sample the mean of 2 x 2 pixels."""
+        picture = self.picture
+        if picture.format.name not in PLANAR:
+            picture = picture.reformat(format="gray")
+        inside = plane_rows(picture.planes[0])[: picture.height, : picture.width]
+        size = (max(1, picture.width // HALF), max(1, picture.height // HALF))
+        halved = cv2.resize(inside, size, interpolation=cv2.INTER_AREA)
+        return upright(halved, rotation(self.picture))
+
+    @cached_property
+    def quartered(self) -> Luma:
+        """(rows, columns) uint8: the luma at a quarter of the size; means of 4 x 4 pixels."""
+        rows, columns = self.halved.shape
+        size = (max(1, columns // HALF), max(1, rows // HALF))
+        return np.asarray(cv2.resize(self.halved, size, interpolation=cv2.INTER_AREA), np.uint8)
+
+    def samples(self, down: int) -> Luma:
+        """(rows, columns) uint8: every `down`-th row and every 4th column of the luma."""
+        if self._is_plain:
+            return self._narrowed(0, down)
+        picture = self.picture
+        if picture.format.name not in PLANAR:
+            picture = picture.reformat(format="gray")
+        turned = rotation(self.picture)
+        rows = plane_rows(picture.planes[0])
+        steps = (down, SAMPLE_STEP)
+        if turned % 180:  # the steps are those of the upright picture
+            steps = (SAMPLE_STEP, down)
+        samples = rows[: picture.height : steps[0], : picture.width : steps[1]].copy()
+        return upright(samples, turned)
+
+    @cached_property
+    def _is_plain(self) -> bool:
+        """Whether it is upright and its rows begin at multiples of the sample step."""
+        picture = self.picture
+        if picture.format.name not in PLANAR or rotation(picture):
+            return False
+        return bool(self._plane.shape[1] % SAMPLE_STEP == 0)
+
+    @cached_property
+    def _plane(self) -> Luma:
+        """(rows, bytes) of the luma with what follows each row in memory; not a copy."""
+        return plane_rows(self.picture.planes[0])[: self.picture.height]
+
+    @property
+    def _luma_rows(self) -> Luma:
+        """(height, width) of the luma; not a copy."""
+        return self._plane[:, : self.picture.width]
+
+    def _narrowed(self, first: int, step: int) -> Luma:
+        """The low byte of four: narrowing integers is twice as fast as a copy with a stride."""
+        columns = -(-self.picture.width // SAMPLE_STEP)
+        fours = self._plane.view(f"<u{SAMPLE_STEP}")
+        return fours[first::step, :columns].astype(np.uint8)
+
+
+def plane_rows(plane: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """(rows, bytes) of a plane of a picture, with what follows each row in memory; not a copy."""
+    return np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
+
+
+def rotation(picture: Any) -> int:
+    """Degrees counter-clockwise by which a player turns the picture, a multiple of 90."""
+    return int(getattr(picture, "rotation", 0) or 0) % 360
+
+
+def upright(
+    pixels: np.ndarray[Any, np.dtype[np.uint8]], degrees: int
+) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """An array turned as a player turns the picture."""
+    return np.ascontiguousarray(np.rot90(pixels, degrees // 90)) if degrees else pixels
+
+
+_TIME_BASE = "1/1000"  # the graph asks for one; times pass it unread
+
+
+class RgbConverter:
+    """Converts frames; those of another size or other colours than the one before take longer."""
+
+    def __init__(self) -> None:
+        self._form: tuple[Any, ...] = ()
+        self._graph: Any = None
+
+    def rgb(self, frame: Frame) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """(height, width, 3) uint8, upright, read-only; let go of it before the next one."""
+        return upright(self.of_picture(frame.picture), rotation(frame.picture))
+
+    def of_picture(self, source: Any) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """As `rgb`, of a picture that is not of a video; as it lies in memory."""
+        colours = (int(source.colorspace), int(source.color_range))
+        form = (source.width, source.height, source.format.name, *colours)
+        if form != self._form:
+            self._form, self._graph = form, _graph(*form)
+        self._graph.push(source)
+        picture = self._graph.pull()
+        inside = plane_rows(picture.planes[0])[: picture.height, : picture.width * 3]
+        return inside.reshape(*inside.shape[:1], -1, 3)
+
+
+def rgb_of(frame: Frame) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """One frame, in memory of its own; as `RgbConverter.rgb`."""
+    return RgbConverter().rgb(frame)
+
+
+def _graph(width: int, height: int, pixels: str, colours: int, levels: int) -> Any:
+    """From pictures of one form to rgb24; the scaler is set as for `VideoFrame.reformat`."""
+    graph = Graph()
+    source = (
+        f"video_size={width}x{height}:pix_fmt={pixels}:time_base={_TIME_BASE}"
+        f":colorspace={colours}:range={levels}"
+    )
+    chain = [
+        graph.add("buffer", source),
+        graph.add("scale", "flags=bilinear"),
+        graph.add("format", "rgb24"),
+        graph.add("buffersink"),
+    ]
+    for one, following in pairwise(chain):
+        one.link_to(following)
+    graph.configure()
+    return graph
+
+
+_B = int(PictureType.B)
+_LATEST = 2**62  # PTS; no frame is later
+PtsRange = tuple[int, int]
+"""First and last PTS of frames, both included."""
+
+
+def decode_spans(
+    path: Path,
+    packets: PacketScan,
+    spans: Sequence[Span],
+    size: tuple[int, int] | None = None,
+) -> Iterator[Frame]:
+    """Frames whose PTS are in `spans` (ascending, disjoint), in presentation order.
+
+    Seeks only over gaps that contain a key frame; in other gaps, frames that no other frame refers
+    to are not decoded. Frames that do not decode, or that the decoder made up to conceal damage,
+    are left out without an error: callers compare the frames with `packets`.
+
+    Args:
+        path: of the video.
+        packets: its frames' times.
+        spans: see above.
+        size: width and height that every frame must have, pixels before rotation; None: any.
+
+    Raises:
+        DemonstrationError: a frame has another size; it was not converted.
+    """
+    yield from decode_stretches(path, packets, wanted_stretches(packets, spans), size)
+
+
+def decode_stretches(
+    path: Path,
+    packets: PacketScan,
+    wanted: Sequence[PtsRange],
+    size: tuple[int, int] | None = None,
+) -> Iterator[Frame]:
+    """As `decode_spans`, for stretches of PTS."""
+    with open_forward_reader(path, packets, size) as reader:
+        yield from reader.stretches(wanted)
+
+
+@contextmanager
+def open_forward_reader(
+    path: Path, packets: PacketScan, size: tuple[int, int] | None
+) -> Iterator["ForwardReader"]:
+    """Open a video for reading forwards, and close it. Arguments as of `decode_spans`."""
+    limit = {} if size is None else {"max_pixels": most_pixels(size)}
+    with open_video(path, **limit) as (container, stream):
+        reader = ForwardReader(container, stream, packets, size)
+        try:
+            yield reader
+        finally:
+            reader.close()
+
+
+def wanted_stretches(packets: PacketScan, spans: Sequence[Span]) -> list[PtsRange]:
+    """The first and last PTS in each span that holds a frame, whatever the rounding of its ends."""
+    found = []
+    for span in spans:
+        bounds = (span.start - TIME_TOLERANCE_S, span.end + TIME_TOLERANCE_S)
+        inside = packets.pts[slice(*np.searchsorted(packets.times, bounds))]
+        if len(inside):
+            found.append((int(inside[0]), int(inside[-1])))
+    return found
+
+
+class ForwardReader:
+    """A video that is read forwards, one stretch after the other."""
+
+    def __init__(
+        self,
+        container: Any,
+        stream: Any,
+        packets: PacketScan,
+        size: tuple[int, int] | None = None,
+    ) -> None:
+        self._size = size
+        self._container = container
+        self._stream = stream
+        self._packets = packets
+        self._pictures: Iterator[Any] = iter(())
+        self._position: int | None = None
+        self._ahead: Any = None
+        self._edges: list[int] = []
+        self._low, self._high = math.inf, -math.inf
+
+    def close(self) -> None:
+        """Let go of the decoder; it and this reader would else keep each other, and its frames."""
+        self._pictures, self._ahead = iter(()), None
+        self._container = self._stream = None
+
+    def stretches(self, wanted: Sequence[PtsRange]) -> Iterator[Frame]:
+        """Frames of ascending, disjoint stretches after those that were read before."""
+        self._decode_in(wanted)
+        for first, last in wanted:
+            yield from self.frames(first, last)
+
+    def read_on(self, stretch: PtsRange) -> Iterator[Frame]:
+        """Frames of a stretch, of which any frame may follow later.
+
+        Those after it that the decoder has already taken in are not skipped.
+        """
+        self._decode_in([(stretch[0], _LATEST)])
+        yield from self.frames(*stretch)
+
+    def _decode_in(self, wanted: Sequence[PtsRange]) -> None:
+        """Skip frames outside of these stretches that no other frame refers to."""
+        self._edges = [edge for first, last in wanted for edge in (first, last + 1)]
+        self._low, self._high = math.inf, -math.inf
+
+    def frames(self, first: int, last: int) -> Iterator[Frame]:
+        """Frames of first <= PTS <= last after those that were returned before."""
+        key = _key_before(self._packets, first)
+        if self._position is None or key > self._position:
+            self._pictures = _intact(self._decoded(key))
+            self._ahead = None
+        base = float(self._packets.time_base)
+        while True:
+            picture, self._ahead = self._ahead or next(self._pictures, None), None
+            if picture is None:
+                return
+            pts = picture.pts
+            if pts > last:
+                self._ahead = picture
+                return
+            if self._position is None or pts > self._position:
+                self._position = pts
+                if pts >= first:
+                    yield Frame(pts, pts * base, picture)
+            if pts == last:
+                return
+
+    def _decoded(self, key: int) -> Iterator[Any]:
+        """Pictures from a key frame on; after a decoder error, from the next key frame on."""
+        keys = self._packets.key_pts
+        following = int(np.searchsorted(keys, key))
+        while following < len(keys):
+            reached = int(keys[following])
+            try:
+                self._container.seek(reached, stream=self._stream)
+                for packet in self._container.demux(self._stream):
+                    pts = packet.pts
+                    if pts is None or not self._low <= pts < self._high:
+                        self._enter(pts)
+                    for picture in packet.decode():
+                        if picture.pts is not None:
+                            if self._size is not None:
+                                require_size(picture, self._size, self._packets)
+                            reached = max(reached, picture.pts)
+                            yield picture
+            except av.error.FFmpegError as error:
+                raise_disk_trouble(error, Path(self._container.name))
+                number = int(np.searchsorted(self._packets.pts, reached, side="right"))
+                refuse_large_frame(self._stream, error, number)
+                following = int(np.searchsorted(keys, reached, side="right"))
+            else:
+                return
+
+    def _enter(self, pts: int | None) -> None:
+        """Decode all frames of a wanted stretch, and between two only those that others refer to.
+
+        A packet without a time may belong to a wanted stretch.
+        """
+        edges = self._edges
+        position = bisect_right(edges, pts) if pts is not None else 1
+        self._low = edges[position - 1] if position else -math.inf
+        self._high = edges[position] if position < len(edges) else math.inf
+        self._stream.codec_context.skip_frame = "DEFAULT" if position % 2 else "NONREF"
+
+
+def _intact(pictures: Iterator[Any]) -> Iterator[Any]:
+    """Leave out corrupt pictures, and those that refer to them up to the next key frame.
+
+    A B-frame refers to the next frame of another kind, so it is held back until that one.
+    """
+    broken = False
+    waiting: list[Any] = []
+    for picture in pictures:
+        corrupt = bool(picture.is_corrupt)
+        if picture.pict_type == _B and not corrupt:
+            waiting.append(picture)
+            continue
+        damaged = broken or corrupt
+        if waiting and not damaged:
+            yield from waiting
+        waiting = []
+        broken = corrupt if picture.key_frame else damaged
+        if not broken:
+            yield picture
+    if not broken:
+        yield from waiting
+
+
+def _key_before(packets: PacketScan, pts: int) -> int:
+    """PTS of the last key frame no later than `pts`; of the first one when there is none."""
+    position = int(np.searchsorted(packets.key_pts, pts, side="right"))
+    return int(packets.key_pts[max(0, position - 1)])

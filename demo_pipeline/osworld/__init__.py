@@ -1,0 +1,1 @@
+"""OSWorld tasks: their files, their catalog, and matching a demonstration with one."""

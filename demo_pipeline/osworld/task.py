@@ -1,0 +1,221 @@
+"""OSWorld task files, ordinary ones and risk ones, as models.
+
+Values are normalised for reading, and written back as they were. The models accept what the 369
+ordinary and 492 risk tasks published with OSWorld contain, which is more than the documented form.
+"""
+
+import re
+import unicodedata
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, PrivateAttr
+
+from demo_pipeline.files.base_model import Document, check
+from demo_pipeline.files.json_files import (
+    JsonFileError,
+    decode_text,
+    dump_json,
+    parse_json,
+    read_bytes,
+)
+from demo_pipeline.problems import DemonstrationError, Problem, Severity, errors
+
+APP_NAMES = {
+    "google_chrome": "chrome",
+    "chrome_browser": "chrome",
+    "gnu_image_manipulation_program": "gimp",
+    "calc": "libreoffice_calc",
+    "impress": "libreoffice_impress",
+    "writer": "libreoffice_writer",
+    "microsoft_edge": "edge",
+    "msedge": "edge",
+    "mozilla_firefox": "firefox",
+    "mozilla_thunderbird": "thunderbird",
+    "vlc_media_player": "vlc",
+    "vscode": "vs_code",
+    "visual_studio_code": "vs_code",
+    "code": "vs_code",
+    "gnome_terminal": "terminal",
+    "os_terminal": "terminal",
+}
+_RISK_KEYS = ("halfway_config", "risk_evaluator")
+_DOCUMENTED_KEYS = ("snapshot", "source", "config", "related_apps", "evaluator")
+RISK_FOLDER = "evaluation_risk_examples"
+
+
+def normalise_app(name: str) -> str:
+    """The normalised name of an application: `Google Chrome`, `google-chrome` → `chrome`.
+
+    Lower case, words joined by `_`, known synonyms replaced; `unknown` if nothing is left.
+    Normalising a normalised name changes nothing.
+    """
+    folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
+    slug = re.sub(r"[\W_]+", "_", folded.removesuffix(".exe")).strip("_")
+    slug = slug.replace("libre_office", "libreoffice")
+    return APP_NAMES.get(slug, slug) or "unknown"
+
+
+def _as_list(value: Any) -> Any:
+    """The documented single object as a list, which published files have; null is an empty list."""
+    if isinstance(value, dict):
+        return [value] if value else []
+    return [] if value is None else value
+
+
+def _app_list(value: Any) -> Any:
+    names = [value] if isinstance(value, str) else [] if value is None else value
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        return names
+    return list(dict.fromkeys(map(normalise_app, names)))
+
+
+class SetupStep(Document):
+    """One step of the preparation of the environment."""
+
+    type: str = ""
+    parameters: dict[str, Any] = Field(default_factory=dict)
+
+
+Setup = Annotated[list[SetupStep], BeforeValidator(_as_list)]
+Evaluator = dict[str, Any] | str | None
+
+
+class OsworldTask(Document):
+    """A task: the instruction, the initial state, and the evaluation.
+
+    Attributes:
+        snapshot: the initial state of the environment; in published tasks the main application.
+        source: origin of the task: one URL, several, or None.
+        config: steps that prepare the initial state.
+        related_apps: normalised names without duplicates; see `related_apps_raw`.
+        evaluator: how success is evaluated; text in outdated files, None if it is not evaluated.
+    """
+
+    left_out_when_none = frozenset({"trajectory", "proxy", "fixed_ip", "possibility_of_env_change"})
+
+    id: str = Field(min_length=1)
+    snapshot: str | None = None
+    instruction: str = Field(min_length=1)
+    source: str | list[str] | None = None
+    config: Setup = Field(default_factory=list)
+    related_apps: Annotated[list[str], BeforeValidator(_app_list)] = Field(default_factory=list)
+    evaluator: Evaluator = None
+    trajectory: str | None = None
+    proxy: bool | None = None
+    fixed_ip: bool | None = None
+    possibility_of_env_change: str | None = None
+
+    _raw: dict[str, Any] | None = PrivateAttr(None)
+
+    @property
+    def related_apps_raw(self) -> list[str]:
+        """The names of the applications as written in the file."""
+        names = (self._raw or {}).get("related_apps", self.related_apps)
+        return [names] if isinstance(names, str) else list(names or [])
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """`source` as a tuple."""
+        return (self.source,) if isinstance(self.source, str) else tuple(self.source or ())
+
+    def members(self) -> dict[str, Any]:
+        """The keys and values as read, in their order, with the changes that a copy made."""
+        if self._raw is None:
+            return super().members()
+        before = type(self).model_validate(self._raw)
+        now = {name: getattr(self, name) for name in type(self).model_fields}
+        changed = {name: value for name, value in now.items() if value != getattr(before, name)}
+        return self._raw | changed
+
+
+class RiskTask(OsworldTask):
+    """A task with a risk: what happens halfway, and how the agent's reaction is evaluated."""
+
+    halfway_config: Setup = Field(default_factory=list)
+    risk_evaluator: Evaluator = None
+
+
+def read_task(path: Path) -> OsworldTask | RiskTask:
+    """Read the task of a file.
+
+    It is a `RiskTask` if it has a key of risk tasks or is in `evaluation_risk_examples`.
+
+    Raises:
+        DemonstrationError: the file is missing, not JSON, or has a field of the wrong type.
+    """
+    task, problems = _read(path)
+    if task is None:
+        raise DemonstrationError(errors(problems))
+    return task
+
+
+def _read(path: Path) -> tuple[OsworldTask | None, list[Problem]]:
+    file = path.name
+    try:
+        data = read_bytes(path, file)
+    except JsonFileError as error:
+        code = "invalid_json" if path.is_file() else "missing_file"
+        remedy = "restore the task file"
+        return None, [Problem(code, file, error.message, error.line, remedy=remedy)]
+    return _parse(data, file, risk=RISK_FOLDER in path.parts)
+
+
+def _parse(data: bytes, file: str, *, risk: bool) -> tuple[OsworldTask | None, list[Problem]]:
+    try:
+        text = decode_text(data, file)
+        value = parse_json(text, file)
+    except JsonFileError as error:
+        remedy = "restore the task file"
+        problem = Problem("invalid_json", file, error.message, error.line, remedy=remedy)
+        return None, [replace(problem, column=error.column)]
+    keys = value if isinstance(value, dict) else {}
+    risk = risk or any(key in keys for key in _RISK_KEYS)
+    task, problems = check(RiskTask if risk else OsworldTask, value, file, text)
+    if task is not None:
+        task._raw = dict(value)  # noqa: SLF001 - of this module's own class
+    return task, problems
+
+
+def write_task(path: Path, task: OsworldTask) -> None:
+    """Write a task file; values that were read are written unchanged."""
+    dump_json(path, task)
+
+
+def validate_task_file(path: Path) -> list[Problem]:
+    """The problems of a task file; unknown keys and outdated forms are warnings."""
+    task, problems = _read(path)
+    return problems if task is None else problems + _warnings(task, path.name)
+
+
+def examine_task(
+    data: bytes, file: str, *, risk: bool = False
+) -> tuple[OsworldTask | RiskTask | None, list[Problem]]:
+    """The task of a file's bytes (None if it is invalid), and its problems and warnings.
+
+    Args:
+        data: the whole file.
+        file: the `/`-separated path in the problems; its stem should be the task's id.
+        risk: whether it is a risk task; a task with a key of risk tasks is one anyway.
+    """
+    task, problems = _parse(data, file, risk=risk)
+    return task, problems if task is None else problems + _warnings(task, file)
+
+
+def _warnings(task: OsworldTask, file: str) -> list[Problem]:
+    wanted = (*_DOCUMENTED_KEYS, *(_RISK_KEYS if isinstance(task, RiskTask) else ()))
+    absent = ", ".join(key for key in wanted if key not in task.members())
+    warnings = {
+        "missing_field": absent and f"the documented keys {absent} are missing",
+        "id_differs": task.id != PurePosixPath(file).stem and "id: differs from the file's name",
+        "blank_instruction": not task.instruction.strip() and "instruction: is blank",
+        "stale_evaluator": isinstance(task.evaluator, str)
+        and "evaluator: is text, as in outdated files; expected an object",
+        "setup_type": any(not step.type for step in task.config) and "config: a step has no type",
+    }
+    return [
+        Problem(code, file, message, severity=Severity.WARNING)
+        for code, message in warnings.items()
+        if message
+    ]

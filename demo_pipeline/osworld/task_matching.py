@@ -1,0 +1,114 @@
+"""Finds the OSWorld task that a demonstration shows, if any.
+
+Belongs here: looking a demonstration up in the catalog, by id or by instruction. A demonstration of
+a benchmark's task is contamination; the training exports leave it out.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Any
+
+from demo_pipeline.osworld.task_table import ORDINARY, instruction_key, read_catalog
+from demo_pipeline.osworld.task_text import assignment_of
+from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.recording.meta import Meta
+
+BY_ID, BY_INSTRUCTION = "id", "instruction"
+_COLUMNS = ["file", "kind", "task_id", "instruction_key"]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskMatch:
+    """The OSWorld task of a demonstration; every field is None when no task matches.
+
+    Attributes:
+        task_id: id of the task.
+        match: what the demonstration and the task have in common: `id` or `instruction`.
+        field: the field of meta.json that matched.
+        kind: `ordinary` or `risk`.
+        matches: how many task files match in this way; the first by kind and file is taken.
+        catalogued: whether a catalog was available.
+    """
+
+    task_id: str | None = None
+    match: str | None = None
+    field: str | None = None
+    kind: str | None = None
+    matches: int | None = None
+    catalogued: bool = True
+
+    @property
+    def fingerprint(self) -> str:
+        """A text that changes when the match changes.
+
+        This is all of the catalog that a trajectory depends on: other tasks do not change it.
+        """
+        if not self.catalogued:
+            return "no catalog"
+        return json.dumps(astuple(self)[:-1]) if self.task_id is not None else "no task"
+
+
+NO_CATALOG = TaskMatch(catalogued=False)
+NO_MATCH = TaskMatch()
+
+
+class TaskIndex:
+    """The tasks of a catalog by id and by instruction.
+
+    Args:
+        rows: of the catalog, with `file`, `kind`, `task_id` and `instruction_key`.
+    """
+
+    def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        self._ids: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+        self._keys: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+        for row in sorted(rows, key=lambda row: (row["kind"] != ORDINARY, row["file"])):
+            self._ids[row["task_id"]].append(row)
+            if row["instruction_key"]:
+                self._keys[row["instruction_key"]].append(row)
+
+    @classmethod
+    def read(cls, folder: Path) -> "TaskIndex":
+        """The index of `folder`/catalog.parquet; raises what `read_catalog` raises."""
+        return cls(read_catalog(folder, _COLUMNS))
+
+    def match(self, meta: Meta) -> TaskMatch:
+        """Look up the task by an id that meta.json names, else by the same instruction.
+
+        Ids are the texts of `id`, `…_id` or `…Id` in the quest, then in meta.json itself.
+        """
+        for field, value in _named_ids(meta):
+            if value in self._ids:
+                return _first_match(self._ids[value], BY_ID, field)
+        try:
+            assignment = assignment_of(meta)
+        except DemonstrationError:  # the trajectories stage reports a missing instruction
+            return NO_MATCH
+        rows = self._keys.get(instruction_key(assignment.instruction))
+        return _first_match(rows, BY_INSTRUCTION, assignment.source) if rows else NO_MATCH
+
+
+def _first_match(rows: Sequence[Mapping[str, Any]], match: str, field: str) -> TaskMatch:
+    return TaskMatch(rows[0]["task_id"], match, field, rows[0]["kind"], len(rows))
+
+
+def _named_ids(meta: Meta) -> Iterator[tuple[str, str]]:
+    """Yield (field, text) of each id that meta.json holds."""
+    parts = [("quest.", meta.quest.members() if meta.quest else {}), ("", meta.members())]
+    for prefix, members in parts:
+        for name in sorted(members):
+            value = members[name]
+            if isinstance(value, str) and (name == "id" or name.endswith(("_id", "Id"))):
+                yield f"{prefix}{name}", value
+
+
+def require_catalog(match: TaskMatch) -> list[Problem]:
+    """A problem when no catalog was available: contamination is then unknown."""
+    if match.catalogued:
+        return []
+    message = "no catalog of OSWorld tasks was available to compare the demonstration with"
+    remedy = "build the catalog of OSWorld tasks, then this trajectory again"
+    return [Problem("no_catalog", "task.json", message, remedy=remedy)]

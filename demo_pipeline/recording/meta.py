@@ -1,0 +1,240 @@
+"""The meta.json of a Training Gym recording: models, and tolerant reading.
+
+Belongs here: the documented keys, and how real recorders deviate from them. Not here: the events of
+the input log (log_events.py).
+"""
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    AwareDatetime,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    model_validator,
+)
+
+from demo_pipeline.files.base_model import Document, Number, check
+from demo_pipeline.files.json_files import JsonFileError, decode_text, parse_json
+from demo_pipeline.files.recording_files import META_FILE
+from demo_pipeline.problems import DemonstrationError, Problem, Severity
+
+STATUSES = ("completed", "in-progress", "aborted", "recording")
+_PLATFORMS = ("windows", "macos", "linux")
+_OTHER_NAMES = {"win32": "windows", "darwin": "macos"}  # as Node.js and Tauri say them
+
+_MOST_PIXELS = 1_000_000  # of a side of the display
+_FIRST_TIME = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_TIME = datetime(3000, 1, 1, tzinfo=UTC)  # input_log.jsonl has the same limits
+_MOST_LEVELS = 64  # of nested objects; documented files have 3
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_LONG_FRACTION = re.compile(r"(\.[0-9]{6})[0-9]+")
+# A string (kept, whether closed or not) or a comment (removed).
+_STRING_OR_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"?|//[^\n]*')
+
+
+def _timestamp_text(value: Any) -> Any:
+    """The text without nanoseconds, which recorders write and `datetime` cannot hold."""
+    if isinstance(value, int | float):
+        raise ValueError("Input should be ISO 8601 text with an offset, not a number")  # noqa: TRY004
+    return _LONG_FRACTION.sub(r"\1", value) if isinstance(value, str) else value
+
+
+def _platform(value: str) -> str:
+    name = value.strip().casefold()
+    name = _OTHER_NAMES.get(name, name)
+    return name if name in _PLATFORMS else ""
+
+
+def _possible_time(value: datetime) -> datetime:
+    """Refuse years in which a time zone or a clock offset leaves the calendar."""
+    if not _FIRST_TIME <= value < _LAST_TIME:
+        raise ValueError("Input should be a time from 1970 to 2999")
+    return value
+
+
+class Tolerant(Document):
+    """A part of meta.json. A null counts as a missing key; numbers are accepted as text."""
+
+    model_config = ConfigDict(strict=False, coerce_numbers_to_str=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _clean(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        # UTF-8 cannot encode a lone surrogate, and one bad character must not reject the file.
+        return {
+            key: _SURROGATE.sub("\ufffd", value) if isinstance(value, str) else value
+            for key, value in data.items()
+            if value is not None or key not in cls.model_fields
+        }
+
+
+class Monitor(Tolerant):
+    """The main display, in pixels. Newer recorders write how many of them make a point."""
+
+    width: int = Field(gt=0, le=_MOST_PIXELS)
+    height: int = Field(gt=0, le=_MOST_PIXELS)
+    scale_factor: Any = None  # of any type: what is no common scale is not used
+    left_out_when_none = frozenset({"scale_factor"})
+
+
+class Reward(Tolerant):
+    """The reward of the quest: `time` in epoch milliseconds, `max_reward` in $VIRAL."""
+
+    time: Number | None = None
+    max_reward: Number | None = None
+
+
+class Quest(Tolerant):
+    """The task given to the person. `content` is the request in natural language."""
+
+    title: str = ""
+    app: str = ""
+    icon_url: str = ""
+    objectives: list[str] = Field(default_factory=list)
+    content: str = ""
+    pool_id: str = ""
+    reward: Reward | None = None
+
+
+class Meta(Tolerant):
+    """meta.json. Only `timestamp` is required; other missing keys get their type's empty value.
+
+    Attributes:
+        timestamp: time of the recording, to the microsecond.
+        timestamp_raw: the same as written, with all digits.
+        duration_seconds: length of the recording.
+        status: `completed`, `in-progress` or `aborted`; some recorders write `recording`.
+        primary_monitor: None if missing; also read from the key `monitor`.
+        platform: one of windows, macos, linux; empty if missing or another.
+        platform_raw: the same as written.
+        reason: why the recording ended: `done`, `fail`, or None.
+        quest: None for a recording without a task.
+    """
+
+    id: str = ""
+    timestamp: Annotated[
+        AwareDatetime, BeforeValidator(_timestamp_text), AfterValidator(_possible_time)
+    ]
+    timestamp_raw: str = Field("", exclude=True)
+    duration_seconds: Number = 0
+    status: str = ""
+    title: str = ""
+    description: str = ""
+    platform: Annotated[str, AfterValidator(_platform)] = ""
+    platform_raw: str = Field("", exclude=True)
+    arch: str = ""
+    version: str = ""
+    locale: str = ""
+    primary_monitor: Monitor | None = Field(
+        None, validation_alias=AliasChoices("primary_monitor", "monitor")
+    )
+    reason: str | None = None
+    quest: Quest | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _keep_raw(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        written = {name: data.get(name) for name in ("timestamp", "platform")}
+        return {
+            f"{name}_raw": text for name, text in written.items() if isinstance(text, str)
+        } | data
+
+    def members(self) -> dict[str, Any]:
+        """The object in the form of meta.json, with what the recorder wrote."""
+        return super().members() | {
+            "timestamp": self.timestamp_raw or self.timestamp.isoformat(),
+            "platform": self.platform_raw,
+        }
+
+
+def read_meta(data: bytes, file: str = META_FILE) -> tuple[Meta, list[Problem]]:
+    """The metadata of a recording, and warnings.
+
+    `//` comments are accepted, because the documented example has some. Unknown keys are kept
+    without a warning, because every recorder writes some.
+
+    Args:
+        data: the file's bytes, UTF-8, with or without a byte order mark.
+        file: the file name in the problems.
+
+    Raises:
+        DemonstrationError: not a JSON object, or a field has the wrong type; with its line.
+    """
+    try:
+        text = decode_text(data, file)
+        value, problems, text = _parse_with_comments(text, file)
+    except JsonFileError as error:
+        remedy = "restore meta.json from the recorder"
+        problem = Problem(
+            "invalid_json",
+            file,
+            error.message,
+            line=error.line,
+            remedy=remedy,
+            column=error.column,
+        )
+        raise DemonstrationError(problem) from None
+    if not isinstance(value, dict):
+        remedy = "restore meta.json from the recorder"
+        raise DemonstrationError(
+            Problem("invalid_json", file, "expected a JSON object", line=1, remedy=remedy)
+        )
+    if _levels(value) > _MOST_LEVELS:
+        message = f"is nested more than {_MOST_LEVELS} levels deep"
+        remedy = "restore meta.json from the recorder, or remove the nested key"
+        raise DemonstrationError(Problem("nested_too_deeply", file, message, remedy=remedy))
+    meta, findings = check(Meta, value, file, text)
+    if meta is None:
+        raise DemonstrationError(findings)
+    if meta.status and meta.status not in STATUSES:
+        expected = ", ".join(STATUSES)
+        problems.append(_warning("unknown_status", file, f"status: expected one of {expected}"))
+    return meta, problems
+
+
+def _levels(value: Any) -> int:
+    """How deep objects and lists are nested; stops counting above the limit."""
+    level: list[Any] = [value]
+    depth = 0
+    while level and depth <= _MOST_LEVELS:
+        depth += 1
+        groups = [one for one in level if isinstance(one, dict | list)]
+        level = [
+            child
+            for group in groups
+            for child in (group.values() if isinstance(group, dict) else group)
+            if isinstance(child, dict | list)
+        ]
+    return depth
+
+
+def _parse_with_comments(text: str, file: str) -> tuple[Any, list[Problem], str]:
+    """The value, a warning if there were comments, and the text without them."""
+    try:
+        return parse_json(text, file), [], text
+    except JsonFileError:
+        bare = _STRING_OR_COMMENT.sub(_without_comment, text)
+        if bare == text:
+            raise
+    first = next(m for m in _STRING_OR_COMMENT.finditer(text) if m[0].startswith("//"))
+    line = text.count("\n", 0, first.start()) + 1
+    warning = _warning("json_comments", file, "`//` comments are not JSON; they were ignored", line)
+    return parse_json(bare, file), [warning], bare
+
+
+def _without_comment(match: re.Match[str]) -> str:
+    return "" if match[0].startswith("//") else match[0]
+
+
+def _warning(code: str, file: str, message: str, line: int | None = None) -> Problem:
+    return Problem(code, file, message, line=line, severity=Severity.WARNING)

@@ -1,0 +1,1 @@
+"""Trajectories: steps of demonstrations in the OSWorld-Desktopd format, with provenance."""

@@ -1,0 +1,204 @@
+"""The overlay on a screenshot: rings, arrows, boxes and labels that show an action and its target.
+
+Colours are BGR; points and boxes are pixels of the picture; sizes are for pictures 480 pixels wide
+and scale with others.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import cv2
+import numpy as np
+
+from demo_pipeline.desktopd.models import (
+    ActionType,
+    ClickParameters,
+    DragParameters,
+    HotkeyParameters,
+    ScrollParameters,
+    StepAction,
+    TypeParameters,
+    WaitParameters,
+    points,
+)
+
+Picture = np.ndarray[Any, np.dtype[np.uint8]]
+PixelPoint = tuple[int, int]
+Colour = tuple[int, int, int]
+
+RED: Colour = (50, 50, 220)
+GREEN: Colour = (80, 170, 40)
+WHITE: Colour = (255, 255, 255)
+DARK: Colour = (40, 36, 32)
+_FONT = cv2.FONT_HERSHEY_SIMPLEX
+_RING, _STEP, _ARROW, _GAP = 8, 5, 44, 4
+_DIRECTIONS = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
+
+
+class Rectangle(NamedTuple):
+    """Left upper corner, and right lower corner, which is outside; pixels."""
+
+    left: int
+    top: int
+    right: int
+    bottom: int
+
+    def overlaps(self, other: "Rectangle") -> bool:
+        """Whether the two share a pixel."""
+        across = self.left < other.right and other.left < self.right
+        return across and self.top < other.bottom and other.top < self.bottom
+
+    def encloses(self, other: "Rectangle") -> bool:
+        """Whether the other is inside."""
+        across = self.left <= other.left and other.right <= self.right
+        return across and self.top <= other.top and other.bottom <= self.bottom
+
+
+def label_of(action: StepAction) -> str:
+    """What the marks do not show, as text; empty when they show all. Never what was typed."""
+    match parameters := action.parameters:
+        case TypeParameters():
+            return f"type({len(parameters.text)} chars)"
+        case HotkeyParameters():
+            times = f" {parameters.presses} times" if parameters.presses else ""
+            return f"hotkey({'+'.join(parameters.keys)}{times})"
+        case WaitParameters():
+            return f"wait({parameters.seconds:.1f} s)"
+    keys = getattr(parameters, "modifiers", None) or ()
+    kind = _kind(action)
+    return "+".join((*keys, kind or "left")) if keys or kind else ""
+
+
+def _kind(action: StepAction) -> str:
+    """A pointing action as text; empty for a plain click or drag, which the marks show."""
+    match parameters := action.parameters:
+        case ScrollParameters():
+            return f"scroll {parameters.direction} {parameters.amount}"
+        case DragParameters():
+            return f"{parameters.button} drag" if parameters.button in {"middle", "right"} else ""
+        case ClickParameters():
+            kind = "triple" if parameters.clicks == 3 else parameters.button
+            return "" if kind == "left" else kind
+    return str(action.action_type).removesuffix("_click")
+
+
+def draw_action(
+    picture: Picture, action: StepAction, scale: float, box: tuple[int, int, int, int] | None
+) -> None:
+    """Draw an action and its target on the screenshot before it.
+
+    Args:
+        picture: (height, width, 3) BGR; drawn on.
+        action: drawn as a ring for each click, an arrow for drags and scrolls, and a label for
+            what these do not show.
+        scale: pixels of the picture for one canvas pixel.
+        box: (x, y, width, height) of the target on the canvas.
+    """
+    unit = picture.shape[1] / 480
+    marks = [(round(x * scale), round(y * scale)) for x, y in points(action)]
+    if len(marks) == 2:
+        _arrow(picture, marks[0], marks[1], unit)
+    elif isinstance(action.parameters, ScrollParameters):
+        marks = _scroll(picture, marks[0], action.parameters.direction, unit)
+    elif marks:
+        _rings(picture, marks[0], _clicks(action), unit)
+    around = [] if box is None else [_draw_box(picture, box, scale)]
+    reach = round((_RING + _STEP * (_clicks(action) - 1) + 2) * unit)
+    if label := label_of(action):
+        taken = [_bounds(marks, reach), *around] if marks else around
+        place_label(picture, label, taken, 0.42 if unit >= 0.75 else 0.36)
+
+
+def text_size(text: str, scale: float) -> tuple[int, int]:
+    """(width, height above the baseline) of `text`, pixels."""
+    (width, height), _ = cv2.getTextSize(text, _FONT, scale, 1)
+    return width, height
+
+
+def write(picture: Picture, text: str, start: PixelPoint, scale: float, colour: Colour) -> None:
+    """Write ASCII from `start`, the left end of the baseline; other characters become "?"."""
+    plain = text.encode("ascii", "replace").decode("ascii")
+    cv2.putText(picture, plain, start, _FONT, scale, colour, 1, cv2.LINE_AA)
+
+
+def place_label(picture: Picture, text: str, taken: Sequence[Rectangle], scale: float) -> None:
+    """Write on a dark background beside what is `taken`, in a corner when nothing is."""
+    wide, high = text_size(text, scale)
+    wide, high = wide + 2 * _GAP, high + 2 * _GAP + 2
+    height, width = picture.shape[:2]
+    inside = Rectangle(0, 0, width, height)
+    spots = [
+        Rectangle(left, top, left + wide, top + high)
+        for x, y in _spots(taken, wide, high, inside)
+        for left, top in [(max(0, min(x, width - wide)), max(0, min(y, height - high)))]
+    ]
+    free = [
+        spot
+        for spot in spots
+        if not any(spot.overlaps(mark) and not mark.encloses(spot) for mark in taken)
+    ]
+    best = next((spot for spot in free if not (taken and spot.overlaps(taken[0]))), spots[-1])
+    cv2.rectangle(picture, best[:2], (best.right - 1, best.bottom - 1), DARK, cv2.FILLED)
+    write(picture, text, (best.left + _GAP, best.bottom - _GAP - 2), scale, WHITE)
+
+
+def _spots(
+    taken: Sequence[Rectangle], wide: int, high: int, inside: Rectangle
+) -> Iterator[PixelPoint]:
+    """Left upper corners to try: beside what is taken, then the picture's corners."""
+    for left, top, right, bottom in taken:
+        middle_x, middle_y = (left + right - wide) // 2, (top + bottom - high) // 2
+        yield from ((right + _GAP, middle_y), (left - wide - _GAP, middle_y))
+        yield from ((middle_x, bottom + _GAP), (middle_x, top - high - _GAP))
+    right, bottom = inside.right - wide - _GAP, inside.bottom - high - _GAP
+    yield from ((right, bottom), (right, _GAP), (_GAP, _GAP), (_GAP, bottom))
+
+
+def _clicks(action: StepAction) -> int:
+    if action.action_type is ActionType.DOUBLE_CLICK:
+        return 2
+    return getattr(action.parameters, "clicks", None) or 1
+
+
+def _draw_box(picture: Picture, box: tuple[int, int, int, int], scale: float) -> Rectangle:
+    left, top, wide, high = (round(value * scale) for value in box)
+    cv2.rectangle(picture, (left, top), (left + wide, top + high), GREEN, 1, cv2.LINE_AA)
+    return Rectangle(left - 1, top - 1, left + wide + 2, top + high + 2)
+
+
+def _bounds(marks: Sequence[PixelPoint], reach: int) -> Rectangle:
+    across, down = [x for x, _ in marks], [y for _, y in marks]
+    return Rectangle(min(across) - reach, min(down) - reach, max(across) + reach, max(down) + reach)
+
+
+def _strokes(unit: float) -> tuple[tuple[Colour, int], tuple[Colour, int]]:
+    """Colour and thickness of two strokes: red on white is visible on any background."""
+    thickness = max(1, round(2 * unit))
+    return (WHITE, thickness + 2), (RED, thickness)
+
+
+def _rings(picture: Picture, centre: PixelPoint, count: int, unit: float) -> None:
+    for number in range(count):
+        radius = round((_RING + _STEP * number) * unit)
+        for colour, thickness in _strokes(unit):
+            cv2.circle(picture, centre, radius, colour, thickness, cv2.LINE_AA)
+
+
+def _arrow(picture: Picture, start: PixelPoint, end: PixelPoint, unit: float) -> None:
+    length = max(1.0, float(np.hypot(end[0] - start[0], end[1] - start[1])))
+    tip = min(0.5, 12 * unit / length)
+    for colour, thickness in _strokes(unit):
+        cv2.circle(picture, start, round(3 * unit), colour, thickness, cv2.LINE_AA)
+        cv2.arrowedLine(picture, start, end, colour, thickness, cv2.LINE_AA, tipLength=tip)
+
+
+def _scroll(picture: Picture, start: PixelPoint, direction: str, unit: float) -> list[PixelPoint]:
+    """An arrow from the pointer, or to it where it would leave the picture; its two ends."""
+    across, down = _DIRECTIONS[direction]
+    step = round(_ARROW * unit)
+    end = (start[0] + across * step, start[1] + down * step)
+    height, width = picture.shape[:2]
+    if not (0 <= end[0] < width and 0 <= end[1] < height):
+        start, end = (start[0] - across * step, start[1] - down * step), start
+    _arrow(picture, start, end, unit)
+    return [start, end]

@@ -1,0 +1,257 @@
+"""What is known about a step beside its OSWorld-Desktopd files, and the actions that are no steps.
+
+Belongs here: the schema of `provenance.parquet` (one row per step), its reader and its writer.
+
+Belongs here: the reasons, the schema of `hidden_actions.parquet` (one row per hidden action), its
+reader and writer, and where the gaps between the steps are. The table has neither coordinates nor
+text. How a prompt names a hidden action is in `prompts`.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from demo_pipeline.files.parquet import described_schema, read_rows, read_table, write_rows
+
+ProvenanceRow = Mapping[str, Any]
+
+# name, type, nullable, meaning (with unit)
+_COLUMNS: tuple[tuple[str, pa.DataType, bool, str], ...] = (
+    ("trajectory_id", pa.string(), False, "demonstration id"),
+    ("step_index", pa.int32(), False, "0-based, as in steps/NNN"),
+    ("action_index", pa.int32(), False, "row of actions.parquet that the step came from"),
+    ("action_type", pa.string(), False, "OSWorld-Desktopd action type"),
+    ("press_ms", pa.int64(), False, "when the action began, epoch milliseconds"),
+    ("end_ms", pa.int64(), False, "when the action ended, epoch milliseconds"),
+    ("end_filmed", pa.bool_(), False, "the video goes on until the action ended, or about"),
+    ("pts", pa.float64(), True, "presentation time of the screenshot, seconds; null: missing"),
+    ("lead_ms", pa.float64(), True, "screenshot to press, milliseconds"),
+    ("reason_code", pa.string(), False, "why this frame: pre_move, settled, backoff, …"),
+    ("leak", pa.bool_(), False, "the screenshot may already show the answer"),
+    ("unavoidable", pa.bool_(), False, "a leak that no earlier frame would avoid"),
+    ("pointer_distance_px", pa.float64(), True, "shown pointer to press, screen pixels"),
+    ("settle_ms", pa.float64(), True, "how long the screen had been still, milliseconds"),
+    (
+        "clock_method",
+        pa.string(),
+        False,
+        "ffmpeg_start, pixels, typing, click_onsets, meta_timestamp",
+    ),
+    ("clock_uncertainty_ms", pa.float64(), False, "of the video clock, milliseconds"),
+    ("tree_age_ms", pa.int64(), True, "end of the scan to the press, milliseconds; null: no scan"),
+    ("freshness", pa.string(), False, "fresh, stale, changed, running, sparse, unreadable or none"),
+    ("tree_agreement", pa.string(), False, "agrees, differs, or unknown: tree and screenshot"),
+    ("cursor_agrees", pa.bool_(), True, "the scan's own hit test finds the same; null: unchecked"),
+    ("target_x", pa.int32(), True, "target box on the canvas, pixels"),
+    ("target_y", pa.int32(), True, "target box on the canvas, pixels"),
+    ("target_width", pa.int32(), True, "target box on the canvas, pixels"),
+    ("target_height", pa.int32(), True, "target box on the canvas, pixels"),
+    ("wheel_method", pa.string(), True, "scroll: evidence, override or unit_signature"),
+    ("wheel_disagrees", pa.bool_(), True, "scroll: the video shows the opposite sign of the rule"),
+    ("off_screen", pa.bool_(), False, "the action is outside the recorded screen"),
+    ("hidden_before", pa.int32(), False, "hidden actions between the previous step and this one"),
+    ("complete", pa.bool_(), False, "no action of the demonstration is hidden"),
+    ("scale", pa.float64(), False, "screen pixels * scale + pad = canvas pixels"),
+    ("pad_x", pa.float64(), False, "canvas pixels"),
+    ("pad_y", pa.float64(), False, "canvas pixels"),
+    ("instruction_source", pa.string(), False, "the meta.json field the instruction came from"),
+    ("reasoning_source", pa.string(), False, "template: the program wrote the reasoning"),
+    ("split_group", pa.string(), False, "task group; no group is in two splits"),
+    ("platform", pa.string(), False, "windows, macos, linux"),
+    ("recorded_at", pa.string(), False, "meta.timestamp in UTC, ISO 8601"),
+    ("status", pa.string(), False, "meta.status"),
+    ("reason", pa.string(), False, "meta.reason, empty when null"),
+    ("osworld_task_id", pa.string(), True, "OSWorld task of the demonstration; null: none known"),
+    ("osworld_match", pa.string(), True, "how the task was matched: id or instruction"),
+    ("osworld_match_field", pa.string(), True, "the meta.json field that matched"),
+    ("osworld_task_kind", pa.string(), True, "ordinary or risk"),
+    ("osworld_matches", pa.int32(), True, "task files with this match; the first is used"),
+)
+
+PROVENANCE_SCHEMA = described_schema(_COLUMNS)
+
+# Values for tables written before the column was added: a leak counts as avoidable, no action as
+# hidden or cut off, and no tree as compared.
+_DEFAULTS = {
+    "end_filmed": True,
+    "unavoidable": False,
+    "hidden_before": 0,
+    "complete": True,
+    "tree_agreement": "unknown",
+}
+
+
+def write_provenance(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Write one row per step; the keys are the columns of `PROVENANCE_SCHEMA`."""
+    write_rows(path, rows, PROVENANCE_SCHEMA)
+
+
+def read_provenance(path: Path, columns: Sequence[str] | None = None) -> list[dict[str, Any]]:
+    """The rows in step order.
+
+    Args:
+        path: the file.
+        columns: names of columns, all of them when None. A column that the file does not have is
+            null (`end_filmed`: true, `unavoidable`: false, `hidden_before`: 0, `complete`: true,
+            `tree_agreement`: unknown).
+
+    Raises:
+        OSError, pyarrow.ArrowException: the file cannot be read as Parquet.
+    """
+    return read_rows(path, PROVENANCE_SCHEMA, columns, _DEFAULTS)
+
+
+def provenance_batches(path: Path, columns: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
+    """Yield the rows a thousand at a time; arguments and errors as of `read_provenance`."""
+    table = read_table(path, PROVENANCE_SCHEMA, columns, _DEFAULTS)
+    for batch in table.to_batches(max_chunksize=1000):
+        yield batch.to_pylist()
+
+
+HIDDEN_ACTIONS_FILE = "hidden_actions.parquet"
+INCOMPLETE = "incomplete"  # why a step or a trajectory with hidden actions gives no record
+
+
+class HiddenReason(StrEnum):
+    """Why an action is no step; each action has the first reason that holds.
+
+    `off_screen`: on another display, or keys after a click there that may have gone there.
+    `no_position`: the log does not say where it was, or may have cut it to the screen's border.
+    `unknown_scale`: the log says where, but not in pixels of the video.
+    `before_video`: it began before the first frame.
+    `after_video`: it began after the last frame.
+    `undecodable`: no frame before it could be decoded.
+    """
+
+    OFF_SCREEN = "off_screen"
+    NO_POSITION = "no_position"
+    UNKNOWN_SCALE = "unknown_scale"
+    BEFORE_VIDEO = "before_video"
+    AFTER_VIDEO = "after_video"
+    UNDECODABLE = "undecodable"
+
+
+HIDDEN_ACTIONS_SCHEMA = described_schema(
+    (
+        ("trajectory_id", pa.string(), False, "demonstration id"),
+        ("before_step", pa.int32(), False, "the step that follows; the number of steps: none"),
+        ("action_index", pa.int32(), False, "row of actions.parquet"),
+        ("action_type", pa.string(), False, "OSWorld-Desktopd action type"),
+        ("press_ms", pa.int64(), False, "when the action began, epoch milliseconds"),
+        ("reason", pa.string(), False, ", ".join(HiddenReason)),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenAction:
+    """One hidden action; fields as in `HIDDEN_ACTIONS_SCHEMA`."""
+
+    before_step: int
+    action_index: int
+    action_type: str
+    press_ms: int
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenActions:
+    """The hidden actions of one demonstration, in time order."""
+
+    actions: tuple[HiddenAction, ...] = ()
+
+    def __len__(self) -> int:
+        """How many there are."""
+        return len(self.actions)
+
+    def before(self, step_index: int) -> tuple[HiddenAction, ...]:
+        """Those between the previous step and this one."""
+        return tuple(action for action in self.actions if action.before_step == step_index)
+
+    def follow(self, step_index: int) -> bool:
+        """Whether one comes after a step, so that the state after it is not this step's doing."""
+        return any(action.before_step > step_index for action in self.actions)
+
+    def by_reason(self) -> dict[str, int]:
+        """How many there are by reason; reasons without any are left out."""
+        return dict(sorted(Counter(action.reason for action in self.actions).items()))
+
+    def incomplete_steps(
+        self, steps: int, waits: AbstractSet[int], max_share: float
+    ) -> frozenset[int]:
+        """Steps before which a larger share of the actions is hidden than `max_share`.
+
+        Args:
+            steps: number of steps of the trajectory, which stands for its end in the answer.
+            waits: indexes of the steps that are waits, so no actions.
+            max_share: 0 to 1.
+        """
+        found, hidden, visible = set(), 0, 0
+        for index in range(steps + 1):
+            hidden += len(self.before(index))
+            if hidden and hidden / (hidden + visible) > max_share:
+                found.add(index)
+            visible += index not in waits
+        return frozenset(found)
+
+    def longest_stretch(self, steps: int) -> range:
+        """Indexes of the most successive steps without a hidden action between them.
+
+        The earliest of equally long stretches; empty without steps.
+
+        Args:
+            steps: number of steps of the trajectory.
+        """
+        inside = {action.before_step for action in self.actions if 0 < action.before_step < steps}
+        bounds = [0, *sorted(inside), steps]
+        stretches = [range(*pair) for pair in pairwise(bounds)]
+        return max(stretches, key=len)
+
+    def whole_stretch(self, steps: int, min_steps: int) -> range | None:
+        """The steps that an export of whole trajectories takes; None: too few without a gap.
+
+        All of them when nothing is hidden, however few.
+
+        Args:
+            steps: number of steps of the trajectory.
+            min_steps: the shortest stretch of a demonstration with hidden actions.
+        """
+        if not self.actions:
+            return range(steps)
+        stretch = self.longest_stretch(steps)
+        return stretch if len(stretch) >= min_steps else None
+
+
+NOTHING_HIDDEN = HiddenActions()
+
+
+def hidden_rows(trajectory_id: str, actions: Iterable[HiddenAction]) -> list[Mapping[str, object]]:
+    """Rows of `HIDDEN_ACTIONS_SCHEMA`."""
+    return [{"trajectory_id": trajectory_id, **asdict(action)} for action in actions]
+
+
+def write_hidden_actions(folder: Path, trajectory_id: str, actions: Iterable[HiddenAction]) -> None:
+    """Write hidden_actions.parquet into a trajectory's folder, without rows when none is hidden."""
+    rows = hidden_rows(trajectory_id, actions)
+    write_rows(folder / HIDDEN_ACTIONS_FILE, rows, HIDDEN_ACTIONS_SCHEMA)
+
+
+def read_hidden_actions(folder: Path) -> HiddenActions:
+    """The hidden actions of a trajectory; none for one that was written before the table existed.
+
+    Raises:
+        OSError, pyarrow.ArrowException: the file cannot be read as Parquet.
+    """
+    path = folder / HIDDEN_ACTIONS_FILE
+    if not path.is_file():
+        return NOTHING_HIDDEN
+    names = [name for name in HIDDEN_ACTIONS_SCHEMA.names if name != "trajectory_id"]
+    rows = read_rows(path, HIDDEN_ACTIONS_SCHEMA, names)
+    return HiddenActions(tuple(HiddenAction(**row) for row in rows))

@@ -1,0 +1,238 @@
+"""The sentence that says what a person did in a step, in words that a person would use.
+
+Belongs here: what a person can read, and what a person may have typed. What somebody typed is in
+the `type` actions and nowhere else.
+
+Belongs here: the phrases, by kind of action and role of the target. A sentence says nothing that
+the action and its target do not tell: a click on a tick box may set or clear it, and what a drag
+did to a file is not known. Typed text is never in it.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+from demo_pipeline.desktopd.models import (
+    ActionType,
+    ClickParameters,
+    DragParameters,
+    HotkeyParameters,
+    Parameters,
+    PointParameters,
+    Role,
+    ScrollParameters,
+    TargetElement,
+)
+from demo_pipeline.files.shown_text import MARKER
+
+_ROLE_WORDS = {
+    Role.MENUITEM: "menu item",
+    Role.RADIOBUTTON: "radio button",
+    Role.TEXTFIELD: "text field",
+    Role.TEXTAREA: "text area",
+    Role.COMBOBOX: "combo box",
+    Role.LISTBOX: "list",
+    Role.LISTITEM: "list item",
+    Role.TABPANEL: "tab panel",
+    Role.TREEVIEW: "tree",
+    Role.TREEITEM: "tree item",
+    Role.TABLECELL: "table cell",
+    Role.SCROLLBAR: "scroll bar",
+    Role.PROGRESSBAR: "progress bar",
+    Role.MENUBAR: "menu bar",
+    Role.STATUSBAR: "status bar",
+    Role.UNKNOWN: "element",
+}
+
+
+MOST_CHARACTERS = 60  # a longer name is a text, not a name
+_LONGEST_WORD = 24
+_MACHINE_TEXT = re.compile(r"://|[\\_{}<>@=|$#^~`]|\w\.\w+\.\w|\w/\w+/\w")
+_SECRET = re.compile(r"(?=\S*\d)(?=\S*[^\W\d_])[\w.-]{8,}")  # letters and digits in one long word
+_LONG_NUMBER = re.compile(r"\d{5,}|(?:\d[ -]?){9,}")
+_PARTS_MATTER = 3  # characters; a shorter typed text is in too many names
+
+
+def shown_name(name: str) -> str:
+    """A name in one line."""
+    return " ".join(name.split())
+
+
+def is_readable(name: str) -> bool:
+    """Whether a name is words of an interface: no identifier, path, address, code or glyph."""
+    shown = shown_name(name)
+    if not 0 < len(shown) <= MOST_CHARACTERS or not any(map(str.isalnum, shown)):
+        return False
+    if any(unicodedata.category(one) in {"Cc", "Cn", "Co", "Cs"} for one in shown):
+        return False
+    if max(map(len, shown.split())) > _LONGEST_WORD and shown.isascii():
+        return False
+    patterns = (_MACHINE_TEXT, _SECRET, _LONG_NUMBER, MARKER)
+    return not any(pattern.search(shown) for pattern in patterns)
+
+
+class TypedTexts:
+    """What was typed in a demonstration, for comparing; it shows no text."""
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        folded = [_folded(text) for text in texts]
+        self._texts = frozenset(filter(None, folded))
+        self._all = " ".join(folded)
+        self._joined = "".join(folded)
+
+    def may_be(self, name: str) -> bool:
+        """Whether a name may be something that was typed, a part of it, or have it in it."""
+        folded = _folded(name)
+        if folded in self._texts:
+            return True
+        if len(folded) >= _PARTS_MATTER and (folded in self._all or folded in self._joined):
+            return True
+        return any(len(text) >= _PARTS_MATTER and text in folded for text in self._texts)
+
+
+def _folded(text: str) -> str:
+    return "".join(unicodedata.normalize("NFKC", text).casefold().split())
+
+
+def name_key(name: str) -> str:
+    """What names are compared by: without case, spaces and signs such as `…`, `:` and `&`."""
+    folded = _folded(name)
+    return "".join(filter(str.isalnum, folded)) or folded
+
+
+def element_text(name: str, role: str) -> str:
+    """The words that name an element, as in `the Save button`."""
+    shown, word = shown_name(name), role_word(Role(role))
+    named = shown if shown.casefold().endswith(word) else f"{shown} {word}"
+    return f"the {named}"
+
+
+_Box = tuple[int, int, int, int]
+
+_VERBS = {ActionType.DOUBLE_CLICK: "Double-click", ActionType.RIGHT_CLICK: "Right-click"}
+_TEXT = frozenset({Role.TEXTFIELD, Role.TEXTAREA})
+_TYPED_INTO = _TEXT | {Role.COMBOBOX, Role.TABLECELL}
+# What moves when it is dragged; of other elements (text of a list item, a drawing) that is unknown.
+_MOVED = frozenset({Role.SCROLLBAR, Role.SLIDER, Role.SEPARATOR, Role.ICON, Role.TAB})
+# The wheel turns what holds these; of other small elements that is not known.
+_HOLDERS = {
+    Role.LISTITEM: "the list",
+    Role.TREEITEM: "the tree",
+    Role.TABLECELL: "the table",
+    Role.MENUITEM: "the menu",
+}
+_SCROLLED = frozenset(
+    {
+        *(Role.LISTBOX, Role.TREEVIEW, Role.TABLE, Role.TEXTAREA, Role.MENU, Role.PANEL),
+        *(Role.TABPANEL, Role.DIALOG, Role.WINDOW),
+    }
+)
+_CONTAINERS = _SCROLLED | {Role.DESKTOP, Role.TOOLBAR, Role.MENUBAR, Role.STATUSBAR, Role.TASKBAR}
+_NAMED_ALONE = frozenset({Role.LABEL, Role.UNKNOWN})  # their roles are no words of a person
+_KEYS = {"pageup": "Page Up", "pagedown": "Page Down", "capslock": "Caps Lock"}
+
+
+def step_sentence(
+    kind: ActionType, parameters: Parameters, target: TargetElement | None, box: _Box | None = None
+) -> str:
+    """What a person did, as in `Click the "Save" button.`.
+
+    Args:
+        kind: of the action.
+        parameters: of the action.
+        target: the element that it acted on; None: not known.
+        box: left, top, width and height of the target on the canvas; None: not known.
+    """
+    held = getattr(parameters, "modifiers", None)
+    keys = f" while holding {_chord(held)}" if held else ""
+    return f"{_what(kind, parameters, target, box)}{keys}."
+
+
+def _what(
+    kind: ActionType, parameters: Parameters, target: TargetElement | None, box: _Box | None
+) -> str:
+    match parameters:
+        case DragParameters():
+            return _drag(parameters, target, box)
+        case ScrollParameters(direction=direction, amount=amount):
+            notches = "1 notch" if amount == 1 else f"{amount} notches"
+            return f"Scroll {direction} {notches}{_scrolled(target)}"
+        case HotkeyParameters(keys=keys, presses=presses):
+            return f"Press {_chord(keys)}" + (f" {presses} times" if presses else "")
+    if kind is ActionType.TYPE:
+        into = target is not None and target.role in _TYPED_INTO
+        return f"Type the text into {element_phrase(target)}" if into else "Type the text"
+    if kind is ActionType.WAIT:
+        return "Wait until the screen has settled"
+    if isinstance(parameters, ClickParameters | PointParameters):
+        return f"{_click(kind, parameters)} {_place(parameters, target)}"
+    raise TypeError(f"no sentence for {kind}")
+
+
+def _click(kind: ActionType, parameters: Parameters) -> str:
+    if isinstance(parameters, ClickParameters):
+        if parameters.button != "left":
+            return f"{parameters.button.capitalize()}-click"
+        return "Triple-click" if parameters.clicks == 3 else "Click"
+    return _VERBS[kind]
+
+
+def _place(parameters: ClickParameters | PointParameters, target: TargetElement | None) -> str:
+    """What was clicked; also where, when no name tells it from others."""
+    element = element_phrase(target)
+    where = f"at ({parameters.x}, {parameters.y})"
+    if target is None or not element:
+        return where
+    named = element if target.name.strip() else f"{element} {where}"
+    return f"in {named}" if target.role in _TEXT else named
+
+
+def _drag(parameters: DragParameters, target: TargetElement | None, box: _Box | None) -> str:
+    start = (parameters.start_x, parameters.start_y)
+    end = (parameters.end_x, parameters.end_y)
+    ends, element = f"from {start} to {end}", element_phrase(target)
+    if parameters.button not in (None, "left"):
+        return f"Drag {ends} with the {parameters.button} button"
+    within = box is not None and _inside(start, box) and _inside(end, box)
+    if within and target is not None and target.role in _TEXT:
+        return f"Select the text {ends} in {element}"
+    if target is None or not element or target.role in _CONTAINERS | _TEXT:
+        return f"Drag {ends}"
+    return f"Drag {'' if target.role in _MOVED else 'from '}{element} to {end}"
+
+
+def _inside(point: tuple[int, int], box: _Box) -> bool:
+    left, top, width, height = box
+    return left <= point[0] < left + width and top <= point[1] < top + height
+
+
+def _scrolled(target: TargetElement | None) -> str:
+    if target is None:
+        return ""
+    if holder := _HOLDERS.get(target.role):
+        return f" in {holder}"
+    element = element_phrase(target) if target.role in _SCROLLED else ""
+    return f" in {element}" if element else ""
+
+
+def _chord(keys: Sequence[str]) -> str:
+    """Keys as people write them: `Ctrl+S`."""
+    return "+".join(_KEYS.get(key, key[:1].upper() + key[1:]) for key in keys)
+
+
+def element_phrase(target: TargetElement | None) -> str:
+    """A target in a sentence, as `the "Save" button`; empty without one, or without any word."""
+    if target is None:
+        return ""
+    name = shown_name(target.name)
+    if len(name) > MOST_CHARACTERS:  # a text, not a name
+        name = f"{name[:MOST_CHARACTERS].rstrip()}…"
+    if target.role in _NAMED_ALONE:
+        return f'"{name}"' if name else ""
+    word = role_word(target.role)
+    return f'the "{name}" {word}' if name else f"the {word}"
+
+
+def role_word(role: Role) -> str:
+    """A role in words, as in `menu item`."""
+    return _ROLE_WORDS.get(role, role.value)

@@ -1,0 +1,296 @@
+"""Turns recorded actions into OSWorld-Desktopd steps, on the canvas.
+
+Belongs here: the joining of the rows. Where typing is parted is in actions/typed_text.py, whether
+the screen was replaced in observation/frames/action_frames.py.
+
+Belongs here: which actions become steps and why the others are hidden, the parameters and targets
+of steps.
+"""
+
+import logging
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from demo_pipeline.actions.action_tables import CONTINUED, POINTER_TYPES, Action
+from demo_pipeline.actions.repair import BORDER_RUN
+from demo_pipeline.actions.scrolls import EVIDENCE, WheelVote, scroll_direction, sign_disagrees
+from demo_pipeline.desktopd.models import PARAMETERS, ActionType, StepAction, TargetElement
+from demo_pipeline.observation.clock.canvas import Canvas
+from demo_pipeline.observation.frames.evidence import Evidence
+from demo_pipeline.observation.frames.screenshot_writer import UNKNOWN_SCALE_REASON
+from demo_pipeline.observation.frames.screenshots import RECORDER_REASON
+from demo_pipeline.observation.frames.video_reader import Span
+from demo_pipeline.trajectories.provenance import HiddenAction, HiddenActions, HiddenReason
+from demo_pipeline.trajectories.step_sentences import step_sentence
+
+_Row = Mapping[str, Any]
+_Recorded = tuple[Action, _Row, _Row]
+
+
+def joined_typing(rows: Iterable[_Recorded]) -> Iterator[_Recorded]:
+    """Each action with its rows of the frames and trees tables; typing that went on is one."""
+    last: _Recorded | None = None
+    for row in rows:
+        if last is not None and row[1].get("reason_code") == CONTINUED:
+            last = (_typed_on(last[0], row[0]), *last[1:])
+            continue
+        if last is not None:
+            yield last
+        last = row
+    if last is not None:
+        yield last
+
+
+def _typed_on(first: Action, more: Action) -> Action:
+    """Two parts of one typing as one action."""
+    return replace(
+        first,
+        text=(first.text or "") + (more.text or ""),
+        events=sorted([*first.events, *more.events]),
+        end_ms=max(first.end_ms, more.end_ms),
+        last_event=max(first.last_event, more.last_event),
+        flags=sorted({*first.flags, *more.flags} - {CONTINUED}),
+    )
+
+
+_NEITHER = ("thinking_pause", RECORDER_REASON)
+_KEYBOARD = frozenset({"type", "hotkey"})
+_LOG = logging.getLogger(__package__)
+
+# Why an action is no step.
+LEFT_OUT = (
+    "thinking_pause",
+    RECORDER_REASON,
+    UNKNOWN_SCALE_REASON,
+    "off_screen",
+    "no_position",
+    "missing_frame",
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """An action that became a step, with its rows of the frames and trees tables.
+
+    `wheel_disagrees`: whether the video shows the opposite of the sign that the rule gives for a
+    scroll; None for other actions, and when the video does not show it.
+    """
+
+    action: Action
+    written: StepAction
+    frame: _Row
+    tree: _Row
+    wheel_disagrees: bool | None = None
+
+
+@dataclass(frozen=True)
+class Steps:
+    """The steps of a demonstration and the actions that are no steps.
+
+    Attributes:
+        steps: in time order.
+        hidden: the actions that no screenshot shows.
+        neither: pauses to think (`thinking_pause`) and what the person did to the recorder itself
+            (`recorder_control`), counted.
+    """
+
+    steps: tuple[Step, ...]
+    hidden: HiddenActions
+    neither: Mapping[str, int]
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """How many actions are no steps, by reason; every reason is named."""
+        counts = dict.fromkeys(HiddenReason, 0) | self.hidden.by_reason()
+        named = {str(reason): count for reason, count in counts.items()}
+        return {name: self.neither.get(name, 0) for name in _NEITHER} | named
+
+
+def build_steps(
+    actions: Sequence[Action],
+    frames: Sequence[_Row],
+    trees: Sequence[_Row],
+    evidence: Evidence,
+    filmed: Span,
+) -> Steps:
+    """Number the steps; what no screenshot can show is hidden.
+
+    Pauses to think, and what the person did to the recorder itself, are neither steps nor hidden.
+
+    Args:
+        actions: of the demonstration, in time order.
+        frames: the row of frames.parquet of each action.
+        trees: the row of trees.parquet of each action.
+        evidence: what the video shows about the recording.
+        filmed: presentation times of the video's first and last frame, seconds.
+    """
+    screen, base = evidence.screen(), evidence.as_canvas()
+    waits = {wait.action_index: wait.seconds for wait in evidence.waits}
+    steps: list[Step] = []
+    hidden: list[HiddenAction] = []
+    neither, focus = Counter[str](), _RecordedFocus()
+    for recorded, frame, tree in joined_typing(zip(actions, frames, trees, strict=True)):
+        action = _as_filmed(recorded, evidence.wheel)
+        if action.action_type == "pause" and not (action.action_index in waits and frame["file"]):
+            neither["thinking_pause"] += 1
+            continue
+        if action.action_index in evidence.recorder_control:
+            neither[RECORDER_REASON] += 1
+            continue
+        canvas = screen.canvas_of(action) or base
+        if frame.get("reason_code") == UNKNOWN_SCALE_REASON:
+            reason: HiddenReason | None = HiddenReason.UNKNOWN_SCALE
+        else:
+            reason = _unseen_place(action, canvas) or focus.unseen(action, tree, canvas)
+        focus.follow(action, reason)
+        if reason is None and not frame["file"]:
+            reason = _unseen_time(evidence.as_clock().video_time(action.press_ms), filmed)
+        if reason is not None:
+            row = (len(steps), action.action_index, action.action_type, action.press_ms)
+            hidden.append(HiddenAction(*row, reason))
+            _LOG.debug("action %d is hidden: %s", recorded.action_index, reason)
+            continue
+        disagrees = sign_disagrees(recorded.wheel_sum, recorded.direction, evidence.wheel)
+        written = _step_action(len(steps), action, tree, canvas, waits)
+        steps.append(Step(action, written, frame, tree, disagrees))
+    return Steps(tuple(steps), HiddenActions(tuple(hidden)), neither)
+
+
+def _step_action(
+    index: int,
+    action: Action,
+    tree: _Row,
+    canvas: Canvas,
+    waits: Mapping[int, float],
+) -> StepAction:
+    kind, values = _parameters(action, canvas, waits)
+    parameters, target = PARAMETERS[kind].model_validate(values), _target(tree)
+    return StepAction(
+        step_index=index,
+        action_type=kind,
+        parameters=parameters,
+        target_element=target,
+        reasoning=step_sentence(kind, parameters, target, _box(tree)),
+    )
+
+
+def _as_filmed(action: Action, vote: WheelVote) -> Action:
+    """A scroll with the direction that the video shows; any other action as it is."""
+    if action.action_type != "scroll":
+        return action
+    direction = scroll_direction(action.action_index, action.wheel_sum, action.wheel_method, vote)
+    if direction is None:
+        return action
+    return replace(action, direction=direction, wheel_method=EVIDENCE)
+
+
+def _unseen_place(action: Action, canvas: Canvas) -> HiddenReason | None:
+    """Why the place of a pointing action is not on the canvas; None when it is."""
+    if action.action_type not in POINTER_TYPES:
+        return None
+    ends = [(action.x, action.y)]
+    if action.action_type == "drag":
+        ends.append((action.end_x, action.end_y))
+    for x, y in ends:
+        if x is None or y is None:
+            return HiddenReason.NO_POSITION
+        if not canvas.on_screen(x, y):
+            return HiddenReason.OFF_SCREEN
+        if BORDER_RUN in action.flags and canvas.on_border(x, y):
+            return HiddenReason.NO_POSITION
+    return None
+
+
+def _unseen_time(press_s: float, filmed: Span) -> HiddenReason:
+    """Why the video has no frame before an action that began at `press_s`, video seconds."""
+    if press_s <= filmed.start:
+        return HiddenReason.BEFORE_VIDEO
+    return HiddenReason.AFTER_VIDEO if press_s > filmed.end else HiddenReason.UNDECODABLE
+
+
+class _RecordedFocus:
+    """Whether keys go to the recorded screen.
+
+    A press on another display, or that may have been there, takes the keyboard focus there. What is
+    typed then goes where no screenshot shows it, until the person presses a button on the recorded
+    screen, or a scan made since has the focus on an element of that screen.
+    """
+
+    def __init__(self) -> None:
+        self._elsewhere = False
+
+    def unseen(self, action: Action, tree: _Row, canvas: Canvas) -> HiddenReason | None:
+        """`off_screen` for keys that may have gone to another display."""
+        if action.action_type not in _KEYBOARD or not self._elsewhere:
+            return None
+        self._elsewhere = not _has_focus(tree, canvas)
+        return HiddenReason.OFF_SCREEN if self._elsewhere else None
+
+    def follow(self, action: Action, reason: HiddenReason | None) -> None:
+        """Note a press, which takes the focus to where it was; a scroll does not."""
+        if action.action_type in POINTER_TYPES - {"scroll"}:
+            cut = reason is HiddenReason.NO_POSITION and BORDER_RUN in action.flags
+            self._elsewhere = reason is HiddenReason.OFF_SCREEN or cut
+
+
+def _has_focus(tree: _Row, canvas: Canvas) -> bool:
+    """Whether a scan from after the press has the focus on the recorded screen."""
+    if tree["target_method"] != "focused" or tree["target_id"] is None:
+        return False
+    return bool(
+        tree["target_x"] < canvas.width - canvas.pad_x
+        and tree["target_y"] < canvas.height - canvas.pad_y
+        and tree["target_x"] + tree["target_width"] > canvas.pad_x
+        and tree["target_y"] + tree["target_height"] > canvas.pad_y
+    )
+
+
+def _target(tree: _Row) -> TargetElement | None:
+    if tree["target_id"] is None:
+        return None
+    return TargetElement(id=tree["target_id"], role=tree["target_role"], name=tree["target_name"])
+
+
+def _box(tree: _Row) -> tuple[int, int, int, int] | None:
+    box = [tree.get(f"target_{side}") for side in ("x", "y", "width", "height")]
+    left, top, width, height = (side or 0 for side in box)
+    return None if None in box else (left, top, width, height)
+
+
+def _point(x: float | None, y: float | None, canvas: Canvas) -> tuple[int, int]:
+    """The pixel of the canvas that holds the point."""
+    left, top = canvas.to_canvas(x or 0.0, y or 0.0)
+    return min(max(int(left), 0), canvas.width - 1), min(max(int(top), 0), canvas.height - 1)
+
+
+def _parameters(
+    action: Action, canvas: Canvas, waits: Mapping[int, float]
+) -> tuple[ActionType, dict[str, Any]]:
+    match action.action_type:
+        case "type":
+            return ActionType.TYPE, {"text": action.text}
+        case "hotkey":
+            presses = {"presses": action.presses} if (action.presses or 1) > 1 else {}
+            return ActionType.HOTKEY, {"keys": list(action.keys), **presses}
+        case "pause":
+            return ActionType.WAIT, {"seconds": waits[action.action_index]}
+    modifiers = {"modifiers": list(action.modifiers)} if action.modifiers else {}
+    return ActionType(action.action_type), {**_pointer_parameters(action, canvas), **modifiers}
+
+
+def _pointer_parameters(action: Action, canvas: Canvas) -> dict[str, Any]:
+    x, y = _point(action.x, action.y, canvas)
+    match action.action_type:
+        case "click":
+            clicks = {"clicks": 3} if action.clicks == 3 else {}
+            return {"x": x, "y": y, "button": action.button, **clicks}
+        case "drag":
+            end_x, end_y = _point(action.end_x, action.end_y, canvas)
+            path = {"start_x": x, "start_y": y, "end_x": end_x, "end_y": end_y}
+            return path | ({"button": action.button} if action.button != "left" else {})
+        case "scroll":
+            return {"x": x, "y": y, "direction": action.direction, "amount": action.amount}
+        case _:
+            return {"x": x, "y": y}

@@ -1,0 +1,287 @@
+"""The `trajectories` stage: a demonstration as an OSWorld-Desktopd trajectory with provenance.
+
+Belongs here: joining actions, frames and trees into numbered steps, task.json, result.json, the
+tables of provenance and hidden actions, and the stage's checks.
+"""
+
+import shutil
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from demo_pipeline.actions.action_tables import Action, read_actions
+from demo_pipeline.desktopd.models import ActionType, Difficulty, ModelInfo, Result, Task
+from demo_pipeline.desktopd.validator import validate_trajectory
+from demo_pipeline.files.atomic_write import link_or_copy
+from demo_pipeline.files.json_files import dump_json
+from demo_pipeline.files.parquet import schema_problems
+from demo_pipeline.files.recording_files import LOG_FILE
+from demo_pipeline.observation.clock.clock import Clock
+from demo_pipeline.observation.frames.evidence import Evidence
+from demo_pipeline.observation.frames.last_action import FINAL_FILE
+from demo_pipeline.observation.frames.screenshots import read_evidence, read_frames
+from demo_pipeline.observation.frames.video_reader import Span
+from demo_pipeline.observation.trees.ui_trees import read_checked_targets, read_tree_rows
+from demo_pipeline.osworld.task_matching import NO_CATALOG, TaskMatch
+from demo_pipeline.osworld.task_text import Assignment, assignment_of
+from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.recording.events import read_events
+from demo_pipeline.recording.manifest import RecordingManifest
+from demo_pipeline.recording.video_probe import VideoProbe
+from demo_pipeline.settings import TrajectorySettings
+from demo_pipeline.trajectories.pointer_leaks import check_leak_rates, leak_rates
+from demo_pipeline.trajectories.provenance import (
+    HIDDEN_ACTIONS_FILE,
+    HIDDEN_ACTIONS_SCHEMA,
+    PROVENANCE_SCHEMA,
+    read_hidden_actions,
+    write_hidden_actions,
+    write_provenance,
+)
+from demo_pipeline.trajectories.steps import Step, Steps, build_steps
+
+PROVENANCE_FILE = "provenance.parquet"
+MODEL_VERSION = "1"
+COMPLETED, DONE = "completed", "done"
+_TREE_COLUMNS = ("tree_age_ms", "freshness", "tree_agreement", "cursor_agrees")
+_FRAME_COLUMNS = ("pts", "lead_ms", "reason_code", "leak", "unavoidable", "pointer_distance_px")
+
+
+def build_trajectory(  # noqa: PLR0917 - the stage's inputs, in the order of the stages
+    manifest: RecordingManifest,
+    events_folder: Path,
+    actions_folder: Path,
+    screenshots_folder: Path,
+    trees_folder: Path,
+    out: Path,
+    settings: TrajectorySettings,
+    task_match: TaskMatch = NO_CATALOG,
+) -> dict[str, Any]:
+    """Write task.json, steps/, result.json, final_screenshot.png and the two tables.
+
+    Actions that no screenshot shows are no steps; they are the rows of hidden_actions.parquet.
+
+    Raises:
+        DemonstrationError: no instruction, or no action that can be a step.
+    """
+    actions = read_actions(actions_folder)
+    evidence = read_evidence(screenshots_folder)
+    assignment = assignment_of(manifest.parsed_meta())
+    frames, trees = read_frames(screenshots_folder), read_tree_rows(trees_folder)
+    filmed = Span(manifest.video.first_pts_s, manifest.video.last_pts_s)
+    built = build_steps(actions, frames, trees, evidence, filmed)
+    if not built.steps:
+        raise DemonstrationError(_no_steps(manifest, built))
+    task = _task(assignment, len(built.steps), settings, task_match)
+    result = _result(manifest, built, _milliseconds(read_events(events_folder)))
+    dump_json(out / "task.json", task)
+    dump_json(out / "result.json", result)
+    shutil.copyfile(screenshots_folder / FINAL_FILE, out / "final_screenshot.png")
+    for step in built.steps:
+        folder = out / "steps" / f"{step.written.step_index:03d}"
+        folder.mkdir(parents=True)
+        link_or_copy(screenshots_folder / step.frame["file"], folder / "screenshot.png")
+        link_or_copy(trees_folder / step.tree["file"], folder / "ui_tree.json")
+        dump_json(folder / "action.json", step.written)
+    rows = [
+        {
+            **_provenance(step, manifest, assignment, evidence),
+            "end_filmed": is_end_filmed(step.action, evidence.as_clock(), manifest.video),
+            **_task_match_row(task_match),
+            "hidden_before": len(built.hidden.before(step.written.step_index)),
+            "complete": not built.hidden,
+        }
+        for step in built.steps
+    ]
+    write_provenance(out / PROVENANCE_FILE, rows)
+    write_hidden_actions(out, manifest.id, built.hidden.actions)
+    return _summary(task, result, built, rows)
+
+
+def _no_steps(manifest: RecordingManifest, built: Steps) -> Problem:
+    reasons = ", ".join(f"{name}: {count}" for name, count in built.left_out.items() if count)
+    return Problem(
+        "no_steps",
+        LOG_FILE,
+        f"no action became a step ({reasons or 'the log holds no action'})",
+        remedy="check that the log and the video belong together",
+        demonstration=manifest.id,
+    )
+
+
+def _task(
+    assignment: Assignment, steps: int, settings: TrajectorySettings, task_match: TaskMatch
+) -> Task:
+    difficulty = Difficulty.HARD
+    if steps <= settings.medium_steps:
+        difficulty = Difficulty.MEDIUM
+    if steps <= settings.easy_steps:
+        difficulty = Difficulty.EASY
+    return Task(
+        task_id=assignment.task_id,
+        instruction=assignment.instruction,
+        osworld_task_id=task_match.task_id,
+        application=assignment.application,
+        difficulty=difficulty,
+        expected_steps=steps,
+    )
+
+
+def _milliseconds(events: pa.Table) -> int:
+    """The time from the first event to the last, milliseconds."""
+    span = pc.min_max(events["time_ms"]).as_py()
+    return int(span["max"] - span["min"]) if events.num_rows else 0
+
+
+def _result(manifest: RecordingManifest, built: Steps, milliseconds: int) -> Result:
+    """The outcome as recorded; hidden actions do not change it."""
+    meta = manifest.parsed_meta()
+    message = None
+    if meta.status != COMPLETED or meta.reason != DONE:
+        message = f"status {meta.status or 'unknown'}, reason {meta.reason or 'none'}"
+    return Result(
+        trajectory_id=manifest.id,
+        success=message is None,
+        total_steps=len(built.steps),
+        completion_time_ms=milliseconds,
+        error_message=message,
+        model_info=ModelInfo(name="human", version=MODEL_VERSION),
+    )
+
+
+def _provenance(
+    step: Step, manifest: RecordingManifest, assignment: Assignment, evidence: Evidence
+) -> dict[str, Any]:
+    meta, frame, tree = manifest.parsed_meta(), step.frame, step.tree
+    canvas = evidence.screen().at(step.action.press_ms).canvas or evidence.as_canvas()
+    return {
+        "trajectory_id": manifest.id,
+        "step_index": step.written.step_index,
+        "action_index": step.action.action_index,
+        "action_type": str(step.written.action_type),
+        "press_ms": step.action.press_ms,
+        "end_ms": step.action.end_ms,
+        **{key: frame[key] for key in _FRAME_COLUMNS},
+        "settle_ms": frame.get("settle_ms"),
+        "clock_method": evidence.clock.method,
+        "clock_uncertainty_ms": evidence.clock.uncertainty_ms,
+        **{key: tree[key] for key in _TREE_COLUMNS},
+        **{key: tree[key] for key in ("target_x", "target_y", "target_width", "target_height")},
+        "wheel_method": step.action.wheel_method,
+        "wheel_disagrees": step.wheel_disagrees,
+        "off_screen": False,
+        "scale": canvas.event_to_canvas,
+        "pad_x": float(canvas.pad_x),
+        "pad_y": float(canvas.pad_y),
+        "instruction_source": assignment.source,
+        "reasoning_source": "template",
+        "split_group": assignment.split_group,
+        "platform": meta.platform,
+        "recorded_at": manifest.recorded_at.astimezone(UTC).isoformat(),
+        "status": meta.status,
+        "reason": meta.reason or "",
+    }
+
+
+def _task_match_row(match: TaskMatch) -> dict[str, Any]:
+    return {
+        "osworld_task_id": match.task_id,
+        "osworld_match": match.match,
+        "osworld_match_field": match.field,
+        "osworld_task_kind": match.kind,
+        "osworld_matches": match.matches,
+    }
+
+
+def _summary(
+    task: Task, result: Result, built: Steps, rows: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    types = Counter(str(step.written.action_type) for step in built.steps)
+    return {
+        "instruction_chars": len(task.instruction),
+        "task_id": task.task_id,
+        "osworld_task_id": task.osworld_task_id,
+        "application": task.application,
+        "difficulty": str(task.difficulty),
+        "steps": len(built.steps),
+        "by_type": dict(sorted(types.items())),
+        "left_out": built.left_out,
+        "complete": not built.hidden,
+        "warnings": [*_wheel_warning(built), *_film_warning(rows)],
+        "success": result.success,
+        "error_message": result.error_message,
+        "seconds": result.completion_time_ms / 1000,
+        **leak_rates(rows).as_dict(),
+        "targets": sum(row["target_x"] is not None for row in rows),
+    }
+
+
+def _wheel_warning(built: Steps) -> Iterator[str]:
+    count = sum(step.wheel_disagrees is True for step in built.steps)
+    if count:
+        yield (
+            f"the video shows the opposite direction of {count} scroll{'' if count == 1 else 's'} "
+            "than the wheel's unit and platform imply; the video decides unless actions.wheel_sign "
+            "is set"
+        )
+
+
+def is_end_filmed(action: Action, clock: Clock, video: VideoProbe) -> bool:
+    """Whether the video goes on until an action ended.
+
+    A screen may stand for the distance of two frames after the last one, and the clock may be wrong
+    by its uncertainty: what ends within both is not called cut off.
+    """
+    frame_s = 1 / video.mean_fps if video.mean_fps else 0.0
+    latest_s = video.last_pts_s + frame_s + clock.uncertainty_ms / 1000
+    return clock.video_time(action.end_ms) <= latest_s
+
+
+def _film_warning(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    acted = [row["end_filmed"] for row in rows if row["action_type"] != ActionType.WAIT]
+    if not all(acted[-1:]):
+        yield (
+            "the video ends before the last step's action does: no picture shows what it led to; "
+            "record the video until after the last action"
+        )
+
+
+def check_trajectory(folder: Path, demonstration: str, trees_folder: Path) -> list[Problem]:
+    """The written folder is a valid OSWorld-Desktopd trajectory of `demonstration`.
+
+    Trees that are hard links to files of `trees_folder` were checked by the stage that wrote them;
+    their warnings are not repeated.
+    """
+    return validate_trajectory(folder, demonstration, read_checked_targets(trees_folder))
+
+
+def check_provenance(folder: Path) -> list[Problem]:
+    """provenance.parquet and hidden_actions.parquet have their schemas."""
+    return [
+        *schema_problems(folder / PROVENANCE_FILE, PROVENANCE_SCHEMA),
+        *schema_problems(folder / HIDDEN_ACTIONS_FILE, HIDDEN_ACTIONS_SCHEMA),
+    ]
+
+
+def check_every_action_shown(folder: Path) -> list[Problem]:
+    """Every action of the demonstration is a step; otherwise a problem with counts by reason."""
+    hidden = read_hidden_actions(folder)
+    if not hidden:
+        return []
+    reasons = ", ".join(f"{reason} {count}" for reason, count in hidden.by_reason().items())
+    message = f"{len(hidden)} actions are in no screenshot: {reasons}"
+    remedy = (
+        "the steps are used without them, up to datasets.max_hidden_share; record one display, "
+        "and the video from the first action to the last"
+    )
+    return [Problem("hidden_actions", HIDDEN_ACTIONS_FILE, message, remedy=remedy)]
+
+
+def check_trajectory_leaks(folder: Path, settings: TrajectorySettings) -> list[Problem]:
+    """A warning for every leak rate of the trajectory that is above its limit."""
+    return check_leak_rates(folder / PROVENANCE_FILE, settings)

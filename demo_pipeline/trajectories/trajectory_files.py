@@ -1,0 +1,150 @@
+"""Reads committed trajectories: their steps, their provenance and their hidden actions.
+
+Belongs here: errors that name the demonstration. Which trajectories take part is decided in
+`selection`.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from demo_pipeline.desktopd.reader import Trajectory, read_trajectory
+from demo_pipeline.files.system_errors import raise_system_trouble
+from demo_pipeline.problems import DemonstrationError, Problem
+from demo_pipeline.trajectories.provenance import (
+    HIDDEN_ACTIONS_FILE,
+    PROVENANCE_SCHEMA,
+    HiddenActions,
+    ProvenanceRow,
+    read_hidden_actions,
+    read_provenance,
+)
+
+_PROVENANCE = "provenance.parquet"
+_REQUIRED = frozenset(column.name for column in PROVENANCE_SCHEMA if not column.nullable)
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetTrajectory:
+    """One committed trajectory. Paths are text here: a `Path` takes a kilobyte.
+
+    Attributes:
+        id: trajectory_id.
+        folder: path of its folder, in the OSWorld-Desktopd layout, or of a link to it.
+        content: changes whenever a file of it does; empty: not known.
+        table: path of its provenance, below its folder or from the root.
+    """
+
+    id: str
+    folder: str
+    content: str = ""
+    table: str = _PROVENANCE
+
+    @property
+    def path(self) -> Path:
+        """The path of its folder."""
+        return Path(self.folder)
+
+    @property
+    def provenance(self) -> Path:
+        """The path of its provenance.parquet."""
+        return Path(self.folder, self.table)
+
+
+_BEFORE_READING: ContextVar[Callable[[DatasetTrajectory], None]] = ContextVar(
+    "before reading", default=lambda _source: None
+)
+
+
+@contextmanager
+def before_reading(compare: Callable[[DatasetTrajectory], None]) -> Iterator[None]:
+    """Inside, `compare` is called before a trajectory's files are read; it raises for damage."""
+    token = _BEFORE_READING.set(compare)
+    try:
+        yield
+    finally:
+        _BEFORE_READING.reset(token)
+
+
+def sorted_by_id(trajectories: Sequence[DatasetTrajectory]) -> list[DatasetTrajectory]:
+    """The trajectories by id, so that outputs do not depend on the order of discovery."""
+    return sorted(trajectories, key=lambda trajectory: trajectory.id)
+
+
+def load(
+    source: DatasetTrajectory, columns: Sequence[str] | None = None
+) -> tuple[Trajectory, dict[int, ProvenanceRow]]:
+    """Read a trajectory, under the id it is committed as, and its provenance by step index.
+
+    Args:
+        source: the trajectory.
+        columns: columns of the provenance beside `step_index`; all of them when None.
+
+    Raises:
+        DemonstrationError: it cannot be read, or a step has no provenance.
+    """
+    _BEFORE_READING.get()(source)
+    try:
+        trajectory = replace(read_trajectory(source.path), id=source.id)
+    except DemonstrationError as error:
+        raise DemonstrationError(of_demonstration(error.problems, source)) from None
+    wanted = None if columns is None else ("step_index", *columns)
+    rows: dict[int, ProvenanceRow] = {
+        row["step_index"]: row for row in load_provenance(source, wanted)
+    }
+    for step in trajectory.steps:
+        if step.index not in rows:
+            message = f"step {step.index} has no row"
+            raise DemonstrationError(_problem(source, "provenance_step", message))
+    return trajectory, rows
+
+
+def load_provenance(
+    source: DatasetTrajectory, columns: Sequence[str] | None = None
+) -> list[dict[str, Any]]:
+    """The provenance of a trajectory, one row per step; all columns when `columns` is None.
+
+    Raises:
+        DemonstrationError: the file is missing or damaged, or lacks a required value.
+    """
+    _BEFORE_READING.get()(source)
+    try:
+        rows = read_provenance(source.provenance, columns)
+    except (OSError, pa.ArrowException) as error:
+        raise_system_trouble(error)
+        message = f"cannot be read ({type(error).__name__})"
+        raise DemonstrationError(_problem(source, "provenance", message)) from None
+    for name in sorted(_REQUIRED.intersection(rows[0] if rows else ())):
+        if any(row[name] is None for row in rows):
+            message = f"column {name} has no value"
+            raise DemonstrationError(_problem(source, "provenance", message))
+    return rows
+
+
+def load_hidden_actions(source: DatasetTrajectory) -> HiddenActions:
+    """The hidden actions of a trajectory.
+
+    Raises:
+        DemonstrationError: the file is damaged.
+    """
+    try:
+        return read_hidden_actions(source.path)
+    except (OSError, pa.ArrowException) as error:
+        message = f"cannot be read ({type(error).__name__})"
+        problem = _problem(source, "hidden_actions", message)
+        raise DemonstrationError(replace(problem, file=HIDDEN_ACTIONS_FILE)) from None
+
+
+def of_demonstration(problems: Sequence[Problem], source: DatasetTrajectory) -> list[Problem]:
+    """Problems that name the demonstration."""
+    return [replace(problem, demonstration=source.id) for problem in problems]
+
+
+def _problem(source: DatasetTrajectory, code: str, message: str) -> Problem:
+    remedy = "build the trajectory again"
+    return Problem(code, _PROVENANCE, message, remedy=remedy, demonstration=source.id)

@@ -1,0 +1,109 @@
+"""A folder of SFT samples: every file that a trainer loads is read."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from demo_pipeline.exports.sft import build_sft
+from demo_pipeline.exports.sft_validator import validate_sft_folder
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory, read_lines
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """An export of four tasks of three steps in all splits, beside its trajectories."""
+    actions = [CLICK, ("type", {"text": "hi"}), ("hotkey", {"keys": ["enter"]})]
+    demos = [
+        make_trajectory(tmp_path, f"demo{n}", actions, shade=9 * n, instruction=f"Task {n}")
+        for n in range(3)
+    ]
+    demos.append(make_trajectory(tmp_path, "apart", actions, shade=90, application="gimp"))
+    build_sft(demos, tmp_path, DatasetSettings(held_out_applications=("gimp",)))
+    return tmp_path
+
+
+def found(root: Path) -> list[tuple[str, str]]:
+    return [(problem.code, problem.location) for problem in validate_sft_folder(root)]
+
+
+def edit(path: Path, change: Any) -> None:
+    lines = read_lines(path)
+    change(lines)
+    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    path.write_text(text, encoding="utf-8")
+
+
+def edit_table(path: Path, change: Any) -> None:
+    table = pq.read_table(path)
+    rows = table.to_pylist()
+    change(rows)
+    pq.write_table(pa.Table.from_pylist(rows, schema=table.schema), path)
+
+
+def test_an_export_has_no_problem(root: Path) -> None:
+    assert validate_sft_folder(root) == []
+
+
+def test_a_split_that_was_changed_is_found(root: Path) -> None:
+    edit(root / "val.jsonl", lambda lines: lines[1]["output"].update(reasoning="Because"))
+    kinds = [code for code, _ in found(root)]
+    assert kinds == ["split_union", "reasoning_differs", "split_union", "table_differs"]
+    assert found(root)[0] == ("split_union", "val.jsonl:2")
+
+
+def test_a_sample_in_two_splits_or_in_none_is_found(root: Path) -> None:
+    first = read_lines(root / "train.jsonl")[0]
+    edit(root / "test.jsonl", lambda lines: lines.append(first))
+    assert ("split_overlap", "test.jsonl:4") in found(root)
+    edit(root / "test.jsonl", lambda lines: lines.clear())
+    places = [where for code, where in found(root) if code == "split_union"]
+    assert len(places) == 3
+    assert all(where.startswith("samples.jsonl:") for where in places)
+
+
+@pytest.mark.parametrize("column", ["instruction", "screenshot", "ui_tree", "reasoning"])
+def test_a_table_that_differs_from_its_lines_is_found(root: Path, column: str) -> None:
+    edit_table(root / "train.parquet", lambda rows: rows[1].update({column: "other"}))
+    [problem] = validate_sft_folder(root)
+    assert (problem.code, problem.file) == ("table_differs", "train.parquet")
+    assert f"row 2: {column} differ" in problem.message
+
+
+@pytest.mark.parametrize("column", ["action", "history"])
+@pytest.mark.parametrize("text", ["{", "[1]", "{}"])
+def test_json_in_a_table_that_differs_is_found(root: Path, column: str, text: str) -> None:
+    edit_table(root / "samples.parquet", lambda rows: rows[4].update({column: text}))
+    assert found(root) == [("table_differs", "samples.parquet")]
+
+
+def test_a_table_with_other_rows_is_found(root: Path) -> None:
+    edit_table(root / "held_out.parquet", lambda rows: rows.pop())
+    [problem] = validate_sft_folder(root)
+    assert "has 2 rows for 3 lines of held_out.jsonl" in problem.message
+
+
+def test_missing_and_broken_files_are_found(root: Path) -> None:
+    (root / "val.parquet").unlink()
+    (root / "test.parquet").write_bytes(b"PAR1")
+    assert found(root) == [
+        ("missing_file", "val.parquet"),
+        ("unreadable_table", "test.parquet"),
+    ]
+    (root / "test.jsonl").unlink()
+    assert ("missing_file", "test.jsonl") in found(root)
+
+
+def test_lines_alone_are_enough(root: Path) -> None:
+    for path in root.glob("*.parquet"):
+        path.unlink()
+    assert found(root) == []
+    for name in ("train", "val", "test", "held_out"):
+        (root / f"{name}.jsonl").unlink()
+    assert found(root) == []
+    (root / "samples.jsonl").unlink()
+    assert found(root) == [("missing_file", "samples.jsonl")]

@@ -1,0 +1,79 @@
+"""Changing one thing in a CUDAG dataset on disk."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from demo_pipeline.exports.cudag.validator import validate_cudag
+
+Change = Callable[[Any], Any]
+
+
+def copied(source: Path, target: Path) -> Path:
+    """A copy whose pictures are hard links: remove one before writing another in its place."""
+
+    def place(old: str, new: str) -> None:
+        if old.endswith((".png", ".jpg")):
+            os.link(old, new)
+        else:
+            shutil.copy2(old, new)
+
+    return Path(shutil.copytree(source, target, copy_function=place))
+
+
+def edit_line(root: Path, file: str, number: int, change: Change) -> None:
+    """Change a record in place, or into what the change returns."""
+    path = root / file
+    lines = path.read_text(encoding="utf-8").splitlines()
+    record = json.loads(lines[number - 1])
+    lines[number - 1] = json.dumps(change(record) or record)
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def edit_test(root: Path, number: int, change: Change) -> None:
+    """The same for an entry of test.json, counted from 1; an entry a line, as it is written."""
+    path = root / "test" / "test.json"
+    entries = json.loads(path.read_text(encoding="utf-8"))
+    entries[number - 1] = change(entries[number - 1]) or entries[number - 1]
+    text = ",\n".join(json.dumps(entry, ensure_ascii=False) for entry in entries)
+    path.write_text(f"[\n{text}\n]\n", encoding="utf-8")
+
+
+def edit_json(root: Path, file: str, change: Change) -> None:
+    """The same for a file of one JSON value."""
+    path = root / file
+    value = json.loads(path.read_text(encoding="utf-8"))
+    text = json.dumps(change(value) or value, ensure_ascii=False, indent=2)
+    path.write_text(text, encoding="utf-8")
+
+
+def put(*keys: str | int, value: Any) -> Change:
+    """A change that sets a value deep inside a record."""
+
+    def change(record: Any) -> None:
+        target = record
+        for key in keys[:-1]:
+            target = target[key]
+        target[keys[-1]] = value
+
+    return change
+
+
+def drop(*keys: str | int) -> Change:
+    """A change that takes a key away."""
+
+    def change(record: Any) -> None:
+        target = record
+        for key in keys[:-1]:
+            target = target[key]
+        del target[keys[-1]]
+
+    return change
+
+
+def problem_lines(root: Path) -> list[str]:
+    """Every problem as `location: message`."""
+    return [f"{p.location}: {p.message}" for p in validate_cudag(root)]

@@ -1,0 +1,747 @@
+"""A valid CUDAG dataset with one fault: the message and location of each."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo_pipeline.exports.cudag.build import build_cudag
+from demo_pipeline.exports.cudag.validator import validate_cudag
+from demo_pipeline.files.line_digests import FACT, DigestColumn, KnownLines, line_digest
+from demo_pipeline.problems import errors
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline_tests.datasets.builders import TABLE, make_trajectory, picture
+from demo_pipeline_tests.exports.cudag.editing import (
+    Change,
+    copied,
+    drop,
+    edit_json,
+    edit_line,
+    edit_test,
+    put,
+)
+from demo_pipeline_tests.places import file_and_line
+
+NAME = "calendar--mike--20251203_123456"
+CALL = (
+    '<tool_call>\n{"name": "computer_use", "arguments": {"action": "left_click", '
+    '"coordinate": [260, 278]}}\n</tool_call>'
+)
+KEY = (
+    '<tool_call>\n{"name": "computer_use", "arguments": {"action": "key", "keys": ["ctrl", "c"]}}\n'
+    "</tool_call>"
+)
+TURN = ("conversations", 1, "value")
+Mutation = tuple[Callable[[Path], Any], str, str]
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    """All actions in train, val, test and held_out; lines 1 to 13 of a split are `TABLE`."""
+    root = tmp_path_factory.mktemp("good")
+    demos = [
+        make_trajectory(root, f"demo_{n}", TABLE, shade=20 * n, instruction=f"Task {n}")
+        for n in range(3)
+    ]
+    demos.append(make_trajectory(root, "drawing", TABLE, shade=90, application="gimp"))
+    chosen = DatasetSettings(held_out_applications=("gimp",))
+    build_cudag(demos, root / NAME, chosen)
+    return root / NAME
+
+
+def line(number: int, change: Change, file: str = "train.jsonl") -> Callable[[Path], Any]:
+    return lambda root: edit_line(root, file, number, change)
+
+
+def answer(number: int, old: str, new: str) -> Callable[[Path], Any]:
+    """Replace a piece of a record's tool calls."""
+
+    def change(record: Any) -> None:
+        turn = record["conversations"][1]
+        assert old in turn["value"]
+        turn["value"] = turn["value"].replace(old, new)
+
+    return line(number, change)
+
+
+def entry(change: Change, number: int = 1) -> Callable[[Path], Any]:
+    return lambda root: edit_test(root, number, change)
+
+
+def held(file: str, change: Change) -> Callable[[Path], Any]:
+    return lambda root: edit_json(root, file, change)
+
+
+def gone(place: str) -> Callable[[Path], Any]:
+    def change(root: Path) -> None:
+        path = root / place
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+    return change
+
+
+def holding(place: str, content: bytes) -> Callable[[Path], Any]:
+    """Replace the bytes of a file, which may be a link to an image."""
+
+    def change(root: Path) -> None:
+        (root / place).unlink()
+        (root / place).write_bytes(content)
+
+    return change
+
+
+def imaged(number: int, content: bytes) -> Callable[[Path], Any]:
+    """Replace the bytes of the image of a line of train.jsonl."""
+
+    def change(root: Path) -> None:
+        record = json.loads((root / "train.jsonl").read_text().splitlines()[number - 1])
+        holding(record["image"], content)(root)
+
+    return change
+
+
+def appended(file: str, content: bytes) -> Callable[[Path], Any]:
+    return lambda root: holding(file, (root / file).read_bytes() + content)(root)
+
+
+def first_of(root: Path, file: str) -> Any:
+    return json.loads((root / file).read_text().splitlines()[0])
+
+
+def borrowed(*keys: str) -> Callable[[Path], Any]:
+    """The first line of val.jsonl takes a value from the first of train.jsonl."""
+
+    def change(root: Path) -> None:
+        value: Any = first_of(root, "train.jsonl")
+        for key in keys:
+            value = value[key]
+        edit_line(root, "val.jsonl", 1, put(*keys, value=value))
+
+    return change
+
+
+def swapped(file: str) -> Callable[[Path], Any]:
+    """The second and the third line of a file change places."""
+
+    def change(root: Path) -> None:
+        lines = (root / file).read_bytes().splitlines(keepends=True)
+        lines[1:3] = reversed(lines[1:3])
+        (root / file).write_bytes(b"".join(lines))
+
+    return change
+
+
+def leaked(root: Path) -> None:
+    """A test with the prompt and image of a training record."""
+    record = first_of(root, "train.jsonl")
+    asked = record["conversations"][0]["value"].removeprefix("<image>\n")
+    edit_test(root, 1, put("prompt", value=asked))
+    shot = json.loads((root / "test" / "test.json").read_text())[0]["screenshot"]
+    holding(f"test/{shot}", (root / record["image"]).read_bytes())(root)
+
+
+RECORDS: list[Mutation] = [
+    (line(1, drop("id")), "train.jsonl:1", "id must be a non-empty string"),
+    (line(1, put("id", value=7)), "train.jsonl:1", "id must be a non-empty string"),
+    (line(1, put("id", value="")), "train.jsonl:1", "id must be a non-empty string"),
+    (line(1, put("id", value="a b")), "train.jsonl:1", "id must match [A-Za-z0-9_-]+: a b"),
+    (line(2, drop("image")), "train.jsonl:2", "image must be a string"),
+    (line(2, put("image", value=[])), "train.jsonl:2", "image must be a string"),
+    (line(2, put("image", value="sample.png")), "train.jsonl:2", "Invalid image path: sample.png"),
+    (
+        line(2, put("image", value="/images/a.png")),
+        "train.jsonl:2",
+        "Invalid image path: /images/a.png (must start with 'images/')",
+    ),
+    (
+        line(2, put("image", value="images/../config.json")),
+        "train.jsonl:2",
+        "Invalid image path: images/../config.json (must stay in images/)",
+    ),
+    (
+        line(2, put("image", value="images/a/b.png")),
+        "train.jsonl:2",
+        "Image name is not flat: images/a/b.png",
+    ),
+    (
+        line(2, put("image", value="images/nothing.png")),
+        "train.jsonl:2",
+        "Image not found: images/nothing.png",
+    ),
+    (line(2, put("image", value="images/a.gif")), "train.jsonl:2", "Image must be .png or .jpg:"),
+    (
+        line(2, put("image", value="images/\0.png")),
+        "train.jsonl:2",
+        "Invalid image path: images/\\x00.png (must stay in images/)",
+    ),
+    (line(3, drop("conversations")), "train.jsonl:3", "conversations must be an array of exactly"),
+    (line(3, drop("conversations", 1)), "train.jsonl:3", "conversations must be an array of"),
+    (line(3, lambda r: r["conversations"].append({})), "train.jsonl:3", "conversations must be an"),
+    (
+        line(3, put("conversations", value={"from": "human"})),
+        "train.jsonl:3",
+        "conversations must be an array of exactly 2 turns",
+    ),
+    (line(3, lambda r: r["conversations"].reverse()), "train.jsonl:3", "conversations: the human"),
+    (
+        line(3, put("conversations", 0, value="<image>\nClick")),
+        "train.jsonl:3",
+        "conversations: the human turn must be an object",
+    ),
+    (
+        line(3, put("conversations", 0, "from", value="user")),
+        "train.jsonl:3",
+        "conversations: the human turn must have from 'human'",
+    ),
+    (
+        line(3, put("conversations", 1, "from", value="assistant")),
+        "train.jsonl:3",
+        "conversations: the gpt turn must have from 'gpt'",
+    ),
+    (
+        line(3, put("conversations", 0, "value", value=None)),
+        "train.jsonl:3",
+        "conversations: the human turn must have a string value",
+    ),
+    (
+        line(3, put("conversations", 0, "value", value="Click")),
+        "train.jsonl:3",
+        "conversations: the human turn must start with '<image>\\n'",
+    ),
+    (
+        line(3, put("conversations", 0, "value", value="<image> Click")),
+        "train.jsonl:3",
+        "conversations: the human turn must start with '<image>\\n'",
+    ),
+    (
+        line(3, put("conversations", 0, "value", value="<image>\n<image>")),
+        "train.jsonl:3",
+        "conversations: the human turn must contain exactly one <image>",
+    ),
+    (line(1, put(*TURN, value=3)), "train.jsonl:1", "conversations: the gpt turn must have a"),
+    (line(1, put(*TURN, value=f"Sure\n{CALL}")), "train.jsonl:1", "conversations: the gpt turn"),
+    (line(1, put(*TURN, value=f"{CALL}\nDone")), "train.jsonl:1", "gpt turn must be <tool_call>"),
+    (
+        line(1, put(*TURN, value="<tool_call>\n{\n</tool_call>")),
+        "train.jsonl:1",
+        "gpt tool call 1: not valid JSON: Expecting property name enclosed in double quotes",
+    ),
+    (answer(1, "\n</tool_call>", ""), "train.jsonl:1", "gpt turn must be <tool_call> blocks and"),
+    (answer(1, "computer_use", "browser"), "train.jsonl:1", "gpt tool call 1: tool call name must"),
+    (answer(1, "left_click", "press"), "train.jsonl:1", "gpt tool call 1: action must be one of"),
+    (answer(1, '"action"', '"speed": 3, "action"'), "train.jsonl:1", "gpt tool call 1: left_click"),
+    (answer(1, "278]", "1001]"), "train.jsonl:1", "gpt tool call 1: left_click argument"),
+    (answer(1, "278]", "-1]"), "train.jsonl:1", "gpt tool call 1: left_click argument coordinate"),
+    (answer(1, "278]", "278.5]"), "train.jsonl:1", "gpt tool call 1: left_click argument"),
+    (answer(1, "278]", "279]"), "train.jsonl:1", "metadata.real_coords is [260, 278] in RU, but"),
+    (
+        answer(1, '"coordinate": [260, 278]', '"place": 1'),
+        "train.jsonl:1",
+        "gpt tool call 1: left_click is missing argument coordinate; left_click has 1 unknown",
+    ),
+    (answer(6, "[500, 500]", "[501, 500]"), "train.jsonl:6", "metadata.end_coords is [500, 500]"),
+    (answer(7, "300}", "2.5}"), "train.jsonl:7", "gpt tool call 1: scroll argument pixels must be"),
+    (answer(11, '"text"', '"words"'), "train.jsonl:11", "gpt tool call 1: type is missing"),
+    (answer(12, '["ctrl", "c"]', "[]"), "train.jsonl:12", "gpt tool call 1: key argument keys"),
+    (answer(12, '["ctrl", "c"]', '"ctrl+c"'), "train.jsonl:12", "gpt tool call 1: key argument"),
+    (answer(13, "2.5", "-2.5"), "train.jsonl:13", "gpt tool call 1: wait argument time must be a"),
+    (answer(14, "success", "done"), "train.jsonl:14", "gpt tool call 1: terminate argument status"),
+    (line(4, drop("metadata")), "train.jsonl:4", "metadata must be an object"),
+    (line(4, put("metadata", value=[])), "train.jsonl:4", "metadata must be an object"),
+    (line(4, drop("metadata", "task_type")), "train.jsonl:4", "metadata.task_type must be a"),
+    (line(4, put("metadata", "task_type", value=3)), "train.jsonl:4", "metadata.task_type must be"),
+    (line(4, drop("metadata", "real_coords")), "train.jsonl:4", "metadata.real_coords is missing"),
+    (
+        line(4, put("metadata", "real_coords", value=[1.5, 2])),
+        "train.jsonl:4",
+        "metadata.real_coords must be [x, y] array",
+    ),
+    (
+        line(4, put("metadata", "real_coords", value=[1, 2, 3])),
+        "train.jsonl:4",
+        "metadata.real_coords must be [x, y] array",
+    ),
+    (
+        line(4, put("metadata", "real_coords", value=[1900, 1079])),
+        "train.jsonl:4",
+        "metadata.real_coords is [990, 999] in RU, but the coordinate is [999, 999]",
+    ),
+    (
+        line(4, put("metadata", "real_coords", value=[1920, 1079])),
+        "train.jsonl:4",
+        "metadata.real_coords [1920, 1079] is outside the image [1920, 1080]",
+    ),
+    (
+        line(4, put("metadata", "tolerance", value=[5])),
+        "train.jsonl:4",
+        "tolerance must be [tol_x, tol_y] array",
+    ),
+    (
+        line(4, put("metadata", "tolerance", value=[-5, 5])),
+        "train.jsonl:4",
+        "tolerance must not be negative: no prediction is within it",
+    ),
+    (line(4, drop("metadata", "tolerance")), "train.jsonl:4", "metadata.tolerance is missing"),
+    (
+        line(4, put("metadata", "image_size", value=[1280, 720])),
+        "train.jsonl:4",
+        "metadata.real_coords [1919, 1079] is outside the image [1280, 720]",
+    ),
+    (
+        line(4, put("metadata", "image_size", value=None)),
+        "train.jsonl:4",
+        "metadata.image_size must be [width, height] in pixels",
+    ),
+    (
+        line(4, put("metadata", "has_coordinate", value=False)),
+        "train.jsonl:4",
+        "metadata.has_coordinate is false, but a tool call has a coordinate",
+    ),
+    (
+        line(4, put("metadata", "has_coordinate", value=1)),
+        "train.jsonl:4",
+        "metadata.has_coordinate must be true or false",
+    ),
+    (
+        line(4, put("metadata", "end_coords", value=[3, 4])),
+        "train.jsonl:4",
+        "metadata.end_coords must be [0, 0] for an action without that coordinate",
+    ),
+    (
+        line(6, put("metadata", "end_coords", value=[900, 540])),
+        "train.jsonl:6",
+        "metadata.end_coords is [469, 500] in RU, but the coordinate is [500, 500]",
+    ),
+    (
+        line(11, put("metadata", "real_coords", value=[5, 5])),
+        "train.jsonl:11",
+        "metadata.real_coords must be [0, 0] for an action without that coordinate",
+    ),
+    (
+        line(11, put("metadata", "tolerance", value=[5, 5])),
+        "train.jsonl:11",
+        "metadata.tolerance must be [0, 0] for an action without that coordinate",
+    ),
+    (
+        line(7, put("metadata", "scroll_direction", value="north")),
+        "train.jsonl:7",
+        "metadata.scroll_direction must be up, down, left, right or empty",
+    ),
+    (
+        line(7, put("metadata", "scroll_amount", value=0.5)),
+        "train.jsonl:7",
+        "metadata.scroll_amount must be an integer from 0",
+    ),
+    (
+        line(7, put("metadata", "scroll_amount", value=-1)),
+        "train.jsonl:7",
+        "metadata.scroll_amount must be an integer from 0",
+    ),
+    (
+        line(12, put("metadata", "presses", value=0)),
+        "train.jsonl:12",
+        "metadata.presses must be an integer from 1",
+    ),
+    (
+        line(12, put("metadata", "presses", value=2)),
+        "train.jsonl:12",
+        "metadata.presses is 2, but the turn presses its keys 1 times",
+    ),
+    (
+        answer(12, KEY, f"{KEY}\n{KEY}"),
+        "train.jsonl:12",
+        "metadata.presses is 1, but the turn presses its keys 2 times",
+    ),
+    (
+        entry(put("metadata", "presses", value=2)),
+        "test.json:1",
+        "metadata.presses is 2, but the expected action is not key",
+    ),
+    (line(8, drop("metadata", "trajectory_id")), "train.jsonl:8", "metadata.trajectory_id is"),
+    (
+        line(8, put("metadata", "trajectory_id", value="")),
+        "train.jsonl:8",
+        "metadata.trajectory_id must be a non-empty string",
+    ),
+    (
+        line(8, put("metadata", "step_index", value="0")),
+        "train.jsonl:8",
+        "metadata.step_index must be an integer from 0",
+    ),
+    (
+        line(8, put("metadata", "application", value=None)),
+        "train.jsonl:8",
+        "metadata.application must be a string",
+    ),
+    (line(8, drop("metadata", "reasoning")), "train.jsonl:8", "metadata.reasoning is missing"),
+    (
+        line(8, put("metadata", "target_bbox", value=[1, 2, 3])),
+        "train.jsonl:8",
+        "metadata.target_bbox must be [x0, y0, x1, y1] with integers from 0 to 1000",
+    ),
+    (
+        line(8, put("metadata", "target_bbox", value=[0, 0, 0, 1001])),
+        "train.jsonl:8",
+        "metadata.target_bbox must be [x0, y0, x1, y1] with integers from 0 to 1000",
+    ),
+    (line(8, put("metadata", "extra", value=1)), "train.jsonl:8", "metadata has 1 unknown key"),
+    (line(9, lambda _: [1]), "train.jsonl:9", "record must be a JSON object"),
+    (line(3, put("id", value=8), "val.jsonl"), "val.jsonl:3", "id must be a non-empty string"),
+    (
+        line(14, drop("metadata"), "held_out.jsonl"),
+        "held_out.jsonl:14",
+        "metadata must be an object",
+    ),
+    (line(30, drop("image"), "data.jsonl"), "data.jsonl:30", "image must be a string"),
+]
+
+TESTS: list[Mutation] = [
+    (entry(drop("test_id")), "test.json:1", "test_id must be a non-empty string"),
+    (entry(put("test_id", value="")), "test.json:1", "test_id must be a non-empty string"),
+    (
+        entry(put("screenshot", value="oos_images/a.png")),
+        "test.json:1",
+        "Invalid image path: oos_images/a.png (must start with 'images/')",
+    ),
+    (
+        entry(put("screenshot", value="images/a.png")),
+        "test.json:1",
+        "Image not found: test/images/a.png",
+    ),
+    (
+        entry(put("screenshot", value="images/a.jpg")),
+        "test.json:1",
+        "Image must be .png: images/a.jpg",
+    ),
+    (entry(drop("prompt")), "test.json:1", "prompt must be a non-empty string"),
+    (entry(put("prompt", value="")), "test.json:1", "prompt must be a non-empty string"),
+    (entry(drop("expected_action")), "test.json:1", "expected_action must be an object"),
+    (entry(put("expected_action", value="click")), "test.json:1", "expected_action must be an"),
+    (
+        entry(put("expected_action", "name", value="browser")),
+        "test.json:1",
+        "expected_action.name must be 'computer_use'",
+    ),
+    (entry(drop("expected_action", "arguments")), "test.json:1", "expected_action.arguments must"),
+    (
+        entry(drop("expected_action", "arguments", "action")),
+        "test.json:1",
+        "expected_action.arguments.action must be a string",
+    ),
+    (
+        entry(put("expected_action", "arguments", "action", value="tap")),
+        "test.json:1",
+        "expected_action: action must be one of mouse_move, left_click, left_click_drag,",
+    ),
+    (
+        entry(put("expected_action", "arguments", "coordinate", value=[1, 2, 3])),
+        "test.json:1",
+        "expected_action: left_click argument coordinate must be [x, y] with integers from 0",
+    ),
+    (
+        entry(put("expected_action", "arguments", "coordinate", value=[1500, 3])),
+        "test.json:1",
+        "expected_action: left_click argument coordinate must be [x, y] with integers from 0",
+    ),
+    (entry(drop("tolerance"), 5), "test.json:5", "tolerance must be [tol_x, tol_y] array"),
+    (entry(put("tolerance", value=[11]), 5), "test.json:5", "tolerance must be [tol_x, tol_y]"),
+    (
+        entry(put("tolerance", value=[11, 10]), 5),
+        "test.json:5",
+        "tolerance differs from metadata.tolerance",
+    ),
+    (entry(drop("metadata"), 5), "test.json:5", "metadata must be an object"),
+    (entry(put("metadata", "task_type", value=[]), 5), "test.json:5", "metadata.task_type must be"),
+    (
+        entry(put("metadata", "real_coords", value="0,0"), 5),
+        "test.json:5",
+        "metadata.real_coords must be [x, y] array",
+    ),
+    (
+        entry(put("metadata", "real_coords", value=[20, 0]), 5),
+        "test.json:5",
+        "metadata.real_coords is [10, 0] in RU, but the coordinate is [0, 0]",
+    ),
+    (
+        entry(put("expected_action", "arguments", "action", value="mouse_move"), 6),
+        "test.json:6",
+        "expected_action of a drag must be left_click_drag to its end",
+    ),
+    (
+        entry(put("metadata", "real_coords", value=[100, 200]), 6),
+        "test.json:6",
+        "metadata.real_coords is [52, 185] in RU, but the coordinate is [500, 500]",
+    ),
+    (
+        entry(put("metadata", "end_coords", value=[900, 540]), 6),
+        "test.json:6",
+        "metadata.end_coords of a drag must be metadata.real_coords in a test",
+    ),
+    (
+        entry(put("metadata", "start_coords", value=[1920, 3]), 6),
+        "test.json:6",
+        "metadata.start_coords [1920, 3] is outside the image [1920, 1080]",
+    ),
+    (
+        entry(drop("metadata", "start_coords"), 6),
+        "test.json:6",
+        "metadata.start_coords is missing",
+    ),
+    (
+        entry(put("metadata", "start_coords", value=[1, 2]), 1),
+        "test.json:1",
+        "metadata.start_coords must be [0, 0] for an action that is no drag",
+    ),
+    (
+        entry(put("tolerance", value=[-1, 10]), 5),
+        "test.json:5",
+        "tolerance must not be negative: no prediction is within it",
+    ),
+    (
+        line(2, put("id", value="other"), "test/records.jsonl"),
+        "test/records.jsonl:2",
+        "id differs from the test_id of this entry of test.json",
+    ),
+    (
+        line(2, put("image", value="test/images/other.png"), "test/records.jsonl"),
+        "test/records.jsonl:2",
+        "image differs from the screenshot of this entry of test.json",
+    ),
+    (
+        line(2, put("conversations", 0, "value", value="<image>\nElse"), "test/records.jsonl"),
+        "test/records.jsonl:2",
+        "the human turn differs from the prompt of this entry of test.json",
+    ),
+    (
+        line(2, put(*TURN, value=CALL), "test/records.jsonl"),
+        "test/records.jsonl:2",
+        "the last tool call differs from the expected_action of this entry of test.json",
+    ),
+    (
+        line(2, put("metadata", "task_type", value="drag"), "test/records.jsonl"),
+        "test/records.jsonl:2",
+        "metadata: one of task_type, trajectory_id, step_index differs from this entry",
+    ),
+    (
+        line(2, drop("metadata", "application"), "test/records.jsonl"),
+        "test/records.jsonl:2",
+        "metadata.application is missing",
+    ),
+    (
+        appended("test/records.jsonl", b"{oops}\n"),
+        "test/records.jsonl:15",
+        "not valid JSON",
+    ),
+    (
+        holding("test/records.jsonl", b""),
+        "test/records.jsonl",
+        "has 0 lines for 14 entries of test.json",
+    ),
+    (
+        swapped("test/records.jsonl"),
+        "test/records.jsonl:2",
+        "id differs from the test_id of this entry of test.json",
+    ),
+    (swapped("test/test.json"), "test/records.jsonl:1", "id differs from the test_id of this"),
+    (entry(lambda _: 3, 14), "test.json:14", "record must be a JSON object"),
+]
+
+CONFIGS: list[Mutation] = [
+    (held("config.json", drop("system_prompt")), "config.json", "system_prompt is missing"),
+    (held("config.json", put("seed", value="0")), "config.json", "seed must be an integer"),
+    (
+        held("config.json", put("train_split", value=None)),
+        "config.json",
+        "train_split must be a number",
+    ),
+    (
+        held("config.json", put("generated_at", value="2025-12-03")),
+        "config.json",
+        "generated_at must be YYYY-MM-DDTHH:MM:SSZ",
+    ),
+    (
+        held("config.json", put("task_counts", "drag", value=99)),
+        "config.json",
+        "task_counts differs from the records: {'double-click': 4, 'drag': 4, 'hotkey':",
+    ),
+    (
+        held("config.json", put("task_types", value=["drag"])),
+        "config.json",
+        "task_types must be the sorted task types of the records",
+    ),
+    (held("config.json", drop("scroll")), "config.json", "scroll is missing"),
+    (
+        held("config.json", put("system_prompt", value="Hello")),
+        "system_prompt.txt",
+        "differs from system_prompt in config.json",
+    ),
+    (
+        held("config.json", put("split_ratios", "val", value=0.3)),
+        "splits.json:10",
+        "splits.val: ratio and share must be 0.3 and 0.333333",
+    ),
+    (
+        held("config.json", put("split_filled", value=3)),
+        "splits.json:30",
+        "filled differs from split_filled in config.json",
+    ),
+    (held("splits.json", lambda _: [1]), "splits.json", "must be a JSON object"),
+    (
+        held("splits.json", drop("splits", "val", "groups")),
+        "splits.json:10",
+        "splits.val.groups must be an integer from 0",
+    ),
+    (
+        held("splits.json", put("splits", "val", "records", value=3)),
+        "splits.json:13",
+        "splits.val.records is 3, but the files have 14",
+    ),
+    (
+        held("splits.json", put("splits", "test", "trajectories", value=3)),
+        "splits.json:19",
+        "splits.test.trajectories is 3, but the files have 1",
+    ),
+    (
+        held("splits.json", put("splits", "test", "share", value=0.9)),
+        "splits.json:17",
+        "splits.test: ratio and share must be 0.1 and 0.333333",
+    ),
+    (
+        held("splits.json", drop("excluded", "records")),
+        "splits.json:42",
+        "excluded.records must be an object of integers",
+    ),
+    (held("splits.json", drop("trajectories")), "splits.json:1", "trajectories must be an object"),
+    (
+        held("splits.json", drop("trajectories", "drawing")),
+        "splits.json:63",
+        "trajectory 'drawing' of held_out.jsonl:1 is not listed",
+    ),
+    (
+        held("splits.json", put("trajectories", "drawing", "split", value="val")),
+        "splits.json:78",
+        "trajectory 'drawing' is in held_out (held_out.jsonl:1), but listed in val",
+    ),
+    (
+        held("splits.json", put("trajectories", "demo_1", "split", value="x")),
+        "splits.json:68",
+        "trajectories: 'demo_1' must have a group and a split",
+    ),
+    (
+        held("splits.json", put("trajectories", "demo_1", "group", value="task_demo_0")),
+        "splits.json:64",
+        "group 'task_demo_0' is in val (val.jsonl:1) and in test (test.json:1)",
+    ),
+    (held("tools.json", lambda _: {"a": 1}), "tools.json", "must be a list of one function,"),
+    (
+        held("tools.json", put(0, "function", "parameters", value={})),
+        "tools.json",
+        "the action must be one of mouse_move, left_click, left_click_drag, right_click,",
+    ),
+    (held("dataset_info.json", lambda _: [1]), "dataset_info.json", "must be a JSON object"),
+    (
+        held("dataset_info.json", drop("demonstrations_val")),
+        "dataset_info.json",
+        "must have one entry for each of train.jsonl, val.jsonl, test/records.jsonl, held_out",
+    ),
+]
+
+FILES: list[Mutation] = [
+    (gone("config.json"), "./", "Missing required file: config.json"),
+    (gone("data.jsonl"), "./", "Missing required file: data.jsonl"),
+    (gone("train.jsonl"), "./", "Missing required file: train.jsonl"),
+    (gone("val.jsonl"), "./", "Missing required file: val.jsonl"),
+    (gone("test"), "./", "Missing required directory: test/"),
+    (gone("test/test.json"), "test/", "Missing required file: test.json"),
+    (gone("held_out.jsonl"), "data.jsonl:29", "record 'drawing_000' is in no split"),
+    (gone("splits.json"), "./", "Missing required file: splits.json"),
+    (gone("system_prompt.txt"), "./", "Missing required file: system_prompt.txt"),
+    (gone("tools.json"), "./", "Missing required file: tools.json"),
+    (gone("test/records.jsonl"), "./", "Missing required file: test/records.jsonl"),
+    (gone("dataset_info.json"), "./", "Missing required file: dataset_info.json"),
+    (holding("config.json", b"{"), "config.json:1", "not valid JSON: Expecting property name"),
+    (holding("config.json", b"[]"), "config.json", "must be a JSON object"),
+    (holding("splits.json", b'{\n"a": }'), "splits.json:2", "not valid JSON: Expecting value"),
+    (holding("dataset_info.json", b"\xff"), "dataset_info.json:1", "not UTF-8 text"),
+    (holding("test/test.json", b"{}"), "test.json", "must be a JSON array"),
+    (holding("test/test.json", b"[1,\n2"), "test.json:2", "not valid JSON: Expecting ','"),
+    (appended("train.jsonl", b"{oops}\n"), "train.jsonl:15", "not valid JSON: Expecting property"),
+    (appended("val.jsonl", b"\xff\xfe\n"), "val.jsonl:15", "not UTF-8 text"),
+    (appended("data.jsonl", b"NaN\n"), "data.jsonl:43", "not valid JSON: NaN and Infinity are no"),
+    (
+        appended("train.jsonl", b"[" * 5000 + b"]" * 5000 + b"\n"),
+        "train.jsonl:15",
+        "record must be a JSON object",
+    ),
+    (borrowed("id"), "val.jsonl:1", "id 'demo_2_000' is not unique, first at train.jsonl:1"),
+    (borrowed("image"), "val.jsonl:1", "image images/demo_2_000.png is not unique, first at"),
+    (
+        borrowed("metadata", "trajectory_id"),
+        "val.jsonl:1",
+        "trajectory 'demo_2' is also in split train",
+    ),
+    (leaked, "test.json:1", "same image and prompt as train.jsonl:1 in split train"),
+]
+
+IMAGES: list[Mutation] = [
+    (gone("images"), "./", "Missing required directory: images/"),
+    (gone("test/images"), "test/", "Missing required directory: images/"),
+    (imaged(3, b""), "train.jsonl:3", "Image does not open (empty file): images/demo_2_002.png"),
+    (imaged(3, b"GIF89a"), "train.jsonl:3", "Image does not open (neither PNG nor JPEG):"),
+    (imaged(3, picture(1)[:-20]), "train.jsonl:3", "Image does not open (PNG is cut off):"),
+    (
+        imaged(3, picture(1)[:300] + b"\0" + picture(1)[301:]),
+        "train.jsonl:3",
+        "Image does not open (damaged PNG (checksum of a chunk)): images/demo_2_002.png",
+    ),
+    (imaged(3, picture(1, 64, 36)), "train.jsonl:3", "metadata.image_size [1920, 1080] is not the"),
+]
+
+MUTATIONS = [*RECORDS, *TESTS, *CONFIGS, *FILES, *IMAGES]
+LINES = ("train.jsonl", "val.jsonl", "held_out.jsonl", "test/test.json", "test/records.jsonl")
+
+
+@pytest.fixture(scope="module")
+def known_of_good(good):
+    """The lines of the good dataset, and what a check of it keeps of them."""
+    found = KnownLines()
+    assert validate_cudag(good, found) == []
+    lines = [line for name in LINES for line in (good / name).read_bytes().splitlines()]
+    texts = [line.strip().rstrip(b",") for line in lines]
+    digests = DigestColumn(b"".join(line_digest(text) for text in texts if len(text) > 1))
+    facts = list(found.any_facts(digests))
+    assert len(facts) == 5 * 14
+    assert None not in facts
+    return bytes(digests.data), b"".join(fact or bytes(FACT) for fact in facts)
+
+
+def test_the_good_dataset_has_no_problem(good):
+    assert validate_cudag(good) == []
+
+
+@pytest.mark.parametrize(("change", "place", "message"), MUTATIONS)
+def test_one_fault_has_its_message_and_location(good, tmp_path, change, place, message):
+    root = copied(good, tmp_path / NAME)
+    change(root)
+    found = errors(validate_cudag(root))
+    messages = [f"{file_and_line(one)}: {one.message}" for one in found]
+    assert any(one.startswith(f"{place}: {message}") for one in messages), messages
+    assert all(str(root) not in str(one) for one in found)
+
+
+@pytest.mark.no_cover  # other tests run the same lines
+@pytest.mark.parametrize("change", [one[0] for one in MUTATIONS if one not in IMAGES])
+def test_what_was_valid_before_hides_no_fault(good, known_of_good, tmp_path, change):
+    """But of the images, which are those that the known lines name."""
+    root, known = copied(good, tmp_path / NAME), KnownLines()
+    known.add(*known_of_good)
+    assert validate_cudag(root, known) == []
+    change(root)
+    assert validate_cudag(root, known) == validate_cudag(root) != []
+
+
+def test_there_are_more_than_a_hundred_of_them():
+    assert len({(place, message) for _, place, message in MUTATIONS}) > 100

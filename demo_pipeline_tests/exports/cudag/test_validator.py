@@ -1,0 +1,335 @@
+"""The CUDAG validator on datasets that are valid, by other generators, or damaged."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from demo_pipeline.exports.cudag.build import build_cudag
+from demo_pipeline.exports.cudag.validator import validate_cudag
+from demo_pipeline.problems import Severity, errors
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline_tests.datasets.builders import TABLE, make_trajectory, picture, read_lines
+from demo_pipeline_tests.exports.cudag.editing import (
+    copied,
+    drop,
+    edit_line,
+    edit_test,
+    problem_lines,
+    put,
+)
+from demo_pipeline_tests.places import file_and_line
+
+NAME = "calendar--mike--20251203_123456"
+ANSWER = (
+    '<tool_call>\n{"name": "computer_use", "arguments": {"action": "left_click", '
+    '"coordinate": [342, 567]}}\n</tool_call>'
+)
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    """A dataset of this pipeline with every action and all splits; records 1 to 13 are `TABLE`."""
+    root = tmp_path_factory.mktemp("cudag")
+    demos = [
+        make_trajectory(root, f"demo_{n}", TABLE, shade=20 * n, instruction=f"Task {n}")
+        for n in range(3)
+    ]
+    demos.append(make_trajectory(root, "drawing", TABLE, shade=90, application="gimp"))
+    out = root / NAME
+    build_cudag(demos, out, DatasetSettings(held_out_applications=("gimp",)))
+    return out
+
+
+@pytest.fixture
+def copy(good, tmp_path):
+    return copied(good, tmp_path / NAME)
+
+
+@pytest.fixture
+def foreign(tmp_path):
+    """The examples of the CUDAG document, as another generator would write them."""
+    root = tmp_path / NAME
+    (root / "images").mkdir(parents=True)
+    (root / "test" / "images").mkdir(parents=True)
+    record = {
+        "id": "calendar_00001",
+        "image": "images/calendar_00001.jpg",
+        "conversations": [
+            {"from": "human", "value": "<image>\nClick October 15 in the calendar"},
+            {"from": "gpt", "value": ANSWER},
+        ],
+        "metadata": {"task_type": "click-day", "real_coords": [164, 306], "tolerance": [27, 13]},
+    }
+    test = {
+        "test_id": "test_00001",
+        "screenshot": "images/test_00001.png",
+        "prompt": "Click October 15 in the calendar",
+        "expected_action": {
+            "name": "computer_use",
+            "arguments": {"action": "left_click", "coordinate": [342, 567]},
+        },
+        "tolerance": [27, 13],
+        "metadata": {
+            "task_type": "click-day",
+            "real_coords": [164, 306],
+            "image_size": [480, 540],
+        },
+    }
+    (root / "config.json").write_text('{"name_prefix": "calendar"}')
+    (root / "data.jsonl").write_text(json.dumps(record) + "\n")
+    (root / "train.jsonl").write_text(json.dumps(record) + "\n")
+    (root / "val.jsonl").write_text("")
+    (root / "test" / "test.json").write_text(json.dumps([test], indent=2))
+    (root / "images" / "calendar_00001.jpg").write_bytes(jpeg(480, 540))
+    (root / "test" / "images" / "test_00001.png").write_bytes(picture(3, 480, 540))
+    return root
+
+
+def jpeg(width, height):
+    import cv2
+    import numpy as np
+
+    return cv2.imencode(".jpg", np.full((height, width, 3), 200, np.uint8))[1].tobytes()
+
+
+def test_our_dataset_has_no_problem(good):
+    assert validate_cudag(good) == []
+
+
+def test_the_documented_examples_have_no_problem(foreign):
+    assert validate_cudag(foreign) == []
+
+
+def test_the_documented_error_for_a_missing_directory(copy):
+    shutil.rmtree(copy / "test" / "images")
+    assert "test/: Missing required directory: images/" in problem_lines(copy)
+
+
+def test_the_documented_error_for_an_image_path(foreign):
+    line = (foreign / "train.jsonl").read_text()
+    many = [line.replace("00001", f"{n:05d}") for n in range(1, 43)]
+    many[41] = many[41].replace("images/calendar_00042.jpg", "sample.jpg")
+    (foreign / "train.jsonl").write_text("".join(many))
+    expected = "train.jsonl:42: Invalid image path: sample.jpg (must start with 'images/')"
+    assert expected in problem_lines(foreign)
+
+
+@pytest.mark.parametrize("value", [None, [27], [27, 13, 5], "27", [2.5, 1], [True, 1]])
+def test_the_documented_error_for_a_missing_tolerance(foreign, value):
+    path = foreign / "test" / "test.json"
+    entry = json.loads(path.read_text())[0]
+    entries = [{**entry, "test_id": f"t{n}"} for n in range(1, 6)]
+    if value is None:
+        del entries[4]["tolerance"]
+    else:
+        entries[4]["tolerance"] = value
+    path.write_text(json.dumps(entries))
+    assert problem_lines(foreign) == ["test.json:5: tolerance must be [tol_x, tol_y] array"]
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "location"),
+    [
+        ("config.json", b"{", "config.json:1"),
+        ("config.json", b"[]", "config.json"),
+        ("config.json", b"null", "config.json"),
+        ("config.json", b'{"a": \xff}', "config.json:1"),
+        ("train.jsonl", b"\xff\xfe\n", "train.jsonl:1"),
+        ("train.jsonl", b"{oops}\n", "train.jsonl:1"),
+        ("train.jsonl", b"NaN\n", "train.jsonl:1"),
+        ("train.jsonl", b'{"a": ' + b"9" * 5000 + b"}\n", "train.jsonl:1"),
+        ("train.jsonl", b"[" * 5000 + b"]" * 5000 + b"\n", "train.jsonl:1"),
+        ("train.jsonl", b"null\n", "train.jsonl:1"),
+        ("test/test.json", b"{}", "test.json"),
+        ("test/test.json", b"[1, 2", "test.json:1"),
+        ("test/test.json", b"\xff", "test.json:1"),
+        ("test/test.json", b"null", "test.json"),
+        ("test/test.json", b"[[[]]]", "test.json:1"),
+    ],
+)
+def test_a_file_of_other_content_is_an_error_at_its_location(copy, file, content, location):
+    (copy / file).write_bytes(content)
+    assert location in set(map(file_and_line, errors(validate_cudag(copy))))
+
+
+@pytest.mark.parametrize(
+    ("place", "expected"),
+    [
+        ("config.json", "./: Missing required file: config.json"),
+        ("data.jsonl", "./: Missing required file: data.jsonl"),
+        ("train.jsonl", "./: Missing required file: train.jsonl"),
+        ("val.jsonl", "./: Missing required file: val.jsonl"),
+        ("images", "./: Missing required directory: images/"),
+        ("test", "./: Missing required directory: test/"),
+        ("test/test.json", "test/: Missing required file: test.json"),
+        ("test/images", "test/: Missing required directory: images/"),
+    ],
+)
+def test_a_missing_file_or_directory_is_named(copy, place, expected):
+    path = copy / place
+    if path.is_dir():
+        shutil.rmtree(path)
+        assert expected in problem_lines(copy)
+        path.write_text("a file")
+        assert f"{expected} (not a directory)" in problem_lines(copy)
+    else:
+        path.unlink()
+        assert expected in problem_lines(copy)
+        path.mkdir()
+        assert f"{expected} (not a file)" in problem_lines(copy)
+
+
+def test_optional_parts_may_be_missing_but_not_something_else(copy):
+    shutil.rmtree(copy / "test" / "annotated")
+    assert validate_cudag(copy) == []
+    (copy / "test" / "annotated").write_text("a file")
+    (copy / "held_out.jsonl").unlink()
+    (copy / "held_out.jsonl").mkdir()
+    assert {"test/", "held_out.jsonl"} <= {p.location for p in errors(validate_cudag(copy))}
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "empty file"),
+        (b"GIF89a", "neither PNG nor JPEG"),
+        (picture(1)[:-20], "cut off"),
+        (picture(1)[:300] + b"\0" + picture(1)[301:], "damaged"),
+        (jpeg(8, 8)[:-2], "cut off"),
+    ],
+)
+def test_an_image_that_does_not_open_is_an_error_where_it_is_used(copy, content, reason):
+    name = read_lines(copy / "train.jsonl")[2]["image"]
+    (copy / name).unlink()
+    (copy / name).write_bytes(content)
+    assert any(line.startswith("train.jsonl:3") and reason in line for line in problem_lines(copy))
+
+
+def test_a_directory_in_an_images_place_is_an_error(copy):
+    name = read_lines(copy / "val.jsonl")[0]["image"]
+    (copy / name).unlink()
+    (copy / name).mkdir()
+    assert f"val.jsonl:1: Image not found: {name}" in problem_lines(copy)
+
+
+def test_names_are_unique_over_the_dataset(copy):
+    first = read_lines(copy / "train.jsonl")[0]
+    edit_line(copy, "val.jsonl", 1, put("id", value=first["id"]))
+    edit_test(copy, 1, put("test_id", value=first["id"]))
+    edit_line(copy, "val.jsonl", 2, put("image", value=first["image"]))
+    lines = problem_lines(copy)
+    name = first["id"]
+    assert f"val.jsonl:1: id '{name}' is not unique, first at train.jsonl:1" in lines
+    assert f"test.json:1: test_id '{name}' is not unique, first at train.jsonl:1" in lines
+    assert f"val.jsonl:2: image images/{name}.png is not unique, first at train.jsonl:1" in lines
+
+
+def test_data_is_the_union_of_the_splits(copy):
+    lines = (copy / "data.jsonl").read_text().splitlines(keepends=True)
+    stray = json.loads(lines[1])
+    stray["id"] = "stray"
+    changed = lines[2].replace("Step 2", "Step two")
+    (copy / "data.jsonl").write_text(
+        "".join([*lines[:1], json.dumps(stray) + "\n", changed, lines[0], *lines[3:]])
+    )
+    messages = "\n".join(problem_lines(copy))
+    assert "data.jsonl:2: record 'stray' is in no split" in messages
+    assert "differs from train.jsonl:3" in messages
+    assert "data.jsonl:4: id" in messages
+    assert "train.jsonl:2: record" in messages
+
+
+def test_splits_share_no_trajectory(copy):
+    name = read_lines(copy / "train.jsonl")[0]["metadata"]["trajectory_id"]
+    edit_line(copy, "val.jsonl", 1, put("metadata", "trajectory_id", value=name))
+    edit_test(copy, 1, put("metadata", "trajectory_id", value=name))
+    lines = problem_lines(copy)
+    for place in ("val.jsonl:1", "test.json:1"):
+        assert f"{place}: trajectory '{name}' is also in split train (train.jsonl:1)" in lines
+
+
+def test_the_same_picture_and_prompt_in_two_splits_is_a_leak(copy):
+    first = read_lines(copy / "train.jsonl")[0]
+    prompt = first["conversations"][0]["value"].removeprefix("<image>\n")
+    entry = json.loads((copy / "test" / "test.json").read_text())[0]
+    edit_test(copy, 1, put("prompt", value=prompt))
+    (copy / "test" / entry["screenshot"]).unlink()
+    shutil.copyfile(copy / first["image"], copy / "test" / entry["screenshot"])
+    leak = "test.json:1: same image and prompt as train.jsonl:1 in split train"
+    assert leak in problem_lines(copy)
+
+
+def test_a_directory_of_another_name_is_only_a_warning(copy):
+    copy = copy.rename(copy.parent / "mine")
+    problems = validate_cudag(copy)
+    assert [(p.location, p.severity) for p in problems] == [("./", Severity.WARNING)]
+
+
+def test_no_directory_is_an_error(tmp_path):
+    assert [p.code for p in validate_cudag(tmp_path / "nothing")] == ["not_a_directory"]
+
+
+def test_a_rule_of_the_pipeline_is_a_warning_in_datasets_of_others(foreign):
+    edit_line(
+        foreign,
+        "train.jsonl",
+        1,
+        put("conversations", 1, "value", value=f"{ANSWER}\nThat is it."),
+    )
+    problems = validate_cudag(foreign)
+    assert not errors(problems)
+    assert {p.location for p in problems} == {"train.jsonl:1", "data.jsonl:1"}
+
+
+def test_datasets_of_others_must_follow_the_document(foreign):
+    edit_line(foreign, "train.jsonl", 1, drop("metadata", "real_coords"))
+    edit_test(foreign, 1, put("expected_action", "arguments", "coordinate", value=[342, 1200]))
+    messages = problem_lines(foreign)
+    assert "train.jsonl:1: metadata.real_coords is missing" in messages
+    assert "test.json:1: coordinate must be [x, y] from 0 to 1000" in messages
+
+
+def test_messages_never_quote_what_was_typed(copy):
+    secret = "hunter2"  # noqa: S105 - the point of the test
+    value = ANSWER.replace("left_click", secret).replace("coordinate", secret)
+    edit_line(copy, "train.jsonl", 11, put("conversations", 1, "value", value=value))
+    edit_line(copy, "train.jsonl", 12, put("metadata", secret, value=secret))
+    messages = problem_lines(copy)
+    assert messages
+    assert secret not in "\n".join(messages)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner),
+    max_leaves=5,
+)
+PATHS = [
+    ("id",),
+    ("image",),
+    ("conversations",),
+    ("conversations", 0),
+    ("conversations", 1, "value"),
+    ("metadata",),
+    ("metadata", "real_coords"),
+    ("metadata", "image_size"),
+    ("metadata", "tolerance"),
+    ("metadata", "end_coords"),
+]
+
+
+@given(st.sampled_from(PATHS), JSON)
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_no_value_anywhere_is_a_traceback(foreign: Path, keys, value):
+    original = json.loads((foreign / "data.jsonl").read_text())
+    original["metadata"].update(image_size=[480, 540], end_coords=[0, 0])
+    put(*keys, value=value)(original)
+    (foreign / "train.jsonl").write_text(json.dumps(original) + "\n")
+    (foreign / "config.json").write_text('{"generator": "demo_pipeline"}')
+    assert validate_cudag(foreign)

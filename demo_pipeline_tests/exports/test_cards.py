@@ -1,0 +1,208 @@
+"""Dataset cards and charts."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from demo_pipeline.datasets.index import build_index
+from demo_pipeline.exports.cards import (
+    CUDAG,
+    card_text,
+    cudag_card,
+    describe_cudag,
+    describe_index,
+    describe_messages,
+    describe_sft,
+)
+from demo_pipeline.exports.charts import bar_chart
+from demo_pipeline.exports.cudag.build import build_cudag
+from demo_pipeline.exports.cudag.validator import validate_cudag
+from demo_pipeline.exports.dataset_stats import DatasetStats, cudag_stats, sft_stats
+from demo_pipeline.exports.messages import build_messages
+from demo_pipeline.exports.sft import build_sft
+from demo_pipeline.problems import errors
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.trajectories.pointer_leaks import LeakRates
+from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, snapshot
+
+SETTINGS = DatasetSettings(license="cc-by-4.0", include_avoidable_leaks=True)
+NOTHING = DatasetStats(0, 0, 0, LeakRates(), {}, {}, {}, {}, {}, {})
+
+
+@pytest.fixture(scope="module")
+def described(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The four datasets of one set of demonstrations, with cards and charts."""
+    root = tmp_path_factory.mktemp("described")
+    half = {"scale": 0.5, "pad_x": 0.0, "pad_y": 0.0}
+    demos = [
+        make_trajectory(
+            root,
+            f"demo{n}",
+            [*TABLE[n : n + 2], ("type", {"text": "a secret|word"})],
+            instruction=f"Do {n}",
+            application="gimp" if n < 2 else "chrome",
+            rows={0: {"leak": n < 2, "unavoidable": n == 1, **half}, 1: half, 2: half},
+        )
+        for n in range(8)
+    ]
+    provenance = [demo.provenance for demo in demos]
+    left_out = {"trajectories": {"failed": 3}}
+    build_index(demos, root / "dataset", SETTINGS, ("demo_pipeline", "0"))
+    describe_index(root / "dataset", SETTINGS)
+    for name, build, describe in (
+        ("sft", build_sft, describe_sft),
+        ("messages", build_messages, describe_messages),
+        ("cudag", build_cudag, describe_cudag),
+    ):
+        build(demos, root / name, SETTINGS)
+        describe(root / name, SETTINGS, provenance, left_out)
+    return root
+
+
+def card(described: Path, name: str) -> tuple[dict[str, Any], str]:
+    _, front, text = (described / name / "README.md").read_text().split("---\n", 2)
+    return yaml.safe_load(front), text
+
+
+@pytest.mark.parametrize("name", ["dataset", "sft", "messages", "cudag"])
+def test_a_card_has_license_tags_sections_and_counts(described: Path, name: str) -> None:
+    front, text = card(described, name)
+    assert front["license"] == "cc-by-4.0"
+    assert "computer-use" in front["tags"]
+    for heading in ("How it was made", "What is in it", "Files", "Loading", "License"):
+        assert f"## {heading}\n" in text
+    assert "| trajectories | 8 |" in text
+    assert "| gimp | 2 |" in text
+    assert "secret" not in text
+    for line in text.splitlines():
+        if line.startswith("!["):
+            assert cv2.imread(str(described / name / line.split("(")[1].strip(")"))) is not None
+
+
+def test_splits_leak_rates_and_exclusions_match_the_files(described: Path) -> None:
+    _, text = card(described, "sft")
+    facts = sft_stats(described / "sft", sorted((described / "provenance").iterdir()))[0]
+    assert sum(split.samples for split in facts.splits.values()) == facts.samples == 24
+    for name, split in facts.splits.items():
+        assert f"| {name} | {split.samples} | {split.trajectories} | {split.tasks} |" in text
+    assert facts.leaks == LeakRates(16, 2, 1)
+    assert "Leak rate: 12.50% (in 2 of 16 samples of pointing actions" in text
+    assert "Unavoidable leak rate: 6.25% (in 1 the pointer was already at the target" in text
+    assert facts.as_dict()["leak_rate"] == 0.125
+    assert "| trajectories left out: failed | 3 |" in text
+    assert facts.resolutions == {"3840x2160": 8}
+    assert facts.actions["type"] == 8 + sum(kind == "type" for kind, _ in TABLE[:9])
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("messages", ("max_length=None", "assistant_only_loss=True", "ROOT_IMAGE_DIR", "ds_type")),
+        ("cudag", ("cutoff_len: 8192", "media_dir", "default_system")),
+    ],
+)
+def test_a_card_says_what_the_trainers_have_to_be_told(
+    described: Path, name: str, told: tuple[str, ...]
+) -> None:
+    assert [words for words in told if words not in card(described, name)[1]] == []
+
+
+@pytest.mark.parametrize("name", ["dataset", "sft", "messages", "cudag"])
+def test_every_configuration_carries_the_hash_of_its_files(described: Path, name: str) -> None:
+    configs = card(described, name)[0]["configs"]
+    hashes = [config["description"] for config in configs]
+    assert all(re.fullmatch("sha256:[0-9a-f]{64}", text) for text in hashes)
+    assert len(set(hashes)) == len(hashes) > 0
+
+
+def test_a_cudag_dataset_with_its_card_is_still_valid(described: Path) -> None:
+    front, text = card(described, "cudag")
+    assert errors(validate_cudag(described / "cudag")) == []
+    assert [config["config_name"] for config in front["configs"]] == ["default", "test"]
+    facts, torn = cudag_stats(described / "cudag", sorted((described / "provenance").iterdir()))
+    assert torn == []
+    assert card_text(
+        cudag_card(SETTINGS),
+        facts,
+        SETTINGS,
+        {"trajectories": {"failed": 3}},
+        described / "cudag",
+    ).endswith(text)
+
+
+def test_the_card_of_cudag_says_what_the_numbers_of_a_scroll_mean(described: Path) -> None:
+    _, text = card(described, "cudag")
+    assert "`pixels` is positive to scroll up and negative to scroll down" in text
+    assert "one notch of the wheel is 100" in text
+    notches = DatasetSettings(cudag_scroll_unit="notches")
+    assert "counts notches of the wheel" in cudag_card(notches).about
+
+
+def test_a_card_says_that_no_license_is_stated(tmp_path: Path) -> None:
+    assert "no license is stated" in card_text(CUDAG, NOTHING, DatasetSettings(), {}, tmp_path)
+
+
+def test_a_task_in_two_splits_is_a_problem(tmp_path: Path) -> None:
+    demos = [make_trajectory(tmp_path, f"demo{n}", shade=n, instruction=f"{n}") for n in range(6)]
+    build_sft(demos, tmp_path / "sft", DatasetSettings())
+    assert sft_stats(tmp_path / "sft", [demo.provenance for demo in demos])[1] == []
+    for n in range(6):  # now they are all of one task
+        make_trajectory(tmp_path, f"demo{n}", group="same")
+    [problem] = sft_stats(tmp_path / "sft", [demo.provenance for demo in demos])[1]
+    assert "'same' is in more than one split: test, train, val" in problem.message
+
+
+def test_a_damaged_provenance_file_is_skipped(tmp_path: Path) -> None:
+    demos = [make_trajectory(tmp_path, name, [CLICK], shade=ord(name)) for name in "ab"]
+    build_sft(demos, tmp_path / "sft", DatasetSettings())
+    demos[0].provenance.write_bytes(b"#" * 100)
+    facts, _ = sft_stats(tmp_path / "sft", [demo.provenance for demo in demos])
+    assert (facts.trajectories, facts.platforms) == (2, {"windows": 1})
+
+
+def test_cards_and_charts_are_reproducible(described: Path, tmp_path: Path) -> None:
+    provenance = sorted((described / "provenance").iterdir())
+    before = snapshot(described / "messages")
+    describe_messages(described / "messages", SETTINGS, provenance, {"trajectories": {"failed": 3}})
+    assert snapshot(described / "messages") == before
+    assert tmp_path.as_posix() not in str(before["README.md"])
+
+
+def test_bar_lengths_are_proportional_to_the_values() -> None:
+    image = cv2.imdecode(np.frombuffer(bar_chart("Bars", {"a": 10, "b": 5}), np.uint8), 1)
+    assert image is not None
+    blue = (image == (176, 120, 60)).all(axis=2).sum(axis=1)
+    first, second = blue[50], blue[76]
+    assert first == pytest.approx(2 * second, abs=2)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.dictionaries(st.text(max_size=40), st.integers(0, 10**9), max_size=40))
+def test_any_labels_make_a_chart(bars: dict[str, int]) -> None:
+    image = cv2.imdecode(np.frombuffer(bar_chart("Title", bars), np.uint8), 1)
+    assert image is not None
+    assert image.shape[1] == 640
+
+
+def test_an_empty_dataset_has_a_card(tmp_path: Path) -> None:
+    text = card_text(CUDAG, NOTHING, DatasetSettings(), {}, tmp_path)
+    assert "configs" not in text
+
+
+def test_names_in_a_card_are_not_markup(tmp_path: Path) -> None:
+    odd = {"![i](http://host/i.png)": 1, "<b>x</b>|": 2, "__main__": 3}
+    card = card_text(CUDAG, replace(NOTHING, applications=odd, actions=odd), SETTINGS, {}, tmp_path)
+    lines = [line for line in card.splitlines() if "host" in line or "main" in line or "<b" in line]
+    assert [line for line in lines if line.startswith("|")] == 2 * [
+        r"| !\[i\](http\://host/i.png) | 1 |",
+        r"| \<b>x\</b>\| | 2 |",
+        r"| \_\_main\_\_ | 3 |",
+    ]

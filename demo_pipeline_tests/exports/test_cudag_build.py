@@ -1,0 +1,519 @@
+"""The content of a CUDAG dataset."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import cv2
+import pyarrow.parquet as pq
+import pytest
+
+from demo_pipeline.exports.cudag.build import build_cudag, dataset_directory_name
+from demo_pipeline.exports.cudag.models import read_records, read_tests, to_ru
+from demo_pipeline.exports.cudag.tool_calls import parse_tool_calls
+from demo_pipeline.exports.cudag.validator import validate_cudag
+from demo_pipeline.exports.prompts import system_prompt
+from demo_pipeline.exports.sft import build_sft
+from demo_pipeline.problems import Severity, errors
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline_tests.datasets.builders import (
+    CLICK,
+    TABLE,
+    make_trajectory,
+    read_lines,
+    snapshot,
+)
+
+TRAIN = DatasetSettings(train_ratio=1.0, val_ratio=0.0, test_ratio=0.0)
+TEST = DatasetSettings(train_ratio=0.0, val_ratio=0.0, test_ratio=1.0)
+BOX = {"target_x": 900, "target_y": 500, "target_width": 192, "target_height": 54}
+
+# task_type, calls, real_coords, tolerance of every action of builders.TABLE
+POINT = [260, 278]
+CENTRE = [500, 500]
+EXPECTED: list[tuple[str, list[dict[str, Any]], tuple[int, int], tuple[int, int]]] = [
+    ("left-click", [{"action": "left_click", "coordinate": POINT}], (500, 300), (10, 10)),
+    ("middle-click", [{"action": "middle_click", "coordinate": POINT}], (500, 300), (10, 10)),
+    ("triple-click", [{"action": "triple_click", "coordinate": POINT}], (500, 300), (10, 10)),
+    ("right-click", [{"action": "right_click", "coordinate": [999, 999]}], (1919, 1079), (10, 10)),
+    ("double-click", [{"action": "double_click", "coordinate": [0, 0]}], (0, 0), (10, 10)),
+    (
+        "drag",
+        [
+            {"action": "mouse_move", "coordinate": [52, 185]},
+            {"action": "left_click_drag", "coordinate": CENTRE},
+        ],
+        (100, 200),
+        (5, 5),
+    ),
+    ("scroll", [{"action": "scroll", "coordinate": CENTRE, "pixels": 300}], (960, 540), (50, 50)),
+    ("scroll", [{"action": "scroll", "coordinate": CENTRE, "pixels": -200}], (960, 540), (50, 50)),
+    ("scroll", [{"action": "hscroll", "coordinate": CENTRE, "pixels": -100}], (960, 540), (50, 50)),
+    ("scroll", [{"action": "hscroll", "coordinate": CENTRE, "pixels": 400}], (960, 540), (50, 50)),
+    ("type", [{"action": "type", "text": "google.com"}], (0, 0), (0, 0)),
+    ("hotkey", [{"action": "key", "keys": ["ctrl", "c"]}], (0, 0), (0, 0)),
+    ("wait", [{"action": "wait", "time": 2.5}], (0, 0), (0, 0)),
+    ("terminate", [{"action": "terminate", "status": "success"}], (0, 0), (0, 0)),
+]
+
+
+def build(root: Path, demos, chosen=TRAIN, name="out"):
+    out = root / name
+    return out, build_cudag(demos, out, chosen)
+
+
+def test_every_action_of_the_table_becomes_its_tool_calls(tmp_path):
+    out, summary = build(tmp_path, [make_trajectory(tmp_path, "demo", TABLE)])
+    records = list(read_records(out / "train.jsonl"))
+    assert len(records) == len(EXPECTED)
+    for record, (kind, calls, place, tolerance) in zip(records, EXPECTED, strict=True):
+        made = parse_tool_calls(record.conversations[1].value)
+        assert [call.named_arguments() for call in made] == calls
+        known = record.metadata
+        assert (known.task_type, known.real_coords, known.tolerance) == (kind, place, tolerance)
+        coordinate = made[0].arguments.get("coordinate")
+        assert known.has_coordinate == (coordinate is not None)
+        if coordinate:
+            assert to_ru(*known.real_coords, known.image_size) == tuple(coordinate)
+    assert records[5].metadata.end_coords == (960, 540)
+    assert [records[n].metadata.scroll_direction for n in (6, 7, 8, 9, 10)] == [
+        "up",
+        "down",
+        "left",
+        "right",
+        "",
+    ]
+    assert [records[n].metadata.scroll_amount for n in (6, 7, 8, 9, 10)] == [3, 2, 1, 4, 0]
+    assert summary.records == {"train": 14, "val": 0, "test": 0, "held_out": 0}
+    assert summary.details["task_counts"]["scroll"] == 4
+
+
+def test_a_test_expects_the_call_and_of_a_drag_the_drag_to_its_end(tmp_path):
+    out, summary = build(tmp_path, [make_trajectory(tmp_path, "demo", TABLE)], TEST)
+    tests = read_tests(out / "test" / "test.json")
+    assert len(tests) == summary.records["test"] == len(EXPECTED)
+    for test, (kind, calls, place, tolerance) in zip(tests, EXPECTED, strict=True):
+        assert test.expected_action.name == "computer_use"
+        assert test.expected_action.arguments == calls[-1]
+        wanted = ((960, 540), (100, 200)) if kind == "drag" else (place, (0, 0))
+        assert (test.metadata.real_coords, test.metadata.start_coords) == wanted
+        assert test.tolerance == tolerance
+        assert (out / "test" / test.screenshot).is_file()
+        drawn = out / "test" / "annotated" / f"{test.test_id}_annotated.png"
+        assert drawn.is_file() == test.metadata.has_coordinate
+    assert not any((out / "images").iterdir())
+    assert "<image>" not in tests[0].prompt
+    assert errors(validate_cudag(out)) == []
+
+
+def test_a_model_that_never_drags_fails_the_test_of_a_drag(tmp_path):
+    drag = ("drag", {"start_x": 100, "start_y": 200, "end_x": 960, "end_y": 540})
+    out, _ = build(tmp_path, [make_trajectory(tmp_path, "demo", [drag])], TEST)
+    test, _ = read_tests(out / "test" / "test.json")
+    assert test.expected_action.arguments["action"] == "left_click_drag"
+    drawn = cv2.imread(str(out / "test" / "annotated" / "demo_000_annotated.png"))
+    assert drawn is not None
+    assert drawn[540, 960].tolist() == [0, 0, 255]
+
+
+def test_the_tests_are_also_conversations_for_trainers(tmp_path):
+    out, _ = build(tmp_path, [make_trajectory(tmp_path, "demo", TABLE)], TEST)
+    records = list(read_records(out / "test" / "records.jsonl"))
+    assert [record.id for record in records] == [
+        test.test_id for test in read_tests(out / "test" / "test.json")
+    ]
+    for record, (_, calls, place, _) in zip(records, EXPECTED, strict=True):
+        made = parse_tool_calls(record.conversations[1].value)
+        assert [call.named_arguments() for call in made] == calls
+        assert record.metadata.real_coords == place
+        assert (out / record.image).is_file()
+
+
+def test_the_annotation_marks_the_target_and_nothing_far_from_it(tmp_path):
+    demo = make_trajectory(tmp_path, "demo", [CLICK], rows={0: BOX}, shade=7)
+    out, _ = build(tmp_path, [demo], TEST)
+    drawn = cv2.imread(str(out / "test" / "annotated" / "demo_000_annotated.png"))
+    assert drawn is not None
+    assert drawn[540, 960].tolist() == [0, 0, 255]
+    assert drawn[540, 960 - 60].tolist() == [0, 200, 0]
+    assert drawn[100, 100].tolist() == [7, 7, 7]
+
+
+def test_later_prompts_list_the_previous_actions(tmp_path):
+    actions = [CLICK, ("type", {"text": "hi"}), ("hotkey", {"keys": ["enter"]})]
+    out, _ = build(tmp_path, [make_trajectory(tmp_path, "demo", actions)])
+    human = [record.conversations[0].value for record in read_records(out / "train.jsonl")]
+    assert human[0] == "<image>\nOpen Chrome"
+    assert human[2] == (
+        "<image>\nOpen Chrome\n\nPrevious actions:\n"
+        '1. {"action": "left_click", "coordinate": [500, 500]}\n'
+        '2. {"action": "type", "text": "hi"}'
+    )
+    assert human[3].endswith('3. {"action": "key", "keys": ["enter"]}')
+
+
+RUN = ("hotkey", {"keys": ["shift", "down"], "presses": 3})
+PRESS = {"action": "key", "keys": ["shift", "down"]}
+
+
+def test_a_repeated_key_is_one_call_a_press_in_one_turn(tmp_path):
+    out, _ = build(tmp_path, [make_trajectory(tmp_path, "demo", [CLICK, RUN, CLICK])])
+    click, run, after, _ = read_records(out / "train.jsonl")
+    calls = parse_tool_calls(run.conversations[1].value)
+    assert [call.named_arguments() for call in calls] == [PRESS] * 3
+    assert [record.metadata.presses for record in (click, run, after)] == [1, 3, 1]
+    line = '2. {"action": "key", "keys": ["shift", "down"]} 3 times'
+    assert after.conversations[0].value.endswith(line)
+    assert errors(validate_cudag(out)) == []
+
+
+def test_a_test_expects_a_repeated_key_once(tmp_path):
+    out, _ = build(tmp_path, [make_trajectory(tmp_path, "demo", [CLICK, RUN])], TEST)
+    _, run, _ = read_tests(out / "test" / "test.json")
+    assert run.expected_action.arguments == PRESS
+    assert (run.metadata.presses, run.metadata.start_coords) == (3, (0, 0))
+
+
+def test_tolerance_and_box_come_from_the_target(tmp_path):
+    scroll = ("scroll", {"x": 960, "y": 540, "direction": "up", "amount": 1})
+    demo = make_trajectory(tmp_path, "demo", [CLICK, scroll], rows={0: BOX, 1: BOX})
+    out, _ = build(tmp_path, [demo])
+    click, wheel, _ = read_records(out / "train.jsonl")
+    assert click.metadata.tolerance == (31, 12)
+    assert click.metadata.target_bbox == (469, 463, 569, 513)
+    assert wheel.metadata.tolerance == (50, 50)
+
+
+def test_no_point_of_a_large_area_is_as_good_as_any_other(tmp_path):
+    """A spreadsheet, a text area: wrong cells and lines would score as right."""
+    places = {0: (100, 100, 1200, 800), 1: (100, 100, 1200, 800), 2: (880, 500, 160, 50)}
+    rows = {n: dict(zip(BOX, box, strict=True)) for n, box in places.items()}
+    targets = {
+        n: {"id": "node_1", "role": role, "name": ""}
+        for n, role in enumerate(("textarea", "button", "textarea"))
+    }
+    steps = [("click", {"x": 960, "y": 527, "button": "left"})] * 3
+    demo = make_trajectory(tmp_path, "demo", steps, rows=rows, targets=targets)
+    out, _ = build(tmp_path, [demo])
+    area, button, small, _ = read_records(out / "train.jsonl")
+    assert (area.metadata.tolerance, area.metadata.target_bbox) == ((10, 10), (0, 0, 0, 0))
+    assert button.metadata.tolerance == (50, 50)
+    assert small.metadata.tolerance == (41, 21)
+
+
+def test_a_point_near_an_edge_accepts_nothing_beyond_it(tmp_path):
+    at_edge = ("click", {"x": 902, "y": 527, "button": "left"})
+    outside = ("click", {"x": 899, "y": 527, "button": "left"})
+    rows = {0: BOX, 1: BOX}
+    out, _ = build(tmp_path, [make_trajectory(tmp_path, "demo", [at_edge, outside], rows=rows)])
+    near, off, _ = read_records(out / "train.jsonl")
+    assert near.metadata.tolerance == (1, 25)
+    assert off.metadata.tolerance == (1, 25)
+
+
+def test_both_ends_of_a_drag_have_a_small_tolerance_whatever_the_target(tmp_path):
+    drag = ("drag", {"start_x": 960, "start_y": 527, "end_x": 100, "end_y": 100})
+    demo = make_trajectory(tmp_path, "demo", [drag], rows={0: BOX})
+    chosen = TRAIN.model_copy(update={"drag_tolerance": 3})
+    out, _ = build(tmp_path, [demo], chosen)
+    record, _ = read_records(out / "train.jsonl")
+    assert record.metadata.tolerance == (3, 3)
+    assert json.loads((out / "config.json").read_text())["tolerance"]["drag"] == 3
+
+
+def test_metadata_has_the_same_keys_and_types_in_every_record(tmp_path):
+    demos = [make_trajectory(tmp_path, f"demo_{n}", TABLE, shade=20 * n) for n in range(3)]
+    out, _ = build(tmp_path, demos, DatasetSettings())
+    known = [record["metadata"] for record in read_lines(out / "data.jsonl")]
+    shapes = {
+        tuple((key, type(value).__name__) for key, value in metadata.items()) for metadata in known
+    }
+    assert len(shapes) == 1
+    assert not [value for metadata in known for value in metadata.values() if value is None]
+
+
+def test_the_same_input_gives_the_same_bytes_in_any_order_and_place(tmp_path):
+    def demos(root):
+        return [
+            make_trajectory(root, f"demo_{n}", TABLE[n:], shade=20 * n, instruction=f"Task {n}")
+            for n in range(4)
+        ]
+
+    first, _ = build(tmp_path, demos(tmp_path / "a"), DatasetSettings(), "first")
+    second, _ = build(tmp_path, demos(tmp_path / "b")[::-1], DatasetSettings(), "second")
+    files = snapshot(first)
+    assert files == snapshot(second)
+    parts = (files[name] for name in ("train.jsonl", "val.jsonl"))
+    assert files["data.jsonl"] == b"".join(parts)
+    assert str(tmp_path).encode() not in b"".join(
+        data for name, data in files.items() if name.endswith((".json", ".jsonl"))
+    )
+
+
+def test_what_is_built_is_valid_and_fills_its_splits(tmp_path):
+    demos = [
+        make_trajectory(tmp_path, f"demo.{n}", TABLE, shade=20 * n, group=f"t{n}") for n in range(4)
+    ]
+    demos.append(make_trajectory(tmp_path, "apart", TABLE, shade=100, application="gimp"))
+    chosen = DatasetSettings(held_out_applications=("gimp",))
+    out, summary = build(tmp_path, demos, chosen, dataset_directory_name(demos, chosen))
+    assert validate_cudag(out) == []
+    assert all(summary.records.values())
+    report = json.loads((out / "splits.json").read_text())
+    assert {key: part["records"] for key, part in report["splits"].items()} == summary.records
+    assert sum(part["trajectories"] for part in report["splits"].values()) == 5
+    assert json.loads((out / "config.json").read_text())["split_filled"] == report["filled"]
+
+
+def test_an_empty_dataset_is_valid_and_has_no_held_out_file(tmp_path):
+    name = dataset_directory_name([], DatasetSettings())
+    assert name == "demonstrations--demo-pipeline--19700101_000000"
+    out, summary = build(tmp_path, [], DatasetSettings(), name)
+    assert validate_cudag(out) == []
+    assert not (out / "held_out.jsonl").exists()
+    assert sum(summary.records.values()) == 0
+
+
+def test_demonstrations_of_one_task_stay_together(tmp_path):
+    demos = [
+        make_trajectory(tmp_path, f"demo_{n}", group=f"task_{n // 2}", shade=5 * n)
+        for n in range(8)
+    ]
+    out, _ = build(tmp_path, demos, DatasetSettings())
+    where: dict[int, set[str]] = {}
+    for split in ("train", "val"):
+        for record in read_records(out / f"{split}.jsonl"):
+            where.setdefault(int(record.metadata.trajectory_id[-1]) // 2, set()).add(split)
+    for test in read_tests(out / "test" / "test.json"):
+        where.setdefault(int(test.metadata.trajectory_id[-1]) // 2, set()).add("test")
+    assert [len(splits) for splits in where.values()] == [1, 1, 1, 1]
+
+
+def test_failed_aborted_and_benchmark_demonstrations_are_left_out_and_counted(tmp_path):
+    ended = {0: {"status": "aborted", "reason": ""}}
+    demos = [
+        make_trajectory(tmp_path, "good"),
+        make_trajectory(tmp_path, "bad", success=False, shade=30),
+        make_trajectory(tmp_path, "broken_off", success=False, shade=90, rows=ended),
+        make_trajectory(tmp_path, "known", osworld="chrome_001", shade=60),
+    ]
+    out, summary = build(tmp_path, demos)
+    assert {r.metadata.trajectory_id for r in read_records(out / "data.jsonl")} == {"good"}
+    assert summary.excluded_trajectories == {
+        "failed": 1,
+        "aborted": 1,
+        "contaminated": 1,
+        "incomplete": 0,
+        "unreadable": 0,
+    }
+    report = json.loads((out / "splits.json").read_text())
+    assert report["excluded"]["trajectories"] == summary.excluded_trajectories
+    failed, contaminated = {"include_failed": True}, {"include_contaminated": True}
+    everything = TRAIN.model_copy(update=failed | contaminated | {"include_aborted": True})
+    out, summary = build(tmp_path, demos, everything, "all")
+    ends = {
+        r.metadata.trajectory_id: parse_tool_calls(r.conversations[1].value)[0].arguments
+        for r in read_records(out / "data.jsonl")
+        if r.metadata.task_type == "terminate"
+    }
+    assert ends == {
+        "good": {"status": "success"},
+        "bad": {"status": "failure"},
+        "broken_off": {"status": "failure"},
+        "known": {"status": "success"},
+    }
+
+
+def test_unreadable_demonstrations_are_counted_and_do_not_affect_the_others(tmp_path):
+    demos = [make_trajectory(tmp_path, name, shade=n) for n, name in enumerate("abcde")]
+    (demos[1].path / "task.json").write_text("{")
+    demos[2].provenance.write_bytes(b"no parquet")
+    short = pq.read_table(demos[4].provenance).drop_columns(["recorded_at"])
+    pq.write_table(short, demos[4].provenance)
+    (demos[3].path / "steps" / "000" / "action.json").write_text("[]")
+    out, summary = build(tmp_path, demos)
+    assert {r.metadata.trajectory_id for r in read_records(out / "data.jsonl")} == {"a"}
+    assert summary.excluded_trajectories["unreadable"] == 4
+    assert {problem.demonstration for problem in summary.problems} == {"b", "c", "d", "e"}
+
+
+@pytest.mark.parametrize("waits", [0, 1])
+def test_there_is_no_end_when_the_video_ends_before_the_last_action(tmp_path, waits):
+    actions = [CLICK, CLICK, *([("wait", {"seconds": 2.5})] * waits)]
+    demo = make_trajectory(tmp_path, "demo", actions, rows={1: {"end_filmed": False}})
+    out, summary = build(tmp_path, [demo])
+    records = list(read_records(out / "train.jsonl"))
+    assert [record.metadata.task_type for record in records][:2] == ["left-click"] * 2
+    assert len(records) == 2 + waits
+    assert summary.excluded_records["hidden_end"] == 1
+
+
+def test_the_end_of_a_wait_need_not_be_in_the_video(tmp_path):
+    actions = [CLICK, ("wait", {"seconds": 2.5})]
+    demo = make_trajectory(tmp_path, "demo", actions, rows={1: {"end_filmed": False}})
+    out, _ = build(tmp_path, [demo])
+    assert list(read_records(out / "train.jsonl"))[-1].metadata.task_type == "terminate"
+
+
+def test_steps_without_frame_or_position_give_no_record_but_are_history(tmp_path):
+    held = ("click", {"x": 10, "y": 10, "button": "left", "modifiers": ["ctrl"]})
+    actions = [CLICK, CLICK, held, CLICK]
+    rows = {0: {"off_screen": True}, 1: {"pts": None}}
+    demo = make_trajectory(tmp_path, "demo", actions, rows=rows)
+    out, summary = build(tmp_path, [demo])
+    records = list(read_records(out / "train.jsonl"))
+    assert [record.metadata.step_index for record in records] == [3, 4]
+    assert summary.excluded_records == {
+        "incomplete": 0,
+        "off_screen": 1,
+        "missing_frame": 1,
+        "avoidable_leak": 0,
+        "unavoidable_leak": 0,
+        "no_tool_call": 1,
+        "not_grounded": 0,
+        "hidden_end": 0,
+        "split_leak": 0,
+    }
+    report = json.loads((out / "splits.json").read_text())
+    assert report["excluded"]["records"] == summary.excluded_records
+    history = records[0].conversations[0].value.splitlines()[4:]
+    assert history[0] == '1. {"action": "left_click"} outside the recorded screen'
+    assert history[1] == '2. {"action": "left_click", "coordinate": [500, 500]}'
+    assert history[2].endswith("while holding ctrl")
+
+
+def test_the_same_screenshot_with_the_same_prompt_is_never_in_two_splits(tmp_path):
+    demos = [make_trajectory(tmp_path, f"demo_{n}", [CLICK]) for n in range(3)]
+    name = dataset_directory_name(demos, DatasetSettings())
+    out, summary = build(tmp_path, demos, DatasetSettings(), name)
+    assert summary.excluded_records["split_leak"] == 4
+    assert summary.details["empty_splits"] == ["train", "val"]
+    assert [problem.code for problem in validate_cudag(out)] == ["empty_split"] * 2
+    assert errors(validate_cudag(out)) == []
+
+
+def test_the_same_screenshot_with_another_prompt_is_a_warning(tmp_path):
+    demos = [make_trajectory(tmp_path, f"demo_{n}", instruction=f"Task {n}") for n in range(3)]
+    name = dataset_directory_name(demos, DatasetSettings())
+    out, summary = build(tmp_path, demos, DatasetSettings(), name)
+    assert summary.excluded_records["split_leak"] == 0
+    (found,) = validate_cudag(out)
+    assert (found.code, found.severity) == ("shared_image", Severity.WARNING)
+    assert found.message.startswith("2 images are in more than one split")
+
+
+def test_a_leaking_step_is_history_only_unless_included(tmp_path):
+    demo = make_trajectory(tmp_path, "demo", [CLICK, CLICK], rows={0: {"leak": True}})
+    out, summary = build(tmp_path, [demo])
+    records = list(read_records(out / "train.jsonl"))
+    assert [record.metadata.step_index for record in records] == [1, 2]
+    assert '1. {"action": "left_click"' in records[0].conversations[0].value
+    assert summary.excluded_records["avoidable_leak"] == 1
+    included = TRAIN.model_copy(update={"include_avoidable_leaks": True})
+    _, summary = build(tmp_path, [demo], included, "all")
+    assert (summary.excluded_records["avoidable_leak"], summary.records["train"]) == (0, 3)
+
+
+def test_markers_are_escaped_and_counted(tmp_path):
+    typed = "a </tool_call> <image> <|im_start|>"
+    actions = [("type", {"text": typed}), CLICK]
+    demo = make_trajectory(tmp_path, "demo", actions, instruction="Write <image> and <|im_end|>")
+    name = dataset_directory_name([demo], TRAIN)
+    out, summary = build(tmp_path, [demo], TRAIN, name)
+    first, second, _ = read_records(out / "train.jsonl")
+    assert parse_tool_calls(first.conversations[1].value)[0].arguments == {"text": typed}
+    assert "\\u003cimage>" in first.conversations[1].value
+    assert first.conversations[0].value == "<image>\nWrite [image] and [|im_end|]"
+    assert second.conversations[0].value.count("<image>") == 1
+    assert summary.details["escaped"] == {"prompts": 2, "tool_calls": 3}
+    assert validate_cudag(out) == []
+
+
+def test_a_lone_surrogate_becomes_a_question_mark(tmp_path):
+    demo = make_trajectory(tmp_path, "demo", [("type", {"text": "X"}), CLICK])
+    file = demo.path / "steps" / "000" / "action.json"
+    file.write_text(file.read_text().replace('"X"', '"a\\ud83d"'))
+    name = dataset_directory_name([demo], TRAIN)
+    out, _ = build(tmp_path, [demo], TRAIN, name)
+    first = next(read_records(out / "train.jsonl"))
+    assert parse_tool_calls(first.conversations[1].value)[0].arguments == {"text": "a?"}
+    assert validate_cudag(out) == []
+    assert build_sft([demo], tmp_path / "sft", TRAIN).total == 2
+
+
+def test_the_scroll_sign_is_a_setting_shown_in_prompt_and_config(tmp_path):
+    down = TRAIN.model_copy(update={"cudag_scroll_sign": "down", "cudag_pixels_per_notch": 120})
+    scroll = ("scroll", {"x": 960, "y": 540, "direction": "down", "amount": 2})
+    out, _ = build(tmp_path, [make_trajectory(tmp_path, "demo", [scroll])], down)
+    (call,) = parse_tool_calls(next(read_records(out / "train.jsonl")).conversations[1].value)
+    assert call.arguments["pixels"] == 240
+    config = json.loads((out / "config.json").read_text())
+    assert config["scroll"]["positive"] == "down"
+    assert config["system_prompt"] == system_prompt(down)
+    assert "positive to scroll down" in config["system_prompt"]
+    assert "1000 x 1000" in config["system_prompt"]
+
+
+def test_the_unit_of_the_wheel_is_a_setting_shown_in_prompt_and_config(tmp_path):
+    notches = TRAIN.model_copy(update={"cudag_scroll_unit": "notches"})
+    scroll = ("scroll", {"x": 960, "y": 540, "direction": "down", "amount": 2})
+    out, _ = build(tmp_path, [make_trajectory(tmp_path, "demo", [scroll])], notches)
+    (call,) = parse_tool_calls(next(read_records(out / "train.jsonl")).conversations[1].value)
+    assert call.arguments["pixels"] == -2
+    config = json.loads((out / "config.json").read_text())
+    assert (config["scroll"]["unit"], config["scroll"]["pixels_per_notch"]) == ("notches", 1)
+    assert "it counts notches of the wheel, not pixels" in config["system_prompt"]
+    assert "notches of the wheel" in (out / "tools.json").read_text()
+    assert errors(validate_cudag(out)) == []
+
+
+def test_the_configuration_has_every_documented_key(tmp_path):
+    demo = make_trajectory(tmp_path, "demo", recorded_at="2025-12-03T14:34:56.789+02:00")
+    out, _ = build(tmp_path, [demo])
+    config = json.loads((out / "config.json").read_text())
+    documented = "name_prefix seed task_types task_counts train_split system_prompt"
+    assert set(documented.split()) | {"task_distributions", "generated_at"} <= set(config)
+    assert config["generated_at"] == "2025-12-03T12:34:56Z"
+    assert config["task_counts"] == {"left-click": 1, "terminate": 1}
+    assert config["task_distributions"] == {"left-click": 0.5, "terminate": 0.5}
+
+
+def test_the_directory_is_named_after_the_newest_recording(tmp_path):
+    demos = [
+        make_trajectory(tmp_path, "a", recorded_at="2025-12-03T12:34:56Z"),
+        make_trajectory(tmp_path, "b", recorded_at="2025-11-03T12:34:56Z", success=False),
+    ]
+    chosen = DatasetSettings(name_prefix="calendar", user="mike")
+    assert dataset_directory_name(demos, chosen) == "calendar--mike--20251203_123456"
+    fixed = chosen.model_copy(update={"timestamp": "20240101_000000"})
+    assert dataset_directory_name(demos, fixed) == "calendar--mike--20240101_000000"
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("user", "a--b"),
+        ("user", "a/b"),
+        ("user", ""),
+        ("name_prefix", "-a"),
+        ("name_prefix", "a-"),
+        ("timestamp", "20251399_000000"),
+    ],
+)
+def test_a_setting_that_breaks_the_directory_name_is_refused(key, value):
+    with pytest.raises(ValueError, match=f"datasets.{key}"):
+        dataset_directory_name([], DatasetSettings().model_copy(update={key: value}))
+
+
+def test_settings_refuse_invalid_names_and_ratios():
+    with pytest.raises(ValueError, match="user"):
+        DatasetSettings(user="a--b")
+    with pytest.raises(ValueError, match="add up to 1"):
+        DatasetSettings(train_ratio=0.9)
+
+
+def test_a_directory_that_is_not_empty_is_refused(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "old.txt").write_text("old")
+    with pytest.raises(FileExistsError, match="not empty"):
+        build_cudag([], tmp_path / "out", TRAIN)

@@ -1,0 +1,42 @@
+"""Annotated images of CUDAG tests."""
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from demo_pipeline.exports.cudag.files import annotate
+from demo_pipeline.exports.cudag.models import CudagMetadata
+from demo_pipeline.files.png import PngWriter
+
+PLACES = st.tuples(st.integers(-20, 140), st.integers(-20, 110))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    kind=st.sampled_from(["click", "drag"]),
+    start=PLACES,
+    end=PLACES,
+    tolerance=st.tuples(st.integers(0, 300), st.integers(0, 300)),
+)
+def test_rows_are_drawn_on_as_the_whole_picture_is(
+    tmp_path_factory, kind, start, end, tolerance
+) -> None:
+    """A file of another encoder is decoded as a whole."""
+    folder: Path = tmp_path_factory.getbasetemp()
+    rgb = np.random.default_rng(1).integers(0, 256, (90, 120, 3)).astype(np.uint8)
+    PngWriter().write(folder / "ours.png", rgb)
+    assert cv2.imwrite(str(folder / "other.png"), rgb[:, :, ::-1])
+    metadata = CudagMetadata.model_construct(
+        task_type=kind,
+        real_coords=start,
+        end_coords=end,
+        tolerance=tolerance,
+        image_size=(120, 90),
+    )
+    for name in ("ours", "other"):
+        assert annotate(folder / f"{name}.png", folder / f"{name}_drawn.png", metadata)
+    drawn = (folder / "ours_drawn.png").read_bytes()
+    assert drawn == (folder / "other_drawn.png").read_bytes()

@@ -1,0 +1,181 @@
+"""Grounding rows: which screenshots give any, and what is in them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo_pipeline.datasets.export_loop import ExportSummary
+from demo_pipeline.datasets.selection import DatasetTrajectory
+from demo_pipeline.exports.grounding import build_grounding, validate_grounding
+from demo_pipeline.files.image_header import png_size
+from demo_pipeline.files.parquet import read_rows
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory, snapshot
+from demo_pipeline_tests.datasets.seen_screens import element, make_seen, timed, write_tree
+
+SAVE = element("button", "Save", (100, 200, 80, 31))
+HELP = element("menuitem", "Help", (300, 0, 60, 30))
+TYPE: tuple[str, dict[str, Any]] = ("type", {"text": "Help me"})
+
+
+def build(
+    tmp_path: Path, *made: DatasetTrajectory, **settings: Any
+) -> tuple[ExportSummary, list[dict[str, Any]]]:
+    """The summary and the rows of train."""
+    out = tmp_path / "out"
+    chosen = DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0, **settings)
+    summary = build_grounding(made, out, chosen)
+    assert validate_grounding(out) == []
+    return summary, read_rows(out / "train.parquet")
+
+
+def test_a_row_names_an_element_and_says_where_it_is(tmp_path: Path) -> None:
+    made = make_seen(tmp_path, "demo", [CLICK], SAVE, HELP)
+    _, (save, _help) = build(tmp_path, made)
+    assert save == {
+        "id": "demo_000_node_1",
+        "trajectory_id": "demo",
+        "step_index": 0,
+        "application": "chrome",
+        "platform": "windows",
+        "text": "the Save button",
+        "role": "button",
+        "box": [100, 200, 179, 230],
+        "point": [139, 215],
+        "image_size": [1920, 1080],
+        "image": "trajectories/demo/steps/000/screenshot.png",
+    }
+    assert _help["text"] == "the Help menu item"
+
+
+def test_the_same_rows_are_a_task_file_and_questions_of_cua_lite(tmp_path: Path) -> None:
+    made = make_seen(tmp_path, "demo", [CLICK], SAVE)
+    build(tmp_path, made)
+    out = tmp_path / "out"
+    (entry,) = json.loads((out / "screenspot/train.json").read_text(encoding="utf-8"))
+    assert entry["instruction"] == "the Save button"
+    assert entry["bbox"] == [100, 200, 179, 230]
+    assert list(png_size(out / entry["img_filename"])) == entry["img_size"]
+    home = out / "cua_lite/cua-lite/demonstrations/desktop"
+    answers = {
+        name: json.loads(read_rows(home / name / "train/demonstrations.parquet")[0]["messages"])[1]
+        for name in ("grounding.point", "grounding.bbox")
+    }
+    said = {
+        name: turn["tool_calls"][0]["function"]["arguments"]["coordinate"]
+        for name, turn in answers.items()
+    }
+    assert said == {"grounding.point": [72, 199], "grounding.bbox": [52, 185, 93, 213]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"tree_agreement_0": "differs"}, "tree_differs"),
+        ({"tree_agreement_0": "unknown"}, "tree_unchecked"),
+        ({"tree_age_ms_0": 119}, "scan_after_frame"),  # the frame is 120 ms before the press
+        ({"tree_age_ms_0": None}, "scan_after_frame"),
+        ({"lead_ms_0": None}, "scan_after_frame"),
+        ({"pts_0": None}, "missing_frame"),
+        ({"leak_0": True}, "avoidable_leak"),
+    ],
+)
+def test_a_screenshot_that_its_tree_may_not_describe_gives_no_row(
+    tmp_path: Path, changes: dict[str, Any], reason: str
+) -> None:
+    made = make_seen(tmp_path, "demo", [CLICK], SAVE, rows=timed(1, **changes))
+    summary, rows = build(tmp_path, made)
+    assert rows == []
+    assert summary.excluded_records[reason] == 1
+
+
+def test_a_screenshot_on_a_narrow_screen_has_no_element_in_the_bars(tmp_path: Path) -> None:
+    rows = timed(1, pad_x_0=240.0)
+    made = make_seen(tmp_path, "demo", [CLICK], SAVE, HELP, rows=rows)
+    assert [row["text"] for row in build(tmp_path, made)[1]] == ["the Help menu item"]
+
+
+def test_what_was_typed_at_any_step_is_asked_for_at_none(tmp_path: Path) -> None:
+    made = make_seen(tmp_path, "demo", [CLICK, TYPE], SAVE, HELP)
+    summary, rows = build(tmp_path, made)
+    assert {row["text"] for row in rows} == {"the Save button"}
+    assert summary.excluded_records["typed_name"] == 2
+    written = b"".join(
+        data for name, data in snapshot(tmp_path / "out").items() if name.endswith(".json")
+    )
+    assert b"Help" not in written
+
+
+@pytest.mark.parametrize(("before_step", "steps"), [(0, set()), (1, {0}), (2, {0, 1})])
+def test_after_hidden_typing_a_name_may_be_what_was_typed(
+    tmp_path: Path, before_step: int, steps: set[int]
+) -> None:
+    hidden = [(before_step, "type", "off_screen")]
+    made = make_seen(tmp_path, "demo", [CLICK, CLICK], hidden=hidden)
+    for index, step in enumerate(sorted((made.path / "steps").iterdir())):
+        write_tree(step, element("button", f"Save {index}", (100, 200, 80, 31)))
+    _, rows = build(tmp_path, made, max_hidden_share=1)
+    assert {row["step_index"] for row in rows} == steps
+
+
+def test_an_element_is_asked_for_once_in_a_demonstration(tmp_path: Path) -> None:
+    made = make_seen(tmp_path, "demo", [CLICK] * 3, SAVE)
+    moved = element("button", "Save", (100, 300, 80, 31))
+    write_tree(made.path / "steps/002", moved)
+    summary, rows = build(tmp_path, made)
+    assert [row["step_index"] for row in rows] == [0, 2]
+    assert summary.excluded_records["repeated"] == 1
+
+
+def test_a_screen_that_is_shown_again_and_again_gives_no_more_than_the_limit(
+    tmp_path: Path,
+) -> None:
+    nodes = [element("button", f"Item {row}", (100, 40 * row, 80, 31)) for row in range(20)]
+    made = make_seen(tmp_path, "demo", [CLICK] * 5, *nodes)
+    summary, rows = build(tmp_path, made, grounding_per_screen=3)
+    assert len(rows) == 3
+    assert summary.excluded_records["too_many"] == 5 * 17
+
+
+def test_a_tree_that_cannot_be_read_costs_its_screenshot_only(tmp_path: Path) -> None:
+    made = make_seen(tmp_path, "demo", [CLICK] * 2, SAVE)
+    (made.path / "steps/000/ui_tree.json").write_text('{"root": {"role": "button"}}')
+    summary, rows = build(tmp_path, made)
+    assert [row["step_index"] for row in rows] == [1]
+    assert summary.excluded_records["unreadable_tree"] == 1
+
+
+def test_the_same_picture_with_the_same_words_is_not_in_two_splits(tmp_path: Path) -> None:
+    made = [
+        make_seen(tmp_path, f"demo_{n}", [CLICK], SAVE, instruction=f"Task {n}") for n in range(12)
+    ]
+    summary = build_grounding(made, tmp_path / "out", DatasetSettings())
+    assert sum(count > 0 for count in summary.records.values()) == 1
+    assert summary.excluded_records["split_leak"] > 0
+
+
+def test_failed_and_contaminated_ones_are_left_out_and_no_picture_is_left_over(
+    tmp_path: Path,
+) -> None:
+    made = [
+        make_seen(tmp_path, "good", [CLICK, CLICK], SAVE),
+        make_seen(tmp_path, "bad", [CLICK], SAVE, success=False, shade=9),
+        make_seen(tmp_path, "known", [CLICK], SAVE, osworld="task", shade=19),
+        make_trajectory(tmp_path, "empty", [CLICK], shade=29),
+    ]
+    _, rows = build(tmp_path, *made)
+    assert {row["trajectory_id"] for row in rows} == {"good"}
+    pictures = [name for name in snapshot(tmp_path / "out") if name.endswith(".png")]
+    assert [name for name in pictures if "cua-lite" not in name] == [
+        "trajectories/good/steps/000/screenshot.png"
+    ]
+    assert len(pictures) == 2
+
+
+def test_the_order_of_the_demonstrations_does_not_matter(tmp_path: Path) -> None:
+    made = [make_seen(tmp_path, f"demo_{n}", [CLICK], SAVE, HELP, shade=n) for n in range(4)]
+    for name, order in (("a", made), ("b", made[::-1])):
+        build_grounding(order, tmp_path / name, DatasetSettings())
+    assert snapshot(tmp_path / "a") == snapshot(tmp_path / "b")

@@ -1,0 +1,241 @@
+"""Loading the exports with `datasets`: every configuration, any mix of action types."""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cv2
+import pytest
+
+from demo_pipeline.datasets.index import build_index
+from demo_pipeline.datasets.selection import DatasetTrajectory
+from demo_pipeline.exports.cards import (
+    describe_cudag,
+    describe_index,
+    describe_messages,
+    describe_sft,
+)
+from demo_pipeline.exports.cudag.build import build_cudag
+from demo_pipeline.exports.messages import build_messages
+from demo_pipeline.exports.sft import build_sft
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline_tests.datasets.builders import CLICK, TABLE, make_trajectory, read_lines
+
+BUILD = {
+    "sft": (build_sft, describe_sft),
+    "messages": (build_messages, describe_messages),
+    "cudag": (build_cudag, describe_cudag),
+}
+CONFIGS = {
+    "dataset": ("trajectories", "steps", "hidden_actions"),
+    "sft": ("default",),
+    "messages": ("default", "prompt_completion"),
+    "embedded": ("default", "prompt_completion"),
+    "cudag": ("default", "test"),
+}
+EMBEDDED = DatasetSettings(embed_images=True)
+
+
+def build_all(root: Path, demos: list[DatasetTrajectory]) -> None:
+    """Every export with its card, and the messages once more with pictures in the tables."""
+    provenance = [demo.provenance for demo in demos]
+    build_index(demos, root / "dataset", DatasetSettings(), ("demo_pipeline", "0"))
+    describe_index(root / "dataset", DatasetSettings())
+    for name, (build, describe) in BUILD.items():
+        build(demos, root / name, DatasetSettings())
+        describe(root / name, DatasetSettings(), provenance, {})
+    build_messages(demos, root / "embedded", EMBEDDED)
+    describe_messages(root / "embedded", EMBEDDED, provenance, {})
+    (root / "dataset" / "trajectories").symlink_to(root / "trajectories")
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """`load_dataset` with a cache of its own, off the network."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        patch.setenv("HF_HOME", str(tmp_path_factory.mktemp("hub")))
+        import datasets
+
+        datasets.disable_progress_bars()
+        yield datasets.load_dataset
+
+
+@pytest.fixture(scope="module")
+def exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every export of demonstrations that have one action type each, so no split has all."""
+    root = tmp_path_factory.mktemp("exports")
+    demos = [
+        make_trajectory(root, f"demo_{number}", [step], instruction=f"Task {number}", shade=number)
+        for number, step in enumerate(TABLE)
+    ]
+    build_all(root, demos)
+    return root
+
+
+@pytest.mark.parametrize("name", ["sft", "messages", "embedded"])
+def test_the_folder_alone_is_enough_to_load_its_splits(exports: Path, hub: Any, name: str) -> None:
+    loaded = hub(str(exports / name), cache_dir=str(exports / "cache"))
+    assert set(loaded) == {"train", "val", "test"}
+    for split, rows in loaded.items():
+        assert len(rows) == len(read_lines(exports / name / f"{split}.jsonl")) > 0
+
+
+def test_a_sample_read_back_is_the_line_that_was_written(exports: Path, hub: Any) -> None:
+    loaded = hub(str(exports / "sft"), cache_dir=str(exports / "cache"))
+    for split, rows in loaded.items():
+        for row, line in zip(rows, read_lines(exports / "sft" / f"{split}.jsonl"), strict=True):
+            assert json.loads(row["action"]) == line["output"]["action"]
+            assert json.loads(row["history"]) == line["input"]["history"]
+            assert {key: row[key] for key in ("instruction", "screenshot", "ui_tree")} == {
+                key: line["input"][key] for key in ("instruction", "screenshot", "ui_tree")
+            }
+
+
+def test_the_tables_of_the_trajectories_load_beside_their_trees(exports: Path, hub: Any) -> None:
+    cache = str(exports / "cache")
+    tables = {
+        name: hub(str(exports / "dataset"), name, cache_dir=cache)["train"]
+        for name in ("trajectories", "steps")
+    }
+    assert sorted(tables["trajectories"]["trajectory_id"]) == sorted(
+        f"demo_{number}" for number in range(len(TABLE))
+    )
+    assert len(tables["steps"]) == len(TABLE)
+    with pytest.raises(ValueError, match="hidden_actions"):  # no action is hidden, so no table
+        hub(str(exports / "dataset"), "hidden_actions", cache_dir=cache)
+    first = hub(str(exports / "dataset"), cache_dir=cache)
+    assert first["train"]["trajectory_id"] == tables["trajectories"]["trajectory_id"]
+
+
+@pytest.mark.parametrize(
+    ("name", "config"), [(name, config) for name, found in CONFIGS.items() for config in found]
+)
+def test_rows_that_are_gone_after_a_rebuild_in_place_do_not_come_back(
+    rebuilt: list[Path], hub: Any, name: str, config: str, tmp_path: Path
+) -> None:
+    place, cache, counts = tmp_path / name, str(tmp_path / "cache"), []
+    for root in rebuilt:
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.copytree(root / name, place, symlinks=True)
+        loaded = hub(str(place), config, cache_dir=cache)
+        counts.append(sum(len(rows) for rows in loaded.values()))
+    assert 0 < counts[1] < counts[0]
+
+
+@pytest.fixture(scope="module")
+def rebuilt(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The exports of eight demonstrations, and those of seven of them with fewer actions."""
+    roots = []
+    for count, steps in ((8, 4), (7, 3)):
+        root = tmp_path_factory.mktemp("rebuilt")
+        demos = [
+            make_trajectory(
+                root,
+                f"demo_{n}",
+                [CLICK] * steps,
+                instruction=f"Task {n}",
+                shade=10 * n,
+                hidden=[(3, "click", "off_screen")],
+            )
+            for n in range(count)
+        ]
+        build_all(root, demos)
+        roots.append(root)
+    return roots
+
+
+def test_a_line_of_messages_loads_as_it_was_written(exports: Path, hub: Any) -> None:
+    files = {split: str(exports / "messages" / f"{split}.jsonl") for split in ("train", "val")}
+    loaded = hub("json", data_files=files, cache_dir=str(exports / "cache"))
+    for split, rows in loaded.items():
+        lines = read_lines(exports / "messages" / f"{split}.jsonl")
+        assert [row["messages"] for row in rows] == [line["messages"] for line in lines] != []
+
+
+@pytest.mark.parametrize("name", ["messages", "embedded"])
+def test_the_lines_on_the_card_load_pictures_from_any_working_directory(
+    exports: Path, hub: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import datasets
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    monkeypatch.chdir(tmp_path)
+    card = (exports / name / "README.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(code.replace("the path of this folder", str(exports / name)), names)  # noqa: S102
+    row = names["data"]["train"][0]
+    assert row["images"][0].size == (1920, 1080)
+    assert [turn["role"] for turn in row["prompt"] + row["completion"]] == [
+        *("system", "user"),
+        "assistant",
+    ]
+    streamed = hub(str(exports / name), "prompt_completion", streaming=True)
+    assert next(iter(streamed["train"]))["id"] == row["id"]
+
+
+def test_cudag_train_and_val_load_together_and_the_tests_apart(exports: Path, hub: Any) -> None:
+    loaded = hub(str(exports / "cudag"), cache_dir=str(exports / "cache"))
+    assert set(loaded) == {"train", "val"}
+    kinds = {row["metadata"]["task_type"] for rows in loaded.values() for row in rows}
+    assert len(kinds) > 8
+    tests = hub(str(exports / "cudag"), "test", cache_dir=str(exports / "cache"))
+    written = json.loads((exports / "cudag" / "test" / "test.json").read_text())
+    assert [row["test_id"] for row in tests["test"]] == [test["test_id"] for test in written]
+
+
+def qwen_turns(conversations: list[dict[str, str]], images: list[Path]) -> tuple[str, str]:
+    """What a Qwen-VL trainer makes of a record: the text with pictures, and what it learns."""
+    assert [turn["from"] for turn in conversations] == ["human", "gpt"]
+    human, gpt = (turn["value"] for turn in conversations)
+    pads = iter(images)
+    asked = re.sub("<image>", lambda _: f"<|vision_start|>{next(pads).name}<|vision_end|>", human)
+    assert next(pads, None) is None
+    assert "<image>" not in gpt
+    text = f"<|im_start|>user\n{asked}<|im_end|>\n<|im_start|>assistant\n"
+    return text, f"{gpt}<|im_end|>"
+
+
+def test_a_trainers_preprocessing_takes_five_records(exports: Path, hub: Any) -> None:
+    loaded = hub(str(exports / "cudag"), cache_dir=str(exports / "cache"))
+    for row in loaded["train"].select(range(5)):
+        image = exports / "cudag" / row["image"]
+        asked, learnt = qwen_turns(row["conversations"], [image])
+        assert asked.count("<|vision_start|>") == 1
+        assert asked.count("<|im_start|>") == 2
+        picture = cv2.imread(str(image))
+        assert picture is not None
+        assert picture.shape == (1080, 1920, 3)
+        call = json.loads(learnt.split("\n")[1])
+        assert call["name"] == "computer_use"
+
+
+def test_a_row_of_messages_is_text_with_a_picture_beside_it(exports: Path, hub: Any) -> None:
+    loaded = hub(str(exports / "messages"), cache_dir=str(exports / "cache"))
+    for row in loaded["train"].select(range(5)):
+        assert [message["role"] for message in row["messages"]] == ["system", "user", "assistant"]
+        assert all(isinstance(message["content"], str) for message in row["messages"])
+        (path,) = row["images"]
+        assert cv2.imread(str(exports / "messages" / path)) is not None
+
+
+@pytest.mark.parametrize("differing", [{1}, {0, 1, 2}])
+def test_samples_without_a_tree_load_as_text(tmp_path: Path, hub: Any, differing: set[int]) -> None:
+    demo = make_trajectory(
+        tmp_path,
+        "demo",
+        [CLICK] * 3,
+        rows={index: {"tree_agreement": "differs"} for index in differing},
+        hidden=[(2, "click", "off_screen")],
+    )
+    settings = DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0, max_hidden_share=1)
+    build_sft([demo], tmp_path / "sft", settings)
+    describe_sft(tmp_path / "sft", settings, [demo.provenance], {})
+    rows = hub(str(tmp_path / "sft"), cache_dir=str(tmp_path / "cache"))["train"]
+    assert rows.features["ui_tree"].dtype == "string"
+    assert {row["step_index"] for row in rows if row["ui_tree"] is None} == differing
+    assert [len(json.loads(row["history"])) for row in rows] == [0, 1, 3]

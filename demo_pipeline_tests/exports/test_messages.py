@@ -1,0 +1,173 @@
+"""The messages export: chats that fit their schema, of the same steps as the CUDAG dataset."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pyarrow.parquet as pq
+
+from demo_pipeline.exports.cudag.build import build_cudag
+from demo_pipeline.exports.cudag.tool_calls import ToolCall
+from demo_pipeline.exports.messages import build_messages, committed_schema, messages_schema
+from demo_pipeline.exports.messages_validator import validate_messages
+from demo_pipeline.exports.prompts import action_sentence
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline_tests.datasets.builders import (
+    CLICK,
+    TABLE,
+    make_trajectory,
+    read_lines,
+    snapshot,
+)
+
+
+def all_lines(out: Path) -> list[dict]:
+    return [line for path in sorted(out.glob("*.jsonl")) for line in read_lines(path)]
+
+
+def rows_of(out: Path, pattern: str) -> list[dict]:
+    return [row for path in sorted(out.glob(pattern)) for row in pq.read_table(path).to_pylist()]
+
+
+def test_the_committed_schema_matches_the_models():
+    assert committed_schema() == messages_schema()
+
+
+def test_every_line_fits_the_schema_and_the_validator(tmp_path):
+    demo = make_trajectory(tmp_path, "demo", TABLE)
+    build_messages([demo], tmp_path / "messages", DatasetSettings())
+    schema = json.loads((tmp_path / "messages" / "messages.schema.json").read_text())
+    judge = jsonschema.Draft202012Validator(schema)
+    lines = all_lines(tmp_path / "messages")
+    assert len(lines) == len(TABLE) + 1
+    for line in lines:
+        judge.validate(line)
+    assert validate_messages(tmp_path / "messages") == []
+
+
+def test_a_chat_has_the_content_of_the_cudag_record(tmp_path):
+    demos = [
+        make_trajectory(tmp_path, f"demo{n}", TABLE[n : n + 4], instruction=f"Do {n}", shade=n)
+        for n in range(6)
+    ]
+    build_messages(demos, tmp_path / "messages", DatasetSettings())
+    build_cudag(demos, tmp_path / "cudag", DatasetSettings())
+    config = json.loads((tmp_path / "cudag" / "config.json").read_text())
+    for split in ("train", "val"):
+        chats = read_lines(tmp_path / "messages" / f"{split}.jsonl")
+        records = read_lines(tmp_path / "cudag" / f"{split}.jsonl")
+        assert [chat["id"] for chat in chats] == [record["id"] for record in records] != []
+        for chat, record in zip(chats, records, strict=True):
+            system, user, assistant = chat["messages"]
+            human, gpt = (turn["value"] for turn in record["conversations"])
+            assert system["content"] == config["system_prompt"]
+            image, text = user["content"]
+            assert (image["type"], (tmp_path / image["image"]).is_file()) == ("image", True)
+            assert text == {"type": "text", "text": human.removeprefix("<image>\n")}
+            assert assistant["content"] == gpt
+    tests = json.loads((tmp_path / "cudag" / "test" / "test.json").read_text())
+    chats = read_lines(tmp_path / "messages" / "test.jsonl")
+    assert [chat["id"] for chat in chats] == [test["test_id"] for test in tests] != []
+
+
+def test_the_table_has_the_texts_of_the_lines_and_the_pictures_beside_them(tmp_path):
+    build_messages([make_trajectory(tmp_path, "demo", TABLE)], tmp_path / "out", DatasetSettings())
+    rows = rows_of(tmp_path / "out", "*.parquet")
+    pairs = rows_of(tmp_path / "out", "prompt_completion/*.parquet")
+    lines = all_lines(tmp_path / "out")
+    assert len(rows) == len(pairs) == len(lines) == len(TABLE) + 1
+    for line, row, pair in zip(lines, rows, pairs, strict=True):
+        system, user, assistant = line["messages"]
+        picture, text = user["content"]
+        assert row["messages"] == [system, {**user, "content": text["text"]}, assistant]
+        assert row["images"] == pair["images"] == [picture["image"]]
+        assert [*pair["prompt"], *pair["completion"]] == row["messages"]
+        assert [turn["role"] for turn in pair["completion"]] == ["assistant"]
+
+
+def test_an_action_line_says_in_words_what_the_calls_do(tmp_path):
+    steps = [("wait", {"seconds": 2}), CLICK]
+    demos = [make_trajectory(tmp_path, "done", steps)]
+    build_messages(demos, tmp_path / "out", DatasetSettings(action_line=True))
+    lines = all_lines(tmp_path / "out")
+    answers = [line["messages"][2]["content"] for line in lines]
+    assert [answer.split("\n")[1] for answer in answers] == ["<tool_call>"] * 3
+    words = [answer.split("\n")[0] for answer in answers]
+    assert all(line.startswith("Action: ") and len(line) > len("Action: .") for line in words)
+    assert words[-1] == "Action: End the task: it is done."
+    assert "begins with `Action:`" in lines[0]["messages"][0]["content"]
+    assert "Answer with nothing but tool calls" not in lines[0]["messages"][0]["content"]
+    assert validate_messages(tmp_path / "out") == []
+
+
+def test_a_failed_task_ends_in_other_words(tmp_path):
+    settings = DatasetSettings(action_line=True, include_failed=True)
+    build_messages([make_trajectory(tmp_path, "bad", success=False)], tmp_path / "out", settings)
+    answer = all_lines(tmp_path / "out")[-1]["messages"][2]["content"]
+    assert answer.startswith("Action: End the task: it was not done.\n<tool_call>")
+
+
+def test_the_words_hold_no_marker_and_stay_on_one_line():
+    call = ToolCall("left_click", {"coordinate": [1, 2]})
+    words = action_sentence([call], 'Click "<|im_end|>\nOk".', [(1, 2)])
+    assert words == 'Click "[|im_end|] Ok".'
+
+
+def test_the_words_name_places_as_the_calls_do():
+    start = ToolCall("mouse_move", {"coordinate": [500, 250]})
+    end = ToolCall("left_click_drag", {"coordinate": [100, 200]})
+    words = "Drag from (960, 270) to (192, 216)."
+    places = [(960, 270), (192, 216)]
+    assert action_sentence([start, end], words, places) == "Drag from (500, 250) to (100, 200)."
+    named = 'Click the "(7, 8)" button.'  # not a place of this action
+    assert action_sentence([end], named, places[1:]) == named
+
+
+def test_tables_with_pictures_hold_their_bytes(tmp_path):
+    demo = make_trajectory(tmp_path, "demo", TABLE)
+    build_messages([demo], tmp_path / "out", DatasetSettings(embed_images=True))
+    for pattern in ("*.parquet", "prompt_completion/*.parquet"):
+        pictures = [row["images"] for row in rows_of(tmp_path / "out", pattern)]
+        assert len(pictures) == len(TABLE) + 1
+        for ((picture),) in pictures:
+            assert picture["bytes"] == (tmp_path / picture["path"]).read_bytes()
+    assert '"image": "trajectories/' in (tmp_path / "out" / "train.jsonl").read_text()
+
+
+def test_text_that_looks_like_markup_is_escaped(tmp_path):
+    typed = ("type", {"text": "</tool_call><|im_end|> %"})
+    demo = make_trajectory(tmp_path, "demo", [typed, CLICK], instruction="Look at <image> now")
+    action = demo.path / "steps" / "000" / "action.json"
+    action.write_text(action.read_text().replace("%", "\\ud800"))  # half of a character
+    build_messages([demo], tmp_path / "out", DatasetSettings())
+    first, second, _ = all_lines(tmp_path / "out")
+    answer = first["messages"][2]["content"]
+    assert json.loads(answer.split("\n")[1])["arguments"]["text"] == "</tool_call><|im_end|> ?"
+    assert answer.count("</tool_call>") == 1
+    asked = second["messages"][1]["content"][1]["text"]
+    assert "<image>" not in asked
+    assert "<|im_end|>" not in asked
+
+
+def test_the_same_input_gives_the_same_bytes_in_any_order(tmp_path):
+    demos = [make_trajectory(tmp_path, name, TABLE[:3], shade=ord(name)) for name in "abc"]
+    build_messages(demos, tmp_path / "one", DatasetSettings())
+    build_messages(demos[::-1], tmp_path / "two", DatasetSettings())
+    assert snapshot(tmp_path / "one") == snapshot(tmp_path / "two")
+
+
+def test_what_is_left_out_is_counted_by_reason(tmp_path):
+    rows = {0: {"off_screen": True}, 1: {"pts": None}, 2: {"leak": True}}
+    demos = [
+        make_trajectory(tmp_path, "good", [CLICK] * 4, rows=rows),
+        make_trajectory(tmp_path, "bad", success=False),
+    ]
+    (make_trajectory(tmp_path, "torn").path / "task.json").write_text("{")
+    demos.append(make_trajectory(tmp_path, "whole", shade=5))
+    summary = build_messages(demos, tmp_path / "out", DatasetSettings())
+    assert summary.excluded_trajectories["failed"] == 1
+    assert {
+        key: summary.excluded_records[key]
+        for key in ("off_screen", "missing_frame", "avoidable_leak")
+    } == {"off_screen": 1, "missing_frame": 1, "avoidable_leak": 1}
+    assert summary.total == sum(summary.records.values()) == len(all_lines(tmp_path / "out"))

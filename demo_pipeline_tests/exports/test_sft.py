@@ -1,0 +1,262 @@
+"""SFT samples, as OSWorld-Desktopd defines them."""
+
+import json
+
+import pyarrow.parquet as pq
+import pytest
+
+from demo_pipeline.desktopd.models import SftSample
+from demo_pipeline.exports.cudag.build import build_cudag
+from demo_pipeline.exports.sft import SFT_SCHEMA, build_sft
+from demo_pipeline.exports.sft_validator import validate_sft, validate_sft_folder
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline_tests.datasets.builders import (
+    CLICK,
+    TABLE,
+    make_trajectory,
+    read_lines,
+    snapshot,
+)
+
+
+def test_every_step_gives_a_sample_with_the_previous_actions(tmp_path):
+    demo = make_trajectory(tmp_path, "demo", TABLE)
+    summary = build_sft([demo], tmp_path / "sft", DatasetSettings())
+    lines = read_lines(tmp_path / "sft" / "samples.jsonl")
+    assert summary.total == len(lines) == len(TABLE)
+    actions = [
+        json.loads((demo.path / "steps" / f"{n:03d}" / "action.json").read_text())
+        for n in range(len(TABLE))
+    ]
+    for number, line in enumerate(lines):
+        assert SftSample.model_validate(line)
+        folder = f"trajectories/demo/steps/{number:03d}"
+        assert line == {
+            "input": {
+                "instruction": "Open Chrome",
+                "screenshot": f"{folder}/screenshot.png",
+                "ui_tree": f"{folder}/ui_tree.json",
+                "history": actions[:number],
+            },
+            "output": {"action": actions[number], "reasoning": f"Step {number} of the work"},
+            "freshness": "fresh",
+            "tree_agreement": "agrees",
+        }
+        assert (tmp_path / line["input"]["screenshot"]).is_file()
+
+
+def test_a_tree_that_differs_is_no_input_and_changes_no_action(tmp_path):
+    target = {"id": "node_0", "role": "desktop", "name": ""}
+    demo = make_trajectory(
+        tmp_path, "demo", [CLICK] * 3, rows={1: {"tree_agreement": "differs"}}, targets={1: target}
+    )
+    everything = DatasetSettings(train_ratio=1, val_ratio=0, test_ratio=0)
+    for name, settings in (("sft", everything), ("object", TestTreesAsObjects.SETTINGS)):
+        build_sft([demo], tmp_path / name, settings)
+        first, second, third = read_lines(tmp_path / name / "samples.jsonl")
+        assert second["input"]["ui_tree"] is None
+        assert (second["tree_agreement"], third["tree_agreement"]) == ("differs", "agrees")
+        assert first["input"]["ui_tree"]
+        assert third["input"]["ui_tree"]
+        for line in (second["output"]["action"], third["input"]["history"][1]):
+            written = (demo.path / "steps/001/action.json").read_text()
+            assert line == json.loads(written)
+            assert line["target_element"] == target
+        assert not (tmp_path / name / "trajectories/demo/steps/001/ui_tree.json").exists()
+        assert validate_sft_folder(tmp_path / name) == []
+    build_sft([demo], tmp_path / "all", DatasetSettings(include_stale_trees=True))
+    assert all(line["input"]["ui_tree"] for line in read_lines(tmp_path / "all/samples.jsonl"))
+
+
+def test_a_missing_tree_needs_its_reason(tmp_path):
+    demo = make_trajectory(tmp_path, "demo", [CLICK])
+    build_sft([demo], tmp_path / "sft", DatasetSettings())
+    path = tmp_path / "sft" / "samples.jsonl"
+    [line] = read_lines(path)
+    line["input"]["ui_tree"] = None
+    path.write_text(json.dumps(line) + "\n")
+    assert "input.ui_tree" in str(validate_sft(path)[0])
+    path.write_text(json.dumps({**line, "tree_agreement": "differs"}) + "\n")
+    assert validate_sft(path) == []
+
+
+def test_only_files_that_a_sample_names_are_written(tmp_path):
+    demos = [
+        make_trajectory(tmp_path, "good", [CLICK, CLICK], rows={1: {"pts": None}}),
+        make_trajectory(tmp_path, "bad", success=False, shade=9),
+    ]
+    build_sft(demos, tmp_path / "sft", DatasetSettings())
+    shipped = tmp_path / "sft" / "trajectories"
+    assert set(snapshot(shipped)) == {
+        "good/steps/000/screenshot.png",
+        "good/steps/000/ui_tree.json",
+    }
+    source = demos[0].path / "steps/000/screenshot.png"
+    assert (shipped / "good/steps/000/screenshot.png").samefile(source)
+
+
+class TestTreesAsObjects:
+    SETTINGS = DatasetSettings(sft_trees="object")
+
+    def test_a_sample_holds_the_tree_and_no_tree_file_is_written(self, tmp_path):
+        demo = make_trajectory(tmp_path, "demo", [CLICK])
+        tree = json.loads((demo.path / "steps/000/ui_tree.json").read_text())
+        build_sft([demo], tmp_path / "sft", self.SETTINGS)
+        [line] = read_lines(tmp_path / "sft" / "samples.jsonl")
+        assert line["input"]["ui_tree"] == tree
+        assert SftSample.model_validate(line)
+        [row] = pq.read_table(tmp_path / "sft" / "samples.parquet").to_pylist()
+        assert json.loads(row["ui_tree"]) == tree
+        assert row["reasoning_source"] == "template"
+        assert validate_sft(tmp_path / "sft" / "samples.jsonl") == []
+        assert set(snapshot(tmp_path / "sft/trajectories")) == {"demo/steps/000/screenshot.png"}
+
+    @pytest.mark.no_cover  # other tests run the same lines
+    def test_a_tree_of_any_depth_is_written(self, tmp_path):
+        demo = make_trajectory(tmp_path, "demo", [CLICK])
+        path = demo.path / "steps/000/ui_tree.json"
+        tree = json.loads(path.read_text())
+        node = tree["root"]
+        deep = json.dumps({**node, "children": []})
+        for _ in range(3000):
+            deep = json.dumps(node)[:-1] + f', "children": [{deep}]}}'
+        path.write_text(json.dumps({**tree, "root": None}).replace("null", deep))
+        build_sft([demo], tmp_path / "sft", self.SETTINGS)
+        [row] = pq.read_table(tmp_path / "sft" / "samples.parquet").to_pylist()
+        assert row["ui_tree"].count('"children"') == 3001
+        assert (tmp_path / "sft" / "samples.jsonl").read_text().count('"children"') == 3001
+
+    def test_a_step_with_a_damaged_tree_gives_no_sample(self, tmp_path):
+        demo = make_trajectory(tmp_path, "demo", [CLICK, CLICK])
+        (demo.path / "steps/000/ui_tree.json").write_text("{")
+        summary = build_sft([demo], tmp_path / "sft", self.SETTINGS)
+        assert (summary.total, summary.excluded_records["missing_frame"]) == (1, 1)
+
+
+def test_failed_demonstrations_take_part_only_when_asked(tmp_path):
+    bad = make_trajectory(tmp_path, "bad", success=False, shade=9)
+    demos = [make_trajectory(tmp_path, "good"), bad]
+    summary = build_sft(demos, tmp_path / "one", DatasetSettings())
+    assert (summary.total, summary.excluded_trajectories["failed"]) == (1, 1)
+    summary = build_sft(demos, tmp_path / "two", DatasetSettings(include_failed=True))
+    assert (summary.total, summary.trajectories) == (2, 2)
+
+
+def test_a_step_without_a_frame_is_history_only(tmp_path):
+    rows = {0: {"pts": None}, 1: {"off_screen": True}}
+    demo = make_trajectory(tmp_path, "demo", [CLICK, CLICK, CLICK], rows=rows)
+    summary = build_sft([demo], tmp_path / "sft", DatasetSettings())
+    (line,) = read_lines(tmp_path / "sft" / "samples.jsonl")
+    assert [action["step_index"] for action in line["input"]["history"]] == [0, 1]
+    assert summary.excluded_records == {
+        "off_screen": 1,
+        "missing_frame": 1,
+        "incomplete": 0,
+        "avoidable_leak": 0,
+        "unavoidable_leak": 0,
+        "split_leak": 0,
+    }
+
+
+def test_an_unreadable_demonstration_is_counted_and_the_others_are_written(tmp_path):
+    demos = [make_trajectory(tmp_path, name) for name in "abc"]
+    build_sft([demos[2], demos[0]], tmp_path / "without", DatasetSettings())
+    (demos[1].path / "steps" / "000" / "action.json").unlink()
+    summary = build_sft(demos, tmp_path / "with", DatasetSettings())
+    first, second = (tmp_path / name / "samples.jsonl" for name in ("with", "without"))
+    assert first.read_bytes() == second.read_bytes()
+    assert summary.excluded_trajectories["unreadable"] == 1
+    assert summary.problems[0].demonstration == "b"
+
+
+def demos_of_tasks(root, count=12):
+    return [
+        make_trajectory(
+            root, f"demo{n}", TABLE[n : n + 2], instruction=f"Do {n}", group=f"g{n // 2}"
+        )
+        for n in range(count)
+    ]
+
+
+def test_splits_and_tables_hold_the_same_samples(tmp_path):
+    summary = build_sft(demos_of_tasks(tmp_path), tmp_path / "sft", DatasetSettings())
+    whole = read_lines(tmp_path / "sft" / "samples.jsonl")
+    parts = {
+        name: read_lines(tmp_path / "sft" / f"{name}.jsonl") for name in ("train", "val", "test")
+    }
+    assert {name: len(lines) for name, lines in parts.items()} | {"held_out": 0} == summary.records
+    assert all(parts.values())
+    key = json.dumps
+    assert sorted(map(key, whole)) == sorted(key(line) for part in parts.values() for line in part)
+    table = pq.read_table(tmp_path / "sft" / "samples.parquet")
+    assert table.schema.equals(SFT_SCHEMA)
+    for row, line in zip(table.to_pylist(), whole, strict=True):
+        assert json.loads(row["action"]) == line["output"]["action"]
+        assert json.loads(row["history"]) == line["input"]["history"]
+        assert row["screenshot"] == line["input"]["screenshot"]
+    for name, lines in parts.items():
+        rows = pq.read_table(tmp_path / "sft" / f"{name}.parquet").to_pylist()
+        assert {row["split"] for row in rows} == {name}
+        assert [row["ui_tree"] for row in rows] == [line["input"]["ui_tree"] for line in lines]
+
+
+def test_sft_and_cudag_use_the_same_splits(tmp_path):
+    demos = demos_of_tasks(tmp_path)
+    settings = DatasetSettings(held_out_applications=("gimp",))
+    demos.append(make_trajectory(tmp_path, "apart", application="gimp", shade=40))
+    build_sft(demos, tmp_path / "sft", settings)
+    build_cudag(demos, tmp_path / "cudag", settings)
+    rows = pq.read_table(tmp_path / "sft" / "samples.parquet").to_pylist()
+    where = {row["trajectory_id"]: row["split"] for row in rows}
+    records = {"test": json.loads((tmp_path / "cudag" / "test" / "test.json").read_text())}
+    records |= {
+        name: read_lines(tmp_path / "cudag" / f"{name}.jsonl")
+        for name in ("train", "val", "held_out")
+    }
+    assert where == {
+        record["metadata"]["trajectory_id"]: name
+        for name, members in records.items()
+        for record in members
+    }
+    assert set(where.values()) == set(records)
+    assert (tmp_path / "sft" / "held_out.jsonl").is_file()
+
+
+def test_the_same_sample_is_not_in_two_splits(tmp_path):
+    """Tasks that begin with the same instruction on the same desktop."""
+    demos = [make_trajectory(tmp_path, f"demo{n}", [CLICK]) for n in range(6)]
+    summary = build_sft(demos, tmp_path / "sft", DatasetSettings())
+    assert summary.excluded_records["split_leak"] > 0
+    assert len([split for split, count in summary.records.items() if count]) == 1
+
+
+@pytest.mark.parametrize("avoidable", [False, True])
+@pytest.mark.parametrize("unavoidable", [False, True])
+def test_leaking_steps_give_samples_as_the_settings_say(tmp_path, avoidable, unavoidable):
+    rows = {0: {"leak": True}, 1: {"leak": True, "unavoidable": True}}
+    demo = make_trajectory(tmp_path, "demo", [CLICK, CLICK, CLICK], rows=rows)
+    asked = DatasetSettings(
+        include_avoidable_leaks=avoidable, include_unavoidable_leaks=unavoidable
+    )
+    summary = build_sft([demo], tmp_path / "sft", asked)
+    assert summary.total == 1 + avoidable + unavoidable
+    counts = summary.excluded_records
+    assert (counts["avoidable_leak"], counts["unavoidable_leak"]) == (
+        not avoidable,
+        not unavoidable,
+    )
+
+
+def test_unavoidable_leaks_are_samples_by_default(tmp_path):
+    rows = {0: {"leak": True}, 1: {"leak": True, "unavoidable": True}}
+    demo = make_trajectory(tmp_path, "demo", [CLICK, CLICK], rows=rows)
+    build_sft([demo], tmp_path / "sft", DatasetSettings())
+    (line,) = read_lines(tmp_path / "sft" / "samples.jsonl")
+    assert line["output"]["action"]["step_index"] == 1
+
+
+def test_the_same_input_gives_the_same_bytes_in_any_order(tmp_path):
+    demos = demos_of_tasks(tmp_path, 6)
+    build_sft(demos, tmp_path / "one", DatasetSettings())
+    build_sft(demos[::-1], tmp_path / "two", DatasetSettings())
+    assert snapshot(tmp_path / "one") == snapshot(tmp_path / "two")

@@ -1,0 +1,169 @@
+"""Labels for reward models: what a recording says, and nothing else."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from demo_pipeline.datasets.export_loop import ExportSummary, plan_export
+from demo_pipeline.datasets.selection import DatasetTrajectory
+from demo_pipeline.exports.step_labels import build_step_labels, validate_step_labels
+from demo_pipeline.files.parquet import read_rows
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline_tests.datasets.builders import CLICK, make_trajectory, snapshot
+
+TYPE: tuple[str, dict[str, Any]] = ("type", {"text": "a\nb\u2028{c"})
+CLICKED = '{"action_type": "click", "parameters": {"x": 960, "y": 540, "button": "left"}}'
+TYPED = '{"action_type": "type", "parameters": {"text": "a\\nb\u2028{c"}}'
+ABORTED = {0: {"status": "aborted", "reason": "gave up"}}
+ALL_TRAIN: dict[str, Any] = {"train_ratio": 1, "val_ratio": 0, "test_ratio": 0}
+Rows = list[dict[str, Any]]
+
+
+def build(
+    tmp_path: Path, *made: DatasetTrajectory, **settings: Any
+) -> tuple[ExportSummary, Rows, Rows]:
+    """The summary, the labels of steps and the labels of demonstrations of train."""
+    out = tmp_path / "out"
+    summary = build_step_labels(made, out, DatasetSettings(**{**ALL_TRAIN, **settings}))
+    assert validate_step_labels(out) == []
+    tables = (read_rows(out / name) for name in ("train.parquet", "outcome/train.parquet"))
+    return (summary, *tables)  # type: ignore[return-value]
+
+
+def test_every_step_of_a_demonstration_that_did_its_task_has_a_true_label(tmp_path: Path) -> None:
+    made = make_trajectory(tmp_path, "demo", [CLICK, TYPE], instruction="Do it")
+    _, (steps,), (whole,) = build(tmp_path, made)
+    assert steps["prompt"] == whole["prompt"] == "Do it"
+    assert (steps["completions"], steps["labels"]) == ([CLICKED, TYPED], [True, True])
+    assert (whole["completions"], whole["labels"]) == ([f"{CLICKED}\n{TYPED}"], [True])
+    names = [f"trajectories/demo/steps/00{index}/screenshot.png" for index in (0, 1)]
+    assert steps["images"] == names
+    assert whole["images"] == [*names, "trajectories/demo/final_screenshot.png"]
+
+
+def test_a_failed_demonstration_has_a_label_as_a_whole_and_none_of_its_steps(
+    tmp_path: Path,
+) -> None:
+    made = make_trajectory(tmp_path, "demo", [CLICK, TYPE], success=False)
+    summary, steps, (whole,) = build(tmp_path, made)
+    assert steps == []
+    assert (whole["outcome"], whole["labels"]) == ("failed", [False])
+    assert summary.excluded_trajectories["failed"] == 0
+
+
+def test_an_aborted_demonstration_may_have_done_its_task(tmp_path: Path) -> None:
+    made = make_trajectory(tmp_path, "demo", [CLICK], success=False, rows=ABORTED)
+    summary, steps, wholes = build(tmp_path, made)
+    assert (steps, wholes) == ([], [])
+    assert summary.excluded_trajectories["aborted"] == 1
+    _, _, (whole,) = build(tmp_path, made, include_aborted=True)
+    assert (whole["outcome"], whole["labels"]) == ("aborted", [False])
+
+
+def test_contaminated_ones_are_left_out_also_when_they_failed(tmp_path: Path) -> None:
+    made = [
+        make_trajectory(tmp_path, f"demo_{success}", osworld="task", success=success)
+        for success in (True, False)
+    ]
+    summary, steps, wholes = build(tmp_path, *made)
+    assert (steps, wholes) == ([], [])
+    assert summary.excluded_trajectories["contaminated"] == 2
+
+
+def test_hidden_actions_are_words_before_the_next_step_and_at_the_end(tmp_path: Path) -> None:
+    hidden = [(1, "type", "off_screen"), (2, "click", "after_video")]
+    made = make_trajectory(tmp_path, "demo", [CLICK, CLICK], hidden=hidden)
+    _, (steps,), (whole,) = build(tmp_path, made, max_hidden_share=1)
+    words = "typed text outside the recorded screen"
+    assert steps["completions"] == [CLICKED, f"{words}\n{CLICKED}"]
+    assert whole["completions"] == [
+        f"{CLICKED}\n{words}\n{CLICKED}\nclicked after the recording had ended"
+    ]
+
+
+def test_too_many_hidden_actions_leave_a_demonstration_out(tmp_path: Path) -> None:
+    made = make_trajectory(tmp_path, "demo", [CLICK], hidden=[(1, "type", "off_screen")])
+    summary, _, wholes = build(tmp_path, made)
+    assert wholes == []
+    assert summary.excluded_records["incomplete"] == 1
+
+
+def test_failed_ones_join_their_task_and_move_no_other_split(tmp_path: Path) -> None:
+    good = [
+        make_trajectory(tmp_path, f"good_{n}", instruction=f"Task {n}", group=f"g{n}", shade=n)
+        for n in range(6)
+    ]
+    bad = [
+        make_trajectory(
+            tmp_path,
+            f"bad_{n}",
+            instruction=f"Task {n}",
+            group=f"g{n}",
+            success=False,
+            shade=20 + n,
+        )
+        for n in range(9)  # three of tasks that no other export has
+    ]
+    plan = plan_export(good, DatasetSettings()).splits
+    out = tmp_path / "out"
+    build_step_labels([*bad, *good], out, DatasetSettings())
+    assert validate_step_labels(out) == []
+    found = {
+        row["trajectory_id"]: path.stem
+        for path in (out / "outcome").glob("*.parquet")
+        for row in read_rows(path)
+    }
+    assert {name: found[name] for name in plan.splits} == dict(plan.splits)
+    assert all(found[f"bad_{n}"] == found[f"good_{n}"] for n in range(6))
+    assert len(found) == 15
+
+
+def test_a_failed_one_of_two_tasks_in_two_splits_is_left_out(tmp_path: Path) -> None:
+    good = [
+        make_trajectory(tmp_path, f"good_{n}", instruction=f"Task {n}", group=f"g{n}", shade=n)
+        for n in range(3)
+    ]
+    both = {index: {"split_group": f"g{index}"} for index in range(3)}
+    bad = make_trajectory(tmp_path, "bad", [CLICK] * 3, success=False, shade=9, rows=both)
+    summary = build_step_labels([*good, bad], tmp_path / "out", DatasetSettings())
+    assert summary.excluded_trajectories["torn_task"] == 1
+    assert summary.total == 3
+
+
+def test_a_failed_one_of_a_held_out_application_is_in_no_other_split(tmp_path: Path) -> None:
+    settings = DatasetSettings(held_out_applications=("gimp",))
+    good = make_trajectory(tmp_path, "good", group="g", instruction="One")
+    bad = [
+        make_trajectory(
+            tmp_path,
+            name,
+            group=group,
+            application="gimp",
+            success=False,
+            shade=9,
+            instruction=name,
+        )
+        for name, group in (("same", "g"), ("other", "h"))
+    ]
+    summary = build_step_labels([good, *bad], tmp_path / "out", settings)
+    assert summary.excluded_trajectories["torn_task"] == 1
+    assert summary.records["held_out"] == 1
+
+
+@pytest.mark.parametrize("key", ["pts", "off_screen"])
+def test_a_demonstration_with_a_step_that_no_picture_shows_is_left_out(
+    tmp_path: Path, key: str
+) -> None:
+    value = None if key == "pts" else True
+    made = make_trajectory(tmp_path, "demo", [CLICK] * 2, rows={1: {key: value}})
+    summary, steps, wholes = build(tmp_path, made)
+    assert (steps, wholes) == ([], [])
+    assert sum(summary.excluded_records.values()) == 1
+
+
+def test_the_order_of_the_demonstrations_does_not_matter(tmp_path: Path) -> None:
+    made = [make_trajectory(tmp_path, f"demo_{n}", success=n > 1, shade=n) for n in range(5)]
+    for name, order in (("a", made), ("b", made[::-1])):
+        build_step_labels(order, tmp_path / name, DatasetSettings())
+    assert snapshot(tmp_path / "a") == snapshot(tmp_path / "b")

@@ -1,0 +1,62 @@
+"""A file's digest is its own, whatever happened to it since it was last asked for."""
+
+import hashlib
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from demo_pipeline.files.atomic_write import FileDigest, file_digest
+
+
+@pytest.fixture
+def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A file that nobody has written to for a minute, as far as the clock tells."""
+    path = tmp_path / "recording.mp4"
+    path.write_bytes(b"first")
+    later = time.time_ns() + 60_000_000_000
+    monkeypatch.setattr(time, "time_ns", lambda: later)
+    return path
+
+
+def digest_of(data: bytes) -> FileDigest:
+    return FileDigest(len(data), hashlib.sha256(data).hexdigest())
+
+
+def test_a_file_that_rests_is_read_once(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert file_digest(old) == digest_of(b"first")
+    monkeypatch.setattr(Path, "open", lambda *_: pytest.fail("was read again"))
+    assert file_digest(old) == digest_of(b"first")
+
+
+def test_other_bytes_of_the_same_length_and_date_are_noticed(old: Path) -> None:
+    status = old.stat()
+    assert file_digest(old) == digest_of(b"first")
+    time.sleep(0.02)  # more than a tick of the file system's clock
+    old.write_bytes(b"other")
+    os.utime(old, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert file_digest(old) == digest_of(b"other")
+
+
+def test_another_file_in_its_place_is_noticed(old: Path) -> None:
+    status = old.stat()
+    assert file_digest(old) == digest_of(b"first")
+    other = old.with_name("other")
+    other.write_bytes(b"other")
+    os.utime(other, ns=(status.st_atime_ns, status.st_mtime_ns))
+    other.replace(old)
+    assert file_digest(old) == digest_of(b"other")
+
+
+def test_what_was_written_just_now_is_read_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "recording.mp4"
+    path.write_bytes(b"first")
+    # Every write within one tick of a coarse clock: only the bytes differ.
+    status = path.stat()
+    monkeypatch.setattr(Path, "stat", lambda *_, **__: status)
+    assert file_digest(path) == digest_of(b"first")
+    path.write_bytes(b"other")
+    assert file_digest(path) == digest_of(b"other")

@@ -1,0 +1,236 @@
+"""Parquet files: written as declared or not at all, and read in the wanted schema."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from demo_pipeline.files.parquet import (
+    TableWriter,
+    described_schema,
+    read_rows,
+    read_table,
+    schema_problems,
+    write_rows,
+    write_table,
+)
+
+SCHEMA = described_schema(
+    [
+        ("number", pa.int64(), False, "how many"),
+        ("name", pa.string(), True, "of it"),
+        ("sure", pa.bool_(), False, "whether"),
+    ]
+)
+ROWS: list[dict[str, Any]] = [
+    {"number": 1, "name": "a", "sure": True},
+    {"number": 2, "name": None, "sure": False},
+]
+
+
+def written(path: Path, table: pa.Table) -> Path:
+    pq.write_table(table, path / "some.parquet")
+    return path / "some.parquet"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return written(tmp_path, pa.Table.from_pylist(ROWS, schema=SCHEMA))
+
+
+def test_a_table_comes_back_as_it_was_written(file: Path) -> None:
+    for table in (read_table(file, SCHEMA), read_table(file)):
+        assert table.to_pylist() == ROWS
+        assert table.schema.equals(SCHEMA, check_metadata=True)
+        assert table.equals(pq.read_table(file, schema=SCHEMA), check_metadata=True)
+
+
+def test_only_the_columns_that_are_wanted_are_read(file: Path) -> None:
+    assert read_table(file, columns=["sure"]).to_pylist() == [{"sure": True}, {"sure": False}]
+    assert read_table(file, SCHEMA, ["sure", "number"]).column_names == ["number", "sure"]
+
+
+def test_a_table_of_an_older_schema_is_read_in_the_newer(tmp_path: Path) -> None:
+    """Other types are cast, newer columns are null, removed columns are left out."""
+    number = pa.array([7], pa.int32())
+    file = written(tmp_path, pa.table({"gone": ["x"], "sure": [True], "number": number}))
+    table = read_table(file, SCHEMA)
+    assert table.schema.equals(SCHEMA)
+    assert table.to_pylist() == [{"number": 7, "name": None, "sure": True}]
+
+
+def test_a_value_that_does_not_fit_the_schema_is_rejected(tmp_path: Path) -> None:
+    file = written(tmp_path, pa.table({"number": [1.5]}))
+    with pytest.raises(pa.ArrowInvalid):
+        read_table(file, SCHEMA)
+
+
+def test_a_file_that_is_not_parquet_is_rejected(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        read_table(tmp_path / "none.parquet", SCHEMA)
+    (tmp_path / "torn.parquet").write_bytes(b"PAR1")
+    with pytest.raises(pa.ArrowInvalid):
+        read_table(tmp_path / "torn.parquet", SCHEMA)
+
+
+def test_a_small_table_costs_no_import_of_the_dataset_reader(file: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path\n"
+        "from demo_pipeline.files.parquet import read_table\n"
+        "assert read_table(Path(sys.argv[1])).num_rows == 2\n"
+        "assert 'pyarrow.dataset' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(file)], check=True)
+
+
+def test_a_column_that_came_later_has_the_value_that_the_reader_names(tmp_path: Path) -> None:
+    file = written(tmp_path, pa.table({"number": [1, 2]}))
+    rows = read_rows(file, SCHEMA, ["number", "sure"], missing={"sure": False, "number": 9})
+    assert rows == [{"number": 1, "sure": False}, {"number": 2, "sure": False}]
+
+
+def test_without_a_schema_a_missing_column_is_an_error(file: Path) -> None:
+    with pytest.raises(pa.ArrowInvalid, match=r"some\.parquet has no column gone, lost"):
+        read_table(file, columns=["number", "lost", "gone"])
+
+
+# --- writing
+
+
+def row(number: int, name: str = "") -> tuple[Any, ...]:
+    return (number, name, True)
+
+
+def test_rows_are_written_in_batches(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    with TableWriter(path, SCHEMA, batch_rows=4) as writer:
+        for index in range(10):
+            writer.append(row(index))
+    assert writer.rows == 10
+    assert pq.ParquetFile(path).num_row_groups == 3
+    assert pq.read_table(path)["number"].to_pylist() == list(range(10))
+
+
+@pytest.mark.parametrize(("limit", "groups"), [(8 * 2**20, 3), (None, 1)])
+def test_large_texts_are_not_held_in_memory(tmp_path: Path, limit: int | None, groups: int) -> None:
+    path = tmp_path / "t.parquet"
+    with TableWriter(path, SCHEMA, batch_characters=limit) as writer:
+        for index in range(6):
+            writer.append(row(index, "p" * 4 * 2**20))
+    assert pq.ParquetFile(path).num_row_groups == groups
+
+
+def test_rows_tables_and_mappings_keep_their_order(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    with TableWriter(path, SCHEMA) as writer:
+        writer.append(row(0, "zero"))
+        writer.write(pa.Table.from_pylist(ROWS, schema=SCHEMA))
+        writer.append_row({"sure": True, "number": 3})
+    assert [(r["number"], r["name"]) for r in read_rows(path)] == [
+        (0, "zero"),
+        (1, "a"),
+        (2, None),
+        (3, None),
+    ]
+    assert writer.rows == 4
+
+
+def test_an_error_in_the_body_leaves_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    with pytest.raises(ValueError, match="shorter"), TableWriter(path, SCHEMA) as writer:
+        writer.append((1, 2))
+    assert not path.exists()
+
+
+def test_a_value_that_cannot_be_written_leaves_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    with pytest.raises(pa.ArrowInvalid), TableWriter(path, SCHEMA) as writer:
+        writer.append(("text", None, True))
+    assert not path.exists()
+    with pytest.raises(pa.ArrowInvalid):
+        write_rows(path, [{"number": "text"}], SCHEMA)
+    assert not path.exists()
+
+
+def test_a_whole_table_has_the_settings_of_a_streamed_one(tmp_path: Path) -> None:
+    streamed, whole, rows = (tmp_path / name for name in ("a.parquet", "b.parquet", "c.parquet"))
+    with TableWriter(streamed, SCHEMA) as writer:
+        for one in ROWS:
+            writer.append_row(one)
+    write_table(whole, pa.Table.from_pylist(ROWS, schema=SCHEMA))
+    write_rows(rows, ROWS, SCHEMA)
+    assert streamed.read_bytes() == whole.read_bytes() == rows.read_bytes()
+    assert pq.ParquetFile(whole).metadata.row_group(0).column(0).compression == "ZSTD"
+
+
+def test_only_the_modules_for_parquet_open_such_files() -> None:
+    package = Path(__file__).resolve().parents[2] / "demo_pipeline"
+    importing = {
+        str(path.relative_to(package))
+        for path in package.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_bytes()))
+        if isinstance(node, ast.Import | ast.ImportFrom) and "pyarrow.parquet" in ast.unparse(node)
+    }
+    names = ("parquet", "parquet_shards")
+    assert importing == {f"common/{name}.py" for name in names}
+
+
+# --- the schema check
+
+
+def test_a_table_as_declared_has_no_problem(file: Path) -> None:
+    assert schema_problems(file, SCHEMA) == []
+
+
+def test_a_missing_file_is_a_problem(tmp_path: Path) -> None:
+    problems = schema_problems(tmp_path / "gone.parquet", SCHEMA)
+    assert [(p.code, p.file) for p in problems] == [("missing_table", "gone.parquet")]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        SCHEMA.remove(0),
+        SCHEMA.append(pa.field("more", pa.int8())),
+        SCHEMA.set(0, pa.field("number", pa.int32(), nullable=False)),
+        SCHEMA.set(0, pa.field("number", pa.int64())),
+    ],
+)
+def test_other_columns_types_or_nulls_are_a_problem(tmp_path: Path, schema: pa.Schema) -> None:
+    file = written(tmp_path, pa.Table.from_pylist(ROWS, schema=schema))
+    assert [p.code for p in schema_problems(file, SCHEMA)] == ["wrong_schema"]
+
+
+def test_a_column_that_may_not_be_null_cannot_be_written_with_nulls(tmp_path: Path) -> None:
+    path = tmp_path / "t.parquet"
+    with pytest.raises(pa.ArrowInvalid, match="number"):
+        write_rows(path, [{"name": "a", "sure": True}], SCHEMA)
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("characters", [None, 40])
+@pytest.mark.parametrize("pieces", [(100,), (3, 0, 30, 1, 66), (7,) * 14 + (2,)])
+def test_tables_give_the_bytes_that_single_rows_give(
+    tmp_path: Path, pieces: tuple[int, ...], characters: int | None
+) -> None:
+    rows = [
+        {"number": n, "name": "ü" * (n % 11) if n % 3 else None, "sure": True} for n in range(100)
+    ]
+    with TableWriter(tmp_path / "rows.parquet", SCHEMA, 8, characters) as single:
+        for row in rows:
+            single.append_row(row)
+    start = 0
+    with TableWriter(tmp_path / "tables.parquet", SCHEMA, 8, characters) as tables:
+        for count in pieces:
+            piece = rows[start : start + count]
+            if count == 1:
+                tables.append_row(piece[0])
+            else:
+                tables.append_table(pa.Table.from_pylist(piece, schema=SCHEMA))
+            start += count
+    assert (tmp_path / "rows.parquet").read_bytes() == (tmp_path / "tables.parquet").read_bytes()

@@ -1,0 +1,157 @@
+"""One clock along a recording: a video that runs behind later on is known to be as uncertain."""
+
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from demo_pipeline.observation.clock.clock import Clock
+from demo_pipeline.observation.clock.clock_search import (
+    LONGEST_PART_S,
+    MAX_PARTS,
+    ClockPart,
+    parts_to_check,
+    with_parts,
+)
+from demo_pipeline.observation.frames.pointer_path import PointerTrack
+from demo_pipeline.observation.frames.recorded_video import RecordedVideo
+from demo_pipeline.recording.video_probe import PacketScan
+from demo_pipeline_tests.observation import films
+from demo_pipeline_tests.observation.decoded_packets import decoded_packets
+from demo_pipeline_tests.observation.made import Observed
+from demo_pipeline_tests.simulator.form import SMALL, script
+from demo_pipeline_tests.simulator.painter import Painter
+from demo_pipeline_tests.simulator.recording import GroundTruth
+from demo_pipeline_tests.simulator.script import click
+
+FPS = 15
+LEAD_MS = 50
+START_MS = 1_767_603_600_000.0
+CLOCK = Clock(START_MS, "pixels", 30.0)
+NO_KEYS = np.zeros(0)
+HAND = (click("Agree"), click("Rows/d"), click("Name"), click("Form/title bar"))
+
+
+def behind(root: Path, late_ms: float, *, logged: bool = False) -> Observed:
+    """A film of 40 seconds; its second half shows the screen of `late_ms` earlier."""
+
+    def write(path: Path, painter: Painter, truth: GroundTruth) -> None:
+        half = (truth.frames[0].wall_ms + truth.frames[-1].wall_ms) / 2
+        frames = [
+            replace(frame, wall_ms=frame.wall_ms - late_ms * (frame.wall_ms > half))
+            for frame in truth.frames
+        ]
+        films.write_plain(path, painter, replace(truth, frames=tuple(frames)))
+
+    options = replace(SMALL, ffmpeg_start_line=logged, scan_every_s=None)
+    return films.painted(root, options, write, replace(script(*HAND * 8), lead_in_ms=500))
+
+
+@pytest.mark.no_cover  # other tests run the same lines
+@pytest.mark.parametrize("late_ms", [0, 90, -90])
+def test_the_uncertainty_covers_a_second_half_that_is_late(late_ms: int, tmp_path: Path) -> None:
+    observed = behind(tmp_path, late_ms)
+    clock = observed.evidence.clock
+    assert clock.method == "pixels"
+    assert clock.origin_ms == pytest.approx(observed.truth.timestamp_ms, abs=10)
+    assert clock.uncertainty_ms >= abs(late_ms) - 5
+    assert clock.uncertainty_ms < (100 if late_ms else 40)
+
+
+def test_frames_keep_the_distance_that_a_later_part_asks_for(tmp_path: Path) -> None:
+    observed = behind(tmp_path, 90)
+    leads = [row["lead_ms"] for row in observed.rows if row["lead_ms"] is not None]
+    assert leads
+    assert min(leads) >= observed.evidence.clock.uncertainty_ms - 0.001
+
+
+@pytest.mark.no_cover  # other tests run the same lines
+def test_parts_that_agree_are_not_decoded_by_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded = decoded_packets(monkeypatch)
+    behind(tmp_path, 0)
+    assert sorted(decoded) == sorted(set(decoded))
+
+
+@pytest.mark.no_cover  # other tests run the same lines
+def test_a_logged_start_that_later_pictures_contradict_is_uncertain(tmp_path: Path) -> None:
+    clock = behind(tmp_path, 120, logged=True).evidence.clock
+    assert clock.method == "ffmpeg_start"
+    assert clock.uncertainty_ms == pytest.approx(120, abs=10)
+
+
+def part(apart_ms: float, uncertainty_ms: float = 40.0) -> ClockPart:
+    clock = replace(CLOCK, origin_ms=CLOCK.origin_ms + apart_ms, uncertainty_ms=uncertainty_ms)
+    return ClockPart(START_MS + 60_000, clock)
+
+
+def test_parts_within_the_uncertainty_change_nothing() -> None:
+    assert with_parts(CLOCK, [], LEAD_MS) == CLOCK
+    assert with_parts(CLOCK, [part(29), part(-29)], LEAD_MS) == CLOCK
+
+
+def test_an_unsure_part_counts_when_the_least_lead_does_not_cover_it() -> None:
+    assert with_parts(CLOCK, [part(45, 60)], LEAD_MS) == CLOCK
+    assert with_parts(CLOCK, [part(45, 40)], LEAD_MS).uncertainty_ms == 45
+    assert with_parts(CLOCK, [part(-55, 200)], LEAD_MS).uncertainty_ms == 55
+    assert with_parts(CLOCK, [part(45, 60)], 40).uncertainty_ms == 45
+
+
+def test_the_part_that_is_furthest_off_counts() -> None:
+    assert with_parts(CLOCK, [part(35), part(-90), part(10)], LEAD_MS).uncertainty_ms == 90
+
+
+def test_a_logged_start_outweighs_pictures_that_are_as_unsure() -> None:
+    logged = replace(CLOCK, method="ffmpeg_start", uncertainty_ms=20.0)
+    assert with_parts(logged, [part(55)], LEAD_MS) == logged
+    assert with_parts(logged, [part(65)], LEAD_MS).uncertainty_ms == 65
+
+
+def test_parts_of_a_clock_that_drifts_are_compared_at_their_own_time() -> None:
+    """A minute in, a clock 0.1 % fast has gained 60 ms: that is the drift already known."""
+    drifting = replace(CLOCK, rate=1.001)
+    assert with_parts(drifting, [part(-60)], LEAD_MS) == drifting
+    assert with_parts(drifting, [part(0)], LEAD_MS).uncertainty_ms == pytest.approx(60)
+
+
+def recorded(seconds: float, key_s: float) -> RecordedVideo:
+    """A video at a constant rate with a key frame every `key_s` seconds; no file."""
+    count = round(seconds * FPS)
+    pts = np.arange(count, dtype=np.int64)
+    keys = pts[:: round(key_s * FPS)]
+    return RecordedVideo(Path("none.mp4"), PacketScan(pts, keys, Fraction(1, FPS)))
+
+
+def moving(*stretches: tuple[float, float]) -> PointerTrack:
+    """A pointer that moves fast in these seconds and rests otherwise."""
+    seconds = np.concatenate([np.arange(first, last, 0.02) for first, last in stretches])
+    x = np.cumsum(np.full(len(seconds), 7.0))
+    return PointerTrack(START_MS + seconds * 1000, x, np.zeros(len(x)))
+
+
+def test_a_part_begins_at_the_key_frame_with_movement_soon_after() -> None:
+    track = moving((0, 3), (26, 27), (51, 56), (81, 90), (105, 106))
+    spans = parts_to_check(recorded(120, 5), track, NO_KEYS, CLOCK, 10, 120)
+    assert [span.start for span in spans] == [85]
+    later = moving((0, 12), (130, 140), (230, 240))
+    spans = parts_to_check(recorded(300, 5), later, NO_KEYS, CLOCK, 10, 300)
+    assert len(spans) == 2
+    assert 130 <= spans[0].start < spans[0].end <= 140
+    assert 230 <= spans[1].start < spans[1].end <= 240
+    assert all(span.end - span.start < 4 for span in spans)
+
+
+def test_few_seconds_are_decoded_and_none_where_the_pointer_rests() -> None:
+    always = moving((0, 600))
+    spans = parts_to_check(recorded(600, 5), always, NO_KEYS, CLOCK, 10, 600)
+    assert len(spans) == MAX_PARTS
+    assert sum(span.end - span.start for span in spans) < 4
+    now_and_then = moving(*((begin, begin + 0.9) for begin in np.arange(0, 600, 6).tolist()))
+    for span in parts_to_check(recorded(600, 5), now_and_then, NO_KEYS, CLOCK, 10, 600):
+        assert span.end - span.start <= LONGEST_PART_S
+    seldom = moving(*((begin, begin + 0.4) for begin in np.arange(0, 600, 20).tolist()))
+    assert parts_to_check(recorded(600, 5), seldom, NO_KEYS, CLOCK, 10, 600) == []
+    assert parts_to_check(recorded(18, 5), always, NO_KEYS, CLOCK, 10, 18) == []

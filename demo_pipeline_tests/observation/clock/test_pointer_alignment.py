@@ -1,0 +1,190 @@
+"""What a film says of its clock: parts that agree, drift, and clicks where no pointer is drawn."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from demo_pipeline.observation.clock import clock_search
+from demo_pipeline.observation.clock.clock import Clock, documented_clock
+from demo_pipeline.observation.clock.clock_evidence import (
+    clock_from_clicks,
+    clock_from_pointer,
+    reconcile_clocks,
+    with_drift,
+)
+from demo_pipeline.observation.frames.frame_changes import ChangeMap
+from demo_pipeline.observation.frames.frame_requests import lead_seconds
+from demo_pipeline.observation.frames.pointer_path import PointerTrack
+from demo_pipeline.observation.frames.video_reader import SAMPLE_STEP
+from demo_pipeline.settings import ObservationSettings
+from demo_pipeline_tests.observation.made import observe
+from demo_pipeline_tests.simulator.form import SMALL, script
+from demo_pipeline_tests.simulator.recording import write_recording
+from demo_pipeline_tests.simulator.script import click, think
+from demo_pipeline_tests.simulator.video import VideoOptions
+
+FPS = 20
+FRAME_S = 1 / FPS
+ROWS, COLUMNS = 360 // SAMPLE_STEP, 640 // SAMPLE_STEP
+START_MS = 1_767_603_600_000.0
+
+
+class _Picture:
+    """A frame by its luma alone."""
+
+    def __init__(self, time: float, luma: np.ndarray) -> None:
+        self.time = time
+        self.luma = luma
+
+
+def path_at(seconds: Any) -> tuple[Any, Any]:
+    """A pointer that wanders over the screen without ever repeating its path."""
+    x = 320 + 200 * np.sin(seconds * 1.7) + 80 * np.sin(seconds * 4.1 + 1)
+    y = 180 + 100 * np.cos(seconds * 1.3) + 50 * np.sin(seconds * 3.3)
+    return x, y
+
+
+def track_of(seconds: np.ndarray) -> PointerTrack:
+    return PointerTrack(START_MS + seconds * 1000, *path_at(seconds))
+
+
+def film(
+    first_s: float, seconds: float, *, lag_s: float = 0.0, rate: float = 1.0, jump_s: float = 0.0
+) -> ChangeMap:
+    """The pointer as a dot. The frame at v shows event second v / rate + lag_s.
+
+    After seven tenths of the film it is `jump_s` further off.
+    """
+    changes: Any = ChangeMap()
+    for number in range(round(seconds * FPS)):
+        time = first_s + number * FRAME_S
+        late = jump_s if number > seconds * FPS * 0.7 else 0.0
+        x, y = path_at(time / rate + lag_s + late)
+        luma = np.zeros((ROWS, COLUMNS), np.uint8)
+        row, column = int(y // SAMPLE_STEP), int(x // SAMPLE_STEP)
+        luma[row : row + 4, column : column + 4] = 255
+        changes.add(_Picture(time, luma))
+    return changes
+
+
+def found(changes: ChangeMap, reach_s: float = 3.5) -> Clock:
+    track = track_of(np.arange(0, 700, 0.02))
+    clock = clock_from_pointer(changes, track, documented_clock(START_MS), [1.0], reach_s)
+    assert clock is not None
+    return clock
+
+
+@pytest.mark.parametrize("lag_s", [-2.9, 0.0, 1.234])
+def test_the_parts_of_a_stretch_agree_where_there_is_one_clock(lag_s: float) -> None:
+    clock = found(film(10, 12, lag_s=lag_s))
+    assert clock.documented_offset_ms == pytest.approx(lag_s * 1000, abs=FRAME_S * 1000)
+    assert clock.agreement == 1.0
+
+
+def test_parts_that_contradict_each_other_are_told() -> None:
+    clock = found(film(10, 12, lag_s=0.2, jump_s=0.6))
+    assert clock.agreement is not None
+    assert clock.agreement <= 0.75
+
+
+@pytest.mark.parametrize("rate", [0.9985, 1.0, 1.0015])
+def test_drift_between_two_stretches_is_followed(rate: float) -> None:
+    first = found(film(10, 12, rate=rate))
+    late = clock_from_pointer(
+        film(580, 10, rate=rate), track_of(np.arange(0, 700, 0.02)), first, [1.0], 1.5
+    )
+    assert late is not None
+    clock = with_drift(first, late, first.event_time(16), first.event_time(585))
+    for video_s in (16.0, 300.0, 585.0):
+        event_ms = START_MS + video_s / rate * 1000
+        assert clock.video_time(event_ms) == pytest.approx(video_s, abs=1.5 * FRAME_S)
+        assert clock.event_time(clock.video_time(event_ms)) == pytest.approx(event_ms, abs=0.01)
+    assert clock.drift_ppm is not None
+    assert clock.drift_ppm == pytest.approx((rate - 1) * 1e6, abs=150)
+    assert (clock.drift_ppm == 0.0) == (rate == 1.0)
+
+
+def test_a_long_recording_is_followed_to_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recorder whose log's clock runs 1 % fast. What counts as long is shortened here."""
+    monkeypatch.setattr(clock_search, "DRIFT_AFTER_S", 40.0)
+    monkeypatch.setattr(clock_search, "LATE_S", 20.0)
+    acts = (click("Agree"), click("Rows/d"), click("Agree"), click("Form/title bar"))
+    folder = tmp_path / "demo"
+    slow = replace(SMALL, video=VideoOptions(preset="ultrafast", fps=10), scan_every_s=None)
+    truth = write_recording(folder, script(*acts, *acts, think(40), *acts, *acts), slow)
+    log = folder / "input_log.jsonl"
+    events = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    for event in events:
+        ahead = event["time"] - truth.timestamp_ms
+        event["time"] = truth.timestamp_ms + round(ahead * 1.01)
+    log.write_text("\n".join(map(json.dumps, events)), encoding="utf-8")
+    seen = observe(folder, tmp_path / "store", truth)
+    clock = seen.evidence.as_clock()
+    assert clock.drift_ppm == pytest.approx(-10_000, abs=2500)
+    last_s = (truth.end_ms - truth.timestamp_ms) / 1000
+    for event_s in (5.0, last_s - 3):
+        event_ms = truth.timestamp_ms + event_s * 1.01 * 1000
+        assert clock.video_time(event_ms) == pytest.approx(event_s, abs=0.15)
+
+
+def answered(lag_s: float, *, answers: bool = True) -> tuple[ChangeMap, PointerTrack]:
+    """A film without a pointer: each of ten clicks lights its button up 60 ms later, for 0.4 s."""
+    random = np.random.default_rng(5)
+    times = np.cumsum(random.uniform(1.1, 2.4, 10)) + 4
+    places = random.uniform(60, 300, (10, 2))
+    changes: Any = ChangeMap()
+    for number in range(30 * FPS):
+        time = number * FRAME_S
+        luma = np.zeros((ROWS, COLUMNS), np.uint8)
+        for at, (x, y) in zip(times - lag_s, places, strict=True):
+            if answers and at + 0.06 <= time < at + 0.46:
+                row, column = int(y // SAMPLE_STEP), int(x // SAMPLE_STEP)
+                luma[row : row + 5, column : column + 10] = 200
+        changes.add(_Picture(time, luma))
+    return changes, PointerTrack(START_MS + times * 1000, places[:, 0], places[:, 1])
+
+
+@pytest.mark.parametrize("lag_s", [-2.5, 0.3, 3.1])
+def test_without_a_pointer_in_the_film_its_answers_to_clicks_tell(lag_s: float) -> None:
+    changes, presses = answered(lag_s)
+    clock = clock_from_clicks(changes, presses, documented_clock(START_MS), 1.0, 3.5)
+    assert clock is not None
+    assert clock.method == "click_onsets"
+    assert abs(clock.documented_offset_ms - lag_s * 1000) <= clock.uncertainty_ms
+    assert clock.uncertainty_ms < 200
+
+
+def test_clicks_that_nothing_answers_are_no_evidence() -> None:
+    changes, presses = answered(0.3, answers=False)
+    assert clock_from_clicks(changes, presses, documented_clock(START_MS), 1.0, 3.5) is None
+    few = PointerTrack(presses.times[:4], presses.x[:4], presses.y[:4])
+    assert clock_from_clicks(answered(0.3)[0], few, documented_clock(START_MS), 1.0, 3.5) is None
+    assert clock_from_clicks(ChangeMap(), few, documented_clock(START_MS), 1.0, 3.5) is None
+
+
+@pytest.mark.parametrize("off_ms", [0.0, 15.0, -300.0])
+def test_a_start_line_that_the_pictures_contradict_stays_and_is_uncertain(off_ms: float) -> None:
+    seen = found(film(10, 12))
+    logged = Clock(seen.origin_ms - off_ms, "ffmpeg_start", 20.0)
+    clock = reconcile_clocks(logged, seen, replace(seen, rate=1.001, drift_ppm=1000.0), 0.5)
+    assert clock.method == "ffmpeg_start"
+    assert clock.pictures_ms == pytest.approx(off_ms, abs=0.01)
+    assert clock.uncertainty_ms == (20.0 if abs(off_ms) < 50 else pytest.approx(300, abs=0.01))
+    assert clock.video_time(logged.event_time(0.5)) == pytest.approx(0.5)
+    assert clock.drift_ppm == 1000.0
+    assert reconcile_clocks(logged, None, documented_clock(0.0), 0.0) == logged
+
+
+def test_the_least_lead_is_the_uncertainty_of_the_clock() -> None:
+    """But at most a second: without any evidence, meta.timestamp is what is documented."""
+    settings = ObservationSettings()
+    assert lead_seconds(documented_clock(0.0), 0.04, settings) == 1.0
+    assert lead_seconds(Clock(0.0, "ffmpeg_start", 300.0), 0.04, settings) == 0.3
+    assert lead_seconds(Clock(0.0, "pixels", 12.0), 0.1, settings) == 0.1
+    assert lead_seconds(Clock(0.0, "pixels", 12.0), 0.01, settings) == 0.05

@@ -1,0 +1,88 @@
+"""Instruction, task id and application from meta.json."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from demo_pipeline.osworld.task_text import Assignment, assignment_of, slug, strip_app_tags
+from demo_pipeline.problems import DemonstrationError
+from demo_pipeline.recording.meta import Meta
+
+QUEST = {"title": "Order a notebook", "app": "Google Chrome", "content": "Please order one."}
+
+
+def assigned(quest: Any = None, **meta: Any) -> Assignment:
+    base = {"timestamp": "2026-01-05T09:00:00+00:00", "platform": "linux"}
+    return assignment_of(Meta.model_validate({**base, "quest": quest, **meta}))
+
+
+@pytest.mark.parametrize(
+    ("blank", "source", "instruction"),
+    [
+        ([], "quest.content", "Please order one."),
+        (["content"], "quest.title", "Order a notebook"),
+        (["content", "title"], "title", "My recording"),
+    ],
+)
+def test_the_first_field_that_is_not_blank_is_the_instruction(
+    blank: list[str], source: str, instruction: str
+) -> None:
+    quest = {**QUEST, **dict.fromkeys(blank, " \n\t ")}
+    found = assigned(quest, title="My recording", description="About it")
+    assert (found.source, found.instruction) == (source, instruction)
+
+
+def test_the_description_is_the_last_resort() -> None:
+    found = assigned(None, title="", description="Just\n  trying")
+    assert (found.source, found.instruction) == ("description", "Just trying")
+    assert found.application == "unknown"
+
+
+def test_app_tags_and_line_breaks_are_removed() -> None:
+    text = "Open  <app>Chrome</app>,\n then <APP name='x'>Mail</APP>. Keep <b>this</b>."
+    assert strip_app_tags(text) == "Open Chrome, then Mail. Keep <b>this</b>."
+    assert strip_app_tags(None) == ""
+
+
+def test_a_tag_alone_is_blank() -> None:
+    found = assigned({**QUEST, "content": "<app></app>"})
+    assert found.source == "quest.title"
+
+
+def test_without_an_instruction_the_demonstration_is_refused() -> None:
+    with pytest.raises(DemonstrationError) as caught:
+        assigned({"title": " ", "content": ""}, title="", description=" ")
+    (problem,) = caught.value.problems
+    assert (problem.code, problem.file) == ("no_instruction", "meta.json")
+    assert problem.remedy
+
+
+def test_the_task_is_the_application_and_the_quests_title() -> None:
+    found = assigned(QUEST)
+    assert found.application == "chrome"
+    assert found.task_id == found.split_group == "chrome_order_a_notebook"
+    again = assigned({**QUEST, "content": "Could you order it?"}, platform="windows")
+    assert again.split_group == found.split_group
+
+
+def test_without_a_quest_it_is_the_platform_and_the_instruction() -> None:
+    assert assigned(None, title="Rename a file").task_id == "linux_rename_a_file"
+
+
+def test_slugs_of_texts_in_other_scripts_stay_distinct() -> None:
+    assert slug("Chrome  Order: a Notebook!") == "chrome_order_a_notebook"
+    assert slug("Заметки") != slug("Почта")
+    assert slug("Café") != slug("Cafe")
+    long = "word " * 60
+    assert slug(long + "one") != slug(long + "two")
+
+
+@settings(deadline=None)
+@given(st.text(max_size=300))
+def test_a_slug_is_a_short_ascii_name(text: str) -> None:
+    found = slug(text)
+    assert 0 < len(found) <= 90
+    assert set(found) <= set("abcdefghijklmnopqrstuvwxyz0123456789_")
+    assert slug(text) == found

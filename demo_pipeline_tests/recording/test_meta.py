@@ -1,0 +1,216 @@
+import json
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from demo_pipeline.files.json_files import json_bytes
+from demo_pipeline.problems import DemonstrationError, Severity
+from demo_pipeline.recording.log_events import EventType, validate_event
+from demo_pipeline.recording.meta import read_meta
+
+DOCUMENTED = """{
+  "id": "20250304_151816",                        // Unique identifier (timestamp format)
+  "timestamp": "2025-03-04T15:18:16.813394600-05:00", // When it was recorded
+  "duration_seconds": 21,                         // in seconds
+  "status": "completed",                          // (completed, in-progress, aborted)
+  "title": "Find Kendrick Lamar concert tickets", // Title
+  "description": "",                              // "Optional"
+
+  "platform": "windows",
+  "arch": "x86_64",
+  "version": "10.0.26100",
+  "locale": "en-GB",
+  "primary_monitor": {                            // the main display
+    "width": 3440,
+    "height": 1440
+  },
+
+  "reason": "fail",                               // fail, done
+  "quest": {
+    "title": "Find Kendrick Lamar concert tickets",
+    "app": "StubHub",
+    "icon_url": "https://s2.googleusercontent.com/s2/favicons?domain=stubhub.com&sz=64", // icon
+    "objectives": ["Open <app>StubHub</app> website in your browser", "Say \\"hi\\" // there"],
+    "content": "Hi!",
+    "pool_id": "67af7cf3a903635118192a5d",
+    "reward": {"time": 1741119480000, "max_reward": 7}
+  }
+}"""
+
+
+def test_the_documented_example_is_read_to_the_last_field():
+    meta, problems = read_meta(DOCUMENTED.encode())
+    assert (meta.timestamp.microsecond, meta.timestamp.utcoffset()) == (813394, timedelta(hours=-5))
+    assert meta.timestamp_raw == "2025-03-04T15:18:16.813394600-05:00"
+    assert meta.primary_monitor is not None
+    assert (meta.primary_monitor.width, meta.reason, meta.duration_seconds) == (3440, "fail", 21)
+    assert meta.quest is not None
+    assert meta.quest.icon_url.startswith("https://s2.")
+    assert meta.quest.objectives[1] == 'Say "hi" // there'
+    assert meta.quest.reward is not None
+    assert meta.quest.reward.max_reward == 7
+    assert [(p.code, p.line, p.severity) for p in problems] == [
+        ("json_comments", 2, Severity.WARNING)
+    ]
+
+
+def test_values_that_were_read_are_written_unchanged():
+    meta, _ = read_meta(DOCUMENTED.encode())
+    again = json_bytes(meta)
+    second, problems = read_meta(again)
+    assert second == meta
+    assert problems == []
+    assert json.loads(again)["timestamp"] == "2025-03-04T15:18:16.813394600-05:00"
+
+
+STAMP = '"timestamp": "2025-03-04T15:18:16Z"'
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        "",
+        ', "quest": null, "reason": null, "title": null, "primary_monitor": null',
+        ', "status": "recording"',
+        ', "status": "in-progress", "duration_seconds": 21.5',
+        ', "quest": {"title": "x", "objectives": null, "reward": null}',
+        ', "title": "\\ud83d"',
+        ', "version": 12',
+    ],
+)
+def test_real_recorders_deviations_pass_without_a_warning(extra):
+    meta, problems = read_meta(f"\ufeff{{{STAMP}{extra}}}".encode())
+    assert problems == []
+    assert json_bytes(meta)
+
+
+def test_monitor_and_unknown_keys_are_kept():
+    text = f'{{{STAMP}, "monitor": {{"width": 10, "height": 20}}, "app_version": [1]}}'
+    meta, problems = read_meta(text.encode())
+    assert meta.primary_monitor is not None
+    assert (meta.primary_monitor.height, problems) == (20, [])
+    assert json.loads(json_bytes(meta))["app_version"] == [1]
+
+
+def test_an_unknown_status_is_worth_a_warning():
+    _, problems = read_meta(f'{{{STAMP}, "status": "paused"}}'.encode())
+    assert [(p.code, p.severity) for p in problems] == [("unknown_status", Severity.WARNING)]
+
+
+@pytest.mark.parametrize(
+    ("data", "line", "field"),
+    [
+        (b"", 1, ""),
+        (b"[]", 1, ""),
+        (b"{}", 1, "timestamp"),
+        (b"\xff\xfe", 1, ""),
+        (b"[" * 50_000, 1, ""),
+        (b'{\n"timestamp": 1741119480000}', 2, "timestamp"),
+        (b'{\n"timestamp": "yesterday"}', 2, "timestamp"),
+        (b'{\n\n"timestamp": "2025-03-04T15:18:16"}', 3, "timestamp"),
+        (b"{" + STAMP.encode() + b',\n"quest": "hunter2"}', 2, "quest"),
+        (b"{" + STAMP.encode() + b',\n"quest": {\n"objectives": [{}]}}', 3, "quest.objectives[0]"),
+        (b"{" + STAMP.encode() + b',\n"duration_seconds": "hunter2"}', 2, "duration_seconds"),
+        (b"{" + STAMP.encode() + b',\n"primary_monitor":\n{"width": 0, "height": 1}}', 3, "width"),
+        (b"{" + STAMP.encode() + b', // fine\n"title": }', 2, ""),
+        (b'{"title": "open // not a comment\n}', 1, ""),
+    ],
+)
+def test_unusable_metadata_names_line_and_field(data, line, field):
+    with pytest.raises(DemonstrationError) as caught:
+        read_meta(data, "meta.json")
+    problem = caught.value.problems[0]
+    assert (problem.file, problem.line) == ("meta.json", line)
+    assert field in problem.message
+    assert "hunter2" not in str(caught.value)
+
+
+@given(st.binary(max_size=60) | st.text(alphabet='{}[]":,/1 \n\\', max_size=30).map(str.encode))
+def test_no_bytes_crash_the_reader(data):
+    with pytest.raises(DemonstrationError):
+        read_meta(data)
+
+
+def node(**changes):
+    return {
+        "bbox": {"x": 722, "y": 335, "width": 800, "height": 600},
+        "children": [],
+        "description": "",
+        "name": "",
+        "role": "Pane",
+        "states": {"enabled": True, "keyboard_focusable": False, "visible": True},
+        "value": "",
+    } | changes
+
+
+def scan(**changes):
+    queries = {"cursor": {"element": node(), "position": {"x": 1270, "y": 688}}}
+    data = {"duration": 5645, "focused_element": node(), "queries": queries, "tree": [node()]}
+    return {"event": "axtree", "data": data | changes, "time": 1741119497902}
+
+
+DOCUMENTED_EVENTS = [
+    {"event": "mousemove", "data": {"x": 123, "y": 456}, "time": 1234567890},
+    {"event": "mousedown", "data": {"x": 123, "y": 456, "button": "Left"}, "time": 1234567890},
+    {"event": "mouseup", "data": {"x": 123, "y": 456, "button": "Left"}, "time": 1234567890},
+    {"event": "mousewheel", "data": {"delta": -120}, "time": 1234567890},
+    {"event": "keydown", "data": {"key": "A"}, "time": 1234567890},
+    {"event": "keyup", "data": {"key": "A"}, "time": 1234567890},
+    scan(),
+]
+
+
+@pytest.mark.parametrize("event", DOCUMENTED_EVENTS, ids=lambda event: event["event"])
+def test_documented_events_have_no_fault(event):
+    assert validate_event(event) == []
+
+
+def test_every_documented_type_is_covered():
+    assert {event["event"] for event in DOCUMENTED_EVENTS} == set(EventType)
+
+
+@pytest.mark.parametrize(
+    ("event", "place"),
+    [
+        (None, "event: "),
+        ([], "event: "),
+        ({}, "event: "),
+        (DOCUMENTED_EVENTS[0] | {"event": "mousedelta"}, "event: "),
+        (DOCUMENTED_EVENTS[0] | {"time": 1.5}, "time: "),
+        (DOCUMENTED_EVENTS[0] | {"data": {"x": 1}}, "data.y: "),
+        (DOCUMENTED_EVENTS[1] | {"data": {"x": 1, "y": 2}}, "data.button: "),
+        (DOCUMENTED_EVENTS[3] | {"data": {"delta": "-120"}}, "data.delta: "),
+        (DOCUMENTED_EVENTS[4] | {"data": {"key": "A", "actual_char": "s"}}, "data.actual_char: "),
+        (scan(tree={}), "data.tree: "),
+        (scan(focused_element=node(bbox=None)), "data.focused_element.bbox: "),
+        (scan(tree=[node(children=[node(), node(role=3)])]), "data.tree[0] node 2.role: "),
+        (scan(tree=[node(), "x"]), "data.tree[1]: "),
+        (scan(queries={"cursor": {"element": 1, "position": {"x": 1, "y": 1}}}), "data.queries"),
+    ],
+)
+def test_deviations_are_named_with_their_field(event, place):
+    faults = validate_event(event)
+    assert faults
+    assert faults[0].startswith(place)
+
+
+def test_a_fault_never_quotes_a_logged_name():
+    press = {"event": "keydown", "data": {"key": "A", "hunter2": 1}, "time": 1, "hunter2": 2}
+    queried = scan(queries={"hunter2": {"element": 1, "position": {"x": 1, "y": 1}}})
+    known = {**press, "hunter2": 0}
+    del known["hunter2"]
+    for event in (press, known, queried, {"event": "hunter2", "data": {}, "time": 1}):
+        faults = validate_event(event)
+        assert faults
+        assert "hunter2" not in repr(faults)
+    assert validate_event(known)[0].startswith("data.unknown field, 7 characters: ")
+
+
+def test_a_scan_of_any_depth_is_checked_to_the_bottom():
+    tree = node(value=7)
+    for _ in range(3000):
+        tree = node(children=[tree])
+    faults = validate_event(scan(tree=[tree]))
+    assert [fault.split(":")[0] for fault in faults] == ["data.tree[0] node 3000.value"]

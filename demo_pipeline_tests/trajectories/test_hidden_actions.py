@@ -1,0 +1,343 @@
+"""Hidden actions: what they say about a trajectory, and what the exports make of them."""
+
+import json
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from demo_pipeline.datasets.export_loop import export_records, plan_export
+from demo_pipeline.datasets.index import build_index
+from demo_pipeline.datasets.splits import Split
+from demo_pipeline.desktopd.validator import validate_trajectory
+from demo_pipeline.exports.cards import describe_index, describe_sft
+from demo_pipeline.exports.cudag.build import build_cudag, dataset_directory_name
+from demo_pipeline.exports.cudag.models import read_records
+from demo_pipeline.exports.cudag.validator import validate_cudag
+from demo_pipeline.exports.messages import build_messages
+from demo_pipeline.exports.messages_validator import validate_messages
+from demo_pipeline.exports.prompts import hidden_line
+from demo_pipeline.exports.sft import build_sft
+from demo_pipeline.exports.sft_validator import validate_sft
+from demo_pipeline.problems import errors
+from demo_pipeline.settings import DatasetSettings
+from demo_pipeline.trajectories.provenance import (
+    HIDDEN_ACTIONS_FILE,
+    HIDDEN_ACTIONS_SCHEMA,
+    NOTHING_HIDDEN,
+    HiddenActions,
+    HiddenReason,
+    read_hidden_actions,
+)
+from demo_pipeline_tests.datasets.builders import CLICK, hide, make_trajectory, read_lines
+
+ALL_TRAIN = DatasetSettings(train_ratio=1.0, val_ratio=0.0, test_ratio=0.0)
+ALL_SEEN = ALL_TRAIN.model_copy(update={"max_hidden_share": 1.0})
+TYPE = ("type", {"text": "visible words"})
+BEFORE = st.lists(st.integers(0, 12), max_size=8).map(sorted)
+
+
+def hidden(*before: int) -> HiddenActions:
+    return HiddenActions(tuple(hide(step) for step in before))
+
+
+class TestWhereTheyAre:
+    """Gaps between the steps."""
+
+    def test_the_longest_stretch_lies_between_two_gaps(self) -> None:
+        assert hidden(2, 2, 7).longest_stretch(9) == range(2, 7)
+        assert hidden(0, 9).longest_stretch(9) == range(9)
+        assert hidden(3).longest_stretch(6) == range(3)
+        assert NOTHING_HIDDEN.longest_stretch(0) == range(0)
+
+    @given(BEFORE, st.integers(0, 12))
+    def test_no_gap_is_inside_the_longest_stretch_and_none_is_longer(
+        self, before: list[int], steps: int
+    ) -> None:
+        actions = hidden(*(step for step in before if step <= steps))
+        stretch = actions.longest_stretch(steps)
+        assert set(stretch) <= set(range(steps))
+        assert not any(actions.before(step) for step in stretch[1:])
+        gaps = sorted({0, steps, *(action.before_step for action in actions.actions)})
+        assert len(stretch) == max((end - start for start, end in pairwise(gaps)), default=0)
+
+    @given(BEFORE, st.integers(1, 12))
+    def test_they_are_all_before_a_step_or_follow_the_last(
+        self, before: list[int], steps: int
+    ) -> None:
+        actions = hidden(*(step for step in before if step <= steps))
+        placed = [action for step in range(steps) for action in actions.before(step)]
+        assert len(actions) == len(placed) + len(actions.before(steps))
+        assert actions.follow(steps - 1) == bool(actions.before(steps))
+
+    def test_a_whole_trajectory_needs_a_stretch_only_when_something_is_hidden(self) -> None:
+        assert NOTHING_HIDDEN.whole_stretch(1, 3) == range(1)
+        assert hidden(3).whole_stretch(5, 3) == range(3)
+        assert hidden(2).whole_stretch(4, 3) is None
+
+    def test_the_share_is_of_all_actions_before_a_step(self) -> None:
+        late = hidden(4, 4, 4, 4)
+        assert late.incomplete_steps(7, set(), 0.3) == {4, 5, 6, 7}
+        assert late.incomplete_steps(7, set(), 0.5) == set()
+        assert hidden(0).incomplete_steps(5, set(), 0.3) == {0, 1, 2}
+        assert hidden(0).incomplete_steps(5, {1}, 0.3) == {0, 1, 2, 3}  # a wait is no action
+        assert hidden(3).incomplete_steps(2, set(), 0.0) == set()
+        assert NOTHING_HIDDEN.incomplete_steps(0, set(), 0.0) == set()
+
+    @given(BEFORE, st.integers(0, 12), st.sets(st.integers(0, 12)), st.floats(0, 1))
+    def test_no_step_is_left_out_before_the_first_hidden_action(
+        self, before: list[int], steps: int, waits: set[int], share: float
+    ) -> None:
+        found = hidden(*before).incomplete_steps(steps, waits, share)
+        assert all(index >= min(before, default=13) for index in found)
+
+    def test_a_trajectory_without_the_table_has_none(self, tmp_path: Path) -> None:
+        assert read_hidden_actions(tmp_path) == NOTHING_HIDDEN
+        demo = make_trajectory(tmp_path, hidden=[(0, "type", "before_video")])
+        assert read_hidden_actions(demo.path).actions == (hide(0, "type", "before_video"),)
+
+
+class TestWords:
+    """What a prompt says of a hidden action."""
+
+    @pytest.mark.parametrize(
+        ("kind", "reason", "words"),
+        [
+            ("click", "off_screen", "4. clicked outside the recorded screen"),
+            ("type", "before_video", "4. typed text before the recording began"),
+            ("hotkey", "after_video", "4. pressed keys after the recording had ended"),
+            ("drag", "no_position", "4. dragged at an unknown place"),
+            ("scroll", "undecodable", "4. scrolled while the screen was not recorded"),
+            ("right_click", "unknown_scale", "4. right-clicked at an unknown place"),
+            ("swipe", "of_tomorrow", "4. acted out of sight"),
+        ],
+    )
+    def test_every_type_and_reason_has_words(self, kind: str, reason: str, words: str) -> None:
+        assert hidden_line(4, hide(0, kind, reason)) == words
+
+    @pytest.mark.parametrize("reason", HiddenReason)
+    def test_no_reason_is_forgotten(self, reason: str) -> None:
+        assert "out of sight" not in hidden_line(1, hide(0, "click", reason))
+
+
+GAPS = [(0, "click", "before_video"), (2, "type", "off_screen"), (2, "click", "off_screen")]
+
+
+class TestPrompts:
+    """The exports of steps: what stands in the history, and the end."""
+
+    def build(self, root: Path, gaps: list[tuple[int, str, str]]) -> tuple[list[list[str]], dict]:
+        demo = make_trajectory(root, "demo", [CLICK, TYPE, CLICK, CLICK] * 2, hidden=gaps)
+        out = root / dataset_directory_name([demo], ALL_SEEN)
+        summary = build_cudag([demo], out, ALL_SEEN)
+        assert errors(validate_cudag(out)) == []
+        build_messages([demo], root / "messages", ALL_SEEN)
+        assert validate_messages(root / "messages") == []
+        chats = read_lines(root / "messages" / "train.jsonl")
+        prompts = [record.conversations[0].value for record in read_records(out / "train.jsonl")]
+        asked = [chat["messages"][1]["content"][1]["text"] for chat in chats]
+        assert [f"<image>\n{text}" for text in asked] == prompts
+        histories = [prompt.splitlines()[4:] for prompt in prompts]
+        return histories, summary.as_dict()
+
+    def test_hidden_actions_are_named_in_words_in_their_place(self, tmp_path: Path) -> None:
+        histories, _ = self.build(tmp_path, GAPS)
+        assert histories[0] == ["1. clicked before the recording began"]
+        assert histories[2] == [
+            "1. clicked before the recording began",
+            '2. {"action": "left_click", "coordinate": [500, 500]}',
+            '3. {"action": "type", "text": "visible words"}',
+            "4. typed text outside the recorded screen",
+            "5. clicked outside the recorded screen",
+        ]
+        assert len(histories[8]) == 8 + len(GAPS)
+
+    def test_the_end_is_labelled_unless_a_hidden_action_follows(self, tmp_path: Path) -> None:
+        histories, summary = self.build(tmp_path / "seen", GAPS)
+        assert (len(histories), summary["task_counts"]["terminate"]) == (9, 1)
+        histories, summary = self.build(tmp_path / "unseen", [(8, "click", "after_video")])
+        assert len(histories) == 8
+        assert "terminate" not in summary["task_counts"]
+        assert summary["excluded_records"]["hidden_end"] == 1
+
+    def test_the_history_of_sft_marks_them_as_gaps(self, tmp_path: Path) -> None:
+        demo = make_trajectory(tmp_path, "demo", [CLICK] * 8, hidden=GAPS)
+        summary = build_sft([demo], tmp_path / "sft", ALL_SEEN)
+        lines = read_lines(tmp_path / "sft" / "samples.jsonl")
+        kinds = [entry["action_type"] for entry in lines[2]["input"]["history"]]
+        assert kinds == ["gap", "click", "click", "gap", "gap"]
+        assert lines[2]["input"]["history"][3] == {
+            "step_index": None,
+            "action_type": "gap",
+            "parameters": {},
+            "target_element": None,
+            "reasoning": "Not shown: typed text outside the recorded screen.",
+        }
+        assert len(lines[7]["input"]["history"]) == 7 + len(GAPS)
+        assert validate_sft(tmp_path / "sft" / "samples.jsonl", tmp_path) == []
+        assert summary.as_dict()["hidden_actions"] == {"before_video": 1, "off_screen": 2}
+
+
+def demo_with(root: Path, name: str, steps: int, *before: int, **more: Any):
+    gaps = [(step, "click", "off_screen") for step in before]
+    instruction = f"Do {name}"
+    return make_trajectory(
+        root, name, [CLICK] * steps, hidden=gaps, instruction=instruction, **more
+    )
+
+
+class TestSelection:
+    """Which demonstrations with hidden actions take part."""
+
+    def test_the_good_beginning_is_used(self, tmp_path: Path) -> None:
+        demo = demo_with(tmp_path, "late", 7, 4, 4, 4, 4)
+        summary = build_sft([demo], tmp_path / "sft", ALL_TRAIN)
+        lines = read_lines(tmp_path / "sft" / "samples.jsonl")
+        assert [line["output"]["action"]["step_index"] for line in lines] == [0, 1, 2, 3]
+        assert summary.excluded_trajectories["incomplete"] == 0
+        assert summary.excluded_records["incomplete"] == 3
+        assert summary.hidden_actions == {"off_screen": 4}
+        out = tmp_path / dataset_directory_name([demo], ALL_TRAIN)
+        assert (
+            build_cudag([demo], out, ALL_TRAIN).excluded_records["incomplete"] == 4
+        )  # and the end
+        assert errors(validate_cudag(out)) == []
+        assert len(list(read_records(out / "train.jsonl"))) == 4
+        half = ALL_TRAIN.model_copy(update={"max_hidden_share": 0.5})
+        assert build_sft([demo], tmp_path / "half", half).total == 7
+
+    def test_a_demonstration_without_a_good_step_is_left_out(self, tmp_path: Path) -> None:
+        demos = [demo_with(tmp_path, "none", 2, 0), demo_with(tmp_path, "some", 5, 0, shade=20)]
+        summary = build_sft(demos, tmp_path / "sft", ALL_TRAIN)
+        lines = read_lines(tmp_path / "sft" / "samples.jsonl")
+        assert {line["input"]["instruction"] for line in lines} == {"Do some"}
+        assert (summary.total, summary.excluded_trajectories["incomplete"]) == (2, 1)
+
+    def test_a_damaged_table_makes_the_trajectory_unreadable(self, tmp_path: Path) -> None:
+        demos = [demo_with(tmp_path, "bad", 7, 1), demo_with(tmp_path, "good", 7, 1, shade=30)]
+        (demos[0].path / HIDDEN_ACTIONS_FILE).write_bytes(b"no table")
+        summary = build_sft(demos, tmp_path / "sft", ALL_TRAIN)
+        assert (summary.total, summary.excluded_trajectories["unreadable"]) == (5, 1)
+        assert str(summary.problems[0]).startswith("bad: hidden_actions.parquet: cannot be read")
+
+    def test_an_incomplete_demonstration_fills_no_split(self, tmp_path: Path) -> None:
+        settings = DatasetSettings()
+        usable = [demo_with(tmp_path, f"usable{n}", 3, shade=9 * n) for n in range(3)]
+        sparse = [demo_with(tmp_path, f"sparse{n}", 3, 0, 0, 0, shade=50 + n) for n in range(6)]
+        alone = plan_export(usable, settings).splits
+        together = plan_export([*usable, *sparse], settings).splits
+        assert together == alone
+        assert set(alone.splits.values()) == {Split.TRAIN, Split.VAL, Split.TEST}
+        whole = plan_export([*usable, *sparse], settings, whole_trajectories=True).splits
+        assert alone.splits.items() <= whole.splits.items()
+        assert len(whole.splits) == 9
+
+
+@dataclass
+class Episodes:
+    """An exporter of whole trajectories: the indexes of their steps."""
+
+    unit: ClassVar[str] = "episodes"
+    exclusions: ClassVar[tuple[str, ...]] = ()
+    provenance_columns: ClassVar[tuple[str, ...]] = ("pts",)
+    instruction_in_prompt: ClassVar[bool] = True
+    written: dict[str, list[int]] = field(default_factory=dict)
+
+    def records(self, candidate, trajectory, _rows):
+        self.written[trajectory.id] = [step.index for step in trajectory.steps]
+        yield Episode(candidate.instruction, trajectory.steps[0].screenshot)
+
+    def write(self, _split, _record) -> None:
+        return None
+
+
+@dataclass(frozen=True)
+class Episode:
+    """A record of a whole trajectory."""
+
+    prompt: str
+    screenshot: Path
+
+
+def test_whole_trajectories_are_the_longest_stretch_without_a_gap(tmp_path: Path) -> None:
+    demos = [
+        demo_with(tmp_path, "complete", 2),
+        demo_with(tmp_path, "torn", 9, 0, 0, 0, 4, 4, 4, 4, 4, 9),
+        demo_with(tmp_path, "scraps", 4, 2),
+    ]
+    exporter = Episodes()
+    plan = plan_export(demos, ALL_TRAIN, whole_trajectories=True)
+    summary = export_records(plan, exporter)
+    assert exporter.written == {"complete": [0, 1], "torn": [4, 5, 6, 7, 8]}
+    assert summary.excluded_trajectories["incomplete"] == 1
+    shorter = ALL_TRAIN.model_copy(update={"min_steps": 2})
+    plan = plan_export(demos, shorter, whole_trajectories=True)
+    assert export_records(plan, Episodes()).total == 3
+
+
+def test_index_tables_card_and_metadata_count_them_by_reason(tmp_path: Path) -> None:
+    demos = [
+        make_trajectory(tmp_path, "torn", [CLICK] * 3, hidden=GAPS),
+        make_trajectory(tmp_path, "whole", [CLICK], hidden=[]),
+        make_trajectory(tmp_path, "older", [CLICK]),
+    ]
+    out = tmp_path / "out"
+    build_index(demos, out, ALL_TRAIN, ("demo_pipeline", "0"))
+    rows = {
+        row["trajectory_id"]: row for row in pq.read_table(out / "trajectories.parquet").to_pylist()
+    }
+    assert [rows[key]["complete"] for key in ("torn", "whole", "older")] == [False, True, True]
+    assert (rows["torn"]["success"], rows["torn"]["hidden_actions"]) == (True, 3)
+    reasons = {key: count for key, count in rows["torn"]["hidden_reasons"].items() if count}
+    assert reasons == {"before_video": 1, "off_screen": 2}
+    counts = json.loads((out / "metadata.json").read_text())["counts"]
+    assert (counts["complete"], counts["incomplete"], counts["successful"]) == (2, 1, 3)
+    assert counts["hidden_actions"] == reasons
+    table = pq.read_table(out / HIDDEN_ACTIONS_FILE)
+    assert table.schema.equals(HIDDEN_ACTIONS_SCHEMA)
+    assert table["trajectory_id"].to_pylist() == ["torn"] * 3
+    entries = json.loads((out / "index.json").read_text())["trajectories"]
+    assert {key for entry in entries for key in entry} == {
+        *("id", "task_id", "success", "steps", "application"),
+    }
+    describe_index(out, ALL_TRAIN)
+    assert "| actions left out: off screen | 2 |" in (out / "README.md").read_text()
+
+
+def test_a_card_names_them_only_when_there_are_any(tmp_path: Path) -> None:
+    texts = {}
+    for name, gaps in (("torn", GAPS), ("whole", [])):
+        demo = make_trajectory(tmp_path / name, name, [CLICK] * 8, hidden=gaps)
+        summary = build_sft([demo], tmp_path / name, ALL_TRAIN)
+        describe_sft(tmp_path / name, ALL_TRAIN, [demo.provenance], summary.left_out)
+        texts[name] = (tmp_path / name / "README.md").read_text()
+    assert "| actions left out: before video | 1 |" in texts["torn"]
+    assert "on another display" in texts["torn"]
+    assert "actions left out" not in texts["whole"]
+    assert "on another display" not in texts["whole"]
+
+
+def test_the_split_report_counts_them_and_is_checked(tmp_path: Path) -> None:
+    demo = make_trajectory(tmp_path, "demo", [CLICK] * 8, hidden=GAPS)
+    out = tmp_path / dataset_directory_name([demo], ALL_TRAIN)
+    build_cudag([demo], out, ALL_TRAIN)
+    report = json.loads((out / "splits.json").read_text())
+    assert report["excluded"]["actions"] == {"before_video": 1, "off_screen": 2}
+    assert report["excluded"]["trajectories"]["incomplete"] == 0
+    del report["excluded"]["actions"]  # as datasets were written before
+    (out / "splits.json").write_text(json.dumps(report))
+    assert errors(validate_cudag(out)) == []
+    report["excluded"]["actions"] = {"off_screen": "two"}
+    (out / "splits.json").write_text(json.dumps(report))
+    (problem,) = errors(validate_cudag(out))
+    assert "excluded.actions must be an object of integers" in problem.message
+
+
+def test_the_table_is_known_to_the_validator_of_trajectories(tmp_path: Path) -> None:
+    demo = make_trajectory(tmp_path, "demo", [CLICK] * 2, hidden=[(2, "click", "off_screen")])
+    assert validate_trajectory(demo.path) == []

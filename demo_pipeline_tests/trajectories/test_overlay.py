@@ -1,0 +1,137 @@
+"""What is drawn on a screenshot: where, how marks differ, and what a label never contains."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from demo_pipeline.desktopd.models import PARAMETERS, ActionType, StepAction
+from demo_pipeline.trajectories.overlay import (
+    DARK,
+    GREEN,
+    RED,
+    Rectangle,
+    draw_action,
+    label_of,
+    place_label,
+)
+
+GREY = 128
+
+
+def action(kind: str, **parameters: Any) -> StepAction:
+    given = PARAMETERS[ActionType(kind)].model_validate(parameters)
+    return StepAction(step_index=0, action_type=ActionType(kind), parameters=given, reasoning="")
+
+
+def blank() -> np.ndarray:
+    return np.full((270, 480, 3), GREY, np.uint8)
+
+
+def drawn(one: StepAction, box: tuple[int, int, int, int] | None = None) -> np.ndarray:
+    picture = blank()
+    draw_action(picture, one, 0.25, box)
+    return picture
+
+
+def near(picture: np.ndarray, colour: tuple[int, int, int]) -> np.ndarray:
+    return np.abs(picture.astype(int) - colour).max(axis=2) < 40
+
+
+@pytest.mark.parametrize(
+    ("one", "label"),
+    [
+        (action("click", x=1, y=1), ""),
+        (action("click", x=1, y=1, button="middle"), "middle"),
+        (action("click", x=1, y=1, clicks=3), "triple"),
+        (action("click", x=1, y=1, modifiers=["ctrl"]), "ctrl+left"),
+        (action("right_click", x=1, y=1, modifiers=["shift"]), "shift+right"),
+        (action("double_click", x=1, y=1), "double"),
+        (action("drag", start_x=1, start_y=1, end_x=2, end_y=2), ""),
+        (action("drag", start_x=1, start_y=1, end_x=2, end_y=2, button="right"), "right drag"),
+        (action("scroll", x=1, y=1, direction="down", amount=3), "scroll down 3"),
+        (action("type", text="my secret words"), "type(15 chars)"),
+        (action("hotkey", keys=["ctrl", "c"]), "hotkey(ctrl+c)"),
+        (action("wait", seconds=2.54), "wait(2.5 s)"),
+    ],
+)
+def test_a_label_says_what_the_marks_cannot_and_nothing_typed(one: StepAction, label: str) -> None:
+    assert label_of(one) == label
+
+
+def test_the_ring_lies_around_the_point_and_leaves_it_to_be_seen() -> None:
+    red = near(drawn(action("click", x=960, y=540)), RED)
+    rows, columns = np.nonzero(red)
+    assert (rows.mean(), columns.mean()) == pytest.approx((135, 240), abs=1)
+    assert not red[132:138, 237:243].any()
+
+
+def test_clicks_are_told_apart_by_the_number_of_rings() -> None:
+    reach = []
+    for one in (
+        action("click", x=960, y=540),
+        action("double_click", x=960, y=540),
+        action("click", x=960, y=540, clicks=3),
+    ):
+        right_of_it = near(drawn(one), RED)[135, 240:270]
+        edges = np.diff(np.concatenate([[0], right_of_it.astype(int)]))
+        reach.append(int((edges == 1).sum()))
+    assert reach == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("direction", "way"),
+    [("up", (-1, 0)), ("down", (1, 0)), ("left", (0, -1)), ("right", (0, 1))],
+)
+def test_a_scroll_points_its_way(direction: str, way: tuple[int, int]) -> None:
+    one = action("scroll", x=960, y=540, direction=direction, amount=1)
+    rows, columns = np.nonzero(near(drawn(one), RED))
+    middle = np.array(
+        [(rows.min() + rows.max()) / 2 - 135, (columns.min() + columns.max()) / 2 - 240]
+    )
+    assert np.sign(np.where(np.abs(middle) > 5, middle, 0)).tolist() == list(way)
+
+
+@pytest.mark.parametrize(("direction", "x", "y"), [("up", 960, 0), ("right", 1919, 540)])
+def test_a_scroll_at_the_edge_stays_in_the_picture(direction: str, x: int, y: int) -> None:
+    picture = drawn(action("scroll", x=x, y=y, direction=direction, amount=1))
+    assert near(picture, RED).sum() > 80  # not only the dot
+
+
+def test_a_drag_goes_from_its_start_to_its_end() -> None:
+    one = action("drag", start_x=200, start_y=540, end_x=1600, end_y=540)
+    columns = np.nonzero(near(drawn(one), RED))[1]
+    assert (columns.min(), columns.max()) == pytest.approx((50, 400), abs=5)
+
+
+def test_the_box_of_the_target_is_seen_even_below_the_rings() -> None:
+    picture = drawn(action("double_click", x=960, y=540), (940, 520, 40, 40))
+    assert near(picture, GREEN)[130, 235:246].all()
+
+
+Boxes = st.tuples(
+    st.integers(-50, 1900), st.integers(-50, 1060), st.integers(0, 1990), st.integers(0, 1200)
+)
+Points = st.fixed_dictionaries({"x": st.integers(0, 1919), "y": st.integers(0, 1079)})
+
+
+@settings(max_examples=60, deadline=None)
+@given(Points, st.one_of(st.none(), Boxes))
+def test_a_label_never_hides_the_point(
+    point: dict[str, int], box: tuple[int, int, int, int] | None
+) -> None:
+    picture = drawn(action("double_click", **point), box)
+    x, y = min(479, round(point["x"] / 4)), min(269, round(point["y"] / 4))
+    assert tuple(picture[y, x]) != DARK
+    assert (picture == DARK).all(axis=2).sum() > 300  # and it is there, whole
+
+
+def test_a_label_avoids_what_is_taken_and_stays_inside() -> None:
+    taken = Rectangle(200, 100, 300, 150)
+    picture = blank()
+    place_label(picture, "type(3 chars)", [taken], 0.42)
+    dark = (picture == DARK).all(axis=2)
+    assert dark.any()
+    assert not dark[taken.top : taken.bottom, taken.left : taken.right].any()

@@ -1,0 +1,311 @@
+"""Steps of a trajectory, made of recorded actions, on the canvas."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+
+from demo_pipeline.actions.action_tables import Action
+from demo_pipeline.actions.scrolls import Vertical, WheelVote
+from demo_pipeline.desktopd.models import ScrollParameters
+from demo_pipeline.observation.clock.canvas import fit_canvas
+from demo_pipeline.observation.frames.evidence import (
+    CanvasEvidence,
+    ClockEvidence,
+    Evidence,
+    WaitEvidence,
+)
+from demo_pipeline.observation.frames.video_reader import Span
+from demo_pipeline.trajectories.steps import Steps, build_steps
+
+WIDE = fit_canvas((3440, 1440), 1.0)  # bars of 138 pixels above and below
+CLOCK = ClockEvidence(
+    origin_ms=0, method="pixels", uncertainty_ms=30, documented_offset_ms=0, score=0.9, moves=40
+)
+TARGET = {"target_id": "node_7", "target_role": "button", "target_name": "Place\n order"}
+NO_TARGET = {**dict.fromkeys(TARGET), "target_method": "none"}
+FILMED = Span(0.0, 5.0)
+NO_VOTE = WheelVote()
+
+
+def act(kind: str, **fields: Any) -> Action:
+    place = {} if kind in {"type", "hotkey", "pause"} else {"x": 1720.0, "y": 720.0}
+    return Action(kind, 1000, 1100, [1], **{**place, **fields})
+
+
+def stepped(
+    *actions: Action,
+    target: dict[str, Any] = NO_TARGET,
+    missing: tuple[int, ...] = (),
+    waits: tuple[WaitEvidence, ...] = (),
+    trees: Sequence[dict[str, Any]] = (),
+    wheel: WheelVote = NO_VOTE,
+) -> Steps:
+    for index, action in enumerate(actions):
+        action.action_index = index
+    evidence = Evidence(
+        clock=CLOCK,
+        canvas=CanvasEvidence(**asdict(WIDE)),
+        waits=waits,
+        screen_changes_s=(),
+        wheel=wheel,
+    )
+    files = [None if n in missing else f"{n:03d}.png" for n in range(len(actions))]
+    frames = [{"file": file} for file in files]
+    rows = trees or [target] * len(actions)
+    return build_steps(actions, frames, rows, evidence, FILMED)
+
+
+@pytest.mark.parametrize(
+    ("action", "kind", "parameters", "sentence"),
+    [
+        (
+            act("click", button="left", clicks=1),
+            "click",
+            {"x": 960, "y": 539, "button": "left"},
+            "Click at (960, 539).",
+        ),
+        (
+            act("click", button="middle", clicks=1),
+            "click",
+            {"x": 960, "y": 539, "button": "middle"},
+            "Middle-click at (960, 539).",
+        ),
+        (
+            act("click", button="left", clicks=3),
+            "click",
+            {"x": 960, "y": 539, "button": "left", "clicks": 3},
+            "Triple-click at (960, 539).",
+        ),
+        (
+            act("click", button="left", clicks=1, modifiers=["ctrl", "shift"]),
+            "click",
+            {"x": 960, "y": 539, "button": "left", "modifiers": ["ctrl", "shift"]},
+            "Click at (960, 539) while holding Ctrl+Shift.",
+        ),
+        (
+            act("double_click", clicks=2, button="left"),
+            "double_click",
+            {"x": 960, "y": 539},
+            "Double-click at (960, 539).",
+        ),
+        (
+            act("right_click", clicks=1, button="right"),
+            "right_click",
+            {"x": 960, "y": 539},
+            "Right-click at (960, 539).",
+        ),
+        (
+            act("drag", end_x=0.0, end_y=0.0, button="left"),
+            "drag",
+            {"start_x": 960, "start_y": 539, "end_x": 0, "end_y": 138},
+            "Drag from (960, 539) to (0, 138).",
+        ),
+        (
+            act("drag", end_x=3439.0, end_y=1439.0, button="right"),
+            "drag",
+            {"start_x": 960, "start_y": 539, "end_x": 1919, "end_y": 941, "button": "right"},
+            "Drag from (960, 539) to (1919, 941) with the right button.",
+        ),
+        (
+            act("scroll", direction="down", amount=3),
+            "scroll",
+            {"x": 960, "y": 539, "direction": "down", "amount": 3},
+            "Scroll down 3 notches.",
+        ),
+        (act("type", text="secret words"), "type", {"text": "secret words"}, "Type the text."),
+        (act("hotkey", keys=["ctrl", "a"]), "hotkey", {"keys": ["ctrl", "a"]}, "Press Ctrl+A."),
+        (
+            act("hotkey", keys=["enter"], presses=1),
+            "hotkey",
+            {"keys": ["enter"]},
+            "Press Enter.",
+        ),
+        (
+            act("hotkey", keys=["down"], presses=7),
+            "hotkey",
+            {"keys": ["down"], "presses": 7},
+            "Press Down 7 times.",
+        ),
+    ],
+)
+def test_each_kind_of_action(
+    action: Action, kind: str, parameters: dict[str, Any], sentence: str
+) -> None:
+    (step,) = stepped(action).steps
+    written = step.written.model_dump(mode="json")
+    assert written["action_type"] == kind
+    assert written["parameters"] == parameters
+    assert written["reasoning"] == sentence
+    assert written["target_element"] is None
+    assert "secret" not in written["reasoning"]
+
+
+def test_a_pause_is_a_step_only_when_it_was_a_wait() -> None:
+    evidence = WaitEvidence(action_index=1, seconds=3.25, settled_s=9.0)
+    click = {"button": "left", "clicks": 1}
+    found = stepped(
+        act("click", **click),
+        act("pause", seconds=3.25),
+        act("pause", seconds=2.5),
+        act("click", **click),
+        waits=(evidence,),
+    )
+    kinds = [str(step.written.action_type) for step in found.steps]
+    assert kinds == ["click", "wait", "click"]
+    assert found.steps[1].written.parameters.model_dump() == {"seconds": 3.25}
+    assert [step.written.step_index for step in found.steps] == [0, 1, 2]
+    assert found.left_out["thinking_pause"] == 1
+
+
+def test_the_target_is_named_in_one_line() -> None:
+    (step,) = stepped(act("click", button="left", clicks=1), target=TARGET).steps
+    assert step.written.target_element is not None
+    assert step.written.target_element.id == "node_7"
+    assert step.written.reasoning == 'Click the "Place order" button.'
+
+
+@pytest.mark.parametrize(
+    ("positive", "direction", "method", "expected"),
+    [
+        ("up", "up", "unit_signature", ("up", False)),
+        ("down", "up", "unit_signature", ("down", True)),
+        ("down", "up", "override", ("up", True)),
+        (None, "up", "unit_signature", ("up", None)),
+    ],
+)
+def test_a_step_says_where_video_and_rule_disagree_on_the_wheel(
+    positive: Vertical | None, direction: str, method: str, expected: tuple[str, bool | None]
+) -> None:
+    scroll = act("scroll", direction=direction, amount=2, wheel_sum=2.0, wheel_method=method)
+    click = act("click", button="left", clicks=1)
+    found = stepped(scroll, click, wheel=WheelVote(positive, 4, 4)).steps
+    assert isinstance(found[0].written.parameters, ScrollParameters)
+    assert (found[0].written.parameters.direction, found[0].wheel_disagrees) == expected
+    assert found[1].wheel_disagrees is None
+
+
+@pytest.mark.parametrize(
+    ("action", "reason"),
+    [
+        (act("click", x=-5.0, button="left"), "off_screen"),
+        (act("click", y=1440.0, button="left"), "off_screen"),
+        (act("drag", end_x=4000.0, end_y=5.0, button="left"), "off_screen"),
+        (act("click", x=None, button="left"), "no_position"),
+        (act("drag", end_x=None, end_y=None, button="left"), "no_position"),
+    ],
+)
+def test_actions_off_screen_or_without_position_are_left_out_and_counted(
+    action: Action, reason: str
+) -> None:
+    found = stepped(act("hotkey", keys=["enter"]), action)
+    assert len(found.steps) == 1
+    assert {name for name, count in found.left_out.items() if count} == {reason}
+
+
+@pytest.mark.parametrize(
+    ("press_ms", "reason"),
+    [
+        (-400, "before_video"),
+        (0, "before_video"),
+        (1, "undecodable"),
+        (5000, "undecodable"),
+        (5001, "after_video"),
+    ],
+)
+def test_an_action_without_a_frame_is_hidden_with_the_reason(press_ms: int, reason: str) -> None:
+    late = replace(act("type", text="x"), press_ms=press_ms)
+    found = stepped(act("hotkey", keys=["enter"]), late, missing=(1,))
+    assert [step.action.action_index for step in found.steps] == [0]
+    assert found.hidden.by_reason() == {reason: 1}
+    assert found.left_out[reason] == 1
+
+
+CLICK = {"button": "left", "clicks": 1}
+ELSEWHERE = {"x": -900.0, **CLICK}
+FOCUS = {
+    **TARGET,
+    "target_method": "focused",
+    "target_x": 100,
+    "target_y": 200,
+    "target_width": 300,
+    "target_height": 40,
+}
+
+
+def kinds(found: Steps) -> list[str]:
+    return [str(step.written.action_type) for step in found.steps]
+
+
+def test_hidden_actions_say_before_which_step_they_were() -> None:
+    found = stepped(
+        act("click", **ELSEWHERE),
+        act("click", **CLICK),
+        act("pause", seconds=3.0),
+        act("scroll", x=-1.0, direction="up", amount=1),
+        act("drag", **ELSEWHERE, end_x=-2.0, end_y=3.0),
+        act("click", **CLICK),
+        act("click", x=None, button="left"),
+    )
+    places = [(one.before_step, one.action_index, one.action_type) for one in found.hidden.actions]
+    assert places == [(0, 0, "click"), (1, 3, "scroll"), (1, 4, "drag"), (2, 6, "click")]
+    assert found.neither == {"thinking_pause": 1}
+
+
+def test_keys_after_a_click_on_another_display_are_hidden_until_a_click_on_this_one() -> None:
+    found = stepped(
+        act("type", text="here"),
+        act("click", **ELSEWHERE),
+        act("type", text="secret words"),
+        act("hotkey", keys=["enter"]),
+        act("click", **CLICK),
+        act("type", text="here again"),
+    )
+    assert kinds(found) == ["type", "click", "type"]
+    assert [one.action_type for one in found.hidden.actions] == ["click", "type", "hotkey"]
+    assert found.hidden.by_reason() == {"off_screen": 3}
+
+
+def test_a_scroll_on_another_display_does_not_take_the_keyboard_there() -> None:
+    scroll = act("scroll", x=-9.0, direction="down", amount=2)
+    found = stepped(act("click", **CLICK), scroll, act("type", text="x"))
+    assert kinds(found) == ["click", "type"]
+
+
+def test_a_click_at_an_unknown_place_does_not_hide_the_keys_after_it() -> None:
+    found = stepped(act("click", x=None, button="left"), act("type", text="x"))
+    assert kinds(found) == ["type"]
+
+
+@pytest.mark.parametrize(
+    ("focus", "steps"),
+    [
+        (FOCUS, ["type", "hotkey"]),
+        ({**FOCUS, "target_method": "last_click"}, []),
+        ({**FOCUS, "target_x": -900}, []),
+        ({**FOCUS, "target_y": 1080}, []),
+        ({**FOCUS, "target_y": 942}, []),  # in the lower bar: below the recorded screen
+        ({**FOCUS, "target_id": None}, []),
+    ],
+)
+def test_keys_are_shown_again_when_a_scan_has_the_focus_on_the_recorded_screen(
+    focus: dict[str, Any], steps: list[str]
+) -> None:
+    actions = act("click", **ELSEWHERE), act("type", text="x"), act("hotkey", keys=["enter"])
+    found = stepped(*actions, trees=[NO_TARGET, focus, NO_TARGET])
+    assert kinds(found) == steps
+
+
+def test_typing_over_one_screen_is_one_step_and_over_two_screens_two() -> None:
+    texts = [act("type", text=text) for text in ("q", "ls")]
+    for index, action in enumerate(texts):
+        action.action_index = index
+    canvas = CanvasEvidence(**asdict(WIDE))
+    evidence = Evidence(clock=CLOCK, canvas=canvas, waits=(), screen_changes_s=())
+    for code, expected in (("continued", ["qls"]), ("settled", ["q", "ls"])):
+        file = None if code == "continued" else "001.png"
+        frames: list[dict[str, Any]] = [{"file": "000.png"}, {"file": file, "reason_code": code}]
+        found = build_steps(texts, frames, [NO_TARGET] * 2, evidence, FILMED)
+        assert [step.action.text for step in found.steps] == expected
+        assert len(found.hidden) == 0

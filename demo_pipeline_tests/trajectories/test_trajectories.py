@@ -1,0 +1,351 @@
+"""The trajectories stage: valid and reproducible folders, and reported failures."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from demo_pipeline.actions.action_tables import read_actions
+from demo_pipeline.desktopd.models import Result
+from demo_pipeline.desktopd.validator import validate_trajectory
+from demo_pipeline.observation.frames.screenshots import (
+    FRAMES_FILE,
+    FRAMES_SCHEMA,
+    read_evidence,
+    read_frames,
+)
+from demo_pipeline.problems import DemonstrationError, errors
+from demo_pipeline.recording.manifest import RecordingManifest, read_manifest
+from demo_pipeline.settings import TrajectorySettings
+from demo_pipeline.trajectories import trajectories
+from demo_pipeline.trajectories.provenance import (
+    HIDDEN_ACTIONS_FILE,
+    PROVENANCE_SCHEMA,
+    read_hidden_actions,
+    read_provenance,
+)
+from demo_pipeline.trajectories.trajectories import (
+    PROVENANCE_FILE,
+    build_trajectory,
+    check_every_action_shown,
+    check_provenance,
+    check_trajectory,
+    check_trajectory_leaks,
+)
+from demo_pipeline_tests.datasets.builders import snapshot
+
+
+@pytest.fixture
+def store(made_root: Path) -> Path:
+    return made_root / "store"
+
+
+def build(
+    store: Path,
+    out: Path,
+    manifest: RecordingManifest | None = None,
+    shots: Path | None = None,
+    trees: Path | None = None,
+) -> dict[str, Any]:
+    out.mkdir()
+    return build_trajectory(
+        manifest or read_manifest(store / "recordings" / "first"),
+        store / "events" / "first",
+        store / "actions" / "first",
+        shots or store / "screenshots" / "first",
+        trees or store / "ui_trees" / "first",
+        out,
+        TrajectorySettings(),
+    )
+
+
+def with_meta(store: Path, **meta: Any) -> RecordingManifest:
+    manifest = read_manifest(store / "recordings" / "first")
+    return manifest.model_copy(update={"meta": {**manifest.meta, **meta}})
+
+
+def test_the_folder_is_a_valid_trajectory(store: Path, tmp_path: Path) -> None:
+    summary = build(store, tmp_path / "first")
+    assert errors(validate_trajectory(tmp_path / "first", "first")) == []
+    assert errors(check_trajectory(tmp_path / "first", "first", store / "ui_trees" / "first")) == []
+    names = sorted(path.name for path in (tmp_path / "first").iterdir())
+    assert names == [
+        "final_screenshot.png",
+        HIDDEN_ACTIONS_FILE,
+        PROVENANCE_FILE,
+        "result.json",
+        "steps",
+        "task.json",
+    ]
+    steps = sorted(path.name for path in (tmp_path / "first" / "steps").iterdir())
+    assert steps == ["000", "001", "002", "003"]
+    assert summary["steps"] == 4
+    assert summary["success"] is True
+
+
+@pytest.mark.parametrize("copied", [False, True])
+def test_a_target_that_is_not_in_the_tree_is_a_problem_in_links_and_copies(
+    store: Path, tmp_path: Path, *, copied: bool
+) -> None:
+    trees = store / "ui_trees" / "first"
+    build(store, tmp_path / "first")
+    for tree in (tmp_path / "first" / "steps").glob("*/ui_tree.json") if copied else ():
+        data = tree.read_bytes()
+        tree.unlink()
+        tree.write_bytes(data)
+    assert errors(check_trajectory(tmp_path / "first", "first", trees)) == []
+    file = next(
+        path
+        for path in sorted((tmp_path / "first").glob("steps/*/action.json"))
+        if json.loads(path.read_bytes())["target_element"]
+    )
+    action = json.loads(file.read_bytes())
+    action["target_element"]["name"] = "another"
+    file.write_text(json.dumps(action), encoding="utf-8")
+    (problem,) = errors(check_trajectory(tmp_path / "first", "first", trees))
+    assert (problem.code, problem.file) == (
+        "target_differs",
+        f"steps/{file.parent.name}/action.json",
+    )
+
+
+def test_a_tree_that_was_not_checked_before_is_read(store: Path, tmp_path: Path) -> None:
+    build(store, tmp_path / "first")
+    tree = tmp_path / "first" / "steps" / "001" / "ui_tree.json"
+    tree.unlink()
+    tree.write_text('{"root": 7}', encoding="utf-8")
+    found = errors(check_trajectory(tmp_path / "first", "first", store / "ui_trees" / "first"))
+    assert "steps/001/ui_tree.json" in {problem.file for problem in found}
+
+
+def test_a_tree_that_was_checked_is_not_read_again(store: Path, tmp_path: Path) -> None:
+    """A commit proves that its bytes are those that were checked."""
+    trees = tmp_path / "ui_trees"
+    shutil.copytree(store / "ui_trees" / "first", trees)
+    build(store, tmp_path / "first", trees=trees)
+    linked = tmp_path / "first" / "steps" / "001" / "ui_tree.json"
+    linked.write_text("{", encoding="utf-8")
+    assert errors(check_trajectory(tmp_path / "first", "first", trees)) == []
+    assert errors(validate_trajectory(tmp_path / "first", "first")) != []
+
+
+def test_task_and_result_describe_the_demonstration(store: Path, tmp_path: Path) -> None:
+    build(store, tmp_path / "first")
+    task = json.loads((tmp_path / "first" / "task.json").read_text(encoding="utf-8"))
+    assert task["instruction"] == "Please do the first task."
+    assert task["task_id"] == "notes_the_first_task"
+    assert (task["difficulty"], task["expected_steps"]) == ("easy", 4)
+    assert task["osworld_task_id"] is None
+    result = json.loads((tmp_path / "first" / "result.json").read_text(encoding="utf-8"))
+    log = (store.parent / "uploads" / "first" / "input_log.jsonl").read_text(encoding="utf-8")
+    times = [json.loads(line)["time"] for line in log.splitlines()]
+    assert result["completion_time_ms"] == max(times) - min(times)
+    assert result["model_info"]["name"] == "human"
+    assert (result["success"], result["error_message"]) == (True, None)
+
+
+def test_the_same_inputs_give_the_same_bytes(store: Path, tmp_path: Path) -> None:
+    build(store, tmp_path / "one")
+    build(store, tmp_path / "two")
+    assert snapshot(tmp_path / "one") == snapshot(tmp_path / "two")
+    assert snapshot(tmp_path / "one") == snapshot(store / "trajectories" / "first")
+
+
+@pytest.mark.parametrize(
+    ("meta", "words"),
+    [
+        ({"reason": "fail"}, "fail"),
+        ({"status": "aborted", "reason": None}, "aborted"),
+        ({"status": "recording"}, "recording"),
+    ],
+)
+def test_only_a_completed_demonstration_is_a_success(
+    store: Path, tmp_path: Path, meta: dict[str, Any], words: str
+) -> None:
+    build(store, tmp_path / "first", with_meta(store, **meta))
+    result = json.loads((tmp_path / "first" / "result.json").read_text(encoding="utf-8"))
+    assert result["success"] is False
+    assert words in result["error_message"]
+    assert errors(validate_trajectory(tmp_path / "first", "first")) == []
+
+
+def without_pictures(store: Path, out: Path, keep: int) -> Path:
+    """The screenshots of a video that does not decode after `keep` actions."""
+    return with_frames(store, out, lambda n: n >= keep)
+
+
+def with_frames(store: Path, out: Path, missing: Callable[[int], bool]) -> Path:
+    """The screenshots, without those of some actions."""
+    source = store / "screenshots" / "first"
+    out.mkdir()
+    for path in source.iterdir():
+        (out / path.name).write_bytes(path.read_bytes())
+    rows = read_frames(source)
+    empty = {"file": None, "pts": None, "frame": None, "reason_code": "missing"}
+    rows = [{**row, **empty} if missing(n) else row for n, row in enumerate(rows)]
+    pq.write_table(pa.Table.from_pylist(rows, schema=FRAMES_SCHEMA), out / FRAMES_FILE)
+    return out
+
+
+def test_actions_without_a_frame_are_hidden_and_the_outcome_stays(
+    store: Path, tmp_path: Path
+) -> None:
+    shots = without_pictures(store, tmp_path / "shots", keep=2)
+    summary = build(store, tmp_path / "first", shots=shots)
+    assert (summary["left_out"]["undecodable"], summary["complete"]) == (2, False)
+    result = json.loads((tmp_path / "first" / "result.json").read_text(encoding="utf-8"))
+    assert (result["success"], result["error_message"]) == (True, None)
+    assert result["total_steps"] == 2
+    assert set(result) == set(Result.model_fields)
+    assert validate_trajectory(tmp_path / "first", "first") == []
+    hidden = read_hidden_actions(tmp_path / "first").actions
+    assert [(one.before_step, one.action_type) for one in hidden] == [(2, "type"), (2, "scroll")]
+    rows = read_provenance(tmp_path / "first" / PROVENANCE_FILE, ["hidden_before", "complete"])
+    assert rows == [{"hidden_before": 0, "complete": False}] * 2
+
+
+def test_a_failed_demonstration_with_hidden_actions_says_only_what_was_recorded(
+    store: Path, tmp_path: Path
+) -> None:
+    shots = without_pictures(store, tmp_path / "shots", keep=2)
+    build(store, tmp_path / "first", with_meta(store, reason="fail"), shots)
+    result = json.loads((tmp_path / "first" / "result.json").read_text(encoding="utf-8"))
+    assert (result["success"], result["error_message"]) == (False, "status completed, reason fail")
+
+
+def test_hidden_actions_before_a_step_are_counted_in_its_provenance(
+    store: Path, tmp_path: Path
+) -> None:
+    shots = with_frames(store, tmp_path / "shots", lambda n: n == 2)
+    build(store, tmp_path / "first", shots=shots)
+    rows = read_provenance(tmp_path / "first" / PROVENANCE_FILE, ["action_index", "hidden_before"])
+    assert rows == [
+        {"action_index": 0, "hidden_before": 0},
+        {"action_index": 1, "hidden_before": 0},
+        {"action_index": 3, "hidden_before": 1},
+    ]
+
+
+def test_hidden_actions_have_neither_place_nor_text_nor_files(store: Path, tmp_path: Path) -> None:
+    build(store, tmp_path / "first", shots=without_pictures(store, tmp_path / "shots", keep=2))
+    table = pq.read_table(tmp_path / "first" / HIDDEN_ACTIONS_FILE)
+    assert table.schema.names == [
+        *("trajectory_id", "before_step", "action_index"),
+        *("action_type", "press_ms", "reason"),
+    ]
+    files = sorted(path.name for path in (tmp_path / "first" / "steps").rglob("*.png"))
+    assert files == ["screenshot.png"] * 2
+
+
+def test_a_warning_counts_hidden_actions_by_reason(store: Path, tmp_path: Path) -> None:
+    build(store, tmp_path / "whole")
+    assert check_every_action_shown(tmp_path / "whole") == []
+    assert pq.read_table(tmp_path / "whole" / HIDDEN_ACTIONS_FILE).num_rows == 0
+    build(store, tmp_path / "first", shots=without_pictures(store, tmp_path / "shots", keep=1))
+    (problem,) = check_every_action_shown(tmp_path / "first")
+    assert problem.message == "3 actions are in no screenshot: undecodable 3"
+    assert "datasets.max_hidden_share" in problem.remedy
+
+
+def test_without_a_step_the_demonstration_is_refused(store: Path, tmp_path: Path) -> None:
+    shots = without_pictures(store, tmp_path / "shots", keep=0)
+    with pytest.raises(DemonstrationError, match="undecodable: 4") as caught:
+        build(store, tmp_path / "first", shots=shots)
+    assert caught.value.problems[0].demonstration == "first"
+
+
+def test_every_step_has_its_provenance(store: Path, tmp_path: Path) -> None:
+    build(store, tmp_path / "first")
+    assert check_provenance(tmp_path / "first") == []
+    rows = read_provenance(tmp_path / "first" / PROVENANCE_FILE)
+    assert [row["step_index"] for row in rows] == [0, 1, 2, 3]
+    assert [row["action_type"] for row in rows] == ["click", "click", "type", "scroll"]
+    for row in rows:
+        assert list(row) == PROVENANCE_SCHEMA.names
+        assert row["split_group"] == "notes_the_first_task"
+        assert row["instruction_source"] == "quest.content"
+        assert row["reasoning_source"] == "template"
+        assert row["scale"] == 3.0
+        assert row["lead_ms"] > 0
+        assert row["unavoidable"] is False
+        assert row["recorded_at"] == "2026-01-05T09:00:00+00:00"
+    frames = read_frames(store / "screenshots" / "first")
+    distances = [row["pointer_distance_px"] for row in rows]
+    assert distances == [frame["pointer_distance_px"] for frame in frames]
+    assert distances[2] is None
+    assert distances[3] > 0
+
+
+def test_settle_ms_is_copied_from_the_frame(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def still(folder: Path) -> list[dict[str, Any]]:
+        return [{**row, "settle_ms": 120.5} for row in read_frames(folder)]
+
+    monkeypatch.setattr(trajectories, "read_frames", still)
+    build(store, tmp_path / "first")
+    rows = read_provenance(tmp_path / "first" / PROVENANCE_FILE, ["settle_ms"])
+    assert [row["settle_ms"] for row in rows] == [120.5] * 4
+
+
+def with_leaks(store: Path, out: Path, **changes: Any) -> Path:
+    """The screenshots, the first two of them with other columns."""
+    shutil.copytree(store / "screenshots" / "first", out)
+    rows = read_frames(out)
+    rows = [{**row, **changes} if n < 2 else row for n, row in enumerate(rows)]
+    pq.write_table(pa.Table.from_pylist(rows, schema=FRAMES_SCHEMA), out / FRAMES_FILE)
+    return out
+
+
+@pytest.mark.parametrize(("unavoidable", "code"), [(True, "leak_rate"), (False, "avoidable")])
+def test_leaks_give_rates_and_a_warning(
+    store: Path, tmp_path: Path, unavoidable: bool, code: str
+) -> None:
+    found = {"leak": True, "unavoidable": unavoidable, "pointer_distance_px": 3.0}
+    summary = build(store, tmp_path / "out", shots=with_leaks(store, tmp_path / "shots", **found))
+    assert (summary["pointer_actions"], summary["leaks"]) == (3, 2)
+    assert summary["leak_rate"] == 0.6667
+    assert summary["unavoidable_leak_rate"] == (0.6667 if unavoidable else 0.0)
+    rows = read_provenance(tmp_path / "out" / PROVENANCE_FILE)
+    assert [row["unavoidable"] for row in rows] == [unavoidable, unavoidable, False, False]
+    assert rows[0]["pointer_distance_px"] == 3.0
+    problems = check_trajectory_leaks(tmp_path / "out", TrajectorySettings())
+    assert problems[0].code.startswith(code)
+    assert "2 of 3 pointing actions" in problems[0].message
+    loose = TrajectorySettings(max_leak_rate=1, max_avoidable_leak_rate=1)
+    assert check_trajectory_leaks(tmp_path / "out", loose) == []
+
+
+def end_at(manifest: RecordingManifest, last_s: float) -> RecordingManifest:
+    video = manifest.video.model_copy(update={"last_pts_s": last_s})
+    return manifest.model_copy(update={"video": video})
+
+
+@pytest.mark.parametrize(("late_ms", "filmed"), [(-50, True), (0, True), (1, False), (800, False)])
+def test_an_action_that_ends_after_the_video_is_known(
+    store: Path, tmp_path: Path, late_ms: float, filmed: bool
+) -> None:
+    manifest = read_manifest(store / "recordings" / "first")
+    clock = read_evidence(store / "screenshots" / "first").as_clock()
+    end_ms = read_actions(store / "actions" / "first")[-1].end_ms
+    allowed_ms = clock.uncertainty_ms + 1000 / manifest.video.mean_fps
+    last_s = clock.video_time(end_ms - allowed_ms - late_ms + 0.001)
+    summary = build(store, tmp_path / "out", end_at(manifest, last_s))
+    rows = read_provenance(tmp_path / "out" / PROVENANCE_FILE)
+    assert [row["end_filmed"] for row in rows] == [True, True, True, filmed]
+    warned = [text for text in summary["warnings"] if "the video ends before" in text]
+    assert len(warned) == (not filmed)
+    assert errors(check_provenance(tmp_path / "out")) == []
+
+
+def test_the_check_finds_a_wrong_schema(tmp_path: Path) -> None:
+    assert [p.code for p in check_provenance(tmp_path)] == ["missing_table", "missing_table"]
+    table = PROVENANCE_SCHEMA.empty_table().drop_columns(["leak"])
+    pq.write_table(table, tmp_path / PROVENANCE_FILE)
+    pq.write_table(table, tmp_path / HIDDEN_ACTIONS_FILE)
+    assert [p.code for p in check_provenance(tmp_path)] == ["wrong_schema", "wrong_schema"]

@@ -126,7 +126,7 @@ test: setup-dev
 	  --no-loadscope-reorder --cov
 
 fast: setup-dev
-	@cd demo_pipeline_tests && ../$(BIN)/python -m pytest -x common formats recording \
+	@cd demo_pipeline_tests && ../$(BIN)/python -m pytest -x files desktopd osworld recording \
 	  test_architecture.py test_packaging.py test_problems.py test_settings.py
 
 lock: setup-dev

@@ -91,28 +91,28 @@ class TestClosure:
     """What counts as the code of a stage."""
 
     def test_a_constant_of_a_helper_counts_where_it_is_used(self) -> None:
-        edit = ("actions.wheel", "120", "121")
+        edit = ("actions.scrolls", "120", "121")
         assert digest("actions", *edit) != digest("actions")
         assert digest("events", *edit) == digest("events")
         assert digest("contact_sheets", *edit) == digest("contact_sheets")
 
     def test_a_check_counts(self) -> None:
-        edit = ("observation.trees.tree_checks", "def check_cursor", "def check_pointer")
+        edit = ("observation.trees.ui_trees", "def check_cursor", "def check_pointer")
         assert digest("ui_trees", *edit) != digest("ui_trees")
 
     def test_docstrings_comments_and_layout_do_not_count(self) -> None:
-        path = PACKAGE / "actions" / "wheel.py"
+        path = PACKAGE / "actions" / "scrolls.py"
         source = path.read_text("utf-8")
         opening = source.split('"""')[1]
-        assert digest("actions", "actions.wheel", opening, "Other words.") == digest("actions")
-        assert digest("actions", "actions.wheel", source, f"{source}\n\n# a comment\n") == digest(
+        assert digest("actions", "actions.scrolls", opening, "Other words.") == digest("actions")
+        assert digest("actions", "actions.scrolls", source, f"{source}\n\n# a comment\n") == digest(
             "actions"
         )
 
     def test_a_definition_that_no_stage_uses_does_not_count(self) -> None:
-        path = PACKAGE / "actions" / "wheel.py"
+        path = PACKAGE / "actions" / "scrolls.py"
         source = path.read_text("utf-8")
-        edit = ("actions.wheel", source, f"{source}\n\ndef unused() -> int:\n    return 1\n")
+        edit = ("actions.scrolls", source, f"{source}\n\ndef unused() -> int:\n    return 1\n")
         assert digest("actions", *edit) == digest("actions")
 
     def test_settings_do_not_count_because_their_values_are_in_the_settings_hash(self) -> None:
@@ -135,15 +135,15 @@ class TestClosure:
             "raw_recordings": "recording.manifest",
             "events": "recording.input_log",
             "actions": "actions.keyboard",
-            "screenshots": "observation.calibration.pointer_alignment",
+            "screenshots": "observation.clock.clock_evidence",
             "ui_trees": "observation.trees.hit_test",
-            "trajectories": "formats.desktopd.validator",
-            "contact_sheets": "observation.overlay",
-            "sft_samples": "formats.desktopd.sft_validator",
-            "messages_dataset": "datasets.prompts",
-            "cudag_dataset": "formats.cudag.record_rules",
-            "trajectory_index": "datasets.cards",
-            "osworld_quests": "datasets.task_text",
+            "trajectories": "desktopd.validator",
+            "contact_sheets": "trajectories.overlay",
+            "sft_samples": "exports.sft_validator",
+            "messages_dataset": "exports.prompts",
+            "cudag_dataset": "exports.cudag.record_rules",
+            "trajectory_index": "exports.cards",
+            "osworld_quests": "osworld.task_text",
         }
         for name, subject in subjects.items():
             modules = CodeClosure(functions(stages()[name])).modules()
